@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/version.h"
 
@@ -277,7 +278,8 @@ int RunCommandLine(absl::string_view program, absl::string_view summary,
   }
   status = command->run({*std::move(arguments), out, err});
   if (status.ok()) return kExitOk;
-  err << program << " " << name << ": " << status.message() << "\n";
+  err << program << " " << name << ": " << PrintableLines(status.message())
+      << "\n";
   return kExitFailure;
 }
 

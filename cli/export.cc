@@ -21,6 +21,8 @@
 #include "cli/trained_model.h"
 #include "common/checkpoint/tensor_files_writer.h"
 #include "common/file.h"
+#include "common/foreign/file.h"
+#include "common/foreign/json.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "common/tensors_layout.h"
@@ -119,19 +121,32 @@ absl::StatusOr<std::vector<NamedTensor>> TensorsOf(const StoredModel& model) {
   return tensors;
 }
 
-// Copies the tokenizer's files. Returns how many there were.
-absl::StatusOr<int> CopyTokenizer(const std::string& from,
-                                  const std::string& to) {
-  int copied = 0;
+// What is taken from the model of --like.
+struct Original {
+  std::string config;
+  // The tokenizer's files, by name.
+  std::map<std::string, MappedFile> files;
+};
+
+// Opens all of it, so that nothing is written if a part is not readable.
+absl::StatusOr<Original> OpenOriginal(const std::string& directory) {
+  Original original;
+  if (directory.empty()) return original;
+  const std::string config = absl::StrCat(directory, "/", kConfigFile);
+  ASSIGN_OR_RETURN(original.config, ReadForeignFile(config));
+  const absl::Status readable = ParseForeignJson(original.config).status();
+  if (!readable.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config, " cannot be read: ", std::string(readable.message())));
+  }
   for (const char* name : kTokenizerFiles) {
-    const absl::StatusOr<std::string> file =
-        ReadFile(absl::StrCat(from, "/", name));
+    absl::StatusOr<MappedFile> file =
+        OpenForeignFile(absl::StrCat(directory, "/", name));
     if (absl::IsNotFound(file.status())) continue;
     RETURN_IF_ERROR(file.status());
-    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(to, "/", name), {*file}));
-    ++copied;
+    original.files.emplace(name, *std::move(file));
   }
-  return copied;
+  return original;
 }
 
 absl::Status RunExport(const ExportFlags& flags,
@@ -139,14 +154,10 @@ absl::Status RunExport(const ExportFlags& flags,
                        const Invocation& call) {
   ASSIGN_OR_RETURN(const Dtype dtype, FindDtype(flags.dtype));
   ASSIGN_OR_RETURN(const StoredModel model, OpenStoredModel(call.arguments[0]));
-  std::string original;
-  if (!flags.like.empty()) {
-    ASSIGN_OR_RETURN(original,
-                     ReadFile(absl::StrCat(flags.like, "/", kConfigFile)));
-  }
+  ASSIGN_OR_RETURN(const Original original, OpenOriginal(flags.like));
   const RunRecord& run = model.run;
   // Only the original tells the architecture of a run of tensors.
-  std::string config = std::move(original);
+  std::string config = original.config;
   if (!run.config.has_tensors()) {
     ASSIGN_OR_RETURN(config,
                      WriteHuggingFaceConfig(run.config, dtype.torch, config));
@@ -190,9 +201,12 @@ absl::Status RunExport(const ExportFlags& flags,
              << absl::StrJoin(run.config.tensors().exclude(), ", ") << ")\n";
   }
   if (flags.like.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int copied, CopyTokenizer(flags.like, flags.out));
-  call.out << copied << " files of the tokenizer copied from " << flags.like
-           << "\n";
+  for (const auto& [name, file] : original.files) {
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(flags.out, "/", name),
+                                        {file.bytes()}));
+  }
+  call.out << original.files.size() << " files of the tokenizer copied from "
+           << flags.like << "\n";
   return absl::OkStatus();
 }
 

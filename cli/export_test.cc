@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/export.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <sstream>
 #include <string>
@@ -153,6 +155,31 @@ TEST_F(ExportTest, TakesTheTokenizerOfTheOriginal) {
   EXPECT_EQ(Run({state_, "--out", PathOf("other"), "--like", PathOf("none")}),
             kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("none/config.json"));
+}
+
+TEST_F(ExportTest, AnOriginalThatCannotBeReadLeavesNothingWritten) {
+  const std::string original = PathOf("original");
+  ASSERT_OK(CreateDirectory(original));
+  const auto refuses = [&](absl::string_view problem) {
+    EXPECT_EQ(Run({state_, "--out", out_path_, "--like", original}),
+              kExitFailure);
+    EXPECT_THAT(err_.str(), HasSubstr(std::string(problem)));
+    EXPECT_THAT(ListDirectory(out_path_),
+                StatusIs(absl::StatusCode::kNotFound));
+  };
+  ASSERT_OK(
+      WriteFileAtomically(original + "/config.json",
+                          {std::string(40000, '[') + std::string(40000, ']')}));
+  refuses("config.json cannot be read: its JSON is nested deeper");
+  ASSERT_OK(WriteFileAtomically(original + "/config.json", {"{}"}));
+  ASSERT_OK(WriteFileAtomically(original + "/merges.txt", {"a b"}));
+  ASSERT_OK(WriteFileAtomically(
+      original + "/tokenizer.json",
+      {"version https://git-lfs.github.com/spec/v1\nsize 1\n"}));
+  refuses("tokenizer.json is a pointer of Git LFS");
+  ASSERT_OK(RemoveFile(original + "/tokenizer.json"));
+  ASSERT_EQ(mkfifo((original + "/tokenizer.json").c_str(), 0600), 0);
+  refuses("tokenizer.json is not a regular file");
 }
 
 TEST_F(ExportTest, ARunOfTensorsKeepsTheirNames) {

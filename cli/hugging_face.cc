@@ -4,13 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/foreign/json.h"
 #include "common/model_layout.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/tokenizer.h"
@@ -19,6 +25,10 @@ namespace causeway {
 namespace {
 
 using Json = nlohmann::json;
+
+// The special tokens of one kind that a model has; Llama 3 has three that end a
+// text.
+constexpr size_t kMostTokenIds = 64;
 
 // A kind of model that islands train.
 struct Family {
@@ -48,17 +58,18 @@ constexpr Family kFamilies[] = {
 };
 
 absl::StatusOr<Json> ParseObject(absl::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr,
-                          /*allow_exceptions=*/false);
-  if (json.is_object()) return json;
-  return absl::InvalidArgumentError("config.json is not a JSON object");
+  absl::StatusOr<Json> json = ParseForeignJson(text);
+  if (json.ok()) return json;
+  return absl::InvalidArgumentError(
+      absl::StrCat("config.json cannot be read: ", json.status().message()));
 }
 
 absl::Status Refuse(absl::string_view key, const Json& value,
                     absl::string_view why) {
   return absl::InvalidArgumentError(absl::Substitute(
-      "config.json: \"$0\" is $1; $2", key,
-      value.dump(-1, ' ', false, Json::error_handler_t::replace), why));
+      "config.json: \"$0\" is $1; $2", Excerpt(key),
+      Excerpt(value.dump(-1, ' ', false, Json::error_handler_t::replace)),
+      why));
 }
 
 // Returns the value at `key`; null if there is none.
@@ -108,18 +119,95 @@ absl::StatusOr<Family> FindFamily(const Json& json) {
                 "and \"qwen3\"");
 }
 
-// Refuses what no family computes here.
-absl::Status CheckOperations(const Json& json) {
-  RETURN_IF_ERROR(RequireOrAbsent(json, "hidden_act", "silu",
-                                  "islands compute \"silu\" only"));
-  for (const char* bias : {"attention_bias", "mlp_bias"}) {
-    RETURN_IF_ERROR(RequireOrAbsent(json, bias, false,
-                                    "islands compute the biases of queries, "
-                                    "keys and values that \"qwen2\" has, and "
-                                    "no others"));
+// Parts of the names of keys with which other models than islands train change
+// a layer: mixtures of experts, biases, norms, caps and other attention. The
+// libraries' classes of our families ignore most of them, but a checkpoint has
+// them because its model does not.
+constexpr absl::string_view kForeignParts[] = {
+    "alibi",
+    "attention_chunk",
+    "attention_multiplier",
+    "attention_sink",
+    "attn_scale",
+    "attn_temperature",
+    "bias",
+    "bidirectional",
+    "clip_qkv",
+    "cross_att",
+    "encoder_decoder",
+    "expert",
+    "kv_shared",
+    "moe_",
+    "mrope",
+    "no_rope",
+    "parallel_attn",
+    "parallel_residual",
+    "qk_layernorm",
+    "qk_norm",
+    "query_pre_attn",
+    "rope_interleave",
+    "rope_local",
+    "softcap",
+};
+// The same of keys that scale values, so that 1 changes nothing.
+constexpr absl::string_view kForeignScales[] = {
+    "multiplier", "logit_scale", "logits_scaling", "partial_rotary",
+    "rotary_pct", "scale_depth", "scale_emb",
+};
+
+template <typename Parts>
+bool HasPart(absl::string_view key, const Parts& parts) {
+  return std::any_of(
+      std::begin(parts), std::end(parts),
+      [&](absl::string_view part) { return absl::StrContains(key, part); });
+}
+
+// Whether a value turns a feature off.
+bool IsOff(const Json& value) {
+  return value.is_null() || value == false || value == 0 || value == "" ||
+         ((value.is_array() || value.is_object()) && value.empty());
+}
+
+// Refuses a key that makes the model another one than its family.
+absl::Status CheckKey(const std::string& key, const Json& value,
+                      const Family& family) {
+  if ((key == "qkv_bias" && family.qkv_bias) ||
+      (absl::EndsWith(key, "qk_norm") && family.qk_norm)) {
+    return absl::OkStatus();
   }
-  return RequireOrAbsent(json, "quantization_config", Json(),
-                         "training needs weights that are not quantized");
+  if (HasPart(key, kForeignParts) && !IsOff(value)) {
+    return Refuse(key, value,
+                  absl::StrCat("islands compute \"", family.model_type,
+                               "\" without that"));
+  }
+  if (HasPart(key, kForeignScales) && !value.is_null() && value != 1) {
+    return Refuse(key, value, "islands do not scale by that");
+  }
+  return absl::OkStatus();
+}
+
+// Refuses what islands do not compute.
+absl::Status CheckOperations(const Json& json, const Family& family) {
+  for (const auto& [key, value] : json.items()) {
+    RETURN_IF_ERROR(CheckKey(key, value, family));
+  }
+  const Json& architectures = At(json, "architectures");
+  if (!IsOff(architectures) &&
+      architectures != Json::array({family.architecture})) {
+    return Refuse("architectures", architectures,
+                  absl::StrCat("want [\"", family.architecture, "\"]"));
+  }
+  RETURN_IF_ERROR(RequireOrAbsent(json, "is_causal", true,
+                                  "islands attend to earlier tokens only"));
+  for (const char* key : {"hidden_act", "hidden_activation"}) {
+    RETURN_IF_ERROR(
+        RequireOrAbsent(json, key, "silu", "islands compute \"silu\" only"));
+  }
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    RETURN_IF_ERROR(RequireOrAbsent(
+        json, key, Json(), "training needs weights that are not quantized"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadLlama3Scaling(const Json& rope, v1::RopeScaling& scaling) {
@@ -151,6 +239,8 @@ absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
     return Refuse(key, rope, "want an object or null");
   }
   if (rope.is_object()) {
+    RETURN_IF_ERROR(RequireOrAbsent(rope, "partial_rotary_factor", 1,
+                                    "islands rotate all of a head"));
     RETURN_IF_ERROR(ReadNumber(rope, "rope_theta", theta));
     const Json& type =
         At(rope, rope.contains("rope_type") ? "rope_type" : "type");
@@ -174,8 +264,18 @@ absl::Status ReadLengths(const Json& json, const Family& family,
         absl::StrCat("sequences of ", sequence_length, " tokens are longer"));
   }
   model.set_sequence_length(sequence_length == 0 ? longest : sequence_length);
+  bool has_window =
+      !family.asks_for_window || At(json, "use_sliding_window") == true;
+  for (const Json& type : At(json, "layer_types")) {
+    if (type == "sliding_attention") {
+      has_window = true;
+    } else if (type != "full_attention") {
+      return Refuse("layer_types", type,
+                    "islands compute \"full_attention\" only");
+    }
+  }
   uint32_t window = std::numeric_limits<uint32_t>::max();
-  if (!family.asks_for_window || At(json, "use_sliding_window") == true) {
+  if (has_window) {
     RETURN_IF_ERROR(ReadCount(json, "sliding_window", window));
   }
   if (window < model.sequence_length()) {
@@ -221,7 +321,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
     absl::string_view json_text, uint32_t sequence_length) {
   ASSIGN_OR_RETURN(const Json json, ParseObject(json_text));
   ASSIGN_OR_RETURN(const Family family, FindFamily(json));
-  RETURN_IF_ERROR(CheckOperations(json));
+  RETURN_IF_ERROR(CheckOperations(json, family));
   const struct {
     const char* key;
     void (v1::ModelConfig::*set)(uint32_t);
@@ -303,7 +403,11 @@ absl::StatusOr<std::string> WriteHuggingFaceConfig(
     ASSIGN_OR_RETURN(const Json before, ParseObject(original));
     for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id",
                             "max_position_embeddings"}) {
-      if (before.contains(key)) json[key] = before[key];
+      const Json& value = At(before, key);
+      if (value.is_structured() && value.size() > kMostTokenIds) {
+        return Refuse(key, value, "want a number, or some");
+      }
+      if (before.contains(key)) json[key] = value;
     }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

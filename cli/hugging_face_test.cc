@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/printable.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -213,8 +214,34 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
        "\"tie_word_embeddings\" is 1"},
       {Without(kTinyLlama, "intermediate_size"),
        "\"intermediate_size\" is null"},
-      {"{", "not a JSON object"},
-      {"[]", "not a JSON object"},
+      {With(kTinyLlama, "embedding_multiplier", 12),
+       "\"embedding_multiplier\" is 12"},
+      {With(kTinyLlama, "attention_multiplier", 1),
+       "\"attention_multiplier\" is 1"},
+      {With(kTinyLlama, "logits_scaling", 8), "\"logits_scaling\" is 8"},
+      {With(kTinyLlama, "num_local_experts", 8), "\"num_local_experts\" is 8"},
+      {With(kQwen3, "num_experts_per_tok", 1), "\"num_experts_per_tok\" is 1"},
+      {With(kTinyLlama, "attention_out_bias", true),
+       "\"attention_out_bias\" is true"},
+      {With(kTinyLlama, "qkv_bias", true), "\"qkv_bias\" is true"},
+      {With(kTinyLlama, "use_qk_norm", true), "\"use_qk_norm\" is true"},
+      {With(kTinyLlama, "final_logit_softcapping", 30.0),
+       "\"final_logit_softcapping\" is 30"},
+      {With(kTinyLlama, "partial_rotary_factor", 0.5),
+       "\"partial_rotary_factor\" is 0.5"},
+      {With(kTinyLlama, "rope_scaling",
+            {{"type", "default"}, {"partial_rotary_factor", 0.5}}),
+       "\"partial_rotary_factor\" is 0.5"},
+      {With(kTinyLlama, "no_rope_layers", {1, 1, 0}),
+       "\"no_rope_layers\" is [1,1,0]"},
+      {With(kTinyLlama, "layer_types", {"full_attention", "mamba"}),
+       "\"layer_types\" is \"mamba\""},
+      {With(kTinyLlama, "is_causal", false), "\"is_causal\" is false"},
+      {With(kTinyLlama, "architectures", {"GraniteForCausalLM"}),
+       "\"architectures\" is [\"GraniteForCausalLM\"]; want "
+       "[\"LlamaForCausalLM\"]"},
+      {"{", "it is not JSON"},
+      {"[]", "it is not a JSON object"},
   };
   for (const auto& [config, problem] : cases) {
     EXPECT_THAT(
@@ -226,6 +253,16 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
                        HasSubstr("\"max_position_embeddings\" is 2048")));
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
+  // What is off, or of our own families, changes nothing.
+  EXPECT_OK(
+      ReadHuggingFaceConfig(With(kTinyLlama, "residual_multiplier", 1.0), 0));
+  EXPECT_OK(ReadHuggingFaceConfig(With(kTinyLlama, "num_experts", 0), 0));
+  EXPECT_OK(ReadHuggingFaceConfig(
+      With(kTinyLlama, "final_logit_softcapping", nullptr), 0));
+  EXPECT_OK(ReadHuggingFaceConfig(With(kQwen25, "qkv_bias", true), 0));
+  EXPECT_OK(ReadHuggingFaceConfig(With(kQwen3, "use_qk_norm", true), 0));
+  EXPECT_OK(ReadHuggingFaceConfig(
+      With(kTinyLlama, "layer_types", {"full_attention"}), 0));
   // Qwen's window counts if it is asked for.
   json qwen = json::parse(kQwen25);
   qwen["sliding_window"] = 1000;
@@ -234,6 +271,31 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
   EXPECT_THAT(ReadHuggingFaceConfig(qwen.dump(), 1024).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("\"sliding_window\" is 1000")));
+}
+
+TEST(HuggingFaceTest, AWindowOfSomeLayersCounts) {
+  json qwen = json::parse(kQwen25);
+  qwen["sliding_window"] = 1000;
+  qwen["layer_types"] = {"full_attention", "sliding_attention"};
+  EXPECT_OK(ReadHuggingFaceConfig(qwen.dump(), 1000));
+  EXPECT_THAT(ReadHuggingFaceConfig(qwen.dump(), 1024).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("\"sliding_window\" is 1000")));
+}
+
+// The value is shown, so it must be neither endless nor for the terminal.
+TEST(HuggingFaceTest, MessagesBoundWhatTheyQuote) {
+  std::string deep = kTinyLlama;
+  deep.replace(deep.find("\"llama\""), 7,
+               std::string(40000, '[') + std::string(40000, ']'));
+  for (const std::string& config :
+       {deep, With(kTinyLlama, "model_type", std::string(1'000'000, 'x')),
+        With(kTinyLlama, "\x1b]0;title\x07_bias", "\x1b[2J")}) {
+    const absl::Status status = ReadHuggingFaceConfig(config, 0).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_LT(status.message().size(), 1000);
+    EXPECT_EQ(Printable(status.message()), status.message());
+  }
 }
 
 TEST(HuggingFaceTest, WritesWhatItReads) {
@@ -283,6 +345,15 @@ TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {
   EXPECT_EQ(json::parse(text)["eos_token_id"], nullptr);
   EXPECT_THAT(WriteHuggingFaceConfig(config, "float32", "{").status(),
               StatusIs(absl::StatusCode::kInvalidArgument));
+  // Several tokens may end a text, but not a page of them.
+  EXPECT_OK(WriteHuggingFaceConfig(config, "float32",
+                                   R"({"eos_token_id": [1, 2, 3]})"));
+  EXPECT_THAT(
+      WriteHuggingFaceConfig(
+          config, "float32",
+          json({{"eos_token_id", std::vector<int>(1000)}}).dump())
+          .status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("eos_token_id")));
 }
 
 }  // namespace

@@ -19,7 +19,9 @@
 #include "common/checkpoint/initial_values.h"
 #include "common/checkpoint/tensor_files.h"
 #include "common/file.h"
+#include "common/foreign/file.h"
 #include "common/model_layout.h"
+#include "common/printable.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "google/protobuf/text_format.h"
@@ -51,13 +53,14 @@ std::string NameOf(const std::string& directory) {
 absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
                                             const ImportFlags& flags) {
   ASSIGN_OR_RETURN(const std::string json,
-                   ReadFile(absl::StrCat(directory, "/config.json")));
+                   ReadForeignFile(absl::StrCat(directory, "/config.json")));
   v1::RunConfig config;
   config.set_name(flags.name.empty() ? NameOf(directory) : flags.name);
   ASSIGN_OR_RETURN(*config.mutable_model(),
                    ReadHuggingFaceConfig(json, flags.sequence_length));
-  const bool sentencepiece =
-      Exists(absl::StrCat(directory, "/tokenizer.model"));
+  const std::string tokenizer = absl::StrCat(directory, "/tokenizer.model");
+  const bool sentencepiece = Exists(tokenizer);
+  if (sentencepiece) RETURN_IF_ERROR(OpenForeignFile(tokenizer).status());
   config.mutable_data()->set_tokenizer(sentencepiece
                                            ? v1::DataConfig::SENTENCEPIECE
                                            : v1::DataConfig::PRETOKENIZED);
@@ -69,9 +72,12 @@ absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
       static_cast<uint32_t>(std::min<uint64_t>(100, flags.total_steps)));
   std::string text;
   google::protobuf::TextFormat::PrintToString(config, &text);
-  return absl::StrCat("# Goes on from the model in ", directory, ":\n",
-                      "#   causeway-coordinator --config ", flags.out,
-                      " --initial_parameters ", directory, " --state_dir ...\n",
+  // A line break in a path would end the comment.
+  const std::string model = Printable(directory);
+  return absl::StrCat("# Goes on from the model in ", model, ":\n",
+                      "#   causeway-coordinator --config ",
+                      Printable(flags.out), " --initial_parameters ", model,
+                      " --state_dir ...\n",
                       "# training and synchronization are a start; "
                       "docs/configuration.md has all "
                       "fields.\n",

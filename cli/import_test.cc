@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/import.h"
 
+#include <sys/stat.h>
+
 #include <sstream>
 #include <string>
 #include <vector>
@@ -118,6 +120,51 @@ TEST_F(ImportTest, RefusesWhatDoesNotFitBeforeItWrites) {
   EXPECT_EQ(Run({}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("config.json"));
   EXPECT_THAT(ReadFile(out_path_), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ImportTest, RefusesForeignFilesThatHarm) {
+  const std::string config = absl::StrCat(model_, "/config.json");
+  const auto refuses = [&](absl::string_view problem) {
+    EXPECT_EQ(Run({}), kExitFailure);
+    EXPECT_THAT(err_.str(), HasSubstr(std::string(problem)));
+    EXPECT_LT(err_.str().size(), 2000);
+    for (const char c : err_.str()) EXPECT_TRUE(c == '\n' || c >= ' ');
+    EXPECT_THAT(ReadFile(out_path_), StatusIs(absl::StatusCode::kNotFound));
+  };
+  Write("config.json",
+        absl::StrCat("{\"model_type\": ", std::string(40000, '['),
+                     std::string(40000, ']'), "}"));
+  refuses("nested deeper");
+  Write("config.json",
+        absl::StrReplaceAll(kConfig, {{"mistral", "\\u001b[2Jllama"}}));
+  refuses("\"model_type\" is \"\\u001b[2Jllama\"");
+  ASSERT_OK(RemoveFile(config));
+  ASSERT_EQ(mkfifo(config.c_str(), 0600), 0);
+  refuses("is not a regular file");
+  ASSERT_OK(RemoveFile(config));
+  Write("config.json", kConfig);
+
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+  Write("tokenizer.model", pointer);
+  refuses("tokenizer.model is a pointer of Git LFS");
+  ASSERT_OK(RemoveFile(absl::StrCat(model_, "/tokenizer.model")));
+  Write("model.safetensors", pointer);
+  refuses("run `git lfs pull`");
+  // Names go to the terminal.
+  const std::string name = "\\u001b]0;owned\\u0007";
+  const std::string header = absl::StrCat(
+      "{\"", name, std::string(100000, 'x'),
+      "\": {\"dtype\": \"F31\", \"shape\": [0], \"data_offsets\": [0, 0]}}");
+  const uint64_t length = header.size();
+  Write("model.safetensors",
+        absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&length),
+                                       sizeof(length)),
+                     header));
+  refuses("tensor \"\\x1b]0;owned\\x07xxx");
+  Write("model.safetensors.index.json",
+        absl::StrCat(std::string(40000, '['), std::string(40000, ']')));
+  refuses("model.safetensors.index.json is no index");
 }
 
 }  // namespace

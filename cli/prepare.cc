@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/file.h"
+#include "common/foreign/file.h"
 #include "common/status_macros.h"
 #include "worker/data/sentencepiece_tokenizer.h"
 #include "worker/data/token_file_format.h"
@@ -49,7 +50,7 @@ absl::StatusOr<std::vector<MappedFile>> OpenTexts(
   }
   std::vector<MappedFile> texts;
   for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(MappedFile text, MappedFile::Open(path));
+    ASSIGN_OR_RETURN(MappedFile text, OpenForeignFile(path));
     if (text.bytes().empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": the file is empty; leave it out"));

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/validate.h"
 
+#include <sys/stat.h>
+
 #include <sstream>
 #include <string>
 #include <vector>
@@ -125,6 +127,33 @@ TEST_F(ValidateTest, MistakesNameFileLineAndField) {
   EXPECT_THAT(err_.str(),
               AllOf(HasSubstr("bad.textproto:"), HasSubstr("synchronisation")));
   EXPECT_EQ(out_.str(), "");
+}
+
+// None of them has an end.
+TEST_F(ValidateTest, PipesAndDevicesAreRefused) {
+  const std::string pipe = absl::StrCat(testing::TempDir(), "/pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string config = Write("run.textproto", kTestConfig);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{path},
+          {config, "--initial_parameters", path},
+          {config, "--text", path}}) {
+      EXPECT_EQ(Run(words), kExitFailure);
+      EXPECT_THAT(err_.str(), HasSubstr(path + " is not a regular file"));
+    }
+  }
+}
+
+TEST_F(ValidateTest, AMessageOfMistakesIsBounded) {
+  std::string text = kTestConfig;
+  for (int i = 0; i < 10000; ++i) {
+    absl::StrAppend(&text, "tensors { block: \"", std::string(1000, '\x1b'),
+                    "\" }");
+  }
+  EXPECT_EQ(Run({Write("many.textproto", text)}), kExitFailure);
+  EXPECT_LT(err_.str().size(), 40 << 10);
+  EXPECT_THAT(err_.str(), testing::Not(HasSubstr("\x1b")));
 }
 
 TEST_F(ValidateTest, ShowsTheDataAndBothDirections) {

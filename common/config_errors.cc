@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/printable.h"
 #include "google/protobuf/descriptor.h"
 #include "proto/run_config.pb.h"
 
@@ -26,6 +27,11 @@ std::string FieldNames(const Descriptor& message) {
   }
   return absl::StrJoin(names, ", ");
 }
+
+// The mistakes that a message lists.
+constexpr size_t kMostErrors = 50;
+// The bytes of the parser's messages, which quote what it stumbled over.
+constexpr size_t kMostMessageBytes = 500;
 
 // Returns the text between the first pair of quotes after `marker`, or an empty
 // string.
@@ -56,7 +62,8 @@ const EnumDescriptor* FindEnumOfField(const Descriptor& message,
 
 // Adds the allowed values to the parser's message, which only says what it
 // stumbled over.
-std::string WithAllowed(const std::string& message) {
+std::string WithAllowed(const std::string& whole) {
+  const std::string message = Excerpt(whole, kMostMessageBytes);
   const Descriptor* const type =
       DescriptorPool::generated_pool()->FindMessageTypeByName(
           QuotedAfter(message, "Message type"));
@@ -89,18 +96,24 @@ void ConfigErrors::AddError(int line, int column, const std::string& message) {
   // For a bad enum value the parser reports the position of the next token.
   const std::string value = QuotedAfter(message, "enumeration value of");
   if (!value.empty()) FindBackwards(value, line, column);
+  if (++count_ > kMostErrors) return;
   std::string error = file_;
   if (line >= 0) absl::StrAppend(&error, ":", line + 1, ":", column + 1);
   absl::StrAppend(&error, ": ", WithAllowed(message));
   if (line >= 0 && line < static_cast<int>(lines_.size())) {
-    absl::StrAppend(&error, "\n    ", absl::StripAsciiWhitespace(lines_[line]));
+    absl::StrAppend(&error, "\n    ",
+                    Excerpt(absl::StripAsciiWhitespace(lines_[line])));
   }
   errors_.push_back(std::move(error));
 }
 
 absl::Status ConfigErrors::ToStatus() const {
   if (errors_.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(errors_, "\n"),
+      count_ > kMostErrors ? absl::StrCat("\nand ", count_ - kMostErrors,
+                                          " more mistakes in ", file_)
+                           : ""));
 }
 
 void ConfigErrors::FindBackwards(const std::string& text, int& line,

@@ -6,6 +6,7 @@
 #ifndef COMMON_CONFIG_ERRORS_H_
 #define COMMON_CONFIG_ERRORS_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,9 @@ class ConfigErrors : public google::protobuf::io::ErrorCollector {
 
   const std::vector<std::string> lines_;
   const std::string file_;
+  // The first of them.
   std::vector<std::string> errors_;
+  size_t count_ = 0;
 };
 
 }  // namespace causeway

@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/json_log.h"
+#include "common/printable.h"
 #include "common/version.h"
 #include "glog/logging.h"
 
@@ -143,10 +144,10 @@ int UsageError(absl::string_view program, absl::string_view problem) {
 int ExitCode(absl::string_view program, const absl::Status& status) {
   if (status.ok()) return 0;
   if (absl::GetFlag(FLAGS_log_format).json) {
-    LOG(ERROR) << status.message();
+    LOG(ERROR) << PrintableLines(status.message());
     return 1;
   }
-  std::cerr << program << ": " << status.message() << "\n";
+  std::cerr << program << ": " << PrintableLines(status.message()) << "\n";
   return 1;
 }
 

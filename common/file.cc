@@ -169,7 +169,8 @@ absl::Status SyncFile(const std::string& path) {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const int descriptor = OpenRetrying(path, O_RDONLY);
+  // Otherwise the call would wait for somebody to write to a pipe.
+  const int descriptor = OpenRetrying(path, O_RDONLY | O_NONBLOCK);
   if (descriptor < 0) return ErrnoStatus(errno, "open", path);
   // The mapping outlives the descriptor.
   const auto closer = absl::MakeCleanup([=] { close(descriptor); });

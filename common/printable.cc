@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace causeway {
 namespace {
@@ -73,6 +76,24 @@ std::string Printable(absl::string_view text) {
     text.remove_prefix(first.bytes);
   }
   return printable;
+}
+
+std::string Excerpt(absl::string_view text, size_t most) {
+  if (text.size() <= most) return Printable(text);
+  // Not in the middle of a character.
+  while (most > 0 && (static_cast<uint8_t>(text[most]) & 0xc0) == 0x80) --most;
+  return Printable(text.substr(0, most)) + "...";
+}
+
+std::string PrintableLines(absl::string_view text) {
+  constexpr size_t kMostBytes = 32 << 10;
+  std::vector<std::string> lines;
+  for (const absl::string_view line :
+       absl::StrSplit(text.substr(0, kMostBytes), '\n')) {
+    lines.push_back(Printable(line));
+  }
+  if (text.size() > kMostBytes) lines.back() += "...";
+  return absl::StrJoin(lines, "\n");
 }
 
 }  // namespace causeway

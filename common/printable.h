@@ -6,6 +6,7 @@
 #ifndef COMMON_PRINTABLE_H_
 #define COMMON_PRINTABLE_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -20,6 +21,14 @@ bool IsUtf8(absl::string_view text);
 // (Unicode's Bidi_Control) and bytes that are not UTF-8 become escapes of
 // hexadecimal digits: \x1b for a byte, \u202e for a character.
 std::string Printable(absl::string_view text);
+
+// Returns Printable() of the first `most` bytes of `text`, and "..." if there
+// are more: what a message quotes of a file or a peer.
+std::string Excerpt(absl::string_view text, size_t most = 200);
+
+// Returns a message of several lines with each made printable, and cut where it
+// is longer than a person reads.
+std::string PrintableLines(absl::string_view text);
 
 }  // namespace causeway
 

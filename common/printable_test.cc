@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
@@ -44,6 +45,22 @@ TEST(PrintableTest, BytesThatAreNotUtf8AreEscaped) {
     EXPECT_EQ(Printable(text).find("\\x"), 0) << Printable(text);
   }
   EXPECT_EQ(Printable("a\xff\xe2\x82z"), "a\\xff\\xe2\\x82z");
+}
+
+TEST(PrintableTest, ExcerptsAreCutBetweenCharacters) {
+  EXPECT_EQ(Excerpt("short"), "short");
+  EXPECT_EQ(Excerpt("\x1b[2J"), "\\x1b[2J");
+  EXPECT_EQ(Excerpt(std::string(1000, 'x'), 3), "xxx...");
+  EXPECT_EQ(Excerpt("a\u00e9b", 2), "a...");
+  EXPECT_EQ(Excerpt("a\u00e9b", 3), "a\u00e9...");
+  EXPECT_EQ(Excerpt("a\u00e9b", 4), "a\u00e9b");
+}
+
+TEST(PrintableTest, LinesOfAMessageStayLines) {
+  EXPECT_EQ(PrintableLines("a\nb\x1b\n"), "a\nb\\x1b\n");
+  const std::string cut = PrintableLines(std::string(10 << 20, 'x'));
+  EXPECT_LT(cut.size(), 40 << 10);
+  EXPECT_TRUE(absl::EndsWith(cut, "x..."));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/config_errors.h"
-#include "common/file.h"
+#include "common/foreign/file.h"
 #include "common/model_layout.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
@@ -379,7 +379,7 @@ absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
 }
 
 absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadForeignFile(path));
   return ParseRunConfig(text, path);
 }
 

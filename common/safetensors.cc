@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
+#include "common/foreign/file.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -32,6 +34,8 @@ constexpr size_t kAlignment = 64;
 // The format's own limit.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr absl::string_view kMetadataKey = "__metadata__";
+// The bytes of names that a message lists.
+constexpr size_t kMostNamesBytes = 1000;
 
 struct ElementType {
   absl::string_view name;
@@ -51,8 +55,12 @@ absl::StatusOr<uint64_t> ElementBytes(const SafetensorsTensor& tensor) {
     names.push_back(type.name);
   }
   return absl::InvalidArgumentError(absl::Substitute(
-      "tensor \"$0\" has the unknown dtype \"$1\"; known are $2", tensor.name,
-      tensor.dtype, absl::StrJoin(names, ", ")));
+      "tensor \"$0\" has the unknown dtype \"$1\"; known are $2",
+      Excerpt(tensor.name), Excerpt(tensor.dtype), absl::StrJoin(names, ", ")));
+}
+
+std::string ShapeText(const SafetensorsTensor& tensor) {
+  return Excerpt(absl::StrJoin(tensor.shape, ", "));
 }
 
 // Returns the bytes that the type and shape of `tensor` ask for.
@@ -65,7 +73,7 @@ absl::StatusOr<uint64_t> BytesOfShape(const SafetensorsTensor& tensor) {
         __builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) {
       return absl::InvalidArgumentError(
           absl::Substitute("tensor \"$0\" has the impossible shape [$1]",
-                           tensor.name, absl::StrJoin(tensor.shape, ", ")));
+                           Excerpt(tensor.name), ShapeText(tensor)));
     }
   }
   return bytes;
@@ -75,8 +83,8 @@ absl::Status CheckSize(const SafetensorsTensor& tensor, uint64_t bytes) {
   ASSIGN_OR_RETURN(const uint64_t wanted, BytesOfShape(tensor));
   if (wanted == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::Substitute(
-      "tensor \"$0\" has $1 bytes; its shape [$2] of $3 needs $4", tensor.name,
-      bytes, absl::StrJoin(tensor.shape, ", "), tensor.dtype, wanted));
+      "tensor \"$0\" has $1 bytes; its shape [$2] of $3 needs $4",
+      Excerpt(tensor.name), bytes, ShapeText(tensor), tensor.dtype, wanted));
 }
 
 // One tensor's entry in the header.
@@ -189,14 +197,15 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     return Fail(absl::StrCat("must not be negative, is ", value));
   }
   bool number_float(number_float_t, const string_t& text) override {
-    return Fail(absl::StrCat("must be a whole number, is ", text));
+    return Fail(absl::StrCat("must be a whole number, is ", Excerpt(text)));
   }
   bool binary(binary_t&) override { return Fail("must not be binary"); }
 
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::json::exception& error) override {
-    status_ = absl::InvalidArgumentError(absl::Substitute(
-        "the header is not JSON at its byte $0: $1", position, error.what()));
+    status_ = absl::InvalidArgumentError(
+        absl::Substitute("the header is not JSON at its byte $0: $1", position,
+                         Excerpt(error.what())));
     return false;
   }
 
@@ -210,9 +219,10 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     status_ = absl::InvalidArgumentError(
         depth_ == 0 ? absl::StrCat("the header ", problem)
         : depth_ == 1 || field_.empty()
-            ? absl::Substitute("header entry \"$0\" $1", name_, problem)
-            : absl::Substitute("header entry \"$0\": \"$1\" $2", name_, field_,
-                               problem));
+            ? absl::Substitute("header entry \"$0\" $1", Excerpt(name_),
+                               problem)
+            : absl::Substitute("header entry \"$0\": \"$1\" $2", Excerpt(name_),
+                               Excerpt(field_), problem));
     return false;
   }
 
@@ -245,12 +255,12 @@ absl::Status PlaceTensors(absl::string_view data, std::vector<Entry>& entries) {
     if (entry.end > data.size()) {
       return absl::InvalidArgumentError(absl::Substitute(
           "tensor \"$0\" ends at byte $1 of $2: the file is cut off",
-          tensor.name, entry.end, data.size()));
+          Excerpt(tensor.name), entry.end, data.size()));
     }
     if (entry.begin != position) {
       return absl::InvalidArgumentError(absl::Substitute(
           "tensor \"$0\" begins at byte $1; the one before ends at $2",
-          tensor.name, entry.begin, position));
+          Excerpt(tensor.name), entry.begin, position));
     }
     RETURN_IF_ERROR(CheckSize(tensor, entry.end - entry.begin));
     tensor.bytes = data.substr(entry.begin, entry.end - entry.begin);
@@ -273,8 +283,9 @@ absl::StatusOr<std::string> HeaderJson(const Safetensors& contents) {
   uint64_t position = 0;
   for (const SafetensorsTensor& tensor : contents.tensors) {
     if (!names.insert(tensor.name).second) {
-      return absl::InvalidArgumentError(absl::Substitute(
-          "tensor name \"$0\" is used twice or reserved", tensor.name));
+      return absl::InvalidArgumentError(
+          absl::Substitute("tensor name \"$0\" is used twice or reserved",
+                           Excerpt(tensor.name)));
     }
     RETURN_IF_ERROR(CheckSize(tensor, tensor.bytes.size()));
     const uint64_t end = position + tensor.bytes.size();
@@ -306,16 +317,17 @@ absl::StatusOr<const SafetensorsTensor*> Safetensors::Find(
     if (tensor.name == name) return &tensor;
     names.push_back(tensor.name);
   }
-  return absl::NotFoundError(absl::Substitute(
-      "no tensor \"$0\"; there are: $1", name, absl::StrJoin(names, ", ")));
+  return absl::NotFoundError(
+      absl::Substitute("no tensor \"$0\"; there are: $1", Excerpt(name),
+                       Excerpt(absl::StrJoin(names, ", "), kMostNamesBytes)));
 }
 
 absl::StatusOr<absl::Span<const float>> Safetensors::Floats(
     absl::string_view name) const {
   ASSIGN_OR_RETURN(const SafetensorsTensor* tensor, Find(name));
   if (tensor->dtype != "F32") {
-    return absl::InvalidArgumentError(
-        absl::Substitute("tensor \"$0\" is $1, want F32", name, tensor->dtype));
+    return absl::InvalidArgumentError(absl::Substitute(
+        "tensor \"$0\" is $1, want F32", Excerpt(name), tensor->dtype));
   }
   const char* data = tensor->bytes.data();
   if (reinterpret_cast<uintptr_t>(data) % alignof(float) != 0) {
@@ -357,7 +369,7 @@ absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file) {
     nlohmann::json::sax_parse(header.begin(), header.end(), &handler);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the header is unreadable: ", error.what()));
+        absl::StrCat("the header is unreadable: ", Excerpt(error.what())));
   }
   RETURN_IF_ERROR(handler.status());
   RETURN_IF_ERROR(PlaceTensors(file.substr(length), handler.entries()));
@@ -413,7 +425,7 @@ absl::Status WriteSafetensors(const std::string& path, Safetensors contents,
 }
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
-  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(MappedFile file, OpenForeignFile(path));
   absl::StatusOr<Safetensors> contents = ParseSafetensors(file.bytes());
   if (!contents.ok()) {
     return absl::Status(

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/tensors_layout.h"
 
@@ -27,7 +28,7 @@ constexpr size_t kMostProblems = 8;
 constexpr uint64_t kPiece = 4096;
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+  return absl::StrCat("[", Excerpt(absl::StrJoin(shape, ", ")), "]");
 }
 
 absl::Status CheckFinite(const SafetensorsTensor& tensor) {
@@ -96,7 +97,7 @@ absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout) {
         continue;
       }
     }
-    problems.push_back(absl::StrCat("the model has no ", name));
+    problems.push_back(absl::StrCat("the model has no ", Excerpt(name)));
   }
   if (problems.empty()) return absl::OkStatus();
   const size_t all = problems.size();

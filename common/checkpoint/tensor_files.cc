@@ -18,7 +18,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "common/file.h"
+#include "common/foreign/file.h"
+#include "common/foreign/json.h"
 #include "common/half_precision.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
@@ -60,28 +63,28 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
 // Reads an index: {"weight_map": {tensor name: file name}}.
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(
     const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadForeignFile(path));
   const auto invalid = [&](absl::string_view problem) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is no index of safetensors files: ", problem));
   };
-  const nlohmann::json index = nlohmann::json::parse(text, nullptr, false);
-  if (index.is_discarded()) return invalid("it is not JSON");
-  const auto map = index.find("weight_map");
-  if (map == index.end() || !map->is_object()) {
+  const absl::StatusOr<nlohmann::json> index = ParseForeignJson(text);
+  if (!index.ok()) return invalid(index.status().message());
+  const auto map = index->find("weight_map");
+  if (map == index->end() || !map->is_object()) {
     return invalid("it has no object \"weight_map\"");
   }
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string()) {
-      return invalid(
-          absl::StrCat("the file of \"", tensor, "\" is not a string"));
+      return invalid(absl::StrCat("the file of \"", Excerpt(tensor),
+                                  "\" is not a string"));
     }
     files[tensor] = file.get<std::string>();
     if (files[tensor].empty() || absl::StrContains(files[tensor], '/') ||
         files[tensor].front() == '.') {
-      return invalid(absl::StrCat("the file of \"", tensor, "\" is \"",
-                                  files[tensor],
+      return invalid(absl::StrCat("the file of \"", Excerpt(tensor), "\" is \"",
+                                  Excerpt(files[tensor]),
                                   "\", which is no name of a file beside it"));
     }
   }
@@ -94,8 +97,9 @@ absl::Status TensorFiles::Add(const std::string& path) {
   ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   for (const SafetensorsTensor& tensor : file.contents().tensors) {
     if (!tensors_.emplace(tensor.name, tensor).second) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, " has tensor \"", tensor.name, "\", as another file has"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " has tensor \"", Excerpt(tensor.name),
+                       "\", as another file has"));
     }
   }
   files_.push_back(std::move(file));
@@ -120,7 +124,7 @@ absl::StatusOr<TensorFiles> TensorFiles::Open(const std::string& path) {
       if (!files.files_.back().contents().Find(tensor).ok()) {
         return absl::InvalidArgumentError(
             absl::Substitute("$0 has no tensor \"$1\", although $2 says so",
-                             part, tensor, file));
+                             Printable(part), Excerpt(tensor), file));
       }
     }
   }
@@ -144,7 +148,7 @@ absl::Status ReadValues(const SafetensorsTensor& tensor, uint64_t begin,
   if (!IsReadable(tensor.dtype)) {
     return absl::InvalidArgumentError(
         absl::Substitute("tensor \"$0\" is $1; can be read: F32, F16, BF16",
-                         tensor.name, tensor.dtype));
+                         Excerpt(tensor.name), tensor.dtype));
   }
   CHECK_LE(begin + values.size(), CountValues(tensor)) << tensor.name;
   const absl::string_view bytes =
@@ -163,8 +167,8 @@ absl::Status ReadValues(const SafetensorsTensor& tensor, uint64_t begin,
   size_t bad = 0;
   while (std::isfinite(values[bad])) ++bad;
   return absl::InvalidArgumentError(absl::Substitute(
-      "tensor \"$0\" has a value that is not finite, at index $1", tensor.name,
-      begin + bad));
+      "tensor \"$0\" has a value that is not finite, at index $1",
+      Excerpt(tensor.name), begin + bad));
 }
 
 }  // namespace causeway

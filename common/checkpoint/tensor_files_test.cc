@@ -169,7 +169,8 @@ TEST_F(TensorFilesTest, RefusesAnIndexThatLies) {
     absl::string_view problem;
   } cases[] = {
       {"[1, 2", absl::StatusCode::kInvalidArgument, "not JSON"},
-      {"[1, 2]", absl::StatusCode::kInvalidArgument, "\"weight_map\""},
+      {"[1, 2]", absl::StatusCode::kInvalidArgument, "not a JSON object"},
+      {"{}", absl::StatusCode::kInvalidArgument, "\"weight_map\""},
       {R"({"weight_map": ["a"]})", absl::StatusCode::kInvalidArgument,
        "\"weight_map\""},
       {R"({"weight_map": {"a": 1}})", absl::StatusCode::kInvalidArgument,

@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 #include "common/checksum.h"
 #include "common/file.h"
+#include "common/foreign/file.h"
 #include "common/status_macros.h"
 #include "worker/data/sentencepiece_protocol.h"
 
@@ -155,7 +156,7 @@ std::string DefaultSentencePieceTool() {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePiece(
     const std::string& model_path, const std::string& tool_path) {
-  ASSIGN_OR_RETURN(const std::string model, ReadFile(model_path));
+  ASSIGN_OR_RETURN(const std::string model, ReadForeignFile(model_path));
   ASSIGN_OR_RETURN(std::unique_ptr<ToolProcess> process,
                    ToolProcess::Start(tool_path));
   const absl::StatusOr<std::string> answer =

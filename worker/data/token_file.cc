@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
+#include "common/foreign/file.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -47,7 +48,7 @@ Token Largest(const Token* tokens, int64_t size) {
 
 absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path,
                                           v1::DataConfig::Tokenizer tokenizer) {
-  ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(MappedFile mapped, OpenForeignFile(path));
   if (mapped.bytes().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": the file is empty; give a file with data"));

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/foreign/file.h"
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ForeignFile, ReadsRegularFilesUpToABound) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/text");
+  ASSERT_OK(WriteFileAtomically(path, {"four"}));
+  EXPECT_THAT(ReadForeignFile(path, 4), IsOkAndHolds("four"));
+  EXPECT_THAT(ReadForeignFile(path, 3),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("has 4 bytes; a file of its kind has at "
+                                 "most 3")));
+  EXPECT_THAT(ReadForeignFile(path + ".none"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
+}
+
+// Nobody writes to the pipe, and the devices have no end.
+TEST(ForeignFile, RefusesPipesDevicesAndDirectories) {
+  const std::string pipe = absl::StrCat(testing::TempDir(), "/pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero"),
+                                  std::string("/dev/null"), std::string("/")}) {
+    EXPECT_THAT(ReadForeignFile(path),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(path + " is not a regular file")));
+  }
+}
+
+TEST(ForeignFile, NamesPointersOfGitLfs) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/pointer");
+  ASSERT_OK(WriteFileAtomically(
+      path, {"version https://git-lfs.github.com/spec/v1\n"
+             "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca"
+             "24d17e2393\nsize 12345\n"}));
+  EXPECT_THAT(OpenForeignFile(path),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("run `git lfs pull`")));
+}
+
+}  // namespace
+}  // namespace causeway

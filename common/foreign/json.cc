@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/foreign/json.h"
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace causeway {
+namespace {
+
+constexpr int kMostLevels = 64;
+
+// Whether brackets, outside of strings, are nested deeper than is allowed.
+bool IsTooDeep(absl::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      // What a backslash escapes ends no string.
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostLevels) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> ParseForeignJson(absl::string_view text) {
+  if (IsTooDeep(text)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its JSON is nested deeper than ", kMostLevels, " levels"));
+  }
+  nlohmann::json json = nlohmann::json::parse(text.begin(), text.end(), nullptr,
+                                              /*allow_exceptions=*/false);
+  if (json.is_object()) return json;
+  return absl::InvalidArgumentError(
+      json.is_discarded() ? "it is not JSON" : "it is not a JSON object");
+}
+
+}  // namespace causeway
