@@ -130,7 +130,7 @@ Command QuarantineCommand(const Now& now) {
   const auto flags = std::make_shared<QuarantineFlags>();
   Command command{
       .name = "quarantine",
-      .arguments = "ACTION...",
+      .arguments = "list|admit|drop...",
       .summary = "Lists, admits or drops contributions that were set aside.",
       .details =
           "The coordinator sets a contribution aside if it is unusually large "

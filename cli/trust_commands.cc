@@ -170,7 +170,7 @@ Command TokenCommand(const Clock& now) {
   const auto flags = std::make_shared<TokenFlags>();
   Command command{
       .name = "token",
-      .arguments = "ACTION...",
+      .arguments = "create|list|revoke...",
       .summary = "Makes, lists or revokes join tokens.",
       .details =
           "A coordinator that was started with --tls auto lets in who has a "
@@ -211,7 +211,7 @@ Command CertificateCommand(const Clock& now) {
   const auto flags = std::make_shared<TokenFlags>();
   Command command{
       .name = "certificate",
-      .arguments = "ACTION...",
+      .arguments = "list|revoke...",
       .summary =
           "Lists or revokes certificates of the coordinator's authority.",
       .details =

@@ -23,7 +23,8 @@ Writes FILE (default: causeway-linux-x86_64.tar.gz). Unpacked anywhere, its
 programs run on x86-64 Linux with glibc 2.34 or newer and with its libstdc++, of
 GCC 11 or newer:
 
-  causeway/bin    causeway, causeway-coordinator, causeway-worker
+  causeway/bin    causeway, causeway-coordinator, causeway-worker, and a helper
+                  that reads SentencePiece models
   causeway/lib    shared libraries, found from bin
   causeway/lib/gcc      libstdc++ and libgcc, for hosts without them: they need
                         LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
@@ -107,7 +108,9 @@ mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu" "${top}/docs"
 
 readonly libraries="${top}/lib"
 
-for program in "${PROGRAMS[@]}"; do
+# The programs start the last one for SentencePiece models, and look for it beside
+# themselves.
+for program in "${PROGRAMS[@]}" cli/causeway-sentencepiece; do
   add_file "${bin}/${program}" "${top}/bin"
 done
 for label in "${test_labels[@]}"; do
@@ -146,7 +149,16 @@ for version in "${glibc} 2.34" "${libstdcxx} 3.4.29"; do
   fi
 done
 
-# Runs the programs in an environment without anything else.
+# alone PROGRAM [ARGUMENT...]: runs a program in an environment without anything
+# else, with its output in stage/output. Without /proc the loader is told where the
+# program lies.
+alone() {
+  env -i LD_ORIGIN_PATH=/causeway/bin LD_LIBRARY_PATH=/causeway/lib/gcc \
+    "$(command -v chroot)" "${stage}/alone" "$@" </dev/null \
+    >"${stage}/output" 2>&1 || true
+}
+
+# Checks that the programs need nothing but the bundle and glibc.
 run_alone() {
   local file program
   local alone="${stage}/alone"
@@ -158,16 +170,14 @@ run_alone() {
   done
   cp -a "${top}" "${alone}/causeway"
   for program in "${PROGRAMS[@]}"; do
-    program="/causeway/bin/$(basename "${program}")"
-    env -i LD_LIBRARY_PATH=/causeway/lib/gcc "$(command -v chroot)" \
-      "${alone}" "${program}" --help >"${stage}/output" 2>&1 ||
-      true
-    # absl's --help exits with 1.
-    grep -qiE 'causeway|usage' "${stage}/output" || {
-      cat "${stage}/output" >&2
-      fail "${program} does not run by itself"
-    }
+    alone "/causeway/bin/$(basename "${program}")" --help
+    grep -qE '^Usage: |^  Flags from ' "${stage}/output" ||
+      fail "${program} does not run by itself: $(<"${stage}/output")"
   done
+  # Without a program that speaks its protocol, it says what it is.
+  alone /causeway/bin/causeway-sentencepiece
+  grep -q 'is started by' "${stage}/output" ||
+    fail "causeway-sentencepiece does not run by itself: $(<"${stage}/output")"
   printf 'bundle: the programs run with glibc and the bundle alone\n'
 }
 if "${check}"; then run_alone; fi

@@ -54,12 +54,13 @@ while (($#)); do
   esac
   shift
 done
-for tool in dpkg-deb dpkg-shlibdeps pod2man; do
+for tool in dpkg-deb dpkg-shlibdeps pod2man patchelf; do
   command -v "${tool}" >/dev/null ||
-    fail "there is no ${tool}; install dpkg-dev and perl"
+    fail "there is no ${tool}; install dpkg-dev, perl and patchelf"
 done
 mkdir -p "${directory}"
 directory="$(realpath "${directory}")"
+readonly MAINTAINER="The Causeway authors <causeway@causeway.invalid>"
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
   cli/causeway)
 if [[ -z "${bin}" ]]; then
@@ -79,10 +80,14 @@ put() { install -D -m "$1" "$2" "${tree}/$3"; }
 for program in "${PROGRAMS[@]}" cli/causeway-sentencepiece; do
   put 755 "${bin}/${program}" "usr/bin/${program##*/}"
 done
-put 644 "${bin}/worker/embedding/libcauseway.so" \
-  usr/lib/x86_64-linux-gnu/libcauseway.so
+# A program that is linked with the library asks for its interface's version.
+abi="$(sed -n 's/^#define CAUSEWAY_ABI_VERSION //p' worker/embedding/causeway.h)"
+readonly soname="libcauseway.so.${abi}" libraries=usr/lib/x86_64-linux-gnu
+put 644 "${bin}/worker/embedding/libcauseway.so" "${libraries}/${soname}"
+ln -s "${soname}" "${tree}/${libraries}/libcauseway.so"
 put 644 worker/embedding/causeway.h usr/include/causeway.h
-strip --strip-unneeded "${tree}"/usr/bin/* "${tree}"/usr/lib/*/*.so
+strip --strip-unneeded "${tree}"/usr/bin/* "${tree}/${libraries}/${soname}"
+patchelf --set-soname "${soname}" "${tree}/${libraries}/${soname}"
 for program in "${PROGRAMS[@]}"; do
   name="${program##*/}"
   perl deploy/package/manual.pl "${tree}/usr/bin/${name}" |
@@ -102,7 +107,26 @@ for defaults in deploy/package/*.default; do
 done
 put 644 deploy/quickstart.textproto etc/causeway/run.textproto
 put 644 README.md "${doc}/README.md"
-put 644 LICENSE "${doc}/copyright"
+cat >"${work}/copyright" <<'COPYRIGHT'
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: causeway
+
+Files: *
+Copyright: 2026 The Causeway authors
+License: Apache-2.0
+ On Debian systems, the full text of the Apache License, version 2.0, is in
+ /usr/share/common-licenses/Apache-2.0.
+COPYRIGHT
+put 644 "${work}/copyright" "${doc}/copyright"
+cat >"${work}/changelog" <<CHANGELOG
+causeway (${VERSION}) unstable; urgency=medium
+
+  * Version ${VERSION}.
+
+ -- ${MAINTAINER}  $(date -R -u -d "@$(stat -Lc %Y common/version.h)")
+CHANGELOG
+gzip -9n "${work}/changelog"
+put 644 "${work}/changelog.gz" "${doc}/changelog.gz"
 for example in deploy/slurm/island.sbatch deploy/grafana/*.json \
   deploy/prometheus/{prometheus,causeway.rules}.yml; do
   put 644 "${example}" "${doc}/examples/${example##*/}"
@@ -123,7 +147,7 @@ cat >"${tree}/DEBIAN/control" <<CONTROL
 Package: causeway
 Version: ${VERSION}
 Architecture: amd64
-Maintainer: The Causeway authors <causeway@localhost>
+Maintainer: ${MAINTAINER}
 Section: science
 Priority: optional
 Installed-Size: $(du -sk "${tree}" | cut -f1)
@@ -133,6 +157,9 @@ Description: trains one language model on clusters joined by slow links
  by DiLoCo and its streaming form. This package has the coordinator, the worker
  that is an island, the command-line tool, and a C library for other trainers.
 CONTROL
+printf 'libcauseway %s causeway (>= %s)\n' "${abi}" "${VERSION}" \
+  >"${tree}/DEBIAN/shlibs"
+printf 'activate-noawait ldconfig\n' >"${tree}/DEBIAN/triggers"
 (cd "${tree}" && find etc -type f -printf '/%p\n' | sort) \
   >"${tree}/DEBIAN/conffiles"
 # Units are neither enabled nor started before somebody has said what to train.

@@ -77,6 +77,12 @@ while IFS= read -r file; do
   install -D -m 644 "python/${file}" "${stage}/${file}"
 done < <(cd python && find causeway -name '*.py' -not -name '*_test.py' \
   -not -path '*/testing/*' -not -name testing.py)
+# Says to type checkers that the package has type hints.
+touch "${stage}/causeway/py.typed"
+install -D -m 644 worker/embedding/causeway.h \
+  "${stage}/causeway/include/causeway.h"
+grep -qx "__version__ = \"${VERSION}\"" "${stage}/causeway/__init__.py" ||
+  fail "python/causeway/__init__.py has another __version__ than ${VERSION}"
 add_file "${library}" "${libraries}"
 # PyTorch takes these from the system, and a process has each of them once.
 rm -f "${libraries}"/lib{stdc++.so.6,gcc_s.so.1}

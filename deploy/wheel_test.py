@@ -14,9 +14,14 @@ from causeway.testing.processes import ProcessTestCase
 _CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 
 _IMPORT = """
-import sys, causeway
+import importlib.metadata, importlib.resources, sys, causeway
 assert "torch" not in sys.modules
 assert causeway.__file__.startswith(sys.prefix), causeway.__file__
+assert causeway.__version__ == importlib.metadata.version("causeway")
+files = importlib.resources.files(causeway)
+assert (files / "py.typed").is_file()
+header = (files / "include" / "causeway.h").read_text()
+assert "causeway_open" in header
 """
 
 _TRAIN = """

@@ -4,7 +4,7 @@
 // causeway-coordinator: holds one run and serves it.
 //
 // Exit codes: 0 the run is finished, or SIGTERM or SIGINT came; 1 failure; 2
-// usage.
+// wrong use, such as a configuration with mistakes, which no repetition mends.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -236,15 +236,13 @@ absl::StatusOr<std::string> ListenAddress() {
       "trusted, --insecure"));
 }
 
-absl::Status Run(const std::string& address) {
+absl::Status Run(const std::string& address, const v1::RunConfig& config) {
   const Clock now = SteadyWallClock();
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!HasOwnAuthority()) {
     // Bad files end the program before the state is touched.
     ASSIGN_OR_RETURN(credentials, MakeServerCredentials(FilesOfFlags(), now()));
   }
-  ASSIGN_OR_RETURN(const v1::RunConfig config,
-                   LoadRunConfig(absl::GetFlag(FLAGS_config)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                    Engine::Start({.state_dir = absl::GetFlag(FLAGS_state_dir),
                                   .config = config,
@@ -316,6 +314,8 @@ absl::Status Run(const std::string& address) {
 
 int main(int argc, char** argv) {
   constexpr char kProgram[] = "causeway-coordinator";
+  // systemd starts the service again after other failures.
+  constexpr int kWrongUse = 2;
   const std::vector<std::string> rest = causeway::StartDaemon(
       argc, argv,
       "Holds one training run: merges what islands contribute and serves the "
@@ -340,5 +340,11 @@ int main(int argc, char** argv) {
   if (!address.ok()) {
     return causeway::UsageError(kProgram, address.status().message());
   }
-  return causeway::ExitCode(kProgram, causeway::Run(*address));
+  const absl::StatusOr<causeway::v1::RunConfig> config =
+      causeway::LoadRunConfig(absl::GetFlag(FLAGS_config));
+  if (!config.ok()) {
+    causeway::ExitCode(kProgram, config.status());
+    return kWrongUse;
+  }
+  return causeway::ExitCode(kProgram, causeway::Run(*address, *config));
 }

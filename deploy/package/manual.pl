@@ -30,6 +30,8 @@ sub escape { return shift =~ s/([<>])/$1 eq '<' ? 'E<lt>' : 'E<gt>'/ger }
 sub flag {
   my ($name, $value, $text) = map { escape($_ // '') } @_;
   $text =~ s/\s+/ /g;
+  # POD takes an indented paragraph as it is, lines of any length included.
+  $text =~ s/^ //;
   print "=item B<--$name>", $value ? " I<$value>" : '', "\n\n$text\n\n";
 }
 
@@ -38,6 +40,8 @@ sub daemon {
   my ($head, $flags) = split /^  Flags from .*\n/m, shift, 2;
   my ($summary, $usage) = $head =~ /^\Q$program\E: (.*?)\n\n(.*)/s;
   $flags =~ s/\n\nTry --helpfull.*//s;
+  # The page is indented, and has 80 columns.
+  $usage =~ s/^(?=.{68})(.{1,67}) (?=--)/$1\n      /mg;
   print "=head1 NAME\n\n$program - ", lc substr($summary, 0, 1),
     escape(substr($summary, 1)), "\n\n=head1 SYNOPSIS\n\n$usage\n",
     "=head1 OPTIONS\n\n=over\n\n";

@@ -41,6 +41,28 @@ for manual in "${work}"/tree/usr/share/man/man1/*; do
     fail "${manual} names no flag"
 done
 
+echo "== what Debian's policy asks for"
+for page in "${work}"/tree/usr/share/man/man1/*; do
+  command -v man >/dev/null || continue
+  wide="$(MANWIDTH=80 man -l "${page}" 2>/dev/null | col -bx | grep '.\{81\}')" &&
+    fail "${page##*/} has lines of more than 80 columns: ${wide}"
+done
+libraries="${work}/tree/usr/lib/x86_64-linux-gnu"
+soname="$(basename "$(readlink "${libraries}/libcauseway.so")")"
+readelf -d "${libraries}/libcauseway.so" | grep -F "soname: [${soname}]" \
+  >/dev/null || fail "libcauseway.so has another name than ${soname}"
+dpkg-deb --control "${package}" "${work}/control"
+grep -x 'activate-noawait ldconfig' "${work}/control/triggers" >/dev/null ||
+  fail "nobody tells the loader of ${soname}"
+zcat "${work}/tree/usr/share/doc/causeway/changelog.gz" >"${work}/changelog"
+[[ "$(dpkg-parsechangelog -l "${work}/changelog" -S Version)" == \
+  "$(dpkg-deb -f "${package}" Version)" ]] || fail "the changelog is of another"
+# This package is large, so lintian is not installed for the test alone.
+if command -v lintian >/dev/null; then
+  # The rest is about Debian's archive.
+  lintian --allow-root --fail-on error "${package}" || fail "lintian"
+fi
+
 echo "== units"
 units=("${work}"/tree/usr/lib/systemd/system/*)
 # Complaints about keys that systemd does not know leave the exit code at 0.
@@ -65,6 +87,9 @@ completions() {
 }
 [[ "$(completions causeway qu)" == quarantine ]] || fail "a command"
 [[ "$(completions causeway export --dty)" == --dtype ]] || fail "its flag"
+[[ "$(completions causeway token re)" == revoke ]] || fail "an action"
+[[ "$(completions causeway quarantine '')" == "list admit drop" ]] ||
+  fail "all actions"
 [[ "$(completions causeway-worker --data_w)" == --data_weights ]] ||
   fail "a daemon's flag"
 
@@ -146,6 +171,17 @@ restarted() { [[ "$(property NRestarts causeway-coordinator)" == 1 ]]; }
 eventually restarted
 eventually says causeway-coordinator 'continuing run'
 inside systemctl restart causeway-worker@three
+
+echo "== a run file with a mistake"
+inside bash -c 'echo "trainings {}" >>/etc/causeway/run.textproto
+  systemctl stop causeway-worker@three causeway-coordinator
+  systemctl reset-failed
+  ! systemctl start causeway-coordinator' >"${work}/log" 2>&1 ||
+  fail "$(<"${work}/log")"
+says causeway-coordinator 'Allowed: name, ' || fail "no reason is given"
+[[ "$(property NRestarts causeway-coordinator)" == 0 &&
+  "$(property ActiveState causeway-coordinator)" == failed ]] ||
+  fail "a start that cannot succeed is repeated"
 inside apt-get remove -y -q causeway >"${work}/log" 2>&1 ||
   fail "$(<"${work}/log")"
 [[ -z "$(inside systemctl list-units -q --state=active 'causeway*')" ]] ||

@@ -26,6 +26,8 @@ from .joining import join
 from .run import Run, TensorInfo
 from .sampler import Sampler
 
+__version__ = "0.1"
+
 __all__ = [
     "DataLoss", "Diverged", "Error", "Internal", "InvalidArgument", "Island",
     "Left", "ModelMismatch", "NameTaken", "NotFound", "PermissionDenied",
