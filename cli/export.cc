@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<NamedTensor>> TensorsOf(const StoredModel& model) {
   return tensors;
 }
 
-// What is taken from the model of --like.
+// Holds what the export takes from the model of --like.
 struct Original {
   std::string config;
   // The tokenizer's files, by name.

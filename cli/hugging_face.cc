@@ -149,7 +149,7 @@ constexpr absl::string_view kForeignParts[] = {
     "rope_local",
     "softcap",
 };
-// The same of keys that scale values, so that 1 changes nothing.
+// Keys with these parts scale values, so a value of 1 changes nothing.
 constexpr absl::string_view kForeignScales[] = {
     "multiplier", "logit_scale", "logits_scaling", "partial_rotary",
     "rotary_pct", "scale_depth", "scale_emb",
@@ -162,7 +162,7 @@ bool HasPart(absl::string_view key, const Parts& parts) {
       [&](absl::string_view part) { return absl::StrContains(key, part); });
 }
 
-// Whether a value turns a feature off.
+// Returns whether a value turns a feature off.
 bool IsOff(const Json& value) {
   return value.is_null() || value == false || value == 0 || value == "" ||
          ((value.is_array() || value.is_object()) && value.empty());

@@ -253,7 +253,7 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
                        HasSubstr("\"max_position_embeddings\" is 2048")));
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
-  // What is off, or of our own families, changes nothing.
+  // A feature that is off, or that our own families have, changes nothing.
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "residual_multiplier", 1.0), 0));
   EXPECT_OK(ReadHuggingFaceConfig(With(kTinyLlama, "num_experts", 0), 0));

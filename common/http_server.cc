@@ -20,7 +20,7 @@ namespace {
 constexpr char kEndOfHead[] = "\r\n\r\n";
 constexpr size_t kMostRequestBytes = 16 << 10;
 
-// What is read or written between two looks at everything else.
+// The most that one call writes, so that no peer holds up the others.
 constexpr size_t kPiece = 64 << 10;
 
 // The pause after an accept that failed, as without a descriptor.

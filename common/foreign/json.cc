@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kMostLevels = 64;
 
-// Whether brackets, outside of strings, are nested deeper than is allowed.
+// Returns whether brackets outside of strings are nested too deep.
 bool IsTooDeep(absl::string_view text) {
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      // What a backslash escapes ends no string.
+      // An escaped quotation mark ends no string.
       if (c == '\\') ++i;
       in_string = c != '"';
     } else if (c == '"') {
