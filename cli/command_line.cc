@@ -276,8 +276,9 @@ int RunCommandLine(absl::string_view program, absl::string_view summary,
         << program << " " << name << " --help`.\n";
     return kExitUsage;
   }
-  status = command->run({*std::move(arguments), out, err});
-  if (status.ok()) return kExitOk;
+  int exit_code = kExitOk;
+  status = command->run({*std::move(arguments), out, err, exit_code});
+  if (status.ok()) return exit_code;
   err << program << " " << name << ": " << PrintableLines(status.message())
       << "\n";
   return kExitFailure;

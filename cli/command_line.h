@@ -38,6 +38,9 @@ namespace causeway {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
+// `status --check` found a problem.
+inline constexpr int kExitWarning = 3;
+inline constexpr int kExitCritical = 4;
 
 // The flags of one command. Targets are not owned.
 class FlagSet {
@@ -86,6 +89,8 @@ struct Invocation {
   // Results go to `out`, everything else to `err`.
   std::ostream& out;
   std::ostream& err;
+  // The program's exit code if the command succeeds.
+  int& exit_code;
 };
 
 struct Command {

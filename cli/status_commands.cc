@@ -29,6 +29,7 @@ struct StatusFlags {
   bool json = false;
   bool all = false;
   bool peers = false;
+  bool check = false;
   double interval = 1;
   EventFlags events;
 };
@@ -102,6 +103,18 @@ absl::Status ShowPeers(CoordinatorClient& client, bool json,
   return absl::OkStatus();
 }
 
+int ExitCodeOf(const v1::RunStatus& run) {
+  if (run.attention_size() == 0) return kExitOk;
+  switch (run.attention(0).severity()) {
+    case v1::CRITICAL:
+      return kExitCritical;
+    case v1::WARNING:
+      return kExitWarning;
+    default:
+      return kExitOk;
+  }
+}
+
 Command StatusCommand(const StatusEnvironment& environment) {
   return NewCommand(
       "status", "Shows the run, its islands and its fragments.", environment,
@@ -112,12 +125,21 @@ Command StatusCommand(const StatusEnvironment& environment) {
                           "Shows who is connected instead, and what each peer "
                           "uses. For operators.",
                           &flags.peers);
+        command.flags.Add("check", "",
+                          "Shows what needs attention only, and exits with 0 "
+                          "if nothing does, 3 if the run loses something, 4 if "
+                          "it stands still, 1 if the coordinator does not "
+                          "answer.",
+                          &flags.check);
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,
           const Invocation& call) -> absl::Status {
         if (flags.peers) return ShowPeers(client, flags.json, call.out);
         ASSIGN_OR_RETURN(const StatusSnapshot status, client.Fetch(flags.all));
-        if (flags.json) {
+        if (flags.check) call.exit_code = ExitCodeOf(status.run);
+        if (flags.check && !flags.json) {
+          PrintCheck(status.run, environment.now(), call.out);
+        } else if (flags.json) {
           call.out << StatusJson(status) << "\n";
         } else {
           PrintStatus(status, environment.now(), call.out);

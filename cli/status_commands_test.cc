@@ -43,6 +43,10 @@ class FakeStatus : public v1::Status::Service {
   grpc::Status GetRun(grpc::ServerContext*, const v1::GetRunRequest*,
                       v1::RunStatus* response) override {
     response->set_run_id("run-1");
+    if (severity != v1::SEVERITY_UNSPECIFIED) {
+      response->add_attention()->set_severity(severity);
+      response->mutable_attention(0)->set_text("look at this");
+    }
     return run_end;
   }
 
@@ -82,6 +86,7 @@ class FakeStatus : public v1::Status::Service {
   }
 
   grpc::Status run_end = grpc::Status::OK;
+  v1::Severity severity = v1::SEVERITY_UNSPECIFIED;
   uint64_t events = 3;
   v1::WatchEventsRequest watched;
   bool more_each_time = false;
@@ -141,6 +146,23 @@ TEST_F(StatusCommandsTest, StatusAsTextAndJson) {
                     Not(HasSubstr("departed"))));
   EXPECT_EQ(Run({"status", "--json", "--all"}), kExitOk);
   EXPECT_EQ(nlohmann::json::parse(out_.str())["islands"].size(), 2);
+}
+
+TEST_F(StatusCommandsTest, ACheckExitsWithTheWorstProblem) {
+  EXPECT_EQ(Run({"status", "--check"}), kExitOk);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("run-1"), Not(HasSubstr("north"))));
+  service_.severity = v1::NOTICE;
+  EXPECT_EQ(Run({"status", "--check"}), kExitOk);
+  service_.severity = v1::WARNING;
+  EXPECT_EQ(Run({"status", "--check"}), kExitWarning);
+  EXPECT_THAT(out_.str(), HasSubstr("look at this"));
+  service_.severity = v1::CRITICAL;
+  EXPECT_EQ(Run({"status", "--check"}), kExitCritical);
+  EXPECT_EQ(Run({"status", "--check", "--json"}), kExitCritical);
+  EXPECT_EQ(nlohmann::json::parse(out_.str())["run"]["run_id"], "run-1");
+  EXPECT_EQ(Run({"status"}), kExitOk);
+  service_.run_end = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "no");
+  EXPECT_EQ(Run({"status", "--check"}), kExitFailure);
 }
 
 TEST_F(StatusCommandsTest, IslandsAndFragments) {

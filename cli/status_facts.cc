@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/status_facts.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -11,7 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "cli/human.h"
-#include "common/run_config.h"
+#include "common/proto_time.h"
 
 namespace causeway {
 namespace {
@@ -23,21 +22,19 @@ std::string InWords(absl::string_view name) {
 
 }  // namespace
 
-absl::Duration TimeLeft(const v1::RunStatus& run) {
-  const double tokens_per_step =
-      static_cast<double>(TokensPerStep(run.config()));
-  const double steps_left = static_cast<double>(
-      run.total_steps() - std::min(run.run_step(), run.total_steps()));
-  if (run.tokens_per_second() <= 0 || run.live_islands() == 0) {
-    return absl::InfiniteDuration();
+std::string StateText(const v1::RunStatus& run, absl::Time now) {
+  if (run.has_missing_since()) {
+    return absl::StrCat(
+        "waiting for ", run.islands_needed() - run.live_islands(), " of ",
+        run.islands_needed(),
+        run.islands_needed() == 1 ? " island for " : " islands for ",
+        HumanDuration(now - ToTime(run.missing_since())));
   }
-  const double steps_per_second =
-      run.tokens_per_second() / (run.live_islands() * tokens_per_step);
-  return absl::Seconds(steps_left / steps_per_second);
-}
-
-std::string StateText(v1::RunState state) {
-  return InWords(v1::RunState_Name(state));
+  if (run.state() == v1::RUNNING && run.attention_size() > 0 &&
+      run.attention(0).severity() == v1::CRITICAL) {
+    return "standing still";
+  }
+  return InWords(v1::RunState_Name(run.state()));
 }
 
 std::string StateText(const v1::IslandStatus& island) {
@@ -49,15 +46,25 @@ std::string StateText(const v1::IslandStatus& island) {
       island.data_differs() ? ", other data" : "");
 }
 
+std::string ProblemText(const v1::Attention& problem, absl::Time now) {
+  return absl::StrCat(InWords(v1::Severity_Name(problem.severity())), " for ",
+                      HumanDuration(now - ToTime(problem.since())), ": ",
+                      problem.text());
+}
+
+std::string NextStep(const v1::Attention& problem) {
+  return problem.command().empty()
+             ? ""
+             : absl::StrCat("next: `", problem.command(), "`");
+}
+
 std::string ProgressFact(const v1::RunStatus& run) {
   std::string text =
       absl::StrCat("step ", Ratio(run.run_step(), run.total_steps()),
                    ", round ", run.rounds(), " of ", run.total_rounds());
-  if (run.state() == v1::RUNNING) {
-    const absl::Duration left = TimeLeft(run);
-    if (left < absl::InfiniteDuration()) {
-      absl::StrAppend(&text, ", about ", HumanDuration(left), " left");
-    }
+  if (run.has_seconds_left()) {
+    absl::StrAppend(&text, ", about ",
+                    HumanDuration(absl::Seconds(run.seconds_left())), " left");
   }
   return text;
 }

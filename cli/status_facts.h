@@ -13,15 +13,18 @@
 
 namespace causeway {
 
-// Returns the time until the last step at the current speed; infinite if
-// nothing moves.
-absl::Duration TimeLeft(const v1::RunStatus& run);
-
-// Return "waiting for islands", "draining".
-std::string StateText(v1::RunState state);
+// Return "running", "waiting for 2 of 2 islands for 5 min 36 s", "draining".
+std::string StateText(const v1::RunStatus& run, absl::Time now);
 std::string StateText(const v1::IslandStatus& island);
 
-// Returns "step 240 of 400 (60 %), round 12 of 20, about 3 min 20 s left".
+// Returns "critical for 5 min 36 s: no round is merged".
+std::string ProblemText(const v1::Attention& problem, absl::Time now);
+
+// Returns "next: `causeway fragments`"; empty if there is no command.
+std::string NextStep(const v1::Attention& problem);
+
+// Returns "step 240 of 400 (60 %), round 12 of 20, about 3 min 20 s left"; the
+// time only if it is known.
 std::string ProgressFact(const v1::RunStatus& run);
 
 // Returns "2 islands, 4.10k tokens/s, loss 2.3457, 1.23M tokens merged".

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/status_facts.h"
 
+#include "absl/time/time.h"
+#include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -10,20 +12,30 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(StatusFactsTest, TimeLeftNeedsSpeed) {
+constexpr absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+TEST(StatusFactsTest, TheTimeLeftIsThatOfTheCoordinator) {
   v1::RunStatus run;
-  run.mutable_config()->mutable_training()->set_batch_size(8);
-  run.mutable_config()->mutable_model()->set_sequence_length(128);
+  run.set_state(v1::RUNNING);
   run.set_run_step(240);
   run.set_total_steps(400);
   run.set_live_islands(2);
   run.set_tokens_per_second(4096);
-  // 160 steps of 1024 tokens on each of two islands.
-  EXPECT_EQ(TimeLeft(run), absl::Seconds(80));
-  run.set_run_step(500);
-  EXPECT_EQ(TimeLeft(run), absl::ZeroDuration());
-  run.set_tokens_per_second(0);
-  EXPECT_EQ(TimeLeft(run), absl::InfiniteDuration());
+  EXPECT_EQ(ProgressFact(run), "step 240 of 400 (60 %), round 0 of 0");
+  run.set_seconds_left(80);
+  EXPECT_THAT(ProgressFact(run), HasSubstr(", about 1 min 20 s left"));
+}
+
+TEST(StatusFactsTest, AProblemHasItsAgeAndTheNextStep) {
+  v1::Attention problem;
+  problem.set_severity(v1::CRITICAL);
+  problem.set_text("no round is merged");
+  *problem.mutable_since() = ToTimestamp(kNow - absl::Seconds(90));
+  EXPECT_EQ(ProblemText(problem, kNow),
+            "critical for 1 min 30 s: no round is merged");
+  EXPECT_EQ(NextStep(problem), "");
+  problem.set_command("causeway fragments");
+  EXPECT_EQ(NextStep(problem), "next: `causeway fragments`");
 }
 
 TEST(StatusFactsTest, ARateThatNobodyHasReportedIsNotZero) {
@@ -62,7 +74,20 @@ TEST(StatusFactsTest, ParticipantsAreThoseOfTheLiveIslands) {
 }
 
 TEST(StatusFactsTest, StatesAreWords) {
-  EXPECT_EQ(StateText(v1::WAITING_FOR_ISLANDS), "waiting for islands");
+  v1::RunStatus run;
+  run.set_state(v1::RUNNING);
+  EXPECT_EQ(StateText(run, kNow), "running");
+  run.add_attention()->set_severity(v1::WARNING);
+  EXPECT_EQ(StateText(run, kNow), "running");
+  run.mutable_attention(0)->set_severity(v1::CRITICAL);
+  EXPECT_EQ(StateText(run, kNow), "standing still");
+  run.set_islands_needed(3);
+  run.set_live_islands(1);
+  *run.mutable_missing_since() = ToTimestamp(kNow - absl::Seconds(336));
+  EXPECT_EQ(StateText(run, kNow), "waiting for 2 of 3 islands for 5 min 36 s");
+  run.set_state(v1::SUSPENDED);
+  run.clear_missing_since();
+  EXPECT_EQ(StateText(run, kNow), "suspended");
   v1::IslandStatus island;
   island.set_state(v1::IslandStatus::LIVE);
   island.set_draining(true);

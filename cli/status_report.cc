@@ -20,7 +20,6 @@
 #include "cli/status_facts.h"
 #include "common/printable.h"
 #include "common/proto_time.h"
-#include "common/run_config.h"
 #include "glog/logging.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -101,12 +100,19 @@ std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
 
 }  // namespace
 
+void PrintCheck(const v1::RunStatus& run, absl::Time now, std::ostream& out) {
+  PrintFact("run", absl::StrCat(run.run_id(), ", ", StateText(run, now)), out);
+  for (const v1::Attention& problem : run.attention()) {
+    PrintFact("attention", ProblemText(problem, now), out);
+    const std::string next = NextStep(problem);
+    if (!next.empty()) PrintFact("", next, out);
+  }
+}
+
 void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
                  std::ostream& out) {
   const v1::RunStatus& run = snapshot.run;
-  PrintFact("run", absl::StrCat(run.run_id(), ", ", StateText(run.state())),
-            out);
-  if (!run.message().empty()) PrintFact("message", run.message(), out);
+  PrintCheck(run, now, out);
   if (!run.warning().empty()) PrintFact("warning", run.warning(), out);
   PrintFact("model", ModelFact(run), out);
   PrintFact("progress", ProgressFact(run), out);
@@ -119,12 +125,6 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   }
   if (run.participation().live() > 0) {
     PrintFact("took part", ParticipationFact(run.participation()), out);
-  }
-  if (run.quarantined() > 0) {
-    PrintFact("quarantine",
-              absl::StrCat(run.quarantined(),
-                           " held; see `causeway quarantine list`"),
-              out);
   }
   PrintFact("traffic", TrafficFact(run), out);
   PrintFact("coordinator", CoordinatorFact(run, now), out);

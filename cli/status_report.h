@@ -19,6 +19,9 @@ namespace causeway {
 void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
                  std::ostream& out);
 
+// Prints the run's state and what needs attention.
+void PrintCheck(const v1::RunStatus& run, absl::Time now, std::ostream& out);
+
 // Print a table with one row each.
 void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out);
 void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,

@@ -55,7 +55,13 @@ StatusSnapshot TestSnapshot() {
           pending: 97500
         }
         participation { live: 24 contributing: 22 merged: 18 }
-        quarantined: 1
+        seconds_left: 80
+        attention {
+          severity: WARNING
+          text: "1 contribution waits"
+          command: "causeway quarantine list"
+          since { seconds: 1700000080 }
+        }
       )pb",
       &snapshot.run));
   EXPECT_TRUE(TextFormat::ParseFromString(
@@ -112,11 +118,11 @@ StatusSnapshot TestSnapshot() {
 TEST(StatusReportTest, ShowsTheWholeRun) {
   std::ostringstream out;
   PrintStatus(TestSnapshot(), kNow, out);
-  // 160 steps of 8 * 128 tokens on each of two islands at 4096 tokens/s take 80
-  // s.
   EXPECT_EQ(
       out.str(),
       "run         quick-0000002a, running\n"
+      "attention   warning for 2 min 0 s: 1 contribution waits\n"
+      "            next: `causeway quarantine list`\n"
       "model       1.84M parameters: 4 layers of width 192, vocabulary 258, "
       "sequences of 128\n"
       "progress    step 240 of 400 (60 %), round 12 of 20, about 1 min 20 s "
@@ -128,7 +134,6 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
       "%\n"
       "took part   merged 18 of 24 (75 %) live islands; 22 had begun to hand "
       "in\n"
-      "quarantine  1 held; see `causeway quarantine list`\n"
       "traffic     11.4 MiB received, 22.9 MiB sent; data parallel: 1.68 GiB "
       "(50.0 times that)\n"
       "coordinator up 3 min 20 s, memory 45.0 MiB, outer step 0.12 s\n"
@@ -156,13 +161,18 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
 TEST(StatusReportTest, SaysWhyARunIsSuspended) {
   StatusSnapshot snapshot = TestSnapshot();
   snapshot.run.set_state(v1::SUSPENDED);
-  snapshot.run.set_message("disk full");
+  v1::Attention& problem = *snapshot.run.mutable_attention(0);
+  problem.set_severity(v1::CRITICAL);
+  problem.set_text("disk full\n");
+  problem.clear_command();
   snapshot.run.set_warning("open to all");
+  snapshot.run.clear_seconds_left();
   std::ostringstream out;
   PrintStatus(snapshot, kNow, out);
   EXPECT_THAT(out.str(),
               testing::StartsWith("run         quick-0000002a, suspended\n"
-                                  "message     disk full\n"
+                                  "attention   critical for 2 min 0 s: disk "
+                                  "full\\x0a\n"
                                   "warning     open to all\n"));
   EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr(" left\n")));
 }
@@ -245,6 +255,7 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
         }
       )pb",
       &snapshot.run));
+  snapshot.run.clear_seconds_left();
   snapshot.islands.mutable_islands(0)->set_draining(true);
   snapshot.islands.mutable_islands(1)->set_draining(true);
   v1::FragmentStatus& fragment = *snapshot.fragments.mutable_fragments(0);

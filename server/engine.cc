@@ -50,6 +50,21 @@ uint64_t IdleMergeBytes(const v1::RunConfig& config,
               MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest));
 }
 
+RunHealth::Options HealthOptions(const Coordinator& coordinator) {
+  RunHealth::Options options = {
+      .total_steps = coordinator.schedule().total_steps(),
+      .round_steps = coordinator.schedule().round_steps(),
+      .grace = absl::Seconds(
+          coordinator.options().config.membership().grace_seconds())};
+  absl::Time last_end = absl::InfinitePast();
+  for (const auto& [name, member] : coordinator.membership().members()) {
+    if (member.state == v1::IslandStatus::LIVE) continue;
+    last_end = std::max(last_end, member.ended_at);
+  }
+  if (last_end > absl::InfinitePast()) options.last_end = last_end;
+  return options;
+}
+
 }  // namespace
 
 ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
@@ -81,6 +96,7 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       merge_memory_(IdleMergeBytes(options_.config, rules.plan)),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_, std::move(history)),
+      health_(HealthOptions(coordinator_)),
       fragments_(std::move(fragments)) {}
 
 void Engine::StartThreads(Effects effects) {
@@ -326,8 +342,10 @@ void Engine::TickLoop() {
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
+      const absl::Time now = options_.now();
       coordinator_.StorageChecked(in_place, effects);
-      coordinator_.Tick(options_.now(), effects);
+      coordinator_.Tick(now, effects);
+      ObserveHealth(now);
       const absl::Status persisted = Persist(effects);
       LOG_IF_EVERY_N(ERROR, !persisted.ok(), 100)
           << "cannot write the commit log: " << persisted;

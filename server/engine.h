@@ -56,6 +56,7 @@
 #include "server/rules/coordinator_history.h"
 #include "server/rules/event_filter.h"
 #include "server/rules/event_limiter.h"
+#include "server/rules/run_health.h"
 #include "server/staging.h"
 #include "server/storage/open_files.h"
 #include "server/storage/state_directory.h"
@@ -249,6 +250,7 @@ class Engine {
                                      ContributionFate fate, absl::Time at);
   void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
+  void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
   void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until the disk tells whether the outer step's commit, whose outcome
@@ -298,6 +300,7 @@ class Engine {
 
   absl::Mutex mu_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
+  RunHealth health_ ABSL_GUARDED_BY(mu_);
   std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
   // Whether a snapshot failed; the next commit clears it.
   bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of Engine that answers the Status service.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -25,7 +26,40 @@ constexpr double kDataParallelBytesPerValue = 4;
 // clients take, also if its last island has the most ranks.
 constexpr uint64_t kIslandPageBytes = 256 << 10;
 
+// Returns the time of a round of the slowest live island, as it says.
+absl::Duration ClaimedRound(const Coordinator& coordinator) {
+  double slowest = 0;
+  for (const auto& [name, member] : coordinator.membership().members()) {
+    if (member.state != v1::IslandStatus::LIVE) continue;
+    slowest = std::max(slowest, member.progress.step_seconds());
+  }
+  return absl::Seconds(slowest) *
+         static_cast<double>(coordinator.schedule().round_steps());
+}
+
+absl::Time QuarantinedSince(const Coordinator& coordinator) {
+  absl::Time since = absl::InfiniteFuture();
+  for (const auto& [id, entry] : coordinator.quarantine()) {
+    if (entry.state == v1::QuarantinedContribution::HELD) {
+      since = std::min(since, entry.quarantined_at);
+    }
+  }
+  return since;
+}
+
 }  // namespace
+
+void Engine::ObserveHealth(absl::Time now) {
+  RunHealth::Moment moment = {.state = coordinator_.run_state(),
+                              .live = coordinator_.membership().live_count(),
+                              .needed = coordinator_.IslandsNeeded()};
+  for (const Coordinator::CommittedFragment& state : coordinator_.heads()) {
+    moment.heads.push_back({.step = coordinator_.schedule().StepOfVersion(
+                                state.head.fragment(), state.head.version()),
+                            .committed_at = state.committed_at});
+  }
+  health_.Observe(moment, now);
+}
 
 v1::RunStatus Engine::GetRun() {
   v1::StorageUse storage;
@@ -38,6 +72,12 @@ v1::RunStatus Engine::GetRun() {
   storage.set_staging_limit_bytes(staging_.capacity_bytes());
   absl::MutexLock lock(&mu_);
   v1::RunStatus status = DescribeRun(coordinator_);
+  const absl::Time now = options_.now();
+  ObserveHealth(now);
+  health_.Describe({.members = coordinator_.membership().members(),
+                    .claimed_round = ClaimedRound(coordinator_),
+                    .quarantined_since = QuarantinedSince(coordinator_)},
+                   now, status);
   *status.mutable_storage() = storage;
   *status.mutable_started_at() = ToTimestamp(started_at_);
   status.set_bytes_data_parallel(

@@ -69,6 +69,50 @@ TEST_F(EngineStatusTest, ImpossibleClaimsDoNotCount) {
   EXPECT_EQ(run_.engine().GetRun().tokens_per_second(), 100);
 }
 
+TEST_F(EngineStatusTest, AnIslandThatTrainsEveryStepHasAllOfThem) {
+  Join("a", 2, 100);
+  EXPECT_EQ(run_.engine().ListIslands(false).islands(0).inner_steps_per_round(),
+            10);
+}
+
+TEST_F(EngineStatusTest, ARunKnowsWhomItMissesAndForHowLong) {
+  v1::RunStatus status = run_.engine().GetRun();
+  EXPECT_EQ(status.islands_needed(), 2);
+  EXPECT_TRUE(status.has_missing_since());
+  const v1::IslandIdentity a = Join("a", 0, 0);
+  const v1::IslandIdentity b = Join("b", 0, 0);
+  status = run_.engine().GetRun();
+  EXPECT_FALSE(status.has_missing_since());
+  EXPECT_EQ(status.attention_size(), 0);
+  EXPECT_FALSE(status.has_last_round_at());
+  // The second round shows the pace.
+  for (const uint64_t version : {0, 1}) {
+    run_.AdvanceSeconds(2);
+    for (const v1::IslandIdentity& island : {a, b}) {
+      ASSERT_OK(run_.Heartbeat(island));
+      ASSERT_OK(Contribute(island, 0, version));
+    }
+    ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
+    status = run_.engine().GetRun();
+  }
+  EXPECT_TRUE(status.has_last_round_at());
+  EXPECT_GT(status.seconds_left(), 0);
+  ASSERT_OK(run_.Leave(a));
+  run_.AdvanceSeconds(1);
+  ASSERT_OK(run_.Leave(b));
+  status = run_.engine().GetRun();
+  EXPECT_EQ(status.islands_needed(), 1);
+  EXPECT_FALSE(status.has_seconds_left());
+  ASSERT_EQ(status.attention_size(), 1);
+  EXPECT_EQ(status.attention(0).text(),
+            "waiting for 1 of 1 island; the last to go was b (left)");
+  const auto missing = status.missing_since();
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  status = run_.engine().GetRun();
+  ASSERT_EQ(status.attention_size(), 1);
+  EXPECT_LE(status.missing_since().seconds(), missing.seconds());
+}
+
 TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
   const v1::IslandIdentity a = Join("a", 2, 100);
   Join("b", 3, 50);

@@ -24,22 +24,25 @@ namespace {
 constexpr int kLeastCurveRows = 6;
 constexpr int kMostCurveRows = 14;
 
-Style StyleOf(v1::RunState state) {
-  switch (state) {
-    case v1::RUNNING:
-    case v1::FINISHED:
-      return Style::kGood;
-    case v1::SUSPENDED:
-      return Style::kBad;
-    default:
-      return Style::kWarning;
+// After so many lines no further problem is shown.
+constexpr int kMostProblemRows = 6;
+
+Style StyleOf(v1::Severity severity) {
+  return severity == v1::CRITICAL ? Style::kBad : Style::kWarning;
+}
+
+// The state has the colour of the worst problem that the run itself has.
+Style StyleOf(const v1::RunStatus& run) {
+  for (const v1::Attention& problem : run.attention()) {
+    if (problem.island_id().empty()) return StyleOf(problem.severity());
   }
+  return Style::kGood;
 }
 
 ScreenLine Title(const v1::RunStatus& run, absl::Time now, absl::TimeZone zone,
                  const ScreenFormat& format) {
   ScreenLine line(Printable(run.run_id()), Style::kBold);
-  line.Add("  ").Add(StateText(run.state()), StyleOf(run.state()));
+  line.Add("  ").Add(StateText(run, now), StyleOf(run));
   return line.AddRight(absl::FormatTime("%H:%M:%S", now, zone), format.columns,
                        Style::kDim);
 }
@@ -66,25 +69,37 @@ ScreenLine ProgressBar(const v1::RunStatus& run, const ScreenFormat& format) {
   return line.Add(facts);
 }
 
+// Adds a problem, with its command on a line of its own if there is no room.
+void AddProblem(const v1::Attention& problem, absl::Time now,
+                const ScreenFormat& format, std::vector<ScreenLine>& lines) {
+  const Style style = StyleOf(problem.severity());
+  std::string text = Printable(ProblemText(problem, now));
+  const std::string next = Printable(NextStep(problem));
+  if (Characters(text) + 2 + Characters(next) <= format.columns) {
+    lines.push_back({absl::StrCat(text, "  ", next), style});
+    return;
+  }
+  lines.push_back({std::move(text), style});
+  if (!next.empty()) lines.push_back({absl::StrCat("    ", next), style});
+}
+
 std::vector<ScreenLine> Header(const WatchedRun& watched,
                                const std::string& trouble, absl::Time now,
                                absl::TimeZone zone,
                                const ScreenFormat& format) {
   const v1::RunStatus& run = watched.status.run;
-  std::vector<ScreenLine> lines = {Title(run, now, zone, format),
-                                   ProgressBar(run, format), TrainingFact(run),
-                                   TrafficFact(run)};
-  if (!trouble.empty()) {
-    lines.insert(lines.begin(), {Printable(trouble), Style::kBad});
+  std::vector<ScreenLine> lines;
+  if (!trouble.empty()) lines.push_back({Printable(trouble), Style::kBad});
+  lines.push_back(Title(run, now, zone, format));
+  for (const v1::Attention& problem : run.attention()) {
+    AddProblem(problem, now, format, lines);
+    if (static_cast<int>(lines.size()) > kMostProblemRows) break;
   }
-  for (const std::string& text : {run.message(), run.warning()}) {
-    if (!text.empty()) lines.push_back({Printable(text), Style::kWarning});
-  }
-  if (run.quarantined() > 0) {
-    lines.push_back({absl::StrCat(run.quarantined(),
-                                  " contributions in quarantine; see `causeway "
-                                  "quarantine list`"),
-                     Style::kWarning});
+  lines.push_back(ProgressBar(run, format));
+  lines.push_back(TrainingFact(run));
+  lines.push_back(TrafficFact(run));
+  if (!run.warning().empty()) {
+    lines.push_back({Printable(run.warning()), Style::kWarning});
   }
   return lines;
 }

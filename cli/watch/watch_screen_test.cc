@@ -36,6 +36,7 @@ WatchedRun TestRun(int islands) {
   run.set_live_islands(static_cast<uint32_t>(islands));
   run.set_tokens_per_second(4096);
   run.set_loss(2.3456);
+  run.set_seconds_left(80);
   for (int i = 0; i < islands; ++i) {
     v1::IslandStatus& island = *watched.status.islands.add_islands();
     island.set_island_id(absl::StrCat("island-", i));
@@ -132,6 +133,29 @@ TEST(WatchScreenTest, TroubleComesFirst) {
                                "no answer\\x0a"));
 }
 
+TEST(WatchScreenTest, ProblemsComeBeforeTheProgress) {
+  WatchedRun run = TestRun(0);
+  for (int i = 0; i < 40; ++i) {
+    v1::Attention& problem = *run.status.run.add_attention();
+    problem.set_severity(i == 0 ? v1::CRITICAL : v1::WARNING);
+    problem.set_text(i == 0 ? "no round is merged" : "an island is gone");
+    problem.set_command("causeway fragments");
+    *problem.mutable_since() = ToTimestamp(kNow - absl::Seconds(90));
+  }
+  const std::string wide = Drawn(run, {});
+  EXPECT_THAT(wide,
+              AllOf(HasSubstr("quick-0000002a  standing still"),
+                    HasSubstr("\ncritical for 1 min 30 s: no round is merged  "
+                              "next: `causeway fragments`\nwarning for")));
+  EXPECT_LT(wide.find("an island is gone"), wide.find("step 240 of 400"));
+  EXPECT_THAT(
+      Drawn(run, {.columns = 60}),
+      HasSubstr("no round is merged\n    next: `causeway fragments`\n"));
+  const auto lines = DrawWatchScreen(run, "", kNow, absl::UTCTimeZone(), {});
+  EXPECT_THAT(lines[0].Text({.colours = true}),
+              HasSubstr("\x1b[1;31mstanding still\x1b[0m"));
+}
+
 TEST(WatchScreenTest, ARunThatIsNotKnownYetHasNothingToShow) {
   EXPECT_EQ(Drawn({}, {}, "no answer"), "no answer");
 }
@@ -141,7 +165,7 @@ TEST(WatchScreenTest, TextsOfIslandsCannotSteerTheTerminal) {
   run.status.islands.mutable_islands(0)->mutable_progress()->set_activity(
       "\x1b[2J\xe2\x80\xae");
   run.status.islands.mutable_islands(0)->set_island_id("a\nb");
-  run.status.run.set_message("\x1b]0;title\a");
+  run.status.run.add_attention()->set_text("\x1b]0;title\a");
   run.status.fragments.mutable_fragments(0)->add_awaited("\x1b[31m");
   run.events.back().set_text("\r\n\x9b");
   run.events.back().set_island_id("\b\b");

@@ -201,6 +201,11 @@ class Coordinator {
   const std::string& message() const {
     return flags_.paused ? flags_.pause_reason : suspended_because();
   }
+  // The number of live islands without which no round closes.
+  uint32_t IslandsNeeded() const {
+    const v1::MembershipConfig& membership = options_.config.membership();
+    return flags_.started ? membership.quorum() : membership.min_islands();
+  }
   // The run's position in inner steps.
   uint64_t RunStep();
   // Returns the live expected islands that have not contributed to the open
@@ -329,6 +334,10 @@ class Coordinator {
   uint64_t RoundsSinceMerged(const Member& member, uint32_t fragment) const;
   // Fault injection: whether to leave the contribution out.
   bool IsLeftOut(const v1::ContributionHeader& header);
+  // Returns who takes part in a round that closes: of several incarnations of
+  // an island one counts, and an island that has left still counts if it had
+  // begun to hand in.
+  v1::Participation ParticipationIn(const Round& round);
   // Sets how long the round waits for the awaited islands.
   void SetGrace(uint32_t fragment);
   // Books a merged contribution.

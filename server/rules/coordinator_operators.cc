@@ -71,9 +71,15 @@ absl::Status Coordinator::Drain(const std::string& island_id,
 absl::Status Coordinator::Evict(const std::string& island_id,
                                 absl::string_view reason, absl::Time now,
                                 Effects& effects) {
-  ASSIGN_OR_RETURN(Member* const member, membership_.FindLive(island_id));
-  EndMember(*member, v1::IslandStatus::EVICTED,
-            absl::StrCat("by an operator", Because(reason)), now, effects);
+  Member* member = membership_.FindMissed(island_id);
+  v1::IslandStatus::State state = v1::IslandStatus::EVICTED;
+  if (member != nullptr) {
+    state = member->state;
+  } else {
+    ASSIGN_OR_RETURN(member, membership_.FindLive(island_id));
+  }
+  EndMember(*member, state, absl::StrCat(kByOperator, Because(reason)), now,
+            effects);
   return absl::OkStatus();
 }
 

@@ -97,6 +97,25 @@ TEST(CoordinatorEvict, FencesOffTheIncarnation) {
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
+// An island that has gone without a word is missed until it comes back, or an
+// operator says that it will not.
+TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
+  CoordinatorDriver run({});
+  run.Join("a");
+  run.Advance(CoordinatorDriver::kLease + absl::Seconds(1));
+  run.Tick();
+  const Member& member = run.core().membership().members().at("a");
+  ASSERT_TRUE(IsMissed(member.state, member.reason)) << member.reason;
+  ASSERT_OK(run.core().Evict("a", "sold", run.now(), run.effects()));
+  EXPECT_FALSE(IsMissed(member.state, member.reason));
+  EXPECT_EQ(member.state, v1::IslandStatus::EVICTED);
+  EXPECT_EQ(member.reason, "by an operator: sold");
+  EXPECT_EQ(run.effects().ended.back().reason, member.reason);
+  EXPECT_THAT(run.core().Evict("a", "", run.now(), run.effects()),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(run.Join("a").incarnation(), 2);
+}
+
 // Two islands, of which b has handed in values that are not finite.
 class QuarantineTest : public testing::Test {
  protected:

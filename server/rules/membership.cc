@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -24,6 +25,12 @@ absl::Status Diverged(const Member& member) {
 }
 
 }  // namespace
+
+bool IsMissed(v1::IslandStatus::State state, absl::string_view reason) {
+  return (state == v1::IslandStatus::EVICTED ||
+          state == v1::IslandStatus::DIVERGED) &&
+         !absl::StartsWith(reason, kByOperator);
+}
 
 void Membership::Restore(Member member, absl::Time now) {
   if (member.state == v1::IslandStatus::LIVE) member.last_heartbeat = now;
@@ -168,6 +175,14 @@ absl::StatusOr<Member*> Membership::FindLive(const std::string& island_id) {
         "run ", options_.run_id, " has no live island \"", island_id, "\""));
   }
   return &found->second;
+}
+
+Member* Membership::FindMissed(const std::string& island_id) {
+  const auto found = members_.find(island_id);
+  return found != members_.end() &&
+                 IsMissed(found->second.state, found->second.reason)
+             ? &found->second
+             : nullptr;
 }
 
 void Membership::End(Member& member, v1::IslandStatus::State state,

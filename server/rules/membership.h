@@ -35,6 +35,9 @@
 
 namespace causeway {
 
+// Begins the reason of an eviction that an operator asked for.
+inline constexpr char kByOperator[] = "by an operator";
+
 struct Member {
   std::string island_id;
   uint64_t incarnation = 0;
@@ -63,6 +66,10 @@ struct Member {
   uint64_t contributions_merged = 0;
   uint64_t tokens_merged = 0;
 };
+
+// Whether an island is missed: it has gone without a word, or has diverged, and
+// neither has it come back, nor has an operator evicted it.
+bool IsMissed(v1::IslandStatus::State state, absl::string_view reason);
 
 class Membership {
  public:
@@ -111,6 +118,9 @@ class Membership {
 
   // Returns the live member of that name, or NOT_FOUND.
   absl::StatusOr<Member*> FindLive(const std::string& island_id);
+
+  // Returns the member of that name if it is missed; null otherwise.
+  Member* FindMissed(const std::string& island_id);
 
   // Ends a membership. The member stays known, but not what its ranks did, and
   // another one may be forgotten. Its incarnations keep rising in any case.

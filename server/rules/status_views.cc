@@ -105,7 +105,9 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
     *island.mutable_ledger() =
         coordinator.IslandLedger({member.island_id, member.incarnation});
     island.set_draining(member.draining);
-    island.set_inner_steps_per_round(coordinator.InnerStepsPerRound(member));
+    const uint64_t steps = coordinator.InnerStepsPerRound(member);
+    island.set_inner_steps_per_round(
+        steps > 0 ? steps : coordinator.schedule().round_steps());
     island.set_data_differs(coordinator.DataDiffers(member));
     bytes += island.ByteSizeLong();
   }

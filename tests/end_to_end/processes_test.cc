@@ -198,6 +198,30 @@ TEST_F(ProcessesTest, StatusShowsTheRun) {
   EXPECT_THAT(output, HasSubstr("\"east\""));
 }
 
+TEST_F(ProcessesTest, ARunThatHasLostItsIslandsSaysSo) {
+  auto coordinator = Coordinator(absl::StrReplaceAll(
+      kConfig, {{"total_steps: 120", "total_steps: 100000"},
+                {"min_islands: 2", "min_islands: 2 quorum: 2"}}));
+  const int port = PortOf(*coordinator);
+  const std::string address = absl::StrCat("127.0.0.1:", port);
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 3"));
+  EXPECT_THAT(RunTool({"status", "--coordinator", address}),
+              AllOf(HasSubstr(", running\n"), HasSubstr(" left\n")));
+  RunTool({"status", "--check", "--coordinator", address}, 0);
+  east->Signal(SIGKILL);
+  west->Signal(SIGKILL);
+  ASSERT_TRUE(coordinator->AwaitOutput("east (incarnation 1) was evicted"));
+  ASSERT_TRUE(coordinator->AwaitOutput("west (incarnation 1) was evicted"));
+  EXPECT_THAT(RunTool({"status", "--coordinator", address}),
+              AllOf(HasSubstr(", waiting for 2 of 2 islands for "),
+                    HasSubstr("attention   critical for "),
+                    testing::Not(HasSubstr(" left\n"))));
+  EXPECT_THAT(RunTool({"status", "--check", "--coordinator", address}, 4),
+              HasSubstr("next: `causeway islands --all`"));
+}
+
 TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   auto bad = Coordinator("model { layer: 2 }");
   // The code after which systemd does not start it again.

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/run_health.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+
+namespace causeway {
+namespace {
+
+// As many rounds show the pace.
+constexpr size_t kPaces = 15;
+
+// See the header.
+constexpr int kUsualRounds = 3;
+constexpr absl::Duration kSlack = absl::Seconds(30);
+constexpr absl::Duration kUnknownRound = absl::Minutes(20);
+
+std::string InSeconds(absl::Duration duration) {
+  return absl::FormatDuration(
+      std::max(absl::Trunc(duration, absl::Seconds(1)), absl::Seconds(1)));
+}
+
+v1::Attention Problem(v1::Severity severity, std::string text,
+                      std::string command, absl::Time since) {
+  v1::Attention problem;
+  problem.set_severity(severity);
+  problem.set_text(std::move(text));
+  problem.set_command(std::move(command));
+  *problem.mutable_since() = ToTimestamp(since);
+  return problem;
+}
+
+// Returns a reason in brackets. A peer may have sent it, of any length.
+std::string InBrackets(absl::string_view reason) {
+  constexpr size_t kMostReason = 300;
+  return reason.size() > kMostReason ? "" : absl::StrCat(" (", reason, ")");
+}
+
+// Returns what there is to say of an island that is missed.
+v1::Attention MissedIsland(const Member& member) {
+  const bool diverged = member.state == v1::IslandStatus::DIVERGED;
+  v1::Attention problem = Problem(
+      v1::WARNING,
+      absl::StrCat("island ", member.island_id,
+                   diverged ? " has diverged and not come back" : " is gone",
+                   InBrackets(member.reason),
+                   ": start it again, or evict it if it is to stay away"),
+      absl::StrCat("causeway evict ", member.island_id), member.ended_at);
+  problem.set_island_id(member.island_id);
+  return problem;
+}
+
+}  // namespace
+
+void RunHealth::Observe(const Moment& moment, absl::Time now) {
+  if (moment.state != moment_.state) state_since_ = now;
+  const bool enough =
+      moment.live >= moment.needed || moment.state == v1::FINISHED;
+  if (enough) {
+    missing_since_ = absl::InfiniteFuture();
+  } else {
+    // A process that begins with too few islands misses those of before.
+    const absl::Time since = moment_.state == v1::RUN_STATE_UNSPECIFIED
+                                 ? std::min(options_.last_end, now)
+                                 : now;
+    missing_since_ = std::min(missing_since_, since);
+  }
+  std::vector<Head> merged;
+  for (size_t i = 0; i < moment.heads.size(); ++i) {
+    const Head& head = moment.heads[i];
+    if (moment_.heads.empty() || head.step > moment_.heads[i].step) {
+      merged.push_back(head);
+    }
+  }
+  std::sort(merged.begin(), merged.end(), [](const Head& a, const Head& b) {
+    return a.committed_at < b.committed_at;
+  });
+  for (const Head& head : merged) Merged(head);
+  if (!enough || moment.state != v1::RUNNING) {
+    able_since_ = absl::InfiniteFuture();
+  } else {
+    able_since_ = std::min(able_since_, now);
+  }
+  moment_ = moment;
+}
+
+void RunHealth::Merged(const Head& head) {
+  if (head.step == 0) return;
+  merged_at_ = std::max(merged_at_, head.committed_at);
+  if (head.step <= newest_.step) return;
+  if (newest_.committed_at >= able_since_) {
+    paces_.push_back((head.committed_at - newest_.committed_at) /
+                     static_cast<double>(head.step - newest_.step));
+    if (paces_.size() > kPaces) paces_.pop_front();
+  }
+  newest_ = head;
+}
+
+std::optional<absl::Duration> RunHealth::Pace() const {
+  if (paces_.empty()) return std::nullopt;
+  std::vector<absl::Duration> sorted(paces_.begin(), paces_.end());
+  const auto middle =
+      sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+absl::Time RunHealth::IdleSince() const {
+  return std::max(able_since_, merged_at_);
+}
+
+absl::Duration RunHealth::LongestIdle(absl::Duration claimed_round) const {
+  const std::optional<absl::Duration> pace = Pace();
+  absl::Duration round = kUnknownRound;
+  if (pace.has_value()) {
+    round = *pace * static_cast<double>(options_.round_steps);
+  } else if (claimed_round > absl::ZeroDuration()) {
+    round = claimed_round;
+  }
+  return kUsualRounds * round + options_.grace + kSlack;
+}
+
+v1::Attention RunHealth::Missing(const Details& details) const {
+  const bool begun = moment_.state != v1::WAITING_FOR_ISLANDS;
+  std::string text = absl::StrCat(
+      "waiting for ", moment_.needed - moment_.live, " of ", moment_.needed,
+      moment_.needed == 1 ? " island" : " islands", begun ? "" : " to begin");
+  const Member* last = nullptr;
+  for (const auto& [name, member] : details.members) {
+    if (member.state == v1::IslandStatus::LIVE) continue;
+    if (last == nullptr || member.ended_at > last->ended_at) last = &member;
+  }
+  if (last != nullptr) {
+    absl::StrAppend(&text, "; the last to go was ", last->island_id,
+                    InBrackets(last->reason));
+  }
+  return Problem(begun ? v1::CRITICAL : v1::WARNING, std::move(text),
+                 "causeway islands --all", missing_since_);
+}
+
+std::vector<v1::Attention> RunHealth::RunProblems(
+    const Details& details, absl::Time now, const v1::RunStatus& status) const {
+  std::vector<v1::Attention> problems;
+  if (moment_.state == v1::SUSPENDED) {
+    problems.push_back(
+        Problem(v1::CRITICAL,
+                absl::StrCat("nothing can be committed: ", status.message()),
+                "causeway events", state_since_));
+  }
+  if (missing_since_ < absl::InfiniteFuture()) {
+    problems.push_back(Missing(details));
+  }
+  if (now - IdleSince() > LongestIdle(details.claimed_round)) {
+    const std::optional<absl::Duration> pace = Pace();
+    problems.push_back(Problem(
+        v1::CRITICAL,
+        absl::StrCat(
+            "no round is merged",
+            pace.has_value()
+                ? absl::StrCat("; usually one takes ",
+                               InSeconds(*pace * static_cast<double>(
+                                                     options_.round_steps)))
+                : ""),
+        "causeway fragments", IdleSince()));
+  }
+  if (moment_.state == v1::PAUSED) {
+    problems.push_back(
+        Problem(v1::NOTICE, absl::StrCat("the run is held: ", status.message()),
+                "causeway resume", state_since_));
+  }
+  if (status.quarantined() > 0) {
+    problems.push_back(
+        Problem(v1::WARNING,
+                absl::StrCat(status.quarantined(),
+                             status.quarantined() == 1 ? " contribution waits"
+                                                       : " contributions wait",
+                             " in quarantine for a decision"),
+                "causeway quarantine list", details.quarantined_since));
+  }
+  return problems;
+}
+
+void RunHealth::Describe(const Details& details, absl::Time now,
+                         v1::RunStatus& status) const {
+  status.set_islands_needed(moment_.needed);
+  if (merged_at_ > absl::InfinitePast()) {
+    *status.mutable_last_round_at() = ToTimestamp(merged_at_);
+  }
+  if (moment_.state == v1::FINISHED) return;
+  if (missing_since_ < absl::InfiniteFuture()) {
+    *status.mutable_missing_since() = ToTimestamp(missing_since_);
+  }
+  const absl::Duration idle = now - IdleSince();
+  const std::optional<absl::Duration> pace = Pace();
+  if (pace.has_value() && able_since_ < absl::InfiniteFuture() &&
+      idle <= LongestIdle(details.claimed_round)) {
+    const uint64_t steps =
+        options_.total_steps - std::min(newest_.step, options_.total_steps);
+    const absl::Duration since_newest =
+        now - std::max(able_since_, newest_.committed_at);
+    status.set_seconds_left(
+        std::max(0.0, absl::ToDoubleSeconds(*pace * static_cast<double>(steps) -
+                                            since_newest)));
+  }
+  std::vector<v1::Attention> problems = RunProblems(details, now, status);
+  for (const auto& [name, member] : details.members) {
+    if (IsMissed(member.state, member.reason)) {
+      problems.push_back(MissedIsland(member));
+    }
+  }
+  std::stable_sort(problems.begin(), problems.end(),
+                   [](const v1::Attention& a, const v1::Attention& b) {
+                     return a.severity() > b.severity();
+                   });
+  if (problems.size() > kMostProblems) problems.resize(kMostProblems);
+  status.mutable_attention()->Assign(problems.begin(), problems.end());
+}
+
+}  // namespace causeway

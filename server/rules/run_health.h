@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a run moves, how long it still takes, and what an operator should
+// look at. `causeway status`, the page and the alerts all show what this class
+// decides (RunStatus.islands_needed to RunStatus.attention).
+//
+// The pace of a run is the median time of an inner step between the rounds that
+// were merged lately. A round that was held up because the run was paused or
+// had too few islands does not count, nor one that another process of the
+// coordinator began: after a restart the pace is unknown until two rounds are
+// merged.
+//
+// Rounds stand still if the run could merge, and has not for longer than
+//
+//   3 rounds + membership.grace_seconds + 30 s
+//
+// where a round takes H steps at that pace; at the pace that the slowest live
+// island reports, if no other is known; and 20 minutes if that neither is.
+//
+// Pure rules: no clock, no I/O, not thread-safe.
+#ifndef SERVER_RULES_RUN_HEALTH_H_
+#define SERVER_RULES_RUN_HEALTH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
+#include "server/rules/membership.h"
+
+namespace causeway {
+
+class RunHealth {
+ public:
+  // The most problems that are listed.
+  static constexpr size_t kMostProblems = 64;
+
+  struct Options {
+    // The steps of the run, and H.
+    uint64_t total_steps = 0;
+    uint64_t round_steps = 0;
+    // membership.grace_seconds.
+    absl::Duration grace;
+    // The last end of an island's membership before this process; infinite if
+    // there was none.
+    absl::Time last_end = absl::InfiniteFuture();
+  };
+
+  // A fragment's committed version.
+  struct Head {
+    // The step at which the round of the version is sent; 0 for version 0.
+    uint64_t step = 0;
+    absl::Time committed_at = absl::InfinitePast();
+  };
+
+  // The state of the run at a time.
+  struct Moment {
+    v1::RunState state = v1::RUN_STATE_UNSPECIFIED;
+    uint32_t live = 0;
+    // The live islands without which no round closes.
+    uint32_t needed = 0;
+    // One for each fragment.
+    std::vector<Head> heads;
+  };
+
+  // What a description takes besides the fields of RunStatus.
+  struct Details {
+    // The newest incarnation of each island.
+    const std::map<std::string, Member>& members;
+    // The time of a round of the slowest live island, as it says; 0 if unknown.
+    absl::Duration claimed_round;
+    // The time at which the oldest contribution in quarantine got there.
+    absl::Time quarantined_since;
+  };
+
+  explicit RunHealth(Options options) : options_(options) {}
+
+  // Notes the run's state. Call it often: a change counts from then on.
+  void Observe(const Moment& moment, absl::Time now);
+
+  // Fills in islands_needed and the fields after it. Reads the fields before,
+  // as Coordinator and Engine have set them.
+  void Describe(const Details& details, absl::Time now,
+                v1::RunStatus& status) const;
+
+ private:
+  // Notes a round that was merged.
+  void Merged(const Head& head);
+  // The time of an inner step; none while it is unknown.
+  std::optional<absl::Duration> Pace() const;
+  // The time since which the run could merge a round, and has not; infinite if
+  // it cannot.
+  absl::Time IdleSince() const;
+  // The longest time for which that is usual.
+  absl::Duration LongestIdle(absl::Duration claimed_round) const;
+  // Return the problems of the run and of its islands.
+  std::vector<v1::Attention> RunProblems(const Details& details, absl::Time now,
+                                         const v1::RunStatus& status) const;
+  v1::Attention Missing(const Details& details) const;
+
+  const Options options_;
+  Moment moment_;
+  // The time since which the run is in its state.
+  absl::Time state_since_ = absl::InfinitePast();
+  // The time since which too few islands are live; infinite if enough are.
+  absl::Time missing_since_ = absl::InfiniteFuture();
+  // The time since which rounds can be merged; infinite if they cannot.
+  absl::Time able_since_ = absl::InfiniteFuture();
+  // The round with the latest step; of several with that step, the first.
+  Head newest_;
+  // The time at which a round was merged last.
+  absl::Time merged_at_ = absl::InfinitePast();
+  // The times of an inner step between rounds, newest last.
+  std::deque<absl::Duration> paces_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_RULES_RUN_HEALTH_H_
