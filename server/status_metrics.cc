@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/metrics/island_metrics.h"
 #include "common/proto_time.h"
+#include "server/rules/membership.h"
 
 namespace causeway {
 namespace {
@@ -21,11 +22,17 @@ using v1::TokenLedger;
 
 constexpr auto kCounter = prometheus::MetricType::Counter;
 
-// The time for which an island that has gone is shown.
+// The time for which an island that is not missed is shown.
 constexpr absl::Duration kShownAfterwards = absl::Hours(1);
 
 double UnixSeconds(const google::protobuf::Timestamp& time) {
   return absl::ToDoubleSeconds(ToTime(time) - absl::UnixEpoch());
+}
+
+double Problems(const RunStatus& run, v1::Severity severity) {
+  return static_cast<double>(std::count_if(
+      run.attention().begin(), run.attention().end(),
+      [=](const auto& problem) { return problem.severity() == severity; }));
 }
 
 constexpr Metric<RunStatus> kRun[] = {
@@ -49,11 +56,31 @@ constexpr Metric<RunStatus> kRun[] = {
      .help = "Islands whose lease is kept.",
      .value = [](const RunStatus& r) { return Number(r.live_islands()); }},
     {.name = "islands_needed",
-     .help = "Islands without which the run does not begin.",
+     .help = "Live islands without which no round closes.",
+     .value = [](const RunStatus& r) { return Number(r.islands_needed()); }},
+    {.name = "last_round_timestamp_seconds",
+     .help = "The time at which a round was merged last, as Unix time.",
      .value =
          [](const RunStatus& r) {
-           return Number(r.config().membership().min_islands());
+           return r.has_last_round_at() ? UnixSeconds(r.last_round_at())
+                                        : Known(0);
          }},
+    {.name = "seconds_left",
+     .help = "Estimate of the time to the end of the run.",
+     .value =
+         [](const RunStatus& r) {
+           return r.has_seconds_left() ? r.seconds_left() : Known(0);
+         }},
+    {.name = "attention",
+     .help = "Problems that `causeway status` shows, by severity: critical "
+             "ones hold the run.",
+     .value = [](const RunStatus& r) { return Problems(r, v1::CRITICAL); },
+     .label = "severity",
+     .label_value = "critical"},
+    {.name = "attention",
+     .value = [](const RunStatus& r) { return Problems(r, v1::WARNING); },
+     .label = "severity",
+     .label_value = "warning"},
     {.name = "lease_seconds",
      .help = "Time without a heartbeat after which an island is evicted.",
      .value =
@@ -231,6 +258,13 @@ constexpr Metric<TokenLedger> kLedger[] = {
 };
 
 constexpr Metric<IslandStatus> kIsland[] = {
+    {.name = "missed",
+     .help = "1 if the island has gone without a word or diverged, until it is "
+             "back or an operator evicts it.",
+     .value =
+         [](const IslandStatus& i) {
+           return IsMissed(i.state(), i.reason()) ? 1. : 0.;
+         }},
     {.name = "incarnation",
      .help = "Rises each time the island comes back.",
      .value = [](const IslandStatus& i) { return Number(i.incarnation()); }},
@@ -314,6 +348,7 @@ std::vector<const IslandStatus*> Shown(const v1::ListIslandsResponse& islands,
   std::vector<const IslandStatus*> shown;
   for (const IslandStatus& island : islands.islands()) {
     if (island.state() == IslandStatus::LIVE ||
+        IsMissed(island.state(), island.reason()) ||
         now - LastSign(island, now) <= kShownAfterwards) {
       shown.push_back(&island);
     }

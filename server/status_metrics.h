@@ -13,9 +13,10 @@
 namespace causeway {
 
 // Adds the metrics of a run at `now`. Of `islands`, which may include departed
-// ones, the live ones are shown; then departed ones that gave a sign of life in
-// the last hour, those first that gave it last, up to kMostIslands in all. So
-// nobody fills a Prometheus with islands that come and go.
+// ones, the live ones are shown; then departed ones that are missed (IsMissed)
+// or gave a sign of life in the last hour, those first that gave it last, up to
+// kMostIslands in all. So nobody fills a Prometheus with islands that come and
+// go, and no alert on a missed island ends because its metrics do.
 void AddStatus(const v1::RunStatus& run, const v1::ListIslandsResponse& islands,
                const v1::ListFragmentsResponse& fragments, absl::Time now,
                MetricFamilies& families);

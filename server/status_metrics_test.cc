@@ -50,11 +50,17 @@ TEST(StatusMetricsTest, ShowsTheRun) {
       Parse<v1::RunStatus>(R"pb(
         config {
           name: "r"
-          membership { min_islands: 2 lease_seconds: 10 }
+          membership { min_islands: 3 lease_seconds: 10 }
         }
         state: SUSPENDED
         rounds: 7
         live_islands: 3
+        islands_needed: 2
+        last_round_at { seconds: 1700000050 }
+        seconds_left: 15
+        attention { severity: CRITICAL }
+        attention { severity: WARNING }
+        attention { severity: WARNING }
         loss: 2.5
         bytes_received: 11
         bytes_sent: 12
@@ -79,6 +85,10 @@ TEST(StatusMetricsTest, ShowsTheRun) {
         "rounds_merged_total{run=\"r\"} 7",
         "islands_live{run=\"r\"} 3",
         "islands_needed{run=\"r\"} 2",
+        "last_round_timestamp_seconds{run=\"r\"} 1700000050",
+        "seconds_left{run=\"r\"} 15",
+        "attention{run=\"r\",severity=\"critical\"} 1",
+        "attention{run=\"r\",severity=\"warning\"} 2",
         "lease_seconds{run=\"r\"} 10",
         "training_loss{run=\"r\"} 2.5",
         "validation_loss{run=\"r\"} 2.25",
@@ -109,6 +119,7 @@ TEST(StatusMetricsTest, LeavesOutWhatIsNotKnown) {
   const std::string text = Text({}, {}, {});
   for (const char* const name :
        {"training_loss", "validation_loss", "disk_free_bytes",
+        "last_round_timestamp_seconds", "seconds_left",
         "certificate_expiry_timestamp_seconds"}) {
     EXPECT_EQ(CountSamples(text, absl::StrCat("causeway_", name)), 0);
   }
@@ -199,14 +210,28 @@ TEST(StatusMetricsTest, IslandsThatAreGoneForLongDisappear) {
   AddIsland("silent", v1::IslandStatus::EVICTED, absl::Minutes(1), {}, islands);
   AddIsland("long", v1::IslandStatus::LEFT, day, absl::Minutes(61), islands);
   AddIsland("reloaded", v1::IslandStatus::LEFT, day, {}, islands);
+  // Whoever is missed stays, also after a restart of the coordinator.
+  AddIsland("missed", v1::IslandStatus::EVICTED, day, {}, islands);
+  AddIsland("diverged", v1::IslandStatus::DIVERGED, day, day, islands);
+  AddIsland("sold", v1::IslandStatus::EVICTED, day, day, islands);
+  islands.mutable_islands(islands.islands_size() - 1)
+      ->set_reason("by an operator: sold");
   const std::string text = Text({}, islands, {});
   for (const char* const name : {"live", "new", "lately", "silent"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat("island=\"", name, "\"")));
   }
-  for (const char* const name : {"long", "reloaded"}) {
+  for (const char* const name : {"missed", "diverged"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\ncauseway_island_missed{run=\"\""
+                                             ",island=\"",
+                                             name, "\"} 1\n")));
+  }
+  EXPECT_THAT(
+      text,
+      HasSubstr("\ncauseway_island_missed{run=\"\",island=\"live\"} 0\n"));
+  for (const char* const name : {"long", "reloaded", "sold"}) {
     EXPECT_THAT(text, Not(HasSubstr(absl::StrCat("island=\"", name, "\""))));
   }
-  EXPECT_THAT(text, HasSubstr("\ncauseway_islands_not_shown{run=\"\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("\ncauseway_islands_not_shown{run=\"\"} 3\n"));
 }
 
 TEST(StatusMetricsTest, TheNumberOfIslandsIsBounded) {

@@ -10,6 +10,7 @@ below the folder in which the script is called.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -65,6 +66,27 @@ def check_pods(kind: str, template: dict, values: dict[str, str]) -> None:
     check_flags(container, values)
 
 
+def check_monitoring(objects: list[dict]) -> None:
+    """Checks that services are scraped as the jobs that the alerts name."""
+    known = set(re.findall(r'\bjob="([^"]+)"', json.dumps(
+        [o for o in objects if o["kind"] == "PrometheusRule"])
+        .replace('\\"', '"')))
+    scraped = set()
+    for monitor in (o for o in objects if o["kind"] == "ServiceMonitor"):
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        port = monitor["spec"]["endpoints"][0]["port"]
+        for service in (o for o in objects if o["kind"] == "Service"):
+            labels = service["metadata"]["labels"]
+            if not wanted <= labels.items() or not any(
+                    p["name"] == port for p in service["spec"]["ports"]):
+                continue
+            job = labels.get(monitor["spec"]["jobLabel"])
+            check(job, f"{service['metadata']['name']} names no job")
+            scraped.add(job)
+        check(scraped, "the ServiceMonitor finds no service")
+    check(known <= scraped, f"nobody is scraped as one of {known}")
+
+
 def main() -> None:
     version = sys.argv[1]
     objects = list(yaml.safe_load_all(sys.stdin))
@@ -91,6 +113,7 @@ def main() -> None:
             selector = selector.get("matchLabels", selector)
             check(any(selector.items() <= pods.items() for pods in labels),
                   f"{o['kind']} {o['metadata']['name']} selects no pods")
+    check_monitoring(objects)
     print(f"{len(objects)} objects")
 
 

@@ -21,7 +21,10 @@ command -v kubectl >/dev/null || skip "there is no kubectl"
 work="$(mktemp -d)"
 readonly work
 trap 'rm -rf "${work}"' EXIT
-cp -rL deploy/kubernetes "${work}/kubernetes"
+cp -rL deploy/{kubernetes,prometheus} "${work}"
+chmod -R u+w "${work}"
+deploy/kubernetes/write_rules.sh "${work}"
+diff deploy/kubernetes/alerts/rules.yaml "${work}/kubernetes/alerts/rules.yaml"
 # As docs/kubernetes.md shows it.
 mkdir "${work}/run" "${work}/north"
 cat >"${work}/run/kustomization.yaml" <<'YAML'
@@ -30,6 +33,7 @@ resources:
   - ../kubernetes/coordinator
 components:
   - ../kubernetes/monitoring
+  - ../kubernetes/alerts
 YAML
 cat >"${work}/north/kustomization.yaml" <<'YAML'
 namespace: causeway

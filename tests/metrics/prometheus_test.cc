@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A real Prometheus scrapes a real run: a coordinator and two workers, as
-// processes. Every query of the dashboard gets data from it.
+// processes. Every query of the dashboard gets data from it, and the alerts
+// fire when these processes are killed, and only then.
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
 #include <regex>
 #include <set>
@@ -30,7 +33,9 @@ namespace causeway {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr char kConfig[] = R"pb(
   name: "scraped"
@@ -63,9 +68,10 @@ const std::set<std::string>& EmptyPanels() {
   return *panels;
 }
 
-// Queries that are rightly empty: nothing is paced.
+// Queries that are rightly empty: nothing is paced, and there is no TLS.
 bool IsEmptyQuery(const std::string& query) {
-  return absl::StrContains(query, "link_pace_bytes_per_second");
+  return absl::StrContains(query, "link_pace_bytes_per_second") ||
+         absl::StrContains(query, "certificate_expiry");
 }
 
 bool HasProgram(const std::string& name) {
@@ -93,6 +99,9 @@ std::string Encoded(const std::string& text) {
   return encoded;
 }
 
+// How many alerts of each name there are.
+using Alerts = std::map<std::string, int>;
+
 class PrometheusTest : public ProcessTestFixture {
  protected:
   // Starts a daemon that serves metrics. Returns their port.
@@ -109,8 +118,8 @@ class PrometheusTest : public ProcessTestFixture {
   }
 
   // Starts the coordinator and two islands.
-  void StartRun() {
-    Write("run.textproto", kConfig);
+  void StartRun(const std::string& config = kConfig) {
+    Write("run.textproto", config);
     coordinator_ = StartDaemon("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(daemons_.back()->AwaitOutput("waiting for islands"));
     for (const char* const island : {"a", "b"}) {
@@ -119,10 +128,14 @@ class PrometheusTest : public ProcessTestFixture {
   }
 
   // Starts Prometheus with the configuration of deploy/, but for the targets,
-  // and scrapes each second.
+  // and scrapes each second. Alerts that wait for a minute or two wait for a
+  // second.
   void StartPrometheus() {
     const std::string folder = ProgramPath("deploy/prometheus/");
-    Write("causeway.rules.yml", FileText(folder + "causeway.rules.yml"));
+    Write("causeway.rules.yml",
+          absl::StrReplaceAll(
+              FileText(folder + "causeway.rules.yml"),
+              {{"for: 1m\n", "for: 1s\n"}, {"for: 2m\n", "for: 1s\n"}}));
     const std::string config = absl::StrReplaceAll(
         FileText(folder + "prometheus.yml"),
         {{"15s", "1s"},
@@ -163,6 +176,62 @@ class PrometheusTest : public ProcessTestFixture {
       absl::SleepFor(absl::Milliseconds(200));
     }
     return false;
+  }
+
+  Alerts Firing() {
+    Alerts firing;
+    const json data = Ask("/api/v1/alerts");
+    for (const json& alert : data["alerts"]) {
+      if (alert["state"] != "firing") continue;
+      ++firing[alert["labels"]["alertname"].get<std::string>()];
+    }
+    return firing;
+  }
+
+  // Waits until these alerts fire, and no others.
+  void AwaitAlerts(const Alerts& wanted) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (absl::Now() < deadline && Firing() != wanted) {
+      absl::SleepFor(absl::Milliseconds(200));
+    }
+    ASSERT_EQ(Firing(), wanted);
+  }
+
+  // Expects that Prometheus has series with the labels of those that the cases
+  // of the alerts are made of, and with their states and jobs.
+  void CheckCases() {
+    static const std::regex kSeries("series: (\\w+)\\{(.*)\\}");
+    static const std::regex kLabel("(\\w+)=\"([^\"]*)\"");
+    const std::string cases =
+        FileText(ProgramPath("deploy/prometheus/causeway.rules_test.yml"));
+    std::map<std::string, json> scraped;
+    for (std::sregex_iterator each(cases.begin(), cases.end(), kSeries), end;
+         each != end; ++each) {
+      const std::string metric = (*each)[1];
+      const std::string text = (*each)[2];
+      std::set<std::string> names = {"__name__"};
+      std::string selector;
+      for (std::sregex_iterator label(text.begin(), text.end(), kLabel);
+           label != end; ++label) {
+        const std::string name = (*label)[1];
+        names.insert(name);
+        if (name == "job" || name == "state" || name == "direction") {
+          absl::StrAppend(&selector, label->str(), ",");
+        }
+      }
+      const std::string query = absl::StrCat(metric, "{", selector, "}");
+      if (IsEmptyQuery(query)) continue;
+      if (!scraped.contains(query)) scraped[query] = Query(query);
+      ASSERT_FALSE(scraped[query].empty()) << query;
+      for (const json& series : scraped[query]) {
+        std::set<std::string> found;
+        for (const auto& [name, value] : series["metric"].items()) {
+          found.insert(name);
+        }
+        EXPECT_EQ(found, names) << metric;
+      }
+    }
+    EXPECT_GT(scraped.size(), 10);
   }
 
   // Expects that promtool finds nothing wrong with the metrics at `port`.
@@ -254,6 +323,61 @@ TEST_F(PrometheusTest, ScrapesARunAndFeedsTheDashboard) {
     EXPECT_EQ(rule["health"], "ok") << rule;
     CheckNames(rule["query"], known);
   }
+  CheckCases();
+  // H, although no island trains a share of it.
+  EXPECT_EQ(Query("causeway_island_inner_steps_per_round == 20").size(), 2);
+  EXPECT_EQ(Query("causeway_seconds_left > 0").size(), 1);
+  EXPECT_EQ(Query("causeway_attention == 0").size(), 2);
+  Alerts firing = Firing();
+  // On a busy machine islands may wait for each other.
+  firing.erase("CausewayUpdatesLate");
+  firing.erase("CausewayDiskNearlyFull");
+  EXPECT_THAT(firing, testing::IsEmpty());
+}
+
+TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
+  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
+    GTEST_SKIP() << "Debian's package prometheus is not installed";
+  }
+  StartRun(
+      absl::StrReplaceAll(kConfig, {{"lease_seconds: 20", "lease_seconds: 3"},
+                                    {"overlap_steps: 3", "overlap_steps: 0"}}));
+  ASSERT_TRUE(daemons_[1]->AwaitOutput("step 100/"));
+  StartPrometheus();
+  ASSERT_TRUE(AwaitData("causeway_last_round_timestamp_seconds"));
+  ASSERT_TRUE(AwaitData("causeway_islands_live == 2"));
+  const std::vector<std::string> status = {"status", "--coordinator",
+                                           absl::StrCat("127.0.0.1:", Port())};
+  std::vector<std::string> check = status;
+  check.push_back("--check");
+  EXPECT_THAT(RunTool(check, 0), HasSubstr(", running\n"));
+
+  // One island is enough for this run, but the other is missed.
+  daemons_[1]->Signal(SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayIslandGone", 1}}));
+  EXPECT_THAT(RunTool(check, 3), HasSubstr("island a is gone"));
+  daemons_[2]->Signal(SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(
+      Alerts{{"CausewayIslandGone", 2}, {"CausewayIslandsMissing", 1}}));
+  EXPECT_THAT(RunTool(check, 4),
+              AllOf(HasSubstr(", waiting for 1 of 1 island for "),
+                    HasSubstr("; the last to go was b (no heartbeat for"),
+                    HasSubstr("next: `causeway evict a`")));
+  EXPECT_THAT(RunTool(status), Not(HasSubstr(" left\n")));
+
+  daemons_[0]->Signal(SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayCoordinatorDown", 1}}));
+  // It comes back without its islands.
+  std::vector<std::string> again = CoordinatorCommand(Port());
+  again.push_back(absl::StrCat("--metrics_listen=127.0.0.1:", coordinator_));
+  daemons_[0] = Start("coordinator-again", again);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(
+      Alerts{{"CausewayIslandGone", 2}, {"CausewayIslandsMissing", 1}}));
+  RunTool({"evict", "a", "--coordinator", absl::StrCat("127.0.0.1:", Port())});
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(
+      Alerts{{"CausewayIslandGone", 1}, {"CausewayIslandsMissing", 1}}));
+  daemons_[2] = Start("b-again", WorkerCommand("b", Port()));
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{}));
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: write_rules.sh [FOLDER]
+#
+# Writes the alerts of prometheus/causeway.rules.yml into
+# kubernetes/alerts/rules.yaml, both below FOLDER (default: deploy).
+
+set -euo pipefail
+
+cd "${1:-deploy}"
+rules=kubernetes/alerts/rules.yaml
+head="$(sed '/^spec:$/q' "${rules}")"
+{
+  printf '%s\n' "${head}"
+  sed -n '/^groups:$/,$s/^\(.\)/  \1/p; /^$/p' prometheus/causeway.rules.yml
+} >"${rules}.new"
+mv "${rules}.new" "${rules}"
