@@ -69,13 +69,13 @@ v1::IslandProgress TrainingProgress::Current() {
 void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::MutexLock lock(&mu_);
   total_steps_ = config.training().total_steps();
-  training_ = "training";
+  alone_ = together_ = "training";
   // Who trains tensors has a trainer of their own.
   if (config.has_tensors()) return;
-  absl::StrAppend(&training_, " (",
-                  v1::TrainingConfig::InnerAlgorithm_Name(
-                      config.training().inner_algorithm()),
-                  ")");
+  const auto algorithm = config.training().inner_algorithm();
+  absl::StrAppend(&together_, " (",
+                  v1::TrainingConfig::InnerAlgorithm_Name(algorithm), ")");
+  if (algorithm != v1::TrainingConfig::DDP) alone_ = together_;
 }
 
 void TrainingProgress::SetData(std::string digest) {
@@ -113,8 +113,9 @@ void TrainingProgress::ReadLoop() {
     progress_.set_late_updates(core.lateness().updates);
     progress_.set_overrun_steps(core.lateness().steps);
   });
+  const std::string& training = progress_.ranks_size() > 1 ? together_ : alone_;
   progress_.set_activity(activity == OuterLoop::Activity::kTraining
-                             ? training_
+                             ? training
                              : ActivityName(activity));
   if (activity == OuterLoop::Activity::kTraining &&
       progress_.has_rank_trouble()) {

@@ -78,8 +78,10 @@ class TrainingProgress {
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
   uint64_t total_steps_ ABSL_GUARDED_BY(mu_) = 0;
-  // "training (DDP)" and the like.
-  std::string training_ ABSL_GUARDED_BY(mu_);
+  // "training (ACCO)" and the like, of one rank and of several. DDP of one rank
+  // is plain training.
+  std::string alone_ ABSL_GUARDED_BY(mu_);
+  std::string together_ ABSL_GUARDED_BY(mu_);
   // Sum and number of losses since the last heartbeat.
   double loss_sum_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t loss_count_ ABSL_GUARDED_BY(mu_) = 0;

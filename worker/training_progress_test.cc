@@ -193,8 +193,8 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
   EXPECT_EQ(Activity(), "waiting for islands");
   Publish(v1::RUNNING);
   Tell([&](OuterLoop& core) { core.NextForTrainer(now_); });
-  EXPECT_EQ(Activity(), "training (DDP)");
-  InnerStepResult slow;
+  EXPECT_EQ(Activity(), "training");
+  InnerStepResult slow{.rank_micro_batches = {1, 1}};
   slow.trouble.set_kind(v1::RankTrouble::SLOW_RANK);
   slow.trouble.set_text("rank 1 is slow");
   progress_.Record(1, slow, absl::Seconds(1));

@@ -99,10 +99,27 @@ void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
       order.admitted.push_back(admitted->second);
     }
   }
-  order.participation.set_live(membership_.live_count());
-  order.participation.set_contributing(round.offering());
-  order.participation.set_merged(order.contributions.size());
+  order.participation = ParticipationIn(round);
   effects.outer_steps.push_back(std::move(order));
+}
+
+v1::Participation Coordinator::ParticipationIn(const Round& round) {
+  std::set<std::string> merged;
+  for (const auto& [key, header] : round.contributions()) {
+    merged.insert(key.island_id);
+  }
+  // An admitted contribution was not offered to this round.
+  std::set<std::string> contributing = round.offering();
+  contributing.insert(merged.begin(), merged.end());
+  std::set<std::string> live = contributing;
+  for (const Member* member : membership_.Live()) {
+    live.insert(member->island_id);
+  }
+  v1::Participation participation;
+  participation.set_live(live.size());
+  participation.set_contributing(contributing.size());
+  participation.set_merged(merged.size());
+  return participation;
 }
 
 void Coordinator::SetGrace(uint32_t fragment) {

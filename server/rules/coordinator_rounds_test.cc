@@ -98,6 +98,23 @@ TEST(CoordinatorRounds, ParticipationTellsLiveFromContributingFromMerged) {
   EXPECT_EQ(run.core().participation().live(), 3);
 }
 
+// Nobody takes part twice, nor more often than there were islands.
+TEST(CoordinatorRounds, AnIslandThatHandedInAndLeftWasThere) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Contribute(Contribution(b, 0)));
+  v1::LeaveRequest leave;
+  *leave.mutable_identity() = b;
+  ASSERT_OK(run.core().Leave(leave, run.now(), run.effects()));
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  run.Commit();
+  const v1::Participation& last = run.core().last_round(0);
+  EXPECT_EQ(last.live(), 2);
+  EXPECT_EQ(last.contributing(), 2);
+  EXPECT_EQ(last.merged(), 2);
+}
+
 TEST(CoordinatorRounds, TheAdaptiveGraceWindowFollowsTheMeasuredSteps) {
   CoordinatorDriver run({.min_islands = 3, .configure = [](auto& config) {
                            config.mutable_membership()->set_grace_overlap_share(

@@ -110,8 +110,8 @@ class Round {
 
   // Returns the Euclidean norm of a contribution that is in the round.
   double NormOf(const ContributionKey& key) const { return norms_.at(key); }
-  // The number of islands that have begun to hand in a contribution.
-  size_t offering() const { return offering_.size(); }
+  // The islands that have begun to hand in a contribution.
+  const std::set<std::string>& offering() const { return offering_; }
   // The time at which the first island began, and the duration of its upload;
   // infinite before.
   absl::Time first_offer() const { return first_offer_; }
