@@ -253,9 +253,10 @@ print_table() {
       printf "%-28s %d rounds, %.2f million tokens, %d s\n", "two islands",
         rounds, tokens / 1e6, seconds
       printf "%-28s %s\n", "synchronized by", synchronization
-      printf "%-28s %.1f MB up, %.1f MB down\n", "sent", up / 1e6, down / 1e6
-      printf "%-28s %.1f MB, %.1f times as much\n",
-        "data parallel would send", parallel / 1e6, parallel / (up + down)
+      mib = 1048576
+      printf "%-28s %.1f MiB up, %.1f MiB down\n", "sent", up / mib, down / mib
+      printf "%-28s %.1f MiB, %.1f times as much\n",
+        "data parallel would send", parallel / mib, parallel / (up + down)
       printf "%-28s %d s\n", "everything after the build", wall
     }'
 }
