@@ -80,6 +80,10 @@ class EngineReportTest : public testing::Test {
     request.set_description("host of " + island);
     const auto response = run_.engine().Join(request);
     CHECK(response.ok()) << response.status();
+    v1::SessionRequest ready;
+    *ready.mutable_identity() = response->identity();
+    ready.mutable_progress()->set_ready(true);
+    CHECK(run_.engine().Heartbeat(ready).ok());
     return response->identity();
   }
   void Report(const v1::IslandIdentity& island, uint64_t run_step,
@@ -169,6 +173,7 @@ TEST_F(EngineReportTest, OfIslands) {
               heartbeat_age_seconds: 3
               progress {
                 run_step: 8
+                ready: true
                 tokens: 900
                 tokens_per_second: 100
                 step_seconds: 2

@@ -151,6 +151,10 @@ class Bench {
     join.set_island_id(absl::StrCat("island-", island));
     const auto joined = engine_->Join(join);
     CHECK(joined.ok()) << joined.status();
+    v1::SessionRequest ready;
+    *ready.mutable_identity() = joined->identity();
+    ready.mutable_progress()->set_ready(true);
+    CHECK(engine_->Heartbeat(ready).ok());
     values_ = joined->plan().fragments(0).size();
     std::mt19937 random(static_cast<uint32_t>(island));
     std::normal_distribution<float> normal(0, 1e-4f);

@@ -227,6 +227,10 @@ class Bench {
       join.set_island_id(absl::StrCat("island-", channel));
       const auto joined = engine_->Join(join);
       CHECK(joined.ok()) << joined.status();
+      v1::SessionRequest ready;
+      *ready.mutable_identity() = joined->identity();
+      ready.mutable_progress()->set_ready(true);
+      CHECK(engine_->Heartbeat(ready).ok());
       identities_.push_back(joined->identity());
       values_ = joined->plan().fragments(0).size();
     }

@@ -86,6 +86,7 @@ class Scraped {
     *heartbeat.mutable_identity() = joined->identity();
     v1::IslandProgress& progress = *heartbeat.mutable_progress();
     progress.set_run_step(123);
+    progress.set_ready(true);
     progress.set_tokens(12'345);
     progress.set_loss(2.345678901);
     progress.set_tokens_per_second(1234.5678);

@@ -82,7 +82,7 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
     membership_.Restore(std::move(member), now);
   }
   flags_.started |=
-      membership_.live_count() >= options_.config.membership().min_islands();
+      membership_.ready_count() >= options_.config.membership().min_islands();
 }
 
 Round Coordinator::NewRound(uint32_t fragment,
@@ -105,20 +105,16 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     EndMember(*dead, v1::IslandStatus::EVICTED, "its process was started again",
               now, effects);
   }
-  // If others are live, they have a window under way in which the joiner has no
-  // share; it is expected from the next round on.
-  const bool window_under_way = flags_.started && membership_.live_count() > 0;
   const uint64_t run_step = RunStep();
   ASSIGN_OR_RETURN(const Membership::JoinResult joined,
                    membership_.Join(request, now));
   Member& member = *joined.member;
   if (joined.is_new) {
+    member.first_contribution_version.assign(heads_.size(),
+                                             Member::kNotExpected);
     for (const CommittedFragment& state : heads_) {
-      const uint64_t version = state.head.version();
-      member.first_contribution_version.push_back(version +
-                                                  (window_under_way ? 1 : 0));
       claims_.Joined(member.island_id, member.incarnation,
-                     state.head.fragment(), version);
+                     state.head.fragment(), state.head.version());
     }
     member.progress.set_run_step(run_step);
     effects.joined.push_back(member);
@@ -130,16 +126,6 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
          absl::StrCat("island ", member.island_id, " joined (incarnation ",
                       member.incarnation, ", shard ", member.shard,
                       ") at step ", run_step)});
-    const uint32_t min_islands = options_.config.membership().min_islands();
-    if (!flags_.started && membership_.live_count() >= min_islands) {
-      flags_.started = true;
-      effects.flags = flags_;
-      effects.events.push_back(
-          {"run_started", "",
-           absl::StrCat(
-               "training starts with ", membership_.live_count(),
-               membership_.live_count() == 1 ? " island" : " islands")});
-    }
     effects.view_changed = true;
   }
 
@@ -169,6 +155,7 @@ absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
   ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
   member->last_heartbeat = now;
   TakeReport(*member, progress, now, effects);
+  if (progress.ready() && !member->IsReady()) BecomeReady(*member, effects);
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     RefreshExpectations(fragment, now, effects);
   }
@@ -263,12 +250,17 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   if (!flags_.started) {
     return absl::UnavailableError(absl::StrCat(
         "the run waits for ", options_.config.membership().min_islands(),
-        " islands and takes no contributions yet"));
+        " islands to be ready and takes no contributions yet"));
+  }
+  if (!member->IsReady()) {
+    return absl::UnavailableError(
+        absl::StrCat("island ", member->island_id,
+                     " has not reported yet that it is ready to train"));
   }
   const uint64_t first = member->first_contribution_version[fragment];
   if (header.base_version() < first) {
     return absl::UnavailableError(absl::StrCat(
-        "island ", member->island_id, " joined while the window of version ",
+        "island ", member->island_id, " came while the window of version ",
         header.base_version(),
         " was under way; its first contribution to "
         "fragment ",

@@ -264,6 +264,8 @@ class Coordinator {
   // Takes an island's report on its training.
   void TakeReport(Member& member, const v1::IslandProgress& progress,
                   absl::Time now, Effects& effects);
+  // Notes that an island can train: from now on rounds wait for it.
+  void BecomeReady(Member& member, Effects& effects);
   // Notes the data that an island reads; it told of `before` until now.
   void NoteData(const Member& member, absl::string_view before,
                 Effects& effects);
@@ -296,9 +298,9 @@ class Coordinator {
   // Whether the longest grace window is over since islands that are not
   // expected could have completed the quorum.
   bool IsHeldUp(uint32_t fragment, absl::Time now);
-  // Expects every live island if too few are expected to reach the quorum, or
-  // if the expected ones hold the round up: they may have joined before the
-  // others, and never contribute.
+  // Expects every ready island if too few are expected to reach the quorum, or
+  // if the expected ones hold the round up: they may have been ready before
+  // the others, and never contribute.
   void RefreshExpectations(uint32_t fragment, absl::Time now, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
   void EndMember(Member& member, v1::IslandStatus::State state,

@@ -33,7 +33,7 @@ TEST(CoordinatorEffects, OfJoins) {
   EXPECT_THAT(
       TakeLines(run),
       ElementsAre(
-          "joined a/1 shard 0 first 0,0",
+          "joined a/1 shard 0 not ready", "changed a/1 first 0,0",
           "account a/1 process 5 has 0 reported 0,0",
           "island_joined [a] island a joined (incarnation 1, shard 0) at "
           "step 0",
@@ -42,7 +42,7 @@ TEST(CoordinatorEffects, OfJoins) {
   EXPECT_THAT(
       TakeLines(run),
       ElementsAre(
-          "joined b/1 shard 1 first 0,0",
+          "joined b/1 shard 1 not ready", "changed b/1 first 0,0",
           "account b/1 process 6 has 0 reported 0,0", "flags started: ",
           "island_joined [b] island b joined (incarnation 1, shard 1) at "
           "step 0",
@@ -61,7 +61,7 @@ TEST(CoordinatorEffects, OfJoins) {
   *expected.mutable_plan() = run.core().options().plan;
   for (const uint32_t fragment : {0, 1}) {
     *expected.add_heads() = run.core().heads()[fragment].head;
-    expected.add_first_contribution_version(1);
+    expected.add_first_contribution_version(Member::kNotExpected);
   }
   expected.set_run_step(5);
   expected.set_shards(2);
@@ -145,7 +145,7 @@ TEST(CoordinatorEffects, OfAProcessThatReplacesAnother) {
   ASSERT_OK(join(6, 5));
   EXPECT_THAT(
       TakeLines(run),
-      ElementsAre("joined a/2 shard 0 first 0",
+      ElementsAre("joined a/2 shard 0 not ready",
                   "ended a/1 EVICTED at 0s: its process was started again",
                   "account a/1 process 5 has 0 reported 0",
                   "account a/2 process 6 has 0 reported 0",
@@ -170,8 +170,8 @@ TEST(CoordinatorEffects, OfAProcessThatComesBack) {
   run.Join("a", 5);
   EXPECT_THAT(run.effects().accounts, SizeIs(2));
   const std::vector<std::string> lines = TakeLines(run);
-  EXPECT_EQ(lines[1], "account a/1 process 5 has 300 reported 0");
-  EXPECT_EQ(lines[2], "account a/2 process 5 has 300 reported 300");
+  EXPECT_EQ(lines[2], "account a/1 process 5 has 300 reported 0");
+  EXPECT_EQ(lines[3], "account a/2 process 5 has 300 reported 300");
 }
 
 TEST(CoordinatorEffects, OfTroubleBetweenRanks) {
@@ -316,7 +316,7 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
 
   ASSERT_OK(run.core().Drain("a", "upgrade", run.effects()));
   EXPECT_THAT(TakeLines(run),
-              ElementsAre("changed a/1 draining",
+              ElementsAre("changed a/1 draining first 0",
                           "island_draining [a] island a is asked to leave: "
                           "upgrade",
                           "view"));

@@ -75,6 +75,7 @@ TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
 TEST(CoordinatorDrain, TellsTheIslandOnce) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
+  run.effects() = {};
   EXPECT_FALSE(run.core().View(a).drain());
   EXPECT_THAT(run.core().Drain("b", "", run.effects()),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"b\"")));

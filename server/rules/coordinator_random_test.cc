@@ -136,6 +136,7 @@ class History {
       const auto joined = run_.TryJoin(island.name, island.instance);
       if (!joined.ok()) return;
       island.identity = joined->identity();
+      run_.BeReady(*joined);
     }
     if (absl::IsAborted(run_.Heartbeat(*island.identity))) {
       fenced_.push_back(*island.identity);

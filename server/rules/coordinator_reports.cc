@@ -47,6 +47,27 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
   NoteValidation(member, now, effects);
 }
 
+void Coordinator::BecomeReady(Member& member, Effects& effects) {
+  // If others train, they have a window under way in which this island has no
+  // share; it is expected from the next round on.
+  const bool window_under_way = flags_.started && membership_.ready_count() > 0;
+  for (const CommittedFragment& state : heads_) {
+    member.first_contribution_version[state.head.fragment()] =
+        state.head.version() + (window_under_way ? 1 : 0);
+  }
+  effects.changed.push_back(member);
+  effects.view_changed = true;
+  const uint32_t ready = membership_.ready_count();
+  if (flags_.started || ready < options_.config.membership().min_islands()) {
+    return;
+  }
+  flags_.started = true;
+  effects.flags = flags_;
+  effects.events.push_back({"run_started", "",
+                            absl::StrCat("training starts with ", ready,
+                                         ready == 1 ? " island" : " islands")});
+}
+
 void Coordinator::NoteData(const Member& member, absl::string_view before,
                            Effects& effects) {
   const std::string& data = member.progress.data_digest();

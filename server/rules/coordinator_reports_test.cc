@@ -253,8 +253,10 @@ TEST(CoordinatorReports, DataAreNamedBy16Bytes) {
 
 TEST(CoordinatorReports, EveryVersionOfTheModelIsAPointOfTraining) {
   CoordinatorDriver run({.fragments = 2});
-  const auto island = run.Join("a");
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("a", 1));
+  const v1::IslandIdentity& island = joined.identity();
   v1::IslandProgress progress;
+  progress.set_ready(true);
   const auto train = [&](uint64_t tokens, double loss) {
     progress.set_tokens(progress.tokens() + tokens);
     progress.set_loss(loss);

@@ -55,7 +55,8 @@ bool Coordinator::IsHeldUp(uint32_t fragment, absl::Time now) {
   const size_t contributed = round.contributions().size();
   size_t able = contributed;
   for (const Member* member : membership_.Live()) {
-    able += member->first_contribution_version[fragment] > base &&
+    able += member->IsReady() &&
+            member->first_contribution_version[fragment] > base &&
             member->progress.run_step() >= send_step &&
             !round.HasIsland(member->island_id);
   }
@@ -76,7 +77,7 @@ void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
   }
   for (Member* member : membership_.Live()) {
     uint64_t& first = member->first_contribution_version[fragment];
-    if (first <= round.base_version()) continue;
+    if (!member->IsReady() || first <= round.base_version()) continue;
     first = round.base_version();
     effects.view_changed = true;
   }

@@ -57,7 +57,10 @@ TEST(CoordinatorTest, ARunStartsWithTheLastOfItsFirstIslands) {
   EXPECT_THAT(run.Contribute(Contribution(a, 0)),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("waits for 2 islands")));
-  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("b", 2));
+  const v1::IslandIdentity b = joined.identity();
+  EXPECT_EQ(run.core().run_state(), v1::WAITING_FOR_ISLANDS) << "b still loads";
+  run.BeReady(joined);
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   EXPECT_EQ(run.CountEvents("run_started"), 1);
   // Both are expected in the first round.
@@ -242,14 +245,67 @@ TEST(CoordinatorTest, TheUploadsOfWhoIsGoneGiveTheirMemoryBack) {
 TEST(CoordinatorTest, AJoinerIsExpectedFromTheNextRoundOn) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("b", 2));
-  const v1::IslandIdentity b = joined.identity();
-  EXPECT_THAT(joined.first_contribution_version(), ElementsAre(1));
+  const v1::IslandIdentity b = run.Join("b");
+  EXPECT_THAT(run.core().View(b).first_contribution_version(), ElementsAre(1));
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("builds on version 1")));
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  run.Commit();
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
+}
+
+TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
+  CoordinatorDriver run({.quorum = 2, .rounds = 9});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("c", 3));
+  const v1::IslandIdentity c = joined.identity();
+  EXPECT_THAT(joined.first_contribution_version(),
+              ElementsAre(Member::kNotExpected));
+  for (uint64_t version = 0; version < 3; ++version) {
+    for (absl::Duration passed; passed <= kGrace; passed += kLease / 2) {
+      run.Advance(kLease / 2);
+      for (const auto& island : {a, b, c}) ASSERT_OK(run.Heartbeat(island));
+      run.Tick();
+    }
+    EXPECT_THAT(run.core().Awaited(0), Not(Contains("c")));
+    EXPECT_THAT(run.Contribute(Contribution(c, version)),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ready")));
+    ASSERT_THAT(run.Contribute(Contribution(a, version)),
+                IsOkAndHolds(kAccepted));
+    ASSERT_THAT(run.orders(), SizeIs(0));
+    ASSERT_THAT(run.Contribute(Contribution(b, version)),
+                IsOkAndHolds(kAccepted));
+    // Nothing is waited for.
+    ASSERT_THAT(run.orders(), SizeIs(1)) << version;
+    run.Commit();
+  }
+  ASSERT_OK(run.Leave(b));
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
+  // It is expected from the next round on, or at once where it is needed.
+  run.BeReady(joined);
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "c"));
+  ASSERT_THAT(run.effects().changed, SizeIs(3));
+  EXPECT_THAT(run.effects().changed.back().first_contribution_version,
+              ElementsAre(4));
+  // A second report changes nothing.
+  run.BeReady(joined);
+  EXPECT_THAT(run.effects().changed, SizeIs(3));
+}
+
+TEST(CoordinatorTest, EachIncarnationMustBeReadyAnew) {
+  CoordinatorDriver run({});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Leave(b));
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse again, run.TryJoin("b", 2));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  run.Commit();
+  EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
+  run.BeReady(again);
+  ASSERT_THAT(run.Contribute(Contribution(a, 1)), IsOkAndHolds(kAccepted));
   run.Commit();
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
 }

@@ -241,6 +241,14 @@ uint32_t Membership::live_count() const {
       }));
 }
 
+uint32_t Membership::ready_count() const {
+  return static_cast<uint32_t>(
+      std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
+        return entry.second.state == v1::IslandStatus::LIVE &&
+               entry.second.IsReady();
+      }));
+}
+
 // An island that comes back gets its old shard. A new island gets the shard
 // that the fewest live islands read, so that shards are shared only when they
 // must be.

@@ -5,7 +5,7 @@
 //
 // An island is LIVE from Join until it leaves or its lease ends. Each time a
 // name comes back it gets a higher incarnation, and calls of older incarnations
-// are refused:
+// are refused. A live island becomes ready once, with the report that says so:
 //
 //           Join                 Leave
 //   (none) ------> LIVE(n) -------------------> LEFT(n)
@@ -39,6 +39,15 @@ namespace causeway {
 inline constexpr char kByOperator[] = "by an operator";
 
 struct Member {
+  static constexpr uint64_t kNotExpected = UINT64_MAX;
+
+  // Whether the island has reported that it can train. No round waits for it
+  // before.
+  bool IsReady() const {
+    return !first_contribution_version.empty() &&
+           first_contribution_version.front() != kNotExpected;
+  }
+
   std::string island_id;
   uint64_t incarnation = 0;
   // Identifies the island's process, so that a retried Join is recognized.
@@ -55,7 +64,7 @@ struct Member {
   // Data shard, 0 .. shards - 1.
   uint32_t shard = 0;
   // For each fragment, the first base version that it is expected to contribute
-  // to.
+  // to; kNotExpected before the island is ready.
   std::vector<uint64_t> first_contribution_version;
   v1::IslandProgress progress;
   // Whether `progress` is a report of this incarnation to this process.
@@ -133,6 +142,8 @@ class Membership {
   // Returns the live members, ordered by name.
   std::vector<Member*> Live();
   uint32_t live_count() const;
+  // Returns how many of these are ready.
+  uint32_t ready_count() const;
   // The newest incarnation of every known island, by name.
   const std::map<std::string, Member>& members() const { return members_; }
 

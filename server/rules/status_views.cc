@@ -97,6 +97,11 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
           absl::ToDoubleSeconds(now - member.last_heartbeat));
     }
     *island.mutable_progress() = member.progress;
+    island.mutable_progress()->set_ready(member.IsReady());
+    if (member.state == v1::IslandStatus::LIVE && !member.IsReady() &&
+        member.progress.activity().empty()) {
+      island.mutable_progress()->set_activity("loading");
+    }
     island.set_contributions_merged(member.contributions_merged);
     // A token is contributed once to each fragment.
     island.set_tokens_merged(member.tokens_merged / coordinator.heads().size());

@@ -116,12 +116,18 @@ class EngineDriver {
   // clock.
   void AdvanceAtEachLook() { advances_at_looks_ = true; }
 
+  // Joins, and reports that the island can train.
   absl::StatusOr<v1::IslandIdentity> Join(const std::string& island,
                                           uint64_t instance = 1) {
     v1::JoinRequest request;
     request.set_island_id(island);
     request.set_instance_id(instance);
     ASSIGN_OR_RETURN(const v1::JoinResponse response, engine_->Join(request));
+    v1::SessionRequest ready;
+    *ready.mutable_identity() = response.identity();
+    ready.mutable_progress()->set_run_step(response.run_step());
+    ready.mutable_progress()->set_ready(true);
+    RETURN_IF_ERROR(engine_->Heartbeat(ready));
     return response.identity();
   }
   absl::Status Heartbeat(const v1::IslandIdentity& identity) {

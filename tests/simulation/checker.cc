@@ -46,8 +46,16 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
                       .heard_at_most = now};
     // A drain that an operator was told of survives the restart.
     const auto known = before.find(name);
-    members_[name].draining = known != before.end() && known->second.draining &&
-                              known->second.incarnation == member.incarnation;
+    const bool same = known != before.end() &&
+                      known->second.incarnation == member.incarnation;
+    members_[name].draining = same && known->second.draining;
+    // What an island has reported survives it, too.
+    members_[name].ready = member.IsReady();
+    members_[name].surely_ready = member.IsReady();
+    if (same && known->second.surely_ready && !member.IsReady()) {
+      Fail(name, ".", member.incarnation,
+           " was ready, but is not after a restart");
+    }
   }
   // A loss that was not durable may be recorded again.
   const std::optional<v1::ValidationPoint> durable = disk.History().validation;
@@ -95,7 +103,7 @@ void Checker::Called(const v1::IslandIdentity& identity,
 
 void Checker::Joined(const v1::JoinRequest& request,
                      const v1::JoinResponse& response, const Effects& effects,
-                     v1::RunState state_before, absl::Time now) {
+                     absl::Time now) {
   KnownMember& member = members_[request.island_id()];
   const v1::IslandIdentity& identity = response.identity();
   // A process that is known to be dead may be replaced within its lease.
@@ -115,31 +123,58 @@ void Checker::Joined(const v1::JoinRequest& request,
     Fail(NameOf(identity), " was admitted after incarnation ",
          member.incarnation);
   } else {
-    const bool others =
-        std::any_of(members_.begin(), members_.end(),
-                    [](const auto& known) { return known.second.live; });
-    const bool window_under_way = others && (state_before == v1::RUNNING ||
-                                             state_before == v1::SUSPENDED);
-    for (const v1::FragmentHead& head : response.heads()) {
-      const uint64_t first = response.first_contribution_version(
-          static_cast<int>(head.fragment()));
-      const uint64_t want = head.version() + (window_under_way ? 1 : 0);
-      // A pause hides whether the run has started.
-      if (first != want && state_before != v1::PAUSED) {
-        Fail(NameOf(identity), " joined while fragment ", head.fragment(),
-             " was at version ", head.version(),
-             "; it is expected from version ", first, " on, not ", want);
+    for (const uint64_t first : response.first_contribution_version()) {
+      if (first != Member::kNotExpected) {
+        Fail(NameOf(identity), " is expected from version ", first,
+             " on, but is not ready");
       }
     }
     // The answer must survive a restart.
     if (effects.joined.empty()) {
       Fail(NameOf(identity), " was admitted, but is not to be persisted");
     }
+    member = {.incarnation = identity.incarnation(), .live = true};
   }
-  member = {.incarnation = identity.incarnation(),
-            .live = true,
-            .heard_surely = now,
-            .heard_at_most = now};
+  member.heard_surely = now;
+  member.heard_at_most = now;
+}
+
+void Checker::ReportedReady(const v1::IslandIdentity& identity,
+                            const Coordinator& core, const Effects& effects,
+                            v1::RunState state_before) {
+  if (!MayAct(identity) || members_[identity.island_id()].ready) return;
+  const bool others =
+      std::any_of(members_.begin(), members_.end(), [](const auto& known) {
+        return known.second.live && known.second.ready;
+      });
+  members_[identity.island_id()].ready = true;
+  const auto changed =
+      std::find_if(effects.changed.begin(), effects.changed.end(),
+                   [&](const Member& member) {
+                     return member.island_id == identity.island_id();
+                   });
+  if (changed == effects.changed.end()) {
+    Fail(NameOf(identity), " is ready, but this is not to be persisted");
+    return;
+  }
+  // A pause hides whether the run has started.
+  if (state_before == v1::PAUSED || state_before == v1::FINISHED) return;
+  const bool window_under_way =
+      others && state_before != v1::WAITING_FOR_ISLANDS;
+  for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    const uint64_t version = core.heads()[fragment].head.version();
+    const uint64_t want = version + (window_under_way ? 1 : 0);
+    const uint64_t first = changed->first_contribution_version[fragment];
+    if (first != want) {
+      Fail(NameOf(identity), " is ready while fragment ", fragment,
+           " is at version ", version, "; it is expected from version ", first,
+           " on, not ", want);
+    }
+  }
+}
+
+void Checker::ReadyIsDurable(const v1::IslandIdentity& identity) {
+  if (MayAct(identity)) members_[identity.island_id()].surely_ready = true;
 }
 
 void Checker::Answered(const v1::ContributionHeader& header,
@@ -242,12 +277,12 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
     commits_.CheckValidation(validation, core.schedule());
   }
   for (const OuterStepOrder& order : effects.outer_steps) {
-    CheckOrder(order, core, effects.joined, now);
+    CheckOrder(order, core, now);
   }
 }
 
 void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
-                         const std::vector<Member>& joined, absl::Time now) {
+                         absl::Time now) {
   const std::string name = absl::StrCat("round ", order.base_version + 1,
                                         " of fragment ", order.fragment);
   const v1::MembershipConfig& config = scenario_->config.membership();
@@ -277,10 +312,7 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
          open.accepted.size(), " were accepted");
   }
   const std::string awaited = Awaited(order.fragment, core);
-  const bool came_after = std::any_of(
-      joined.begin(), joined.end(),
-      [&](const Member& member) { return member.island_id == awaited; });
-  if (!awaited.empty() && !came_after &&
+  if (!awaited.empty() &&
       now < open.quorum_at + absl::Seconds(config.grace_seconds())) {
     Fail(name, " was closed within its grace window, without ", awaited);
   }
@@ -290,7 +322,7 @@ std::string Checker::Awaited(uint32_t fragment, const Coordinator& core) const {
   const OpenRound& open = rounds_[fragment];
   for (const auto& [island, member] : members_) {
     const Member& known = core.membership().members().at(island);
-    if (member.live &&
+    if (member.live && member.ready &&
         known.first_contribution_version[fragment] <=
             core.round(fragment).base_version() &&
         !open.credited.contains({island, member.incarnation})) {

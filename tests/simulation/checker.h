@@ -17,8 +17,9 @@
 //   4  A round closes only with its quorum, and not before all expected islands
 //      have contributed or the grace window is over; and then it does close.
 //      The end of the history shows whether the quorum was reached. Leases end
-//      when they have to, and only then; a joiner is not expected in rounds
-//      that were open when it came.
+//      when they have to, and only then. An island is not expected before it is
+//      ready, nor in rounds that were open then; a restart forgets nothing of
+//      this.
 //   5  After a restart the coordinator goes on from the commits.
 //   6  A recorded validation loss is that of the committed model of its
 //   version,
@@ -73,10 +74,16 @@ class Checker {
               absl::Time now);
   // Call it after a call that renews nothing.
   void Checked(const v1::IslandIdentity& identity, const absl::Status& status);
-  // Call it after a Join; `state_before` is the run's state before it.
+  // Call it after a Join.
   void Joined(const v1::JoinRequest& request, const v1::JoinResponse& response,
-              const Effects& effects, v1::RunState state_before,
-              absl::Time now);
+              const Effects& effects, absl::Time now);
+  // Call it after a report that the island is ready; `state_before` is the
+  // run's state before it.
+  void ReportedReady(const v1::IslandIdentity& identity,
+                     const Coordinator& core, const Effects& effects,
+                     v1::RunState state_before);
+  // That report is durable.
+  void ReadyIsDurable(const v1::IslandIdentity& identity);
   // The core has answered an Offer or a Complete.
   void Answered(const v1::ContributionHeader& header,
                 const v1::ContributeResponse& response, const Coordinator& core,
@@ -109,6 +116,9 @@ class Checker {
     uint64_t incarnation = 0;
     bool live = false;
     bool draining = false;
+    // Whether it has reported that it is ready, and whether that is durable.
+    bool ready = false;
+    bool surely_ready = false;
     // The last sign of life came between these two times.
     absl::Time heard_surely;
     absl::Time heard_at_most;
@@ -126,12 +136,11 @@ class Checker {
   };
 
   bool MayAct(const v1::IslandIdentity& identity) const;
-  // Returns a live island that is expected in the open round and has no
+  // Returns a live, ready island that is expected in the open round and has no
   // contribution in it; an empty string if there is none.
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
-  // `joined` are members that joined in the same event, after the round closed.
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
-                  const std::vector<Member>& joined, absl::Time now);
+                  absl::Time now);
 
   const Scenario* const scenario_;
   const absl::Duration lease_;

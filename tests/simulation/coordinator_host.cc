@@ -180,12 +180,11 @@ void CoordinatorHost::Join(const v1::JoinRequest& request,
                            Reply<v1::JoinResponse> reply) {
   if (!up()) return reply(Down());
   Enter([this, request, reply = std::move(reply)] {
-    const v1::RunState before = core_->run_state();
     Effects effects;
     absl::StatusOr<v1::JoinResponse> response =
         core_->Join(request, now(), effects);
     if (response.ok()) {
-      checker_->Joined(request, *response, effects, before, now());
+      checker_->Joined(request, *response, effects, now());
     }
     Settle(std::move(effects), [reply, response](const absl::Status& written) {
       if (!written.ok()) return reply(written);
@@ -231,6 +230,7 @@ void CoordinatorHost::Heartbeat(uint64_t session,
     const auto found = sessions_.find(session);
     if (found == sessions_.end()) return;
     found->second.heard = world_->loop.now();
+    const v1::RunState before = core_->run_state();
     Effects effects;
     checker_->Calls(request.identity(), now());
     const absl::Status heard = core_->Heartbeat(
@@ -241,8 +241,15 @@ void CoordinatorHost::Heartbeat(uint64_t session,
       sessions_.erase(found);
       return;
     }
+    const bool ready = request.progress().ready();
+    if (ready) {
+      checker_->ReportedReady(request.identity(), *core_, effects, before);
+    }
     Settle(std::move(effects),
-           [this, session, request](const absl::Status& written) {
+           [this, session, request, ready](const absl::Status& written) {
+             if (ready && written.ok()) {
+               checker_->ReadyIsDurable(request.identity());
+             }
              const auto found = sessions_.find(session);
              if (found == sessions_.end()) return;
              if (!written.ok()) {

@@ -111,6 +111,16 @@ void Island::Do(const action::FetchParameters& fetch) {
 }
 
 void Island::Do(const action::Begin& begin) {
+  Chance& chance = process_.parts.world->chance;
+  if (!process_.parts.scenario->Has(kSlowLoad) || chance.OneIn(2)) {
+    return Begin(begin);
+  }
+  process_.After(chance.Between(absl::ZeroDuration(), absl::Minutes(1)),
+                 [this, begin] { Begin(begin); });
+}
+
+void Island::Begin(const action::Begin& begin) {
+  left_before_ready_ = loop_.core().membership().must_leave();
   const std::vector<uint32_t> processes =
       process_.parts.checker->commits().ProcessesOf(process_.island);
   for (uint32_t id = 0; id < begin.heads.size(); ++id) {
@@ -255,7 +265,7 @@ void Island::Check(uint32_t id) {
 
 void Island::CheckHandedIn() {
   const OuterLoop& core = loop_.core();
-  if (core.membership().stopping() ||
+  if (core.membership().stopping() || left_before_ready_ ||
       core.membership().state().run_state() == v1::FINISHED ||
       process_.now() >= asked_to_leave_ + kLeaveTimeout ||
       process_.parts.scenario->IsSilent(process_.island)) {

@@ -84,6 +84,7 @@ class Island {
   // Runs `action` at once, or a little later, so that others may act in
   // between.
   void Soon(EventLoop::Action action);
+  void Begin(const action::Begin& begin);
   void SaveState(const v1::IslandCheckpoint& position);
   // Compares the replica's contents with the core's knowledge, and both with
   // the commits.
@@ -111,6 +112,8 @@ class Island {
   bool finished_ = false;
   // The time when the core was first asked to leave.
   absl::Time asked_to_leave_ = absl::InfiniteFuture();
+  // Whether it was asked to leave before it could train.
+  bool left_before_ready_ = false;
   // The number of steps that this process has trained.
   uint64_t trained_ = 0;
   // The step before which the trainer settled last.

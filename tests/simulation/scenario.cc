@@ -12,13 +12,13 @@ namespace causeway::simulation {
 namespace {
 
 constexpr absl::string_view kFaultNames[kFaults] = {
-    "delay",        "loss",         "duplicate",
-    "partition",    "island-kill",  "island-stall",
-    "island-leave", "late-island",  "coordinator-kill",
-    "slow-disk",    "failed-write", "unknown-write",
-    "pause",        "evict",        "clock-skew",
-    "checkpoint",   "drain",        "outlier",
-    "silent-island"};
+    "delay",         "loss",         "duplicate",
+    "partition",     "island-kill",  "island-stall",
+    "island-leave",  "late-island",  "coordinator-kill",
+    "slow-disk",     "failed-write", "unknown-write",
+    "pause",         "evict",        "clock-skew",
+    "checkpoint",    "drain",        "outlier",
+    "silent-island", "slow-load"};
 
 void DrawMembership(uint32_t islands, Chance& chance,
                     v1::MembershipConfig& membership) {

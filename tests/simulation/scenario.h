@@ -60,6 +60,8 @@ enum Fault : uint32_t {
   // The first island trains and heartbeats, but never contributes, not even
   // when nothing fails any more. The others are enough for the quorum.
   kSilentIsland,
+  // Islands take up to a minute before they are ready to train.
+  kSlowLoad,
   // The number of kinds.
   kFaults,
 };

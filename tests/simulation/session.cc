@@ -21,7 +21,7 @@ absl::Time Session::Step() {
   } else if (std::holds_alternative<action::OpenStream>(next)) {
     OpenStream();
   } else if (const auto* heartbeat = std::get_if<action::Heartbeat>(&next)) {
-    SendHeartbeat(heartbeat->identity);
+    SendHeartbeat(*heartbeat);
   } else if (const auto* close = std::get_if<action::CloseStream>(&next)) {
     ++stream_;
     const absl::Status status =
@@ -76,16 +76,17 @@ void Session::OpenStream() {
   });
 }
 
-void Session::SendHeartbeat(const v1::IslandIdentity& identity) {
+void Session::SendHeartbeat(const action::Heartbeat& heartbeat) {
   v1::SessionRequest request;
-  *request.mutable_identity() = identity;
+  *request.mutable_identity() = heartbeat.identity;
   *request.mutable_progress() = progress_();
+  request.mutable_progress()->set_ready(heartbeat.ready);
   process_->parts.network->SendOn(
       process_->island, up_, [host = process_->parts.host, id = id_, request] {
         host->Heartbeat(*id, request);
       });
-  loop_->Tell([](OuterLoop& core, absl::Time now) {
-    core.membership().HeartbeatSent(now);
+  loop_->Tell([&](OuterLoop& core, absl::Time now) {
+    core.membership().HeartbeatSent(heartbeat, now);
   });
 }
 

@@ -28,7 +28,7 @@ class Session {
   absl::Time Step();
   void Join(const v1::JoinRequest& request);
   void OpenStream();
-  void SendHeartbeat(const v1::IslandIdentity& identity);
+  void SendHeartbeat(const action::Heartbeat& heartbeat);
   void Hear(uint64_t stream, const absl::StatusOr<v1::SessionResponse>& view);
 
   ActorLoop* const loop_;

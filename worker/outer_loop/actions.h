@@ -51,6 +51,8 @@ struct OpenStream {};
 // Send a heartbeat. Answer: IslandMembership::HeartbeatSent, or StreamBroke.
 struct Heartbeat {
   v1::IslandIdentity identity;
+  // Whether the island can train, to be told with its progress.
+  bool ready = false;
 };
 // Close the stream. Answer: IslandMembership::StreamEnded with its status.
 struct CloseStream {

@@ -26,7 +26,9 @@ SessionAction IslandMembership::Next(absl::Time now) const {
     if (stopping_ || now >= silent_at) {
       return action::CloseStream{.cancel = true};
     }
-    if (now >= next_heartbeat_) return action::Heartbeat{.identity = identity_};
+    if (now >= next_heartbeat_) {
+      return action::Heartbeat{.identity = identity_, .ready = ready_};
+    }
     return action::Wait{.until = std::min(next_heartbeat_, silent_at)};
   }
   if (stopping_ || phase_ == Phase::kFailed) return action::End{};
@@ -52,6 +54,7 @@ void IslandMembership::JoinAnswered(
   *state_.mutable_first_contribution_version() =
       response->first_contribution_version();
   state_.set_run_state(response->run_state());
+  state_.set_run_step(response->run_step());
   phase_ = Phase::kConnecting;
   not_before_ = now;
 }
@@ -63,9 +66,12 @@ void IslandMembership::StreamOpened(absl::Time now) {
   heard_ = now;
 }
 
-void IslandMembership::HeartbeatSent(absl::Time now) {
-  next_heartbeat_ =
-      now + absl::Seconds(joined_->config().membership().heartbeat_seconds());
+void IslandMembership::HeartbeatSent(const action::Heartbeat& heartbeat,
+                                     absl::Time now) {
+  next_heartbeat_ = now;
+  if (heartbeat.ready != ready_) return;
+  next_heartbeat_ +=
+      absl::Seconds(joined_->config().membership().heartbeat_seconds());
 }
 
 void IslandMembership::ViewArrived(v1::SessionResponse view, absl::Time now) {
@@ -93,6 +99,11 @@ void IslandMembership::StreamEnded(const absl::Status& status, absl::Time now) {
   } else {
     Fail(status);
   }
+}
+
+void IslandMembership::BeReady() {
+  ready_ = true;
+  next_heartbeat_ = absl::InfinitePast();
 }
 
 void IslandMembership::RequestLeave(absl::string_view reason) {

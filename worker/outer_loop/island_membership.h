@@ -43,7 +43,7 @@ class IslandMembership {
   void JoinAnswered(const absl::StatusOr<v1::JoinResponse>& response,
                     absl::Time now);
   void StreamOpened(absl::Time now);
-  void HeartbeatSent(absl::Time now);
+  void HeartbeatSent(const action::Heartbeat& heartbeat, absl::Time now);
   void ViewArrived(v1::SessionResponse view, absl::Time now);
   // The stream has failed, in one direction or both.
   void StreamBroke();
@@ -52,6 +52,8 @@ class IslandMembership {
 
   // --- Events from outside. ---
 
+  // The island can train: the next heartbeat, which is due at once, says so.
+  void BeReady();
   // Asks the island to hand in what it has trained, and to leave.
   void RequestLeave(absl::string_view reason);
   // Ends everything at once.
@@ -73,6 +75,8 @@ class IslandMembership {
   // The number of streams that have brought a view. The coordinator may have
   // forgotten what it was told before the last of them.
   uint64_t connection() const { return connection_; }
+  // Whether the island can train: it has parameters, and a trainer.
+  bool ready() const { return ready_; }
   // Whether the stream is up.
   bool connected() const { return connected_; }
   // OK, or the reason why the island cannot be part of the run any more.
@@ -101,6 +105,7 @@ class IslandMembership {
   v1::SessionResponse state_;
   uint64_t connection_ = 0;
   bool connected_ = false;
+  bool ready_ = false;
   // For the stream that is open: whether it is broken, when the next heartbeat
   // is due, and when the last view came.
   bool broken_ = false;

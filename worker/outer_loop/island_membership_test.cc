@@ -37,10 +37,29 @@ TEST_F(IslandMembershipTest, JoinsConnectsAndSendsHeartbeats) {
   driver_.Connect();
   EXPECT_EQ(membership().identity().incarnation(), 1);
   ASSERT_TRUE(IsNext<action::Heartbeat>());
-  membership().HeartbeatSent(driver_.now());
+  membership().HeartbeatSent({}, driver_.now());
   EXPECT_EQ(WaitOf(), IslandDriver::kHeartbeat);
   driver_.Sleep(IslandDriver::kHeartbeat);
   EXPECT_TRUE(IsNext<action::Heartbeat>());
+}
+
+TEST_F(IslandMembershipTest, ReadinessIsToldAtOnce) {
+  driver_.Connect();
+  const SessionAction before = driver_.Session();
+  membership().HeartbeatSent(std::get<action::Heartbeat>(before),
+                             driver_.now());
+  EXPECT_TRUE(IsNext<action::Wait>());
+  // Loads the parameters, and makes the trainer.
+  driver_.Train(1);
+  EXPECT_TRUE(membership().ready());
+  // A heartbeat that was under way does not say it.
+  membership().HeartbeatSent(std::get<action::Heartbeat>(before),
+                             driver_.now());
+  const SessionAction after = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::Heartbeat>(after));
+  EXPECT_TRUE(std::get<action::Heartbeat>(after).ready);
+  membership().HeartbeatSent(std::get<action::Heartbeat>(after), driver_.now());
+  EXPECT_EQ(WaitOf(), IslandDriver::kHeartbeat);
 }
 
 TEST_F(IslandMembershipTest, AJoinThatFailsForNowIsTriedAgainLaterAndLater) {
@@ -106,7 +125,9 @@ TEST_F(IslandMembershipTest, AStreamThatIsSilentForHalfALeaseIsCancelled) {
   driver_.Connect();
   const absl::Time opened = driver_.now();
   while (driver_.now() < opened + IslandDriver::kLease / 2) {
-    if (IsNext<action::Heartbeat>()) membership().HeartbeatSent(driver_.now());
+    if (IsNext<action::Heartbeat>()) {
+      membership().HeartbeatSent({}, driver_.now());
+    }
     ASSERT_TRUE(IsNext<action::Wait>());
     driver_.Sleep(WaitOf());
   }

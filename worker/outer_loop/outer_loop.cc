@@ -64,7 +64,7 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
   if (phase_ == Phase::kStarting) {
     if (membership_.state().run_state() == v1::WAITING_FOR_ISLANDS) {
       LOG_IF(INFO, activity_ != Activity::kWaitingForIslands)
-          << "waiting for the other islands to join";
+          << "waiting for the other islands to be ready";
       activity_ = Activity::kWaitingForIslands;
       return action::Wait{};
     }
@@ -112,10 +112,15 @@ TrainerAction OuterLoop::Load(absl::Time now) {
     return action::Begin{.from_checkpoint = resumes_, .heads = heads_};
   }
   if (now < load_not_before_) return action::Wait{.until = load_not_before_};
+  // The run may have moved on since the join.
+  v1::FragmentHead& wanted = heads_[loaded_];
+  if (membership_.newest_version(loaded_) > wanted.version()) {
+    wanted = membership_.state().heads(static_cast<int>(loaded_));
+  }
   action::FetchParameters fetch;
   *fetch.request.mutable_identity() = membership_.identity();
   fetch.request.set_fragment(loaded_);
-  fetch.request.set_version(heads_[loaded_].version());
+  fetch.request.set_version(wanted.version());
   return fetch;
 }
 
@@ -127,12 +132,12 @@ void OuterLoop::ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
     heads_[loaded_++] = *head;
     return;
   }
-  v1::FragmentHead& wanted = heads_[loaded_];
-  const uint64_t newest = membership_.newest_version(loaded_);
-  if (absl::IsNotFound(head.status()) && newest > wanted.version()) {
+  if (absl::IsNotFound(head.status()) &&
+      membership_.newest_version(loaded_) > heads_[loaded_].version()) {
     // The run has moved on and dropped what we were to start from.
-    wanted = membership_.state().heads(static_cast<int>(loaded_));
-  } else if (absl::IsNotFound(head.status()) || IsRetryable(head.status())) {
+    return;
+  }
+  if (absl::IsNotFound(head.status()) || IsRetryable(head.status())) {
     const absl::Duration pause = load_backoff_.Next();
     LOG(WARNING) << "fetching fragment " << loaded_ << ": "
                  << head.status().message() << "; next try in "
@@ -145,7 +150,9 @@ void OuterLoop::ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
 
 void OuterLoop::Begun() {
   ordered_.reset();
+  std::vector<uint64_t> versions;
   for (uint32_t id = 0; id < heads_.size(); ++id) {
+    versions.push_back(heads_[id].version());
     FragmentWindow window;
     if (resumes_) {
       window = FragmentWindow(options_.resume->fragments(static_cast<int>(id)),
@@ -161,7 +168,14 @@ void OuterLoop::Begun() {
   // What was in flight when the checkpoint was made, and was not accepted, is
   // to be sent again: at this step, or at an earlier one that comes again.
   rebased_ = resumes_;
-  if (resumes_) StartSynchronizing();
+  const uint64_t run_step = membership_.state().run_step();
+  if (resumes_) {
+    StartSynchronizing();
+  } else if (run_step > step_) {
+    // The run has gone on while the island got ready.
+    step_ = schedule_->ClampToVersions(run_step, versions);
+  }
+  membership_.BeReady();
   phase_ = Phase::kStarting;
 }
 

@@ -41,11 +41,31 @@ TEST(OuterLoopTest, ParametersThatAreDroppedAreFetchedAtTheirNewestVersion) {
   EXPECT_THAT(driver.Train(), ElementsAre(StartsWith("wait ")));
   driver.Publish({3, 0});
   driver.Sleep(absl::Seconds(1));
-  ASSERT_TRUE(
-      std::holds_alternative<action::FetchParameters>(driver.Trainer()));
+  const TrainerAction fetch = driver.Trainer();
+  ASSERT_TRUE(std::holds_alternative<action::FetchParameters>(fetch));
+  EXPECT_EQ(std::get<action::FetchParameters>(fetch).request.version(), 3);
+  driver.Publish({4, 0});
   driver.loop().ParametersAnswered(absl::NotFoundError("no more"),
                                    driver.now());
-  EXPECT_THAT(driver.Train(0), ElementsAre("fetch 0 at 3", "begin"));
+  EXPECT_THAT(driver.Train(0), ElementsAre("fetch 0 at 4", "begin"));
+}
+
+TEST(OuterLoopTest, BeginsAtThePositionThatTheRunHasByThen) {
+  IslandDriver driver;
+  driver.Connect();
+  ASSERT_TRUE(
+      std::holds_alternative<action::FetchParameters>(driver.Trainer()));
+  // While the island loads, the run gets on. Fragment 0 is loaded already.
+  v1::SessionResponse view = driver.loop().membership().state();
+  view.set_run_step(9);
+  view.mutable_heads(0)->set_version(2);
+  view.mutable_heads(1)->set_version(1);
+  driver.loop().membership().ViewArrived(view, driver.now());
+  EXPECT_FALSE(driver.loop().membership().ready());
+  // Its version 1 is sent after step 4: nobody is beyond that without it.
+  EXPECT_THAT(driver.Train(3), ElementsAre("fetch 1 at 1", "begin"));
+  EXPECT_TRUE(driver.loop().membership().ready());
+  EXPECT_EQ(driver.loop().step(), 3);
 }
 
 TEST(OuterLoopTest, WaitsForTheOtherIslands) {

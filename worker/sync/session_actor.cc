@@ -37,10 +37,11 @@ void SessionActor::Run() {
       v1::SessionRequest request;
       *request.mutable_identity() = heartbeat->identity;
       *request.mutable_progress() = progress_();
+      request.mutable_progress()->set_ready(heartbeat->ready);
       const bool sent = stream_->Write(request);
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
         if (sent) {
-          core.membership().HeartbeatSent(now);
+          core.membership().HeartbeatSent(*heartbeat, now);
         } else {
           core.membership().StreamBroke();
         }

@@ -87,10 +87,19 @@ class CoordinatorDriver {
     TakeOrders();
     return response;
   }
-  // Joins; expects success.
+  // Reports that the island can train; expects success.
+  void BeReady(const v1::JoinResponse& joined) {
+    v1::IslandProgress progress;
+    progress.set_run_step(joined.run_step());
+    progress.set_ready(true);
+    const absl::Status heard = Heartbeat(joined.identity(), progress);
+    CHECK(heard.ok()) << heard;
+  }
+  // Joins and is ready; expects success.
   v1::IslandIdentity Join(const std::string& island, uint64_t instance = 1) {
     const auto response = TryJoin(island, instance);
     CHECK(response.ok()) << response.status();
+    BeReady(*response);
     return response->identity();
   }
 

@@ -26,6 +26,14 @@ inline std::string NameOf(const Member& member) {
   return absl::StrCat(member.island_id, "/", member.incarnation);
 }
 
+inline std::string FirstOf(const Member& member) {
+  return member.IsReady()
+             ? absl::StrCat(
+                   " first ",
+                   absl::StrJoin(member.first_contribution_version, ","))
+             : " not ready";
+}
+
 // Returns one line for each effect.
 inline std::vector<std::string> LinesOf(const Effects& effects) {
   std::vector<std::string> lines;
@@ -33,8 +41,7 @@ inline std::vector<std::string> LinesOf(const Effects& effects) {
     lines.push_back(absl::StrCat(parts...));
   };
   for (const Member& member : effects.joined) {
-    add("joined ", NameOf(member), " shard ", member.shard, " first ",
-        absl::StrJoin(member.first_contribution_version, ","));
+    add("joined ", NameOf(member), " shard ", member.shard, FirstOf(member));
   }
   for (const Member& member : effects.ended) {
     add("ended ", NameOf(member), " ",
@@ -42,7 +49,8 @@ inline std::vector<std::string> LinesOf(const Effects& effects) {
         ": ", member.reason);
   }
   for (const Member& member : effects.changed) {
-    add("changed ", NameOf(member), member.draining ? " draining" : "");
+    add("changed ", NameOf(member), member.draining ? " draining" : "",
+        FirstOf(member));
   }
   for (const AccountRecord& account : effects.accounts) {
     add("account ", account.key.island_id, "/", account.key.incarnation,
