@@ -4,11 +4,10 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
 #include "common/history_pages.h"
 #include "common/status_macros.h"
 #include "common/transport/enrolment.h"
+#include "common/transport/reachability.h"
 #include "grpc/support/time.h"
 
 namespace causeway {
@@ -65,13 +64,15 @@ absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Create(
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                    MakeChannelCredentials(flags.tls, now));
-  return std::make_unique<CoordinatorClient>(flags.coordinator, credentials);
+  return std::make_unique<CoordinatorClient>(flags.coordinator, credentials,
+                                             flags.tls.UsesTls());
 }
 
 CoordinatorClient::CoordinatorClient(
     std::string address,
-    const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials, bool tls)
     : address_(std::move(address)),
+      tls_(tls),
       channel_(Connect(address_, credentials)),
       status_(v1::Status::NewStub(channel_)),
       control_(v1::Control::NewStub(channel_)),
@@ -140,15 +141,7 @@ void CoordinatorClient::LimitTime(grpc::ClientContext& context) {
 }
 
 absl::Status CoordinatorClient::Explain(const grpc::Status& status) const {
-  const absl::Status explained = FromGrpcStatus(status);
-  if (!absl::IsUnavailable(explained) && !absl::IsDeadlineExceeded(explained)) {
-    return explained;
-  }
-  return absl::Status(
-      explained.code(),
-      absl::StrCat("no coordinator answers at ", address_, " (",
-                   explained.message(),
-                   "); is it running, and is this its address?"));
+  return ExplainCall(address_, tls_, status);
 }
 
 }  // namespace causeway

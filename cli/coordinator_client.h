@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls a coordinator's Status, Control and Trust services. Every call but a
-// following WatchEvents ends within five seconds. Only one thread may use a
+// following WatchEvents ends within ten seconds. Only one thread may use a
 // client at a time.
 //
-// Errors: UNAVAILABLE or DEADLINE_EXCEEDED, with the address, if no coordinator
-// answers; otherwise the service's own (proto/status.proto, control.proto,
-// trust.proto).
+// Errors: those of ExplainCall (common/transport/reachability.h) if no
+// coordinator answers; otherwise the service's own (proto/status.proto,
+// control.proto, trust.proto).
 #ifndef CLI_COORDINATOR_CLIENT_H_
 #define CLI_COORDINATOR_CLIENT_H_
 
@@ -54,12 +54,13 @@ class CoordinatorClient {
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Create(
       const ConnectionFlags& flags, absl::Time now);
 
-  // Connects with `credentials`, by default in plain text. `address` has gRPC's
-  // form: "host:port", "unix:path".
+  // Connects with `credentials`, by default in plain text; `tls` says whether
+  // they are others. `address` has gRPC's form: "host:port", "unix:path".
   explicit CoordinatorClient(
       std::string address,
       const std::shared_ptr<grpc::ChannelCredentials>& credentials =
-          grpc::InsecureChannelCredentials());
+          grpc::InsecureChannelCredentials(),
+      bool tls = false);
 
   // Fetches the status. With `departed`, the list includes islands that left or
   // were evicted.
@@ -109,11 +110,11 @@ class CoordinatorClient {
 
   static void LimitTime(grpc::ClientContext& context);
 
-  // Returns the answer's status; the message has the address if nobody
-  // answered.
+  // Returns the answer's status; the message says why if nobody answered.
   absl::Status Explain(const grpc::Status& status) const;
 
   const std::string address_;
+  const bool tls_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Status::Stub> status_;
   const std::unique_ptr<v1::Control::Stub> control_;

@@ -284,7 +284,8 @@ TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {
   server_->Shutdown();
   EXPECT_EQ(Run({"status"}), kExitFailure);
   EXPECT_THAT(err_.str(),
-              HasSubstr(absl::StrCat("no coordinator answers at ", address_)));
+              HasSubstr(absl::StrCat("no coordinator answers at ", address_,
+                                     ": nothing listens there")));
   EXPECT_EQ(out_.str(), "");
 }
 

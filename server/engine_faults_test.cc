@@ -279,7 +279,8 @@ TEST_F(EngineFaultsTest,
   stranger.set_incarnation(9);
   EXPECT_THAT(run_.Heartbeat(stranger), StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(run_.Leave(stranger), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_THAT(run_.Join("a", 2), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(run_.Join("a", 2),
+              StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_OK(run_.Heartbeat(a_));
   // A refusal that ends a membership is a change that a restart would not know.
   std::vector<float> diverged = anchor_;

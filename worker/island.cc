@@ -78,7 +78,14 @@ absl::StatusOr<const v1::JoinResponse*> Island::AwaitRun(absl::Time deadline) {
   const TrainerAction next = loop_.AwaitTrainerAction(deadline);
   if (const auto* end = std::get_if<action::End>(&next)) return end->status;
   if (std::holds_alternative<action::Wait>(next)) {
-    return absl::DeadlineExceededError("the island has not joined yet");
+    const absl::Status error =
+        loop_.Read([](const OuterLoop& core, absl::Time) {
+          return core.membership().join_error();
+        });
+    return absl::DeadlineExceededError(
+        absl::StrCat("the island has not joined yet: ",
+                     error.ok() ? "no answer has come from the coordinator"
+                                : error.message()));
   }
   RETURN_IF_ERROR(TakeUpRun());
   return &*joined_;

@@ -228,12 +228,14 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
                                 .tls = absl::GetFlag(FLAGS_tls)};
   ASSIGN_OR_RETURN(const std::string token, Token());
   if (!token.empty()) {
-    RETURN_IF_ERROR(
+    const absl::Status enrolled =
         EnrolOnce(absl::GetFlag(FLAGS_coordinator), token, files.tls, now,
                   RandomSeed(), [](absl::Duration pause) {
                     interrupted = AwaitTerminationSignal(pause) != 0;
                     return !interrupted;
-                  }));
+                  });
+    if (interrupted) return absl::CancelledError("stopped before the start");
+    RETURN_IF_ERROR(enrolled);
   }
   if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
     ASSIGN_OR_RETURN(const Identity identity, FolderIdentity(files.tls, now()));
@@ -327,6 +329,8 @@ absl::Status Lead() {
              return NewGrpcCoordinatorClient(
                  {.address = absl::GetFlag(FLAGS_coordinator),
                   .credentials = credentials,
+                  .tls = !absl::GetFlag(FLAGS_tls).empty() ||
+                         !absl::GetFlag(FLAGS_tls_ca).empty(),
                   .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
                   .uplink_bytes_per_second =
                       absl::GetFlag(FLAGS_uplink_mbit_s).bytes_per_second(),

@@ -57,6 +57,9 @@ struct ClientTlsFiles {
   // dialled. Excludes the other files, with which the coordinator's certificate
   // must name the host that was dialled.
   std::string tls;
+
+  // Whether connections are encrypted.
+  bool UsesTls() const { return !tls.empty() || !tls_ca.empty(); }
 };
 
 inline constexpr char kFolderAuthority[] = "ca.crt";

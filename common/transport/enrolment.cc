@@ -17,6 +17,7 @@
 #include "common/transport/grpc_time.h"
 #include "common/transport/identity.h"
 #include "common/transport/join_token.h"
+#include "common/transport/reachability.h"
 #include "common/transport/x509.h"
 #include "glog/logging.h"
 #include "grpcpp/grpcpp.h"
@@ -107,18 +108,6 @@ std::shared_ptr<grpc::ChannelCredentials> PinCredentials(
   return grpc::experimental::TlsCredentials(options);
 }
 
-// Returns the call's status, which names the address if nobody answered.
-absl::Status Explain(const std::string& address, const grpc::Status& status) {
-  const absl::Status explained = FromGrpcStatus(status);
-  if (!absl::IsUnavailable(explained) && !absl::IsDeadlineExceeded(explained)) {
-    return explained;
-  }
-  return absl::Status(
-      explained.code(),
-      absl::StrCat("no coordinator with TLS answers at ", address, ": ",
-                   std::string(explained.message())));
-}
-
 std::string PathIn(const std::string& folder, const char* name) {
   return absl::StrCat(folder, "/", name);
 }
@@ -182,14 +171,17 @@ absl::Status Enrol(const std::string& address, absl::string_view join_token,
   grpc::ClientContext context;
   context.set_deadline(FromNow(kCallTimeout));
   v1::EnrolResponse response;
-  const absl::Status answered =
-      Explain(address,
-              v1::Trust::NewStub(channel)->Enrol(&context, request, &response));
-  absl::MutexLock lock(&finding->mu);
-  RETURN_IF_ERROR(finding->status);
-  RETURN_IF_ERROR(answered);
+  const grpc::Status answered =
+      v1::Trust::NewStub(channel)->Enrol(&context, request, &response);
+  std::string authority;
+  {
+    absl::MutexLock lock(&finding->mu);
+    RETURN_IF_ERROR(finding->status);
+    authority = finding->authority;
+  }
+  RETURN_IF_ERROR(ExplainCall(address, /*tls=*/true, answered));
   RETURN_IF_ERROR(WriteFileAtomically(PathIn(folder, kFolderAuthority),
-                                      {absl::string_view(finding->authority)}));
+                                      {absl::string_view(authority)}));
   return WriteCertificate(folder, response.certificate(), **key);
 }
 
@@ -209,7 +201,7 @@ absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
       return enrolled;
     }
     LOG(WARNING) << "cannot enrol yet: " << enrolled.message();
-    if (!pause(backoff.Next())) return absl::CancelledError("");
+    if (!pause(backoff.Next())) return enrolled;
   }
 }
 
@@ -230,9 +222,10 @@ absl::Status Renew(const std::string& address, const std::string& folder,
   grpc::ClientContext context;
   context.set_deadline(FromNow(kCallTimeout));
   v1::RenewResponse response;
-  RETURN_IF_ERROR(Explain(
-      address, v1::Trust::NewStub(grpc::CreateChannel(address, credentials))
-                   ->Renew(&context, request, &response)));
+  RETURN_IF_ERROR(
+      ExplainCall(address, /*tls=*/true,
+                  v1::Trust::NewStub(grpc::CreateChannel(address, credentials))
+                      ->Renew(&context, request, &response)));
   return WriteCertificate(folder, response.certificate(), *key);
 }
 

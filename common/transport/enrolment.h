@@ -35,14 +35,15 @@ namespace causeway {
 //   UNAVAILABLE,
 //   DEADLINE_EXCEEDED  No coordinator answers.
 //   UNAUTHENTICATED    The coordinator is another one than the token's, or it
-//                      does not know the token, or the token is used up.
+//                      does not know the token, or the token is used up, or it
+//                      does without TLS.
 absl::Status Enrol(const std::string& address, absl::string_view join_token,
                    const std::string& folder, absl::Time now);
 
 // Enrols unless the folder has a valid certificate of the token's authority.
 // While no coordinator answers, or it is overloaded, it tries again after
 // `pause`, which returns false to end that. `seed` spreads the retries. Returns
-// Enrol's errors, and CANCELLED.
+// Enrol's errors.
 absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
                        const std::string& folder, const Clock& now,
                        uint64_t seed,

@@ -52,7 +52,7 @@ class NotFound(Error):
 
 
 class NameTaken(Error):
-    """Another process is the island of this name."""
+    """Another process is the island of this name, and lives."""
 
     code = 6
 
@@ -115,7 +115,8 @@ class DataLoss(Error):
 
 
 class Unauthenticated(Error):
-    """The coordinator does not accept the island's certificate or token."""
+    """The coordinator does not accept the island's certificate or token, or the
+    island not the coordinator's, or only one of them uses TLS."""
 
     code = 16
 

@@ -6,10 +6,9 @@ import contextlib
 import logging
 import math
 import tempfile
-import time
 from typing import Any, Dict, Iterator, Mapping, Optional
 
-from .errors import Error, InvalidArgument, NameTaken
+from .errors import Error, InvalidArgument
 from .leaving import LeaveOnSigterm
 from .native import PATIENCE_SECONDS, NativeIsland
 from .ranks import Ranks
@@ -18,10 +17,6 @@ from .sampler import Sampler
 from .state import pack, unpack
 
 _log = logging.getLogger("causeway")
-
-# The wait between two tries to join while a process that has ended holds the
-# island's name.
-_RETRY_SECONDS = 0.5
 
 
 class Island:
@@ -62,7 +57,7 @@ class Island:
     # --- Joining. ---
 
     def _open(self) -> None:
-        self._native = NativeIsland(self._options, self._ranks)
+        self._native = NativeIsland(self._options, self._ranks, self._timeout)
         try:
             self.run = self._native.await_run(self._timeout)
         except BaseException:
@@ -289,18 +284,10 @@ class Island:
         if self._attachment is not None:
             raise InvalidArgument("load_state_dict() comes before attach()")
         self._native.close()
-        end = time.monotonic() + (self._timeout or math.inf)
         with tempfile.TemporaryDirectory() as folder:
             if unpack(state["island"], folder):
                 self._options["resume_directory"] = folder
-            while True:
-                try:
-                    return self._open()
-                except NameTaken:
-                    # The name is free when the lease of this island ends.
-                    if time.monotonic() > end:
-                        raise
-                    time.sleep(_RETRY_SECONDS)
+            self._open()
 
     # --- The end. ---
 

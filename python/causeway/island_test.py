@@ -204,11 +204,6 @@ class OneIslandTest(ProcessTestCase):
             with self.assertRaisesRegex(causeway.NameTaken, "already joined"):
                 self.join()
 
-    def test_a_coordinator_that_is_not_there_is_a_timeout(self):
-        self.port = 1
-        with self.assertRaises(causeway.Timeout):
-            causeway.join(self.address, island="east", timeout=0.5)
-
     def test_a_child_that_was_forked_gets_an_error(self):
         self.begin()
         with self.join() as island:

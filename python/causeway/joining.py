@@ -97,10 +97,14 @@ def join(coordinator: Optional[str] = None,
       verbose: whether the library writes what it does to stderr.
 
     Raises:
-      Timeout: the coordinator did not answer, or the run is full.
-      NameTaken: another process is the island of this name. That of a process
-        that was killed is free when its lease ends.
-      Unauthenticated, PermissionDenied: the certificate or the token.
+      Timeout: the island could not join in time. The message has the cause:
+        the coordinator's name is unknown, nothing listens there, the run is
+        full, or a process that was killed as this island still has its lease.
+      NameTaken: another process is the island of this name, and lives.
+      Unauthenticated, PermissionDenied: the certificate or the token; or only
+        one of the two sides uses TLS.
+      Unavailable: the coordinator that is to take the token does not answer.
+      RunMismatch: the run is finished, or another one than the state's.
     """
     environment = os.environ.get
     coordinator = coordinator or environment("CAUSEWAY_COORDINATOR")

@@ -14,7 +14,7 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from . import _library
-from .errors import InvalidArgument
+from .errors import InvalidArgument, Timeout, Unavailable
 from .ranks import Ranks
 from .run import Run, read_run
 
@@ -22,6 +22,9 @@ _log = logging.getLogger("causeway")
 
 # The time after which a wait says what it waits for.
 PATIENCE_SECONDS = 10
+# The codes after which another try to enrol may succeed, and the pause before.
+_MAY_ENROL_LATER = (Unavailable.code, Timeout.code)
+_ENROL_PAUSE_SECONDS = 0.5
 
 
 class NativeIsland:
@@ -32,10 +35,12 @@ class NativeIsland:
     ended: whether the handle can only be closed.
     """
 
-    def __init__(self, options: Dict[str, Any], ranks: Ranks):
+    def __init__(self, options: Dict[str, Any], ranks: Ranks,
+                 timeout: Optional[float]):
         """Opens the island on all ranks, on rank 0 first.
 
-        `options` are those of causeway.h, without the ranks'.
+        `options` are those of causeway.h, without the ranks'. `timeout` is for
+        an enrolment that finds no coordinator yet.
         """
         self._library = _library.library()
         self._ranks = ranks
@@ -45,12 +50,15 @@ class NativeIsland:
         self._step_reference = ctypes.byref(self._step)
         self._report_reference = ctypes.byref(self._report)
         self.stopped = self.ended = False
-        self.handle = self._open(options)
+        self.handle = self._open(options, timeout)
         self._closing = weakref.finalize(self, self._library.causeway_close,
                                          self.handle)
 
-    def _open(self, options: Dict[str, Any]) -> ctypes.c_void_p:
+    def _open(self, options: Dict[str, Any],
+              timeout: Optional[float]) -> ctypes.c_void_p:
         ranks = self._ranks
+        enrols = bool(options["join_token"]) and ranks.rank == 0
+        end = math.inf if timeout is None else time.monotonic() + timeout
         options = dict(options, rank=ranks.rank, ranks=ranks.size,
                        rank_host=ranks.host())
 
@@ -60,11 +68,15 @@ class NativeIsland:
                 options["leader"], options["rank_secret"] = leader or (
                     f"{options['rank_host'] or socket.gethostname()}:0",
                     secrets.token_hex(32))
-            _library.check(
-                self._library.causeway_open(
+            while True:
+                code = self._library.causeway_open(
                     ctypes.byref(_library.Options(**options)),
-                    ctypes.byref(handle)))
-            return handle
+                    ctypes.byref(handle))
+                if (not enrols or code not in _MAY_ENROL_LATER
+                        or time.monotonic() > end):
+                    _library.check(code)
+                    return handle
+                time.sleep(_ENROL_PAUSE_SECONDS)
 
         return ranks.first(
             open_rank, lambda handle:

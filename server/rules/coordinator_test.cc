@@ -379,7 +379,7 @@ TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {
   // Nobody can take the place of a process that is not there.
   request.set_replaces_instance_id(3);
   EXPECT_EQ(run.core().Join(request, run.now(), effects).status().code(),
-            absl::StatusCode::kAlreadyExists);
+            absl::StatusCode::kResourceExhausted);
   request.set_replaces_instance_id(1);
   const auto joined = run.core().Join(request, run.now(), effects);
   ASSERT_OK(joined.status());

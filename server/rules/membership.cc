@@ -67,14 +67,24 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
       member.last_heartbeat = now;
       return JoinResult{&member, false};
     }
-    return absl::AlreadyExistsError(absl::StrCat(
+    if (member.rival != request.instance_id()) {
+      member.rival = request.instance_id();
+      member.rival_at = now;
+    }
+    const std::string joined = absl::StrCat(
         "island \"", request.island_id(), "\" is already joined (incarnation ",
         member.incarnation, ", ", member.description, ", heard of ",
-        Age(member.last_heartbeat, now),
-        " ago). Choose another --island name; or, if that process is dead, "
-        "retry in ",
-        Age(now, member.last_heartbeat + options_.lease),
-        ", when its lease ends"));
+        Age(member.last_heartbeat, now), " ago)");
+    if (member.last_heartbeat > member.rival_at) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(joined,
+                       ", and that process lives; choose another name "
+                       "for this island, or end that one"));
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(joined, "; if that process is dead, its lease ends in ",
+                     Age(now, member.last_heartbeat + options_.lease),
+                     "; retry until then"));
   }
   // After a divergence, no process may go on from a checkpoint of any process:
   // the diverged one may have done so, too, and its contribution may still be

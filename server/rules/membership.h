@@ -61,6 +61,9 @@ struct Member {
   // Whether it was asked to leave.
   bool draining = false;
   absl::Time last_heartbeat = absl::InfinitePast();
+  // The last other process that wanted the name, and when it came first.
+  uint64_t rival = 0;
+  absl::Time rival_at = absl::InfinitePast();
   // Data shard, 0 .. shards - 1.
   uint32_t shard = 0;
   // For each fragment, the first base version that it is expected to contribute
@@ -108,7 +111,10 @@ class Membership {
     // False if this was a retry of an earlier Join.
     bool is_new;
   };
-  // Errors as Coordinator.Join in coordinator.proto.
+  // Errors as Coordinator.Join in coordinator.proto. The name of a live member
+  // is refused with ALREADY_EXISTS once the member was heard of after the
+  // request came first: until then it may be dead, and the request is to be
+  // repeated (RESOURCE_EXHAUSTED) until its lease ends.
   absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
                                   absl::Time now);
 

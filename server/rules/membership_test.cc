@@ -114,10 +114,10 @@ TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
   Join("oslo", 7);
   EXPECT_THAT(
       members_.Join(Request("oslo", 8), kStart + absl::Seconds(4)),
-      StatusIs(absl::StatusCode::kAlreadyExists,
+      StatusIs(absl::StatusCode::kResourceExhausted,
                AllOf(HasSubstr("\"oslo\" is already joined (incarnation 1"),
-                     HasSubstr("heard of 4 s ago"), HasSubstr("--island"),
-                     HasSubstr("retry in 6 s"))));
+                     HasSubstr("heard of 4 s ago"),
+                     HasSubstr("its lease ends in 6 s; retry"))));
   EXPECT_EQ(members_.members().at("oslo").instance_id, 7);
   // The refused process does not renew the lease of the one that has the name.
   EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(11))),
@@ -278,12 +278,27 @@ TEST_F(MembershipTest, TheEndOfAMembershipIsNoted) {
   EXPECT_THAT(members_.FindLive("oslo"), StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(MembershipTest, AnIslandIsHeardOfSinceItsLastHeartbeat) {
-  Join("oslo", 7).last_heartbeat = kStart + absl::Seconds(5);
-  EXPECT_THAT(members_.Join(Request("oslo", 8), kStart + absl::Seconds(7)),
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       AllOf(HasSubstr("heard of 2 s ago"),
-                             HasSubstr("retry in 8 s"))));
+TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfAfterTheOtherCame) {
+  Member& member = Join("oslo", 7);
+  const auto come = [&](uint64_t instance, int64_t second) {
+    return members_
+        .Join(Request("oslo", instance), kStart + absl::Seconds(second))
+        .status();
+  };
+  const auto retry = StatusIs(absl::StatusCode::kResourceExhausted);
+  const auto taken =
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("another name"));
+  EXPECT_THAT(come(8, 4), retry);
+  EXPECT_THAT(come(8, 5), retry);
+  member.last_heartbeat = kStart + absl::Seconds(6);
+  EXPECT_THAT(come(8, 7), taken);
+  // It may have died since.
+  EXPECT_THAT(come(9, 8), retry);
+  EXPECT_THAT(come(9, 15), retry);
+  members_.End(*members_.Expired(kStart + absl::Seconds(17)).front(),
+               v1::IslandStatus::EVICTED, "", kStart + absl::Seconds(17));
+  EXPECT_OK(come(9, 17));
+  EXPECT_EQ(members_.members().at("oslo").incarnation, 2);
 }
 
 TEST_F(MembershipTest, OnlyALiveProcessThatIsAnotherIsReplaced) {

@@ -142,6 +142,32 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
   EXPECT_THAT(island->Output(), HasSubstr("this certificate was revoked"));
 }
 
+TEST_F(TrustTest, OneSideWithoutTlsIsToldSoAtOnce) {
+  const auto coordinator = Coordinator("state");
+  const int port = Port();
+  const std::string address = absl::StrCat("--coordinator=127.0.0.1:", port);
+  const auto worker =
+      Start("plain", {ProgramPath("worker/causeway-worker"), address,
+                      "--island=east", absl::StrCat("--data=", kText)});
+  EXPECT_EQ(worker->Wait(), 1) << worker->Output();
+  EXPECT_THAT(worker->Output(),
+              HasSubstr("it speaks TLS, and this side plain text"));
+  EXPECT_THAT(RunTool({"status", address}, 1),
+              HasSubstr("it speaks TLS, and this side plain text"));
+
+  const std::string token = Token("state", port);
+  const auto open =
+      ProcessTestFixture::Start("open", CoordinatorCommand(0, "open"));
+  ASSERT_TRUE(open->AwaitOutput("waiting for islands")) << open->Output();
+  ExpectRefused("sealed", Port(), token,
+                "it speaks plain text, and this side TLS");
+  EXPECT_THAT(
+      RunTool({"status", absl::StrCat("--coordinator=127.0.0.1:", Port()),
+               absl::StrCat("--tls=", Path("state/tls/operator"))},
+              1),
+      HasSubstr("it speaks plain text, and this side TLS"));
+}
+
 TEST_F(TrustTest, OnlyTheTokensCoordinatorIsTrusted) {
   const auto coordinator = Coordinator("state");
   const int port = Port();

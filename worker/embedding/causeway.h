@@ -58,7 +58,7 @@ typedef enum causeway_code {
   /* The time is up: call again to go on waiting. */
   CAUSEWAY_DEADLINE_EXCEEDED = 4,
   CAUSEWAY_NOT_FOUND = 5,
-  /* Another process is this island. */
+  /* Another process is this island, and lives. */
   CAUSEWAY_ALREADY_EXISTS = 6,
   CAUSEWAY_PERMISSION_DENIED = 7,
   CAUSEWAY_RESOURCE_EXHAUSTED = 8,
@@ -159,8 +159,9 @@ typedef struct causeway_options {
   { .struct_size = sizeof(causeway_options), .overlap_steps = -1 }
 
 /* Opens an island: checks the options and begins to join, on other threads.
- * With `join_token` the island enrols first, which may take 20 s. On failure
- * *island is null. */
+ * With `join_token` the island enrols first, which may take 20 s; after
+ * CAUSEWAY_UNAVAILABLE and CAUSEWAY_DEADLINE_EXCEEDED another try may succeed.
+ * On failure *island is null. */
 CAUSEWAY_EXPORT causeway_code causeway_open(const causeway_options* options,
                                             causeway_island** island);
 
@@ -199,9 +200,15 @@ typedef struct causeway_run {
   const char* configuration;
 } causeway_run;
 
-/* Waits until the island has joined.
- *   CAUSEWAY_DEADLINE_EXCEEDED  It has not joined yet: the coordinator cannot
- *                               be reached, or the run is full. */
+/* Waits until the island has joined. The run does not wait for the island
+ * before its first causeway_next_step.
+ *   CAUSEWAY_DEADLINE_EXCEEDED  It has not joined yet. The message says why:
+ *                               the coordinator cannot be reached, the run is
+ *                               full, or the name still belongs to a process
+ *                               that was killed.
+ *   CAUSEWAY_ALREADY_EXISTS     A process that lives has the name.
+ *   CAUSEWAY_UNAUTHENTICATED    The certificate is refused, or the
+ *                               coordinator's is, or only one side uses TLS. */
 CAUSEWAY_EXPORT causeway_code causeway_await_run(causeway_island* island,
                                                  double timeout_seconds,
                                                  causeway_run* run);

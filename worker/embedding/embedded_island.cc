@@ -134,6 +134,7 @@ class LeadingIsland : public EmbeddedIsland {
     }
     ASSIGN_OR_RETURN(options_.connection.credentials,
                      MakeChannelCredentials(options_.tls, now_()));
+    options_.connection.tls = options_.tls.UsesTls();
     return absl::OkStatus();
   }
 

@@ -42,6 +42,7 @@ SessionAction IslandMembership::Next(absl::Time now) const {
 
 void IslandMembership::JoinAnswered(
     const absl::StatusOr<v1::JoinResponse>& response, absl::Time now) {
+  join_error_ = response.status();
   if (!response.ok()) {
     if (!IsRetryable(response.status())) return Fail(response.status());
     not_before_ = now + join_backoff_.Next();

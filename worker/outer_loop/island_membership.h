@@ -77,6 +77,9 @@ class IslandMembership {
   uint64_t connection() const { return connection_; }
   // Whether the island can train: it has parameters, and a trainer.
   bool ready() const { return ready_; }
+  // Why the last join did not succeed; OK after one that did, or before the
+  // first.
+  const absl::Status& join_error() const { return join_error_; }
   // Whether the stream is up.
   bool connected() const { return connected_; }
   // OK, or the reason why the island cannot be part of the run any more.
@@ -106,6 +109,7 @@ class IslandMembership {
   uint64_t connection_ = 0;
   bool connected_ = false;
   bool ready_ = false;
+  absl::Status join_error_;
   // For the stream that is open: whether it is broken, when the next heartbeat
   // is due, and when the last view came.
   bool broken_ = false;

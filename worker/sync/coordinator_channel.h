@@ -28,6 +28,8 @@ struct GrpcCoordinatorClientOptions {
   // Credentials from common/transport/credentials.h.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
       grpc::InsecureChannelCredentials();
+  // Whether they are for TLS.
+  bool tls = false;
   // Connections for bulk data, 1 to kMaxBulkConnections.
   int bulk_connections = 1;
   // Bytes per second to which bulk data are paced, each way. 0 does not pace;

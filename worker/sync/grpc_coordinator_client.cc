@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/grpc_time.h"
+#include "common/transport/reachability.h"
 #include "common/transport/tcp_connections.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -22,6 +23,24 @@
 
 namespace causeway {
 namespace {
+
+// The longest wait for a try to connect.
+constexpr absl::Duration kTryWait = absl::Seconds(2);
+
+// Waits for the end of one try to connect, so that a call then fails with its
+// reason.
+void AwaitTry(grpc::Channel& channel) {
+  const gpr_timespec deadline = FromNow(kTryWait);
+  bool waits = true;
+  while (waits) {
+    const grpc_connectivity_state state =
+        channel.GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return;
+    waits = channel.WaitForStateChange(state, deadline) &&
+            channel.GetState(/*try_to_connect=*/false) !=
+                GRPC_CHANNEL_TRANSIENT_FAILURE;
+  }
+}
 
 // The coordinator refuses requests with texts that are too long.
 template <typename Request>
@@ -62,12 +81,16 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
     bulk_.Connect();
-    AwaitConnection(*control_channel_);
+    AwaitTry(*control_channel_);
     GroupedCall call(&calls_, CallTimeout(options_, 0));
     v1::JoinResponse response;
-    RETURN_IF_ERROR(CallStatus(
-        options_,
-        control_->Join(&call.context(), WithCutTexts(request), &response)));
+    const grpc::Status status =
+        control_->Join(&call.context(), WithCutTexts(request), &response);
+    // An island that was a member tries again, whatever it finds: it has
+    // training to contribute.
+    RETURN_IF_ERROR(request.expected_run_id().empty()
+                        ? ExplainCall(options_.address, options_.tls, status)
+                        : CallStatus(options_, status));
     absl::MutexLock lock(&mu_);
     coordinator_ = PeerAddress(call.context().peer());
     return response;

@@ -67,6 +67,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
                          MakeChannelCredentials(client_files, absl::Now()));
     client_options_.address = absl::StrCat("127.0.0.1:", server_->port());
     client_options_.credentials = client_credentials;
+    client_options_.tls = client_files.UsesTls();
     client_options_.now = SteadyWallClock();
     client_ = NewGrpcCoordinatorClient(client_options_);
   }
@@ -475,8 +476,12 @@ TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
   join.set_instance_id(2);
 
   Listen(tls, {});
-  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
+  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnauthenticated))
       << "plain text to a coordinator with TLS";
+  // A member tries again.
+  join.set_expected_run_id("r");
+  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable));
+  join.clear_expected_run_id();
   Listen(mutual, trusting);
   EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
       << "no certificate to a coordinator that wants one";

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/reachability.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/grpc_status.h"
+#include "common/transport/grpc_time.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
+#include "grpcpp/security/tls_credentials_options.h"
+
+namespace causeway {
+namespace {
+
+constexpr absl::Duration kProbeTimeout = absl::Seconds(3);
+
+// Accepts every server, and notes that one has shown a certificate.
+class NotingVerifier : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  explicit NotingVerifier(std::shared_ptr<std::atomic<bool>> shown)
+      : shown_(std::move(shown)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest*,
+              std::function<void(grpc::Status)>, grpc::Status*) override {
+    *shown_ = true;
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> shown_;
+};
+
+// Returns whether a connection with these credentials comes about.
+bool Connects(const std::string& address,
+              const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(address, credentials, arguments);
+  grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+  const gpr_timespec deadline = FromNow(kProbeTimeout);
+  while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
+    if (!channel->WaitForStateChange(state, deadline)) return false;
+    state = channel->GetState(/*try_to_connect=*/true);
+  }
+  return state == GRPC_CHANNEL_READY;
+}
+
+bool SpeaksTls(const std::string& address) {
+  const auto shown = std::make_shared<std::atomic<bool>>(false);
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(
+      grpc::experimental::ExternalCertificateVerifier::Create<NotingVerifier>(
+          shown));
+  Connects(address, grpc::experimental::TlsCredentials(options));
+  return *shown;
+}
+
+struct Cause {
+  absl::string_view text;
+  // Whether only another configuration mends it.
+  bool lasting = false;
+};
+
+Cause FindCause(const std::string& address, bool tls, absl::string_view error) {
+  const auto says = [&](absl::string_view text) {
+    return absl::StrContains(error, text);
+  };
+  if (says("DNS resolution failed")) {
+    return {
+        "the host's name is not known here; check the address, and the "
+        "name service of this machine"};
+  }
+  if (says("Connection refused")) {
+    return {
+        "nothing listens there; start the coordinator, or check host and "
+        "port"};
+  }
+  if (says("certificate verify failed")) {
+    return {
+        "its certificate is of another authority than tls or tls_ca names, "
+        "or has expired; check that this is the coordinator of the run",
+        /*lasting=*/true};
+  }
+  if (says("verification check failed")) {
+    return {
+        "its certificate is for another server; with tls it must be of the "
+        "run's coordinator, with tls_ca it must name the host that is "
+        "dialled",
+        /*lasting=*/true};
+  }
+  if (says("http1")) {
+    return {
+        "a server answers there, but it speaks HTTP/1; check the port: "
+        "metrics and the status page have others"};
+  }
+  if (says("wrong version number")) {
+    if (Connects(address, grpc::InsecureChannelCredentials())) {
+      return {
+          "it speaks plain text, and this side TLS; start it with --tls, "
+          "or leave out tls and the join token here",
+          /*lasting=*/true};
+    }
+    return {
+        "a server answers there, but it speaks neither TLS nor gRPC; check "
+        "the port"};
+  }
+  if (says("Failed parsing HTTP/2")) {
+    return {
+        "a server answers there, but it does not speak gRPC; check the "
+        "port"};
+  }
+  if (says("timed out") || says("Deadline Exceeded")) {
+    return {
+        "nothing answers in time; the machine may be down, a firewall in "
+        "between, the server stuck, or the port another one's"};
+  }
+  if (says("Socket closed") || says("recvmsg") || says("reset by peer")) {
+    if (tls) {
+      return {
+          "it closes the connection; it may be going down, or demand a "
+          "certificate of another authority (tls_cert)"};
+    }
+    if (SpeaksTls(address)) {
+      return {
+          "it speaks TLS, and this side plain text; name the folder of "
+          "this side's certificate (tls), which a join token makes, or the "
+          "authority (tls_ca)",
+          /*lasting=*/true};
+    }
+    return {
+        "it closes the connection; it may be going down, or be no "
+        "coordinator"};
+  }
+  return {"is it running, and is this its address?"};
+}
+
+}  // namespace
+
+absl::Status ExplainCall(const std::string& address, bool tls,
+                         const grpc::Status& status) {
+  const absl::Status plain = FromGrpcStatus(status);
+  if (absl::IsUnimplemented(plain)) {
+    return absl::UnimplementedError(
+        absl::StrCat("the server at ", address,
+                     " is no coordinator, or one of another version (",
+                     plain.message(), "); check the address"));
+  }
+  if (!absl::IsUnavailable(plain) && !absl::IsDeadlineExceeded(plain)) {
+    return plain;
+  }
+  const Cause cause = FindCause(address, tls, plain.message());
+  return absl::Status(
+      cause.lasting ? absl::StatusCode::kUnauthenticated : plain.code(),
+      absl::StrCat("no coordinator answers at ", address, ": ", cause.text,
+                   " (", plain.message(), ")"));
+}
+
+}  // namespace causeway

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Why a call has found no coordinator. What gRPC says of it fits several
+// causes: a plain-text client hears the same of a server that wants TLS and of
+// one that is just going down.
+#ifndef COMMON_TRANSPORT_REACHABILITY_H_
+#define COMMON_TRANSPORT_REACHABILITY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "grpcpp/support/status.h"
+
+namespace causeway {
+
+// Returns the status of a call to `address`, host:port, over TLS or in plain
+// text. If no coordinator has answered, the message says why, and what to do;
+// finding out may take a connection of its own, and three seconds.
+//   UNAUTHENTICATED    Only another configuration mends it: one side wants TLS
+//                      and the other does not, or the server's certificate is
+//                      not the expected one.
+//   UNAVAILABLE,
+//   DEADLINE_EXCEEDED  A later call may find one.
+absl::Status ExplainCall(const std::string& address, bool tls,
+                         const grpc::Status& status);
+
+}  // namespace causeway
+
+#endif  // COMMON_TRANSPORT_REACHABILITY_H_
