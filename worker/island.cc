@@ -51,9 +51,10 @@ absl::Status Island::Run() {
 
 absl::Status Island::Train() {
   while (true) {
-    ASSIGN_OR_RETURN(const uint64_t step, NextStep(absl::InfiniteFuture()));
+    ASSIGN_OR_RETURN(const std::optional<uint64_t> step,
+                     NextStep(absl::InfiniteFuture()));
     if (step == 0) return absl::OkStatus();
-    const absl::StatusOr<InnerStepResult> result = trainer_->Step(step);
+    const absl::StatusOr<InnerStepResult> result = trainer_->Step(*step);
     if (result.ok()) {
       Stepped(*result);
     } else {
@@ -91,7 +92,7 @@ absl::StatusOr<const v1::JoinResponse*> Island::AwaitRun(absl::Time deadline) {
   return &*joined_;
 }
 
-absl::StatusOr<uint64_t> Island::NextStep(absl::Time deadline) {
+absl::StatusOr<std::optional<uint64_t>> Island::NextStep(absl::Time deadline) {
   while (true) {
     const TrainerAction next = loop_.AwaitTrainerAction(deadline);
     if (const auto* end = std::get_if<action::End>(&next)) {
@@ -103,9 +104,7 @@ absl::StatusOr<uint64_t> Island::NextStep(absl::Time deadline) {
       RETURN_IF_ERROR(end->status);
       return 0;
     }
-    if (std::holds_alternative<action::Wait>(next)) {
-      return absl::DeadlineExceededError("no step is to be trained yet");
-    }
+    if (std::holds_alternative<action::Wait>(next)) return std::nullopt;
     if (const auto* train = std::get_if<action::Train>(&next)) {
       step_ = train->step;
       step_began_ = options_.now();

@@ -15,8 +15,9 @@
 //
 //   island.Start();
 //   while (true) {
-//     ASSIGN_OR_RETURN(uint64_t step, island.NextStep(deadline));
-//     if (step == 0) break;          // The run is finished.
+//     ASSIGN_OR_RETURN(std::optional<uint64_t> step,
+//     island.NextStep(deadline)); if (!step.has_value()) continue;   // Not
+//     yet. if (*step == 0) break;             // The run is finished.
 //     island.Stepped({.loss = loss, .tokens = tokens});
 //   }
 //   island.End(status);
@@ -103,18 +104,22 @@ class Island {
   // Begins to join. Call once, and End afterwards.
   void Start();
   // Waits until the island has joined, and returns the run, with the island's
-  // own overlap_steps. Errors are those of NextStep.
+  // own overlap_steps.
+  //   DEADLINE_EXCEEDED  It has not joined before `deadline`; call again.
+  //   otherwise          See Run.
   absl::StatusOr<const v1::JoinResponse*> AwaitRun(absl::Time deadline);
   // Does what the outer loop orders until the next step is to be trained.
-  // Returns the step's number, or 0 if the run is finished.
-  //   DEADLINE_EXCEEDED  Nothing is to be done before `deadline`; call again.
-  //   otherwise          See Run.
-  absl::StatusOr<uint64_t> NextStep(absl::Time deadline);
+  // Returns the step's number, 0 if the run is finished, or nothing if nothing
+  // is to be done before `deadline`. After an error, which Run explains, every
+  // call returns it again.
+  absl::StatusOr<std::optional<uint64_t>> NextStep(absl::Time deadline);
   // The step that NextStep returned is not trained yet, and NextStep is called
   // again: it returns a step once the updates of all that was sent are applied.
   void SettleFirst();
   // The step that NextStep returned is trained.
   void Stepped(const InnerStepResult& result);
+  // Makes Run or NextStep return `status` soon. Thread-safe.
+  void Fail(const absl::Status& status);
   // Ends what Start has begun, and leaves the run for the reason in `status`.
   void End(const absl::Status& status);
 
@@ -176,7 +181,6 @@ class Island {
   // Reads a fragment's anchor into its place in `model`; returns its digest.
   absl::StatusOr<std::string> ReadAnchor(uint32_t fragment,
                                          absl::Span<float> model);
-  void Fail(const absl::Status& status);
   void Leave(const absl::Status& status);
 
   const Options options_;

@@ -181,6 +181,9 @@ void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
     loss_sum_ += result.loss;
     ++loss_count_;
   }
+  // NaN is a loss that is not known.
+  LOG_IF(WARNING, std::isinf(result.loss))
+      << "the loss of step " << step << " is " << result.loss;
   UpdateRate(result.tokens, duration, now);
   if (now - logged_at_ < log_interval_ && step != total_steps_) return;
   logged_at_ = now;

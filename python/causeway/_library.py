@@ -144,6 +144,7 @@ _FUNCTIONS = {
     "after_step": [c_void_p, POINTER(Report), c_double, POINTER(Step)],
     "synchronize": [c_void_p, c_double, POINTER(Step)],
     "request_leave": [c_void_p, c_char_p],
+    "fail": [c_void_p, c_int32, c_char_p],
     "progress": [c_void_p, POINTER(c_char_p)],
     "read_merged": [c_void_p, POINTER(Buffer), c_size_t],
     "save": [c_void_p, c_char_p],

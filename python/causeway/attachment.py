@@ -12,6 +12,7 @@ import torch
 
 from . import _library
 from .errors import ModelMismatch, TensorMoved, Unimplemented
+from .native import NativeIsland
 from .parameters import Slot, match
 from .ranks import Ranks
 from .run import Run, TensorInfo
@@ -26,7 +27,7 @@ _DTYPES = {
 }
 # The parameters that are looked at after each step, in turn: looking at all of
 # them would take as long as everything else.
-_CHECKED_PER_STEP = 16
+CHECKED_PER_STEP = 16
 
 
 @dataclass
@@ -133,7 +134,7 @@ class Attachment:
         """
         checks = self._checks
         begin = self._next_check
-        end = begin + _CHECKED_PER_STEP
+        end = begin + CHECKED_PER_STEP
         self._next_check = end if end < len(checks) else 0
         for owner, key, parameter, pointer, name in checks[begin:end]:
             if owner.get(key) is not parameter or (
@@ -143,6 +144,13 @@ class Attachment:
                     "by model.to(), by assigning .data, or by an optimizer "
                     "that keeps parameters elsewhere. Do that before attach()")
 
+    def not_finite(self) -> Optional[str]:
+        """Returns the name of a parameter with values that are not finite."""
+        for local in self.locals:
+            if not bool(torch.isfinite(local.values).all()):
+                return local.info.name
+        return None
+
     def values_changed(self) -> None:
         """Tells autograd that the values are other ones."""
         for local in self.locals:
@@ -150,9 +158,9 @@ class Attachment:
             local.values.reshape(-1)[:0].zero_()
 
     @contextlib.contextmanager
-    def merged(self, handle: ctypes.c_void_p, ranks: Ranks) -> Iterator[None]:
+    def merged(self, native: NativeIsland, ranks: Ranks) -> Iterator[None]:
         """Has the merged values in the parameters, which get theirs back."""
-        merged = ranks.first(lambda told: self._read_merged(handle)
+        merged = ranks.first(lambda told: self._read_merged(native)
                              if told is None else told)
         own = [local.values.to("cpu", copy=True) for local in self.locals]
         try:
@@ -169,7 +177,7 @@ class Attachment:
             for local, values in zip(self.locals, own):
                 local.values.copy_(values)
 
-    def _read_merged(self, handle: ctypes.c_void_p) -> List[torch.Tensor]:
+    def _read_merged(self, native: NativeIsland) -> List[torch.Tensor]:
         """Returns the merged values of the whole tensors, on rank 0."""
         merged = [
             torch.empty(local.info.shape, dtype=torch.float32)
@@ -178,30 +186,35 @@ class Attachment:
         buffers = (_library.Buffer * len(merged))()
         for buffer, local, values in zip(buffers, self.locals, merged):
             self._describe(buffer, local.info, values)
-        _library.check(_library.library().causeway_read_merged(
-            handle, buffers, len(buffers)))
+        native.read_merged(buffers)
         return merged
 
 
 class StepHook:
-    """Calls a function after each step of an optimizer."""
+    """Calls functions before and after each step of an optimizer."""
 
     def __init__(self, optimizer: torch.optim.Optimizer,
-                 after_step: Callable[[], None]):
+                 after_step: Callable[[], None],
+                 before_step: Callable[[], None] = lambda: None):
         self._optimizer = optimizer
-        self._handle = None
+        self._handles = []
         if hasattr(optimizer, "register_step_post_hook"):
-            self._handle = optimizer.register_step_post_hook(
-                lambda *_: after_step())
+            self._handles = [
+                optimizer.register_step_post_hook(lambda *_: after_step()),
+                optimizer.register_step_pre_hook(lambda *_: before_step()),
+            ]
         else:
-            self._replace(after_step)
+            self._replace(after_step, before_step)
 
-    def _replace(self, after_step: Callable[[], None]) -> None:
+    def _replace(self, after_step: Callable[[], None],
+                 before_step: Callable[[], None]) -> None:
         # Before PyTorch 2.0: a method of this object alone. Schedulers expect a
         # bound one, and mark those that they have replaced themselves.
         step = self._optimizer.step
 
         def step_and_report(_, *args, **kwargs):
+            if self._optimizer is not None:
+                before_step()
             result = step(*args, **kwargs)
             if self._optimizer is not None:
                 after_step()
@@ -223,21 +236,6 @@ class StepHook:
         return rate if isinstance(rate, float) else 0.0
 
     def remove(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
+        for handle in self._handles:
+            handle.remove()
         self._optimizer = None
-
-
-def check_optimizers(optimizers: List[torch.optim.Optimizer],
-                     attachment: Attachment) -> None:
-    """Raises ModelMismatch if the optimizers train nothing of the model."""
-    trained = {
-        id(parameter)
-        for optimizer in optimizers for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
-    if not any(id(local.slot.parameter) in trained
-               for local in attachment.locals):
-        raise ModelMismatch(
-            "the optimizer trains no parameter of the model: make it from "
-            "model.parameters(), after model.to()")

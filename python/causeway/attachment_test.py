@@ -5,9 +5,10 @@ import unittest
 import torch
 
 from causeway import _library
-from causeway.attachment import Attachment, StepHook, check_optimizers
+from causeway.attachment import Attachment, StepHook
 from causeway.errors import ModelMismatch, TensorMoved, Unimplemented
 from causeway.testing.least_squares import LeastSquares, run_of
+from causeway.trained import Trained
 
 
 class AttachmentTest(unittest.TestCase):
@@ -164,9 +165,59 @@ class StepHookTest(unittest.TestCase):
         other = torch.optim.SGD(LeastSquares().parameters(), lr=0.5)
         own = torch.optim.SGD(self.model.parameters(), lr=0.5)
         attachment = Attachment(self.model, run_of())
-        check_optimizers([other, own], attachment)
+        Trained([other, own], attachment, self.model, run_of())
         with self.assertRaisesRegex(ModelMismatch, "trains no parameter"):
-            check_optimizers([other], attachment)
+            Trained([other], attachment, self.model, run_of())
+
+    def test_the_step_is_not_made_if_what_comes_before_it_fails(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        self.model(0).backward()
+        before = self.model.head.weight.detach().clone()
+
+        def fail():
+            raise ValueError
+
+        StepHook(optimizer, self.count, fail)
+        with self.assertRaises(ValueError):
+            optimizer.step()
+        self.assertEqual(self.calls, 0)
+        self.assertTrue(torch.equal(before, self.model.head.weight))
+
+
+class TrainedTest(unittest.TestCase):
+
+    def begin(self, exclude=()):
+        self.model = LeastSquares()
+        self.model.more = torch.nn.ParameterList(
+            torch.nn.Parameter(torch.zeros(1), requires_grad=False)
+            for _ in range(40))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        run = run_of(exclude=exclude)
+        return Trained([self.optimizer], Attachment(self.model, run),
+                       self.model, run)
+
+    def test_a_parameter_that_is_no_longer_frozen_is_noticed(self):
+        for number in (0, 39):
+            trained = self.begin()
+            trained.check()
+            self.model.more[number].requires_grad_(True)
+            with self.assertRaisesRegex(ModelMismatch,
+                                        f"more.{number} is no longer frozen"):
+                for _ in range(40):
+                    trained.check()
+
+    def test_what_the_run_excludes_may_be_added_and_trained(self):
+        trained = self.begin(exclude=["more.*", "extra.*"])
+        self.model.more[3].requires_grad_(True)
+        self.model.extra = torch.nn.Linear(2, 2)
+        self.optimizer.add_param_group(
+            {"params": self.model.extra.parameters()})
+        for _ in range(40):
+            trained.check()
+        self.optimizer.add_param_group({"params": torch.zeros(3)})
+        with self.assertRaisesRegex(ModelMismatch,
+                                    r"a parameter of shape \[3\] was added"):
+            trained.check()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 They are raised in the thread that called Causeway, from `optimizer.step()` for
 instance, and never from a thread of the library. After any of them but Timeout,
-InvalidArgument and ModelMismatch the island has ended.
+InvalidArgument and ModelMismatch the island has ended: should_stop is set, and
+every further call raises the same exception again.
 """
 
 
@@ -24,7 +25,7 @@ class Left(Error):
 
 
 class InvalidArgument(Error, ValueError):
-    """The call was wrong and changed nothing."""
+    """The call was wrong, or came too early, and changed nothing."""
 
     code = 3
 
@@ -40,7 +41,8 @@ class TensorMoved(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """The time is up; the same call may be made again."""
+    """The time is up; the same call may be made again. After attach() and a step
+    of the optimizer, island.wait() goes on waiting instead."""
 
     code = 4
 
@@ -70,15 +72,16 @@ class ResourceExhausted(Error):
 
 
 class RunMismatch(Error):
-    """The run and this island do not go together, or a call came too early or
-    too late."""
+    """The run and this island do not go together, or a child process uses the
+    island of its parent."""
 
     code = 9
 
 
 class RankFailed(Error):
-    """Another rank of the island has failed. All its ranks have ended: start
-    them again."""
+    """Another rank of the island has failed or does not answer; the message
+    says which, and what it has last done. All ranks have ended: start them
+    again."""
 
     code = 10
 

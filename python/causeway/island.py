@@ -8,7 +8,7 @@ import math
 import tempfile
 from typing import Any, Dict, Iterator, Mapping, Optional
 
-from .errors import Error, InvalidArgument
+from .errors import Diverged, Error, InvalidArgument, TensorMoved
 from .leaving import LeaveOnSigterm
 from .native import PATIENCE_SECONDS, NativeIsland
 from .ranks import Ranks
@@ -45,7 +45,8 @@ class Island:
         self._timeout = timeout
         self._step_timeout = step_timeout
         self._attachment = None
-        self._hook = None
+        self._trained = None
+        self._hooks = []
         self._uncounted = 0
         self._tokens, self._loss = 0, None
         self._next_step = 1
@@ -91,20 +92,30 @@ class Island:
 
         Raises:
           ModelMismatch: the model is not the run's. Names the tensors.
-          Timeout: the run did not begin within step_timeout.
+          Timeout: the run did not begin within step_timeout. The model is
+            attached: `wait` goes on waiting.
+          RankFailed: another rank did not attach within rank_timeout.
         """
-        from .attachment import Attachment, StepHook, check_optimizers
+        from .attachment import Attachment, StepHook
+        from .trained import Trained, check_optimizers
+        self._native.check()
         if self._attachment is not None:
             raise InvalidArgument("a model is attached already")
         optimizers = (list(optimizer) if isinstance(optimizer, (list, tuple))
                       else [optimizer])
+        check_optimizers(optimizers)
         attachment = Attachment(model, self.run, shards)
-        check_optimizers(optimizers, attachment)
+        self._trained = Trained(optimizers, attachment, model, self.run)
         self._native.attach(attachment.buffers())
         self._attachment = attachment
-        self._native.next_step(self._step_timeout)
-        attachment.values_changed()
-        self._hook = StepHook(optimizers[-1], self._after_step)
+        last = len(optimizers) - 1
+        self._hooks = [
+            StepHook(other,
+                     self._after_step if number == last else lambda: None,
+                     self._before_step)
+            for number, other in enumerate(optimizers)
+        ]
+        self.wait()
 
     # --- Training. ---
 
@@ -126,8 +137,15 @@ class Island:
 
     @property
     def should_stop(self) -> bool:
-        """Whether the run is over for this island: it is complete, or the
-        island has left. Further steps of the optimizer are not counted."""
+        """Whether the run is over for this island: it is complete, the island
+        has left, or an error has ended it. Further steps of the optimizer are
+        not counted, and raise the error if there was one.
+
+        Raises:
+          InvalidArgument: nothing is attached, so no step counts.
+        """
+        if not self._native.stopped:
+            self._check_attached("should_stop")
         return self._native.stopped
 
     @property
@@ -139,6 +157,7 @@ class Island:
     def progress(self) -> Dict[str, Any]:
         """The island's figures: IslandProgress of proto/coordinator.proto. On
         rank 0 only."""
+        self._native.check()
         return self._native.progress()
 
     def report(self, tokens: int, loss=None) -> None:
@@ -152,8 +171,10 @@ class Island:
           tokens: the tokens of this rank. The library takes them times the
             number of ranks.
           loss: the mean loss in nats per token, a number or a tensor, which is
-            read at the step.
+            read at the step. One that is not finite raises Diverged there if
+            parameters are not finite either, and is logged if they are.
         """
+        self._check_attached("report()")
         if tokens < 0:
             raise InvalidArgument(f"{tokens} tokens were reported")
         if loss is not None:
@@ -176,22 +197,77 @@ class Island:
         if self._ranks.rank == 0 and not self._native.ended:
             self.request_leave("SIGTERM")
 
-    def _after_step(self) -> None:
+    def wait(self) -> None:
+        """Goes on waiting for the next step to train, for step_timeout at most.
+
+        Call it when `attach` or a step of the optimizer has raised Timeout: the
+        step is made and counted, and the optimizer makes no other one before
+        this has returned. Does nothing if the next step is known.
+
+        Raises:
+          Timeout: there is still no step to train; call it again.
+        """
+        self._check_attached("wait()")
+        if not self._native.step and not self._native.stopped:
+            self._native.next_step(self._step_timeout)
+            self._attachment.values_changed()
+
+    def _check_attached(self, what: str) -> None:
+        self._native.check()
+        if self._attachment is None:
+            raise InvalidArgument(
+                f"{what} comes after attach(model, optimizer): without it no "
+                "step counts")
+
+    def _before_step(self) -> None:
         native = self._native
-        if self._uncounted or native.stopped or self._hook.skipped():
+        if self._uncounted:
             return
-        self._attachment.check_some()
+        native.check()
+        if native.stopped:
+            return
+        self._trained.check()
         if not native.step:
-            # An exception, such as Ctrl-C, had ended the wait after a step.
-            native.next_step(self._step_timeout)
+            raise InvalidArgument(
+                "the optimizer has made a step, and the wait for the next one "
+                "was interrupted: call island.wait() before it makes another")
+
+    def _after_step(self) -> None:
+        native, hook = self._native, self._hooks[-1]
+        if self._uncounted or native.stopped or hook.skipped():
+            return
+        try:
+            self._attachment.check_some()
+        except TensorMoved as error:
+            native.fail(error)
+            raise
         tokens = self._tokens * self._ranks.size
         if not tokens:
             tokens = self.run.batch_size * self.run.sequence_length
-        loss = math.nan if self._loss is None else float(self._loss)
+        loss = math.nan
+        if self._loss is not None:
+            loss = float(self._loss)
+            if not math.isfinite(loss):
+                self._explain(loss)
         self._tokens, self._loss = 0, None
         self._next_step = native.step
-        native.after_step(tokens, loss, self._hook.learning_rate(),
-                          self._step_timeout)
+        native.after_step(tokens, loss if math.isfinite(loss) else math.nan,
+                          hook.learning_rate(), self._step_timeout)
+
+    def _explain(self, loss: float) -> None:
+        """Raises Diverged if a loss that is not finite is more than a number.
+
+        A scaler that skips steps leaves the parameters as they were.
+        """
+        said = f"the loss of step {self._native.step} is {loss}"
+        name = self._attachment.not_finite()
+        if name is None:
+            _log.warning("%s, though all parameters are finite", said)
+            return
+        error = Diverged(f"{said}, and {name} has values that are not finite: "
+                         "training has diverged, or a batch is damaged")
+        self._native.fail(error)
+        raise error
 
     # --- Beside training. ---
 
@@ -213,17 +289,14 @@ class Island:
         ranks call it together, between steps.
 
         Raises:
-          Timeout: the updates did not come within step_timeout.
+          Timeout: the updates did not come within step_timeout; `wait` goes on
+            waiting for them.
         """
-        if self._attachment is None:
-            raise InvalidArgument("synchronize() comes after attach()")
-        native = self._native
-        if native.stopped:
+        self._check_attached("synchronize()")
+        self.wait()
+        if self._native.stopped:
             return
-        if not native.step:
-            # An exception, such as Ctrl-C, had ended the wait after a step.
-            native.next_step(self._step_timeout)
-        native.synchronize(self._step_timeout)
+        self._native.synchronize(self._step_timeout)
         self._attachment.values_changed()
 
     @contextlib.contextmanager
@@ -236,10 +309,8 @@ class Island:
         memory for each value of a rank, and 8 more on rank 0 for each value of
         the model.
         """
-        if self._attachment is None:
-            raise InvalidArgument("merged_weights() comes after attach()")
-        with self.paused(), self._attachment.merged(
-                self._native.handle, self._ranks):
+        self._check_attached("merged_weights()")
+        with self.paused(), self._attachment.merged(self._native, self._ranks):
             yield
 
     def sampler(self, dataset, batch_size: int, *, seed: int = 0,
@@ -270,6 +341,7 @@ class Island:
         """Writes the island's state to a folder, for `join(resume=...)`: 8
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
+        self._check_attached("save()")
         self._native.save(directory)
 
     def state_dict(self) -> Dict[str, Any]:
@@ -309,8 +381,8 @@ class Island:
     def close(self) -> None:
         """Ends the island at once. What was trained since its last
         contribution is lost unless `leave` came before."""
-        if self._hook is not None:
-            self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         if self._sigterm is not None:
             self._sigterm.remove()
         self._native.close()
@@ -325,6 +397,12 @@ class Island:
             if error is None or isinstance(error, KeyboardInterrupt) or (
                     self._ranks.size == 1 and not isinstance(error, Error)):
                 self.leave()
+            else:
+                # The coordinator and the other ranks hear why.
+                self._native.fail(Error(f"{kind.__name__}: {error}"))
+            if error is None and self._attachment is None:
+                _log.warning("the island ends without a step: attach(model, "
+                             "optimizer) was never called")
         except Error as failure:
             if error is None:
                 raise

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of PyTorch in runs with a real coordinator."""
 
+import contextlib
 import os
 import unittest
 
@@ -76,7 +77,6 @@ class OneIslandTest(ProcessTestCase):
             self.assertEqual(run.parameters, 116)
             self.assertEqual(len(run.tensors), 5)
             self.assertEqual(run.configuration["name"], "test")
-            self.assertFalse(island.should_stop)
 
     def test_loads_the_values_of_the_run(self):
         self.begin()
@@ -181,6 +181,130 @@ class OneIslandTest(ProcessTestCase):
                         self.model.head.weight[0, 0] = float("nan")
                     self.step()
             self.assertTrue(island.should_stop)
+
+    def step_with(self, value):
+        """Makes a step with this gradient of one value."""
+        self.optimizer.zero_grad()
+        self.model(0, 1).backward()
+        self.model.head.weight.grad[0, 0] = value
+        self.optimizer.step()
+
+    def test_a_loss_that_is_not_finite_is_named_at_its_step(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            self.step()
+            # A scaler would have skipped the step of this loss.
+            island.report(tokens=1, loss=float("inf"))
+            with self.assertLogs("causeway", "WARNING") as logs:
+                self.step()
+            self.assertIn("the loss of step 2 is inf", logs.output[0])
+            island.report(tokens=1, loss=float("nan"))
+            with self.assertRaisesRegex(
+                    causeway.Diverged,
+                    "loss of step 3 is nan, and head.weight has values"):
+                self.step_with(float("nan"))
+            self.assertTrue(island.should_stop)
+        events = self.tool("events", "--coordinator", self.address)
+        self.assertRegex(events, "island_left .*the loss of step 3 is nan")
+
+    def test_what_counts_no_step_is_an_error(self):
+        self.begin()
+        with self.join() as island:
+            for call in (lambda: island.report(tokens=1),
+                         lambda: island.should_stop, island.wait,
+                         lambda: island.save(self.path("state"))):
+                with self.assertRaisesRegex(causeway.InvalidArgument,
+                                            "comes after attach"):
+                    call()
+            for optimizer in (None, [], [self.optimizer, None]):
+                with self.assertRaisesRegex(causeway.InvalidArgument,
+                                            "the optimizer is None"):
+                    island.attach(self.model, optimizer)
+            island.attach(self.model, self.optimizer)
+            self.step()
+            self.assertEqual(island.step, 2)
+
+    def test_parameters_that_were_added_are_refused_at_once(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            self.model.extra = torch.nn.Linear(2, 2, bias=False)
+            self.optimizer.add_param_group(
+                {"params": self.model.extra.parameters()})
+            before = self.model.head.weight.detach().clone()
+            with self.assertRaisesRegex(
+                    causeway.ModelMismatch,
+                    "extra.weight was added to the optimizer after"):
+                self.step()
+            self.assertTrue(torch.equal(before, self.model.head.weight))
+            del self.optimizer.param_groups[-1]
+            self.step()
+            self.assertEqual(island.step, 2)
+
+    def test_an_error_that_ended_the_island_comes_again(self):
+        self.begin()
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            island.report(tokens=10**12)
+            with self.assertRaisesRegex(causeway.RunMismatch,
+                                        "cannot have") as first:
+                for _ in range(100):
+                    self.step()
+            self.assertTrue(island.should_stop)
+            before = self.model.head.weight.detach().clone()
+            for call in (self.step, lambda: island.report(tokens=1),
+                         island.synchronize, island.wait,
+                         lambda: island.save(self.path("state")),
+                         lambda: island.progress):
+                with self.assertRaises(causeway.RunMismatch) as again:
+                    call()
+                self.assertEqual(str(again.exception), str(first.exception))
+            self.assertTrue(torch.equal(before, self.model.head.weight))
+
+    def wait_in_vain(self, island):
+        """Checks what calls do after one that has raised Timeout."""
+        before = [p.detach().clone() for p in self.model.parameters()]
+        for call, error in ((island.wait, causeway.Timeout),
+                            (self.step, causeway.InvalidArgument)):
+            with self.assertRaises(error):
+                call()
+        for a, b in zip(self.model.parameters(), before):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_a_step_is_made_once_however_long_its_wait_takes(self):
+        self.start_coordinator(self.create_run(self.model))
+        other = LeastSquares()
+        optimizer = torch.optim.SGD(other.parameters(), lr=0.4)
+        with contextlib.ExitStack() as stack:
+            island = stack.enter_context(self.join(step_timeout=0.3))
+            with self.assertRaises(causeway.Timeout):
+                island.attach(self.model, self.optimizer)
+            self.wait_in_vain(island)
+            west = stack.enter_context(
+                causeway.join(self.address, island="west"))
+            west.attach(other, optimizer)
+            self.await_step(island)
+            with self.assertRaises(causeway.Timeout):
+                while True:
+                    self.step()
+            self.assertGreaterEqual(int(island.progress["tokens"]), 10 * 32)
+            tokens = island.progress["tokens"]
+            self.wait_in_vain(island)
+            self.assertEqual(island.progress["tokens"], tokens)
+            step = island.step
+            while west.step <= step:
+                optimizer.step()
+            self.await_step(island)
+            self.step()
+            self.assertEqual(island.step, step + 2)
+
+    def await_step(self, island):
+        while True:
+            try:
+                return island.wait()
+            except causeway.Timeout:
+                pass
 
     def test_goes_on_from_a_state(self):
         self.begin()

@@ -14,7 +14,7 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from . import _library
-from .errors import InvalidArgument, Timeout, Unavailable
+from .errors import Error, InvalidArgument, Timeout, Unavailable
 from .ranks import Ranks
 from .run import Run, read_run
 
@@ -33,6 +33,7 @@ class NativeIsland:
     handle: what functions of the library take.
     stopped: whether no further step is to be trained.
     ended: whether the handle can only be closed.
+    failure: the error that has ended the island, if one has.
     """
 
     def __init__(self, options: Dict[str, Any], ranks: Ranks,
@@ -50,6 +51,7 @@ class NativeIsland:
         self._step_reference = ctypes.byref(self._step)
         self._report_reference = ctypes.byref(self._report)
         self.stopped = self.ended = False
+        self.failure: Optional[Error] = None
         self.handle = self._open(options, timeout)
         self._closing = weakref.finalize(self, self._library.causeway_close,
                                          self.handle)
@@ -86,6 +88,23 @@ class NativeIsland:
     def close(self) -> None:
         self.ended = self.stopped = True
         self._closing()
+
+    def fail(self, error: Error) -> None:
+        """Ends the island because of an error of this process, which the
+        coordinator and the other ranks hear."""
+        if not self.ended:
+            self._library.causeway_fail(self.handle, error.code,
+                                        str(error).encode())
+            self._end(error)
+
+    def check(self) -> None:
+        """Raises the error that has ended the island, if one has."""
+        if self.failure is not None:
+            raise type(self.failure)(*self.failure.args)
+
+    def _end(self, error: Error) -> None:
+        self.ended = self.stopped = True
+        self.failure = error
 
     def await_run(self, timeout: Optional[float]) -> Run:
         """Waits until the island has joined."""
@@ -151,9 +170,15 @@ class NativeIsland:
         return json.loads(text.value)
 
     def save(self, directory: str) -> None:
-        _library.check(
+        self._check(
             self._library.causeway_save(self.handle,
                                         os.fspath(directory).encode()))
+
+    def read_merged(self, buffers: ctypes.Array) -> None:
+        """Copies the merged values, on rank 0."""
+        self._check(
+            self._library.causeway_read_merged(self.handle, buffers,
+                                               len(buffers)))
 
     def _take_or_wait(self, code: int, timeout: Optional[float]) -> None:
         if code == _library.DEADLINE_EXCEEDED:
@@ -173,7 +198,7 @@ class NativeIsland:
         if code != _library.OK:
             failure = _library.failure(code)
             if code not in (_library.DEADLINE_EXCEEDED, InvalidArgument.code):
-                self.ended = self.stopped = True
+                self._end(failure)
             raise failure
 
     @staticmethod

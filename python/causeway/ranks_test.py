@@ -2,21 +2,99 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of several processes."""
 
+import time
 import unittest
 
 from causeway.testing.least_squares import LeastSquares
-from causeway.testing.processes import KILL, ProcessTestCase
+from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
+
+# Steps without DistributedDataParallel, whose all-reduce would wait instead.
+_PARTS = ([0, 7], [7, 10])
 
 
 class RanksTest(ProcessTestCase):
 
-    def start_ranks(self, name, rows=(None, None), **settings):
+    def start_ranks(self, name, rows=(None, None), fault=None, **settings):
+        """Starts the ranks of an island, of which the last has the fault."""
+        ranks = range(len(rows))
         return [
             self.start_island(name, ranks=len(rows), rank=rank,
                               group_file=self.path(f"group-{name}"),
-                              rows=rows[rank], **settings)
-            for rank in range(len(rows))
+                              rows=rows[rank],
+                              **(fault or {} if rank == ranks[-1] else {}),
+                              **settings) for rank in ranks
         ]
+
+    def fails(self, what, step, rank_timeout=6):
+        """Starts two islands, of which a rank fails; returns the ranks of that
+        one and the other one."""
+        self.start_coordinator(
+            self.create_run(LeastSquares(), total_steps=100000))
+        ranks = self.start_ranks("east", part=0, rows=_PARTS,
+                                 fault={"fault": what, "fault_step": step},
+                                 join={"rank_timeout": rank_timeout})
+        west = self.start_island("west", part=1, step_seconds=0.01)
+        ranks[1].wait_for("fault")
+        return ranks, west
+
+    def assert_raises_in_time(self, rank, message):
+        begin = time.monotonic()
+        self.assertEqual(rank.wait(), 1, rank.output())
+        # The rank's time limit, and time for slow machines.
+        self.assertLess(time.monotonic() - begin, 6 + 30)
+        self.assertIn(f"causeway.errors.RankFailed: {message}", rank.output())
+
+    def assert_has_left(self, reason):
+        events = self.tool("events", "--coordinator", self.address)
+        self.assertRegex(events, f"island_left .*east.*{reason}")
+
+    def test_a_rank_that_exits_before_it_attaches_is_named(self):
+        ranks, _ = self.fails("exit", 0)
+        self.assert_raises_in_time(
+            ranks[0], "rank 1 is stuck: it has joined, but has not attached "
+            "its tensors within 6s")
+        self.assert_has_left("rank 1 is stuck")
+
+    def test_a_rank_that_raises_before_it_attaches_is_heard_at_once(self):
+        ranks, _ = self.fails("raise", 0, rank_timeout=1000)
+        self.assert_raises_in_time(
+            ranks[0], "rank 1 has given up: ValueError: no such file")
+        self.assert_has_left("ValueError: no such file")
+
+    def test_a_rank_that_hangs_in_a_step_is_named(self):
+        ranks, west = self.fails("hang", 40)
+        hangs = ("rank 1 has given up: its training loop hangs in step 40, "
+                 "from which rank 0 went on 6s ago")
+        self.assert_raises_in_time(ranks[0], hangs)
+        self.assert_has_left(hangs)
+        # Nobody waits for the island.
+        west.wait_for("step", 100)
+
+    def test_a_rank_that_exits_in_a_step_is_named(self):
+        ranks, west = self.fails("exit", 40)
+        self.assert_raises_in_time(ranks[0], "rank 1 is dead: ")
+        self.assertRegex(ranks[0].output(),
+                         "the last order that all ranks have got was (step|the "
+                         r"(update|snapshot) of fragment \d at step) \d+\n")
+        self.assert_has_left("rank 1 is dead")
+        west.wait_for("step", 100)
+
+    def test_a_rank_that_exits_while_the_island_waits_is_named(self):
+        self.start_coordinator(self.create_run(LeastSquares()))
+        ranks = self.start_ranks("east", part=0, rows=_PARTS,
+                                 join={"rank_timeout": 6})
+        while "waiting for islands" not in self.tool(
+                "islands", "--coordinator", self.address):
+            self.assertIsNone(ranks[0].process.poll(), ranks[0].output())
+        ranks[1].signal(KILL)
+        self.assert_raises_in_time(ranks[0], "rank 1 is dead: ")
+
+    def test_the_first_sigterm_ends_a_wait_for_a_rank(self):
+        ranks, _ = self.fails("hang", 0, rank_timeout=1000)
+        ranks[0].wait_for("joined")
+        ranks[0].signal(TERMINATE)
+        self.assert_ends_well(ranks[0])
+        self.assertEqual(ranks[0].events()[-1], {"event": "left"})
 
     def test_two_islands_of_two_ranks_find_the_optimum(self):
         coordinator = self.start_coordinator(self.create_run(LeastSquares()))

@@ -63,18 +63,6 @@ absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
   return status;
 }
 
-absl::Status Verdict(int culprit, absl::StatusCode code,
-                     absl::string_view what) {
-  const bool dead = code == absl::StatusCode::kUnavailable;
-  v1::RankTrouble trouble;
-  trouble.set_kind(dead ? v1::RankTrouble::DEAD_RANK
-                        : v1::RankTrouble::STUCK_RANK);
-  trouble.set_rank(static_cast<uint32_t>(culprit));
-  trouble.set_text(absl::StrCat("rank ", culprit,
-                                dead ? " is dead: " : " is stuck: ", what));
-  return Blame(code, std::move(trouble));
-}
-
 absl::Status BlameLink(int rank, int other, absl::string_view what) {
   v1::RankTrouble trouble;
   trouble.set_kind(v1::RankTrouble::SLOW_LINK);
@@ -88,6 +76,18 @@ absl::Status BlameLink(int rank, int other, absl::string_view what) {
 }
 
 }  // namespace
+
+absl::Status BlameRank(int culprit, absl::StatusCode code,
+                       absl::string_view what) {
+  const bool dead = code == absl::StatusCode::kUnavailable;
+  v1::RankTrouble trouble;
+  trouble.set_kind(dead ? v1::RankTrouble::DEAD_RANK
+                        : v1::RankTrouble::STUCK_RANK);
+  trouble.set_rank(static_cast<uint32_t>(culprit));
+  trouble.set_text(absl::StrCat("rank ", culprit,
+                                dead ? " is dead: " : " is stuck: ", what));
+  return Blame(code, std::move(trouble));
+}
 
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous) {
@@ -104,7 +104,7 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
       Report(rank, MakeReport(suspect, seen), rendezvous);
   if (!told.ok()) {
     // Without rank 0 there is no island, whatever else is wrong.
-    return Verdict(
+    return BlameRank(
         0, told.status().code(),
         absl::StrCat("it does not answer rank ", rank, "; ", seen.message()));
   }
@@ -118,9 +118,9 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
     const absl::StatusOr<v1::RankFailure> next =
         ReportOf(report.rank(), rendezvous);
     if (!next.ok()) {
-      return Verdict(report.rank(),
-                     static_cast<absl::StatusCode>(report.code()),
-                     report.message());
+      return BlameRank(report.rank(),
+                       static_cast<absl::StatusCode>(report.code()),
+                       report.message());
     }
     reporter = report.rank();
     reporters.insert(reporter);

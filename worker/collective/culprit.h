@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
 #include "worker/collective/rendezvous.h"
@@ -32,10 +33,15 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
                          Rendezvous* rendezvous);
 
-// Returns the rank that `status`, from FindCulprit, blames, and the trouble:
-// STUCK_RANK, DEAD_RANK, or SLOW_LINK with a share of 1 if two ranks cannot
-// reach each other. Returns nothing if it blames none, as a rank has given up
-// for a reason of its own.
+// Returns an error that blames rank `culprit`, because of `what`: UNAVAILABLE
+// for a dead rank, another code for one that is stuck.
+absl::Status BlameRank(int culprit, absl::StatusCode code,
+                       absl::string_view what);
+
+// Returns the rank that `status`, from one of the last two, blames, and the
+// trouble: STUCK_RANK, DEAD_RANK, or SLOW_LINK with a share of 1 if two ranks
+// cannot reach each other. Returns nothing if it blames none, as a rank has
+// given up for a reason of its own.
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status);
 
 }  // namespace causeway

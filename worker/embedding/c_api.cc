@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -79,14 +80,16 @@ absl::Status CheckProcess(const causeway_island* island) {
 absl::Status CheckJoined(const causeway_island* island) {
   RETURN_IF_ERROR(CheckProcess(island));
   if (island->joined) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::InvalidArgumentError(
       "causeway_await_run has not returned CAUSEWAY_OK yet");
 }
 
+// Also returns the error that has ended the island.
 absl::Status CheckAttached(const causeway_island* island) {
   RETURN_IF_ERROR(CheckJoined(island));
+  RETURN_IF_ERROR(island->island->Failure());
   if (island->attached) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::InvalidArgumentError(
       "causeway_attach has not said yet where the parameters are");
 }
 
@@ -149,14 +152,17 @@ void TakeUpRun(causeway_island& island) {
 
 absl::Status NextStep(causeway_island& island, double timeout_seconds,
                       causeway_step* step) {
-  const absl::StatusOr<uint64_t> next =
+  const absl::StatusOr<std::optional<uint64_t>> next =
       island.island->NextStep(Timeout(timeout_seconds));
-  *step = {.step = next.ok() ? *next : 0,
-           .finished = next.ok() && *next == 0,
+  const std::optional<uint64_t> number = next.ok() ? *next : std::nullopt;
+  *step = {.step = number.value_or(0),
+           .finished = number == 0,
            .activity = island.island->Activity(),
            .waited_seconds = absl::ToDoubleSeconds(island.island->Waited())};
-  island.in_step = next.ok() && *next > 0;
-  return next.status();
+  island.in_step = step->step > 0;
+  if (!next.ok() || number.has_value()) return next.status();
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no step is to be trained yet; the island is ", step->activity));
 }
 
 }  // namespace
@@ -309,6 +315,23 @@ causeway_code causeway_request_leave(causeway_island* island,
   });
 }
 
+causeway_code causeway_fail(causeway_island* island, causeway_code code,
+                            const char* reason) {
+  return Guard([&]() -> absl::Status {
+    RETURN_IF_ERROR(causeway::CheckProcess(island));
+    if (code <= CAUSEWAY_OK || code > CAUSEWAY_UNAUTHENTICATED ||
+        code == CAUSEWAY_INVALID_ARGUMENT ||
+        code == CAUSEWAY_DEADLINE_EXCEEDED) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("code ", code, " ends no island"));
+    }
+    island->in_step = false;
+    island->island->Fail(absl::Status(static_cast<absl::StatusCode>(code),
+                                      causeway::Text(reason)));
+    return absl::OkStatus();
+  });
+}
+
 causeway_code causeway_progress(causeway_island* island, const char** json) {
   return Guard([&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckProcess(island));
@@ -342,7 +365,7 @@ causeway_code causeway_save(causeway_island* island, const char* directory) {
   return Guard([&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (!island->in_step) {
-      return absl::FailedPreconditionError(
+      return absl::InvalidArgumentError(
           "the state is saved between causeway_next_step and "
           "causeway_after_step");
     }

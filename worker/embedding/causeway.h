@@ -32,8 +32,11 @@
  * function for the same island.
  *
  * Errors. Functions return a code; causeway_last_error() says what was wrong
- * and what to do. After an error other than CAUSEWAY_DEADLINE_EXCEEDED and
- * CAUSEWAY_INVALID_ARGUMENT the island has ended: close it.
+ * and what to do. Two codes leave an island that has joined as it is:
+ * CAUSEWAY_DEADLINE_EXCEEDED (call again) and CAUSEWAY_INVALID_ARGUMENT (the
+ * call was wrong). Any other error has ended it: the island has left the run,
+ * the other ranks hear of it, and every later call but causeway_close returns
+ * the same error.
  */
 #ifndef WORKER_EMBEDDING_CAUSEWAY_H_
 #define WORKER_EMBEDDING_CAUSEWAY_H_
@@ -53,7 +56,7 @@ typedef enum causeway_code {
   /* The island has left, as it was asked to. */
   CAUSEWAY_CANCELLED = 1,
   CAUSEWAY_UNKNOWN = 2,
-  /* The call was wrong and changed nothing. */
+  /* The call was wrong, or came too early or too late, and changed nothing. */
   CAUSEWAY_INVALID_ARGUMENT = 3,
   /* The time is up: call again to go on waiting. */
   CAUSEWAY_DEADLINE_EXCEEDED = 4,
@@ -62,10 +65,10 @@ typedef enum causeway_code {
   CAUSEWAY_ALREADY_EXISTS = 6,
   CAUSEWAY_PERMISSION_DENIED = 7,
   CAUSEWAY_RESOURCE_EXHAUSTED = 8,
-  /* The run and the caller do not go together, or a call came too early or too
-   * late. */
+  /* The run and the caller do not go together. */
   CAUSEWAY_FAILED_PRECONDITION = 9,
-  /* Another rank of the island has failed. */
+  /* Another rank of the island has failed or does not answer. The message names
+   * it, and what it has last done. */
   CAUSEWAY_ABORTED = 10,
   /* Training has diverged: values are not finite. The island may be opened
    * again; it then starts from the run's parameters. */
@@ -206,6 +209,8 @@ typedef struct causeway_run {
  *                               the coordinator cannot be reached, the run is
  *                               full, or the name still belongs to a process
  *                               that was killed.
+ *   CAUSEWAY_INVALID_ARGUMENT   The coordinator refuses what the options say;
+ *                               the island has ended.
  *   CAUSEWAY_ALREADY_EXISTS     A process that lives has the name.
  *   CAUSEWAY_UNAUTHENTICATED    The certificate is refused, or the
  *                               coordinator's is, or only one side uses TLS. */
@@ -285,12 +290,14 @@ typedef struct causeway_step {
 } causeway_step;
 
 /* Waits until a step is to be trained, for at most `timeout_seconds`. The first
- * call loads the run's parameters into the tensors; it also waits for the other
- * ranks, for rank_timeout_seconds at most.
+ * call loads the run's parameters into the tensors, once all ranks have
+ * attached theirs, which they do within rank_timeout_seconds.
  *   CAUSEWAY_OK                 Train `step`, or the run is finished.
  *   CAUSEWAY_DEADLINE_EXCEEDED  Nothing is to be trained yet; only `activity`
  *                               and `waited_seconds` are set. Call again.
- *   CAUSEWAY_CANCELLED          The island has left, as it was asked to. */
+ *   CAUSEWAY_CANCELLED          The island has left, as it was asked to.
+ *   CAUSEWAY_ABORTED            A rank has ended, or does not answer for
+ *                               rank_timeout_seconds. */
 CAUSEWAY_EXPORT causeway_code causeway_next_step(causeway_island* island,
                                                  double timeout_seconds,
                                                  causeway_step* step);
@@ -300,7 +307,8 @@ typedef struct causeway_report {
   /* The tokens that the step trained on, by which the island's contribution is
    * weighed; 0 for a step that was not trained to its end. */
   uint64_t tokens;
-  /* The mean training loss, in nats per token; NaN if it is not known. */
+  /* The mean training loss, in nats per token; NaN if it is not known. An
+   * infinite one is logged, with the step. */
   double loss;
   /* For people; 0 if it is not known. */
   double learning_rate;
@@ -329,6 +337,14 @@ CAUSEWAY_EXPORT causeway_code causeway_synchronize(causeway_island* island,
  * rank. Only rank 0's request counts. Thread-safe. */
 CAUSEWAY_EXPORT causeway_code causeway_request_leave(causeway_island* island,
                                                      const char* reason);
+
+/* Ends the island because of an error of the training loop's own: it leaves the
+ * run at once, hands nothing in, and the coordinator and the other ranks hear
+ * the reason. `code` is none of CAUSEWAY_OK, CAUSEWAY_DEADLINE_EXCEEDED and
+ * CAUSEWAY_INVALID_ARGUMENT. */
+CAUSEWAY_EXPORT causeway_code causeway_fail(causeway_island* island,
+                                            causeway_code code,
+                                            const char* reason);
 
 /* Describes the island's progress as JSON: IslandProgress of
  * proto/coordinator.proto. Only on rank 0. Thread-safe, but for the string. */

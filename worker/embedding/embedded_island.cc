@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/embedding/embedded_island.h"
 
+#include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "common/tensors_layout.h"
 #include "common/transport/enrolment.h"
@@ -66,28 +69,46 @@ class LeadingIsland : public EmbeddedIsland {
     if (absl::IsDeadlineExceeded(joined.status())) return joined.status();
     if (!joined.ok()) return End(joined.status());
     RETURN_IF_ERROR(SetRun(**joined));
-    if (rendezvous_ == nullptr) return absl::OkStatus();
-    return ShareRun(run(), options_.encrypt, rendezvous_->table());
+    return ShareRun(run(), options_.encrypt, table());
   }
 
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override {
     ASSIGN_OR_RETURN(
         tensors_, LocalTensors::Create(layout(), buffers, options_.ranks == 1));
+    ranks_deadline_ = now_() + options_.rank_timeout;
+    TellRanks(Milestone::kAttached, 0, absl::OkStatus(), table());
     return absl::OkStatus();
   }
 
-  absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) override {
+  absl::StatusOr<std::optional<uint64_t>> NextStep(
+      absl::Duration timeout) override {
     if (end_.has_value() && !end_->ok()) return *end_;
     if (end_.has_value()) return 0;
-    const absl::StatusOr<uint64_t> step = island_->NextStep(now_() + timeout);
-    if (absl::IsDeadlineExceeded(step.status())) return step;
+    const absl::Time deadline = now_() + timeout;
+    // There is nothing to hand in before the ranks are there.
+    if (!asked_to_leave_ && attached_ < options_.ranks) {
+      const absl::StatusOr<bool> all = AwaitAttached(deadline);
+      if (!all.ok()) return End(all.status());
+      if (!*all) return std::nullopt;
+    }
+    const absl::StatusOr<std::optional<uint64_t>> step =
+        island_->NextStep(deadline);
     if (!step.ok() || *step == 0) {
       RETURN_IF_ERROR(End(step.status()));
       return 0;
     }
-    const absl::Status begun = rank_->BeginStep(*step);
+    if (!step->has_value()) return step;
+    const absl::Status begun = rank_->BeginStep(**step);
     if (!begun.ok()) return End(begun);
     return step;
+  }
+
+  void Fail(const absl::Status& status) override {
+    if (!end_.has_value()) End(status).IgnoreError();
+  }
+  absl::Status Failure() override {
+    if (!end_.has_value() || absl::IsCancelled(*end_)) return absl::OkStatus();
+    return *end_;
   }
 
   void Stepped(const InnerStepResult& result) override {
@@ -97,23 +118,28 @@ class LeadingIsland : public EmbeddedIsland {
   void SettleFirst() override { island_->SettleFirst(); }
 
   void RequestLeave(absl::string_view reason) override {
+    asked_to_leave_ = true;
     island_->RequestLeave(reason);
   }
   absl::StatusOr<v1::IslandProgress> Progress() override {
     return island_->Progress();
   }
   const char* Activity() const override {
+    if (has_run() && attached_ < options_.ranks) return "waiting for its ranks";
     return ActivityName(island_->Activity());
   }
   absl::Duration Waited() const override { return island_->Waited(); }
   absl::Status ReadMerged(absl::Span<float> model) override {
-    return island_->ReadAnchors(model);
+    RETURN_IF_ERROR(CheckBegun());
+    return Checked(island_->ReadAnchors(model));
   }
 
   absl::Status Save(const std::string& directory) override {
-    ASSIGN_OR_RETURN(const IslandState state, island_->State());
+    RETURN_IF_ERROR(CheckBegun());
+    const absl::StatusOr<IslandState> state = island_->State();
+    RETURN_IF_ERROR(Checked(state.status()));
     ASSIGN_OR_RETURN(const auto store, IslandCheckpointStore::Open(directory));
-    return store->Save(state);
+    return store->Save(*state);
   }
 
  private:
@@ -164,34 +190,79 @@ class LeadingIsland : public EmbeddedIsland {
 
   absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeTrainer(
       std::vector<float> parameters) {
-    ASSIGN_OR_RETURN(
-        RankCommunicators communicators,
-        ConnectRanks(options_,
-                     rendezvous_ == nullptr ? &alone_ : rendezvous_->table()));
+    TellRanks(Milestone::kBegun, 0, absl::OkStatus(), table());
+    ASSIGN_OR_RETURN(RankCommunicators communicators,
+                     ConnectRanks(options_, table()));
     ASSIGN_OR_RETURN(
         std::unique_ptr<EmbeddedRank> rank,
-        EmbeddedRank::Create(layout(), &*tensors_, std::move(communicators),
-                             Pulse(options_)));
+        EmbeddedRank::Create(
+            layout(), &*tensors_, std::move(communicators), Pulse(options_),
+            // Whatever the island waits for, it ends then.
+            [island = island_.get()](const absl::Status& failure) {
+              island->Fail(failure);
+            }));
     RETURN_IF_ERROR(rank->ShareParameters(std::move(parameters)));
     rank_ = rank.get();
     return rank;
   }
 
-  // Leaves the run; returns `status`.
+  Rendezvous* table() {
+    return rendezvous_ == nullptr ? &alone_ : rendezvous_->table();
+  }
+
+  // Returns whether all ranks have attached their tensors. Waits for it until
+  // `deadline`; ranks_deadline_ is that of the ranks.
+  absl::StatusOr<bool> AwaitAttached(absl::Time deadline) {
+    for (; attached_ < options_.ranks; ++attached_) {
+      const absl::Duration left = std::min(deadline, ranks_deadline_) - now_();
+      const absl::Status said =
+          AwaitRank(Milestone::kAttached, attached_,
+                    std::max(left, absl::ZeroDuration()), table());
+      if (absl::IsDeadlineExceeded(said)) {
+        if (now_() < ranks_deadline_) return false;
+        return NotAttached(attached_, options_.rank_timeout);
+      }
+      if (absl::IsCancelled(said)) {
+        return absl::AbortedError(
+            absl::StrCat("rank ", attached_, " has ended: ", said.message()));
+      }
+      RETURN_IF_ERROR(said);
+    }
+    return true;
+  }
+
+  absl::Status CheckBegun() const {
+    if (rank_ != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "the island has no parameters yet: causeway_next_step loads them");
+  }
+
+  // Returns `status`; if a rank is to blame, the island has ended.
+  absl::Status Checked(const absl::Status& status) {
+    const bool goes_on = status.ok() || rank_->failure().ok();
+    return goes_on || end_.has_value() ? status : End(status);
+  }
+
+  // Leaves the run because of `status`; returns the one to tell.
   absl::Status End(const absl::Status& status) {
-    end_ = status;
+    const bool in_order = status.ok() || absl::IsCancelled(status);
+    end_ = has_run() ? FinalError(status) : status;
+    // What the ranks do together must not hold up the end.
+    if (!in_order && rank_ != nullptr) rank_->Fail(status);
     island_->End(status);
     renewer_.reset();
-    if (rank_ == nullptr) return status;
-    if (status.ok() || absl::IsCancelled(status)) {
+    if (rank_ == nullptr) {
+      TellRanks(
+          Milestone::kBegun, 0,
+          end_->ok() ? absl::CancelledError("the run is finished") : *end_,
+          table());
+    } else if (in_order) {
       rank_
           ->BeginStep(status.ok() ? EmbeddedRank::kFinished
                                   : EmbeddedRank::kLeft)
           .IgnoreError();
-    } else {
-      rank_->Fail(status);
     }
-    return status;
+    return *end_;
   }
 
   EmbeddedIslandOptions options_;
@@ -206,6 +277,11 @@ class LeadingIsland : public EmbeddedIsland {
   std::unique_ptr<Island> island_;
   // Owned by the island.
   EmbeddedRank* rank_ = nullptr;
+  // How many ranks are known to have attached their tensors, this one first,
+  // and when the time of the others is up.
+  int attached_ = 1;
+  absl::Time ranks_deadline_;
+  std::atomic<bool> asked_to_leave_ = false;
   // How the island has ended, if it has.
   std::optional<absl::Status> end_;
 };
@@ -218,6 +294,19 @@ absl::StatusOr<std::unique_ptr<EmbeddedIsland>> EmbeddedIsland::Open(
   auto island = std::make_unique<LeadingIsland>(std::move(options));
   RETURN_IF_ERROR(island->Start());
   return island;
+}
+
+absl::Status EmbeddedIsland::FinalError(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kUnavailable:
+      return Restated(status, absl::StatusCode::kAborted, status.message());
+    case absl::StatusCode::kInvalidArgument:
+      return Restated(status, absl::StatusCode::kFailedPrecondition,
+                      status.message());
+    default:
+      return status;
+  }
 }
 
 absl::Status EmbeddedIsland::SetRun(v1::JoinResponse run) {

@@ -78,14 +78,22 @@ class EmbeddedIsland {
   const ModelLayout& layout() const { return layout_; }
 
   virtual absl::Status Attach(const std::vector<TensorBuffer>& buffers) = 0;
-  // Call after Attach. Returns 0 if the run is finished.
-  virtual absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) = 0;
+  // Call after Attach. Returns 0 if the run is finished, and nothing if the
+  // time is up. Any error has ended the island.
+  virtual absl::StatusOr<std::optional<uint64_t>> NextStep(
+      absl::Duration timeout) = 0;
   virtual void Stepped(const InnerStepResult& result) = 0;
   // Before the step is trained: the next NextStep waits until the updates of
   // all that was sent are applied. All ranks call it.
   virtual void SettleFirst() = 0;
 
-  // The rest is for rank 0. Others do nothing, or return FAILED_PRECONDITION.
+  // Ends the island because of an error of the training loop, which the
+  // coordinator and the other ranks hear. Nothing is handed in.
+  virtual void Fail(const absl::Status& status) = 0;
+  // Returns the error that has ended the island, if one has.
+  virtual absl::Status Failure() = 0;
+
+  // The rest is for rank 0. Others do nothing, or return INVALID_ARGUMENT.
   virtual void RequestLeave(absl::string_view reason) = 0;
   virtual absl::StatusOr<v1::IslandProgress> Progress() = 0;
   // Returns ActivityName, and the time that training has stood still.
@@ -100,6 +108,10 @@ class EmbeddedIsland {
   bool has_run() const { return run_.has_value(); }
   // Sets the run that the island has joined.
   absl::Status SetRun(v1::JoinResponse run);
+  // Returns the error that ends an island which has joined, with a code that
+  // does not mean "call again" or "nothing has changed": ABORTED for a rank
+  // that is late or gone, FAILED_PRECONDITION for what the coordinator refuses.
+  static absl::Status FinalError(const absl::Status& status);
 
  private:
   std::optional<v1::JoinResponse> run_;

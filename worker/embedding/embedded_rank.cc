@@ -31,9 +31,10 @@ Slices HeldSlices(const FragmentMap& map, uint32_t fragment,
 
 absl::StatusOr<std::unique_ptr<EmbeddedRank>> EmbeddedRank::Create(
     ModelLayout layout, LocalTensors* tensors, RankCommunicators communicators,
-    absl::Duration pulse) {
-  auto rank = absl::WrapUnique(new EmbeddedRank(
-      std::move(layout), tensors, std::move(communicators), pulse));
+    absl::Duration pulse, std::function<void(const absl::Status&)> on_failure) {
+  auto rank = absl::WrapUnique(new EmbeddedRank(std::move(layout), tensors,
+                                                std::move(communicators), pulse,
+                                                std::move(on_failure)));
   RETURN_IF_ERROR(rank->ExchangeSlices());
   RETURN_IF_ERROR(rank->CheckWhole());
   return rank;
@@ -41,10 +42,11 @@ absl::StatusOr<std::unique_ptr<EmbeddedRank>> EmbeddedRank::Create(
 
 EmbeddedRank::EmbeddedRank(ModelLayout layout, LocalTensors* tensors,
                            RankCommunicators communicators,
-                           absl::Duration pulse)
+                           absl::Duration pulse,
+                           std::function<void(const absl::Status&)> on_failure)
     : layout_(std::move(layout)),
       tensors_(tensors),
-      orders_(std::move(communicators), pulse) {}
+      orders_(std::move(communicators), pulse, std::move(on_failure)) {}
 
 absl::Status EmbeddedRank::ExchangeSlices() {
   // The counts are small enough for exact doubles.
@@ -110,8 +112,8 @@ void EmbeddedRank::Fail(const absl::Status& status) {
 }
 
 absl::Status EmbeddedRank::Follow(
-    absl::FunctionRef<void(uint64_t run_step)> train,
-    absl::FunctionRef<void()> saved) {
+    absl::FunctionRef<absl::Status(uint64_t run_step)> train,
+    absl::FunctionRef<absl::Status()> saved) {
   return orders_.Follow([&](const Order& order) -> absl::Status {
     std::vector<float> parameters;
     switch (order.what) {
@@ -120,12 +122,10 @@ absl::Status EmbeddedRank::Follow(
       case Order::What::kMakeReplica:
         return MakeOwnReplica(std::string(order.bytes, 0));
       case Order::What::kStep:
-        train(order.run_step);
-        return absl::OkStatus();
+        return train(order.run_step);
       case Order::What::kSave:
         RETURN_IF_ERROR(ReadParameters(parameters));
-        saved();
-        return absl::OkStatus();
+        return saved();
       default:
         return replica_->Follow(order);
     }

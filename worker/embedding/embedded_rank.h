@@ -19,6 +19,7 @@
 #define WORKER_EMBEDDING_EMBEDDED_RANK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,12 +51,13 @@ class EmbeddedRank : public InnerTrainer {
   static constexpr uint64_t kLeft = UINT64_MAX;
 
   // All ranks call it together. `tensors` outlives the object; the tensors of
-  // all ranks must be the model. `pulse` is that of Orders.
+  // all ranks must be the model. `pulse` and `on_failure` are those of Orders.
   //   INVALID_ARGUMENT  A tensor is on no rank. Other errors are those of a
   //                     Communicator.
   static absl::StatusOr<std::unique_ptr<EmbeddedRank>> Create(
       ModelLayout layout, LocalTensors* tensors,
-      RankCommunicators communicators, absl::Duration pulse);
+      RankCommunicators communicators, absl::Duration pulse,
+      std::function<void(const absl::Status&)> on_failure = nullptr);
 
   // The next are for rank 0. After an error of any rank the object must not be
   // used.
@@ -72,18 +74,23 @@ class EmbeddedRank : public InnerTrainer {
   // UNIMPLEMENTED: the training loop makes the steps.
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
 
-  // Ends the island on all ranks, for the reason in `status`.
+  // Ends the island on all ranks, for the reason in `status`. Thread-safe.
   void Fail(const absl::Status& status);
+  // Returns why the island has ended on all ranks, if it has. Thread-safe.
+  absl::Status failure() const { return orders_.failure(); }
 
   // On the other ranks: carries out rank 0's orders until it ends. Calls
   // `train` for each step, which returns when the tensors are free for other
   // orders, and `saved` when a state was read from them.
-  absl::Status Follow(absl::FunctionRef<void(uint64_t run_step)> train,
-                      absl::FunctionRef<void()> saved);
+  absl::Status Follow(absl::FunctionRef<absl::Status(uint64_t run_step)> train,
+                      absl::FunctionRef<absl::Status()> saved);
+  // Returns whether rank 0 goes on with other orders. Thread-safe.
+  bool is_behind() const { return orders_.is_behind(); }
 
  private:
   EmbeddedRank(ModelLayout layout, LocalTensors* tensors,
-               RankCommunicators communicators, absl::Duration pulse);
+               RankCommunicators communicators, absl::Duration pulse,
+               std::function<void(const absl::Status&)> on_failure);
 
   int rank() const { return orders_.rank(); }
   int size() const { return orders_.size(); }

@@ -2,61 +2,96 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/embedding/following_island.h"
 
+#include <algorithm>
+
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/embedding/rank_connection.h"
 
 namespace causeway {
+namespace {
+
+// A rank looks so often whether it is behind in the time that it may be.
+constexpr int kLooks = 20;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddedIsland>> FollowingIsland::Open(
     const EmbeddedIslandOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> rendezvous,
-                   FindRendezvous(options));
-  return absl::WrapUnique(new FollowingIsland(options, std::move(rendezvous)));
+  absl::StatusOr<std::unique_ptr<Rendezvous>> rendezvous =
+      FindRendezvous(options);
+  if (!rendezvous.ok()) return FinalError(rendezvous.status());
+  return absl::WrapUnique(new FollowingIsland(options, *std::move(rendezvous)));
 }
 
 FollowingIsland::~FollowingIsland() {
-  if (!thread_.joinable()) return;
   {
     absl::MutexLock lock(&mu_);
-    closing_ = true;
-    const bool is_over =
-        ordered_ == EmbeddedRank::kFinished || ordered_ == EmbeddedRank::kLeft;
     const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return end_.has_value();
     };
     // Rank 0 may still read the replica.
-    if (is_over) {
+    if (is_over()) {
       mu_.AwaitWithTimeout(absl::Condition(&ended), options_.rank_timeout);
     }
-    if (rank_ != nullptr) {
-      rank_->Fail(absl::CancelledError(
-          "the training program has closed its part of the island"));
-    }
+    End(absl::CancelledError(
+        "the training program has closed its part of the island"));
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+}
+
+void FollowingIsland::End(const absl::Status& status) {
+  if (!end_.has_value()) end_ = status;
+  if (std::exchange(closing_, true)) return;
+  if (!tensors_.has_value()) {
+    TellRanks(Milestone::kAttached, options_.rank, status, rendezvous_.get());
+  } else if (rank_ != nullptr) {
+    rank_->Fail(status);
+  }
+}
+
+void FollowingIsland::Fail(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  End(status);
+}
+
+absl::Status FollowingIsland::Failure() {
+  absl::MutexLock lock(&mu_);
+  if (!end_.has_value() || is_over()) return absl::OkStatus();
+  return absl::IsCancelled(*end_) ? absl::OkStatus() : *end_;
 }
 
 absl::Status FollowingIsland::AwaitRun(absl::Duration timeout) {
   if (has_run()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      v1::JoinResponse run,
-      AwaitSharedRun(rendezvous_.get(), timeout, options_.encrypt));
-  return SetRun(std::move(run));
+  absl::StatusOr<v1::JoinResponse> run =
+      AwaitSharedRun(rendezvous_.get(), timeout, options_.encrypt);
+  if (absl::IsDeadlineExceeded(run.status())) return run.status();
+  if (!run.ok()) return FinalError(run.status());
+  return SetRun(*std::move(run));
 }
 
 absl::Status FollowingIsland::Attach(const std::vector<TensorBuffer>& buffers) {
   ASSIGN_OR_RETURN(tensors_,
                    LocalTensors::Create(layout(), buffers, /*whole=*/false));
+  TellRanks(Milestone::kAttached, options_.rank, absl::OkStatus(),
+            rendezvous_.get());
   thread_ = std::thread([this] {
     const absl::Status status = Follow();
     absl::MutexLock lock(&mu_);
-    end_ = status;
+    if (!end_.has_value()) end_ = FinalError(status);
   });
   return absl::OkStatus();
 }
 
 absl::Status FollowingIsland::Follow() {
+  RETURN_IF_ERROR(AwaitBegin(
+      options_,
+      [this] {
+        absl::MutexLock lock(&mu_);
+        return closing_;
+      },
+      rendezvous_.get()));
   ASSIGN_OR_RETURN(RankCommunicators communicators,
                    ConnectRanks(options_, rendezvous_.get()));
   ASSIGN_OR_RETURN(
@@ -69,40 +104,56 @@ absl::Status FollowingIsland::Follow() {
     rank_ = rank.get();
   }
   const absl::Status status =
-      rank->Follow([this](uint64_t step) { Train(step); }, [this] { Saved(); });
+      rank->Follow([this](uint64_t step) { return Train(step); },
+                   [this] { return Saved(); });
   absl::MutexLock lock(&mu_);
   rank_ = nullptr;
   return status;
 }
 
-void FollowingIsland::Train(uint64_t step) {
+absl::Status FollowingIsland::Train(uint64_t step) {
   absl::MutexLock lock(&mu_);
-  ordered_ = step;
-  AwaitTensors();
+  ordered_ = step_ = step;
+  return is_over() ? absl::OkStatus() : AwaitTensors();
 }
 
-void FollowingIsland::Saved() {
+absl::Status FollowingIsland::Saved() {
   absl::MutexLock lock(&mu_);
   in_save_ = false;
-  AwaitTensors();
+  return AwaitTensors();
 }
 
-void FollowingIsland::AwaitTensors() {
+absl::Status FollowingIsland::AwaitTensors() {
   const auto free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return closing_ || in_save_ || (!ordered_.has_value() && !in_step_);
   };
-  mu_.Await(absl::Condition(&free));
+  // No step takes too long as long as rank 0 is in it, too.
+  absl::Time behind_since = absl::InfiniteFuture();
+  while (!mu_.AwaitWithTimeout(absl::Condition(&free),
+                               options_.rank_timeout / kLooks)) {
+    const absl::Time now = options_.connection.now();
+    if (rank_ == nullptr || !rank_->is_behind()) continue;
+    behind_since = std::min(behind_since, now);
+    if (now - behind_since < options_.rank_timeout) continue;
+    return absl::DeadlineExceededError(absl::StrCat(
+        "its training loop ",
+        ordered_.has_value() ? "has not come for step " : "hangs in step ",
+        step_, ", from which rank 0 went on ",
+        absl::FormatDuration(options_.rank_timeout), " ago"));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> FollowingIsland::NextStep(absl::Duration timeout) {
+absl::StatusOr<std::optional<uint64_t>> FollowingIsland::NextStep(
+    absl::Duration timeout) {
   absl::MutexLock lock(&mu_);
   const auto told = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ordered_.has_value() || end_.has_value();
   };
   if (!mu_.AwaitWithTimeout(absl::Condition(&told), timeout)) {
-    return absl::DeadlineExceededError("rank 0 orders no step yet");
+    return std::nullopt;
   }
-  if (!ordered_.has_value()) {
+  if (!ordered_.has_value() || closing_) {
     return end_->ok() ? absl::CancelledError("rank 0 has ended") : *end_;
   }
   const uint64_t step = *ordered_;
@@ -131,12 +182,12 @@ absl::Status FollowingIsland::Save(const std::string& /*directory*/) {
   if (!in_save_) return absl::OkStatus();
   in_save_ = false;
   if (end_.has_value() && !end_->ok()) return *end_;
-  return absl::FailedPreconditionError(
+  return absl::InvalidArgumentError(
       "rank 0 saves no state: all ranks must save between the same steps");
 }
 
 absl::Status FollowingIsland::OnlyRank0() const {
-  return absl::FailedPreconditionError("only rank 0 of the island knows this");
+  return absl::InvalidArgumentError("only rank 0 of the island knows this");
 }
 
 }  // namespace causeway

@@ -40,10 +40,13 @@ class FollowingIsland : public EmbeddedIsland {
   const char* leader() const override { return options_.leader.c_str(); }
   absl::Status AwaitRun(absl::Duration timeout) override;
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override;
-  absl::StatusOr<uint64_t> NextStep(absl::Duration timeout) override;
+  absl::StatusOr<std::optional<uint64_t>> NextStep(
+      absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;
   // Rank 0 knows what there is to wait for.
   void SettleFirst() override { Stepped({}); }
+  void Fail(const absl::Status& status) override;
+  absl::Status Failure() override;
   absl::Status Save(const std::string& directory) override;
 
   void RequestLeave(absl::string_view /*reason*/) override {}
@@ -60,13 +63,22 @@ class FollowingIsland : public EmbeddedIsland {
       : options_(std::move(options)), rendezvous_(std::move(rendezvous)) {}
 
   absl::Status OnlyRank0() const;
+  // Whether rank 0 has said that no other step comes.
+  bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return ordered_ == EmbeddedRank::kFinished ||
+           ordered_ == EmbeddedRank::kLeft;
+  }
+  // Ends this rank, and with it the island.
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // On the thread.
   absl::Status Follow();
-  void Train(uint64_t step);
-  void Saved();
+  absl::Status Train(uint64_t step);
+  absl::Status Saved();
   // Waits until the training loop leaves the tensors alone.
-  void AwaitTensors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  //   DEADLINE_EXCEEDED  Rank 0 has had other orders for so long that the loop
+  //                      must hang.
+  absl::Status AwaitTensors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   EmbeddedIslandOptions options_;
   const std::unique_ptr<Rendezvous> rendezvous_;
@@ -78,6 +90,8 @@ class FollowingIsland : public EmbeddedIsland {
   EmbeddedRank* rank_ ABSL_GUARDED_BY(mu_) = nullptr;
   // The step that rank 0 has ordered and NextStep has not returned yet.
   std::optional<uint64_t> ordered_ ABSL_GUARDED_BY(mu_);
+  // The last step that was ordered.
+  uint64_t step_ ABSL_GUARDED_BY(mu_) = 0;
   // Both say where the training loop is: in a step, and in Save there.
   bool in_step_ ABSL_GUARDED_BY(mu_) = false;
   bool in_save_ ABSL_GUARDED_BY(mu_) = false;

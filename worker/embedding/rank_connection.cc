@@ -2,10 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/embedding/rank_connection.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
+#include "proto/island.pb.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/tcp_transport.h"
@@ -20,6 +25,14 @@ constexpr char kPlain = 'P';
 
 // The time until ranks come to the replica's operations has no bound.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
+
+// A rank that waits looks so often whether it is to stop.
+constexpr absl::Duration kLook = absl::Seconds(1);
+
+std::string Key(Milestone milestone, int rank) {
+  return absl::StrCat(
+      milestone == Milestone::kAttached ? "attached/" : "begun/", rank);
+}
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const EmbeddedIslandOptions& options, const char* name,
@@ -78,6 +91,72 @@ absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
   }
   encrypt = text[0] == kEncrypted;
   return joined;
+}
+
+void TellRanks(Milestone milestone, int rank, const absl::Status& status,
+               Rendezvous* rendezvous) {
+  v1::RankFailure said;
+  said.set_rank(rank);
+  said.set_code(static_cast<int>(status.code()));
+  said.set_message(std::string(status.message()));
+  const absl::Status told =
+      rendezvous->Put(Key(milestone, rank), said.SerializeAsString());
+  LOG_IF(WARNING, !told.ok() && !absl::IsAlreadyExists(told))
+      << "rank " << rank
+      << " could not tell the others how far it is: " << told.message();
+}
+
+absl::Status AwaitRank(Milestone milestone, int rank, absl::Duration timeout,
+                       Rendezvous* rendezvous) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   rendezvous->Get(Key(milestone, rank), timeout));
+  v1::RankFailure said;
+  if (!said.ParseFromString(text)) {
+    return absl::DataLossError(
+        absl::StrCat("what rank ", rank, " says is damaged"));
+  }
+  const auto code = static_cast<absl::StatusCode>(said.code());
+  if (code == absl::StatusCode::kOk || code == absl::StatusCode::kCancelled) {
+    return absl::Status(code, said.message());
+  }
+  return absl::AbortedError(
+      absl::StrCat("rank ", rank, " has given up: ", said.message()));
+}
+
+absl::Status AwaitBegin(const EmbeddedIslandOptions& options,
+                        const std::function<bool()>& stop,
+                        Rendezvous* rendezvous) {
+  const absl::Time deadline = options.connection.now() + options.rank_timeout;
+  Milestone awaited = Milestone::kAttached;
+  while (!stop()) {
+    // Loading has no time limit, as it depends on the link.
+    const absl::Duration left = awaited == Milestone::kAttached
+                                    ? deadline - options.connection.now()
+                                    : absl::InfiniteDuration();
+    if (left <= absl::ZeroDuration()) {
+      return NotAttached(0, options.rank_timeout);
+    }
+    const absl::Status said =
+        AwaitRank(awaited, 0, std::min(left, kLook), rendezvous);
+    if (absl::IsUnavailable(said)) {
+      return BlameRank(0, said.code(),
+                       absl::StrCat("rank ", options.rank,
+                                    " has lost its connection to it before "
+                                    "the start: ",
+                                    said.message()));
+    }
+    if (absl::IsDeadlineExceeded(said)) continue;
+    if (!said.ok() || awaited == Milestone::kBegun) return said;
+    awaited = Milestone::kBegun;
+  }
+  return absl::CancelledError("closed");
+}
+
+absl::Status NotAttached(int rank, absl::Duration timeout) {
+  return BlameRank(
+      rank, absl::StatusCode::kDeadlineExceeded,
+      absl::StrCat("it has joined, but has not attached its tensors within ",
+                   absl::FormatDuration(timeout), " of another rank"));
 }
 
 absl::StatusOr<RankCommunicators> ConnectRanks(

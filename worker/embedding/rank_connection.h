@@ -5,6 +5,7 @@
 #ifndef WORKER_EMBEDDING_RANK_CONNECTION_H_
 #define WORKER_EMBEDDING_RANK_CONNECTION_H_
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -32,6 +33,30 @@ absl::Status ShareRun(const v1::JoinResponse& joined, bool encrypt,
 absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
                                                 absl::Duration timeout,
                                                 bool& encrypt);
+
+// Until the ranks are connected, each tells the others here how far it has
+// come, once. A status other than OK says why it goes no further.
+enum class Milestone {
+  // The rank has attached its tensors.
+  kAttached,
+  // Rank 0 knows that all have, has loaded the parameters, and connects.
+  kBegun,
+};
+void TellRanks(Milestone milestone, int rank, const absl::Status& status,
+               Rendezvous* rendezvous);
+// Waits until `rank` has come to the milestone, and returns what it said:
+// CANCELLED if it leaves in order, and ABORTED if it has failed.
+//   DEADLINE_EXCEEDED  It has said nothing within `timeout`.
+//   UNAVAILABLE        Rank 0 has ended.
+absl::Status AwaitRank(Milestone milestone, int rank, absl::Duration timeout,
+                       Rendezvous* rendezvous);
+// Waits until rank 0 has begun. Errors are those of rank 0, and name it. Gives
+// up soon when `stop` returns true.
+absl::Status AwaitBegin(const EmbeddedIslandOptions& options,
+                        const std::function<bool()>& stop,
+                        Rendezvous* rendezvous);
+// The error that names a rank which has not attached its tensors.
+absl::Status NotAttached(int rank, absl::Duration timeout);
 
 // Connects all ranks, which call it together.
 absl::StatusOr<RankCommunicators> ConnectRanks(

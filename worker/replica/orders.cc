@@ -4,15 +4,47 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "common/thread_priority.h"
 #include "glog/logging.h"
+#include "worker/collective/culprit.h"
 
 namespace causeway {
+namespace {
 
-Orders::Orders(RankCommunicators communicators, absl::Duration period)
-    : communicators_(std::move(communicators)) {
+// Returns what an order for training is, for people.
+std::string Describe(const Order& order, uint64_t step) {
+  const auto of_fragment = [&](const char* what) {
+    return absl::StrCat(what, " of fragment ", order.fragment, " at step ",
+                        step);
+  };
+  switch (order.what) {
+    case Order::What::kShareParameters:
+      return "the loading of the parameters";
+    case Order::What::kTakeSnapshot:
+      return of_fragment("the snapshot");
+    case Order::What::kApply:
+      return of_fragment("the update");
+    case Order::What::kStep:
+      return absl::StrCat("step ", step);
+    case Order::What::kValidate:
+      return absl::StrCat("the validation at step ", step);
+    case Order::What::kSave:
+      return absl::StrCat("the saving at step ", step);
+    default:
+      return "the start";
+  }
+}
+
+}  // namespace
+
+Orders::Orders(RankCommunicators communicators, absl::Duration period,
+               std::function<void(const absl::Status&)> on_failure)
+    : communicators_(std::move(communicators)),
+      on_failure_(std::move(on_failure)) {
   if (rank() == 0 && size() > 1) {
     stream_ = std::thread([this, period] { GiveOrders(period); });
   }
@@ -41,7 +73,7 @@ absl::Status Orders::Fail(absl::Status status) {
     is_first = failure_.ok();
     // This rank's own failure says more than that another rank has given up.
     if (is_first || (absl::IsAborted(failure_) && !absl::IsAborted(status))) {
-      failure_ = std::move(status);
+      failure_ = Located(status);
     }
     status = failure_;
   }
@@ -49,8 +81,17 @@ absl::Status Orders::Fail(absl::Status status) {
     communicators_.orders->Abort(status);
     communicators_.training->Abort(status);
     communicators_.replica->Abort(status);
+    if (on_failure_ != nullptr) on_failure_(status);
   }
   return status;
+}
+
+absl::Status Orders::Located(const absl::Status& status) const {
+  if (last_.empty() || !RankTroubleOf(status).has_value()) return status;
+  return Restated(
+      status, status.code(),
+      absl::StrCat(status.message(),
+                   "; the last order that all ranks have got was ", last_));
 }
 
 absl::Status Orders::Exchange(Order& order) {
@@ -98,7 +139,11 @@ void Orders::GiveOrders(absl::Duration period) {
     }
     goes_on = Fail(Exchange(order)).ok() && order.what != Order::What::kEnd;
     absl::MutexLock lock(&mu_);
-    if (is_asked_for) ++given_;
+    if (!is_asked_for) continue;
+    ++given_;
+    if (!goes_on || order.is_for_replica()) continue;
+    if (order.what == Order::What::kStep) step_ = order.run_step;
+    last_ = Describe(order, step_);
   }
 }
 

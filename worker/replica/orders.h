@@ -27,7 +27,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -111,7 +113,10 @@ class Orders {
  public:
   // Rank 0 shows every `period` that it is alive, so that the other ranks keep
   // waiting. `period` is shorter than the communicator's time limit.
-  Orders(RankCommunicators communicators, absl::Duration period);
+  // `on_failure`, if not null, is called once, from any thread, with the
+  // failure that has ended the orders.
+  Orders(RankCommunicators communicators, absl::Duration period,
+         std::function<void(const absl::Status&)> on_failure = nullptr);
   // On rank 0: ends the orders of the other ranks, unless they have failed.
   ~Orders();
 
@@ -122,7 +127,8 @@ class Orders {
 
   // On rank 0: gives the order and does `work`, this rank's part of it. Orders
   // for the replica wait for one another. Returns the failure that has ended
-  // the orders: that of `work`, of a Communicator, or an earlier one.
+  // the orders: that of `work`, of a Communicator, or an earlier one. If it
+  // blames a rank, it says which order for training all ranks have last got.
   absl::Status Lead(const Order& order, absl::FunctionRef<absl::Status()> work);
 
   // On the other ranks: calls `work` for each order, on the two threads, until
@@ -132,6 +138,16 @@ class Orders {
   // Ends the orders of all ranks with `status`, and returns the failure that
   // has ended them. An OK status changes nothing.
   absl::Status Fail(absl::Status status);
+
+  // Returns the failure that has ended the orders, if any.
+  absl::Status failure() const;
+
+  // On the other ranks: returns whether rank 0 has given an order for training
+  // that this rank has not begun.
+  bool is_behind() const {
+    absl::MutexLock lock(&mu_);
+    return !training_.empty();
+  }
 
  private:
   // An order, and the number of the last order for training before it that
@@ -143,6 +159,8 @@ class Orders {
 
   // Broadcasts rank 0's order.
   absl::Status Exchange(Order& order);
+  absl::Status Located(const absl::Status& status) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // On rank 0: queues the order for a thread that only broadcasts, so that
   // training never waits for a link's thread, which has low priority.
   void Give(const Order& order);
@@ -151,12 +169,12 @@ class Orders {
   absl::Status TakeOrders();
   void CarryOut(std::deque<Task>& tasks,
                 absl::FunctionRef<absl::Status(const Order&)> work);
-  absl::Status failure() const;
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ended_ || !failure_.ok();
   }
 
   const RankCommunicators communicators_;
+  const std::function<void(const absl::Status&)> on_failure_;
 
   // On rank 0: held while an order for the replica is carried out.
   absl::Mutex replica_mu_;
@@ -169,6 +187,10 @@ class Orders {
   std::deque<Order> to_give_ ABSL_GUARDED_BY(mu_);
   uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t given_ ABSL_GUARDED_BY(mu_) = 0;
+  // On rank 0: the last order for training that all have got, for people, and
+  // the last step.
+  std::string last_ ABSL_GUARDED_BY(mu_);
+  uint64_t step_ ABSL_GUARDED_BY(mu_) = 0;
   // On the other ranks: the orders to carry out, and the number of the last one
   // that training has carried out.
   std::deque<Task> training_ ABSL_GUARDED_BY(mu_);

@@ -15,6 +15,7 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/replica/testing/local_communicators.h"
 
@@ -192,6 +193,34 @@ TEST_F(OrdersTest, WhatARankSeesItselfSaysMoreThanThatAnotherGaveUp) {
   EXPECT_EQ(orders.Fail(absl::UnavailableError("later")),
             absl::OutOfRangeError("diverged"));
   EXPECT_EQ(Lead({.what = What::kStep}), absl::OutOfRangeError("diverged"));
+}
+
+TEST_F(OrdersTest, AFailureSaysWhichOrderAllRanksHaveGot) {
+  auto communicators = LocalCommunicators(2, &rendezvous_);
+  std::vector<absl::Status> told;
+  auto orders = std::make_unique<Orders>(
+      std::move(communicators[0]), absl::Seconds(1),
+      [&](const absl::Status& failure) { told.push_back(failure); });
+  Orders follower(std::move(communicators[1]), absl::Seconds(1));
+  std::thread following([&] {
+    follower.Follow([](const Order&) { return Nothing(); }).IgnoreError();
+  });
+  ASSERT_OK(orders->Lead({.what = What::kStep, .run_step = 7}, Nothing));
+  ASSERT_OK(orders->Lead({.what = What::kCollect}, Nothing));
+  const absl::Status failed =
+      orders->Lead({.what = What::kApply, .fragment = 2}, [] {
+        return BlameRank(1, absl::StatusCode::kDeadlineExceeded, "silent");
+      });
+  EXPECT_THAT(
+      failed,
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               "rank 1 is stuck: silent; the last order that all ranks have "
+               "got was the update of fragment 2 at step 7"));
+  EXPECT_TRUE(RankTroubleOf(failed).has_value());
+  EXPECT_EQ(orders->Lead({.what = What::kStep}, Nothing), failed);
+  EXPECT_THAT(told, ElementsAre(failed));
+  orders.reset();
+  following.join();
 }
 
 // The links of several fragments give orders at the same time.

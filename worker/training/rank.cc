@@ -9,6 +9,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
@@ -24,15 +25,6 @@ namespace {
 
 // Long enough to tell a lasting trouble from a single incident.
 constexpr absl::Duration kDiagnosisPeriod = absl::Seconds(5);
-
-// Returns an error with another message; its payload names the rank to blame.
-absl::Status Restated(const absl::Status& error, absl::string_view message) {
-  absl::Status restated(error.code(), message);
-  error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
-    restated.SetPayload(type, payload);
-  });
-  return restated;
-}
 
 }  // namespace
 
@@ -72,9 +64,10 @@ absl::Status Rank::WithAdvice(absl::Status status) const {
   // If the rank fits, the host's pinned memory ran out.
   const bool fits = TrainingBytes(config_, share, ops_.get()) <= free_bytes_;
   if (fits && !device_.is_host()) return status;
-  return Restated(status, absl::StrCat(status.message(), "; ",
-                                       MemoryAdvice(config_, share, free_bytes_,
-                                                    ops_.get())));
+  return Restated(
+      status, status.code(),
+      absl::StrCat(status.message(), "; ",
+                   MemoryAdvice(config_, share, free_bytes_, ops_.get())));
 }
 
 absl::Status Rank::Allocate(const Options& options) {
@@ -305,7 +298,7 @@ absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {
     return result;
   }
   return WithAdvice(Restated(
-      result.status(),
+      result.status(), result.status().code(),
       absl::StrCat("step ", order.run_step, ": ", result.status().message())));
 }
 

@@ -9,6 +9,8 @@ for steps the first ones and then every tenth.
 
 import datetime
 import json
+import os
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -32,6 +34,10 @@ class Settings:
     # Names that contain this do not require gradients.
     frozen: Optional[str] = None
     step_seconds: float = 0
+    # What this process does in place of the step `fault_step`, or of attach()
+    # if that is 0: "exit" without a word, "hang", or "raise".
+    fault: str = ""
+    fault_step: int = 0
     # The process group: its number of processes, this one's number, a file.
     ranks: int = 1
     rank: int = 0
@@ -55,6 +61,18 @@ def make_model(settings: Settings) -> torch.nn.Module:
     return model
 
 
+def fail(settings: Settings, step: int) -> None:
+    if not settings.fault or step != settings.fault_step:
+        return
+    say("fault", step=step)
+    if settings.fault == "exit":
+        os._exit(3)
+    if settings.fault == "raise":
+        raise ValueError("no such file")
+    while True:
+        signal.pause()
+
+
 def train(settings: Settings, island: causeway.Island) -> None:
     model = make_model(settings)
     replica = model
@@ -67,10 +85,14 @@ def train(settings: Settings, island: causeway.Island) -> None:
         replica = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
+    fail(settings, 0)
     island.attach(replica, optimizer, shards=shards)
+    if island.should_stop:
+        return say("left")
     say("attached", step=island.step, error=largest_error(model))
     while not island.should_stop:
         step = island.step
+        fail(settings, step)
         optimizer.zero_grad()
         loss = replica(settings.part)
         loss.backward()
@@ -96,6 +118,7 @@ def main() -> None:
             # A rank may be killed before the others have found it.
             timeout=datetime.timedelta(seconds=60))
     with causeway.join(**settings.join) as island:
+        say("joined")
         train(settings, island)
 
 

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters that optimizers train, which stay as they are from attach()
+on."""
+
+from typing import Any, Iterator, Sequence
+
+import torch
+
+from .attachment import CHECKED_PER_STEP, Attachment
+from .errors import InvalidArgument, ModelMismatch
+from .parameters import slots_of
+from .run import Run
+
+
+def check_optimizers(optimizers: Sequence[Any]) -> None:
+    """Raises InvalidArgument if something else was passed."""
+    for optimizer in optimizers or [None]:
+        if not (hasattr(optimizer, "param_groups")
+                and callable(getattr(optimizer, "step", None))):
+            raise InvalidArgument(
+                f"the optimizer is {optimizer!r}; attach() takes the "
+                "torch.optim.Optimizer that trains the model, or a list")
+
+
+class Trained:
+    """Notices parameters that only this island would train."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer],
+                 attachment: Attachment, model: torch.nn.Module, run: Run):
+        """Raises ModelMismatch if the optimizers train nothing of the model."""
+        self._optimizers, self._model, self._run = optimizers, model, run
+        attached = {id(local.slot.parameter) for local in attachment.locals}
+        parameters = list(self._parameters())
+        self._count = len(parameters)
+        self._known = {id(parameter) for parameter in parameters}
+        if not attached & self._known:
+            raise ModelMismatch(
+                "the optimizer trains no parameter of the model: make it from "
+                "model.parameters(), after model.to()")
+        self._frozen = [
+            parameter for parameter in parameters
+            if id(parameter) not in attached and not parameter.requires_grad
+        ]
+        self._next_check = 0
+
+    def _parameters(self) -> Iterator[torch.Tensor]:
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                yield from group["params"]
+
+    def check(self) -> None:
+        """Raises ModelMismatch if an optimizer trains parameters that were
+        added since, or, after some calls, that are no longer frozen."""
+        count = sum(len(group["params"]) for optimizer in self._optimizers
+                    for group in optimizer.param_groups)
+        if count != self._count:
+            for parameter in self._parameters():
+                if id(parameter) not in self._known:
+                    self._refuse(parameter, "was added to the optimizer")
+        begin, frozen = self._next_check, self._frozen
+        end = begin + CHECKED_PER_STEP
+        self._next_check = end if end < len(frozen) else 0
+        for parameter in frozen[begin:end]:
+            if parameter.requires_grad:
+                self._refuse(parameter, "is no longer frozen")
+
+    def _refuse(self, parameter: torch.Tensor, what: str) -> None:
+        name = f"a parameter of shape {list(parameter.shape)}"
+        for slot in slots_of(self._model):
+            if slot.parameter is parameter:
+                name = slot.names[0]
+                if any(self._run.excludes(other) for other in slot.names):
+                    return
+        raise ModelMismatch(
+            f"{name} {what} after island.attach(), so only this island would "
+            "train it: do that before attach(), in a run that has the tensor "
+            "or excludes it")
