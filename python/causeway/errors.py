@@ -41,8 +41,8 @@ class TensorMoved(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """The time is up; the same call may be made again. After attach() and a step
-    of the optimizer, island.wait() goes on waiting instead."""
+    """The time is up; the same call may be made again. After attach() and a
+    step of the optimizer, island.wait() goes on waiting instead."""
 
     code = 4
 
