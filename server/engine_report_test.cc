@@ -122,6 +122,10 @@ TEST_F(EngineReportTest, OfTheRun) {
   EXPECT_EQ(run.commits().counts(0), 1);
   run.clear_outer_steps();
   run.clear_commits();
+  // The quarantine, the island that diverged, and the operator who holds the
+  // run (server/rules/run_health_test.cc).
+  EXPECT_EQ(run.attention_size(), 3);
+  run.clear_attention();
   v1::RunStatus expected = Parse<v1::RunStatus>(R"pb(
     run_id: "test-00000007"
     state: PAUSED
@@ -146,8 +150,11 @@ TEST_F(EngineReportTest, OfTheRun) {
       quarantined: 1000
       pending: 1200
     }
-    participation { live: 1 contributing: 3 merged: 2 }
+    # The islands that have contributed were live in the round.
+    participation { live: 3 contributing: 3 merged: 2 }
     quarantined: 1
+    islands_needed: 1
+    last_round_at { seconds: 3 }
   )pb");
   *expected.mutable_config() = config_;
   const v1::ListFragmentsResponse fragments = run_.engine().ListFragments();
