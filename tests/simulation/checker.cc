@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace causeway::simulation {
@@ -256,6 +257,11 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
                     })) {
       continue;
     }
+    // An operator may say again of an island that is gone that it is evicted.
+    const bool again = !member.live &&
+                       member.incarnation == ended.incarnation &&
+                       absl::StartsWith(ended.reason, kByOperator);
+    if (again) continue;
     if (!member.live || member.incarnation != ended.incarnation) {
       Fail(ended.island_id, ".", ended.incarnation,
            " was ended, but is no member");
