@@ -270,7 +270,7 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
       !sync.eager_updates() ||
           (outer.merge() == v1::OuterOptimizerConfig::MEAN &&
            outer.algorithm() != v1::OuterOptimizerConfig::DELAYED_NESTEROV &&
-           outer.penalty_power() == 0 && outer.penalty_clip() == 0),
+           outer.penalty_power() == 0),
       "synchronization.eager_updates",
       "true only with outer_optimizer.merge MEAN, an "
       "outer_optimizer.algorithm other than DELAYED_NESTEROV, and no penalty");
@@ -300,9 +300,6 @@ void Check(const v1::RunConfig& config, Checker& check, ConfigErrors& errors) {
   const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
   check.InRange({"outer_optimizer.momentum_spread", 0,
                  1.0 / std::max(1u, outer.momentum_delay())});
-  if (outer.penalty_clip() != 0) {
-    check.InRange({"outer_optimizer.penalty_clip", 1, 1e6});
-  }
   const v1::MembershipConfig& membership = config.membership();
   const double islands = std::max(1u, membership.max_islands());
   check.InRange({"membership.min_islands", 1, islands});

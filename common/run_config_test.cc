@@ -187,16 +187,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"membership {",
                  "outer_optimizer { penalty_power: 9 }\nmembership {",
                  "outer_optimizer.penalty_power", "0 to 8"},
-        BadValue{"membership {",
-                 "outer_optimizer { penalty_clip: 0.9 }\nmembership {",
-                 "outer_optimizer.penalty_clip", "1 to 1e+06"},
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 eager_updates: true }\n"
                  "outer_optimizer { penalty_power: 1",
-                 "synchronization.eager_updates", "no penalty"},
-        BadValue{"inner_steps_per_round: 10",
-                 "inner_steps_per_round: 10 eager_updates: true }\n"
-                 "outer_optimizer { penalty_clip: 2",
                  "synchronization.eager_updates", "no penalty"},
         BadValue{"membership {",
                  "outer_optimizer { momentum_delay: 0 }\nmembership {",

@@ -69,12 +69,8 @@ absl::Status CheckState(const OuterStepOptions& options,
                             HasMomentum(options) ? size : 0));
   RETURN_IF_ERROR(CheckSize("residual", state.residual.size(),
                             HasResidual(options) ? size : 0));
-  RETURN_IF_ERROR(CheckSize("gradient sum", state.gradient_sum.size(),
-                            HasGradientSum(options) ? size : 0));
-  // An operator may have turned the clip on or off.
-  const size_t norms = options.tensor_merge.merged_norms();
-  if (state.merged_norms.empty() || norms == 0) return absl::OkStatus();
-  return CheckSize("merged norms", state.merged_norms.size(), norms);
+  return CheckSize("gradient sum", state.gradient_sum.size(),
+                   HasGradientSum(options) ? size : 0);
 }
 
 // Returns `status` with the contribution's place in front.
@@ -293,7 +289,6 @@ void CheckOutput(const OuterStepOptions& options,
   CHECK_EQ(output.momentum.size(), state.momentum.size());
   CHECK_EQ(output.residual.size(), state.residual.size());
   CHECK_EQ(output.gradient_sum.size(), state.gradient_sum.size());
-  CHECK_EQ(output.merged_norms.size(), options.tensor_merge.merged_norms());
   CHECK_EQ(output.update.size(),
            MaxEncodedBytes(options.downlink, state.theta.size()));
 }
@@ -334,7 +329,6 @@ FragmentState InitialFragmentState(const OuterStepOptions& options,
       .momentum = std::vector<float>(HasMomentum(options) ? size : 0),
       .residual = std::vector<float>(HasResidual(options) ? size : 0),
       .gradient_sum = std::vector<float>(HasGradientSum(options) ? size : 0),
-      .merged_norms = std::vector<float>(options.tensor_merge.merged_norms()),
   };
 }
 
@@ -354,9 +348,8 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
     shares.push_back(input.share);
     norms.push_back(input.norm);
   }
-  const MergeWeights weights =
-      TensorWeights(options.tensor_merge, contributions, std::move(shares),
-                    values, state.merged_norms, output.merged_norms, pool);
+  const MergeWeights weights = TensorWeights(
+      options.tensor_merge, contributions, std::move(shares), values, pool);
   FusedStep step(options, state, contributions, weights, output);
   pool.Run([&step](int) { step.Run(); });
   if (const std::optional<uint64_t> strip = step.FirstNotFinite()) {
@@ -385,7 +378,6 @@ absl::StatusOr<OuterStepResult> RunOuterStep(
                     .momentum = absl::MakeSpan(result.state.momentum),
                     .residual = absl::MakeSpan(result.state.residual),
                     .gradient_sum = absl::MakeSpan(result.state.gradient_sum),
-                    .merged_norms = absl::MakeSpan(result.state.merged_norms),
                     .update = absl::MakeSpan(result.update)},
                    pool));
   result.update.resize(summary.update_bytes);

@@ -79,8 +79,7 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
                                       const v1::Fragment& fragment);
 
 // The coordinator's state of one fragment. Not owned, because it may be in a
-// mapped file. All parts that are present have theta's size, but for
-// merged_norms.
+// mapped file. All parts that are present have theta's size.
 struct FragmentStateView {
   // The number of steps so far.
   uint64_t version = 0;
@@ -92,9 +91,6 @@ struct FragmentStateView {
   absl::Span<const float> residual;
   // d; empty except for DELAYED_NESTEROV.
   absl::Span<const float> gradient_sum;
-  // The norms that the penalty's clip remembers (tensor_weights.h); empty
-  // without a clip.
-  absl::Span<const float> merged_norms;
 };
 
 // A fragment's state that owns its values; see FragmentStateView.
@@ -103,12 +99,11 @@ struct FragmentState {
   std::vector<float> momentum;
   std::vector<float> residual;
   std::vector<float> gradient_sum;
-  std::vector<float> merged_norms;
   uint64_t version = 0;
 
   // NOLINTNEXTLINE(google-explicit-constructor): as spans of vectors are.
   operator FragmentStateView() const {
-    return {version, theta, momentum, residual, gradient_sum, merged_norms};
+    return {version, theta, momentum, residual, gradient_sum};
   }
 };
 
@@ -133,16 +128,14 @@ struct MergeInput {
 };
 
 // The memory for a step's results: the caller's, separate from the inputs. Each
-// part has the old state's size; merged_norms has that of the options. Parts
-// that begin at multiples of kStreamAlignment are written past the caches
-// (outer_kernels.h), which makes the step faster by half if all do. After an
-// error the content is undefined.
+// part has the old state's size. Parts that begin at multiples of
+// kStreamAlignment are written past the caches (outer_kernels.h), which makes
+// the step faster by half if all do. After an error the content is undefined.
 struct OuterStepOutput {
   absl::Span<float> theta;
   absl::Span<float> momentum;
   absl::Span<float> residual;
   absl::Span<float> gradient_sum;
-  absl::Span<float> merged_norms;
   // Has MaxEncodedBytes() of the downlink.
   absl::Span<char> update;
 };

@@ -45,14 +45,4 @@ std::vector<double> PenalizedShares(uint32_t power,
   return penalized;
 }
 
-double ClipFactor(double clip, double norm, absl::Span<const float> history) {
-  std::vector<double> merged;
-  for (const float before : history) {
-    if (before > 0) merged.push_back(before);
-  }
-  if (clip == 0 || merged.size() < Penalty::kLeast) return 1;
-  const double most = clip * Median(std::move(merged));
-  return norm > most ? most / norm : 1;
-}
-
 }  // namespace causeway

@@ -49,14 +49,5 @@ TEST(PenalizedSharesTest, WhoHasTrainedNothingDoesNotShowWhatIsUsual) {
   EXPECT_THAT(PenalizedShares(1, {0, 1}, {1, 4}), ElementsAre(0, 1));
 }
 
-TEST(ClipFactorTest, CutsToAMultipleOfTheMedian) {
-  const std::vector<float> history = {0, 1, 8, 2, 3, 0};
-  EXPECT_EQ(ClipFactor(2, 5, history), 1) << "the limit";
-  EXPECT_EQ(ClipFactor(2, 10, history), 0.5);
-  EXPECT_EQ(ClipFactor(0, 1e9, history), 1) << "off";
-  EXPECT_EQ(ClipFactor(2, 0, history), 1);
-  EXPECT_EQ(ClipFactor(1, 1e9, {0, 1, 8, 2}), 1) << "too few rounds";
-}
-
 }  // namespace
 }  // namespace causeway

@@ -18,9 +18,9 @@
 //   radial   c_i = w_i / |v_i| * (sum of w_j |v_j|) / |u|
 //   mean     c_i = w_i
 //
-// with the shares that the penalty leaves, times the factor of its clip. It
-// takes two passes over the contributions. For formats of few bits, that is
-// little compared with the step itself.
+// with the shares that the penalty leaves. It takes two passes over the
+// contributions with radial tensors, and one without. For formats of few bits,
+// that is little compared with the step itself.
 //
 // Degenerate cases of radial tensors: a contribution of zeros has no direction,
 // but its share makes g shorter. If the directions cancel (|u| is below 2^-20,
@@ -32,13 +32,10 @@
 #ifndef OUTER_OPTIMIZER_TENSOR_WEIGHTS_H_
 #define OUTER_OPTIMIZER_TENSOR_WEIGHTS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "common/thread_pool.h"
-#include "outer_optimizer/penalty.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
@@ -51,13 +48,7 @@ struct TensorMerge {
   std::vector<ValueRange> tensors;
   // For each tensor, whether it is merged radial-directionally.
   std::vector<bool> radial;
-  Penalty penalty;
-
-  // The number of norms that the clip remembers: for each of the last rounds,
-  // oldest first, one for each tensor. 0 without a clip.
-  size_t merged_norms() const {
-    return penalty.clip > 0 ? Penalty::kRounds * tensors.size() : 0;
-  }
+  uint32_t penalty_power = 0;
 };
 
 // Radial-directional are all matrices except embedding and head, or what
@@ -71,14 +62,10 @@ TensorMerge MakeTensorMerge(const v1::RunConfig& config,
 // Returns c_i for each of the tensors, and the shares outside of them. The bits
 // do not depend on the number of threads. A contribution that is not finite
 // gives NaN.
-//
-// `old_norms` has merged_norms() values, or none if nothing is remembered.
-// `new_norms` has merged_norms() values and gets those after this round.
 MergeWeights TensorWeights(const TensorMerge& merge,
                            const Contributions& contributions,
                            std::vector<float> shares, uint64_t values,
-                           absl::Span<const float> old_norms,
-                           absl::Span<float> new_norms, ThreadPool& pool);
+                           ThreadPool& pool);
 
 }  // namespace causeway
 

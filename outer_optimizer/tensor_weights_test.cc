@@ -38,14 +38,13 @@ class Opened {
                        int threads = 1) const {
     TensorMerge merge{.tensors = std::move(tensors)};
     merge.radial.assign(merge.tensors.size(), true);
-    return Weights(merge, std::move(shares), values, {}, {}, threads);
+    return Weights(merge, std::move(shares), values, threads);
   }
   MergeWeights Weights(const TensorMerge& merge, std::vector<float> shares,
-                       uint64_t values, absl::Span<const float> old_norms,
-                       absl::Span<float> new_norms, int threads = 1) const {
+                       uint64_t values, int threads = 1) const {
     ThreadPool pool(threads);
     return TensorWeights(merge, contributions_, std::move(shares), values,
-                         old_norms, new_norms, pool);
+                         pool);
   }
 
  private:
@@ -166,10 +165,9 @@ TEST(RadialWeightsTest, WhatIsNotFiniteStaysSo) {
 // 1.5 times the median; the tensors are merged in both ways.
 TEST(PenalizedWeightsTest, TakeTheSharesThatThePenaltyLeaves) {
   const Opened opened({{3, 4, 0, 1, 2}, {0, 15, 1, 0, 2}});
-  const TensorMerge merge = {.tensors = {{0, 2}, {2, 4}},
-                             .radial = {false, true},
-                             .penalty = {.power = 1}};
-  const MergeWeights weights = opened.Weights(merge, {0.5f, 0.5f}, 5, {}, {});
+  const TensorMerge merge = {
+      .tensors = {{0, 2}, {2, 4}}, .radial = {false, true}, .penalty_power = 1};
+  const MergeWeights weights = opened.Weights(merge, {0.5f, 0.5f}, 5);
   // The shares are in the proportion of 1 to 10 / 15.
   EXPECT_THAT(weights.tensor_weights,
               Pointwise(FloatNear(1e-6f),
@@ -181,57 +179,8 @@ TEST(PenalizedWeightsTest, EqualNormsKeepTheBitsOfTheShares) {
   const std::vector<float> shares = {0.1f, 0.2f, 0.7f};
   const Opened opened({{3, 4}, {-4, 3}, {0, 5}});
   const TensorMerge merge = {
-      .tensors = {{0, 2}}, .radial = {false}, .penalty = {.power = 3}};
-  EXPECT_EQ(opened.Weights(merge, shares, 2, {}, {}).tensor_weights, shares);
-}
-
-// Four rounds show what is usual; then one is cut, and remembered as it was
-// merged. The other tensor is not touched.
-TEST(PenalizedWeightsTest, WhatIsMergedIsCutToWhatWasMergedBefore) {
-  const TensorMerge merge = {.tensors = {{0, 2}, {2, 3}},
-                             .radial = {false, false},
-                             .penalty = {.clip = 2}};
-  std::vector<float> norms;
-  std::vector<float> lengths;
-  for (const float scale : {1.0f, 1.0f, 0.5f, 3.0f, 100.0f, 2.1f}) {
-    const Opened opened({{3 * scale, 4 * scale, 7}, {3 * scale, 4 * scale, 7}});
-    std::vector<float> after(merge.merged_norms(), NAN);
-    const MergeWeights weights =
-        opened.Weights(merge, {0.5f, 0.5f}, 3, norms, absl::MakeSpan(after));
-    lengths.push_back(10 * scale * weights.tensor_weights[0]);
-    EXPECT_EQ(weights.tensor_weights[0], weights.tensor_weights[1]);
-    EXPECT_EQ(weights.tensor_weights[2], 0.5f);
-    norms = after;
-  }
-  // The median of 5, 5, 2.5, 15 is 5, and so is that of 5, 5, 2.5, 15, 10.
-  EXPECT_THAT(lengths, Pointwise(FloatNear(1e-5f),
-                                 {5.0f, 5.0f, 2.5f, 15.0f, 10.0f, 10.0f}));
-  ASSERT_EQ(norms.size(), 2 * Penalty::kRounds);
-  EXPECT_THAT(absl::MakeSpan(norms).last(4),
-              Pointwise(FloatNear(1e-5f), {10.0f, 7.0f, 10.0f, 7.0f}));
-  EXPECT_THAT(absl::MakeSpan(norms).first(2 * (Penalty::kRounds - 6)),
-              testing::Each(0));
-}
-
-// A round of one contribution is cut as others are, and a radial tensor by the
-// length that it has after the merge.
-TEST(PenalizedWeightsTest, AllKindsOfRoundsAreCut) {
-  TensorMerge merge = {
-      .tensors = {{0, 2}}, .radial = {true}, .penalty = {.clip = 1}};
-  const std::vector<float> before(Penalty::kRounds, 1.0f);
-  std::vector<float> after(Penalty::kRounds);
-  EXPECT_THAT(Opened({{3, 4}})
-                  .Weights(merge, {1.0f}, 2, before, absl::MakeSpan(after))
-                  .tensor_weights,
-              ElementsAre(FloatNear(0.2f, 1e-6f)));
-  // u is (1, 1) / 2, so the weights of a merge of length 1 are 1 / sqrt(2) over
-  // the norms.
-  EXPECT_THAT(
-      Opened({{5, 0}, {0, 5}})
-          .Weights(merge, {0.5f, 0.5f}, 2, before, absl::MakeSpan(after))
-          .tensor_weights,
-      testing::Each(FloatNear(std::sqrt(0.5f) / 5, 1e-6f)));
-  EXPECT_FLOAT_EQ(after.back(), 1);
+      .tensors = {{0, 2}}, .radial = {false}, .penalty_power = 3};
+  EXPECT_EQ(opened.Weights(merge, shares, 2).tensor_weights, shares);
 }
 
 TEST(TensorMergeTest, RadialAreMatricesButNotThoseOfTokens) {
@@ -265,16 +214,10 @@ TEST(TensorMergeTest, RadialAreMatricesButNotThoseOfTokens) {
   model.mutable_outer_optimizer()->set_penalty_power(1);
   EXPECT_THAT(MakeTensorMerge(model, fragment).radial,
               ElementsAre(false, false, true, true, false, false));
-  EXPECT_EQ(MakeTensorMerge(model, fragment).merged_norms(), 0u);
   model.mutable_outer_optimizer()->clear_penalty_power();
-  model.mutable_outer_optimizer()->set_penalty_clip(2);
-  EXPECT_EQ(MakeTensorMerge(model, fragment).tensors.size(), 6u);
-  EXPECT_EQ(MakeTensorMerge(model, fragment).merged_norms(),
-            6 * Penalty::kRounds);
   // A run of tensors says itself which are of tokens.
   v1::RunConfig config;
   *config.mutable_outer_optimizer() = model.outer_optimizer();
-  config.mutable_outer_optimizer()->clear_penalty_clip();
   config.mutable_tensors()->add_mean_only("model.layers.*.mlp.*");
   config.mutable_tensors()->add_mean_only("*embed*");
   EXPECT_THAT(MakeTensorMerge(config, fragment).tensors,

@@ -32,17 +32,14 @@ struct NewState {
   PooledBuffer memory;
 };
 
-NewState TakeState(const OuterStepOptions& options,
-                   const FragmentContents& before, BufferPool& memory) {
+NewState TakeState(const FragmentContents& before, BufferPool& memory) {
   NewState state;
   OuterStepOutput& parts = state.parts;
-  const std::array<std::pair<absl::Span<float>*, size_t>, 5> sizes = {{
+  const std::array<std::pair<absl::Span<float>*, size_t>, 4> sizes = {{
       {&parts.theta, before.theta.size()},
       {&parts.momentum, before.momentum.size()},
       {&parts.residual, before.residual.size()},
       {&parts.gradient_sum, before.gradient_sum.size()},
-      // Operators turn the penalty's clip on and off.
-      {&parts.merged_norms, options.tensor_merge.merged_norms()},
   }};
   const auto padded = [](size_t values) {
     const size_t bytes = values * sizeof(float);
@@ -183,7 +180,7 @@ absl::StatusOr<RestoredFragment> TryRestore(
 absl::StatusOr<MergedFragment> MergeFragment(
     const OuterStepOptions& options, const FragmentContents& before,
     absl::Span<const MergeInput> inputs, BufferPool& memory, ThreadPool& pool) {
-  NewState state = TakeState(options, before, memory);
+  NewState state = TakeState(before, memory);
   PooledBuffer update =
       memory.Take(MaxEncodedBytes(options.downlink, before.theta.size()));
   state.parts.update = update.bytes;
@@ -193,16 +190,14 @@ absl::StatusOr<MergedFragment> MergeFragment(
                                  .theta = before.theta,
                                  .momentum = before.momentum,
                                  .residual = before.residual,
-                                 .gradient_sum = before.gradient_sum,
-                                 .merged_norms = before.merged_norms},
+                                 .gradient_sum = before.gradient_sum},
                                 inputs, state.parts, pool));
   FragmentContents after{.run_id = before.run_id,
                          .head = before.head,
                          .theta = state.parts.theta,
                          .momentum = state.parts.momentum,
                          .residual = state.parts.residual,
-                         .gradient_sum = state.parts.gradient_sum,
-                         .merged_norms = state.parts.merged_norms};
+                         .gradient_sum = state.parts.gradient_sum};
   after.head.set_version(before.head.version() + 1);
   const absl::string_view encoding(update.bytes.data(), summary.update_bytes);
   v1::RecordedMerge digests;

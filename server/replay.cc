@@ -135,8 +135,7 @@ class Replayer {
                                     .theta = initial->theta,
                                     .momentum = initial->momentum,
                                     .residual = initial->residual,
-                                    .gradient_sum = initial->gradient_sum,
-                                    .merged_norms = initial->merged_norms});
+                                    .gradient_sum = initial->gradient_sum});
   }
 
   StateDirectory& state_;

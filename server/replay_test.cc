@@ -112,34 +112,6 @@ TEST_F(ReplayTest, EveryAlgorithmComesOutBitForBit) {
   }
 }
 
-// The rounds' norms are as 1, 2, 3, 4, 5, 6, and are cut to the median of those
-// before.
-TEST_F(ReplayTest, WhatThePenaltyRemembersSurvivesARestart) {
-  const v1::RunConfig config = TestRunConfig(
-      absl::StrCat(kRecording,
-                   "training { total_steps: 100 } outer_optimizer { "
-                   "penalty_power: 1 penalty_clip: 1 }"));
-  ASSERT_OK(driver_.Start(config));
-  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity east, driver_.Join("east", 1));
-  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity west, driver_.Join("west", 2));
-  std::vector<double> norms;
-  for (uint64_t version = 0; version < 6; ++version) {
-    if (version == 5) {
-      ASSERT_OK(driver_.Start(config));
-    }
-    Round(east, west, 0, version);
-    norms.push_back(
-        driver_.engine().ListFragments().fragments(0).merged_norm());
-  }
-  const double unit = norms[0];
-  for (double& norm : norms) norm /= unit;
-  EXPECT_THAT(norms, testing::Pointwise(testing::DoubleNear(1e-4),
-                                        {1.0, 2.0, 3.0, 4.0, 2.5, 2.5}));
-  ASSERT_OK_AND_ASSIGN(const std::vector<FragmentReplay> replays, Replay());
-  EXPECT_EQ(replays[0].last_version, 6);
-  EXPECT_THAT(replays[0].difference, IsEmpty());
-}
-
 TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
   MakeRun(TestRunConfig(kRecording), 3);
   driver_.Stop();

@@ -29,8 +29,8 @@ namespace causeway {
 
 class Claims {
  public:
-  // With ACCO, DPU and WP, an island computes on while it communicates. Up to
-  // this many times training.batch_size counts for an inner step.
+  // With ACCO, an island computes on while it communicates. Up to this many
+  // times training.batch_size counts for an inner step.
   static constexpr uint64_t kMostBatches = 8;
 
   // `schedule` must outlive this object.

@@ -84,11 +84,10 @@ absl::Status CheckMetadata(const Safetensors& contents,
 template <typename Fragment>
 auto TensorsOf(Fragment& fragment) {
   using Tensor = std::pair<const char*, decltype(&fragment.theta)>;
-  return std::array<Tensor, 5>{Tensor{"theta", &fragment.theta},
+  return std::array<Tensor, 4>{Tensor{"theta", &fragment.theta},
                                {"momentum", &fragment.momentum},
                                {"residual", &fragment.residual},
-                               {"gradient_sum", &fragment.gradient_sum},
-                               {"merged_norms", &fragment.merged_norms}};
+                               {"gradient_sum", &fragment.gradient_sum}};
 }
 
 // Returns the beginning of a fragment's file, up to theta. All digests have the
@@ -99,9 +98,7 @@ absl::StatusOr<std::string> FragmentHeader(const FragmentContents& contents,
   Safetensors file{.metadata = HeadMetadata(contents.run_id, contents.head)};
   for (const auto& [name, values] : TensorsOf(contents)) {
     if (values->empty() && values != &contents.theta) continue;
-    if (values != &contents.merged_norms) {
-      CHECK_EQ(values->size(), contents.theta.size()) << name;
-    }
+    CHECK_EQ(values->size(), contents.theta.size()) << name;
     file.tensors.push_back(
         FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
     file.metadata[absl::StrCat(name, "_digest")] = digest(*values);
@@ -117,8 +114,7 @@ absl::Status ReadTensors(const Safetensors& file, FragmentContents& fragment) {
     const std::string digest_key = absl::StrCat(name, "_digest");
     if (file.metadata.count(digest_key) == 0) continue;
     ASSIGN_OR_RETURN(*values, file.Floats(name));
-    if (values->size() != fragment.theta.size() &&
-        values != &fragment.merged_norms) {
+    if (values->size() != fragment.theta.size()) {
       return absl::DataLossError(
           absl::Substitute("$0 has $1 values, theta has $2", name,
                            values->size(), fragment.theta.size()));

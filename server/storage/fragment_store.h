@@ -12,8 +12,8 @@
 // snapshot makes those before it durable.
 //
 //   fragments/fragment-0003-v00000012.safetensors
-//     tensors   "theta"; "momentum", "residual", "gradient_sum" and
-//               "merged_norms" unless empty. Flat, F32.
+//     tensors   "theta"; "momentum", "residual" and "gradient_sum" unless
+//               empty. Flat, F32.
 //     metadata  run_id, fragment, version and a digest of each tensor
 //   updates/update-0003-v00000012.safetensors
 //     tensors   "encoding", the encoded change from version 11 to 12. Flat, U8.
@@ -56,8 +56,6 @@ struct FragmentContents {
   absl::Span<const float> momentum;
   absl::Span<const float> residual;
   absl::Span<const float> gradient_sum;
-  // Has any length (outer_optimizer/tensor_weights.h).
-  absl::Span<const float> merged_norms;
 
   // theta in its wire format: fp32, little-endian.
   absl::string_view theta_bytes() const;
@@ -102,7 +100,6 @@ class NewFragment {
   absl::Span<float> momentum;
   absl::Span<float> residual;
   absl::Span<float> gradient_sum;
-  absl::Span<float> merged_norms;
 
  private:
   friend class FragmentStore;

@@ -66,7 +66,6 @@ class FragmentStoreTest : public testing::Test {
   const std::vector<float> momentum_ = {-1, 2, -3, 4};
   const std::vector<float> residual_ = {0.25f, 0, 0, -0.125f};
   const std::vector<float> gradient_sum_ = {8, 0, -0.0f, 16};
-  const std::vector<float> merged_norms_ = {0.5f, 0};
   FragmentContents contents_;
   UpdateContents update_;
 };
@@ -75,7 +74,6 @@ TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   const FragmentStore store = MakeStore();
   contents_.residual = residual_;
   contents_.gradient_sum = gradient_sum_;
-  contents_.merged_norms = merged_norms_;
   EXPECT_THAT(store.WriteFragment(contents_), IsOkAndHolds(kFragmentFile));
   EXPECT_EQ(contents_.head.digest(), Digest128(absl::MakeConstSpan(theta_)));
   ASSERT_OK_AND_ASSIGN(
@@ -87,8 +85,6 @@ TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   EXPECT_THAT(stored.contents().residual, testing::ElementsAreArray(residual_));
   EXPECT_THAT(stored.contents().gradient_sum,
               testing::ElementsAreArray(gradient_sum_));
-  EXPECT_THAT(stored.contents().merged_norms,
-              testing::ElementsAreArray(merged_norms_));
   ASSERT_EQ(stored.contents().theta_bytes().size(),
             theta_.size() * sizeof(float));
   EXPECT_EQ(std::memcmp(stored.contents().theta_bytes().data(), theta_.data(),

@@ -155,7 +155,7 @@ measure() {
 
 convergence() {
   local algorithm seed name losses tokens
-  for algorithm in DDP ACCO DPU; do
+  for algorithm in DDP ACCO; do
     losses=
     for seed in ${seeds//,/ }; do
       name="seed-${seed}-${algorithm,,}"

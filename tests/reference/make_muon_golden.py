@@ -22,31 +22,19 @@ from tensor_file import write_tensors
 
 UPDATES = 3
 
-# By name: the divisor of the matrix beside its norm, and (a, b, c).
-COEFFICIENTS = {
-    "JORDAN": (1, [(3.4445, -4.7750, 2.0315)] * 5),
-    "POLAR_EXPRESS": (1.02, [
-        (8.156554524902461, -22.48329292557795, 15.878769915207462),
-        (4.042929935166739, -2.808917465908714, 0.5000178451051316),
-        (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
-        (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
-        (2.3465413258596377, -1.7097828382687081, 0.42323551169305323)]),
-    "MULOCO": (1, [(4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377),
-                   (3.7418, -5.5913, 2.3037), (2.8769, -3.1427, 1.2046),
-                   (2.8366, -3.0525, 1.2012)]),
-}
+# The coefficients (a, b, c) of an iteration of Newton-Schulz.
+ITERATIONS = [(3.4445, -4.7750, 2.0315)] * 5
 
-# Coefficients, scale, Nesterov, momentum, learning rate factor.
-CASES = [("JORDAN", "MATCH_RMS", "true", 0.95, 1),
-         ("POLAR_EXPRESS", "SPECTRAL", "false", 0.9, 3),
-         ("MULOCO", "MATCH_RMS", "true", 0, 1)]
+# By name: scale, Nesterov, momentum, learning rate factor.
+CASES = {"matched": ("MATCH_RMS", "true", 0.95, 1),
+         "spectral": ("SPECTRAL", "false", 0.9, 3),
+         "without_momentum": ("MATCH_RMS", "true", 0, 1)}
 
 
-def orthogonalized(matrix, coefficients):
-    divisor, polynomials = COEFFICIENTS[coefficients]
+def orthogonalized(matrix):
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    values = values / (divisor * values.norm())
-    for a, b, c in polynomials:
+    values = values / values.norm()
+    for a, b, c in ITERATIONS:
         values = a * values + b * values**3 + c * values**5
     return left @ torch.diag(values) @ right
 
@@ -61,7 +49,7 @@ def is_matrix_of_block(name, weight):
     return ".layers." in name and weight.dim() == 2
 
 
-def run(coefficients, scale, nesterov, momentum, factor):
+def run(scale, nesterov, momentum, factor):
     weights = initial_weights()
     matrices = {name: weight for name, weight in weights.items()
                 if is_matrix_of_block(name, weight)}
@@ -82,7 +70,7 @@ def run(coefficients, scale, nesterov, momentum, factor):
                 if nesterov == "true":
                     direction = weight.grad + momentum * buffer
                 change = (rate * factor * step_scale(scale, *weight.shape)
-                          * orthogonalized(direction, coefficients))
+                          * orthogonalized(direction))
                 weight.copy_(weight * (1 - rate * WEIGHT_DECAY) - change)
         rows.append(flat(weights))
     return torch.stack(rows)
@@ -90,12 +78,11 @@ def run(coefficients, scale, nesterov, momentum, factor):
 
 def golden():
     """Returns the file's tensors and metadata."""
-    names = ("coefficients", "scale", "nesterov", "momentum",
-             "learning_rate_factor")
-    return ({case[0]: run(*case) for case in CASES},
-            {case[0]: " ".join(f"{name}: {value}"
-                               for name, value in zip(names, case))
-             for case in CASES})
+    fields = ("scale", "nesterov", "momentum", "learning_rate_factor")
+    return ({name: run(*case) for name, case in CASES.items()},
+            {name: " ".join(f"{field}: {value}"
+                            for field, value in zip(fields, case))
+             for name, case in CASES.items()})
 
 
 if __name__ == "__main__":

@@ -35,25 +35,10 @@ bool IsMuonMatrix(const v1::TrainingConfig& config, const TensorSpec& tensor) {
          tensor.shape.size() == 2;
 }
 
-std::vector<Quintic> MuonIterations(v1::MuonConfig::Coefficients coefficients) {
-  switch (coefficients) {
-    case v1::MuonConfig::POLAR_EXPRESS:
-      // Theirs are for a norm of at most 1 / 1.02, so the first are divided by
-      // 1.02, its third and its fifth power.
-      return {{7.996622f, -21.186509f, 14.381891f},
-              {4.042930f, -2.808917f, 0.5000178f},
-              {3.891668f, -2.772484f, 0.5060648f},
-              {3.285754f, -2.368129f, 0.4644902f},
-              {2.346541f, -1.709783f, 0.4232355f}};
-    case v1::MuonConfig::MULOCO:
-      return {{4.0848f, -6.8946f, 2.9270f},
-              {3.9505f, -6.3029f, 2.6377f},
-              {3.7418f, -5.5913f, 2.3037f},
-              {2.8769f, -3.1427f, 1.2046f},
-              {2.8366f, -3.0525f, 1.2012f}};
-    default:
-      return std::vector<Quintic>(5, {3.4445f, -4.7750f, 2.0315f});
-  }
+absl::Span<const Quintic> MuonIterations() {
+  static const auto& iterations =
+      *new std::vector<Quintic>(5, {3.4445f, -4.7750f, 2.0315f});
+  return iterations;
 }
 
 int64_t MuonScratchSize(const v1::TrainingConfig& config,
@@ -78,10 +63,7 @@ absl::StatusOr<std::unique_ptr<Muon>> Muon::Create(
 }
 
 Muon::Muon(const v1::TrainingConfig& config, int64_t largest, Ops* ops)
-    : config_(config),
-      iterations_(MuonIterations(config.muon().coefficients())),
-      largest_(largest),
-      ops_(ops) {}
+    : config_(config), largest_(largest), ops_(ops) {}
 
 void Muon::Update(double learning_rate, float gradient_scale,
                   const Matrix& matrix) {
@@ -100,7 +82,7 @@ void Muon::Update(double learning_rate, float gradient_scale,
   } else if (!estimates) {
     ops_->Copy(new_momentum, size, direction);
   }
-  ops_->Orthogonalize(iterations_, matrix.rows, matrix.columns, direction,
+  ops_->Orthogonalize(MuonIterations(), matrix.rows, matrix.columns, direction,
                       direction + largest_);
   const double step = learning_rate * muon.learning_rate_factor() *
                       StepScale(muon.scale(), matrix.rows, matrix.columns);

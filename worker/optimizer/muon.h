@@ -11,7 +11,7 @@
 //                 .momentum = momentum, .parameters = parameters});
 //
 // With s = gradient_scale, mu = training.muon.momentum, and NS the iterations
-// that training.muon.coefficients names:
+// of MuonIterations, which bring singular values to 0.7 to 1.2:
 //   m <- mu m + s gradient;     d = s gradient + mu m (nesterov) or m
 //   p <- p (1 - learning_rate weight_decay)
 //        - learning_rate learning_rate_factor scale NS(d)
@@ -38,7 +38,7 @@ bool IsMuonMatrix(const v1::TrainingConfig& config, const TensorSpec& tensor);
 
 // Returns the coefficients of the iterations. The matrix has a Frobenius norm
 // of at most 1 before the first of them.
-std::vector<Quintic> MuonIterations(v1::MuonConfig::Coefficients coefficients);
+absl::Span<const Quintic> MuonIterations();
 
 // Returns how many fp32 values Muon takes for its own use with these tensors.
 int64_t MuonScratchSize(const v1::TrainingConfig& config,
@@ -73,7 +73,6 @@ class Muon {
   Muon(const v1::TrainingConfig& config, int64_t largest, Ops* ops);
 
   const v1::TrainingConfig config_;
-  const std::vector<Quintic> iterations_;
   // The values of the largest matrix.
   const int64_t largest_;
   Ops* const ops_;

@@ -187,8 +187,7 @@ TEST_F(IslandTrainerTest, EveryAlgorithmLearnsWithEveryOptimizer) {
   v1::TrainingConfig& training = *config_.mutable_training();
   training.set_learning_rate(0.01);
   for (const auto algorithm :
-       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
-        v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
     training.set_inner_algorithm(algorithm);
     for (const auto optimizer :
          {v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON}) {
@@ -251,7 +250,7 @@ TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {
 }
 
 TEST_F(IslandTrainerTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
-  config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::DPU);
+  config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
   config_.mutable_training()->set_fixed_micro_batches(true);
   for (const auto optimizer :
        {v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON}) {
@@ -367,8 +366,7 @@ TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
 // The other processes hear of the shard from rank 0.
 TEST_F(IslandTrainerTest, ValidationChangesNothingOfTraining) {
   for (const auto algorithm :
-       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
-        v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
     config_.mutable_training()->set_inner_algorithm(algorithm);
     config_.mutable_training()->set_fixed_micro_batches(true);
     std::vector<float> parameters[2];

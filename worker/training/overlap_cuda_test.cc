@@ -33,8 +33,7 @@ namespace causeway {
 namespace {
 
 constexpr v1::TrainingConfig::InnerAlgorithm kAlgorithms[] = {
-    v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
-    v1::TrainingConfig::WP};
+    v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO};
 
 // An island with a rank on each GPU, at most two.
 class OverlapCudaTest : public testing::Test {

@@ -53,9 +53,6 @@ class Trainer : public RankTrainer {
     if (!is_ddp() || gradients_.is_bf16()) {
       ASSIGN_OR_RETURN(exchange_, DeviceArray<float>::Create(ops, size));
     }
-    if (predicts()) {
-      ASSIGN_OR_RETURN(committed_, DeviceArray<float>::Create(ops, size));
-    }
     ASSIGN_OR_RETURN(
         optimizer_,
         ShardedOptimizer::Create(options_.training, *options_.layout,
@@ -68,17 +65,13 @@ class Trainer : public RankTrainer {
     return absl::OkStatus();
   }
 
-  // Between steps the compute copy is the committed one, except with WP.
-  absl::Span<float> parameters() override {
-    return All(predicts() ? committed_ : compute_);
-  }
+  absl::Span<float> parameters() override { return All(compute_); }
 
   void ParametersWritten() override {
     if (has_master()) {
       options_.ops->Copy(OwnParameters().data(), shard().size(),
                          master_.data());
     }
-    CopyCommitted();
   }
 
   const Slice& shard() const override { return optimizer_->shard(); }
@@ -91,10 +84,7 @@ class Trainer : public RankTrainer {
                          OwnParameters().data());
     }
     RETURN_IF_ERROR(options_.ops->Synchronize());
-    RETURN_IF_ERROR(options_.communicator->AllGather(parameters()));
-    // A prediction from the old parameters is obsolete.
-    CopyCommitted();
-    return absl::OkStatus();
+    return options_.communicator->AllGather(parameters());
   }
 
   // With DDP, gradients begin anew with each step; otherwise every step writes
@@ -113,17 +103,13 @@ class Trainer : public RankTrainer {
           options_.communicator->rank();
     }
     communication_ = exposed_ = absl::ZeroDuration();
-    const bool acco =
-        options_.training.inner_algorithm() == v1::TrainingConfig::ACCO;
     // Only the first step has no gradients from the previous one.
     if (own_.count == 0) {
-      RETURN_IF_ERROR(
-          Accumulate(acco ? second_half() : share_, [] { return false; }));
+      RETURN_IF_ERROR(Accumulate(second_half(), [] { return false; }));
     }
     if (!prepared_) PrepareGradients();
-    if (acco) RETURN_IF_ERROR(EstimateHalf(rate));
-    ASSIGN_OR_RETURN(const ReducedGradient reduced,
-                     Commit(rate, acco ? second_half() : share_));
+    RETURN_IF_ERROR(EstimateHalf(rate));
+    ASSIGN_OR_RETURN(const ReducedGradient reduced, Commit(rate));
     InnerStepResult result =
         MakeInnerStepResult(reduced, rate, *options_.gradients);
     result.communication = communication_;
@@ -160,9 +146,6 @@ class Trainer : public RankTrainer {
   bool has_master() const {
     return !is_ddp() || options_.communicator->rounds();
   }
-  bool predicts() const {
-    return options_.training.inner_algorithm() == v1::TrainingConfig::WP;
-  }
   // ACCO's parts of this rank's share.
   int64_t first_half() const { return share_ - share_ / 2; }
   int64_t second_half() const { return std::max<int64_t>(1, share_ / 2); }
@@ -172,11 +155,6 @@ class Trainer : public RankTrainer {
   }
   absl::Span<float> OwnParameters() {
     return parameters().subspan(shard().begin, shard().size());
-  }
-  // WP's compute copy <- the committed parameters.
-  void CopyCommitted() {
-    if (!predicts()) return;
-    options_.ops->Copy(committed_.data(), committed_.size(), compute_.data());
   }
   float* ExchangedShard() { return exchange_.data() + shard().begin; }
 
@@ -213,7 +191,7 @@ class Trainer : public RankTrainer {
                            optimizer_->Reduce(own, All(exchange_)));
           optimizer_->Estimate(rate, reduced, All(exchange_), master_.data(),
                                ExchangedShard());
-          return Gather(exchange_);
+          return GatherExchanged();
         }));
     std::swap(compute_, exchange_);
     return absl::OkStatus();
@@ -221,23 +199,17 @@ class Trainer : public RankTrainer {
 
   // Communicates the real update with all accumulated gradients, and meanwhile
   // begins the next step's gradients.
-  absl::StatusOr<ReducedGradient> Commit(double rate, int64_t share) {
+  absl::StatusOr<ReducedGradient> Commit(double rate) {
     gradients_.MoveTo(exchange_);
     gradients_.Clear();
     const MicroBatches own = std::exchange(own_, {});
     ReducedGradient reduced;
-    RETURN_IF_ERROR(Overlap(share, [&]() -> absl::Status {
+    RETURN_IF_ERROR(Overlap(second_half(), [&]() -> absl::Status {
       ASSIGN_OR_RETURN(reduced, optimizer_->Reduce(own, All(exchange_)));
       optimizer_->Step(rate, reduced, All(exchange_), master_.data());
-      if (predicts()) {
-        CopyMasterTo(committed_);
-        RETURN_IF_ERROR(Gather(committed_));
-        optimizer_->Estimate(rate, reduced, All(exchange_), master_.data(),
-                             ExchangedShard());
-      } else {
-        CopyMasterTo(exchange_);
-      }
-      return Gather(exchange_);
+      options_.communication_ops->Copy(master_.data(), shard().size(),
+                                       ExchangedShard());
+      return GatherExchanged();
     }));
     std::swap(compute_, exchange_);
     return reduced;
@@ -263,14 +235,10 @@ class Trainer : public RankTrainer {
     }
   }
 
-  // Both are for the thread that communicates.
-  void CopyMasterTo(DeviceArray<float>& vector) {
-    options_.communication_ops->Copy(master_.data(), shard().size(),
-                                     vector.data() + shard().begin);
-  }
-  absl::Status Gather(DeviceArray<float>& vector) {
+  // For the thread that communicates.
+  absl::Status GatherExchanged() {
     RETURN_IF_ERROR(options_.communication_ops->Synchronize());
-    return options_.communicator->AllGather(All(vector));
+    return options_.communicator->AllGather(All(exchange_));
   }
 
   // Runs `communicate` on a thread of its own and accumulates meanwhile.
@@ -328,8 +296,6 @@ class Trainer : public RankTrainer {
   DeviceArray<float> exchange_;
   // The shard of the committed parameters, or empty.
   DeviceArray<float> master_;
-  // WP only: all committed parameters.
-  DeviceArray<float> committed_;
 
   // The micro-batches in `gradients_`.
   MicroBatches own_;
@@ -360,12 +326,11 @@ int64_t RankTrainerBytes(const v1::TrainingConfig& training,
                          const ModelLayout& layout, int ranks,
                          bool bf16_gradients) {
   const bool is_ddp = training.inner_algorithm() == v1::TrainingConfig::DDP;
-  const bool predicts = training.inner_algorithm() == v1::TrainingConfig::WP;
   // With DDP, fp32 gradients are communicated in place.
   const int64_t gradient_bytes = bf16_gradients ? 2 : sizeof(float);
   const bool exchanges = !is_ddp || bf16_gradients;
-  // Parameters, the communicated vector, and WP's committed parameters.
-  const int64_t whole = 1 + (exchanges ? 1 : 0) + (predicts ? 1 : 0);
+  // Parameters and the communicated vector.
+  const int64_t whole = exchanges ? 2 : 1;
   const int64_t masters = is_ddp ? 0 : 1;
   return (int64_t{sizeof(float)} * whole + gradient_bytes) * layout.size +
          ShardBytes(training, layout, ranks, masters);

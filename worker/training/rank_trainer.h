@@ -11,10 +11,9 @@
 // reduce-scatter, an update of the shard and an all-gather, one after the
 // other.
 //
-// ACCO (Nabli et al. 2024, arXiv 2406.02613) and the methods that it is
-// compared with, DPU and WP, compute gradients while they communicate. A
-// separate thread runs reduce-scatter, the update and all-gather;
-// meanwhile the calling thread accumulates micro-batches.
+// ACCO (Nabli et al. 2024, arXiv 2406.02613) computes gradients while it
+// communicates. A separate thread runs reduce-scatter, the update and
+// all-gather; meanwhile the calling thread accumulates micro-batches.
 //
 // Below, theta are the parameters, Opt is an update of the optimizer, and sums
 // are over ranks and their micro-batches, of which each rank makes as many as
@@ -26,23 +25,15 @@
 //      compute      G      = sum of gradients at theta, n of them
 //   2. communicate  theta' = Opt(theta, (G~ + G) / (n~ + n))    the real update
 //      compute      G~'    = sum of gradients at theta~
-// The first step computes its G~ at theta, without overlap.
-//
-// DPU: a step has one half; its gradient is that of the previous step.
-//      communicate  theta' = Opt(theta, G / n)
-//      compute      G'     = sum of gradients at theta
-//
-// WP: as DPU, with gradients at the predicted parameters.
-//      communicate  theta' = Opt(theta, G / n);  theta~' = Opt(theta', G / n)
-//      compute      G'     = sum of gradients at theta~
-// ACCO's and WP's estimates leave the optimizer's state as it was.
+// The first step computes its G~ at theta, without overlap. An estimate leaves
+// the optimizer's state as it was.
 //
 // Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
-// gradients (2 in bf16), 4 for communication, 12 / N for master and moments,
-// and 4 more with WP. With DDP, 8 / N for moments, as parameters are fp32, so
-// that their shard is its own master, and nothing for communication unless
-// gradients are bf16. A matrix of Muon has momentum, 4 / N, instead of moments;
-// its owner also has room to orthogonalize it (MuonScratchSize).
+// gradients (2 in bf16), 4 for communication, and 12 / N for master and
+// moments. With DDP, 8 / N for moments, as parameters are fp32, so that their
+// shard is its own master, and nothing for communication unless gradients are
+// bf16. A matrix of Muon has momentum, 4 / N, instead of moments; its owner
+// also has room to orthogonalize it (MuonScratchSize).
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 

@@ -67,8 +67,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// The equations. Each rank has a vector of gradients; they are summed in order
-// of rank.
+// ACCO's equations. Each rank has a vector of gradients; they are summed in
+// order of rank.
 class Equations {
  public:
   explicit Equations(const Scenario& scenario)
@@ -84,37 +84,13 @@ class Equations {
   std::vector<std::vector<float>> Run() {
     std::vector<std::vector<float>> parameters;
     Gradients pending = Make(theta_, scenario_.counts.second_half, Zero());
-    std::vector<float> predicted = theta_;
     for (int step = 1; step <= scenario_.steps; ++step) {
-      if (scenario_.change && scenario_.change(step, absl::MakeSpan(theta_))) {
-        predicted = theta_;
-      }
+      if (scenario_.change) scenario_.change(step, absl::MakeSpan(theta_));
       rate_ = LearningRate(scenario_.config, step - 1);
-      switch (scenario_.config.inner_algorithm()) {
-        case v1::TrainingConfig::ACCO: {
-          const std::vector<float> estimate = Estimate(pending);
-          const Gradients all =
-              Make(theta_, scenario_.counts.first_half, pending);
-          pending = Make(estimate, scenario_.counts.second_half, Zero());
-          Commit(all);
-          break;
-        }
-        case v1::TrainingConfig::DPU: {
-          const Gradients delayed = pending;
-          pending = Make(theta_, scenario_.counts.second_half, Zero());
-          Commit(delayed);
-          break;
-        }
-        case v1::TrainingConfig::WP: {
-          const Gradients delayed = pending;
-          pending = Make(predicted, scenario_.counts.second_half, Zero());
-          Commit(delayed);
-          predicted = Estimate(delayed);
-          break;
-        }
-        default:
-          ADD_FAILURE() << "no equations";
-      }
+      const std::vector<float> estimate = Estimate(pending);
+      const Gradients all = Make(theta_, scenario_.counts.first_half, pending);
+      pending = Make(estimate, scenario_.counts.second_half, Zero());
+      Commit(all);
       parameters.push_back(theta_);
     }
     return parameters;
@@ -201,10 +177,7 @@ class OverlappedTrainerTest : public AlgorithmTest {};
 
 INSTANTIATE_TEST_SUITE_P(
     , OverlappedTrainerTest,
-    testing::Combine(testing::Values(v1::TrainingConfig::ACCO,
-                                     v1::TrainingConfig::DPU,
-                                     v1::TrainingConfig::WP),
-                     kOptimizers),
+    testing::Combine(testing::Values(v1::TrainingConfig::ACCO), kOptimizers),
     kAlgorithmName);
 
 TEST_P(OverlappedTrainerTest, ComputesTheEquationsWithAnyNumberOfRanks) {
@@ -438,9 +411,7 @@ class MemoryTest : public AlgorithmTest {
 INSTANTIATE_TEST_SUITE_P(
     , MemoryTest,
     testing::Combine(testing::Values(v1::TrainingConfig::DDP,
-                                     v1::TrainingConfig::ACCO,
-                                     v1::TrainingConfig::DPU,
-                                     v1::TrainingConfig::WP),
+                                     v1::TrainingConfig::ACCO),
                      kOptimizers),
     kAlgorithmName);
 
@@ -477,8 +448,7 @@ TEST(RankTrainerBytesTest, MuonHasMomentumOnlyInMatrices) {
 
 TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
   for (const auto algorithm :
-       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO,
-        v1::TrainingConfig::DPU, v1::TrainingConfig::WP}) {
+       {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
     for (const int ranks : {1, 2, 3}) {
       Scenario scenario = {.config = Config(algorithm, ranks),
                            .ranks = ranks,
@@ -495,53 +465,45 @@ TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
 // Compares the bytes for a model of many values.
 TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
   const ModelLayout layout = {.size = 1 << 20};
-  for (const auto algorithm :
-       {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
-        v1::TrainingConfig::WP}) {
-    const v1::TrainingConfig config = Config(algorithm, 1);
-    EXPECT_EQ(RankTrainerBytes(config, layout, 1) -
-                  RankTrainerBytes(config, layout, 1, true),
-              2 * layout.size);
-  }
-  // The reduced gradient then needs a vector of its own.
-  const v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);
-  EXPECT_EQ(RankTrainerBytes(config, layout, 1, true) -
-                RankTrainerBytes(config, layout, 1),
+  const v1::TrainingConfig acco = Config(v1::TrainingConfig::ACCO, 1);
+  EXPECT_EQ(RankTrainerBytes(acco, layout, 1) -
+                RankTrainerBytes(acco, layout, 1, true),
             2 * layout.size);
+  // The reduced gradient then needs a vector of its own.
+  const v1::TrainingConfig ddp = Config(v1::TrainingConfig::DDP, 1);
+  EXPECT_EQ(
+      RankTrainerBytes(ddp, layout, 1, true) - RankTrainerBytes(ddp, layout, 1),
+      2 * layout.size);
 }
 
 // Operations take memory in the first step.
 TEST(RankTrainerTest, NothingIsComputedWhileTheFirstStepCommunicates) {
   const ModelLayout layout = MakeModelLayout(SmallModel());
-  for (const auto algorithm :
-       {v1::TrainingConfig::ACCO, v1::TrainingConfig::DPU,
-        v1::TrainingConfig::WP}) {
-    LocalRendezvous rendezvous;
-    const auto communicator = MakeMessageCommunicator(
-        {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
-        &rendezvous);
-    Springs source(layout.size, [](int64_t) { return absl::OkStatus(); });
-    const std::unique_ptr<Ops> ops = MakeCpuOps(1);
-    const std::unique_ptr<Ops> communication_ops = MakeCpuOps(1);
-    bool overlaps = false;
-    ASSERT_OK_AND_ASSIGN(
-        const auto trainer,
-        MakeRankTrainer({.training = Config(algorithm, 1),
-                         .layout = &layout,
-                         .communicator = communicator.get(),
-                         .gradients = &source,
-                         .ops = ops.get(),
-                         .communication_ops = communication_ops.get(),
-                         .accumulate =
-                             [&](int64_t count, int64_t share, bool busy) {
-                               overlaps = overlaps || busy;
-                               return count < share;
-                             },
-                         .now = SteadyWallClock()}));
-    trainer->ParametersWritten();
-    ASSERT_OK(trainer->Step(1));
-    EXPECT_FALSE(overlaps);
-  }
+  LocalRendezvous rendezvous;
+  const auto communicator = MakeMessageCommunicator(
+      {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
+      &rendezvous);
+  Springs source(layout.size, [](int64_t) { return absl::OkStatus(); });
+  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
+  const std::unique_ptr<Ops> communication_ops = MakeCpuOps(1);
+  bool overlaps = false;
+  ASSERT_OK_AND_ASSIGN(
+      const auto trainer,
+      MakeRankTrainer({.training = Config(v1::TrainingConfig::ACCO, 1),
+                       .layout = &layout,
+                       .communicator = communicator.get(),
+                       .gradients = &source,
+                       .ops = ops.get(),
+                       .communication_ops = communication_ops.get(),
+                       .accumulate =
+                           [&](int64_t count, int64_t share, bool busy) {
+                             overlaps = overlaps || busy;
+                             return count < share;
+                           },
+                       .now = SteadyWallClock()}));
+  trainer->ParametersWritten();
+  ASSERT_OK(trainer->Step(1));
+  EXPECT_FALSE(overlaps);
 }
 
 }  // namespace

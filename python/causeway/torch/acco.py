@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data parallel training that computes while it communicates.
 
-ACCO (Nabli et al. 2024, arXiv 2406.02613) and the methods that it is compared
-with, over torch.distributed, with the optimizer sharded over the ranks
+ACCO (Nabli et al. 2024, arXiv 2406.02613) and data parallel training to compare
+it with, over torch.distributed, with the optimizer sharded over the ranks
 (ZeRO-1, Rajbhandari et al. 2020). The equations are those of the native
 trainer (worker/training/rank_trainer.h, docs/numerics.md). Below, theta are
 the parameters, Opt is an update by the optimizer, and G and G~ are sums over
@@ -14,13 +14,8 @@ all ranks' micro-batches, of which each rank makes as many as it can.
     acco  half 1: theta~ = Opt(theta, G~)     not kept;   G at theta
           half 2: theta' = Opt(theta, G~ + G) committed;  G~' at theta~
 
-    dpu   theta' = Opt(theta, G);                         G' at theta
-
-    wp    theta' = Opt(theta, G); theta~' = Opt(theta', G), not kept;
-                                                          G' at theta~
-
 What is on the right is computed while the left is communicated. The first step
-makes its G~ (or G) at theta, before it communicates.
+makes its G~ at theta, before it communicates.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ from causeway.torch.sharded_optimizer import (
 MicroBatch = Callable[[], Union[Tensor, float,
                                 tuple[Union[Tensor, float], float]]]
 
-_MODES = ("acco", "dpu", "wp", "ddp")
+_MODES = ("acco", "ddp")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +103,7 @@ class Acco:
                 as AdamW and SGD do. It gets flat parameters in fp32.
             micro_batches: This rank's share of a step, at least; ACCO makes
                 half of them in each half of a step. Ranks may differ.
-            mode: "acco", "dpu", "wp" or "ddp".
+            mode: "acco" or "ddp".
             max_norm: Clips the mean gradient to this norm.
             fixed_micro_batches: Whether to wait for communication rather than
                 to make more micro-batches than the share. The run can be
@@ -148,8 +143,6 @@ class Acco:
         # Parameters on their way from rank to rank.
         self._gathered = (self._exchange if flat.dtype == torch.float32 else
                           self._exchange.to(flat.dtype))
-        # WP: the parameters at which gradients are computed.
-        self._prediction: Optional[Tensor] = None
         self._pending = MicroBatches()
         self._lost = False
         self._communication = self._exposed = 0.0
@@ -194,7 +187,7 @@ class Acco:
             if self._mode == "ddp":
                 reduced = self._step_ddp(micro_batch)
             else:
-                reduced = self._step_overlapped(micro_batch)
+                reduced = self._step_acco(micro_batch)
         except NonFiniteError:
             self._start_over()
             self._lost = False
@@ -223,8 +216,6 @@ class Acco:
             "pending": dataclasses.asdict(self._pending),
             "gradients": (self._gradients if self._pending.count
                           else None),
-            "prediction": (None if self._prediction is None
-                           else self._own(self._prediction)),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -250,10 +241,6 @@ class Acco:
                 self._gradients.zero_()
             else:
                 self._gradients.copy_(state["gradients"])
-            self._prediction = None
-            if state["prediction"] is not None:
-                self._gather(state["prediction"])
-                self._prediction = self._gathered.clone()
             self._gather(self._optimizer.master)
             self._flat.write(self._gathered)
 
@@ -269,21 +256,17 @@ class Acco:
         return reduced
 
     @torch.no_grad()
-    def _step_overlapped(self, micro_batch: MicroBatch) -> ReducedGradient:
-        if self._prediction is not None:
-            self._flat.write(self._prediction)
-        acco = self._mode == "acco"
-        second_half = max(1, self._share // 2) if acco else self._share
+    def _step_acco(self, micro_batch: MicroBatch) -> ReducedGradient:
+        second_half = max(1, self._share // 2)
         # Only the first step has no gradients from the previous one.
         if self._pending.count == 0:
             self._accumulate(micro_batch, second_half, lambda: False)
-        if acco:
-            # The gradients are copied because the real update needs them, too.
-            self._exchange.copy_(self._gradients)
-            own = dataclasses.replace(self._pending)
-            self._overlap(lambda: self._estimate(own), micro_batch,
-                          self._share - self._share // 2)
-            self._flat.write(self._gathered)
+        # The gradients are copied because the real update needs them, too.
+        self._exchange.copy_(self._gradients)
+        own = dataclasses.replace(self._pending)
+        self._overlap(lambda: self._estimate(own), micro_batch,
+                      self._share - self._share // 2)
+        self._flat.write(self._gathered)
         own = self._take_pending()
         reduced = self._overlap(lambda: self._commit(own), micro_batch,
                                 second_half)
@@ -355,9 +338,6 @@ class Acco:
     def _commit(self, own: MicroBatches) -> ReducedGradient:
         reduced = self._optimizer.reduce(own, self._exchange)
         self._optimizer.step()
-        if self._mode == "wp":
-            self._gather(self._optimizer.estimate())
-            self._prediction = self._gathered.clone()
         self._gather(self._optimizer.master)
         return reduced
 
@@ -375,7 +355,6 @@ class Acco:
     def _start_over(self) -> None:
         """Drops all gradients and goes back to the committed parameters."""
         self._pending = MicroBatches()
-        self._prediction = None
         with torch.no_grad():
             self._gradients.zero_()
             self._gather(self._optimizer.master)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from causeway.torch import Acco, NonFiniteError
 from causeway.torch.testing import join_group, run_ranks
 
-MODES = ("acco", "dpu", "wp", "ddp")
+MODES = ("acco", "ddp")
 # A large epsilon keeps AdamW from enlarging errors of rounding.
 ADAMW = {"lr": 0.02, "betas": (0.8, 0.9), "eps": 1e-2, "weight_decay": 0.1}
 MAX_NORM = 0.5
@@ -241,7 +241,7 @@ def meet_nan(rank: int, mode: str, damaged: int) -> dict[str, Any]:
 def disagree(rank: int) -> list[str]:
     errors = []
     for kind, mode in ((("plain", "tied")[rank], "acco"),
-                       ("plain", ("acco", "wp")[rank])):
+                       ("plain", ("acco", "ddp")[rank])):
         try:
             Acco(make_model(kind), torch.optim.AdamW, mode=mode)
         except ValueError as error:
@@ -304,28 +304,6 @@ class Reference:
             late = self.gradient(self.theta, first)
             self.opt((early[0] + late[0], early[1] + late[1]))
             early = self.gradient(estimate, second)
-        return self.theta
-
-    def dpu(self, steps: int) -> Tensor:
-        g = self.gradient(self.theta, self.shares)
-        for _ in range(steps):
-            before = self.theta
-            self.opt(g)
-            g = self.gradient(before, self.shares)
-        return self.theta
-
-    def wp(self, steps: int) -> Tensor:
-        g = self.gradient(self.theta, self.shares)
-        compute = self.theta
-        for _ in range(steps):
-            self.opt(g)
-            # Both updates of a step use the same rate.
-            lr = ADAMW["lr"]
-            ADAMW["lr"] = lr * rate(self.updates - 1) / rate(self.updates)
-            prediction = self.opt(g, commit=False)
-            ADAMW["lr"] = lr
-            g = self.gradient(compute, self.shares)
-            compute = prediction
         return self.theta
 
     def ddp(self, steps: int) -> Tensor:
@@ -468,8 +446,7 @@ class RanksTest(unittest.TestCase):
 
     def test_nan_is_an_error_everywhere_and_training_goes_on(self) -> None:
         # In its first step, ACCO estimates with 1, and commits with 1 and 2.
-        cases = [("acco", 1), ("acco", 2), ("wp", 2), ("ddp", 2), ("acco", 5),
-                 ("wp", 5)]
+        cases = [("acco", 1), ("acco", 2), ("ddp", 2), ("acco", 5)]
         ranks = run_ranks(2, for_each, meet_nan, cases)
         for rank in ranks:
             for case, first, own in zip(cases, ranks[0], rank):
@@ -487,7 +464,7 @@ class RanksTest(unittest.TestCase):
     def test_ranks_must_agree(self) -> None:
         for errors in run_ranks(2, disagree):
             self.assertIn("rank 1 has other trainable parameters", errors[0])
-            self.assertIn("rank 1 has mode 'wp', but rank 0 'acco'", errors[1])
+            self.assertIn("rank 1 has mode 'ddp', but rank 0 'acco'", errors[1])
 
 
 class Replacing(torch.optim.SGD):
@@ -560,7 +537,7 @@ class ArgumentsTest(unittest.TestCase):
         model = make_model("plain")
         state = self.make(model).state_dict()
         with self.assertRaisesRegex(ValueError, "state's mode is acco"):
-            self.make(model, mode="dpu").load_state_dict(state)
+            self.make(model, mode="ddp").load_state_dict(state)
         with self.assertRaisesRegex(ValueError, "state's fingerprint is"):
             self.make(make_model("tied")).load_state_dict(state)
 

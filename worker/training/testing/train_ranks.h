@@ -74,7 +74,6 @@ class Springs : public GradientSource {
 // The number of micro-batches that each rank makes.
 struct Counts {
   std::vector<int64_t> first_half;
-  // DPU and WP make these only.
   std::vector<int64_t> second_half;
 };
 
