@@ -21,8 +21,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/json_log.h"
 #include "common/printable.h"
+#include "common/trace.h"
 #include "common/version.h"
 #include "glog/logging.h"
 
@@ -49,6 +51,9 @@ std::string AbslUnparseFlag(LogFormat format) {
 
 ABSL_FLAG(causeway::LogFormat, log_format, {},
           "How to log to stderr: text, or json with an object a line.");
+ABSL_FLAG(std::string, trace, "",
+          "Record how long the parts of each exchange take, in this file, for "
+          "Perfetto or chrome://tracing. At most 1 GiB.");
 
 namespace causeway {
 namespace {
@@ -133,6 +138,15 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_log_format).json) LogAsJson();
+  const std::string trace = absl::GetFlag(FLAGS_trace);
+  if (!trace.empty()) {
+    const absl::Status started =
+        StartTrace(trace, ProgramName(argv[0]), SteadyWallClock());
+    if (!started.ok()) {
+      std::exit(UsageError(ProgramName(argv[0]),
+                           absl::StrCat("--trace: ", started.message())));
+    }
+  }
   return {rest.begin() + 1, rest.end()};
 }
 
@@ -142,6 +156,7 @@ int UsageError(absl::string_view program, absl::string_view problem) {
 }
 
 int ExitCode(absl::string_view program, const absl::Status& status) {
+  StopTrace();
   if (status.ok()) return 0;
   if (absl::GetFlag(FLAGS_log_format).json) {
     LOG(ERROR) << PrintableLines(status.message());

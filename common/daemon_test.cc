@@ -3,10 +3,15 @@
 #include "common/daemon.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "common/trace.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 ABSL_FLAG(int, number, 7, "A number.");
@@ -32,6 +37,23 @@ TEST(DaemonDeathTest, MistakesInFlagsExitWithTheCodeOfUsageErrors) {
   EXPECT_EXIT(Start({"--number", "x"}), exits, "--number is \"x\"");
   EXPECT_EXIT(Start({"--number"}), exits, "--number needs a value");
   EXPECT_EXIT(Start({"--yes=perhaps"}), exits, "--yes is \"perhaps\"");
+}
+
+TEST(DaemonDeathTest, TheTraceIsCompleteAtTheEnd) {
+  const std::string path = testing::TempDir() + "/trace";
+  EXPECT_EXIT(
+      {
+        Start({"--trace", path});
+        { const TraceSpan span("work"); }
+        std::exit(ExitCode("x", absl::OkStatus()));
+      },
+      testing::ExitedWithCode(0), "");
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(text, testing::HasSubstr(R"("args":{"name":"causeway-test"})"));
+  EXPECT_THAT(text, testing::HasSubstr(R"({"name":"work","ph":"X")"));
+  EXPECT_EXIT(Start({"--trace", "/missing/x"}), testing::ExitedWithCode(2),
+              "--trace: cannot write /missing/x");
 }
 
 TEST(DaemonDeathTest, TheLogIsJsonOnRequest) {

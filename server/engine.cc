@@ -12,6 +12,7 @@
 #include "absl/strings/substitute.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "common/trace.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
@@ -165,8 +166,10 @@ absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
 
 absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const v1::ContributionHeader& header) {
-  const ContributionKey key = KeyOf(header);
-  const absl::StatusOr<double> verified = staging_.Verify(key, header.object());
+  const absl::StatusOr<double> verified = [&] {
+    const TraceSpan span("verify", header.fragment());
+    return staging_.Verify(KeyOf(header), header.object());
+  }();
   // The rules decide about values that are not finite.
   if (!absl::IsOutOfRange(verified.status())) {
     RETURN_IF_ERROR(verified.status());

@@ -3,12 +3,14 @@
 //
 // The part of Engine that makes outer steps, on the merge thread.
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/duration_histogram.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "common/trace.h"
 #include "glog/logging.h"
 #include "outer_optimizer/merge.h"
 #include "quantization/codec_config.h"
@@ -79,6 +81,7 @@ void Engine::ExecuteOrder(const OuterStepOrder& order) {
     LOG_IF(ERROR, !persisted.ok())
         << "cannot write the commit log: " << persisted;
   }
+  const TraceSpan span("notify", order.fragment);
   if (outcome.ok()) {
     staging_.DiscardBefore(order.fragment, outcome->head.version());
   }
@@ -149,17 +152,22 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
     absl::MutexLock lock(&mu_);
     before = fragments_[fragment].head;
   }
+  std::optional<TraceSpan> span;
+  span.emplace("outer step", fragment);
   ASSIGN_OR_RETURN(MergedFragment merged,
                    MergeFragment(step_options_[fragment], before->contents(),
                                  inputs, merge_memory_, merge_pool_));
   before.reset();
+  span.emplace("store", fragment);
   ASSIGN_OR_RETURN(CommitRecord commit, WriteMerge(order, merged, bytes));
+  span.emplace("commit", fragment);
   const OuterStepOutcome outcome{.head = commit.head,
                                  .merged_norm = commit.merged_norm,
                                  .similarity = merged.summary.similarity,
                                  .duration = commit.committed_at - begin};
   LogBatch batch = BatchOf(order, commit, shares, outcome);
   RETURN_IF_ERROR(Commit(order, batch));
+  span.reset();
   for (const EventRecord& event : batch.events) {
     LOG(INFO) << Printable(event.text);
   }

@@ -7,6 +7,7 @@
 
 #include "absl/memory/memory.h"
 #include "common/status_macros.h"
+#include "common/trace.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
@@ -29,10 +30,12 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status TakeSnapshot(bool eager) override {
+    const TraceSpan span("snapshot", fragment_);
     return Lead({.what = What::kTakeSnapshot, .eager = eager},
                 [&](const Order& order) { return rank_.TakeSnapshot(order); });
   }
   absl::Status Apply(const UpdateUse& use) override {
+    const TraceSpan span("apply", fragment_);
     return Lead({.what = What::kApply, .use = use},
                 [&](const Order& order) { return rank_.Apply(order); });
   }
@@ -47,6 +50,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status BeginContribution(uint64_t version) override {
+    const TraceSpan span("difference", fragment_);
     collected_ = {};
     return Lead(
         {.what = What::kBeginContribution, .version = version},
@@ -58,6 +62,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
   absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                       absl::Span<char> buffer) override {
     if (collected_.complete) return collected_;
+    const TraceSpan span("encode", fragment_);
     const uint64_t own = MaxEncodedBytes(rank_.options_.replica.uplink,
                                          part_.shares[0].encoded.size());
     ASSIGN_OR_RETURN(EncodedBytes ready,
@@ -86,6 +91,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status Decode(absl::string_view received) override {
+    const TraceSpan span("decode", fragment_);
     RETURN_IF_ERROR(reader_.Read(received.substr(reader_.bytes())));
     if (part_.shares[0].held.size() == 0) return absl::OkStatus();
     return part_.part->Decode(StripsOf(part_.shares[0], received));
@@ -100,6 +106,7 @@ class ReplicaRank::Fragment : public FragmentReplica {
       strips.push_back(StripsOf(share, received));
     }
     std::string digest;
+    const TraceSpan span("digest", fragment_);
     RETURN_IF_ERROR(
         Lead({.what = What::kFinishUpdate}, [&](const Order&) -> absl::Status {
           ASSIGN_OR_RETURN(digest, rank_.FinishUpdate(part_, strips));

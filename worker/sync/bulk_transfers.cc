@@ -3,11 +3,13 @@
 #include "worker/sync/bulk_transfers.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/trace.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -124,7 +126,10 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     absl::FunctionRef<void()> sent) {
   // Uploads take turns: two at once would both arrive later than the first does
   // alone.
+  std::optional<TraceSpan> span;
+  span.emplace("turn", header.fragment());
   Turnstile::Turn turn(&uploads_);
+  span.emplace("offer", header.fragment());
   const LinkMeter::Transfer transfer(&up_);
   const absl::Duration timeout = CallTimeout(options_, encoding.max_bytes());
   const bool configured = options_.uplink_bytes_per_second.has_value();
@@ -149,6 +154,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   }
   // An object that was never offered cannot be resumed, so its answer can wait.
   if (!open) RETURN_IF_ERROR(ReadAnswer(upload));
+  span.emplace("upload", upload.header.fragment());
   const absl::Time began = options_.now();
   const uint64_t bytes_before = up_.bytes();
   ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
@@ -164,6 +170,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     upload.main.WritesDone();
     for (const auto& lane : upload.further) lane->stream().WritesDone();
     turn.End();
+    span.emplace("verdict", upload.header.fragment());
     sent();
     // These streams end as soon as their chunks are received; the verdict would
     // not come before.
@@ -386,9 +393,12 @@ absl::Status BulkTransfers::ReceiveUpdate(
     const Incoming& incoming, const v1::FetchUpdateRequest& request,
     uint64_t max_bytes, UpdateDownload& download,
     absl::FunctionRef<absl::Status()> progress) {
+  std::optional<TraceSpan> span;
+  span.emplace("await update", request.fragment());
   RETURN_IF_ERROR(Receive<v1::FetchUpdateResponse>(
       incoming, download.encoded,
       [&](const v1::FetchUpdateResponse& response) -> absl::Status {
+        span.emplace("download", request.fragment());
         if (request.offset() > 0 &&
             download.object.digest() != response.object().digest()) {
           download = {};
