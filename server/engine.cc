@@ -51,21 +51,6 @@ uint64_t IdleMergeBytes(const v1::RunConfig& config,
               MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest));
 }
 
-RunHealth::Options HealthOptions(const Coordinator& coordinator) {
-  RunHealth::Options options = {
-      .total_steps = coordinator.schedule().total_steps(),
-      .round_steps = coordinator.schedule().round_steps(),
-      .grace = absl::Seconds(
-          coordinator.options().config.membership().grace_seconds())};
-  absl::Time last_end = absl::InfinitePast();
-  for (const auto& [name, member] : coordinator.membership().members()) {
-    if (member.state == v1::IslandStatus::LIVE) continue;
-    last_end = std::max(last_end, member.ended_at);
-  }
-  if (last_end > absl::InfinitePast()) options.last_end = last_end;
-  return options;
-}
-
 }  // namespace
 
 ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
@@ -86,7 +71,7 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules, std::vector<Fragment> fragments,
                std::vector<Coordinator::CommittedFragment> heads,
                std::vector<Member> members, CoordinatorHistory history,
-               uint64_t staging_bytes)
+               RunHealth::Options health, uint64_t staging_bytes)
     : options_(std::move(options)),
       run_id_(rules.run_id),
       started_at_(options_.now()),
@@ -97,7 +82,7 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       merge_memory_(IdleMergeBytes(options_.config, rules.plan)),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_, std::move(history)),
-      health_(HealthOptions(coordinator_)),
+      health_(health),
       fragments_(std::move(fragments)) {}
 
 void Engine::StartThreads(Effects effects) {

@@ -194,7 +194,7 @@ class Engine {
          Coordinator::Options rules, std::vector<Fragment> fragments,
          std::vector<Coordinator::CommittedFragment> heads,
          std::vector<Member> members, CoordinatorHistory history,
-         uint64_t staging_bytes);
+         RunHealth::Options health, uint64_t staging_bytes);
 
   // Reads the newest version of each fragment, and makes their updates again
   // that a power loss may have torn. Finds damage now, not in the middle of the

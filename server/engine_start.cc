@@ -14,6 +14,7 @@
 #include "common/checkpoint/initial_values.h"
 #include "common/machine.h"
 #include "common/model_layout.h"
+#include "common/proto_time.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "outer_optimizer/fragment_plan.h"
@@ -119,6 +120,26 @@ uint64_t StagingBytes(const v1::RunConfig& config,
         MaxEncodedBytes(UplinkSpec(config.synchronization()), fragment.size());
   }
   return bytes * config.membership().max_islands();
+}
+
+// Returns what the log says about the run's health before this process.
+absl::StatusOr<RunHealth::Options> HealthOptions(
+    const v1::RunConfig& config, const SyncSchedule& schedule,
+    absl::Span<const Member> members, CommitLog& log) {
+  RunHealth::Options options = {
+      .total_steps = schedule.total_steps(),
+      .round_steps = schedule.round_steps(),
+      .grace = absl::Seconds(config.membership().grace_seconds())};
+  absl::Time last_end = absl::InfinitePast();
+  for (const Member& member : members) {
+    if (member.state == v1::IslandStatus::LIVE) continue;
+    last_end = std::max(last_end, member.ended_at);
+  }
+  if (last_end > absl::InfinitePast()) options.last_end = last_end;
+  ASSIGN_OR_RETURN(const std::vector<v1::Event> pauses,
+                   log.NewestEvents(0, 1, {.kinds = {"run_paused"}}));
+  if (!pauses.empty()) options.last_pause = ToTime(pauses[0].time());
+  return options;
 }
 
 }  // namespace
@@ -229,15 +250,17 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   ASSIGN_OR_RETURN(SyncSchedule schedule,
                    SyncSchedule::Create(run->config, run->plan));
+  ASSIGN_OR_RETURN(const RunHealth::Options health,
+                   HealthOptions(run->config, schedule, members, state->log()));
   // The constructor is private, so std::make_unique cannot call it.
-  std::unique_ptr<Engine> engine(
-      new Engine(options, std::move(state),
-                 {.run_id = run->run_id,
-                  .config = run->config,
-                  .plan = run->plan,
-                  .schedule = std::move(schedule)},
-                 std::move(fragments), std::move(heads), std::move(members),
-                 std::move(history), StagingBytes(options.config, run->plan)));
+  std::unique_ptr<Engine> engine(new Engine(
+      options, std::move(state),
+      {.run_id = run->run_id,
+       .config = run->config,
+       .plan = run->plan,
+       .schedule = std::move(schedule)},
+      std::move(fragments), std::move(heads), std::move(members),
+      std::move(history), health, StagingBytes(options.config, run->plan)));
   engine->StartThreads(std::move(effects));
   return engine;
 }

@@ -32,7 +32,7 @@
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/file.h"
-#include "common/http_server.h"
+#include "common/http/http_server.h"
 #include "common/metrics/metric_families.h"
 #include "common/metrics/metrics_server.h"
 #include "common/process_memory.h"

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "common/http_server.h"
+#include "common/http/http_server.h"
 #include "common/metrics/metric_families.h"
 
 namespace causeway {

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "common/clock.h"
-#include "common/http_server.h"
+#include "common/http/http_server.h"
 #include "server/edge/services.h"
 
 namespace causeway {

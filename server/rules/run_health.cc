@@ -57,17 +57,21 @@ v1::Attention MissedIsland(const Member& member) {
 }  // namespace
 
 void RunHealth::Observe(const Moment& moment, absl::Time now) {
-  if (moment.state != moment_.state) state_since_ = now;
+  const bool first = moment_.state == v1::RUN_STATE_UNSPECIFIED;
+  if (moment.state != moment_.state) {
+    // A process may begin with a run that is held.
+    state_since_ = first && moment.state == v1::PAUSED
+                       ? std::min(options_.last_pause, now)
+                       : now;
+  }
   const bool enough =
       moment.live >= moment.needed || moment.state == v1::FINISHED;
   if (enough) {
     missing_since_ = absl::InfiniteFuture();
   } else {
     // A process that begins with too few islands misses those of before.
-    const absl::Time since = moment_.state == v1::RUN_STATE_UNSPECIFIED
-                                 ? std::min(options_.last_end, now)
-                                 : now;
-    missing_since_ = std::min(missing_since_, since);
+    missing_since_ = std::min(missing_since_,
+                              first ? std::min(options_.last_end, now) : now);
   }
   std::vector<Head> merged;
   for (size_t i = 0; i < moment.heads.size(); ++i) {

@@ -51,6 +51,9 @@ class RunHealth {
     // The last end of an island's membership before this process; infinite if
     // there was none.
     absl::Time last_end = absl::InfiniteFuture();
+    // The last time at which an operator held the run before this process;
+    // infinite if none did.
+    absl::Time last_pause = absl::InfiniteFuture();
   };
 
   // A fragment's committed version.

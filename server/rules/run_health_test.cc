@@ -33,11 +33,13 @@ Member Gone(const std::string& name, absl::Time at, const std::string& reason,
 class RunHealthTest : public testing::Test {
  protected:
   RunHealthTest() : RunHealthTest(absl::InfiniteFuture()) {}
-  explicit RunHealthTest(absl::Time last_end)
+  explicit RunHealthTest(absl::Time last_end,
+                         absl::Time last_pause = absl::InfiniteFuture())
       : health_({.total_steps = 100,
                  .round_steps = 10,
                  .grace = absl::Seconds(60),
-                 .last_end = last_end}) {
+                 .last_end = last_end,
+                 .last_pause = last_pause}) {
     moment_.state = v1::RUNNING;
     moment_.live = 2;
     moment_.needed = 2;
@@ -288,8 +290,19 @@ TEST_F(RunHealthTest, TheListIsBounded) {
 
 class RestartedRunHealthTest : public RunHealthTest {
  protected:
-  RestartedRunHealthTest() : RunHealthTest(kStart - absl::Hours(2)) {}
+  RestartedRunHealthTest()
+      : RunHealthTest(kStart - absl::Hours(2), kStart - absl::Hours(1)) {}
 };
+
+TEST_F(RestartedRunHealthTest, ARunIsHeldFromBeforeTheRestart) {
+  moment_.state = v1::PAUSED;
+  EXPECT_EQ(ToTime(Problem().since()), kStart - absl::Hours(1));
+  moment_.state = v1::RUNNING;
+  Observe();
+  moment_.state = v1::PAUSED;
+  Wait(5);
+  EXPECT_EQ(ToTime(Problem().since()), now_);
+}
 
 TEST_F(RestartedRunHealthTest, IslandsAreMissedFromBeforeTheRestart) {
   moment_.live = 1;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#ifndef COMMON_HTTP_REQUEST_H_
-#define COMMON_HTTP_REQUEST_H_
+#ifndef COMMON_HTTP_HTTP_REQUEST_H_
+#define COMMON_HTTP_HTTP_REQUEST_H_
 
 #include <string>
 
@@ -35,4 +35,4 @@ bool IsIpAddress(const std::string& host);
 
 }  // namespace causeway
 
-#endif  // COMMON_HTTP_REQUEST_H_
+#endif  // COMMON_HTTP_HTTP_REQUEST_H_

@@ -23,8 +23,8 @@
 //
 // One thread reads and writes all connections; it answers probes itself, so
 // that they wait for no handler.
-#ifndef COMMON_HTTP_SERVER_H_
-#define COMMON_HTTP_SERVER_H_
+#ifndef COMMON_HTTP_HTTP_SERVER_H_
+#define COMMON_HTTP_HTTP_SERVER_H_
 
 #include <cstdint>
 #include <deque>
@@ -44,7 +44,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/http_request.h"
+#include "common/http/http_request.h"
 #include "common/transport/listening_sockets.h"
 
 namespace causeway {
@@ -173,4 +173,4 @@ class HttpServer {
 
 }  // namespace causeway
 
-#endif  // COMMON_HTTP_SERVER_H_
+#endif  // COMMON_HTTP_HTTP_SERVER_H_

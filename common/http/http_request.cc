@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/http_request.h"
+#include "common/http/http_request.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

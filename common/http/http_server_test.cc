@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/http_server.h"
+#include "common/http/http_server.h"
 
 #include <dirent.h>
 #include <sys/socket.h>
