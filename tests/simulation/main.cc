@@ -35,7 +35,8 @@
 
 ABSL_FLAG(uint64_t, seeds, 1000, "Histories to run, from seed 1 on.");
 ABSL_FLAG(uint64_t, seed, 0, "Run the history of this seed only.");
-ABSL_FLAG(bool, trace, false, "With --seed: print the events of the history.");
+ABSL_FLAG(bool, print_events, false,
+          "With --seed: print the events of the history.");
 ABSL_FLAG(std::string, json, "", "Write the figures to this file.");
 ABSL_FLAG(int, threads, 0, "Histories at a time; 0 means one per CPU.");
 ABSL_FLAG(std::vector<std::string>, planted, {},
@@ -50,7 +51,7 @@ ABSL_FLAG(uint32_t, islands, 5, "The most islands of a history.");
 ABSL_FLAG(uint32_t, fragments, 3, "The most fragments of a history.");
 ABSL_FLAG(uint64_t, rounds, 12, "The most rounds of a history.");
 ABSL_FLAG(std::vector<std::string>, without, {},
-          "Kinds of faults that are left out, as --trace names them.");
+          "Kinds of faults that are left out, as --print_events names them.");
 
 namespace causeway::simulation {
 namespace {
@@ -109,8 +110,8 @@ void Explain(const Totals& totals, const Limits& limits) {
       break;
     }
     std::cout << "VIOLATION in the history of seed " << seed << ": "
-              << violation << "\n  replay: --seed " << seed << " --trace "
-              << FlagsOf(Shrink(seed, limits)) << "\n";
+              << violation << "\n  replay: --seed " << seed
+              << " --print_events " << FlagsOf(Shrink(seed, limits)) << "\n";
   }
 }
 
@@ -175,7 +176,7 @@ int Main() {
   }
   if (const uint64_t seed = absl::GetFlag(FLAGS_seed); seed != 0) {
     const HistoryResult result =
-        RunHistory(seed, limits, absl::GetFlag(FLAGS_trace));
+        RunHistory(seed, limits, absl::GetFlag(FLAGS_print_events));
     std::cout << (result.violation.empty() ? "no violation"
                                            : "VIOLATION: " + result.violation)
               << "\n";
