@@ -244,6 +244,27 @@ absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status AtomicFileWriter::Overwrite(int64_t offset,
+                                         absl::string_view bytes) {
+  CHECK_GE(descriptor_, 0) << "write to a committed file: " << path_;
+  CHECK_LE(offset + static_cast<int64_t>(bytes.size()), bytes_written_)
+      << path_;
+  while (!bytes.empty()) {
+    const ssize_t written =
+        pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "write", temporary_path_);
+    offset += written;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+void AtomicFileWriter::StartWriteback() const {
+  // Not all file systems can do this, and none needs it.
+  sync_file_range(descriptor_, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 absl::StatusOr<absl::Span<char>> AtomicFileWriter::Map(int64_t bytes) {
   CHECK_GE(descriptor_, 0) << "map a committed file: " << path_;
   CHECK_EQ(bytes_written_, 0) << path_;

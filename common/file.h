@@ -129,6 +129,13 @@ class AtomicFileWriter {
 
   absl::Status Append(absl::string_view bytes);
 
+  // Writes over what was appended at `offset` of the file.
+  absl::Status Overwrite(int64_t offset, absl::string_view bytes);
+
+  // Lets the system begin to write to the disk what was appended, so that
+  // Commit has less to wait for.
+  void StartWriteback() const;
+
   // The alternative to Append: makes the file `bytes` long (more than 0),
   // reserves its place on the disk and maps it, filled with zeros, for the
   // caller to write in place. The mapping is valid until Commit or the end of

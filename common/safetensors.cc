@@ -380,7 +380,8 @@ absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file) {
   return contents;
 }
 
-absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents) {
+absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents,
+                                                    size_t min_bytes) {
   for (const SafetensorsTensor& tensor : contents.tensors) {
     RETURN_IF_ERROR(ElementBytes(tensor).status());
   }
@@ -396,7 +397,8 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot encode the header: ", error.what()));
   }
-  const size_t end = kLengthBytes + header.size() + kAlignment - 1;
+  const size_t end =
+      std::max(kLengthBytes + header.size(), min_bytes) + kAlignment - 1;
   header.resize(end / kAlignment * kAlignment - kLengthBytes, ' ');
   if (header.size() > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(

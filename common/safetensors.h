@@ -78,11 +78,13 @@ struct Safetensors {
 absl::StatusOr<Safetensors> ParseSafetensors(absl::string_view file);
 
 // Returns the first part of a file with `contents`: length and header, padded
-// so that the tensors begin at a multiple of 64. Sorts `contents.tensors` in
-// place by falling element size (stable), which aligns each tensor to its
-// elements. INVALID_ARGUMENT if a name repeats or is "__metadata__", a type is
-// unknown, a shape does not fit its bytes, or a string is not UTF-8.
-absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents);
+// so that the tensors begin at a multiple of 64, not before `min_bytes`. Sorts
+// `contents.tensors` in place by falling element size (stable), which aligns
+// each tensor to its elements. INVALID_ARGUMENT if a name repeats or is
+// "__metadata__", a type is unknown, a shape does not fit its bytes, or a
+// string is not UTF-8.
+absl::StatusOr<std::string> EncodeSafetensorsHeader(Safetensors& contents,
+                                                    size_t min_bytes = 0);
 
 // Writes a file atomically (see common/file.h), straight from the views. Errors
 // of EncodeSafetensorsHeader and AtomicFileWriter.

@@ -159,9 +159,23 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   if (!absl::IsOutOfRange(verified.status())) {
     RETURN_IF_ERROR(verified.status());
   }
+  if (verified.ok()) PrepareMerge(header);
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
   return Handle(Event(&Coordinator::Complete, header, norm));
+}
+
+void Engine::PrepareMerge(const v1::ContributionHeader& header) {
+  {
+    absl::MutexLock lock(&mu_);
+    const std::shared_ptr<const StoredFragment>& head =
+        fragments_[header.fragment()].head;
+    if (head->contents().head.version() != header.base_version()) return;
+  }
+  const TraceSpan span("prepare", header.fragment());
+  const absl::StatusOr<StagedEncoding> staged = staging_.Get(KeyOf(header));
+  if (!staged.ok()) return;
+  state_->merges().Prepare(header, options_.config, staged->bytes);
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {

@@ -196,6 +196,10 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, uint64_t staging_bytes);
 
+  // Begins to write a verified contribution to the disk, if the next merge of
+  // its fragment may have it.
+  void PrepareMerge(const v1::ContributionHeader& header);
+
   // Reads the newest version of each fragment, and makes their updates again
   // that a power loss may have torn. Finds damage now, not in the middle of the
   // next round.

@@ -63,6 +63,10 @@ void Engine::ExecuteOrder(const OuterStepOrder& order) {
   const absl::Time begin = options_.now();
   absl::StatusOr<OuterStepOutcome> outcome = Merge(order);
   const absl::Time end = options_.now();
+  // Islands that hear of the version find room for the next contributions.
+  if (outcome.ok()) {
+    staging_.DiscardBefore(order.fragment, outcome->head.version());
+  }
   Effects effects;
   {
     absl::MutexLock lock(&mu_);
@@ -82,9 +86,6 @@ void Engine::ExecuteOrder(const OuterStepOrder& order) {
         << "cannot write the commit log: " << persisted;
   }
   const TraceSpan span("notify", order.fragment);
-  if (outcome.ok()) {
-    staging_.DiscardBefore(order.fragment, outcome->head.version());
-  }
   CarryOut(effects);
 }
 

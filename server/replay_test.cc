@@ -76,7 +76,7 @@ class ReplayTest : public testing::Test {
 
   // Changes the record of a merge, as if it had been another merge.
   void Forge(uint32_t fragment, uint64_t version, uint64_t tokens) {
-    const MergeStore store(driver_.state_dir());
+    MergeStore store(driver_.state_dir());
     const auto stored = store.Open(fragment, version);
     ASSERT_OK(stored.status());
     v1::RecordedMerge merge = stored->merge();
@@ -116,7 +116,7 @@ TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
   MakeRun(TestRunConfig(kRecording), 3);
   driver_.Stop();
   // Change the merge's settings, so that its replay is another outer step.
-  const MergeStore store(driver_.state_dir());
+  MergeStore store(driver_.state_dir());
   const auto stored = store.Open(0, 2);
   ASSERT_OK(stored.status());
   v1::RunConfig config = stored->config();
@@ -135,7 +135,7 @@ TEST_F(ReplayTest, ADifferenceIsLocatedToFragmentAndVersion) {
 TEST_F(ReplayTest, EveryPartOfTheStateIsCompared) {
   MakeRun(TestRunConfig(kRecording), 1);
   driver_.Stop();
-  const MergeStore store(driver_.state_dir());
+  MergeStore store(driver_.state_dir());
   const auto stored = store.Open(0, 1);
   ASSERT_OK(stored.status());
   const std::string other(kDigestBytes, 'x');
@@ -251,7 +251,7 @@ TEST_F(ReplayTest, ARunWithoutRecordsSaysSo) {
 TEST_F(ReplayTest, EveryPartOfARecordIsComparedWithTheLog) {
   MakeRun(TestRunConfig(kRecording), 1);
   driver_.Stop();
-  const MergeStore store(driver_.state_dir());
+  MergeStore store(driver_.state_dir());
   const auto stored = store.Open(0, 1);
   ASSERT_OK(stored.status());
   const auto difference = [&](const auto& change) {

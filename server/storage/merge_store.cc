@@ -2,8 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/merge_store.h"
 
+#include <cstddef>
+#include <iterator>
 #include <list>
+#include <memory>
+#include <optional>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
@@ -12,6 +18,7 @@
 #include "common/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "google/protobuf/message_lite.h"
 
 namespace causeway {
 namespace {
@@ -96,34 +103,202 @@ absl::Status MergeStore::CreateFolder() const {
   return CreateDirectory(Directory(root_));
 }
 
-absl::Status MergeStore::Write(
-    const v1::RecordedMerge& merge, const v1::RunConfig& config,
-    absl::Span<const absl::string_view> encodings) const {
-  CHECK_EQ(encodings.size(), merge.contributions_size());
-  const std::string merge_bytes = merge.SerializeAsString();
-  const std::string config_bytes = config.SerializeAsString();
-  Safetensors file{
-      .tensors = {Bytes(kMerge, merge_bytes), Bytes(kConfig, config_bytes)},
-      .metadata = {{ChecksumKey(kMerge), Checksum(merge_bytes)},
-                   {ChecksumKey(kConfig), Checksum(config_bytes)}}};
-  std::list<std::string> compressed;
-  for (int i = 0; i < merge.contributions_size(); ++i) {
-    const v1::EncodedObject& object = merge.contributions(i).object();
-    // An entropy-coded encoding would not get smaller.
-    const bool compress =
-        config.storage().record_contributions() && !object.entropy_coded();
-    if (compress) {
-      compressed.push_back(CompressPlanes(encodings[i], WidthOf(object)));
+// A record that is being written: room for the header, and the tensors behind
+// it in the order in which they came. Thread-safe.
+class MergeStore::Draft {
+ public:
+  // Begins the file of `version` with room for a header with `encodings`.
+  static absl::StatusOr<std::shared_ptr<Draft>> Begin(
+      const std::string& path, uint64_t version, size_t encodings,
+      const v1::RunConfig& config) {
+    ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Create(path));
+    // A multiple of 64, as EncodeSafetensorsHeader makes it.
+    const size_t header =
+        (kHeaderBytes + kTensorBytes * encodings + 63) / 64 * 64;
+    RETURN_IF_ERROR(file.Append(std::string(header, ' ')));
+    // The constructor is private, so std::make_shared cannot call it.
+    return std::shared_ptr<Draft>(
+        new Draft(std::move(file), version, header,
+                  config.storage().record_contributions()));
+  }
+
+  uint64_t version() const { return version_; }
+
+  // Appends an encoding, unless it is there.
+  void Prepare(const v1::EncodedObject& object, absl::string_view encoding) {
+    absl::MutexLock lock(&mu_);
+    if (!file_.has_value()) return;
+    for (const Encoding& prepared : encodings_) {
+      if (prepared.digest == object.digest()) return;
     }
-    if (compress && !compressed.back().empty()) {
-      file.tensors.push_back(Bytes(PlanesName(i), compressed.back()));
+    if (AppendEncoding(object, encoding).ok()) {
+      file_->StartWriteback();
     } else {
-      file.tensors.push_back(Bytes(absl::StrCat(i), encodings[i]));
+      file_.reset();
     }
   }
-  return WriteSafetensors(
-      FilePath(root_, merge.head().fragment(), merge.head().version()),
-      std::move(file));
+
+  // Appends what is missing, writes the header and makes the file durable.
+  // FAILED_PRECONDITION if something could not be prepared. Call at most once.
+  absl::Status Commit(const v1::RecordedMerge& merge,
+                      const v1::RunConfig& config,
+                      absl::Span<const absl::string_view> encodings) {
+    absl::MutexLock lock(&mu_);
+    if (!file_.has_value()) {
+      return absl::FailedPreconditionError("an encoding was not written");
+    }
+    const absl::Status committed = TryCommit(merge, config, encodings);
+    file_.reset();
+    return committed;
+  }
+
+ private:
+  // The room for the header's fixed part, and for each encoding.
+  static constexpr size_t kHeaderBytes = 512;
+  static constexpr size_t kTensorBytes = 96;
+
+  struct Encoding {
+    std::string digest;
+    bool planes = false;
+    // Its place in contents_.tensors.
+    size_t tensor = 0;
+    // Its place in the record; negative as long as it has none.
+    int index = -1;
+  };
+
+  Draft(AtomicFileWriter file, uint64_t version, size_t header_bytes,
+        bool compress)
+      : version_(version),
+        header_bytes_(header_bytes),
+        compress_(compress),
+        file_(std::move(file)) {}
+
+  absl::Status TryCommit(const v1::RecordedMerge& merge,
+                         const v1::RunConfig& config,
+                         absl::Span<const absl::string_view> encodings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    for (int i = 0; i < merge.contributions_size(); ++i) {
+      RETURN_IF_ERROR(Place(merge.contributions(i).object(), i, encodings[i]));
+    }
+    int unmerged = 0;
+    for (const Encoding& encoding : encodings_) {
+      if (encoding.index >= 0) continue;
+      contents_.tensors[encoding.tensor].name =
+          absl::StrCat("unmerged.", unmerged++);
+    }
+    RETURN_IF_ERROR(AppendMessage(kMerge, merge));
+    RETURN_IF_ERROR(AppendMessage(kConfig, config));
+    ASSIGN_OR_RETURN(const std::string header,
+                     EncodeSafetensorsHeader(contents_, header_bytes_));
+    if (header.size() > header_bytes_) {
+      return absl::ResourceExhaustedError("too many encodings were prepared");
+    }
+    RETURN_IF_ERROR(file_->Overwrite(0, header));
+    return file_->Commit();
+  }
+
+  // Appends a tensor, whose bytes are looked at during the call only.
+  absl::Status Append(SafetensorsTensor tensor)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    RETURN_IF_ERROR(file_->Append(tensor.bytes));
+    contents_.tensors.push_back(std::move(tensor));
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendEncoding(const v1::EncodedObject& object,
+                              absl::string_view encoding)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // An entropy-coded encoding would not get smaller.
+    const std::string planes = compress_ && !object.entropy_coded()
+                                   ? CompressPlanes(encoding, WidthOf(object))
+                                   : "";
+    RETURN_IF_ERROR(Append(Bytes("", planes.empty() ? encoding : planes)));
+    encodings_.push_back({.digest = object.digest(),
+                          .planes = !planes.empty(),
+                          .tensor = contents_.tensors.size() - 1});
+    return absl::OkStatus();
+  }
+
+  // Gives an encoding its place in the record.
+  absl::Status Place(const v1::EncodedObject& object, int index,
+                     absl::string_view encoding)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    auto found = absl::c_find_if(encodings_, [&](const Encoding& prepared) {
+      return prepared.index < 0 && prepared.digest == object.digest();
+    });
+    if (found == encodings_.end()) {
+      RETURN_IF_ERROR(AppendEncoding(object, encoding));
+      found = std::prev(encodings_.end());
+    }
+    found->index = index;
+    contents_.tensors[found->tensor].name =
+        found->planes ? PlanesName(index) : absl::StrCat(index);
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendMessage(absl::string_view name,
+                             const google::protobuf::MessageLite& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const std::string bytes = message.SerializeAsString();
+    contents_.metadata[ChecksumKey(name)] = Checksum(bytes);
+    return Append(Bytes(std::string(name), bytes));
+  }
+
+  const uint64_t version_;
+  const size_t header_bytes_;
+  const bool compress_;
+  absl::Mutex mu_;
+  // None after an error, and after the commit.
+  std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
+  std::vector<Encoding> encodings_ ABSL_GUARDED_BY(mu_);
+  // The views of the tensors' bytes only have the right sizes.
+  Safetensors contents_ ABSL_GUARDED_BY(mu_);
+};
+
+std::shared_ptr<MergeStore::Draft> MergeStore::DraftOf(
+    uint32_t fragment, uint64_t version, const v1::RunConfig& config) {
+  absl::MutexLock lock(&mu_);
+  Fragment& merges = fragments_[fragment];
+  if (version <= merges.written) return nullptr;
+  if (merges.draft != nullptr && merges.draft->version() == version) {
+    return merges.draft;
+  }
+  // What is prepared of a version that nobody waits for any more goes first.
+  merges.draft = nullptr;
+  auto begun = Draft::Begin(FilePath(root_, fragment, version), version,
+                            config.membership().max_islands(), config);
+  if (begun.ok()) merges.draft = *std::move(begun);
+  return merges.draft;
+}
+
+void MergeStore::Prepare(const v1::ContributionHeader& contribution,
+                         const v1::RunConfig& config,
+                         absl::string_view encoding) {
+  const std::shared_ptr<Draft> draft =
+      DraftOf(contribution.fragment(), contribution.base_version() + 1, config);
+  if (draft != nullptr) draft->Prepare(contribution.object(), encoding);
+}
+
+absl::Status MergeStore::Write(const v1::RecordedMerge& merge,
+                               const v1::RunConfig& config,
+                               absl::Span<const absl::string_view> encodings) {
+  CHECK_EQ(encodings.size(), merge.contributions_size());
+  const uint32_t fragment = merge.head().fragment();
+  const uint64_t version = merge.head().version();
+  std::shared_ptr<Draft> draft;
+  {
+    absl::MutexLock lock(&mu_);
+    Fragment& merges = fragments_[fragment];
+    merges.written = version;
+    draft = std::exchange(merges.draft, nullptr);
+  }
+  if (draft != nullptr && draft->version() == version &&
+      draft->Commit(merge, config, encodings).ok()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(draft, Draft::Begin(FilePath(root_, fragment, version),
+                                       version, encodings.size(), config));
+  return draft->Commit(merge, config, encodings);
 }
 
 absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,

@@ -12,27 +12,39 @@
 //               "0.planes", "1.planes", ... for those that are not entropy
 //               coded and take fewer bytes as byte planes
 //               (common/byte_planes.h) of values. Flat, U8. Only records that
-//               are kept for good are compressed.
+//               are kept for good are compressed. Encodings that were prepared
+//               but not merged are "unmerged.0", "unmerged.1", ....
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is
 // never committed, nobody reads the file, and it is replaced when the version
-// is made again. Thread-safe for calls about different files. Calls block on
+// is made again.
+//
+// Encodings go to the disk as they arrive (Prepare), while others arrive and
+// while the outer step is computed: what is left for the commit is little more
+// than the sync.
+//
+// Thread-safe, but for two calls of Write about one fragment. Calls block on
 // the disk.
 #ifndef SERVER_STORAGE_MERGE_STORE_H_
 #define SERVER_STORAGE_MERGE_STORE_H_
 
 #include <cstdint>
 #include <list>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/safetensors.h"
+#include "proto/coordinator.pb.h"
 #include "proto/record.pb.h"
 #include "proto/run_config.pb.h"
 
@@ -66,10 +78,16 @@ class MergeStore {
   // Creates the folder for records if it is missing.
   absl::Status CreateFolder() const;
 
-  // Makes a record durable. Errors of WriteSafetensors.
+  // Begins to write the encoding of a contribution that the merge after its
+  // base version may have. Errors wait for Write, which tries again.
+  void Prepare(const v1::ContributionHeader& contribution,
+               const v1::RunConfig& config, absl::string_view encoding);
+
+  // Makes a record durable. Errors of AtomicFileWriter and
+  // EncodeSafetensorsHeader.
   absl::Status Write(const v1::RecordedMerge& merge,
                      const v1::RunConfig& config,
-                     absl::Span<const absl::string_view> encodings) const;
+                     absl::Span<const absl::string_view> encodings);
 
   // Returns the record of the merge that made this version. Verifies encodings
   // by their digests, which the record holds.
@@ -85,7 +103,23 @@ class MergeStore {
   absl::Status RemoveThrough(uint32_t fragment, uint64_t version) const;
 
  private:
-  std::string root_;
+  class Draft;
+  // The merges of one fragment.
+  struct Fragment {
+    // The newest version whose record is written, or was tried to be.
+    uint64_t written = 0;
+    // A later one whose encodings arrive; may be null.
+    std::shared_ptr<Draft> draft;
+  };
+
+  // Returns the draft of a version, which it may begin; null if its record is
+  // being written, or if the disk refuses.
+  std::shared_ptr<Draft> DraftOf(uint32_t fragment, uint64_t version,
+                                 const v1::RunConfig& config);
+
+  const std::string root_;
+  absl::Mutex mu_;
+  std::map<uint32_t, Fragment> fragments_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/checksum.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
@@ -48,7 +49,7 @@ class MergeStoreTest : public testing::Test {
   const std::string root_ = absl::StrCat(
       testing::TempDir(), "/",
       testing::UnitTest::GetInstance()->current_test_info()->name());
-  const MergeStore store_{root_};
+  MergeStore store_{root_};
   v1::RecordedMerge merge_;
   v1::RunConfig config_;
   std::vector<std::string> bytes_;
@@ -100,6 +101,66 @@ TEST_F(MergeStoreTest, EveryDamageIsFoundAndNamed) {
               StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr(File()),
                              HasSubstr("the contribution of north"))));
+}
+
+TEST_F(MergeStoreTest, PreparedEncodingsFindTheirPlaces) {
+  merge_.mutable_head()->set_fragment(3);
+  merge_.mutable_head()->set_version(12);
+  config_.mutable_membership()->set_max_islands(4);
+  Add("a", v1::INT4, true, "of a");
+  Add("b", v1::INT4, true, "of b, which was not prepared");
+  Add("c", v1::INT4, true, "of c");
+  // The same bytes twice.
+  Add("d", v1::INT4, true, "of c");
+  const auto prepare = [&](int index, uint64_t version) {
+    v1::ContributionHeader header = merge_.contributions(index);
+    header.set_fragment(3);
+    header.set_base_version(version - 1);
+    store_.Prepare(header, config_, bytes_[static_cast<size_t>(index)]);
+  };
+  // An earlier version that was never written.
+  prepare(1, 11);
+  prepare(2, 12);
+  v1::ContributionHeader late = merge_.contributions(0);
+  late.set_fragment(3);
+  late.set_base_version(11);
+  late.mutable_object()->set_digest(Digest128(absl::string_view("late")));
+  store_.Prepare(late, config_, "late");
+  prepare(0, 12);
+  prepare(0, 12);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ASSERT_OK(Write());
+    // The version is written: nothing may touch its file any more.
+    prepare(1, 12);
+    ASSERT_OK_AND_ASSIGN(const StoredMerge stored, store_.Open(3, 12));
+    ASSERT_EQ(stored.encodings().size(), bytes_.size());
+    for (size_t i = 0; i < bytes_.size(); ++i) {
+      EXPECT_EQ(stored.encodings()[i], bytes_[i]);
+    }
+    ASSERT_OK_AND_ASSIGN(const std::vector<std::string> files,
+                         ListDirectory(absl::StrCat(root_, "/merges")));
+    EXPECT_EQ(files.size(), 1) << absl::StrJoin(files, " ");
+  }
+}
+
+TEST_F(MergeStoreTest, WritesAllAgainAfterMoreWasPreparedThanFits) {
+  merge_.mutable_head()->set_fragment(3);
+  merge_.mutable_head()->set_version(12);
+  config_.mutable_membership()->set_max_islands(1);
+  Add("a", v1::INT4, true, "of a");
+  v1::ContributionHeader header = merge_.contributions(0);
+  header.set_fragment(3);
+  header.set_base_version(11);
+  for (int i = 0; i < 100; ++i) {
+    const std::string bytes = absl::StrCat(i);
+    header.mutable_object()->set_digest(Digest128(bytes));
+    store_.Prepare(header, config_, bytes);
+  }
+  ASSERT_OK(Write());
+  ASSERT_OK_AND_ASSIGN(const StoredMerge stored, store_.Open(3, 12));
+  EXPECT_EQ(stored.encodings()[0], "of a");
+  ASSERT_OK_AND_ASSIGN(const std::string file, ReadFile(File()));
+  EXPECT_LT(file.size(), 1000);
 }
 
 }  // namespace

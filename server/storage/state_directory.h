@@ -74,7 +74,7 @@ class StateDirectory {
   const std::string& path() const { return path_; }
   CommitLog& log() { return *log_; }
   const FragmentStore& fragments() const { return fragments_; }
-  const MergeStore& merges() const { return merges_; }
+  MergeStore& merges() { return merges_; }
 
   // FAILED_PRECONDITION if the lock or the log was removed or replaced since
   // the directory was opened: another coordinator could then take the run up,
@@ -130,7 +130,7 @@ class StateDirectory {
   std::optional<FileIdentity> lock_file_;
   const std::unique_ptr<CommitLog> log_;
   const FragmentStore fragments_;
-  const MergeStore merges_;
+  MergeStore merges_;
 };
 
 }  // namespace causeway

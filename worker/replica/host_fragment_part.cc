@@ -59,8 +59,8 @@ class HostFragmentPart : public FragmentPart {
     } else if (eager_.has_value()) {
       eager_->Forget();
     }
-    anchor_ = std::exchange(new_anchor_, {});
-    change_ = {};
+    snapshots_->Return(std::exchange(anchor_, std::exchange(new_anchor_, {})));
+    snapshots_->Return(std::exchange(change_, {}));
     return BringBack(master);
   }
 
@@ -109,8 +109,10 @@ class HostFragmentPart : public FragmentPart {
 
   absl::Status Decode(absl::string_view received) override {
     if (!decoder_.has_value()) {
-      decoder_.emplace(options_.downlink, share_.fragment_size,
-                       share_.held.begin, anchor_);
+      decoder_.emplace(
+          options_.downlink, share_.fragment_size, share_.held.begin, anchor_,
+          DecodedUpdate{.change = snapshots_->Take(anchor_.size()),
+                        .new_anchor = snapshots_->Take(anchor_.size())});
     }
     return decoder_->Advance(received);
   }
@@ -134,8 +136,9 @@ class HostFragmentPart : public FragmentPart {
   absl::Status ReplaceAnchor(absl::Span<const float> values) override {
     decoder_.reset();
     digest_.reset();
-    new_anchor_.assign(values.begin(), values.end());
-    change_.resize(anchor_.size());
+    new_anchor_ = snapshots_->Take(anchor_.size());
+    std::copy(values.begin(), values.end(), new_anchor_.begin());
+    change_ = snapshots_->Take(anchor_.size());
     // PseudoGradient is old minus new; the swapped arguments make it the
     // change.
     PseudoGradient(new_anchor_, anchor_, absl::MakeSpan(change_));

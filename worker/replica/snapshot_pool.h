@@ -12,9 +12,9 @@
 
 namespace causeway {
 
-// A pool of memory for snapshots of fragments: fresh memory from the system
-// costs the training thread more than the copy into it. Grows to the largest
-// number of snapshots at one time. Thread-safe.
+// A pool of memory for snapshots and updates of fragments: fresh memory from
+// the system costs more than the copy into it. Grows to the largest number of
+// vectors at one time. Thread-safe.
 class SnapshotPool {
  public:
   // Returns `size` values, which are unspecified.
@@ -32,6 +32,7 @@ class SnapshotPool {
   }
 
   void Return(std::vector<float> memory) {
+    if (memory.capacity() == 0) return;
     absl::MutexLock lock(&mu_);
     spare_.push_back(std::move(memory));
   }

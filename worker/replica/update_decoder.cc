@@ -12,15 +12,18 @@
 namespace causeway {
 
 UpdateDecoder::UpdateDecoder(const CodecSpec& spec, uint64_t size,
-                             uint64_t begin, absl::Span<const float> anchor)
+                             uint64_t begin, absl::Span<const float> anchor,
+                             DecodedUpdate memory)
     : begin_(begin),
       anchor_(anchor),
       cover_begin_(begin / kStripValues * kStripValues),
       cover_end_(
           std::min(StripCount(begin + anchor.size()) * kStripValues, size)),
-      reader_(NewEncodingReader(spec, cover_end_ - cover_begin_)) {
+      reader_(NewEncodingReader(spec, cover_end_ - cover_begin_)),
+      update_(std::move(memory)) {
   update_.change.resize(anchor.size());
-  update_.new_anchor.reserve(anchor.size());
+  update_.new_anchor.resize(anchor.size());
+  update_.digest.reset();
   if (begin == 0) update_.digest.emplace();
 }
 
@@ -50,10 +53,9 @@ absl::Status UpdateDecoder::DecodeStrip(absl::string_view received,
     std::copy_n(strip_.data() + (begin_ + begin - strip_begin), change.size(),
                 change.data());
   }
-  update_.new_anchor.insert(update_.new_anchor.end(), anchor_.begin() + begin,
-                            anchor_.begin() + end);
   const absl::Span<float> new_anchor =
-      absl::MakeSpan(update_.new_anchor).subspan(begin);
+      absl::MakeSpan(update_.new_anchor).subspan(begin, change.size());
+  std::copy_n(anchor_.data() + begin, new_anchor.size(), new_anchor.data());
   Rebase(change, new_anchor);
   if (update_.digest.has_value()) {
     update_.digest->Update(absl::MakeConstSpan(new_anchor));

@@ -40,9 +40,10 @@ class UpdateDecoder {
  public:
   // Decodes values [begin, begin + anchor.size()), at least one, of an update
   // of `size` values. `anchor` holds the same values of the anchor; it must
-  // outlive the decoder unchanged. `spec` must pass CheckCodecSpec.
+  // outlive the decoder unchanged. `spec` must pass CheckCodecSpec. The update
+  // is made in the memory of the vectors of `memory`, as far as it suffices.
   UpdateDecoder(const CodecSpec& spec, uint64_t size, uint64_t begin,
-                absl::Span<const float> anchor);
+                absl::Span<const float> anchor, DecodedUpdate memory = {});
 
   // Decodes the strips that are new in `received`: the encoding so far, from
   // the strip with value `begin` up to the one with the last value. After an
