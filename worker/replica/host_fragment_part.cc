@@ -3,9 +3,12 @@
 #include "worker/replica/host_fragment_part.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/eager_update.h"
@@ -49,24 +52,28 @@ class HostFragmentPart : public FragmentPart {
   absl::Status Apply(const UpdateUse& use, float* master) override {
     const absl::Span<float> shard = Borrow(master);
     if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
+    if (eager_.has_value() || !use.includes_island) {
+      RETURN_IF_ERROR(MakeChange());
+    }
     if (eager_.has_value() && eager_->under_way()) {
-      eager_->Correct(change_, use.island_share, share_.segments, shard);
+      eager_->Correct(update_.change, use.island_share, share_.segments, shard);
     } else {
       MixOrRebase(use, shard);
     }
     if (eager_.has_value() && use.is_next) {
-      eager_->Observe(change_, use.island_share);
+      eager_->Observe(update_.change, use.island_share);
     } else if (eager_.has_value()) {
       eager_->Forget();
     }
-    snapshots_->Return(std::exchange(anchor_, std::exchange(new_anchor_, {})));
-    snapshots_->Return(std::exchange(change_, {}));
+    SubtractThrough(values_.size());
+    std::swap(anchor_, update_.new_anchor);
+    Release(update_);
     return BringBack(master);
   }
 
   absl::Status BeginContribution(uint64_t version) override {
     values_ = std::exchange(snapshot_, {});
-    PseudoGradient(anchor_, values_, absl::MakeSpan(values_));
+    subtracted_ = 0;
     contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
@@ -74,14 +81,18 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status TakeEdge(absl::Span<float> values) override {
+    SubtractThrough(values_.size());
     const auto end = values_.begin() + share_.edge_out();
     std::copy(values_.begin(), end, values.begin());
     values_.erase(values_.begin(), end);
+    subtracted_ = values_.size();
     return absl::OkStatus();
   }
 
   absl::Status AddEdge(absl::Span<const float> values) override {
+    SubtractThrough(values_.size());
     values_.insert(values_.end(), values.begin(), values.end());
+    subtracted_ = values_.size();
     return absl::OkStatus();
   }
 
@@ -109,53 +120,65 @@ class HostFragmentPart : public FragmentPart {
 
   absl::Status Decode(absl::string_view received) override {
     if (!decoder_.has_value()) {
-      decoder_.emplace(
-          options_.downlink, share_.fragment_size, share_.held.begin, anchor_,
-          DecodedUpdate{.change = snapshots_->Take(anchor_.size()),
-                        .new_anchor = snapshots_->Take(anchor_.size())});
+      decoder_.emplace(options_.downlink, share_.fragment_size,
+                       share_.held.begin, anchor_.size());
+      decoded_.new_anchor = snapshots_->Take(anchor_.size());
+      if (share_.held.begin == 0) decoded_.digest.emplace();
     }
-    return decoder_->Advance(received);
+    const size_t known = decoded_.encoding.size();
+    decoded_.encoding.append(received.data() + known, received.size() - known);
+    return decoder_->Advance(
+        received, [&](uint64_t begin, absl::Span<const float> change) {
+          const absl::Span<float> new_anchor =
+              absl::MakeSpan(decoded_.new_anchor).subspan(begin, change.size());
+          std::copy_n(anchor_.data() + begin, change.size(), new_anchor.data());
+          Rebase(change, new_anchor);
+          if (decoded_.digest.has_value()) {
+            decoded_.digest->Update(absl::MakeConstSpan(new_anchor));
+          }
+        });
   }
 
   absl::Status FinishUpdate() override {
     // A rank that holds no values has decoded none.
     if (!decoder_.has_value()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(DecodedUpdate update, decoder_->Finish());
+    RETURN_IF_ERROR(decoder_->CheckComplete());
     decoder_.reset();
-    change_ = std::move(update.change);
-    new_anchor_ = std::move(update.new_anchor);
-    digest_ = std::move(update.digest);
+    Release(update_);
+    std::swap(update_, decoded_);
     return absl::OkStatus();
   }
 
   absl::Status DropUpdate() override {
     decoder_.reset();
+    Release(decoded_);
     return absl::OkStatus();
   }
 
   absl::Status ReplaceAnchor(absl::Span<const float> values) override {
-    decoder_.reset();
-    digest_.reset();
-    new_anchor_ = snapshots_->Take(anchor_.size());
-    std::copy(values.begin(), values.end(), new_anchor_.begin());
-    change_ = snapshots_->Take(anchor_.size());
+    RETURN_IF_ERROR(DropUpdate());
+    Release(update_);
+    update_.new_anchor = snapshots_->Take(anchor_.size());
+    std::copy(values.begin(), values.end(), update_.new_anchor.begin());
+    update_.change = snapshots_->Take(anchor_.size());
     // PseudoGradient is old minus new; the swapped arguments make it the
     // change.
-    PseudoGradient(new_anchor_, anchor_, absl::MakeSpan(change_));
+    PseudoGradient(values, anchor_, absl::MakeSpan(update_.change));
     return absl::OkStatus();
   }
 
   absl::Status Digest(Digest128Stream& digest) override {
-    if (digest_.has_value()) {
-      digest = *digest_;
-      digest_.reset();
+    if (update_.digest.has_value()) {
+      digest = *update_.digest;
+      update_.digest.reset();
     } else {
-      digest.Update(absl::MakeConstSpan(new_anchor_));
+      digest.Update(absl::MakeConstSpan(update_.new_anchor));
     }
     return absl::OkStatus();
   }
 
   absl::Status SetAnchor(absl::Span<const float> values) override {
+    SubtractThrough(values_.size());
     std::copy(values.begin(), values.end(), anchor_.begin());
     return absl::OkStatus();
   }
@@ -202,20 +225,47 @@ class HostFragmentPart : public FragmentPart {
       const absl::Span<float> local =
           shard.subspan(segment.model_offset, segment.size);
       if (use.includes_island) {
-        Mix(absl::MakeConstSpan(new_anchor_)
+        Mix(absl::MakeConstSpan(update_.new_anchor)
                 .subspan(segment.fragment_offset, segment.size),
             options_.mixing, local);
       } else {
-        Rebase(absl::MakeConstSpan(change_).subspan(segment.fragment_offset,
-                                                    segment.size),
+        Rebase(absl::MakeConstSpan(update_.change)
+                   .subspan(segment.fragment_offset, segment.size),
                local);
       }
     }
   }
 
+  // Decodes the update again for its change of the held values, which few
+  // updates need.
+  absl::Status MakeChange() {
+    if (!update_.change.empty() || anchor_.empty()) return absl::OkStatus();
+    update_.change = snapshots_->Take(anchor_.size());
+    return UpdateDecoder(options_.downlink, share_.fragment_size,
+                         share_.held.begin, anchor_.size())
+        .Advance(update_.encoding,
+                 [&](uint64_t begin, absl::Span<const float> change) {
+                   absl::c_copy(change, update_.change.begin() + begin);
+                 });
+  }
+
+  // Makes the first `end` of values_ the difference to the anchor. The
+  // difference is made strip by strip, in the cache, as the values are encoded;
+  // whatever changes the anchor or moves the values makes the rest before.
+  void SubtractThrough(size_t end) {
+    if (end <= subtracted_) return;
+    const size_t count = end - subtracted_;
+    const absl::Span<float> rest =
+        absl::MakeSpan(values_).subspan(subtracted_, count);
+    PseudoGradient(absl::MakeConstSpan(anchor_).subspan(subtracted_, count),
+                   rest, rest);
+    subtracted_ = end;
+  }
+
   void EncodeStrip() {
     const absl::Span<float> strip =
         absl::MakeSpan(values_).subspan(encoded_values_, kStripValues);
+    SubtractThrough(encoded_values_ + strip.size());
     if (feedback_.has_value()) {
       feedback_->Encode(encoded_values_, strip, *encoder_);
     } else {
@@ -233,6 +283,28 @@ class HostFragmentPart : public FragmentPart {
 
   void ReleaseValues() {
     if (!values_.empty()) snapshots_->Return(std::exchange(values_, {}));
+    subtracted_ = 0;
+  }
+
+  // A step of the anchor.
+  struct Update {
+    std::vector<float> new_anchor;
+    // The digest of the new anchor, made while the values were in the cache.
+    // Set only if the held values begin the fragment, as a digest must start
+    // there.
+    std::optional<Digest128Stream> digest;
+    // The strips with held values. Empty if `change` is set.
+    std::string encoding;
+    // The new anchor minus the old one; empty until it is needed.
+    std::vector<float> change;
+  };
+
+  void Release(Update& update) {
+    snapshots_->Return(std::exchange(update.new_anchor, {}));
+    snapshots_->Return(std::exchange(update.change, {}));
+    update.digest.reset();
+    // The memory is kept for the next encoding.
+    update.encoding.clear();
   }
 
   const FragmentShare share_;
@@ -250,17 +322,17 @@ class HostFragmentPart : public FragmentPart {
   // The contribution.
   std::optional<ErrorFeedback> feedback_;
   EncodeOptions contribution_;
+  // The snapshot, of which the first `subtracted_` values are differences.
   std::vector<float> values_;
+  size_t subtracted_ = 0;
   std::unique_ptr<Encoder> encoder_;
   uint64_t encoded_values_ = 0;
   EncodedBytes progress_;
 
-  // The update.
+  // The update that is being decoded, and the one that is prepared.
   std::optional<UpdateDecoder> decoder_;
-  std::vector<float> change_;
-  std::vector<float> new_anchor_;
-  // The digest of the new anchor, if the held values begin the fragment.
-  std::optional<Digest128Stream> digest_;
+  Update decoded_;
+  Update update_;
 };
 
 }  // namespace
