@@ -29,13 +29,17 @@ namespace {
 
 using testing::HasSubstr;
 
+// The islands of a toy train other values each: one that comes back is an
+// outlier to one that has converged alone.
 constexpr char kConfig[] = R"pb(
   name: "toy"
   tensors { sequence_length: 8 }
   training { total_steps: $0 batch_size: 4 }
   outer_optimizer { algorithm: SGD learning_rate: 1 }
   synchronization { inner_steps_per_round: 10 fragments: 3 overlap_steps: 2 }
-  membership { min_islands: 2 lease_seconds: 3 heartbeat_seconds: 0.2 }
+  membership {
+    min_islands: 2 lease_seconds: 3 heartbeat_seconds: 0.2 outlier_factor: 0
+  }
 )pb";
 
 class EmbeddingTest : public ProcessTestFixture {

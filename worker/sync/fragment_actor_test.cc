@@ -337,7 +337,10 @@ TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
   // The snapshot took the pool's memory, and gives it back.
   EXPECT_NE(replica_->snapshots().Take(0).data(), place);
   ExpectMixed();
-  EXPECT_EQ(replica_->snapshots().Take(anchor_.size()).data(), place);
+  // So does the update with that of the old anchor.
+  const std::vector<float> first = replica_->snapshots().Take(anchor_.size());
+  const std::vector<float> second = replica_->snapshots().Take(anchor_.size());
+  EXPECT_TRUE(first.data() == place || second.data() == place);
 }
 
 TEST_F(FragmentActorTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
