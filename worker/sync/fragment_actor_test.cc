@@ -334,13 +334,11 @@ TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
   const float* const place = memory.data();
   replica_->snapshots().Return(std::move(memory));
   Send();
-  // The snapshot took the pool's memory, and gives it back.
+  // The snapshot took the pool's memory.
   EXPECT_NE(replica_->snapshots().Take(0).data(), place);
   ExpectMixed();
-  // So does the update with that of the old anchor.
-  const std::vector<float> first = replica_->snapshots().Take(anchor_.size());
-  const std::vector<float> second = replica_->snapshots().Take(anchor_.size());
-  EXPECT_TRUE(first.data() == place || second.data() == place);
+  // Then the update took it, and gave back that of the old anchor.
+  EXPECT_GE(replica_->snapshots().Take(0).capacity(), anchor_.size());
 }
 
 TEST_F(FragmentActorTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
