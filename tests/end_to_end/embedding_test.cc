@@ -38,7 +38,10 @@ constexpr char kConfig[] = R"pb(
   outer_optimizer { algorithm: SGD learning_rate: 1 }
   synchronization { inner_steps_per_round: 10 fragments: 3 overlap_steps: 2 }
   membership {
-    min_islands: 2 lease_seconds: 3 heartbeat_seconds: 0.2 outlier_factor: 0
+    min_islands: 2
+    lease_seconds: 3
+    heartbeat_seconds: 0.2
+    outlier_factor: 0
   }
 )pb";
 
