@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/json_log.h"
@@ -118,6 +119,8 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   BlockTerminationSignals();
   // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  // Debian's Abseil is built such that each lock is looked up in a graph.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   absl::SetProgramUsageMessage(usage);
