@@ -109,7 +109,7 @@ def causeway_cc_fuzz_test(name, srcs, corpus, deps = [], **kwargs):
         **kwargs
     )
 
-def causeway_python_test(name, main, deps = [], data = [], size = "small", **kwargs):
+def causeway_python_test(name, main, deps = [], data = [], size = "small", pytorch = [1], **kwargs):
     """A Python test that PyTorch may take part in.
 
     Args:
@@ -118,16 +118,19 @@ def causeway_python_test(name, main, deps = [], data = [], size = "small", **kwa
       deps: filegroups of the sources that main imports.
       data: other files that it reads or runs.
       size: passed to sh_test.
+      pytorch: 1 for Debian's PyTorch, 2 for that of
+        tests/pytorch/environment.sh, where NAME_pytorch2 is the test.
       **kwargs: passed to sh_test.
     """
-    native.sh_test(
-        name = name,
-        size = size,
-        srcs = ["//python:run_test.sh"],
-        args = ["$(rootpath %s)" % main],
-        data = [main] + deps + data,
-        **kwargs
-    )
+    for version in pytorch:
+        native.sh_test(
+            name = name + ("_pytorch2" if version == 2 else ""),
+            size = size,
+            srcs = ["//python:run_test.sh"],
+            args = (["--pytorch2"] if version == 2 else []) + ["$(rootpath %s)" % main],
+            data = [main, "//tests:testing.sh"] + deps + data,
+            **kwargs
+        )
 
 def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs):
     """C++ messages (and, of services, gRPC stubs) of .proto files by the system's protoc.

@@ -2,21 +2,29 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: python/run_test.sh FILE [ARGUMENT...]
+# usage: python/run_test.sh [--pytorch2] FILE [ARGUMENT...]
 #
 # Runs a Python test from the root of the tree, with the packages of python/ in
-# the path and a Python 3 that has PyTorch.
+# the path and a Python 3 that has PyTorch; with --pytorch2, that of the
+# environment CAUSEWAY_PYTORCH2 (tests/pytorch/environment.sh), without which
+# the test is skipped.
 
 set -euo pipefail
+# shellcheck source=tests/testing.sh
+. tests/testing.sh
 
-for python in python3 /usr/bin/python3; do
-  if "${python}" -c 'import torch' 2>/dev/null; then break; fi
-  python=
-done
-if [[ -z "${python}" ]]; then
-  echo "run_test: no Python 3 has PyTorch: neither python3 nor" \
-    "/usr/bin/python3. Run deploy/install_deps.sh test" >&2
-  exit 1
+if [[ "$1" == --pytorch2 ]]; then
+  shift
+  python="${CAUSEWAY_PYTORCH2:-}/bin/python3"
+  [[ -x "${python}" ]] || skip "there is no PyTorch 2: CAUSEWAY_PYTORCH2 is" \
+    "'${CAUSEWAY_PYTORCH2:-}', and no folder of tests/pytorch/environment.sh"
+else
+  for python in python3 /usr/bin/python3; do
+    if "${python}" -c 'import torch' 2>/dev/null; then break; fi
+    python=
+  done
+  [[ -n "${python}" ]] || fail "no Python 3 has PyTorch: neither python3 nor" \
+    "/usr/bin/python3. Run deploy/install_deps.sh test"
 fi
 
 file="$1"

@@ -172,6 +172,18 @@ run_fuzzers() {
   done
 }
 
+# Lets the tests of PyTorch 2 run, where its packages can be had.
+get_pytorch2() {
+  local folder
+  heading "PyTorch 2"
+  if folder="$(tests/pytorch/environment.sh)"; then
+    echo "${folder}"
+    test_options+=("--test_env=CAUSEWAY_PYTORCH2=${folder}")
+  else
+    echo "left out: the tests whose names end in _pytorch2, which are skipped"
+  fi
+}
+
 build_and_test() {
   heading "build"
   if ! bazel build --keep_going "${options[@]}" -- "${targets[@]}"; then
@@ -252,6 +264,7 @@ if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
 heading "packages"
 deploy/install_deps.sh build test
 
+if [[ -z "${config}" ]]; then get_pytorch2; fi
 if ((${#targets[@]} == 0)); then
   targets=(//...)
   if [[ -z "${config}" ]]; then check_style; fi

@@ -4,6 +4,7 @@
 
 import contextlib
 import ctypes
+import sys
 import types
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
@@ -13,7 +14,7 @@ import torch
 from . import _library
 from .errors import ModelMismatch, TensorMoved, Unimplemented
 from .native import NativeIsland
-from .parameters import Slot, match
+from .parameters import Slot, match, reshard
 from .ranks import Ranks
 from .run import Run, TensorInfo
 
@@ -55,13 +56,26 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
     if len(sharded) > 1 or not placements[sharded[0]].is_shard(0):
         raise Unimplemented(
             f"{name} is placed as {placements}; an island takes whole tensors "
-            "and those that are sharded once, along their first dimension. "
-            "Pass other parts as shards=")
+            "and those that are sharded once, along their first dimension, as "
+            "fully_shard and ColwiseParallel do. Shard this module otherwise, "
+            "or exclude the tensor from the run")
     mesh, dimension = parameter.device_mesh, sharded[0]
     rows = parameter.shape[0]
     rows_per_rank = -(-rows // mesh.size(dimension))
     row = min(rows, rows_per_rank * mesh.get_local_rank(dimension))
     return row * (parameter.numel() // max(1, rows)), local.reshape(-1)
+
+
+def _address(parameter: Any) -> int:
+    """Returns where the values that this rank has of a parameter are."""
+    # What to_local() returns, in a fraction of its time.
+    return getattr(parameter, "_local_tensor", parameter).data_ptr()
+
+
+def _is_moved(owner: Mapping[str, Any], key: str, parameter: torch.Tensor,
+              address: Optional[int]) -> bool:
+    return owner.get(key) is not parameter or (
+        address is not None and _address(parameter) != address)
 
 
 class Attachment:
@@ -71,6 +85,8 @@ class Attachment:
                  shards: Optional[Shards] = None):
         """Raises ModelMismatch."""
         shards = shards or {}
+        self._model = model
+        reshard(model)
         self.locals = [
             self._local(
                 info, slot,
@@ -80,8 +96,9 @@ class Attachment:
         self._next_check = 0
         self._checks = [
             (local.slot.owner, local.slot.key, local.slot.parameter,
-             local.slot.parameter.data_ptr() if local.whole else None,
-             local.info.name) for local in self.locals
+             None if local.info.name in shards else _address(
+                 local.slot.parameter), local.info.name)
+            for local in self.locals
         ]
 
     @staticmethod
@@ -136,9 +153,12 @@ class Attachment:
         begin = self._next_check
         end = begin + CHECKED_PER_STEP
         self._next_check = end if end < len(checks) else 0
-        for owner, key, parameter, pointer, name in checks[begin:end]:
-            if owner.get(key) is not parameter or (
-                    pointer is not None and parameter.data_ptr() != pointer):
+        for *place, name in checks[begin:end]:
+            if not _is_moved(*place):
+                continue
+            # FSDP has whole parameters in the model after a forward pass.
+            reshard(self._model)
+            if _is_moved(*place):
                 raise TensorMoved(
                     f"the memory of {name} was replaced after island.attach(): "
                     "by model.to(), by assigning .data, or by an optimizer "
@@ -152,7 +172,8 @@ class Attachment:
         return None
 
     def values_changed(self) -> None:
-        """Tells autograd that the values are other ones."""
+        """Tells autograd and FSDP that the values are other ones."""
+        reshard(self._model)
         for local in self.locals:
             # A view shares its tensor's version, and this counts as a change.
             local.values.reshape(-1)[:0].zero_()
@@ -162,6 +183,7 @@ class Attachment:
         """Has the merged values in the parameters, which get theirs back."""
         merged = ranks.first(lambda told: self._read_merged(native)
                              if told is None else told)
+        reshard(self._model)
         own = [local.values.to("cpu", copy=True) for local in self.locals]
         try:
             for index, local in enumerate(self.locals):
@@ -174,6 +196,7 @@ class Attachment:
                     local.values.shape))
             yield
         finally:
+            reshard(self._model)
             for local, values in zip(self.locals, own):
                 local.values.copy_(values)
 
@@ -190,6 +213,17 @@ class Attachment:
         return merged
 
 
+def _is_rehearsal() -> bool:
+    """Returns whether torch.distributed.checkpoint makes this step, with which
+    it lets an optimizer without state make one."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_init_optim_state":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class StepHook:
     """Calls functions before and after each step of an optimizer."""
 
@@ -198,10 +232,26 @@ class StepHook:
                  before_step: Callable[[], None] = lambda: None):
         self._optimizer = optimizer
         self._handles = []
+        self._rehearsal = False
         if hasattr(optimizer, "register_step_post_hook"):
+
+            def before(*_):
+                # Optimizers have no state before their first step.
+                self._rehearsal = not optimizer.state and _is_rehearsal()
+                if not self._rehearsal:
+                    before_step()
+
+            def after(*_):
+                if not self._rehearsal:
+                    after_step()
+
+            if hasattr(torch, "compiler"):
+                # A compiled optimizer is none of what it calls.
+                before = torch.compiler.disable(before)
+                after = torch.compiler.disable(after)
             self._handles = [
-                optimizer.register_step_post_hook(lambda *_: after_step()),
-                optimizer.register_step_pre_hook(lambda *_: before_step()),
+                optimizer.register_step_post_hook(after),
+                optimizer.register_step_pre_hook(before),
             ]
         else:
             self._replace(after_step, before_step)
@@ -232,8 +282,10 @@ class StepHook:
 
     def learning_rate(self) -> float:
         rate = self._optimizer.param_groups[0].get("lr", 0.0)
-        # A rate on a device would have to be waited for.
-        return rate if isinstance(rate, float) else 0.0
+        if isinstance(rate, torch.Tensor) and rate.device.type != "cpu":
+            # It would have to be waited for.
+            return 0.0
+        return float(rate)
 
     def remove(self) -> None:
         for handle in self._handles:

@@ -161,6 +161,14 @@ class StepHookTest(unittest.TestCase):
         optimizer.found_inf = torch.tensor(1.0)
         self.assertTrue(hook.skipped())
 
+    def test_a_rate_in_host_memory_is_known(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        hook = StepHook(optimizer, self.count)
+        for rate, known in ((torch.tensor(0.25), 0.25),
+                            (torch.tensor(0.25, device="meta"), 0)):
+            optimizer.param_groups[0]["lr"] = rate
+            self.assertEqual(hook.learning_rate(), known)
+
     def test_an_optimizer_of_another_model_is_refused(self):
         other = torch.optim.SGD(LeastSquares().parameters(), lr=0.5)
         own = torch.optim.SGD(self.model.parameters(), lr=0.5)

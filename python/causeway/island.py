@@ -345,11 +345,17 @@ class Island:
         self._native.save(directory)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns what `save` writes, as a tensor of bytes; empty on ranks
-        other than 0."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.save(folder)
-            return {"island": pack(folder)}
+        """Returns what `save` writes as one value, for torch.save and
+        torch.distributed.checkpoint; empty on ranks other than 0.
+
+        Before attach() its value is None, to be loaded into.
+        """
+        packed = None
+        if self._attachment is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                self.save(folder)
+                packed = None if self._ranks.rank else pack(folder)
+        return {} if self._ranks.rank else {"island": packed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state. Call before attach(), on all ranks."""
@@ -357,7 +363,8 @@ class Island:
             raise InvalidArgument("load_state_dict() comes before attach()")
         self._native.close()
         with tempfile.TemporaryDirectory() as folder:
-            if unpack(state["island"], folder):
+            if state.get("island") is not None:
+                unpack(state["island"], folder)
                 self._options["resume_directory"] = folder
             self._open()
 

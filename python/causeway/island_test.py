@@ -3,6 +3,7 @@
 """Islands of PyTorch in runs with a real coordinator."""
 
 import contextlib
+import io
 import os
 import unittest
 
@@ -312,9 +313,11 @@ class OneIslandTest(ProcessTestCase):
             island.attach(self.model, self.optimizer)
             for _ in range(15):
                 self.step()
-            state = island.state_dict()
+            file = io.BytesIO()
+            torch.save(island.state_dict(), file)
             trained = largest_error(self.model)
-            self.assertEqual(state["island"].dtype, torch.uint8)
+        file.seek(0)
+        state = torch.load(file)
         other = LeastSquares()
         with self.join() as island:
             island.load_state_dict(state)

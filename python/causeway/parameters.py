@@ -43,6 +43,16 @@ def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
             return model
 
 
+def reshard(model: torch.nn.Module) -> None:
+    """Lets FSDP2 have only this rank's parts of parameters in the model.
+
+    It keeps whole copies after some forward passes, and uses them in the next.
+    """
+    for module in model.modules():
+        if hasattr(module, "unshard") and hasattr(module, "reshard"):
+            module.reshard()
+
+
 def slots_of(model: torch.nn.Module) -> List[Slot]:
     """Returns the model's parameters, each once, in the model's order."""
     found: Dict[int, Slot] = {}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""A saved folder as one tensor, for checkpoints that hold tensors."""
+"""A saved folder as one value, for checkpoints."""
 
 import ctypes
 import io
@@ -9,24 +9,28 @@ import tarfile
 
 
 def pack(folder: str):
-    """Returns the files of a folder as a torch.uint8 tensor."""
+    """Returns the files of a folder as a storage of PyTorch.
+
+    torch.save writes it as it is, however big, and to
+    torch.distributed.checkpoint it is no tensor, whose size would have to be
+    known before it is loaded.
+    """
     import torch
-    if not os.listdir(folder):
-        return torch.empty(0, dtype=torch.uint8)
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name in sorted(os.listdir(folder)):
             archive.add(os.path.join(folder, name), name)
-    return torch.frombuffer(bytearray(stream.getbuffer()), dtype=torch.uint8)
+    content = torch.frombuffer(stream.getbuffer(), dtype=torch.uint8)
+    storage = torch.UntypedStorage(content.numel())
+    torch.tensor((), dtype=torch.uint8).set_(storage).copy_(content)
+    return storage
 
 
-def unpack(packed, folder: str) -> bool:
-    """Writes the files to a folder. Returns whether there are any."""
+def unpack(packed, folder: str) -> None:
+    """Writes the files to a folder."""
     import torch
-    if packed.numel() == 0:
-        return False
-    packed = packed.to("cpu", torch.uint8).contiguous()
-    content = ctypes.string_at(packed.data_ptr(), packed.numel())
+    values = torch.tensor((), dtype=torch.uint8).set_(packed.cpu())
+    content = ctypes.string_at(values.data_ptr(), values.numel())
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive.getmembers():
             if not member.isfile() or os.path.basename(
@@ -34,4 +38,3 @@ def unpack(packed, folder: str) -> bool:
                 raise ValueError(f"a state has no file {member.name}")
             with open(os.path.join(folder, member.name), "wb") as file:
                 file.write(archive.extractfile(member).read())
-    return True

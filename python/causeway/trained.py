@@ -37,7 +37,8 @@ class Trained:
         if not attached & self._known:
             raise ModelMismatch(
                 "the optimizer trains no parameter of the model: make it from "
-                "model.parameters(), after model.to()")
+                "model.parameters(), after model.to() and fully_shard(), and "
+                "before a forward pass")
         self._frozen = [
             parameter for parameter in parameters
             if id(parameter) not in attached and not parameter.requires_grad

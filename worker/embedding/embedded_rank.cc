@@ -113,9 +113,10 @@ void EmbeddedRank::Fail(const absl::Status& status) {
 
 absl::Status EmbeddedRank::Follow(
     absl::FunctionRef<absl::Status(uint64_t run_step)> train,
-    absl::FunctionRef<absl::Status()> saved) {
+    absl::FunctionRef<absl::Status()> free, absl::FunctionRef<void()> saved) {
   return orders_.Follow([&](const Order& order) -> absl::Status {
     std::vector<float> parameters;
+    if (!order.is_for_replica()) RETURN_IF_ERROR(free());
     switch (order.what) {
       case Order::What::kShareParameters:
         return WriteParameters({});
@@ -125,7 +126,8 @@ absl::Status EmbeddedRank::Follow(
         return train(order.run_step);
       case Order::What::kSave:
         RETURN_IF_ERROR(ReadParameters(parameters));
-        return saved();
+        saved();
+        return absl::OkStatus();
       default:
         return replica_->Follow(order);
     }

@@ -6,7 +6,7 @@
 //
 //   rank 0                              other ranks
 //   ASSIGN_OR_RETURN(auto rank, EmbeddedRank::Create(...));
-//   rank->ShareParameters(parameters);  rank->Follow(train, saved);
+//   rank->ShareParameters(parameters);  rank->Follow(train, free, saved);
 //   rank->MakeReplica(joined);
 //   rank->BeginStep(1);                 (calls train(1))
 //   ...
@@ -81,9 +81,11 @@ class EmbeddedRank : public InnerTrainer {
 
   // On the other ranks: carries out rank 0's orders until it ends. Calls
   // `train` for each step, which returns when the tensors are free for other
-  // orders, and `saved` when a state was read from them.
+  // orders, `free` before an order that is about the tensors, which waits for
+  // the same, and `saved` when a state was read from them.
   absl::Status Follow(absl::FunctionRef<absl::Status(uint64_t run_step)> train,
-                      absl::FunctionRef<absl::Status()> saved);
+                      absl::FunctionRef<absl::Status()> free,
+                      absl::FunctionRef<void()> saved);
   // Returns whether rank 0 goes on with other orders. Thread-safe.
   bool is_behind() const { return orders_.is_behind(); }
 

@@ -105,25 +105,28 @@ absl::Status FollowingIsland::Follow() {
   }
   const absl::Status status =
       rank->Follow([this](uint64_t step) { return Train(step); },
-                   [this] { return Saved(); });
+                   [this] { return AwaitTensors(); }, [this] { Saved(); });
   absl::MutexLock lock(&mu_);
   rank_ = nullptr;
   return status;
 }
 
 absl::Status FollowingIsland::Train(uint64_t step) {
-  absl::MutexLock lock(&mu_);
-  ordered_ = step_ = step;
-  return is_over() ? absl::OkStatus() : AwaitTensors();
-}
-
-absl::Status FollowingIsland::Saved() {
-  absl::MutexLock lock(&mu_);
-  in_save_ = false;
+  {
+    absl::MutexLock lock(&mu_);
+    ordered_ = step_ = step;
+  }
   return AwaitTensors();
 }
 
+void FollowingIsland::Saved() {
+  absl::MutexLock lock(&mu_);
+  in_save_ = false;
+}
+
 absl::Status FollowingIsland::AwaitTensors() {
+  absl::MutexLock lock(&mu_);
+  if (is_over()) return absl::OkStatus();
   const auto free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return closing_ || in_save_ || (!ordered_.has_value() && !in_step_);
   };

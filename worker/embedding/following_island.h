@@ -74,11 +74,11 @@ class FollowingIsland : public EmbeddedIsland {
   // On the thread.
   absl::Status Follow();
   absl::Status Train(uint64_t step);
-  absl::Status Saved();
+  void Saved();
   // Waits until the training loop leaves the tensors alone.
   //   DEADLINE_EXCEEDED  Rank 0 has had other orders for so long that the loop
   //                      must hang.
-  absl::Status AwaitTensors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status AwaitTensors();
 
   EmbeddedIslandOptions options_;
   const std::unique_ptr<Rendezvous> rendezvous_;
