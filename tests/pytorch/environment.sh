@@ -24,7 +24,7 @@ fi
 if ! cmp -s "${HERE}/requirements.txt" "${FOLDER}/requirements.txt"; then
   rm -rf "${FOLDER}"
   /usr/bin/python3 -m venv "${FOLDER}" >&2
-  if ! "${FOLDER}/bin/pip" install --quiet --disable-pip-version-check \
+  if ! "${FOLDER}/bin/pip" install -qq --disable-pip-version-check \
     --only-binary=:all: --retries 1 --timeout 20 \
     --requirement "${HERE}/requirements.txt" >&2; then
     echo "environment: these packages cannot be had from PyPI" >&2

@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests Causeway with Hugging Face's transformers: the models of both, each
+# loaded by the other. Needs PyPI (environment.sh).
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+
+json=
+case "${1:-}" in
+  "") ;;
+  --json) json="$(realpath "${2:?--json needs a file}")" ;;
+  *)
+    echo "usage: tests/pytorch/integrations.sh [--json FILE]" >&2
+    exit 2
+    ;;
+esac
+cd "${ROOT}"
+pytorch2="$(tests/pytorch/environment.sh)"
+mapfile -t display < <(bazel_display_options)
+"${BAZEL[@]}" run "${display[@]}" \
+  --run_under="env CAUSEWAY_PYTORCH2=${pytorch2} INTEGRATIONS_JSON=${json}" \
+  //tests/pytorch:transformers_test_pytorch2
