@@ -18,10 +18,10 @@ usage() {
   cat <<'USAGE'
 usage: deploy/wheel.sh [--cpu_only] [--library FILE] [DIRECTORY]
 
-Writes causeway-VERSION-py3-none-manylinux_2_36_x86_64.whl to DIRECTORY
+Writes causeway-VERSION-py3-none-manylinux_2_34_x86_64.whl to DIRECTORY
 (default: .). `pip install` of it needs no network and works with Python 3.9 and
-newer on x86-64 Linux with glibc 2.36 or newer. It does not bring PyTorch, which
-islands need: take the one that fits your machine.
+newer on x86-64 Linux with glibc 2.34 or newer. It does not bring PyTorch, which
+islands need: take the one that fits your machine, or the extra `torch`.
 
   --cpu_only       build without CUDA even if it is there
   --library FILE   take this libcauseway.so instead of building it
@@ -33,7 +33,7 @@ fail() {
   exit 1
 }
 
-readonly GLIBC=2.36
+readonly GLIBC=2.34
 mapfile -t options < <(cuda_build_options)
 library=
 directory=.
@@ -91,6 +91,9 @@ if [[ "$(printf '%s\n' "${needed}" "${GLIBC}" | sort -V | tail -n 1)" != \
   "${GLIBC}" ]]; then
   fail "the libraries need glibc ${needed}, newer than ${GLIBC}"
 fi
+description="$(cd "${stage}" &&
+  python3 -B -c 'import causeway; print(causeway.__doc__)')"
 python3 deploy/write_wheel.py --name causeway --version "${VERSION}" \
   --tag "py3-none-manylinux_${GLIBC/./_}_x86_64" --license LICENSE \
-  --tree "${stage}" --out "${directory}"
+  --tree "${stage}" --out "${directory}" \
+  --description "${description}"

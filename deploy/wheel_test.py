@@ -20,6 +20,9 @@ assert causeway.__file__.startswith(sys.prefix), causeway.__file__
 assert causeway.__version__ == importlib.metadata.version("causeway")
 files = importlib.resources.files(causeway)
 assert (files / "py.typed").is_file()
+metadata = importlib.metadata.metadata("causeway")
+assert metadata.get_payload().strip() == causeway.__doc__.strip(), metadata
+assert "Typing :: Typed" in metadata.get_all("Classifier"), metadata
 header = (files / "include" / "causeway.h").read_text()
 assert "causeway_open" in header
 """
@@ -50,7 +53,7 @@ class WheelTest(ProcessTestCase):
                        os.path.abspath("worker/embedding/libcauseway.so"),
                        self.folder)
         (wheel,) = glob.glob(
-            self.path("causeway-*-py3-none-manylinux_2_36_x86_64.whl"))
+            self.path("causeway-*-py3-none-manylinux_2_34_x86_64.whl"))
         venv = self.path("venv")
         self.run_clean(sys.executable, "-m", "venv", "--system-site-packages",
                        venv)

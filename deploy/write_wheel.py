@@ -17,8 +17,19 @@ Name: {name}
 Version: {version}
 Summary: Trains one model on several clusters that slow links join
 License: Apache-2.0
+License-File: LICENSE
+Keywords: pytorch,diloco,distributed training,parameter server
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Classifier: Typing :: Typed
 Requires-Python: >=3.9
-"""
+Provides-Extra: torch
+Requires-Dist: torch>=1.13; extra == "torch"
+Description-Content-Type: text/plain
+
+{description}"""
 
 _WHEEL = """Wheel-Version: 1.0
 Generator: causeway
@@ -50,7 +61,8 @@ def record_of(files, name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for option in ("name", "version", "tag", "license", "tree", "out"):
+    for option in ("name", "version", "tag", "license", "tree", "out",
+                   "description"):
         parser.add_argument("--" + option, required=True)
     args = parser.parse_args()
     about = f"{args.name}-{args.version}.dist-info"

@@ -13,7 +13,7 @@ import os
 import time
 from ctypes import (CDLL, POINTER, Structure, c_char_p, c_double, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from .errors import Error, error_of
 
@@ -58,7 +58,7 @@ class Options(Structure):
         ("rank_timeout_seconds", c_double),
     ]
 
-    def __init__(self, **values):
+    def __init__(self, **values: Any) -> None:
         """Takes str, int, float and None, which is the default."""
         super().__init__(struct_size=ctypes.sizeof(Options), overlap_steps=-1)
         for name, value in values.items():

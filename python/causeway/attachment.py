@@ -69,7 +69,7 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
 def _address(parameter: Any) -> int:
     """Returns where the values that this rank has of a parameter are."""
     # What to_local() returns, in a fraction of its time.
-    return getattr(parameter, "_local_tensor", parameter).data_ptr()
+    return int(getattr(parameter, "_local_tensor", parameter).data_ptr())
 
 
 def _is_moved(owner: Mapping[str, Any], key: str, parameter: torch.Tensor,
@@ -122,7 +122,7 @@ class Attachment:
                 "parameter.data.contiguous()")
         return Local(info, slot, values, first, shard is None)
 
-    def buffers(self) -> ctypes.Array:
+    def buffers(self) -> "ctypes.Array[_library.Buffer]":
         """Returns what causeway_attach takes, with what it points to."""
         buffers = (_library.Buffer * len(self.locals))()
         for buffer, local in zip(buffers, self.locals):
@@ -153,7 +153,8 @@ class Attachment:
         begin = self._next_check
         end = begin + CHECKED_PER_STEP
         self._next_check = end if end < len(checks) else 0
-        for *place, name in checks[begin:end]:
+        for *where, name in checks[begin:end]:
+            place: Any = where
             if not _is_moved(*place):
                 continue
             # FSDP has whole parameters in the model after a forward pass.
@@ -216,7 +217,7 @@ class Attachment:
 def _is_rehearsal() -> bool:
     """Returns whether torch.distributed.checkpoint makes this step, with which
     it lets an optimizer without state make one."""
-    frame = sys._getframe()
+    frame: Optional[types.FrameType] = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_init_optim_state":
             return True
@@ -230,25 +231,25 @@ class StepHook:
     def __init__(self, optimizer: torch.optim.Optimizer,
                  after_step: Callable[[], None],
                  before_step: Callable[[], None] = lambda: None):
-        self._optimizer = optimizer
-        self._handles = []
+        self._optimizer: Any = optimizer
+        self._handles: List[Any] = []
         self._rehearsal = False
         if hasattr(optimizer, "register_step_post_hook"):
 
-            def before(*_):
+            def before(*_: Any) -> None:
                 # Optimizers have no state before their first step.
                 self._rehearsal = not optimizer.state and _is_rehearsal()
                 if not self._rehearsal:
                     before_step()
 
-            def after(*_):
+            def after(*_: Any) -> None:
                 if not self._rehearsal:
                     after_step()
 
             if hasattr(torch, "compiler"):
                 # A compiled optimizer is none of what it calls.
-                before = torch.compiler.disable(before)
-                after = torch.compiler.disable(after)
+                disable: Any = torch.compiler.disable
+                before, after = disable(before), disable(after)
             self._handles = [
                 optimizer.register_step_post_hook(after),
                 optimizer.register_step_pre_hook(before),
@@ -262,7 +263,7 @@ class StepHook:
         # bound one, and mark those that they have replaced themselves.
         step = self._optimizer.step
 
-        def step_and_report(_, *args, **kwargs):
+        def step_and_report(_: Any, *args: Any, **kwargs: Any) -> Any:
             if self._optimizer is not None:
                 before_step()
             result = step(*args, **kwargs)

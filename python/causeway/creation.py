@@ -6,9 +6,12 @@ import ctypes
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Dict, Iterable, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Optional
 
 from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def write_safetensors(file: BinaryIO, tensors: Dict[str, Any]) -> None:
         file.write((ctypes.c_char * size).from_address(values.data_ptr()))
 
 
-def create_run(model,
+def create_run(model: "torch.nn.Module",
                directory: str,
                *,
                name: str,
@@ -83,7 +86,7 @@ def create_run(model,
                exclude: Iterable[str] = (),
                mean_only: Iterable[str] = (),
                block: Iterable[str] = (),
-               dtype=None) -> RunFiles:
+               dtype: "Optional[torch.dtype]" = None) -> RunFiles:
     """Writes the configuration and the initial values of a run of a model.
 
     The run has the model's parameters that require gradients, tied ones once,

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import math
 import tempfile
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional,
+                    Sequence, Sized, Type, Union)
 
 from .errors import Diverged, Error, InvalidArgument, TensorMoved
 from .leaving import LeaveOnSigterm
@@ -15,6 +16,12 @@ from .ranks import Ranks
 from .run import Run
 from .sampler import Sampler
 from .state import pack, unpack
+
+if TYPE_CHECKING:
+    import torch
+
+    from .attachment import Shards
+    Optimizers = Union[torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
 
 _log = logging.getLogger("causeway")
 
@@ -44,13 +51,14 @@ class Island:
         self._ranks = ranks
         self._timeout = timeout
         self._step_timeout = step_timeout
-        self._attachment = None
-        self._trained = None
-        self._hooks = []
+        self._attachment: Any = None
+        self._trained: Any = None
+        self._hooks: List[Any] = []
         self._uncounted = 0
-        self._tokens, self._loss = 0, None
+        self._tokens = 0
+        self._loss: Any = None
         self._next_step = 1
-        self._sigterm = None
+        self._sigterm: Optional[LeaveOnSigterm] = None
         self._open()
         if handle_sigterm:
             self._sigterm = LeaveOnSigterm(self._leave_by_signal)
@@ -66,7 +74,8 @@ class Island:
             raise
         self._next_step = self.run.step + 1
 
-    def attach(self, model, optimizer, *, shards=None) -> None:
+    def attach(self, model: "torch.nn.Module", optimizer: "Optimizers", *,
+               shards: "Optional[Shards]" = None) -> None:
         """Makes the model's parameters those of the run.
 
         Compares the model with the run, waits until the run has begun, and
@@ -101,8 +110,8 @@ class Island:
         self._native.check()
         if self._attachment is not None:
             raise InvalidArgument("a model is attached already")
-        optimizers = (list(optimizer) if isinstance(optimizer, (list, tuple))
-                      else [optimizer])
+        optimizers: List[Any] = (list(optimizer) if isinstance(
+            optimizer, (list, tuple)) else [optimizer])
         check_optimizers(optimizers)
         attachment = Attachment(model, self.run, shards)
         self._trained = Trained(optimizers, attachment, model, self.run)
@@ -160,7 +169,8 @@ class Island:
         self._native.check()
         return self._native.progress()
 
-    def report(self, tokens: int, loss=None) -> None:
+    def report(self, tokens: int,
+               loss: "Union[float, torch.Tensor, None]" = None) -> None:
         """Says what the coming step of the optimizer is made of.
 
         Contributions weigh by their tokens. Without a report, a step has
@@ -313,8 +323,8 @@ class Island:
         with self.paused(), self._attachment.merged(self._native, self._ranks):
             yield
 
-    def sampler(self, dataset, batch_size: int, *, seed: int = 0,
-                batches_per_step: int = 1) -> Sampler:
+    def sampler(self, dataset: Union[Sized, int], batch_size: int, *,
+                seed: int = 0, batches_per_step: int = 1) -> Sampler:
         """Returns what `DataLoader(dataset, batch_sampler=...)` takes.
 
         Islands and ranks get disjoint samples; a loop that is started again
@@ -397,7 +407,8 @@ class Island:
     def __enter__(self) -> "Island":
         return self
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: Optional[Type[BaseException]],
+                 error: Optional[BaseException], _: Any) -> None:
         try:
             # The ranks of an island leave together, which they cannot when one
             # of them has failed by itself.
@@ -406,7 +417,7 @@ class Island:
                 self.leave()
             else:
                 # The coordinator and the other ranks hear why.
-                self._native.fail(Error(f"{kind.__name__}: {error}"))
+                self._native.fail(Error(f"{type(error).__name__}: {error}"))
             if error is None and self._attachment is None:
                 _log.warning("the island ends without a step: attach(model, "
                              "optimizer) was never called")

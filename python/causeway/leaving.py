@@ -5,7 +5,7 @@
 import os
 import signal
 import threading
-from typing import Callable
+from typing import Any, Callable
 
 
 class LeaveOnSigterm:
@@ -25,7 +25,7 @@ class LeaveOnSigterm:
         if self._installed:
             signal.signal(signal.SIGTERM, self._handle)
 
-    def _handle(self, number, frame) -> None:
+    def _handle(self, number: int, _: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if os.getpid() != self._process:
             os.kill(os.getpid(), number)

@@ -64,7 +64,7 @@ class NativeIsland:
         options = dict(options, rank=ranks.rank, ranks=ranks.size,
                        rank_host=ranks.host())
 
-        def open_rank(leader):
+        def open_rank(leader: Any) -> ctypes.c_void_p:
             handle = ctypes.c_void_p()
             if ranks.size > 1:
                 options["leader"], options["rank_secret"] = leader or (
@@ -116,18 +116,19 @@ class NativeIsland:
                 lambda: "joining")))
         return read_run(self.handle, run)
 
-    def attach(self, buffers: ctypes.Array) -> None:
+    def attach(self, buffers: "ctypes.Array[_library.Buffer]") -> None:
+        """Gives the library the tensors of this rank."""
         self._check(
             self._library.causeway_attach(self.handle, buffers, len(buffers)))
 
     @property
     def step(self) -> int:
         """The step to train; 0 while that is not known, or there is none."""
-        return self._step.step
+        return int(self._step.step)
 
     @property
     def waited_seconds(self) -> float:
-        return self._step.waited_seconds
+        return float(self._step.waited_seconds)
 
     def next_step(self, timeout: Optional[float]) -> None:
         """Waits for a step to train. Sets `step` or `stopped`."""
@@ -167,14 +168,16 @@ class NativeIsland:
         text = ctypes.c_char_p()
         _library.check(
             self._library.causeway_progress(self.handle, ctypes.byref(text)))
-        return json.loads(text.value)
+        progress: Dict[str, Any] = json.loads(text.value or b"{}")
+        return progress
 
     def save(self, directory: str) -> None:
         self._check(
             self._library.causeway_save(self.handle,
                                         os.fspath(directory).encode()))
 
-    def read_merged(self, buffers: ctypes.Array) -> None:
+    def read_merged(self,
+                    buffers: "ctypes.Array[_library.Buffer]") -> None:
         """Copies the merged values, on rank 0."""
         self._check(
             self._library.causeway_read_merged(self.handle, buffers,

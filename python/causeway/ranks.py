@@ -27,7 +27,7 @@ class Ranks:
         """
         self._group = group
         self._host = host
-        self._distributed = None
+        self._distributed: Any = None
         self.rank, self.size = 0, 1
         torch = sys.modules.get("torch")
         distributed = getattr(torch, "distributed", None)
@@ -50,9 +50,9 @@ class Ranks:
             return 0
         c10d = self._distributed.distributed_c10d
         find = getattr(c10d, "get_global_rank", None)
-        return (find or c10d._get_global_rank)(self._group, 0)
+        return int((find or c10d._get_global_rank)(self._group, 0))
 
-    def broadcast(self, tensor) -> None:
+    def broadcast(self, tensor: Any) -> None:
         """Gives all ranks the values of rank 0's tensor."""
         if self.size > 1:
             self._distributed.broadcast(tensor, self._root, self._group)

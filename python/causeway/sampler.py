@@ -94,10 +94,10 @@ class Sampler:
 
     def __iter__(self) -> Iterator[List[int]]:
         first = (self._next_step() - 1) * self._batches_per_step
-        epoch = -1
-        permutation = None
+        epoch = first * self._batch_size // self._size
+        permutation = Permutation(self._size, self._key(epoch))
         for batch in range(first, first + len(self)):
-            indices = []
+            indices: List[int] = []
             for place in range(batch * self._batch_size,
                                (batch + 1) * self._batch_size):
                 if place // self._size != epoch:

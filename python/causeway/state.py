@@ -6,9 +6,10 @@ import ctypes
 import io
 import os
 import tarfile
+from typing import Any
 
 
-def pack(folder: str):
+def pack(folder: str) -> Any:
     """Returns the files of a folder as a storage of PyTorch.
 
     torch.save writes it as it is, however big, and to
@@ -21,20 +22,24 @@ def pack(folder: str):
         for name in sorted(os.listdir(folder)):
             archive.add(os.path.join(folder, name), name)
     content = torch.frombuffer(stream.getbuffer(), dtype=torch.uint8)
-    storage = torch.UntypedStorage(content.numel())
+    storage: Any = torch.UntypedStorage(  # type: ignore[no-untyped-call]
+        content.numel())
     torch.tensor((), dtype=torch.uint8).set_(storage).copy_(content)
     return storage
 
 
-def unpack(packed, folder: str) -> None:
+def unpack(packed: Any, folder: str) -> None:
     """Writes the files to a folder."""
     import torch
-    values = torch.tensor((), dtype=torch.uint8).set_(packed.cpu())
+    # torch.load wraps it, and the wrapper warns of its own use.
+    storage = getattr(packed, "_untyped_storage", packed)
+    values = torch.tensor((), dtype=torch.uint8).set_(storage.cpu())
     content = ctypes.string_at(values.data_ptr(), values.numel())
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive.getmembers():
             if not member.isfile() or os.path.basename(
                     member.name) != member.name:
                 raise ValueError(f"a state has no file {member.name}")
+            stored = archive.extractfile(member)
             with open(os.path.join(folder, member.name), "wb") as file:
-                file.write(archive.extractfile(member).read())
+                file.write(stored.read() if stored else b"")

@@ -146,8 +146,9 @@ class Acco:
         self._pending = MicroBatches()
         self._lost = False
         self._communication = self._exposed = 0.0
-        self._stream = (torch.cuda.Stream(flat.device)
-                        if flat.device.type == "cuda" else None)
+        self._stream: Any = (
+            torch.cuda.Stream(flat.device)  # type: ignore[no-untyped-call]
+            if flat.device.type == "cuda" else None)
         self._thread = concurrent.futures.ThreadPoolExecutor(
             max_workers=1, thread_name_prefix="acco")
         with torch.no_grad():

@@ -142,7 +142,7 @@ class FlatParameters:
 def _groups_of(parameters: Parameters) -> list[dict[str, Any]]:
     if isinstance(parameters, nn.Module):
         parameters = parameters.parameters()
-    listed = list(parameters)
+    listed: list[Any] = list(parameters)
     if listed and isinstance(listed[0], dict):
         return listed
     return [{"params": listed}]

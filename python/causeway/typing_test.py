@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The package's types, as mypy sees them, and what help() shows."""
+
+import inspect
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Iterator, Tuple
+
+import causeway
+import causeway.torch
+
+_CALLS = """
+import causeway
+import torch
+model = torch.nn.Linear(1, 1)
+files: causeway.RunFiles = causeway.create_run(
+    model, "run", name="run", total_steps=1, batch_size=1, sequence_length=1)
+with causeway.join("localhost:1", island="east", timeout=None) as island:
+    island.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    island.report(tokens=1, loss=model(torch.ones(1)))
+    step: int = island.step
+    run: causeway.Run = island.run
+    batches: causeway.Sampler = island.sampler([1, 2], 1)
+"""
+_MISTAKES = """
+island.attach(model)
+island.report("1")
+island.sampler(1.5, 1)
+causeway.join(island=3)
+causeway.create_run(model, "run")
+none: None = island.total_steps
+"""
+
+
+def members(package: object) -> Iterator[Tuple[str, object]]:
+    """Yields what is public, with the methods and properties of classes."""
+    for name in getattr(package, "__all__"):
+        member = getattr(package, name)
+        yield name, member
+        if inspect.isclass(member):
+            for key, value in vars(member).items():
+                if not key.startswith("_") and (inspect.isfunction(value)
+                                                or isinstance(value, property)):
+                    yield f"{name}.{key}", value
+
+
+class TypingTest(unittest.TestCase):
+
+    def check(self, *arguments: str) -> str:
+        """Runs mypy and returns its output."""
+        return subprocess.run([
+            sys.executable, "-m", "mypy", "--strict", "--no-error-summary",
+            f"--cache-dir={os.environ['TEST_TMPDIR']}/mypy", *arguments
+        ], env=dict(os.environ, MYPYPATH="python"), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False).stdout
+
+    def test_the_package_is_typed(self) -> None:
+        self.assertEqual(self.check("--package=causeway"), "")
+
+    def test_callers_are_checked(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(_CALLS + _MISTAKES)
+            file.flush()
+            lines = self.check(file.name).splitlines()
+        first = len(_CALLS.splitlines()) + 2
+        wrong = {int(line.split(":")[1]) for line in lines if "error:" in line}
+        self.assertEqual(wrong, set(range(first, first + 6)), lines)
+
+    def test_all_that_is_public_is_documented(self) -> None:
+        for package in (causeway, causeway.torch):
+            for name, member in members(package):
+                doc = inspect.getdoc(member)
+                # The constructor of a data class stands in for one.
+                self.assertTrue(doc and not doc.startswith(f"{name}("), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
