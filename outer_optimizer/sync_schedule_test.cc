@@ -85,6 +85,7 @@ TEST(SyncScheduleTest, AVersionOfTheModelHasEveryFragmentAtIt) {
                                             {{2, 2, 1}, 1, false},
                                             {{2, 2, 2}, 2, true},
                                             {{3, 2, 2}, 2, false},
+                                            {{1, 2, 2}, 1, false},
                                             {{3, 3, 1}, 1, false},
                                             {{3, 3, 2}, 3, true}}) {
     EXPECT_EQ(schedule.ModelVersion(each.versions), each.version);

@@ -81,7 +81,8 @@ def planned(options: argparse.Namespace) -> List[Tuple[str, Mutant, str]]:
     """Returns (path, mutant, description)."""
     lines: Dict[str, Optional[Set[int]]] = dict.fromkeys(options.files)
     if options.diff:
-        lines.update(changed_lines(git("diff", "-U0", options.diff)))
+        lines.update(changed_lines(git("diff", "-U0", "--merge-base",
+                                       options.diff)))
     plan = []
     for path, chosen in sorted(lines.items()):
         source = (ROOT / path).read_text()
@@ -129,6 +130,7 @@ class Copy:
         """Returns the tests that depend on a file, in groups, nearest first."""
         label = self.query(path)[0]
         package = label.split(":")[0] + ":"
+        own = label.rsplit(".", 1)[0] + "_test"
         tests = (f'kind("_test rule", rdeps(//..., {label}%s))'
                  f" except ({_LEFT_OUT})")
         left = set(self.query(tests % ""))
@@ -138,7 +140,7 @@ class Copy:
             found = left.intersection(self.query(tests % f", {depth}"))
             if found:
                 groups.append(sorted(found, key=lambda test: (
-                    not test.startswith(package), test))[:limit])
+                    test != own, not test.startswith(package), test))[:limit])
                 left -= found
                 limit -= len(groups[-1])
         return groups
