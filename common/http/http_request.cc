@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "common/transport/socket_address.h"
 
 namespace causeway {
 namespace {
@@ -68,10 +69,10 @@ absl::StatusOr<HttpRequest> ParseHttpRequest(absl::string_view head) {
 }
 
 std::string HttpHost(absl::string_view value) {
-  if (absl::StartsWith(value, "[")) {
-    value = value.substr(1, value.find(']') - 1);
+  value = HostOf(value);
+  if (absl::ConsumePrefix(&value, "[")) {
+    absl::ConsumeSuffix(&value, "]");
   } else {
-    value = value.substr(0, value.find(':'));
     absl::ConsumeSuffix(&value, ".");
   }
   return absl::AsciiStrToLower(value);

@@ -51,7 +51,7 @@ TEST(HttpRequestTest, HostsAreComparableWithoutTheirPorts) {
   EXPECT_EQ(HttpHost("Run.Example.org.:8080"), "run.example.org");
   EXPECT_EQ(HttpHost("10.0.0.1"), "10.0.0.1");
   EXPECT_EQ(HttpHost("[::1]:80"), "::1");
-  EXPECT_EQ(HttpHost("[::1"), "::1");
+  EXPECT_EQ(HttpHost("[::1]"), "::1");
   EXPECT_EQ(HttpHost(""), "");
 }
 

@@ -56,7 +56,11 @@ std::string AddressText(const sockaddr_storage& address) {
 }
 
 absl::string_view HostOf(absl::string_view address) {
-  return address.substr(0, address.rfind(':'));
+  const size_t colon = address.rfind(':');
+  // The colons in brackets are those of an IPv6 address.
+  const size_t bracket = address.rfind(']');
+  if (bracket != address.npos && colon < bracket) return address;
+  return address.substr(0, colon);
 }
 
 bool IsLoopback(absl::string_view address) {

@@ -30,7 +30,8 @@ absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags);
 // Returns an IPv4 or IPv6 address. IPv4 in an IPv6 address is written as IPv4.
 std::string AddressText(const sockaddr_storage& address);
 
-// Returns the host of host:port, with its brackets if it has some.
+// Returns the host of host:port or of a host alone, with its brackets if it has
+// some.
 absl::string_view HostOf(absl::string_view address);
 
 // Returns whether only this machine reaches host:port: 127.0.0.0/8, [::1] or

@@ -60,6 +60,8 @@ TEST(SocketAddressTest, KnowsWhatOnlyThisMachineReaches) {
   }
   EXPECT_EQ(HostOf("[::1]:7100"), "[::1]");
   EXPECT_EQ(HostOf("east:7100"), "east");
+  EXPECT_EQ(HostOf("[fe80::1]"), "[fe80::1]");
+  EXPECT_EQ(HostOf("east"), "east");
 }
 
 }  // namespace
