@@ -15,6 +15,7 @@
 #include "cli/plan/run_plan.h"
 #include "cli/plan/settings_search.h"
 #include "common/file.h"
+#include "common/foreign/file.h"
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
 #include "nlohmann/json.hpp"
@@ -51,7 +52,7 @@ absl::Status RunCompare(const PlanFlags& flags,
                         const PlanEnvironment& environment, std::ostream& out) {
   StatusSnapshot status;
   std::optional<absl::Time> asked_at;
-  const absl::StatusOr<std::string> file = ReadFile(flags.compare);
+  const absl::StatusOr<std::string> file = ReadForeignFile(flags.compare);
   if (file.ok()) {
     ASSIGN_OR_RETURN(status, ParseStatusJson(*file));
   } else if (absl::IsNotFound(file.status())) {

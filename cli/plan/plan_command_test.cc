@@ -236,7 +236,13 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
               HasSubstr("none.textproto"));
   EXPECT_THAT(problem("--compare down:1"), HasSubstr("does not answer"));
   EXPECT_THAT(problem("--compare " + Write("bad.json", "{")),
-              HasSubstr("not a JSON object"));
+              HasSubstr("the status cannot be read: it is not JSON"));
+  EXPECT_THAT(
+      problem("--compare " +
+              Write("deep.json", "{\"run\": " + std::string(40000, '['))),
+      HasSubstr("its JSON is nested deeper"));
+  EXPECT_THAT(problem("--compare /dev/zero"),
+              HasSubstr("is not a regular file"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "cli/human.h"
 #include "cli/plan/plan_report.h"
 #include "common/checkpoint/initial_values.h"
+#include "common/foreign/json.h"
 #include "common/proto_time.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
@@ -102,25 +103,25 @@ std::vector<ComparedQuantity> Compare(const RunAssumptions& assumptions,
 
 }  // namespace
 
-absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json) {
-  const nlohmann::json parsed = nlohmann::json::parse(
-      json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) {
-    return absl::InvalidArgumentError("the status is not a JSON object");
+absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view text) {
+  const absl::StatusOr<nlohmann::json> json = ParseForeignJson(text);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the status cannot be read: ", json.status().message()));
   }
   for (const char* part : {"run", "islands", "fragments"}) {
-    if (!parsed.contains(part)) {
+    if (!json->contains(part)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the status has no \"", part,
           "\"; `causeway status --json --all` writes one that has"));
     }
   }
   StatusSnapshot status;
-  RETURN_IF_ERROR(ReadMessage(parsed["run"], &status.run));
+  RETURN_IF_ERROR(ReadMessage((*json)["run"], &status.run));
   RETURN_IF_ERROR(
-      ReadMessage({{"islands", parsed["islands"]}}, &status.islands));
+      ReadMessage({{"islands", (*json)["islands"]}}, &status.islands));
   RETURN_IF_ERROR(
-      ReadMessage({{"fragments", parsed["fragments"]}}, &status.fragments));
+      ReadMessage({{"fragments", (*json)["fragments"]}}, &status.fragments));
   return status;
 }
 

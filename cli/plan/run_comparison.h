@@ -49,8 +49,8 @@ struct MeasuredRun {
 
 // Reads the output of StatusJson (cli/status_report.h). Skips fields that this
 // version does not know.
-//   INVALID_ARGUMENT  `json` is not such output; the message says where.
-absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view json);
+//   INVALID_ARGUMENT  `text` is not such output; the message says where.
+absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view text);
 
 // Measures a run. `now` is when the status was asked for; without it, and for
 // islands that have left, time ends with the newest commit. An island can begin

@@ -180,7 +180,7 @@ TEST(ParseStatusJsonTest, SaysWhatIsWrong) {
   const auto problem = [](absl::string_view json) {
     return std::string(ParseStatusJson(json).status().message());
   };
-  EXPECT_THAT(problem("{"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(problem("{"), HasSubstr("not JSON"));
   EXPECT_THAT(problem("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(problem(R"({"run": {}})"), HasSubstr("no \"islands\""));
   EXPECT_THAT(problem(R"({"run": 3, "islands": [], "fragments": []})"),
