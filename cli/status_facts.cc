@@ -24,11 +24,8 @@ std::string InWords(absl::string_view name) {
 
 std::string StateText(const v1::RunStatus& run, absl::Time now) {
   if (run.has_missing_since()) {
-    return absl::StrCat(
-        "waiting for ", run.islands_needed() - run.live_islands(), " of ",
-        run.islands_needed(),
-        run.islands_needed() == 1 ? " island for " : " islands for ",
-        HumanDuration(now - ToTime(run.missing_since())));
+    return absl::StrCat("waiting for islands for ",
+                        HumanDuration(now - ToTime(run.missing_since())));
   }
   if (run.state() == v1::RUNNING && run.attention_size() > 0 &&
       run.attention(0).severity() == v1::CRITICAL) {

@@ -50,9 +50,13 @@ absl::Time QuarantinedSince(const Coordinator& coordinator) {
 }  // namespace
 
 void Engine::ObserveHealth(absl::Time now) {
+  const Membership& membership = coordinator_.membership();
   RunHealth::Moment moment = {.state = coordinator_.run_state(),
-                              .live = coordinator_.membership().live_count(),
+                              .ready = membership.ready_count(),
                               .needed = coordinator_.IslandsNeeded()};
+  for (const auto& [name, member] : membership.members()) {
+    if (coordinator_.DataDiffers(member)) moment.other_data.push_back(name);
+  }
   for (const Coordinator::CommittedFragment& state : coordinator_.heads()) {
     moment.heads.push_back({.step = coordinator_.schedule().StepOfVersion(
                                 state.head.fragment(), state.head.version()),

@@ -56,7 +56,7 @@ constexpr Metric<RunStatus> kRun[] = {
      .help = "Islands whose lease is kept.",
      .value = [](const RunStatus& r) { return Number(r.live_islands()); }},
     {.name = "islands_needed",
-     .help = "Live islands without which no round closes.",
+     .help = "Ready islands without which no round closes.",
      .value = [](const RunStatus& r) { return Number(r.islands_needed()); }},
     {.name = "last_round_timestamp_seconds",
      .help = "The time at which a round was merged last, as Unix time.",
@@ -404,6 +404,15 @@ void AddStatus(const RunStatus& run, const v1::ListIslandsResponse& islands,
       {.name = "causeway_commit_seconds",
        .help = "The part of each outer step that made its record durable."},
       run.commits(), labels);
+  families.AddSample(
+      {.name = "causeway_islands_ready",
+       .help = "Live islands that have reported that they can train."},
+      Number(std::count_if(islands.islands().begin(), islands.islands().end(),
+                           [](const IslandStatus& island) {
+                             return island.state() == IslandStatus::LIVE &&
+                                    island.progress().ready();
+                           })),
+      labels);
   const std::vector<const IslandStatus*> shown = Shown(islands, now);
   families.AddSample({.name = "causeway_islands_not_shown",
                       .help = "Departed islands without metrics of their own."},

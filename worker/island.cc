@@ -3,6 +3,7 @@
 #include "worker/island.h"
 
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -366,6 +367,11 @@ void Island::Leave(const absl::Status& status) {
   // An island that never joined has nothing to leave.
   if (request.identity().run_id().empty()) return;
   *request.mutable_progress() = progress_.Report();
+  // Tells that the replica has diverged, if the coordinator does not know.
+  if (absl::IsOutOfRange(status)) {
+    request.mutable_progress()->set_loss(
+        std::numeric_limits<double>::quiet_NaN());
+  }
   request.set_reason(status.ok() ? "finished" : std::string(status.message()));
   if (std::optional<v1::RankTrouble> trouble = RankTroubleOf(status)) {
     *request.mutable_rank_trouble() = *std::move(trouble);

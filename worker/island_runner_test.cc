@@ -89,7 +89,7 @@ TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
   const v1::ListIslandsResponse islands = driver_.engine().ListIslands(true);
   ASSERT_EQ(islands.islands_size(), 1);
   EXPECT_EQ(islands.islands(0).incarnation(), 3);
-  EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::LEFT);
+  EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::DIVERGED);
   EXPECT_EQ(islands.islands(0).reason(), "diverged");
 }
 

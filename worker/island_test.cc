@@ -5,6 +5,7 @@
 // what the test wants.
 #include "worker/island.h"
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -319,6 +320,13 @@ TEST_F(FalseCoordinatorTest, TellsWhichRankIsToBlame) {
   EXPECT_EQ(coordinator_.left.rank_trouble().kind(),
             v1::RankTrouble::DEAD_RANK);
   EXPECT_EQ(coordinator_.left.rank_trouble().rank(), 1);
+}
+
+TEST_F(FalseCoordinatorTest, TellsThatItHasDiverged) {
+  const absl::Status diverged = absl::OutOfRangeError("the loss is not finite");
+  EXPECT_EQ(Run([&](uint64_t) { return diverged; }), diverged);
+  EXPECT_EQ(coordinator_.left.reason(), diverged.message());
+  EXPECT_FALSE(std::isfinite(coordinator_.left.progress().loss()));
 }
 
 TEST_F(FalseCoordinatorTest, WhoIsToEndDoesNotWaitForParameters) {

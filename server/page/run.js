@@ -119,11 +119,9 @@ const kSeverityClass = { CRITICAL: "bad", WARNING: "warn" };
 // Returns the text and the class of the run's state, as `causeway status` says
 // it.
 function shownState(run) {
-  const needed = num(run.islands_needed);
   const first = (run.attention || [])[0];
   if (run.missing_since) {
-    return [`waiting for ${needed - num(run.live_islands)} of ` +
-      plural(needed, "island"), run.state === "RUNNING" ? "bad" : "warn"];
+    return ["waiting for islands", run.state === "RUNNING" ? "bad" : "warn"];
   }
   if (run.state === "RUNNING" && first && first.severity === "CRITICAL") {
     return ["standing still", "bad"];

@@ -321,7 +321,10 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
   }
   NoteTrouble(member->island_id, v1::RankTrouble(), request.rank_trouble(),
               effects);
-  EndMember(*member, v1::IslandStatus::LEFT,
+  EndMember(*member,
+            std::isfinite(request.progress().loss())
+                ? v1::IslandStatus::LEFT
+                : v1::IslandStatus::DIVERGED,
             request.reason().empty() ? "left" : request.reason(), now, effects);
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 // Tests all effects of each event, line by line: what is made durable, what
 // people are told, which uploads are discarded, and whether islands hear of a
 // change.
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 namespace causeway {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -115,6 +117,19 @@ TEST(CoordinatorEffects, OfDepartures) {
                           "evicted: no heartbeat for 10.5 s",
                           "discard c/1 f0 v0", "view"));
   EXPECT_THAT(run.orders(), SizeIs(1)) << "nobody else is awaited";
+}
+
+// It has not contributed since, so that no contribution shows it.
+TEST(CoordinatorEffects, OfAnIslandThatSaysThatItHasDiverged) {
+  CoordinatorDriver run({});
+  v1::LeaveRequest leave;
+  *leave.mutable_identity() = run.Join("a");
+  leave.mutable_progress()->set_loss(std::nan(""));
+  leave.set_reason("the loss is not finite");
+  TakeLines(run);
+  ASSERT_OK(run.core().Leave(leave, run.now(), run.effects()));
+  EXPECT_THAT(TakeLines(run),
+              Contains("ended a/1 DIVERGED at 0s: the loss is not finite"));
 }
 
 TEST(CoordinatorEffects, OfSilenceAfterAHeartbeat) {

@@ -54,6 +54,18 @@ v1::Attention MissedIsland(const Member& member) {
   return problem;
 }
 
+v1::Attention OtherData(const std::string& island, absl::Time since) {
+  v1::Attention problem =
+      Problem(v1::WARNING,
+              absl::StrCat(
+                  "island ", island,
+                  " reads other data than the run's: start it again with the "
+                  "run's files, or accept its data if they are the right ones"),
+              absl::StrCat("causeway data accept ", island), since);
+  problem.set_island_id(island);
+  return problem;
+}
+
 }  // namespace
 
 void RunHealth::Observe(const Moment& moment, absl::Time now) {
@@ -65,7 +77,7 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
                        : now;
   }
   const bool enough =
-      moment.live >= moment.needed || moment.state == v1::FINISHED;
+      moment.ready >= moment.needed || moment.state == v1::FINISHED;
   if (enough) {
     missing_since_ = absl::InfiniteFuture();
   } else {
@@ -73,6 +85,12 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
     missing_since_ = std::min(missing_since_,
                               first ? std::min(options_.last_end, now) : now);
   }
+  std::map<std::string, absl::Time> other_data;
+  for (const std::string& island : moment.other_data) {
+    const auto known = other_data_since_.find(island);
+    other_data[island] = known != other_data_since_.end() ? known->second : now;
+  }
+  other_data_since_ = std::move(other_data);
   std::vector<Head> merged;
   for (size_t i = 0; i < moment.heads.size(); ++i) {
     const Head& head = moment.heads[i];
@@ -130,15 +148,26 @@ absl::Duration RunHealth::LongestIdle(absl::Duration claimed_round) const {
 
 v1::Attention RunHealth::Missing(const Details& details) const {
   const bool begun = moment_.state != v1::WAITING_FOR_ISLANDS;
+  const uint32_t missing = moment_.needed - moment_.ready;
   std::string text = absl::StrCat(
-      "waiting for ", moment_.needed - moment_.live, " of ", moment_.needed,
+      "waiting for ", missing, " of ", moment_.needed,
       moment_.needed == 1 ? " island" : " islands", begun ? "" : " to begin");
   const Member* last = nullptr;
+  std::vector<std::string> joined;
   for (const auto& [name, member] : details.members) {
-    if (member.state == v1::IslandStatus::LIVE) continue;
-    if (last == nullptr || member.ended_at > last->ended_at) last = &member;
+    if (member.state == v1::IslandStatus::LIVE) {
+      if (!member.IsReady()) joined.push_back(name);
+    } else if (last == nullptr || member.ended_at > last->ended_at) {
+      last = &member;
+    }
   }
-  if (last != nullptr) {
+  if (joined.size() == 1) {
+    absl::StrAppend(&text, ": ", joined[0], " has joined, but is not ready");
+  } else if (joined.size() > 1) {
+    absl::StrAppend(&text, ": ", joined.size(),
+                    " islands have joined, but are not ready");
+  }
+  if (last != nullptr && joined.size() < missing) {
     absl::StrAppend(&text, "; the last to go was ", last->island_id,
                     InBrackets(last->reason));
   }
@@ -215,6 +244,9 @@ void RunHealth::Describe(const Details& details, absl::Time now,
     if (IsMissed(member.state, member.reason)) {
       problems.push_back(MissedIsland(member));
     }
+  }
+  for (const auto& [island, since] : other_data_since_) {
+    problems.push_back(OtherData(island, since));
   }
   std::stable_sort(problems.begin(), problems.end(),
                    [](const v1::Attention& a, const v1::Attention& b) {

@@ -66,9 +66,12 @@ class RunHealth {
   // The state of the run at a time.
   struct Moment {
     v1::RunState state = v1::RUN_STATE_UNSPECIFIED;
-    uint32_t live = 0;
-    // The live islands without which no round closes.
+    // The live islands that are ready.
+    uint32_t ready = 0;
+    // The ready islands without which no round closes.
     uint32_t needed = 0;
+    // The live islands that read other data than the run's.
+    std::vector<std::string> other_data;
     // One for each fragment.
     std::vector<Head> heads;
   };
@@ -112,8 +115,10 @@ class RunHealth {
   Moment moment_;
   // The time since which the run is in its state.
   absl::Time state_since_ = absl::InfinitePast();
-  // The time since which too few islands are live; infinite if enough are.
+  // The time since which too few islands are ready; infinite if enough are.
   absl::Time missing_since_ = absl::InfiniteFuture();
+  // The time since which each island is known to read other data.
+  std::map<std::string, absl::Time> other_data_since_;
   // The time since which rounds can be merged; infinite if they cannot.
   absl::Time able_since_ = absl::InfiniteFuture();
   // The round with the latest step; of several with that step, the first.

@@ -41,7 +41,7 @@ class RunHealthTest : public testing::Test {
                  .last_end = last_end,
                  .last_pause = last_pause}) {
     moment_.state = v1::RUNNING;
-    moment_.live = 2;
+    moment_.ready = 2;
     moment_.needed = 2;
     moment_.heads.assign(2, {.step = 0, .committed_at = kStart});
   }
@@ -136,7 +136,7 @@ TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
   Merge(1, 10);
   ASSERT_TRUE(Describe().has_seconds_left());
   Wait(20);
-  moment_.live = 0;
+  moment_.ready = 0;
   Observe();
   const absl::Time missing = now_;
   Wait(7);
@@ -156,11 +156,11 @@ TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
 
   // One comes back, which is not enough; then the other.
   Wait(100);
-  moment_.live = 1;
+  moment_.ready = 1;
   EXPECT_THAT(Problem().text(), HasSubstr("waiting for 1 of 2 islands"));
   EXPECT_EQ(ToTime(Problem().since()), missing);
   Wait(100);
-  moment_.live = 2;
+  moment_.ready = 2;
   Observe();
   Wait(5);
   status = Describe();
@@ -176,11 +176,63 @@ TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
 
 TEST_F(RunHealthTest, ARunThatHasNotBegunWaits) {
   moment_.state = v1::WAITING_FOR_ISLANDS;
-  moment_.live = 1;
+  moment_.ready = 1;
   const v1::Attention problem = Problem();
   EXPECT_EQ(problem.severity(), v1::WARNING);
   EXPECT_EQ(problem.text(), "waiting for 1 of 2 islands to begin");
   EXPECT_EQ(ToTime(problem.since()), kStart);
+}
+
+// Rounds wait for islands that are ready; one that loads is not.
+TEST_F(RunHealthTest, AnIslandThatHasJoinedIsMissingUntilItIsReady) {
+  Member& b = members_["b"];
+  b.island_id = "b";
+  b.first_contribution_version = {Member::kNotExpected, Member::kNotExpected};
+  moment_.state = v1::WAITING_FOR_ISLANDS;
+  moment_.ready = 1;
+  EXPECT_EQ(Problem().text(),
+            "waiting for 1 of 2 islands to begin: b has joined, but is not "
+            "ready");
+  moment_.state = v1::RUNNING;
+  members_["a"] = Gone("a", kStart, "left", v1::IslandStatus::LEFT);
+  EXPECT_EQ(Problem().text(),
+            "waiting for 1 of 2 islands: b has joined, but is not ready");
+  moment_.ready = 0;
+  EXPECT_EQ(Problem().text(),
+            "waiting for 2 of 2 islands: b has joined, but is not ready; the "
+            "last to go was a (left)");
+  members_["c"] = b;
+  EXPECT_EQ(Problem().text(),
+            "waiting for 2 of 2 islands: 2 islands have joined, but are not "
+            "ready");
+  b.first_contribution_version = {0, 0};
+  moment_.ready = 1;
+  members_["c"].first_contribution_version = {0, 0};
+  EXPECT_EQ(Problem().text(),
+            "waiting for 1 of 2 islands; the last to go was a (left)");
+}
+
+TEST_F(RunHealthTest, AnIslandThatReadsOtherDataIsNamedUntilItDoesNot) {
+  Wait(5);
+  moment_.other_data = {"west"};
+  const absl::Time known = now_;
+  Observe();
+  Wait(7);
+  const v1::Attention problem = Problem();
+  EXPECT_EQ(problem.severity(), v1::WARNING);
+  EXPECT_EQ(problem.text(),
+            "island west reads other data than the run's: start it again with "
+            "the run's files, or accept its data if they are the right ones");
+  EXPECT_EQ(problem.command(), "causeway data accept west");
+  EXPECT_EQ(problem.island_id(), "west");
+  EXPECT_EQ(ToTime(problem.since()), known);
+  // It is accepted, so that the other island's data are not the run's.
+  moment_.other_data = {"east"};
+  Observe();
+  EXPECT_EQ(Problem().island_id(), "east");
+  EXPECT_EQ(ToTime(Problem().since()), now_);
+  moment_.other_data.clear();
+  EXPECT_THAT(Describe().attention(), IsEmpty());
 }
 
 TEST_F(RunHealthTest, RoundsStandStillIfTheyTakeMuchLongerThanUsual) {
@@ -270,7 +322,7 @@ TEST_F(RunHealthTest, NobodyMissesWhoLeftOrWasEvictedByAnOperator) {
 
 TEST_F(RunHealthTest, AFinishedRunNeedsNothing) {
   moment_.state = v1::FINISHED;
-  moment_.live = 0;
+  moment_.ready = 0;
   members_["a"] = Gone("a", kStart, "no heartbeat for 10 s");
   const v1::RunStatus status = Describe();
   EXPECT_THAT(status.attention(), IsEmpty());
@@ -305,11 +357,11 @@ TEST_F(RestartedRunHealthTest, ARunIsHeldFromBeforeTheRestart) {
 }
 
 TEST_F(RestartedRunHealthTest, IslandsAreMissedFromBeforeTheRestart) {
-  moment_.live = 1;
+  moment_.ready = 1;
   EXPECT_EQ(ToTime(Describe().missing_since()), kStart - absl::Hours(2));
-  moment_.live = 2;
+  moment_.ready = 2;
   Observe();
-  moment_.live = 1;
+  moment_.ready = 1;
   Wait(5);
   EXPECT_EQ(ToTime(Describe().missing_since()), now_);
 }

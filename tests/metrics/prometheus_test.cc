@@ -128,14 +128,14 @@ class PrometheusTest : public ProcessTestFixture {
   }
 
   // Starts Prometheus with the configuration of deploy/, but for the targets,
-  // and scrapes each second. Alerts that wait for a minute or two wait for a
-  // second.
+  // and scrapes each second. Alerts that wait for minutes wait for a second.
   void StartPrometheus() {
     const std::string folder = ProgramPath("deploy/prometheus/");
     Write("causeway.rules.yml",
-          absl::StrReplaceAll(
-              FileText(folder + "causeway.rules.yml"),
-              {{"for: 1m\n", "for: 1s\n"}, {"for: 2m\n", "for: 1s\n"}}));
+          absl::StrReplaceAll(FileText(folder + "causeway.rules.yml"),
+                              {{"for: 1m\n", "for: 1s\n"},
+                               {"for: 2m\n", "for: 1s\n"},
+                               {"for: 10m\n", "for: 1s\n"}}));
     const std::string config = absl::StrReplaceAll(
         FileText(folder + "prometheus.yml"),
         {{"15s", "1s"},
@@ -186,6 +186,13 @@ class PrometheusTest : public ProcessTestFixture {
       ++firing[alert["labels"]["alertname"].get<std::string>()];
     }
     return firing;
+  }
+
+  // Runs `causeway status` with these flags.
+  std::string Status(int exit_code, std::vector<std::string> flags = {}) {
+    flags.insert(flags.begin(), {"status", "--coordinator",
+                                 absl::StrCat("127.0.0.1:", Port())});
+    return RunTool(flags, exit_code);
   }
 
   // Waits until these alerts fire, and no others.
@@ -346,24 +353,21 @@ TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
   StartPrometheus();
   ASSERT_TRUE(AwaitData("causeway_last_round_timestamp_seconds"));
   ASSERT_TRUE(AwaitData("causeway_islands_live == 2"));
-  const std::vector<std::string> status = {"status", "--coordinator",
-                                           absl::StrCat("127.0.0.1:", Port())};
-  std::vector<std::string> check = status;
-  check.push_back("--check");
-  EXPECT_THAT(RunTool(check, 0), HasSubstr(", running\n"));
+  EXPECT_THAT(Status(0, {"--check"}), HasSubstr(", running\n"));
 
   // One island is enough for this run, but the other is missed.
   daemons_[1]->Signal(SIGKILL);
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayIslandGone", 1}}));
-  EXPECT_THAT(RunTool(check, 3), HasSubstr("island a is gone"));
+  EXPECT_THAT(Status(3, {"--check"}), HasSubstr("island a is gone"));
   daemons_[2]->Signal(SIGKILL);
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(
       Alerts{{"CausewayIslandGone", 2}, {"CausewayIslandsMissing", 1}}));
-  EXPECT_THAT(RunTool(check, 4),
-              AllOf(HasSubstr(", waiting for 1 of 1 island for "),
-                    HasSubstr("; the last to go was b (no heartbeat for"),
+  EXPECT_THAT(Status(4, {"--check"}),
+              AllOf(HasSubstr(", waiting for islands for "),
+                    HasSubstr("waiting for 1 of 1 island; the last to go was "
+                              "b (no heartbeat for"),
                     HasSubstr("next: `causeway evict a`")));
-  EXPECT_THAT(RunTool(status), Not(HasSubstr(" left\n")));
+  EXPECT_THAT(Status(0), Not(HasSubstr(" left\n")));
 
   daemons_[0]->Signal(SIGKILL);
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayCoordinatorDown", 1}}));
@@ -378,6 +382,57 @@ TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
       Alerts{{"CausewayIslandGone", 1}, {"CausewayIslandsMissing", 1}}));
   daemons_[2] = Start("b-again", WorkerCommand("b", Port()));
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{}));
+}
+
+// Island b is stopped for longer than rounds may stand still, which is 30 s and
+// a few short rounds, while its lease goes on.
+TEST_F(PrometheusTest, TellsThatRoundsStandStillUntilTheyGoOn) {
+  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
+    GTEST_SKIP() << "Debian's package prometheus is not installed";
+  }
+  StartRun(absl::StrReplaceAll(
+      kConfig,
+      {{"lease_seconds: 20", "quorum: 2 lease_seconds: 600 grace_seconds: 1"},
+       {"overlap_steps: 3", "overlap_steps: 0"}}));
+  ASSERT_TRUE(daemons_[1]->AwaitOutput("step 100/"));
+  StartPrometheus();
+  ASSERT_TRUE(AwaitData("causeway_seconds_left > 0"));
+  EXPECT_THAT(Status(0), HasSubstr(" left\n"));
+
+  daemons_[2]->Signal(SIGSTOP);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayRoundsStandStill", 1}}));
+  EXPECT_EQ(Query("causeway_attention{severity=\"critical\"} == 1").size(), 1);
+  EXPECT_EQ(Query("causeway_islands_ready == 2").size(), 1);
+  EXPECT_TRUE(Query("causeway_seconds_left").empty());
+  EXPECT_THAT(Status(4, {"--check"}),
+              AllOf(HasSubstr(", standing still\n"),
+                    HasSubstr("no round is merged; usually one takes "),
+                    HasSubstr("next: `causeway fragments`")));
+  EXPECT_THAT(Status(0), Not(HasSubstr(" left\n")));
+
+  daemons_[2]->Signal(SIGCONT);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{}));
+  EXPECT_THAT(Status(0, {"--check"}), HasSubstr(", running\n"));
+}
+
+// Both islands diverge before they contribute, whenever they start again.
+TEST_F(PrometheusTest, TellsThatARunHasDiverged) {
+  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
+    GTEST_SKIP() << "Debian's package prometheus is not installed";
+  }
+  StartRun(absl::StrReplaceAll(kConfig, {{"5e-3", "10 weight_decay: 10"}}));
+  ASSERT_TRUE(daemons_[1]->AwaitOutput("starting again from the run's"));
+  StartPrometheus();
+  EXPECT_NE(daemons_[1]->Wait(), 0);
+  EXPECT_NE(daemons_[2]->Wait(), 0);
+  ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayIslandDiverged", 2},
+                                             {"CausewayIslandsMissing", 1},
+                                             {"CausewayRunDiverged", 1}}));
+  EXPECT_THAT(
+      Status(4, {"--check"}),
+      AllOf(HasSubstr("waiting for 1 of 1 island; the last to go was "),
+            HasSubstr("island a has diverged and not come back (step"),
+            HasSubstr("island b has diverged and not come back (step")));
 }
 
 }  // namespace

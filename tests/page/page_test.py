@@ -200,6 +200,9 @@ class PageTest(unittest.TestCase):
         self.control("data", "accept", "east")
         self.await_true(lambda: self.others() == ["west"],
                         "west reads other data than east")
+        self.await_true(
+            lambda: "causeway data accept west" in self.text("attention_list"),
+            "the page says what to do about the data")
         self.await_true(lambda: self.count("#loss .curve") == 3,
                         "two training curves and one of validation")
         self.assertEqual(
@@ -208,6 +211,8 @@ class PageTest(unittest.TestCase):
             ["east", "west", "validation, merged model"])
         self.await_true(lambda: self.count("#timeline rect") > 4,
                         "rounds are in the timeline")
+        self.await_true(lambda: self.text("bar_right").endswith(" left"),
+                        "the time left is known")
         self.assertIn("merged", self.text("ledger"))
         self.assertEqual(self.text("freshness"), "connected")
 
@@ -276,6 +281,9 @@ class PageTest(unittest.TestCase):
         island.send_signal(signal.SIGKILL)
         self.await_true(lambda: self.state_of("west") == "evicted",
                         "the killed island is shown as evicted")
+        self.await_true(
+            lambda: "causeway evict west" in self.text("attention_list"),
+            "the page says what to do")
         # The coordinator's knowing is the time of its event.
         shown = time.time()
         known = self.script("Date.parse(state.events.filter("
@@ -418,28 +426,27 @@ class PageTest(unittest.TestCase):
         """A run that waits is not green, and has no time left."""
 
         def change(data):
-            data["run"].update(state="RUNNING", islands_needed=2,
-                               live_islands=0, missing_since=data["time"],
+            data["run"].update(state="RUNNING", missing_since=data["time"],
                                attention=[])
             for island in data["islands"]:
                 island["state"] = "EVICTED"
 
         self.show_report(change)
         self.assertEqual(self.state_pill(),
-                         ("waiting for 2 of 2 islands", "pill bad"))
+                         ("waiting for islands", "pill bad"))
         self.assertEqual(self.text("bar_right"),
-                         "waiting for 2 of 2 islands for 0.0 s")
+                         "waiting for islands for 0.0 s")
         self.assertEqual(self.state_of("east"), "evicted")
 
         def begin(data):
-            data["run"] = {"state": "WAITING_FOR_ISLANDS", "islands_needed": 2,
+            data["run"] = {"state": "WAITING_FOR_ISLANDS",
                            "missing_since": data["time"],
                            "config": {"name": "new"}}
             data.update(islands=[], history={})
 
         self.show_report(begin)
         self.assertEqual(self.state_pill(),
-                         ("waiting for 2 of 2 islands", "pill warn"))
+                         ("waiting for islands", "pill warn"))
         self.assertIn("no round has been merged yet", self.text("loss"))
         self.assertNotIn("NaN", self.script("document.body.innerText"))
         self.assert_console_is_quiet()
