@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests Causeway with Hugging Face's transformers: the models of both, each
-# loaded by the other. Needs PyPI (environment.sh).
+# loaded by the other, and the callback of its Trainer. Needs PyPI
+# (environment.sh).
 
 set -euo pipefail
 
@@ -24,6 +25,18 @@ esac
 cd "${ROOT}"
 pytorch2="$(tests/pytorch/environment.sh)"
 mapfile -t display < <(bazel_display_options)
-"${BAZEL[@]}" run "${display[@]}" \
-  --run_under="env CAUSEWAY_PYTORCH2=${pytorch2} INTEGRATIONS_JSON=${json}" \
-  //tests/pytorch:transformers_test_pytorch2
+
+# run_test NAME VARIABLE...: runs a test with these variables.
+run_test() {
+  "${BAZEL[@]}" run "${display[@]}" \
+    --run_under="env CAUSEWAY_PYTORCH2=${pytorch2} ${*:2}" \
+    "//tests/pytorch:$1_pytorch2"
+}
+
+callback=
+if run_test trainer_test; then
+  callback=causeway.transformers.CausewayCallback
+fi
+run_test transformers_test INTEGRATIONS_JSON="${json}" \
+  INTEGRATIONS_CALLBACKS="${callback}"
+[[ -n "${callback}" ]]

@@ -140,6 +140,8 @@ if __name__ == "__main__":
     if os.environ.get("INTEGRATIONS_JSON"):
         with open(os.environ["INTEGRATIONS_JSON"], "w",
                   encoding="ascii") as file:
-            json.dump(dict(TransformersTest.figures,
-                           torch=torch.__version__), file, indent=2)
+            json.dump(dict(
+                TransformersTest.figures, torch=torch.__version__,
+                callbacks=os.environ["INTEGRATIONS_CALLBACKS"].split()),
+                      file, indent=2)
     sys.exit(not result.wasSuccessful())
