@@ -210,12 +210,16 @@ TEST_F(EmbeddingTest, TheDeathOfARankEndsTheIslandAndOthersGoOn) {
   ExpectError(*west, "merged error ", 0.01);
 }
 
-TEST_F(EmbeddingTest, DivergenceEndsTheIsland) {
-  StartCoordinator(3000);
+TEST_F(EmbeddingTest, AnIslandThatDivergedStartsAgainFromTheRun) {
+  StartCoordinator(30000);
+  const std::string checkpoints =
+      absl::StrCat("pace 2 checkpoints ", Path("checkpoints"));
   auto west = Toy("west", "west", 1, "pace 2");
-  auto east = Toy("east", "east", 0, "pace 2 diverge 15");
+  auto east = Toy("east", "east", 0, absl::StrCat(checkpoints, " diverge 15"));
   EXPECT_EQ(east->Wait(), 1);
   EXPECT_THAT(east->Output(), HasSubstr("not finite"));
+  auto again = Toy("east-again", "east", 0, checkpoints);
+  EXPECT_TRUE(again->AwaitOutput("begins with step ")) << again->Output();
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
  *
  * Words: bf16 or f16 (the type of the tensors), rank R RANKS LEADER, sharded (a
  * rank has a part of each tensor), leave STEP, diverge STEP, synchronize STEP,
- * save STEP DIRECTORY, resume DIRECTORY, and pace MILLISECONDS (of a step). Prints how it
- * ended; exits with 1 on errors.
+ * save STEP DIRECTORY, resume DIRECTORY, checkpoints DIRECTORY (every 5 steps),
+ * and pace MILLISECONDS (of a step). Prints how it ended; exits with 1 on errors.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -180,6 +180,10 @@ static void parse(int argc, char** argv, struct toy* toy,
       toy->pace_milliseconds = atol(argv[++i]);
     }
     if (strcmp(argv[i], "resume") == 0) options->resume_directory = argv[++i];
+    if (strcmp(argv[i], "checkpoints") == 0) {
+      options->checkpoint_directory = argv[++i];
+      options->checkpoint_steps = 5;
+    }
     if (strcmp(argv[i], "save") == 0) {
       toy->save_step = strtoull(argv[++i], NULL, 10);
       toy->save_directory = argv[++i];

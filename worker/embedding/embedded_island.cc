@@ -14,6 +14,7 @@
 #include "common/tensors_layout.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/identity.h"
+#include "glog/logging.h"
 #include "proto/coordinator.pb.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/embedding/embedded_rank.h"
@@ -250,6 +251,7 @@ class LeadingIsland : public EmbeddedIsland {
     // What the ranks do together must not hold up the end.
     if (!in_order && rank_ != nullptr) rank_->Fail(status);
     island_->End(status);
+    if (absl::IsOutOfRange(status)) DropCheckpoint();
     renewer_.reset();
     if (rank_ == nullptr) {
       TellRanks(
@@ -263,6 +265,16 @@ class LeadingIsland : public EmbeddedIsland {
           .IgnoreError();
     }
     return *end_;
+  }
+
+  // The coordinator lets no process go on from a checkpoint of an island that
+  // diverged.
+  void DropCheckpoint() {
+    if (checkpoints_ == nullptr) return;
+    const absl::Status removed = checkpoints_->Remove();
+    LOG_IF(ERROR, !removed.ok())
+        << "remove the island's checkpoint before it starts again: "
+        << removed.message();
   }
 
   EmbeddedIslandOptions options_;
