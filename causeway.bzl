@@ -33,6 +33,10 @@ def _precompiled(name, own_copts):
     copts = ["-include", "$(BINDIR)/third_party/%s.h" % name, "-Wno-array-bounds", "-Wno-restrict", "-Wno-stringop-overread"]
     return _unless_sanitized(copts), _unless_sanitized(["//third_party:" + name])
 
+def _sources(name, extension, given):
+    """Returns the sources of a target: NAME.extension, unless it says otherwise."""
+    return native.glob([name + extension]) if given == None else given
+
 def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, **kwargs):
     more_copts, more_deps = [], []
     if precompiled:
@@ -44,50 +48,62 @@ def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, **kwargs
         **kwargs
     )
 
-def causeway_cc_library(name, **kwargs):
+def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
     """A library.
 
     Args:
       name: the cc_library.
+      srcs: NAME.cc, if it is there, unless it says otherwise.
+      hdrs: likewise NAME.h.
       **kwargs: passed to cc_library; precompiled = False is for sources whose
         headers do not bear those of third_party/precompiled.h.
     """
-    _causeway_cc(native.cc_library, name, linkstatic = True, **kwargs)
+    _causeway_cc(
+        native.cc_library,
+        name,
+        srcs = _sources(name, ".cc", srcs),
+        hdrs = _sources(name, ".h", hdrs),
+        linkstatic = True,
+        **kwargs
+    )
 
-def causeway_cc_binary(name, **kwargs):
+def causeway_cc_binary(name, srcs = None, **kwargs):
     """A program; the arguments are as for causeway_cc_library."""
-    _causeway_cc(native.cc_binary, name, **kwargs)
+    _causeway_cc(native.cc_binary, name, srcs = _sources(name, ".cc", srcs), **kwargs)
 
-def causeway_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
+def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", **kwargs):
     more_copts, more_deps = _precompiled("precompiled_for_tests", copts)
     native.cc_test(
         name = name,
         size = size,
+        srcs = _sources(name, ".cc", srcs),
         # Half of a build compiles tests, and tests compute little.
         copts = _TEST_WARNINGS + ["-O0"] + copts + more_copts,
         deps = deps + ["//third_party:gtest_main"] + more_deps,
         **kwargs
     )
 
-def causeway_cc_benchmark(name, copts = [], deps = [], **kwargs):
+def causeway_cc_benchmark(name, srcs = None, copts = [], deps = [], **kwargs):
     native.cc_binary(
         name = name,
         testonly = True,
+        srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + copts,
         deps = deps + ["//third_party:benchmark"],
         **kwargs
     )
 
-def causeway_cc_fuzz_test(name, srcs, corpus, deps = [], **kwargs):
+def causeway_cc_fuzz_test(name, corpus, srcs = None, deps = [], **kwargs):
     """A libFuzzer target: runs on its committed corpus in every build, and fuzzes under --config=fuzz.
 
     Args:
       name: the test that runs the corpus; NAME_fuzzer is the fuzzer.
-      srcs: define LLVMFuzzerTestOneInput.
       corpus: inputs, one per file.
+      srcs: define LLVMFuzzerTestOneInput; NAME.cc unless it says otherwise.
       deps: what srcs include.
       **kwargs: passed to both.
     """
+    srcs = _sources(name, ".cc", srcs)
     native.cc_test(
         name = name,
         size = "small",

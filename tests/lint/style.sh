@@ -139,15 +139,18 @@ check_guards() {
   }' -- "${headers[@]}"
 }
 
-# A source that no target names is neither built nor tested.
+# A source that no target names is neither built nor tested. A target has the
+# sources of its own name (causeway.bzl).
 check_build_targets() {
-  local file folder
+  local file folder name
   while IFS= read -r file; do
     folder="$(dirname "${file}")"
     while [[ "${folder}" != . && ! -f "${folder}/BUILD" ]]; do
       folder="$(dirname "${folder}")"
     done
-    if ! grep -qF "\"${file#"${folder}/"}\"" "${folder}/BUILD" 2>/dev/null; then
+    name="${file#"${folder}/"}"
+    if ! grep -qF -e "\"${name}\"" -e "name = \"${name%.*}\"" \
+      "${folder}/BUILD" 2>/dev/null; then
       echo "${file}: no target of ${folder}/BUILD names it"
     fi
   done < <(matching '\.(cc|h|cu|cuh|proto)$')
