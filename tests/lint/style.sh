@@ -139,18 +139,28 @@ check_guards() {
   }' -- "${headers[@]}"
 }
 
-# A source that no target names is neither built nor tested. A target has the
-# sources of its own name (causeway.bzl).
+# names_source BUILD FILE: whether a target lists FILE, or has it by its own name
+# because it lists no others (causeway.bzl).
+names_source() {
+  perl -e 'my ($build, $file) = @ARGV;
+    open(my $in, "<", $build) or exit 1;
+    my $text = join "", <$in>;
+    exit 0 if $text =~ /"\Q$file\E"/;
+    (my $name = $file) =~ s/\.\w+$//;
+    my $list = $file =~ /\.h$/ ? "hdrs" : "srcs";
+    exit !($text =~ /name = "\Q$name\E"(.*?)\)\n/s && $1 !~ /\b$list = /);
+  ' "$@"
+}
+
+# A source that no target has is neither built nor tested.
 check_build_targets() {
-  local file folder name
+  local file folder
   while IFS= read -r file; do
     folder="$(dirname "${file}")"
     while [[ "${folder}" != . && ! -f "${folder}/BUILD" ]]; do
       folder="$(dirname "${folder}")"
     done
-    name="${file#"${folder}/"}"
-    if ! grep -qF -e "\"${name}\"" -e "name = \"${name%.*}\"" \
-      "${folder}/BUILD" 2>/dev/null; then
+    if ! names_source "${folder}/BUILD" "${file#"${folder}/"}"; then
       echo "${file}: no target of ${folder}/BUILD names it"
     fi
   done < <(matching '\.(cc|h|cu|cuh|proto)$')
