@@ -207,7 +207,8 @@ class OneIslandTest(ProcessTestCase):
                 self.step_with(float("nan"))
             self.assertTrue(island.should_stop)
         events = self.tool("events", "--coordinator", self.address)
-        self.assertRegex(events, "island_left .*the loss of step 3 is nan")
+        self.assertRegex(events,
+                         "island_evicted .*the loss of step 3 is nan")
 
     def test_what_counts_no_step_is_an_error(self):
         self.begin()
