@@ -58,7 +58,7 @@ struct ClientTlsFiles {
   // must name the host that was dialled.
   std::string tls;
 
-  // Whether connections are encrypted.
+  // Returns whether connections are encrypted.
   bool UsesTls() const { return !tls.empty() || !tls_ca.empty(); }
 };
 

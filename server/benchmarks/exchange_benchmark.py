@@ -41,10 +41,10 @@ membership {{ min_islands: 2 max_islands: 2 }}
 """
 # The vectors of the model above.
 VALUES = 10_818_816
-ISLAND_STAGES = ("snapshot", "difference", "encode", "turn", "offer", "upload",
-                 "verdict", "await update", "download", "decode", "digest",
-                 "apply")
-COORDINATOR_STAGES = ("verify", "outer step", "store", "commit", "notify")
+ISLAND_STAGES = ("snapshot", "encode", "turn", "offer", "upload", "verdict",
+                 "await update", "download", "decode", "digest", "apply")
+COORDINATOR_STAGES = ("verify", "prepare", "outer step", "store", "commit",
+                      "notify")
 # Rounds in which buffers are made and pages are touched for the first time.
 WARM_UP = 4
 

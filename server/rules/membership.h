@@ -41,8 +41,8 @@ inline constexpr char kByOperator[] = "by an operator";
 struct Member {
   static constexpr uint64_t kNotExpected = UINT64_MAX;
 
-  // Whether the island has reported that it can train. No round waits for it
-  // before.
+  // Returns whether the island has reported that it can train. No round waits
+  // for it before.
   bool IsReady() const {
     return !first_contribution_version.empty() &&
            first_contribution_version.front() != kNotExpected;
@@ -79,8 +79,8 @@ struct Member {
   uint64_t tokens_merged = 0;
 };
 
-// Whether an island is missed: it has gone without a word, or has diverged, and
-// neither has it come back, nor has an operator evicted it.
+// Returns whether an island is missed: it has gone without a word, or has
+// diverged, and neither has it come back, nor has an operator evicted it.
 bool IsMissed(v1::IslandStatus::State state, absl::string_view reason);
 
 class Membership {

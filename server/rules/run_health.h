@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a run moves, how long it still takes, and what an operator should
-// look at. `causeway status`, the page and the alerts all show what this class
-// decides (RunStatus.islands_needed to RunStatus.attention).
+// Decides whether a run moves, how long it still takes, and what an operator
+// should look at. `causeway status`, the page and the alerts all show it
+// (RunStatus.islands_needed to RunStatus.attention).
 //
 // The pace of a run is the median time of an inner step between the rounds that
 // were merged lately. A round that was held up because the run was paused or
@@ -76,7 +76,7 @@ class RunHealth {
     std::vector<Head> heads;
   };
 
-  // What a description takes besides the fields of RunStatus.
+  // Describe takes these besides the fields of RunStatus.
   struct Details {
     // The newest incarnation of each island.
     const std::map<std::string, Member>& members;

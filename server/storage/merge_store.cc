@@ -3,13 +3,11 @@
 #include "server/storage/merge_store.h"
 
 #include <cstddef>
-#include <iterator>
 #include <list>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
@@ -160,10 +158,6 @@ class MergeStore::Draft {
   struct Encoding {
     std::string digest;
     bool planes = false;
-    // Its place in contents_.tensors.
-    size_t tensor = 0;
-    // Its place in the record; negative as long as it has none.
-    int index = -1;
   };
 
   Draft(AtomicFileWriter file, uint64_t version, size_t header_bytes,
@@ -181,10 +175,10 @@ class MergeStore::Draft {
       RETURN_IF_ERROR(Place(merge.contributions(i).object(), i, encodings[i]));
     }
     int unmerged = 0;
-    for (const Encoding& encoding : encodings_) {
-      if (encoding.index >= 0) continue;
-      contents_.tensors[encoding.tensor].name =
-          absl::StrCat("unmerged.", unmerged++);
+    for (SafetensorsTensor& tensor : contents_.tensors) {
+      if (tensor.name.empty()) {
+        tensor.name = absl::StrCat("unmerged.", unmerged++);
+      }
     }
     RETURN_IF_ERROR(AppendMessage(kMerge, merge));
     RETURN_IF_ERROR(AppendMessage(kConfig, config));
@@ -213,9 +207,8 @@ class MergeStore::Draft {
                                    ? CompressPlanes(encoding, WidthOf(object))
                                    : "";
     RETURN_IF_ERROR(Append(Bytes("", planes.empty() ? encoding : planes)));
-    encodings_.push_back({.digest = object.digest(),
-                          .planes = !planes.empty(),
-                          .tensor = contents_.tensors.size() - 1});
+    encodings_.push_back(
+        {.digest = object.digest(), .planes = !planes.empty()});
     return absl::OkStatus();
   }
 
@@ -223,16 +216,17 @@ class MergeStore::Draft {
   absl::Status Place(const v1::EncodedObject& object, int index,
                      absl::string_view encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    auto found = absl::c_find_if(encodings_, [&](const Encoding& prepared) {
-      return prepared.index < 0 && prepared.digest == object.digest();
-    });
-    if (found == encodings_.end()) {
-      RETURN_IF_ERROR(AppendEncoding(object, encoding));
-      found = std::prev(encodings_.end());
+    size_t place = 0;
+    while (place < encodings_.size() &&
+           (!contents_.tensors[place].name.empty() ||
+            encodings_[place].digest != object.digest())) {
+      ++place;
     }
-    found->index = index;
-    contents_.tensors[found->tensor].name =
-        found->planes ? PlanesName(index) : absl::StrCat(index);
+    if (place == encodings_.size()) {
+      RETURN_IF_ERROR(AppendEncoding(object, encoding));
+    }
+    contents_.tensors[place].name =
+        encodings_[place].planes ? PlanesName(index) : absl::StrCat(index);
     return absl::OkStatus();
   }
 
@@ -251,7 +245,8 @@ class MergeStore::Draft {
   // None after an error, and after the commit.
   std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
   std::vector<Encoding> encodings_ ABSL_GUARDED_BY(mu_);
-  // The views of the tensors' bytes only have the right sizes.
+  // The tensors of `encodings_`, in the same order and without a name until
+  // they are merged; then the messages. Of the bytes only the sizes are valid.
   Safetensors contents_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -263,7 +258,7 @@ std::shared_ptr<MergeStore::Draft> MergeStore::DraftOf(
   if (merges.draft != nullptr && merges.draft->version() == version) {
     return merges.draft;
   }
-  // What is prepared of a version that nobody waits for any more goes first.
+  // A new round makes what was prepared for an earlier one worthless.
   merges.draft = nullptr;
   auto begun = Draft::Begin(FilePath(root_, fragment, version), version,
                             config.membership().max_islands(), config);

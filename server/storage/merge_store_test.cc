@@ -110,7 +110,7 @@ TEST_F(MergeStoreTest, PreparedEncodingsFindTheirPlaces) {
   Add("a", v1::INT4, true, "of a");
   Add("b", v1::INT4, true, "of b, which was not prepared");
   Add("c", v1::INT4, true, "of c");
-  // The same bytes twice.
+  // Two islands may send the same bytes.
   Add("d", v1::INT4, true, "of c");
   const auto prepare = [&](int index, uint64_t version) {
     v1::ContributionHeader header = merge_.contributions(index);

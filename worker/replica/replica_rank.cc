@@ -50,7 +50,6 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status BeginContribution(uint64_t version) override {
-    const TraceSpan span("difference", fragment_);
     collected_ = {};
     return Lead(
         {.what = What::kBeginContribution, .version = version},
