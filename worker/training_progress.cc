@@ -107,7 +107,7 @@ void TrainingProgress::ReadLoop() {
   OuterLoop::Activity activity;
   loop_->Read([&](const OuterLoop& core, absl::Time now) {
     activity = core.activity();
-    progress_.set_run_step(core.reached_step());
+    progress_.set_run_step(core.step());
     progress_.set_ready(core.membership().ready());
     progress_.set_overlap_steps(core.overlap_steps());
     progress_.set_wait_seconds(absl::ToDoubleSeconds(core.waited(now)));

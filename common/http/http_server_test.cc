@@ -274,6 +274,8 @@ TEST(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
     send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
     EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
     close(file);
+    // Whoever is answered after a reset is answered after it was noticed.
+    EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
   }
   go_on.Notify();
   EXPECT_EQ(HttpGet(server->port(), "/slow").status, 200);

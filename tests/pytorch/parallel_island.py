@@ -8,6 +8,7 @@ causeway.testing.island_program does.
 
 import datetime
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any, Dict
@@ -81,7 +82,7 @@ class Settings:
     rank: int = 0
     group_file: str = ""
     # The folder of a checkpoint, and the step at which one is saved and the
-    # island leaves, or else the checkpoint is loaded.
+    # process ends as if it were killed, or else the checkpoint is loaded.
     checkpoint: str = ""
     save_step: int = 0
 
@@ -162,7 +163,7 @@ def train(settings: Settings, island: causeway.Island) -> None:
             save(checkpointed(model, optimizer, island),
                  checkpoint_id=settings.checkpoint)
             say("saved", error=largest_error(model))
-            break
+            os._exit(0)
     with island.merged_weights():
         say("end", step=island.step, merged_error=largest_error(model),
             merged_loss=float(loss_of(model, inputs_of(0, 1)).detach()))

@@ -14,6 +14,10 @@ namespace {
 // The longest pause of the coordinator after an outer step that failed.
 constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
+// The most rounds of a fragment that an island misses before it is where the
+// run is.
+constexpr int kMostMissed = 2;
+
 std::string NameOf(const v1::IslandIdentity& identity) {
   return absl::StrCat(identity.island_id(), ".", identity.incarnation());
 }
@@ -321,6 +325,24 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
   if (!awaited.empty() &&
       now < open.quorum_at + absl::Seconds(config.grace_seconds())) {
     Fail(name, " was closed within its grace window, without ", awaited);
+  }
+  if (healed_ && scenario_->IsEven()) CheckParticipation(order);
+}
+
+void Checker::CheckParticipation(const OuterStepOrder& order) {
+  for (auto& [island, member] : members_) {
+    const bool merged =
+        std::any_of(order.contributions.begin(), order.contributions.end(),
+                    [&island = island](const v1::ContributionHeader& header) {
+                      return header.identity().island_id() == island;
+                    });
+    if (!member.live || !member.ready || member.draining || merged) continue;
+    if (++member.rounds_missed <=
+        kMostMissed * scenario_->plan.fragments_size())
+      continue;
+    Fail("though nothing fails any more, island ", island, " missed ",
+         member.rounds_missed, " rounds, now round ", order.base_version + 1,
+         " of fragment ", order.fragment);
   }
 }
 

@@ -26,6 +26,8 @@
 //      and no version is recorded twice.
 //   7  Merging a commit's recorded contributions in the order of their keys
 //      gives its digest.
+//   8  Once nothing fails any more, islands that are equally fast take part in
+//      all rounds but the first few.
 #ifndef TESTS_SIMULATION_CHECKER_H_
 #define TESTS_SIMULATION_CHECKER_H_
 
@@ -105,6 +107,8 @@ class Checker {
   // `core` and `effects` show what became of that contribution.
   void SetAside(const OuterStepOrder& order, const Coordinator& core,
                 const Effects& effects);
+  // From now on nothing fails.
+  void Healed() { healed_ = true; }
   // Call it after every event.
   void Inspect(const Coordinator& core, const Staging& staging);
 
@@ -119,6 +123,9 @@ class Checker {
     // Whether it has reported that it is ready, and whether that is durable.
     bool ready = false;
     bool surely_ready = false;
+    // The number of rounds that closed without it since nothing fails and it
+    // is ready.
+    int rounds_missed = 0;
     // The last sign of life came between these two times.
     absl::Time heard_surely;
     absl::Time heard_at_most;
@@ -141,6 +148,8 @@ class Checker {
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
   void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
                   absl::Time now);
+  // Invariant 8.
+  void CheckParticipation(const OuterStepOrder& order);
 
   const Scenario* const scenario_;
   const absl::Duration lease_;
@@ -154,6 +163,7 @@ class Checker {
   std::vector<OpenRound> rounds_;
   // The version of the model that was measured last.
   uint64_t validated_ = 0;
+  bool healed_ = false;
 };
 
 }  // namespace causeway::simulation

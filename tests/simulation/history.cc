@@ -220,6 +220,7 @@ class History {
   void Heal() {
     world_.Trace("from now on nothing fails");
     healed_ = true;
+    checker_.Healed();
     network_.Heal();
     disk_.Heal();
     host_.Heal();
@@ -259,8 +260,10 @@ class History {
     }
     for (uint32_t island = 0; island < scenario_.islands; ++island) {
       if (processes_[island].finished()) continue;
-      what.push_back(
-          absl::StrCat("island ", IslandName(island), " is not finished"));
+      const Island* const last = processes_[island].last();
+      what.push_back(absl::StrCat(
+          "island ", IslandName(island), " is not finished",
+          last == nullptr ? "" : absl::StrCat(" (", last->Describe(), ")")));
     }
     return absl::StrCat(v1::RunState_Name(host_.core()->run_state()), ", ",
                         absl::StrJoin(what, ", "));

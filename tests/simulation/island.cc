@@ -34,6 +34,8 @@ Island::Island(const Parts& parts, uint32_t island,
 OuterLoop::Options Island::LoopOptions() const {
   OuterLoop::Options options{.leave_timeout = kLeaveTimeout,
                              .seed = process_.number};
+  options.overlap_steps =
+      process_.parts.scenario->overlap_steps[process_.island];
   options.join.set_island_id(IslandName(process_.island));
   options.join.set_instance_id(instance());
   if (checkpoint_ != nullptr) options.checkpoint_steps = 1;
@@ -56,7 +58,7 @@ uint64_t Island::TokensPerStep() const {
 
 v1::IslandProgress Island::Progress() const {
   v1::IslandProgress progress;
-  progress.set_run_step(loop_.core().reached_step());
+  progress.set_run_step(loop_.core().step());
   progress.set_tokens(trained_ * TokensPerStep());
   // The last of many islands has data of its own.
   const bool has_own_data =
@@ -156,8 +158,8 @@ void Island::CheckMayTrain(uint64_t step) {
       process_.parts.scenario->config.synchronization();
   for (uint32_t id = 0; id < replicas_.size(); ++id) {
     if (loop_.core().exchange(id).in_flight() &&
-        step > sent_at_[id] + sync.overlap_steps() + sync.max_overlap_steps() +
-                   1) {
+        step > sent_at_[id] + loop_.core().overlap_steps() +
+                   sync.max_overlap_steps() + 1) {
       checker.Fail("process ", process_.number, " trains step ", step,
                    " without the update of fragment ", id,
                    ", which it sent at step ", sent_at_[id]);
@@ -265,8 +267,10 @@ void Island::Check(uint32_t id) {
 
 void Island::CheckHandedIn() {
   const OuterLoop& core = loop_.core();
+  // A run that has not begun takes nothing.
+  const v1::RunState state = core.membership().state().run_state();
   if (core.membership().stopping() || left_before_ready_ ||
-      core.membership().state().run_state() == v1::FINISHED ||
+      state == v1::FINISHED || state == v1::WAITING_FOR_ISLANDS ||
       process_.now() >= asked_to_leave_ + kLeaveTimeout ||
       process_.parts.scenario->IsSilent(process_.island)) {
     return;
@@ -280,6 +284,22 @@ void Island::CheckHandedIn() {
         "process ", process_.number, " leaves with ", StepsIn(replica.beyond()),
         " steps of fragment ", id, " that it has not handed in");
   }
+}
+
+std::string Island::Describe() const {
+  const OuterLoop& core = loop_.core();
+  std::string text = absl::StrCat(
+      "process ", process_.number, " is ", process_.dead() ? "dead" : "alive",
+      " at step ", core.step(), ", ", ActivityName(core.activity()));
+  for (uint32_t id = 0; id < replicas_.size(); ++id) {
+    const FragmentExchange& exchange = core.exchange(id);
+    absl::StrAppend(&text, ", has version ", exchange.version(),
+                    " of fragment ", id,
+                    exchange.in_flight() ? " (in flight)" : "",
+                    exchange.ready() ? " (ready)" : "", " with ",
+                    core.window(id).training().inner_steps, " steps");
+  }
+  return text;
 }
 
 void Island::RequestLeave() {

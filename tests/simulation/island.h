@@ -55,6 +55,8 @@ class Island {
   Process& process() { return process_; }
   // Returns whether it has seen the run's end.
   bool finished() const { return finished_; }
+  // Describes where it is, for people.
+  std::string Describe() const;
   // Asks it to leave, either at once or after contributing what it has trained.
   void RequestLeave();
 

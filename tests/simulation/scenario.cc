@@ -3,6 +3,7 @@
 #include "tests/simulation/scenario.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -29,6 +30,30 @@ void DrawMembership(uint32_t islands, Chance& chance,
   membership.set_lease_seconds(static_cast<double>(chance.Between(6, 15)));
   membership.set_heartbeat_seconds(membership.lease_seconds() /
                                    static_cast<double>(chance.Between(3, 5)));
+}
+
+// What an island hears of the others' steps is older than two heartbeats, and
+// has been on its way.
+absl::Duration Unheard(const v1::MembershipConfig& membership) {
+  return 2 * absl::Seconds(membership.heartbeat_seconds()) + absl::Seconds(2);
+}
+
+// Makes all islands equally fast, in a longer run. They can train on through a
+// whole window while updates are late, and rounds wait for what islands do not
+// hear of one another.
+void MakeEven(Scenario& scenario) {
+  std::fill(scenario.step_time.begin(), scenario.step_time.end(),
+            scenario.step_time.front());
+  v1::SynchronizationConfig& sync = *scenario.config.mutable_synchronization();
+  sync.set_overlap_steps(sync.inner_steps_per_round() - 1);
+  sync.set_max_overlap_steps(0);
+  std::fill(scenario.overlap_steps.begin(), scenario.overlap_steps.end(),
+            sync.overlap_steps());
+  v1::TrainingConfig& training = *scenario.config.mutable_training();
+  training.set_total_steps(2 * training.total_steps());
+  v1::MembershipConfig& membership = *scenario.config.mutable_membership();
+  membership.set_grace_seconds(std::ceil(absl::ToDoubleSeconds(
+      Unheard(membership) + 2 * scenario.step_time.front())));
 }
 
 }  // namespace
@@ -65,7 +90,9 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   sync.set_inner_steps_per_round(static_cast<uint32_t>(round_steps));
   sync.set_fragments(fragments);
   sync.set_overlap_steps(static_cast<uint32_t>(chance.Pick(round_steps)));
-  sync.set_max_overlap_steps(static_cast<uint32_t>(chance.Pick(4)));
+  // More than a window together is refused.
+  sync.set_max_overlap_steps(
+      limited(chance.Pick(4), round_steps - 1 - sync.overlap_steps()));
   sync.set_uplink_format(v1::FP32);
   sync.set_downlink_format(v1::FP32);
   sync.set_entropy_coding(false);
@@ -83,10 +110,15 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
     fragment.set_send_offset_steps(id * (round_steps / fragments));
   }
   for (uint32_t island = 0; island < scenario.islands; ++island) {
+    // Some islands have slower links, and a tau of their own.
+    scenario.overlap_steps.push_back((seed + island) % 4 == 3
+                                         ? sync.inner_steps_per_round() - 1
+                                         : sync.overlap_steps());
     scenario.step_time.push_back(
         chance.Between(absl::Milliseconds(300), absl::Seconds(2)));
     scenario.tokens_per_step.push_back(chance.Between(1, 8) * 16);
   }
+  if (seed % 3 == 0) MakeEven(scenario);
   scenario.faulty_time =
       std::min(chance.Between(absl::Seconds(20), absl::Minutes(2)),
                limits.max_faulty_time);
@@ -101,6 +133,13 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
     membership.set_quorum(std::min(membership.quorum(), scenario.islands - 1));
   }
   return scenario;
+}
+
+bool Scenario::IsEven() const {
+  return !Has(kClockSkew) && !Has(kOutlier) && !IsSilent(0) &&
+         step_time.front() == step_time.back() &&
+         absl::Seconds(config.membership().grace_seconds()) >=
+             Unheard(config.membership()) + 2 * step_time.front();
 }
 
 std::string Scenario::Describe() const {

@@ -81,7 +81,8 @@ struct Scenario {
   // The configuration and plan of the coordinator.
   v1::RunConfig config;
   v1::FragmentPlan plan;
-  // Each island's time of an inner step, and its tokens in one.
+  // Each island's tau, its time of an inner step, and its tokens in one.
+  std::vector<uint32_t> overlap_steps;
   std::vector<absl::Duration> step_time;
   std::vector<uint64_t> tokens_per_step;
   // The time after which nothing fails any more and the run must finish.
@@ -93,6 +94,9 @@ struct Scenario {
   bool IsSilent(uint32_t island) const {
     return island == 0 && islands > 1 && Has(kSilentIsland);
   }
+  // Whether all islands are equally fast, and each contributes on its own
+  // account. A grace window covers what islands hear too late of one another.
+  bool IsEven() const;
   // Describes the scenario for people.
   std::string Describe() const;
 };

@@ -165,15 +165,20 @@ void OuterLoop::Begun() {
     fragments_.push_back(
         {.exchange = std::move(exchange), .window = std::move(window)});
   }
-  // What was in flight when the checkpoint was made, and was not accepted, is
-  // to be sent again: at this step, or at an earlier one that comes again.
-  rebased_ = resumes_;
-  const uint64_t run_step = membership_.state().run_step();
   if (resumes_) {
+    // What was in flight when the checkpoint was made, and was not accepted, is
+    // to be sent again: at this step, unless an earlier one comes again.
+    is_astray_ = true;
     StartSynchronizing();
-  } else if (run_step > step_) {
+    std::vector<uint64_t> sent = versions;
+    for (const SyncSchedule::Send& send : sends_) {
+      sent[send.fragment] = std::max(sent[send.fragment], send.version);
+    }
+    if (schedule_->ClampToVersions(step_, sent) < step_) sends_.clear();
+  } else if (membership_.state().run_step() > step_) {
     // The run has gone on while the island got ready.
-    step_ = schedule_->ClampToVersions(run_step, versions);
+    step_ =
+        schedule_->ClampToVersions(membership_.state().run_step(), versions);
   }
   membership_.BeReady();
   phase_ = Phase::kStarting;
@@ -233,16 +238,6 @@ void OuterLoop::BookWait(const TrainerAction& action, absl::Time now) {
     waited_ += now - waiting_since_;
     waiting_since_ = absl::InfiniteFuture();
   }
-}
-
-uint64_t OuterLoop::reached_step() const {
-  uint64_t reached = step_;
-  for (const Fragment& fragment : fragments_) {
-    if (fragment.exchange.in_flight()) {
-      reached = std::max(reached, fragment.send_step);
-    }
-  }
-  return reached;
 }
 
 uint32_t OuterLoop::overlap_steps() const {

@@ -132,11 +132,6 @@ class OuterLoop {
   uint32_t overlap_steps() const;
   // The number of the run's inner steps that are complete.
   uint64_t step() const { return step_; }
-  // The step to report to the coordinator: the larger of step() and the steps
-  // at which contributions in flight were sent. A rebase may lead back behind
-  // such a step, but the island has trained that window, and may wait for the
-  // coordinator to take the contribution.
-  uint64_t reached_step() const;
   uint32_t fragments() const {
     return static_cast<uint32_t>(fragments_.size());
   }
@@ -179,8 +174,6 @@ class OuterLoop {
   struct Fragment {
     FragmentExchange exchange;
     FragmentWindow window;
-    // The step after which its contribution was sent.
-    uint64_t send_step = 0;
     // The step after which the update of its contribution is to be applied.
     uint64_t apply_step = 0;
     // Whether that step came before the update.
@@ -215,6 +208,8 @@ class OuterLoop {
   // Returns the next action of those that follow a step; none once training may
   // go on.
   std::optional<TrainerAction> Synchronize();
+  // Goes to the step from which an island goes on that is not where the run is.
+  void FindStep();
   // Returns the next action that brings a fragment to its newest version with
   // nothing in flight; none once it is there.
   std::optional<TrainerAction> ReachNewest(uint32_t fragment);
@@ -268,9 +263,9 @@ class OuterLoop {
   bool lateness_booked_ = false;
   // Set if no update may be in flight at the next step.
   bool settling_ = false;
-  // An update was applied as a rebase, or the island began with a checkpoint:
-  // the step to go on from may be another one.
-  bool rebased_ = false;
+  // A round closed without the island, or it began with a checkpoint: the step
+  // to go on from may be another one.
+  bool is_astray_ = false;
   // The steps of this process's last checkpoint and of the last one ordered.
   std::optional<uint64_t> saved_step_;
   std::optional<uint64_t> save_ordered_step_;

@@ -208,6 +208,21 @@ TEST(OuterLoopTest, CatchesUpWithOthersBeforeItSends) {
   EXPECT_EQ(driver.loop().window(0).training().tokens, 60);
 }
 
+// Else it would come too late for the next round, too.
+TEST(OuterLoopTest, GoesOnFromTheStepOfTheOthersWhenARoundWasTooFastForIt) {
+  IslandDriver driver;
+  driver.Connect();
+  driver.Train(3);
+  v1::SessionResponse view = driver.loop().membership().state();
+  view.set_run_step(5);
+  view.mutable_heads(0)->set_version(1);
+  driver.loop().membership().ViewArrived(view, driver.now());
+  driver.ReceiveUpdate(0, false);
+  EXPECT_THAT(driver.Train(6),
+              ElementsAre("train 4", "rebase 0", "train 6", "snapshot 1"));
+  EXPECT_EQ(driver.loop().window(0).training().inner_steps, 5);
+}
+
 // An island that was left behind goes on where the run is.
 TEST(OuterLoopTest, MovesOnWithTheRunWhenItHasMissedRounds) {
   IslandDriver driver;

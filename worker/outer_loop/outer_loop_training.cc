@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an OuterLoop decides between the first step and the last.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "outer_optimizer/step_share.h"
 #include "worker/outer_loop/outer_loop.h"
@@ -89,15 +91,7 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
     ++next_send_;
     return Send(send.fragment, /*partial=*/false, schedule_->ApplyStep(step_));
   }
-  if (std::exchange(rebased_, false)) {
-    std::vector<uint64_t> versions;
-    for (const Fragment& fragment : fragments_) {
-      // What is in flight is sent: that step does not come again.
-      versions.push_back(fragment.exchange.version() +
-                         (fragment.exchange.in_flight() ? 1 : 0));
-    }
-    step_ = schedule_->ClampToVersions(step_, versions);
-  }
+  if (std::exchange(is_astray_, false)) FindStep();
   BookLateness();
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
@@ -110,6 +104,19 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
   }
   settling_ = false;
   return std::nullopt;
+}
+
+void OuterLoop::FindStep() {
+  std::vector<uint64_t> versions;
+  for (const Fragment& fragment : fragments_) {
+    // What is in flight is sent: that step does not come again.
+    versions.push_back(fragment.exchange.version() +
+                       (fragment.exchange.in_flight() ? 1 : 0));
+  }
+  // An island that a round did not wait for is far behind those that close
+  // rounds. From its own step on it would be as late for every round.
+  step_ = schedule_->ClampToVersions(
+      std::max(step_, membership_.state().run_step()), versions);
 }
 
 std::optional<TrainerAction> OuterLoop::ReachNewest(uint32_t id) {
@@ -167,7 +174,7 @@ void OuterLoop::Applied() {
   FragmentExchange& exchange =
       fragments_[std::get<action::Apply>(*ordered_).fragment].exchange;
   ordered_.reset();
-  rebased_ |= !exchange.update().includes_island;
+  is_astray_ |= !exchange.update().includes_island;
   exchange.Advance();
 }
 
@@ -181,7 +188,6 @@ void OuterLoop::SnapshotTaken() {
   ordered_.reset();
   Fragment& fragment = fragments_[snapshot_->fragment];
   fragment.window.Send();
-  fragment.send_step = step_;
   fragment.apply_step = snapshot_->apply_step;
   fragment.late = false;
   fragment.exchange.Send(fragment.window.training(), snapshot_->partial);
