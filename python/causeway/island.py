@@ -87,7 +87,7 @@ class Island:
         excludes are left alone; tied parameters count once, under the run's
         name. Call it on every rank, after `model.to()`, and before or after
         schedulers are made. DistributedDataParallel and torch.compile may wrap
-        the model.
+        the model, and accelerate and Lightning the optimizer.
 
         Args:
           model: a torch.nn.Module, with parameters in float32, bfloat16 or
@@ -106,13 +106,11 @@ class Island:
           RankFailed: another rank did not attach within rank_timeout.
         """
         from .attachment import Attachment, StepHook
-        from .trained import Trained, check_optimizers
+        from .trained import Trained, torch_optimizers
         self._native.check()
         if self._attachment is not None:
             raise InvalidArgument("a model is attached already")
-        optimizers: List[Any] = (list(optimizer) if isinstance(
-            optimizer, (list, tuple)) else [optimizer])
-        check_optimizers(optimizers)
+        optimizers = torch_optimizers(optimizer)
         attachment = Attachment(model, self.run, shards)
         self._trained = Trained(optimizers, attachment, model, self.run)
         self._native.attach(attachment.buffers())

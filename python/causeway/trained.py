@@ -3,7 +3,7 @@
 """The parameters that optimizers train, which stay as they are from attach()
 on."""
 
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, List, Sequence
 
 import torch
 
@@ -13,14 +13,24 @@ from .parameters import slots_of
 from .run import Run
 
 
-def check_optimizers(optimizers: Sequence[Any]) -> None:
-    """Raises InvalidArgument if something else was passed."""
-    for optimizer in optimizers or [None]:
+def torch_optimizers(given: Any) -> List[Any]:
+    """Returns the optimizers that were passed to attach(), one or a list,
+    without what accelerate or Lightning has wrapped around them.
+
+    Raises InvalidArgument if something else was passed.
+    """
+    optimizers = []
+    listed = given if isinstance(given, (list, tuple)) else [given]
+    for optimizer in listed or [None]:
+        while hasattr(optimizer, "optimizer"):
+            optimizer = optimizer.optimizer
         if not (hasattr(optimizer, "param_groups")
                 and callable(getattr(optimizer, "step", None))):
             raise InvalidArgument(
                 f"the optimizer is {optimizer!r}; attach() takes the "
                 "torch.optim.Optimizer that trains the model, or a list")
+        optimizers.append(optimizer)
+    return optimizers
 
 
 class Trained:

@@ -9,72 +9,66 @@
 Needs transformers, which the rest of the package does not import.
 """
 
+import logging
 import os
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
+from .callback import IslandCallback, need
+
+# transformers itself does without an older PyTorch, and does not say so.
+need("torch", "2.6")
+need("transformers", "5.0")
+
+# pylint: disable=wrong-import-position
 from transformers import (TrainerCallback, TrainerControl, TrainerState,
                           TrainingArguments)
 
-from .island import Island
-from .joining import join
+_log = logging.getLogger("causeway")
 
 
-class CausewayCallback(TrainerCallback):
+class CausewayCallback(IslandCallback, TrainerCallback):
     """Joins a run when training begins, and leaves it when training ends.
 
     The Trainer stops when the run is complete. Each checkpoint of the Trainer
-    has the island's state, from which `resume_from_checkpoint` goes on. Steps
-    count as many tokens as the run's configuration says.
-
-    island: the island while training goes on.
+    has the island's state, from which `resume_from_checkpoint` goes on; say
+    `resume="checkpoint-500/causeway"` if the checkpoint has come from another
+    place than the Trainer's output_dir. Steps count as many tokens as the run's
+    configuration says. A Trainer does not tell callbacks of exceptions: call
+    close() if one has ended training and the process lives on.
     """
-
-    island: Optional[Island] = None
-
-    def __init__(self, coordinator: Optional[str] = None, **options: Any):
-        """Takes what causeway.join takes, which is called later."""
-        self._options = dict(options, coordinator=coordinator)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState,
                        control: TrainerControl, **kwargs: Any) -> None:
-        optimizer = kwargs["optimizer"]
-        options = dict(self._options)
-        folder = self._folder(args, state)
-        if state.global_step and os.path.isdir(folder):
-            options["resume"] = folder
-        self.island = join(**options)
-        # accelerate wraps it.
-        while hasattr(optimizer, "optimizer"):
-            optimizer = optimizer.optimizer
-        try:
-            self.island.attach(kwargs["model"], optimizer)
-        except BaseException:
-            self._close()
-            raise
-        control.should_training_stop = self.island.should_stop
+        resume = self._folder(args, state) if state.global_step else None
+        if resume and not os.path.isdir(resume):
+            if "resume" not in self._options:
+                _log.warning("there is no %s: the island begins with the run's "
+                             "parameters", resume)
+            resume = None
+        self._begin(kwargs["model"], kwargs["optimizer"], resume=resume)
+        self.on_step_end(args, state, control)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState,
                     control: TrainerControl, **kwargs: Any) -> None:
-        if self.island is not None and self.island.should_stop:
+        if not self._trains:
             control.should_training_stop = True
 
     def on_save(self, args: TrainingArguments, state: TrainerState,
                 control: TrainerControl, **kwargs: Any) -> None:
-        if self.island is not None and not self.island.should_stop:
+        if self.island is not None and self._trains:
             self.island.save(self._folder(args, state))
+
+    def on_log(self, args: TrainingArguments, state: TrainerState,
+               control: TrainerControl, logs: Optional[Dict[str, Any]] = None,
+               **kwargs: Any) -> None:
+        # The last log comes before load_best_model_at_end brings older values,
+        # which are not to be handed in.
+        if "train_runtime" in (logs or {}):
+            self._end()
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState,
                      control: TrainerControl, **kwargs: Any) -> None:
-        try:
-            if self.island is not None:
-                self.island.leave()
-        finally:
-            self._close()
-
-    def _close(self) -> None:
-        if self.island is not None:
-            self.island.close()
-        self.island = None
+        self._end()
 
     @staticmethod
     def _folder(args: TrainingArguments, state: TrainerState) -> str:
