@@ -226,13 +226,13 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
     return stored.status();
   }
   ASSIGN_OR_RETURN(const std::vector<ContributionRecord> merged,
-                   state_->log().MergedContributions(request.fragment(),
-                                                     request.from_version()));
+                   state_->log().MergedContributions(
+                       request.fragment(), request.from_version(),
+                       request.identity().island_id()));
   OpenedUpdate opened;
   v1::FetchUpdateResponse& response = opened.response;
   *response.mutable_head() = commit.head;
   for (const ContributionRecord& record : merged) {
-    if (record.island_id != request.identity().island_id()) continue;
     if (record.digest != request.contribution_digest()) {
       absl::MutexLock lock(&mu_);
       if (!coordinator_.WasAdmitted({record.island_id, record.incarnation},

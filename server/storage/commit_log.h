@@ -257,9 +257,11 @@ class CommitLog {
       const v1::GetHistoryRequest& request);
 
   // Returns the contributions that were merged into the version after
-  // `base_version`, ordered by island and incarnation.
+  // `base_version`, of one island or, without a name, of all, ordered by island
+  // and incarnation.
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
-      uint32_t fragment, uint64_t base_version);
+      uint32_t fragment, uint64_t base_version,
+      absl::string_view island_id = "");
 
   // Returns the id of the newest event; 0 if there is none.
   absl::StatusOr<uint64_t> NewestEvent();

@@ -282,7 +282,9 @@ absl::StatusOr<std::vector<Member>> CommitLog::Members() {
 }
 
 absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
-    uint32_t fragment, uint64_t base_version) {
+    uint32_t fragment, uint64_t base_version, absl::string_view island_id) {
+  // Sorts after every name.
+  constexpr absl::string_view kLast = "\x7f";
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(
       SqliteStatement query,
@@ -290,8 +292,10 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
           "SELECT island_id, incarnation, tokens, inner_steps, weight, digest, "
           "at, fate, norm"
           " FROM contributions WHERE fragment = ? AND base_version = ?"
+          " AND island_id BETWEEN ? AND ?"
           " AND fate <> 'late' ORDER BY island_id, incarnation",
-          fragment, base_version));
+          fragment, base_version, island_id,
+          island_id.empty() ? kLast : island_id));
   std::vector<ContributionRecord> contributions;
   while (true) {
     ASSIGN_OR_RETURN(const bool row, query.Step());

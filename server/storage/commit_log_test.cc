@@ -228,6 +228,11 @@ TEST_F(CommitLogTest, TheLedgerAddsUpByFate) {
   EXPECT_EQ(merged[0].digest, std::string("\xfe\0 fourteen more", 16));
   EXPECT_EQ(merged[0].at, kStart);
   EXPECT_EQ(merged[1].island_id, "b");
+  ASSERT_OK_AND_ASSIGN(const std::vector<ContributionRecord> of_b,
+                       log->MergedContributions(1, 0, "b"));
+  ASSERT_THAT(of_b, SizeIs(1));
+  EXPECT_EQ(of_b[0].island_id, "b");
+  EXPECT_THAT(log->MergedContributions(1, 0, "c"), IsOkAndHolds(IsEmpty()));
 }
 
 TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
