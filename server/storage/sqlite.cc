@@ -17,6 +17,9 @@ namespace {
 
 constexpr int kBusyTimeoutMilliseconds = 5000;
 
+// More than there are statements without a filter of events.
+constexpr size_t kMostIdle = 64;
+
 absl::StatusCode CodeOfResult(int result) {
   // The low byte is the primary code; the rest gives details.
   switch (result & 0xff) {
@@ -66,6 +69,15 @@ std::string UriPath(absl::string_view path) {
 void SqliteStatement::Finalizer::operator()(sqlite3_stmt* statement) const {
   // The result repeats the error of the last Step, which has been reported.
   sqlite3_finalize(statement);
+}
+
+void SqliteStatement::Returner::operator()(sqlite3_stmt* statement) const {
+  // Ends its hold on the database, as its end would.
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+  Idle::mapped_type done(statement);
+  if (idle->size() >= kMostIdle) idle->clear();
+  idle->try_emplace(sqlite3_sql(statement), std::move(done));
 }
 
 absl::StatusOr<bool> SqliteStatement::Step() {
@@ -135,6 +147,7 @@ absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path,
 }
 
 absl::Status SqliteDatabase::Reopen() {
+  idle_ = std::make_shared<SqliteStatement::Idle>();
   database_.reset();
   int flags = mode_ == Mode::kReadWriteCreate
                   ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
@@ -183,13 +196,16 @@ absl::Status SqliteDatabase::Execute(const std::string& sql) {
 
 absl::StatusOr<SqliteStatement> SqliteDatabase::PrepareUnbound(
     absl::string_view sql) {
+  if (auto idle = idle_->extract(sql); !idle.empty()) {
+    return SqliteStatement(idle.mapped().release(), idle_, path_);
+  }
   sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(database_.get(), sql.data(),
-                         static_cast<int>(sql.size()), &statement,
-                         nullptr) != SQLITE_OK) {
+  if (sqlite3_prepare_v3(
+          database_.get(), sql.data(), static_cast<int>(sql.size()),
+          SQLITE_PREPARE_PERSISTENT, &statement, nullptr) != SQLITE_OK) {
     return LastError(database_.get(), path_);
   }
-  return SqliteStatement(statement, path_);
+  return SqliteStatement(statement, idle_, path_);
 }
 
 absl::StatusOr<int64_t> SqliteDatabase::QueryInt(absl::string_view sql) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -49,6 +50,35 @@ TEST(Sqlite, ErrorsHaveTheCodeOfTheirCause) {
               StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(SqliteDatabase::Open(path + ".none", Mode::kReadOnly),
               StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(Sqlite, AStatementThatIsUsedAgainRemembersNothing) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/again.sqlite3");
+  ASSERT_OK_AND_ASSIGN(
+      SqliteDatabase database,
+      SqliteDatabase::Open(path, SqliteDatabase::Mode::kReadWriteCreate));
+  ASSERT_OK(database.Execute("PRAGMA journal_mode = WAL; CREATE TABLE t (a)"));
+  for (const std::optional<int> value : {std::optional(7), {}, {8}}) {
+    ASSERT_OK(database.Run("INSERT INTO t VALUES (?)", value));
+  }
+  constexpr char kValues[] = "SELECT a FROM t WHERE rowid >= ?";
+  for (int i = 0; i < 2; ++i) {
+    // The same text twice at once.
+    ASSERT_OK_AND_ASSIGN(SqliteStatement all, database.Prepare(kValues, 1));
+    ASSERT_OK_AND_ASSIGN(SqliteStatement rest, database.Prepare(kValues, 2));
+    EXPECT_THAT(all.Step(), IsOkAndHolds(true));
+    EXPECT_EQ(all.Int(0), 7);
+    EXPECT_THAT(rest.Step(), IsOkAndHolds(true));
+    EXPECT_TRUE(rest.IsNull(0));
+    EXPECT_THAT(rest.Step(), IsOkAndHolds(true));
+    EXPECT_EQ(rest.Int(0), 8);
+    EXPECT_THAT(rest.Step(), IsOkAndHolds(false));
+  }
+  // Neither of them, left in the middle, still reads the database.
+  EXPECT_THAT(database.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"),
+              IsOkAndHolds(0));
+  ASSERT_OK(database.Reopen());
+  EXPECT_THAT(database.QueryInt("SELECT count(*) FROM t"), IsOkAndHolds(3));
 }
 
 TEST(Sqlite, AnUnusedDatabaseIsReadWithoutMakingFiles) {
