@@ -19,6 +19,12 @@
 #include "common/transport/socket_address.h"
 
 namespace causeway {
+namespace {
+
+// TCP_CLOSE, which is not in <linux/tcp.h>.
+constexpr int kClosed = 7;
+
+}  // namespace
 
 std::optional<TcpConnection> AskTcpConnection(int file) {
   sockaddr_storage address = {};
@@ -28,18 +34,26 @@ std::optional<TcpConnection> AskTcpConnection(int file) {
       (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
     return std::nullopt;
   }
+  TcpConnection connection;
+  if (!UpdateTcpConnection(file, connection)) return std::nullopt;
+  connection.peer = AddressText(address);
+  return connection;
+}
+
+bool UpdateTcpConnection(int file, TcpConnection& connection) {
   // An older kernel fills only a part of the structure.
   tcp_info info = {};
   socklen_t info_size = sizeof(info);
   if (getsockopt(file, IPPROTO_TCP, TCP_INFO, &info, &info_size) != 0 ||
-      info_size < offsetof(tcp_info, tcpi_rttvar)) {
-    return std::nullopt;
+      info_size < offsetof(tcp_info, tcpi_rttvar) ||
+      info.tcpi_state == kClosed) {
+    return false;
   }
-  return TcpConnection{.peer = AddressText(address),
-                       .bytes_retransmitted = info.tcpi_bytes_retrans,
-                       .bytes_received = info.tcpi_bytes_received,
-                       .bytes_acknowledged = info.tcpi_bytes_acked,
-                       .round_trip = absl::Microseconds(info.tcpi_rtt)};
+  connection.bytes_retransmitted = info.tcpi_bytes_retrans;
+  connection.bytes_received = info.tcpi_bytes_received;
+  connection.bytes_acknowledged = info.tcpi_bytes_acked;
+  connection.round_trip = absl::Microseconds(info.tcpi_rtt);
+  return true;
 }
 
 std::vector<TcpConnection> OpenTcpConnections() {

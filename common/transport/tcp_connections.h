@@ -35,6 +35,9 @@ struct TcpConnection {
 // file was closed meanwhile and its number reused, the answer is about the new
 // file.
 std::optional<TcpConnection> AskTcpConnection(int file);
+// Asks again for all but the peer, by one system call. Returns false, and
+// changes nothing, if the connection is no longer established.
+bool UpdateTcpConnection(int file, TcpConnection& connection);
 
 // Returns the established connections; none where the system does not tell (it
 // takes Linux and /proc). Thread-safe; costs some microseconds for each open

@@ -85,12 +85,22 @@ TEST_F(TcpConnectionsTest, CountsTheBytesOfBothDirections) {
   // The confirmation comes with the next data.
   ASSERT_EQ(send(far_, bytes, 1, 0), 1);
   ASSERT_EQ(recv(near_, bytes, 1, 0), 1);
-  const std::optional<TcpConnection> near = AskTcpConnection(near_);
+  std::optional<TcpConnection> near = AskTcpConnection(near_);
   ASSERT_TRUE(near.has_value());
   EXPECT_EQ(near->peer, peer_);
   EXPECT_EQ(near->bytes_received, 301);
   // TCP counts the byte of the handshake, too.
   EXPECT_EQ(near->bytes_acknowledged, 71);
+  ASSERT_EQ(send(far_, bytes, 29, 0), 29);
+  ASSERT_EQ(recv(near_, bytes, 29, MSG_WAITALL), 29);
+  EXPECT_TRUE(UpdateTcpConnection(near_, *near));
+  EXPECT_EQ(near->bytes_received, 330);
+  // The system forgets the counts of a connection that is reset.
+  const sockaddr nowhere = {.sa_family = AF_UNSPEC};
+  ASSERT_EQ(connect(near_, &nowhere, sizeof(nowhere)), 0);
+  EXPECT_FALSE(UpdateTcpConnection(near_, *near));
+  EXPECT_EQ(near->bytes_received, 330);
+  EXPECT_EQ(near->peer, peer_);
 }
 
 TEST_F(TcpConnectionsTest, OnlySocketsOfTheInternetAreConnections) {

@@ -177,7 +177,7 @@ void Connections::Look() {
   for (auto it = entries_.begin(); it != entries_.end();) {
     auto& [peer, entry] = *it;
     if (CookieOf(entry.file) == entry.cookie) {
-      entry.tcp = AskTcpConnection(entry.file).value_or(entry.tcp);
+      UpdateTcpConnection(entry.file, entry.tcp);
       ++it;
       continue;
     }
