@@ -71,16 +71,22 @@ void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
   const Round& round = rounds_[fragment];
   if (!flags_.started || round.merging()) return;
   const bool held_up = IsHeldUp(fragment, now);
-  if (Reachable(fragment) >= options_.config.membership().quorum() &&
-      !held_up) {
+  std::vector<Member*> others;
+  for (Member* member : membership_.Live()) {
+    if (member->IsReady() &&
+        member->first_contribution_version[fragment] > round.base_version()) {
+      others.push_back(member);
+    }
+  }
+  if (others.empty() ||
+      (Reachable(fragment) >= options_.config.membership().quorum() &&
+       !held_up)) {
     return;
   }
-  for (Member* member : membership_.Live()) {
-    uint64_t& first = member->first_contribution_version[fragment];
-    if (!member->IsReady() || first <= round.base_version()) continue;
-    first = round.base_version();
-    effects.view_changed = true;
+  for (Member* member : others) {
+    member->first_contribution_version[fragment] = round.base_version();
   }
+  effects.view_changed = true;
 }
 
 void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
@@ -88,7 +94,12 @@ void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
   Round& round = rounds_[fragment];
   if (flags_.paused || !storage_problem_.empty()) return;
   SetGrace(fragment);
-  if (!round.MayClose(Awaited(fragment).size(), now)) return;
+  // Whom the round awaits is worth a look at all members only if it could
+  // close.
+  if (!round.MayClose(/*awaited=*/0, now) ||
+      !round.MayClose(Awaited(fragment).size(), now)) {
+    return;
+  }
   round.Close();
   OuterStepOrder order{.fragment = fragment,
                        .base_version = round.base_version()};

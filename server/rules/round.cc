@@ -23,17 +23,17 @@ bool Round::Has(const std::string& island_id, uint64_t incarnation) const {
 
 bool Round::HasBytes(const std::string& island_id,
                      const std::string& digest) const {
-  return std::any_of(contributions_.begin(), contributions_.end(),
-                     [&](const auto& entry) {
-                       return entry.first.island_id == island_id &&
-                              entry.second.object().digest() == digest;
-                     });
+  auto each = FirstOf(island_id);
+  for (; each != contributions_.end() && each->first.island_id == island_id;
+       ++each) {
+    if (each->second.object().digest() == digest) return true;
+  }
+  return false;
 }
 
 bool Round::HasIsland(const std::string& island_id) const {
-  return std::any_of(
-      contributions_.begin(), contributions_.end(),
-      [&](const auto& entry) { return entry.first.island_id == island_id; });
+  const auto first = FirstOf(island_id);
+  return first != contributions_.end() && first->first.island_id == island_id;
 }
 
 void Round::Credit(const std::string& island_id, uint64_t incarnation) {

@@ -131,6 +131,13 @@ class Round {
   void Reopen(absl::Time retry_at);
 
  private:
+  // Returns the first contribution of the island or of one whose name is after
+  // it.
+  auto FirstOf(const std::string& island_id) const {
+    return contributions_.lower_bound(
+        {fragment_, base_version_, island_id, /*incarnation=*/0});
+  }
+
   Options options_;
   uint32_t fragment_;
   uint64_t base_version_;
