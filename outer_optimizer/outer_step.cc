@@ -215,6 +215,10 @@ class FusedStep {
       const absl::Span<float> sum =
           block.subspan(tile, WeightedMerge::kTileValues);
       scratch.merge.Sum(begin + tile, sum);
+      if (!output_.gradient.empty()) {
+        std::copy(sum.begin(), sum.end(),
+                  output_.gradient.begin() + begin + tile);
+      }
       SquareSums squares;
       for (uint64_t at = 0; at < sum.size(); at += kPieceValues) {
         const absl::Span<float> piece = sum.subspan(at, kPieceValues);
@@ -291,6 +295,9 @@ void CheckOutput(const OuterStepOptions& options,
   CHECK_EQ(output.gradient_sum.size(), state.gradient_sum.size());
   CHECK_EQ(output.update.size(),
            MaxEncodedBytes(options.downlink, state.theta.size()));
+  if (!output.gradient.empty()) {
+    CHECK_EQ(output.gradient.size(), state.theta.size());
+  }
 }
 
 }  // namespace

@@ -138,6 +138,9 @@ struct OuterStepOutput {
   absl::Span<float> gradient_sum;
   // Has MaxEncodedBytes() of the downlink.
   absl::Span<char> update;
+  // g, if not empty. A step with this single contribution, in fp32 and with
+  // share 1, gives the same bits.
+  absl::Span<float> gradient;
 };
 
 struct OuterStepSummary {

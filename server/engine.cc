@@ -38,7 +38,8 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
 }
 
 // Returns the bytes of two versions of the largest fragment with their updates:
-// one that is being made, and one that was read until now.
+// one that is being made, and one that was read until now. And of a merged
+// gradient.
 uint64_t IdleMergeBytes(const v1::RunConfig& config,
                         const v1::FragmentPlan& plan) {
   uint64_t largest = 0;
@@ -48,7 +49,9 @@ uint64_t IdleMergeBytes(const v1::RunConfig& config,
   const double state =
       StateBytesPerValue(config) * static_cast<double>(largest);
   return 2 * (static_cast<uint64_t>(state) +
-              MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest));
+              MaxEncodedBytes(DownlinkSpec(config.synchronization()),
+                              largest)) +
+         sizeof(float) * largest;
 }
 
 }  // namespace
@@ -93,6 +96,7 @@ void Engine::StartThreads(Effects effects) {
   }
   ticker_ = std::thread([this] { TickLoop(); });
   merger_ = std::thread([this] { OuterStepLoop(); });
+  preparer_ = std::thread([this] { PrepareLoop(); });
   snapshotter_ = std::thread([this] { SnapshotLoop(); });
 }
 
@@ -103,6 +107,7 @@ Engine::~Engine() {
   }
   if (ticker_.joinable()) ticker_.join();
   if (merger_.joinable()) merger_.join();
+  if (preparer_.joinable()) preparer_.join();
   {
     absl::MutexLock lock(&mu_);
     finishing_ = true;
@@ -159,10 +164,31 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   if (!absl::IsOutOfRange(verified.status())) {
     RETURN_IF_ERROR(verified.status());
   }
-  if (verified.ok()) PrepareMerge(header);
+  if (verified.ok()) {
+    absl::MutexLock lock(&mu_);
+    verified_.push_back(header);
+  }
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
   return Handle(Event(&Coordinator::Complete, header, norm));
+}
+
+void Engine::PrepareLoop() {
+  while (true) {
+    v1::ContributionHeader header;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto due = [this] {
+        mu_.AssertReaderHeld();
+        return stopping_ || !verified_.empty();
+      };
+      mu_.Await(absl::Condition(&due));
+      if (stopping_) return;
+      header = std::move(verified_.front());
+      verified_.pop_front();
+    }
+    PrepareMerge(header);
+  }
 }
 
 void Engine::PrepareMerge(const v1::ContributionHeader& header) {
@@ -171,6 +197,13 @@ void Engine::PrepareMerge(const v1::ContributionHeader& header) {
     const std::shared_ptr<const StoredFragment>& head =
         fragments_[header.fragment()].head;
     if (head->contents().head.version() != header.base_version()) return;
+    // Nobody reads the encodings if the gradient is recorded.
+    if (RecordsGradient(options_.config.storage(),
+                        static_cast<double>(header.object().encoded_bytes()) *
+                            coordinator_.membership().ready_count(),
+                        static_cast<double>(head->contents().theta.size()))) {
+      return;
+    }
   }
   const TraceSpan span("prepare", header.fragment());
   const absl::StatusOr<StagedEncoding> staged = staging_.Get(KeyOf(header));

@@ -17,6 +17,8 @@
 //     finds out what a failed write has left (TickLoop);
 //   * the merge thread makes outer steps, so that a merge never delays a
 //     heartbeat (OuterStepLoop);
+//   * the prepare thread begins to write contributions to the disk, so that no
+//     island waits for a busy disk (PrepareLoop);
 //   * the snapshot thread writes a fragment's newest version to the disk when
 //     the merges since the last time have become many (SnapshotLoop).
 // Each of them may call listeners.
@@ -196,9 +198,11 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, uint64_t staging_bytes);
 
+  void PrepareLoop();
   // Begins to write a verified contribution to the disk, if the next merge of
   // its fragment may have it.
-  void PrepareMerge(const v1::ContributionHeader& header);
+  void PrepareMerge(const v1::ContributionHeader& header)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Reads the newest version of each fragment, and makes their updates again
   // that a power loss may have torn. Finds damage now, not in the middle of the
@@ -271,10 +275,11 @@ class Engine {
   LogBatch BatchOf(const OuterStepOrder& order, const CommitRecord& commit,
                    absl::Span<const float> shares,
                    const OuterStepOutcome& outcome) ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes the update, and makes the record of the merge durable.
+  // Writes the update, and makes the record of the merge durable, whose size
+  // `record_bytes` is then.
   absl::StatusOr<CommitRecord> WriteMerge(
       const OuterStepOrder& order, const MergedFragment& merged,
-      absl::Span<const absl::string_view> encodings);
+      absl::Span<const absl::string_view> encodings, uint64_t& record_bytes);
   // Writes the batch, and finds out what became of it.
   absl::Status Commit(const OuterStepOrder& order, LogBatch& batch)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -311,6 +316,8 @@ class Engine {
   // The bytes of contributions that operators admitted to open rounds.
   std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
   std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
+  // Verified contributions whose write to the disk is to begin.
+  std::deque<v1::ContributionHeader> verified_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // Whether the last merge is made, and only snapshots are left to make.
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
@@ -335,6 +342,7 @@ class Engine {
 
   std::thread ticker_;
   std::thread merger_;
+  std::thread preparer_;
   std::thread snapshotter_;
 };
 

@@ -15,6 +15,7 @@
 #include "outer_optimizer/merge.h"
 #include "quantization/codec_config.h"
 #include "server/engine.h"
+#include "server/footprint.h"
 
 namespace causeway {
 
@@ -141,26 +142,35 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
                    MergeShares(config.outer_optimizer().weighting(), efforts));
   std::vector<MergeInput> inputs;
   std::vector<absl::string_view> bytes;
+  double encoded_bytes = 0;
   for (size_t i = 0; i < encodings.size(); ++i) {
     inputs.push_back({.spec = UplinkSpec(sync),
                       .encoded = encodings[i].bytes,
                       .share = shares[i],
                       .norm = order.norms[i]});
     bytes.push_back(encodings[i].bytes);
+    encoded_bytes += static_cast<double>(encodings[i].bytes.size());
   }
   std::shared_ptr<const StoredFragment> before;
   {
     absl::MutexLock lock(&mu_);
     before = fragments_[fragment].head;
   }
+  const bool with_gradient =
+      RecordsGradient(config.storage(), encoded_bytes,
+                      static_cast<double>(before->contents().theta.size()));
   std::optional<TraceSpan> span;
   span.emplace("outer step", fragment);
-  ASSIGN_OR_RETURN(MergedFragment merged,
-                   MergeFragment(step_options_[fragment], before->contents(),
-                                 inputs, merge_memory_, merge_pool_));
+  ASSIGN_OR_RETURN(
+      MergedFragment merged,
+      MergeFragment(step_options_[fragment], before->contents(), inputs,
+                    with_gradient, merge_memory_, merge_pool_));
+  if (!merged.gradient.empty()) bytes = {merged.gradient_bytes()};
   before.reset();
   span.emplace("store", fragment);
-  ASSIGN_OR_RETURN(CommitRecord commit, WriteMerge(order, merged, bytes));
+  uint64_t record_bytes = 0;
+  ASSIGN_OR_RETURN(CommitRecord commit,
+                   WriteMerge(order, merged, bytes, record_bytes));
   span.emplace("commit", fragment);
   const OuterStepOutcome outcome{.head = commit.head,
                                  .merged_norm = commit.merged_norm,
@@ -172,15 +182,13 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   for (const EventRecord& event : batch.events) {
     LOG(INFO) << Printable(event.text);
   }
-  const auto record_bytes =
-      state_->merges().Size(fragment, commit.head.version());
-  Install(std::move(merged.after), record_bytes.value_or(0));
+  Install(std::move(merged.after), record_bytes);
   return outcome;
 }
 
 absl::StatusOr<CommitRecord> Engine::WriteMerge(
     const OuterStepOrder& order, const MergedFragment& merged,
-    absl::Span<const absl::string_view> encodings) {
+    absl::Span<const absl::string_view> encodings, uint64_t& record_bytes) {
   CommitRecord commit{.head = merged.after.contents().head,
                       .merged_norm = merged.summary.gradient_norm,
                       .participation = order.participation};
@@ -188,7 +196,8 @@ absl::StatusOr<CommitRecord> Engine::WriteMerge(
       commit.update_file,
       WriteUpdateOf(state_->fragments(), step_options_[order.fragment].downlink,
                     merged));
-  RETURN_IF_ERROR(
+  ASSIGN_OR_RETURN(
+      record_bytes,
       state_->merges().Write(MakeMergeRecord(merged, order.contributions),
                              options_.config, encodings));
   commit.committed_at = options_.now();

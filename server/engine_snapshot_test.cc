@@ -23,7 +23,9 @@ namespace {
 
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::Gt;
 using testing::HasSubstr;
+using testing::Lt;
 using testing::SizeIs;
 
 namespace fs = std::filesystem;
@@ -31,22 +33,26 @@ namespace fs = std::filesystem;
 class EngineSnapshotTest : public testing::Test {
  protected:
   // Starts a run of two islands; lossy formats give it a residual.
-  void StartRun(const std::string& storage) {
-    config_ = TestRunConfig(
-        absl::StrCat("training { total_steps: 1000 } synchronization { "
-                     "uplink_format: INT4 downlink_format: INT4 } storage { ",
-                     storage, " }"));
+  void StartRun(const std::string& storage,
+                const std::string& uplink_format = "INT4") {
+    config_ = TestRunConfig(absl::StrCat(
+        "training { total_steps: 1000 } outer_optimizer { merge: "
+        "RADIAL_DIRECTIONAL } synchronization { downlink_format: INT4 "
+        "uplink_format: ",
+        uplink_format, " } storage { ", storage, " }"));
     ASSERT_OK(run_.Start(config_));
-    ASSERT_OK_AND_ASSIGN(a_, run_.Join("a"));
-    ASSERT_OK_AND_ASSIGN(b_, run_.Join("b"));
+    islands_.clear();
+    for (const char* const name : {"a", "b"}) {
+      ASSERT_OK_AND_ASSIGN(islands_.emplace_back(), run_.Join(name));
+    }
   }
 
   // Makes rounds of fragment 0 up to version `last`.
   void RunRounds(uint64_t last) {
     for (uint64_t version = run_.Head(0).version(); version < last; ++version) {
       ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
-                           run_.Fetch(a_, 0, version));
-      for (const v1::IslandIdentity& island : {a_, b_}) {
+                           run_.Fetch(islands_[0], 0, version));
+      for (const v1::IslandIdentity& island : islands_) {
         const float amount = island.island_id() == "a" ? 0.01f : -0.02f;
         ASSERT_OK(run_.Contribute(run_.MakeContribution(
             island, 0, version, anchor, Shifted(anchor, amount))));
@@ -79,7 +85,7 @@ class EngineSnapshotTest : public testing::Test {
           << name;
     }
     v1::FetchParametersRequest request;
-    *request.mutable_identity() = a_;
+    *request.mutable_identity() = islands_[0];
     request.set_version(run_.Head(0).version());
     ASSERT_OK_AND_ASSIGN(const OpenedParameters restored,
                          engine->OpenParameters(request));
@@ -93,7 +99,7 @@ class EngineSnapshotTest : public testing::Test {
   }
   static void Damage(const std::string& path) {
     ASSERT_OK_AND_ASSIGN(std::string bytes, ReadFile(path));
-    bytes[bytes.size() - 3] ^= 1;
+    bytes[bytes.size() / 2] ^= 1;
     ASSERT_OK(WriteFileAtomically(path, {absl::string_view(bytes)}));
   }
   // The files of fragment 0.
@@ -109,8 +115,7 @@ class EngineSnapshotTest : public testing::Test {
 
   v1::RunConfig config_;
   EngineDriver run_;
-  v1::IslandIdentity a_;
-  v1::IslandIdentity b_;
+  std::vector<v1::IslandIdentity> islands_;
   std::string killed_;
 };
 
@@ -121,6 +126,28 @@ TEST_F(EngineSnapshotTest, AfterAKillTheMergesSinceTheSnapshotAreRepeated) {
   EXPECT_THAT(Files("merges"), SizeIs(5));
   Kill();
   ExpectWhole();
+}
+
+TEST_F(EngineSnapshotTest, TheGradientIsRecordedWhereItTakesFarFewerBytes) {
+  StartRun("snapshot_log_ratio: 1000", "FP32");
+  RunRounds(1);
+  ASSERT_OK_AND_ASSIGN(islands_.emplace_back(), run_.Join("c"));
+  // It takes part from the second round after its join on.
+  RunRounds(4);
+  const uint64_t one = run_.Fetch(islands_[0], 0, 4)->size() * sizeof(float);
+  const auto record_bytes = [&](uint64_t version) {
+    return fs::file_size(run_.state_dir() + "/merges/" +
+                         Name("merge", version));
+  };
+  EXPECT_GT(record_bytes(2), 2 * one);
+  EXPECT_THAT(record_bytes(3), AllOf(Gt(one), Lt(2 * one)));
+  EXPECT_THAT(record_bytes(4), AllOf(Gt(one), Lt(2 * one)));
+  Kill();
+  ExpectWhole();
+  Kill();
+  Damage(killed_ + "/merges/" + Name("merge", 3));
+  EXPECT_THAT(StartKilled().status(), StatusIs(absl::StatusCode::kDataLoss,
+                                               HasSubstr(Name("merge", 3))));
 }
 
 // Everything since the snapshot that is not synced before a commit.

@@ -24,10 +24,19 @@ double StateBytesPerValue(const v1::RunConfig& config) {
   return static_cast<double>(sizeof(float)) * vectors;
 }
 
+bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
+                     double values) {
+  return !storage.record_contributions() &&
+         encoded_bytes > 2 * sizeof(float) * values;
+}
+
 double RecordBytes(const v1::StorageConfig& storage, double state,
-                   double uploads) {
+                   double uploads, double values) {
+  const double merge = RecordsGradient(storage, uploads, values)
+                           ? sizeof(float) * values
+                           : uploads;
   return storage.versions_kept() *
-         (storage.snapshot_log_ratio() * state + uploads);
+         (storage.snapshot_log_ratio() * state + merge);
 }
 
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
@@ -52,12 +61,14 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
     largest_down = std::max(largest_down, update);
   }
   const double uploads = up * config.membership().max_islands();
+  const bool gradient = RecordsGradient(storage, uploads, values);
   return {.first_memory = largest * state,
           .first_disk = values * state,
           .uploads = uploads,
-          .most_memory = uploads + (values + largest) * state + largest_down,
+          .most_memory = uploads + (values + largest) * state + largest_down +
+                         (gradient ? sizeof(float) * largest : 0),
           .most_disk = (values * storage.versions_kept() + largest) * state +
-                       RecordBytes(storage, values * state, uploads) +
+                       RecordBytes(storage, values * state, uploads, values) +
                        down * storage.update_history() + largest_down};
 }
 

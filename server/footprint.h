@@ -22,7 +22,7 @@ struct Footprint {
   // Contributions under way of max_islands islands to every fragment.
   double uploads = 0;
   // The most memory: `uploads`, the newest version of every fragment, and an
-  // outer step on the largest one.
+  // outer step on the largest one, whose gradient may be recorded.
   double most_memory = 0;
   // The disk space of the snapshots, records and updates that are kept, and the
   // next.
@@ -33,12 +33,19 @@ struct Footprint {
 // parameters and the outer optimizer's state.
 double StateBytesPerValue(const v1::RunConfig& config);
 
+// Returns whether the record of a merge has the merged gradient of `values`
+// values, in fp32, in place of contributions of `encoded_bytes`: where it takes
+// less than half the bytes, since contributions are written while they arrive,
+// but the gradient while islands wait for the update.
+bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
+                     double values);
+
 // Returns the most bytes of records of merges: snapshot_log_ratio times the
 // `state` of the run in bytes since each snapshot that is kept, and the merges,
-// of `uploads` bytes, that exceed it. Does not count records that are kept for
-// good (record_contributions).
+// of `uploads` bytes in contributions to `values` values, that exceed it. Does
+// not count records that are kept for good (record_contributions).
 double RecordBytes(const v1::StorageConfig& storage, double state,
-                   double uploads);
+                   double uploads, double values);
 
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan);

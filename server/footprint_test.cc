@@ -38,13 +38,21 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
   v1::FragmentPlan plan;
   plan.add_fragments()->set_size(1024);
   plan.add_fragments()->set_size(2048);
-  const Footprint footprint = CoordinatorFootprint(config, plan);
+  Footprint footprint = CoordinatorFootprint(config, plan);
   EXPECT_EQ(footprint.first_memory, 2048 * 8);
   EXPECT_EQ(footprint.first_disk, 3072 * 8);
   EXPECT_EQ(footprint.uploads, 3072 * 2 * 10);
-  EXPECT_EQ(footprint.most_memory, 3072 * 2 * 10 + 3072 * 8 + 2048 * (8 + 4));
+  // Twenty bytes of contributions to a value are recorded by four of gradient.
+  EXPECT_EQ(footprint.most_memory,
+            3072 * 2 * 10 + 3072 * 8 + 2048 * (8 + 4 + 4));
   EXPECT_EQ(footprint.most_disk, (3 * 3072 + 2048) * 8 +
-                                     3 * (4 * 3072 * 8 + 3072 * 2 * 10) +
+                                     3 * (4 * 3072 * 8 + 3072 * 4) +
+                                     (5 * 3072 + 2048) * 4);
+  config.mutable_membership()->set_max_islands(4);
+  footprint = CoordinatorFootprint(config, plan);
+  EXPECT_EQ(footprint.most_memory, 3072 * 2 * 4 + 3072 * 8 + 2048 * (8 + 4));
+  EXPECT_EQ(footprint.most_disk, (3 * 3072 + 2048) * 8 +
+                                     3 * (4 * 3072 * 8 + 3072 * 2 * 4) +
                                      (5 * 3072 + 2048) * 4);
 }
 

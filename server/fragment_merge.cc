@@ -26,6 +26,10 @@ namespace {
 // may write them past the caches.
 constexpr size_t kAlignment = 64;
 
+size_t Padded(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 // The state of a fragment that is being made, in one piece of memory.
 struct NewState {
   OuterStepOutput parts;
@@ -41,17 +45,15 @@ NewState TakeState(const FragmentContents& before, BufferPool& memory) {
       {&parts.residual, before.residual.size()},
       {&parts.gradient_sum, before.gradient_sum.size()},
   }};
-  const auto padded = [](size_t values) {
-    const size_t bytes = values * sizeof(float);
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  };
   size_t bytes = 0;
-  for (const auto& [part, values] : sizes) bytes += padded(values);
+  for (const auto& [part, values] : sizes) {
+    bytes += Padded(values * sizeof(float));
+  }
   state.memory = memory.Take(bytes);
   char* next = state.memory.bytes.data();
   for (const auto& [part, values] : sizes) {
     *part = {reinterpret_cast<float*>(next), values};
-    next += padded(values);
+    next += Padded(values * sizeof(float));
   }
   return state;
 }
@@ -63,8 +65,9 @@ std::string DigestOf(absl::Span<const float> values) {
 
 // Sets the digests in parallel, since each of them reads a whole vector.
 void DigestParts(const FragmentContents& after, absl::string_view update,
-                 v1::RecordedMerge& digests, ThreadPool& pool) {
-  std::array<std::string, 5> made;
+                 absl::Span<const float> gradient, v1::RecordedMerge& digests,
+                 ThreadPool& pool) {
+  std::array<std::string, 6> made;
   std::atomic<size_t> next = 0;
   pool.Run([&](int) {
     for (size_t i = next++; i < made.size(); i = next++) {
@@ -81,6 +84,9 @@ void DigestParts(const FragmentContents& after, absl::string_view update,
         case 3:
           made[i] = DigestOf(after.gradient_sum);
           break;
+        case 4:
+          made[i] = DigestOf(gradient);
+          break;
         default:
           made[i] = Digest128(update);
       }
@@ -90,7 +96,8 @@ void DigestParts(const FragmentContents& after, absl::string_view update,
   digests.set_momentum_digest(std::move(made[1]));
   digests.set_residual_digest(std::move(made[2]));
   digests.set_gradient_sum_digest(std::move(made[3]));
-  digests.set_update_digest(std::move(made[4]));
+  digests.set_gradient_digest(std::move(made[4]));
+  digests.set_update_digest(std::move(made[5]));
 }
 
 // Opens the newest snapshot that is sound.
@@ -179,11 +186,19 @@ absl::StatusOr<RestoredFragment> TryRestore(
 
 absl::StatusOr<MergedFragment> MergeFragment(
     const OuterStepOptions& options, const FragmentContents& before,
-    absl::Span<const MergeInput> inputs, BufferPool& memory, ThreadPool& pool) {
+    absl::Span<const MergeInput> inputs, bool with_gradient, BufferPool& memory,
+    ThreadPool& pool) {
   NewState state = TakeState(before, memory);
-  PooledBuffer update =
-      memory.Take(MaxEncodedBytes(options.downlink, before.theta.size()));
-  state.parts.update = update.bytes;
+  const size_t values = before.theta.size();
+  const size_t update_bytes = MaxEncodedBytes(options.downlink, values);
+  PooledBuffer rest = memory.Take(Padded(update_bytes) +
+                                  (with_gradient ? values * sizeof(float) : 0));
+  state.parts.update = rest.bytes.first(update_bytes);
+  if (with_gradient) {
+    state.parts.gradient = {
+        reinterpret_cast<float*>(rest.bytes.data() + Padded(update_bytes)),
+        values};
+  }
   ASSIGN_OR_RETURN(OuterStepSummary summary,
                    RunOuterStep(options,
                                 {.version = before.head.version(),
@@ -199,15 +214,16 @@ absl::StatusOr<MergedFragment> MergeFragment(
                          .residual = state.parts.residual,
                          .gradient_sum = state.parts.gradient_sum};
   after.head.set_version(before.head.version() + 1);
-  const absl::string_view encoding(update.bytes.data(), summary.update_bytes);
+  const absl::string_view encoding(rest.bytes.data(), summary.update_bytes);
   v1::RecordedMerge digests;
   *digests.mutable_head() = after.head;
-  DigestParts(after, encoding, digests, pool);
+  DigestParts(after, encoding, state.parts.gradient, digests, pool);
   after.head = digests.head();
   return MergedFragment{
       .after = StoredFragment(std::move(state.memory.owner), std::move(after)),
       .update = encoding,
-      .update_memory = std::move(update),
+      .gradient = state.parts.gradient,
+      .memory = std::move(rest),
       .summary = std::move(summary),
       .digests = std::move(digests)};
 }
@@ -238,6 +254,17 @@ absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
                                            BufferPool& memory,
                                            ThreadPool& pool) {
   const v1::RunConfig& config = stored.config();
+  const auto& fragment =
+      plan.fragments(static_cast<int>(before.head.fragment()));
+  OuterStepOptions options = MakeOuterStepOptions(config, fragment);
+  if (!stored.merge().gradient_digest().empty()) {
+    options.tensor_merge = {};
+    const MergeInput gradient = {.spec = {.format = v1::FP32},
+                                 .encoded = stored.encodings()[0],
+                                 .share = 1};
+    return MergeFragment(options, before, {gradient}, /*with_gradient=*/true,
+                         memory, pool);
+  }
   std::vector<Effort> efforts;
   for (const v1::ContributionHeader& header : stored.merge().contributions()) {
     efforts.push_back(
@@ -251,10 +278,8 @@ absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
                       .encoded = stored.encodings()[i],
                       .share = shares[i]});
   }
-  const auto& fragment =
-      plan.fragments(static_cast<int>(before.head.fragment()));
-  return MergeFragment(MakeOuterStepOptions(config, fragment), before, inputs,
-                       memory, pool);
+  return MergeFragment(options, before, inputs, /*with_gradient=*/false, memory,
+                       pool);
 }
 
 std::string Difference(const v1::RecordedMerge& recorded,

@@ -39,17 +39,26 @@ struct MergedFragment {
   StoredFragment after;
   // The encoded update that led to it.
   absl::string_view update;
-  PooledBuffer update_memory;
+  // The merged pseudo-gradient, or empty.
+  absl::Span<const float> gradient;
+  // Holds the update and the gradient.
+  PooledBuffer memory;
   OuterStepSummary summary;
-  // Digests of the new version's other parts, and of the update.
+  // Digests of the new version's other parts, of the update and the gradient.
   v1::RecordedMerge digests;
+
+  absl::string_view gradient_bytes() const {
+    return {reinterpret_cast<const char*>(gradient.data()),
+            gradient.size() * sizeof(float)};
+  }
 };
 
-// Makes one outer step on `before`, into memory of `memory`. Errors of
-// RunOuterStep.
+// Makes one outer step on `before`, into memory of `memory`. The result has the
+// gradient if `with_gradient`. Errors of RunOuterStep.
 absl::StatusOr<MergedFragment> MergeFragment(
     const OuterStepOptions& options, const FragmentContents& before,
-    absl::Span<const MergeInput> inputs, BufferPool& memory, ThreadPool& pool);
+    absl::Span<const MergeInput> inputs, bool with_gradient, BufferPool& memory,
+    ThreadPool& pool);
 
 // Returns the record of a merge of `contributions`, which stand in the order in
 // which they were merged.

@@ -63,7 +63,7 @@ class Replayer {
       if (!replay.difference.empty()) break;
       current = merged_again.after;
       replay.last_version = version;
-      replay.contributions += stored.encodings().size();
+      replay.contributions += stored.merge().contributions().size();
       merged();
     }
     return replay;

@@ -127,7 +127,8 @@ void PredictMemory(const RunAssumptions& assumptions,
       (values * storage.versions_kept() + largest) * state +
       RecordBytes(
           storage, values * state,
-          values * wire.up * static_cast<double>(assumptions.islands.size())) +
+          values * wire.up * static_cast<double>(assumptions.islands.size()),
+          values) +
       (values * storage.update_history() + largest) * wire.down;
 }
 

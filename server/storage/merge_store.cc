@@ -68,13 +68,39 @@ size_t WidthOf(const v1::EncodedObject& object) {
   return object.format() == v1::FP32 ? 4 : object.format() == v1::BF16 ? 2 : 1;
 }
 
-std::string PlanesName(int index) { return absl::StrCat(index, ".planes"); }
+std::string PlanesName(size_t index) { return absl::StrCat(index, ".planes"); }
 
-// Returns encoding `index` of `merge`; `memory` holds it if it was compressed.
+// What a record has beside its messages.
+struct RecordedObject {
+  v1::EncodedObject object;
+  // For people.
+  std::string name;
+};
+
+std::vector<RecordedObject> ObjectsOf(const v1::RecordedMerge& merge) {
+  std::vector<RecordedObject> objects;
+  if (!merge.gradient_digest().empty()) {
+    RecordedObject& gradient = objects.emplace_back();
+    gradient.object.set_format(v1::FP32);
+    gradient.object.set_digest(merge.gradient_digest());
+    gradient.name = "the merged gradient";
+    return objects;
+  }
+  for (const v1::ContributionHeader& header : merge.contributions()) {
+    objects.push_back(
+        {header.object(),
+         absl::StrCat("the contribution of ", header.identity().island_id())});
+  }
+  return objects;
+}
+
+// Returns the bytes of object `index` of a record; `memory` holds them if they
+// were compressed.
 absl::StatusOr<absl::string_view> ReadEncoding(const Safetensors& file,
-                                               const v1::RecordedMerge& merge,
-                                               int index, std::string& memory) {
-  const v1::EncodedObject& object = merge.contributions(index).object();
+                                               const RecordedObject& recorded,
+                                               size_t index,
+                                               std::string& memory) {
+  const v1::EncodedObject& object = recorded.object;
   absl::StatusOr<const SafetensorsTensor*> tensor =
       file.Find(absl::StrCat(index));
   absl::string_view encoding;
@@ -89,8 +115,7 @@ absl::StatusOr<absl::string_view> ReadEncoding(const Safetensors& file,
   }
   if (Digest128(encoding) != object.digest()) {
     return absl::DataLossError(absl::Substitute(
-        "the contribution of $0 is damaged: its digest is not the recorded one",
-        merge.contributions(index).identity().island_id()));
+        "$0 is damaged: its digest is not the recorded one", recorded.name));
   }
   return encoding;
 }
@@ -136,18 +161,21 @@ class MergeStore::Draft {
     }
   }
 
-  // Appends what is missing, writes the header and makes the file durable.
-  // FAILED_PRECONDITION if something could not be prepared. Call at most once.
-  absl::Status Commit(const v1::RecordedMerge& merge,
-                      const v1::RunConfig& config,
-                      absl::Span<const absl::string_view> encodings) {
+  // Appends what is missing, writes the header, makes the file durable and
+  // returns its size. FAILED_PRECONDITION if something could not be prepared.
+  // Call at most once.
+  absl::StatusOr<uint64_t> Commit(
+      const v1::RecordedMerge& merge, const v1::RunConfig& config,
+      absl::Span<const absl::string_view> encodings) {
     absl::MutexLock lock(&mu_);
     if (!file_.has_value()) {
       return absl::FailedPreconditionError("an encoding was not written");
     }
     const absl::Status committed = TryCommit(merge, config, encodings);
+    const auto size = static_cast<uint64_t>(file_->bytes_written());
     file_.reset();
-    return committed;
+    RETURN_IF_ERROR(committed);
+    return size;
   }
 
  private:
@@ -171,8 +199,10 @@ class MergeStore::Draft {
                          const v1::RunConfig& config,
                          absl::Span<const absl::string_view> encodings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (int i = 0; i < merge.contributions_size(); ++i) {
-      RETURN_IF_ERROR(Place(merge.contributions(i).object(), i, encodings[i]));
+    const std::vector<RecordedObject> objects = ObjectsOf(merge);
+    CHECK_EQ(encodings.size(), objects.size());
+    for (size_t i = 0; i < objects.size(); ++i) {
+      RETURN_IF_ERROR(Place(objects[i].object, i, encodings[i]));
     }
     int unmerged = 0;
     for (SafetensorsTensor& tensor : contents_.tensors) {
@@ -213,7 +243,7 @@ class MergeStore::Draft {
   }
 
   // Gives an encoding its place in the record.
-  absl::Status Place(const v1::EncodedObject& object, int index,
+  absl::Status Place(const v1::EncodedObject& object, size_t index,
                      absl::string_view encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     size_t place = 0;
@@ -274,10 +304,9 @@ void MergeStore::Prepare(const v1::ContributionHeader& contribution,
   if (draft != nullptr) draft->Prepare(contribution.object(), encoding);
 }
 
-absl::Status MergeStore::Write(const v1::RecordedMerge& merge,
-                               const v1::RunConfig& config,
-                               absl::Span<const absl::string_view> encodings) {
-  CHECK_EQ(encodings.size(), merge.contributions_size());
+absl::StatusOr<uint64_t> MergeStore::Write(
+    const v1::RecordedMerge& merge, const v1::RunConfig& config,
+    absl::Span<const absl::string_view> encodings) {
   const uint32_t fragment = merge.head().fragment();
   const uint64_t version = merge.head().version();
   std::shared_ptr<Draft> draft;
@@ -287,9 +316,9 @@ absl::Status MergeStore::Write(const v1::RecordedMerge& merge,
     merges.written = version;
     draft = std::exchange(merges.draft, nullptr);
   }
-  if (draft != nullptr && draft->version() == version &&
-      draft->Commit(merge, config, encodings).ok()) {
-    return absl::OkStatus();
+  if (draft != nullptr && draft->version() == version) {
+    auto size = draft->Commit(merge, config, encodings);
+    if (size.ok()) return size;
   }
   ASSIGN_OR_RETURN(draft, Draft::Begin(FilePath(root_, fragment, version),
                                        version, encodings.size(), config));
@@ -304,9 +333,10 @@ absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
   const Safetensors& contents = stored.file_.contents();
   absl::Status status = ReadMessage(contents, kMerge, stored.merge_);
   if (status.ok()) status = ReadMessage(contents, kConfig, stored.config_);
-  for (int i = 0; status.ok() && i < stored.merge_.contributions_size(); ++i) {
+  const std::vector<RecordedObject> objects = ObjectsOf(stored.merge_);
+  for (size_t i = 0; status.ok() && i < objects.size(); ++i) {
     const absl::StatusOr<absl::string_view> encoding = ReadEncoding(
-        contents, stored.merge_, i, stored.decompressed_.emplace_back());
+        contents, objects[i], i, stored.decompressed_.emplace_back());
     status = encoding.status();
     if (status.ok()) stored.encodings_.push_back(*encoding);
   }

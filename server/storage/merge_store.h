@@ -13,7 +13,9 @@
 //               coded and take fewer bytes as byte planes
 //               (common/byte_planes.h) of values. Flat, U8. Only records that
 //               are kept for good are compressed. Encodings that were prepared
-//               but not merged are "unmerged.0", "unmerged.1", ....
+//               but not merged are "unmerged.0", "unmerged.1", .... In a record
+//               with a gradient_digest, "0" is the merged pseudo-gradient in
+//               fp32, in place of the encodings.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is
@@ -55,7 +57,7 @@ class StoredMerge {
  public:
   const v1::RecordedMerge& merge() const { return merge_; }
   const v1::RunConfig& config() const { return config_; }
-  // One encoding for each contribution.
+  // One encoding for each contribution, or the merged gradient alone.
   absl::Span<const absl::string_view> encodings() const { return encodings_; }
 
  private:
@@ -83,11 +85,11 @@ class MergeStore {
   void Prepare(const v1::ContributionHeader& contribution,
                const v1::RunConfig& config, absl::string_view encoding);
 
-  // Makes a record durable. Errors of AtomicFileWriter and
-  // EncodeSafetensorsHeader.
-  absl::Status Write(const v1::RecordedMerge& merge,
-                     const v1::RunConfig& config,
-                     absl::Span<const absl::string_view> encodings);
+  // Makes a record durable, and returns its size in bytes. Errors of
+  // AtomicFileWriter and EncodeSafetensorsHeader.
+  absl::StatusOr<uint64_t> Write(const v1::RecordedMerge& merge,
+                                 const v1::RunConfig& config,
+                                 absl::Span<const absl::string_view> encodings);
 
   // Returns the record of the merge that made this version. Verifies encodings
   // by their digests, which the record holds.
