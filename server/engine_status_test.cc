@@ -75,6 +75,39 @@ TEST_F(EngineStatusTest, AnIslandThatTrainsEveryStepHasAllOfThem) {
             10);
 }
 
+TEST_F(EngineStatusTest, AWaitSaysForHowLongAndForWhom) {
+  v1::SessionRequest request;
+  *request.mutable_identity() = Join("a", 0, 0);
+  const v1::IslandIdentity b = Join("b", 0, 0);
+  ASSERT_OK(Contribute(request.identity(), 0, 0));
+  v1::IslandProgress& progress = *request.mutable_progress();
+  progress.set_activity("waiting");
+  const auto shown = [&] {
+    return run_.engine().ListIslands(true).islands(0).progress();
+  };
+  const auto activity = [&] {
+    EXPECT_OK(run_.engine().Heartbeat(request));
+    run_.AdvanceSeconds(1);
+    return shown().activity();
+  };
+  EXPECT_EQ(activity(), "waiting") << "as older islands report it";
+  v1::Wait& wait = *progress.mutable_wait();
+  wait.set_reason(v1::Wait::UPDATE_DUE);
+  wait.set_seconds(2.5);
+  EXPECT_EQ(activity(), "waiting (for 3s)");
+  wait.set_fragment(0);
+  EXPECT_EQ(activity(), "waiting (for 3s; awaited: b)");
+  Join("c", 0, 0);
+  ASSERT_OK(Contribute(b, 0, 0));
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  EXPECT_EQ(activity(), "waiting (for 3s; the update is on its way)");
+  // No such fragment.
+  wait.set_fragment(99);
+  EXPECT_EQ(activity(), "waiting (for 3s)");
+  ASSERT_OK(run_.Leave(request.identity()));
+  EXPECT_FALSE(shown().has_wait());
+}
+
 TEST_F(EngineStatusTest, ARunKnowsWhomItMissesAndForHowLong) {
   v1::RunStatus status = run_.engine().GetRun();
   EXPECT_EQ(status.islands_needed(), 2);

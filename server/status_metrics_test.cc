@@ -138,6 +138,7 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
                                       run_step: 40
                                       tokens: 1000
                                       wait_seconds: 1.5
+                                      wait { reason: LAST_ROUNDS seconds: 4 }
                                       bytes_up: 7
                                       uplink { bytes_per_second: 1e6 }
                                       downlink { busy_seconds: 3 }
@@ -168,6 +169,8 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
         absl::StrCat("run_step{", island, "} 40"),
         absl::StrCat("tokens_total{", island, "} 1000"),
         absl::StrCat("wait_seconds_total{", island, "} 1.5"),
+        absl::StrCat("current_wait_seconds{", island,
+                     ",reason=\"last_rounds\"} 4"),
         absl::StrCat("transfer_bytes_total{", island, ",direction=\"up\"} 7"),
         absl::StrCat("link_bytes_per_second{", island,
                      ",direction=\"up\"} 1000000"),
@@ -244,6 +247,7 @@ TEST(StatusMetricsTest, TheNumberOfIslandsIsBounded) {
             islands);
   const std::string text = Text({}, islands, {});
   EXPECT_EQ(CountSamples(text, "causeway_island_incarnation"), kMostIslands);
+  EXPECT_EQ(CountSamples(text, "causeway_island_current_wait_seconds"), 0);
   EXPECT_THAT(text, HasSubstr("island=\"zone\""));
   EXPECT_THAT(text, HasSubstr("island=\"gone-0\""));
   // It was heard from before all others.

@@ -149,6 +149,15 @@ void AddIslandProgress(absl::string_view prefix, const IslandProgress& progress,
        .help = "1 for the problem that slows the island's ranks down now."},
       Known(trouble == v1::RankTrouble::KIND_UNSPECIFIED ? 0 : 1), labels,
       "kind", absl::AsciiStrToLower(v1::RankTrouble::Kind_Name(trouble)));
+  const v1::Wait& wait = progress.wait();
+  const std::string reason =
+      wait.reason() == v1::Wait::REASON_UNSPECIFIED
+          ? ""
+          : absl::AsciiStrToLower(v1::Wait::Reason_Name(wait.reason()));
+  families.AddSample(
+      {.name = absl::StrCat(prefix, "current_wait_seconds"),
+       .help = "Time for which training stands still now, by the reason."},
+      reason.empty() ? Known(0) : wait.seconds(), labels, "reason", reason);
 }
 
 void AddRanks(absl::string_view prefix, const IslandProgress& progress,

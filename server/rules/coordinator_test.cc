@@ -81,6 +81,18 @@ TEST(CoordinatorTest, IslandsOfARetriedJoinAreCountedOnce) {
   EXPECT_THAT(run.effects().joined, SizeIs(1));
 }
 
+TEST(CoordinatorTest, IslandsHearHowManyAreMissing) {
+  CoordinatorDriver run({.min_islands = 3, .quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  EXPECT_EQ(run.core().View(a).islands_missing(), 2) << "to begin";
+  const v1::IslandIdentity b = run.Join("b");
+  const v1::IslandIdentity c = run.Join("c");
+  EXPECT_EQ(run.core().View(a).islands_missing(), 0);
+  ASSERT_OK(run.Leave(b));
+  ASSERT_OK(run.Leave(c));
+  EXPECT_EQ(run.core().View(a).islands_missing(), 1) << "for a round";
+}
+
 TEST(CoordinatorTest, ARunIsFinishedWithTheLastVersionOfEveryFragment) {
   CoordinatorDriver run({.fragments = 2, .rounds = 1});
   const v1::IslandIdentity a = run.Join("a");

@@ -39,6 +39,8 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
   view.set_run_state(run_state());
   view.set_message(message());
   view.set_run_step(RunStep());
+  view.set_islands_missing(
+      IslandsNeeded() - std::min(IslandsNeeded(), membership_.ready_count()));
   for (const CommittedFragment& state : heads_) *view.add_heads() = state.head;
   const auto member = membership_.Check(identity);
   if (member.ok()) {

@@ -201,6 +201,7 @@ void Membership::End(Member& member, v1::IslandStatus::State state,
   member.reason = std::string(reason);
   member.ended_at = now;
   member.progress.clear_ranks();
+  member.progress.clear_wait();
   ForgetOldest(&member);
 }
 

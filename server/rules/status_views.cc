@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rules/status_views.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/proto_time.h"
 #include "server/rules/training_history.h"
 
@@ -29,6 +33,37 @@ void AddReports(const Membership& membership, v1::RunStatus& status) {
     }
   }
   if (reporting > 0) status.set_loss(loss_sum / reporting);
+}
+
+// Returns what keeps the update from the island, as far as the coordinator
+// knows; empty if it does not.
+std::string Hindrance(Coordinator& coordinator, const v1::Wait& wait) {
+  if (!wait.has_fragment() || wait.fragment() >= coordinator.heads().size()) {
+    return "";
+  }
+  if (coordinator.round(wait.fragment()).base_version() > wait.from_version()) {
+    return "; the update is on its way";
+  }
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::string> names = coordinator.Awaited(wait.fragment());
+  if (names.empty()) return "";
+  if (names.size() > kMostNamed) {
+    const size_t others = names.size() - kMostNamed;
+    names.resize(kMostNamed);
+    names.push_back(absl::StrCat(others, " more"));
+  }
+  return absl::StrCat("; awaited: ", absl::StrJoin(names, ", "));
+}
+
+// Adds to the activity for how long the island has waited, and for whom.
+void DescribeWait(Coordinator& coordinator, v1::IslandStatus& island) {
+  const v1::Wait& wait = island.progress().wait();
+  if (wait.reason() == v1::Wait::REASON_UNSPECIFIED) return;
+  const absl::Duration waited =
+      absl::Seconds(wait.seconds() + island.heartbeat_age_seconds());
+  absl::StrAppend(island.mutable_progress()->mutable_activity(), " (for ",
+                  absl::FormatDuration(absl::Trunc(waited, absl::Seconds(1))),
+                  Hindrance(coordinator, wait), ")");
 }
 
 }  // namespace
@@ -102,6 +137,7 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
         member.progress.activity().empty()) {
       island.mutable_progress()->set_activity("loading");
     }
+    DescribeWait(coordinator, island);
     island.set_contributions_merged(member.contributions_merged);
     // A token is contributed once to each fragment.
     island.set_tokens_merged(member.tokens_merged / coordinator.heads().size());
