@@ -133,9 +133,14 @@ void Island::Fail(const absl::Status& status) {
   loop_.Tell([&](OuterLoop& core, absl::Time) { core.Failed(status); });
 }
 
-OuterLoop::Activity Island::Activity() const {
+std::string Island::Activity() const {
   return loop_.Read(
-      [](const OuterLoop& core, absl::Time) { return core.activity(); });
+      [](const OuterLoop& core, absl::Time) { return core.Activity(); });
+}
+
+bool Island::IsTraining() const {
+  return loop_.Read(
+      [](const OuterLoop& core, absl::Time) { return core.is_training(); });
 }
 
 uint64_t Island::Step() const {

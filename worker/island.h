@@ -129,14 +129,15 @@ class Island {
   // Between steps: returns the state from which another process can continue.
   absl::StatusOr<IslandState> State();
 
-  // Return the island's progress, its activity, the step that it has reached,
-  // and the time that training has stood still for synchronization.
-  // Thread-safe.
+  // Return the island's progress, its activity, whether that is a step, the
+  // step that it has reached, and the time that training has stood still for
+  // synchronization. Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
   // Like Progress, but reports nothing: the next heartbeat has the mean loss of
   // all steps since the last one.
   v1::IslandProgress CurrentProgress() { return progress_.Current(); }
-  OuterLoop::Activity Activity() const;
+  std::string Activity() const;
+  bool IsTraining() const;
   uint64_t Step() const;
   absl::Duration Waited() const { return progress_.waited(); }
 

@@ -56,8 +56,7 @@ bool IslandRunner::GetsOn() {
   absl::MutexLock lock(&mu_);
   if (island_ == nullptr) return true;
   const uint64_t step = island_->Step();
-  return step != std::exchange(seen_step_, step) ||
-         island_->Activity() != OuterLoop::Activity::kTraining;
+  return step != std::exchange(seen_step_, step) || !island_->IsTraining();
 }
 
 }  // namespace causeway

@@ -104,9 +104,11 @@ absl::Duration TrainingProgress::waited() const {
 }
 
 void TrainingProgress::ReadLoop() {
-  OuterLoop::Activity activity;
+  bool is_training = false;
   loop_->Read([&](const OuterLoop& core, absl::Time now) {
-    activity = core.activity();
+    is_training = core.is_training();
+    progress_.set_activity(core.Activity());
+    *progress_.mutable_wait() = core.wait(now);
     progress_.set_run_step(core.step());
     progress_.set_ready(core.membership().ready());
     progress_.set_overlap_steps(core.overlap_steps());
@@ -114,12 +116,12 @@ void TrainingProgress::ReadLoop() {
     progress_.set_late_updates(core.lateness().updates);
     progress_.set_overrun_steps(core.lateness().steps);
   });
-  const std::string& training = progress_.ranks_size() > 1 ? together_ : alone_;
-  progress_.set_activity(activity == OuterLoop::Activity::kTraining
-                             ? training
-                             : ActivityName(activity));
-  if (activity == OuterLoop::Activity::kTraining &&
-      progress_.has_rank_trouble()) {
+  if (progress_.wait().reason() == v1::Wait::REASON_UNSPECIFIED) {
+    progress_.clear_wait();
+  }
+  if (!is_training) return;
+  progress_.set_activity(progress_.ranks_size() > 1 ? together_ : alone_);
+  if (progress_.has_rank_trouble()) {
     absl::StrAppend(progress_.mutable_activity(), "; ",
                     progress_.rank_trouble().text());
   }

@@ -216,6 +216,7 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
     core.NextForTrainer(now_);
   });
   EXPECT_EQ(Activity(), "leaving");
+  EXPECT_FALSE(progress_.Current().has_wait());
 }
 
 // The contribution that is sent after step 4 has no update after step 6, which
@@ -238,7 +239,10 @@ TEST_F(TrainingProgressTest, WaitsForLateUpdatesAreReported) {
   });
   now_ += absl::Seconds(3);
   const v1::IslandProgress report = progress_.Report();
-  EXPECT_EQ(report.activity(), "synchronizing");
+  EXPECT_EQ(report.activity(),
+            "waiting for fragment 0's update, due at step 5");
+  EXPECT_EQ(report.wait().reason(), v1::Wait::UPDATE_DUE);
+  EXPECT_EQ(report.wait().seconds(), 3);
   EXPECT_EQ(report.late_updates(), 1);
   EXPECT_EQ(report.overrun_steps(), 1);
   EXPECT_EQ(report.wait_seconds(), 3);

@@ -158,8 +158,9 @@ TEST_F(MembershipTest, APausedRunStandsStillAndGoesOn) {
   IslandUnderTest north(Options("north"));
   IslandUnderTest south(Options("south"));
   ASSERT_TRUE(Await([&] {
-    return IslandNamed("north").progress().activity() == "paused" &&
-           IslandNamed("south").progress().activity() == "paused";
+    return IslandNamed("north").progress().wait().reason() ==
+               v1::Wait::PAUSED &&
+           IslandNamed("south").progress().wait().reason() == v1::Wait::PAUSED;
   }));
   EXPECT_EQ(run_->engine().GetRun().state(), v1::PAUSED);
   EXPECT_EQ(run_->engine().GetRun().message(), "lunch");

@@ -290,7 +290,7 @@ std::string Island::Describe() const {
   const OuterLoop& core = loop_.core();
   std::string text = absl::StrCat(
       "process ", process_.number, " is ", process_.dead() ? "dead" : "alive",
-      " at step ", core.step(), ", ", ActivityName(core.activity()));
+      " at step ", core.step(), ", ", core.Activity());
   for (uint32_t id = 0; id < replicas_.size(); ++id) {
     const FragmentExchange& exchange = core.exchange(id);
     absl::StrAppend(&text, ", has version ", exchange.version(),

@@ -41,6 +41,8 @@ struct causeway_island {
   std::vector<uint32_t> fragment_of_tensor;
   bool attached = false;
   bool in_step = false;
+  // Texts that were handed out.
+  std::string activity;
   std::string progress;
 };
 
@@ -154,13 +156,14 @@ absl::Status NextStep(causeway_island& island, double timeout_seconds,
                       causeway_step* step) {
   const absl::StatusOr<std::optional<uint64_t>> next =
       island.island->NextStep(Timeout(timeout_seconds));
-  const std::optional<uint64_t> number = next.ok() ? *next : std::nullopt;
-  *step = {.step = number.value_or(0),
-           .finished = number == 0,
-           .activity = island.island->Activity(),
+  const bool known = next.ok() && next->has_value();
+  island.activity = island.island->Activity();
+  *step = {.step = known ? **next : 0,
+           .finished = known && **next == 0,
+           .activity = island.activity.c_str(),
            .waited_seconds = absl::ToDoubleSeconds(island.island->Waited())};
   island.in_step = step->step > 0;
-  if (!next.ok() || number.has_value()) return next.status();
+  if (!next.ok() || known) return next.status();
   return absl::DeadlineExceededError(absl::StrCat(
       "no step is to be trained yet; the island is ", step->activity));
 }

@@ -282,8 +282,9 @@ typedef struct causeway_step {
   uint64_t step;
   /* Whether the run is over for this island. */
   int32_t finished;
-  /* What the island does or waits for: "training", "waiting for islands",
-   * "paused". A static string. */
+  /* What the island does or waits for: "training", "paused", "waiting for
+   * fragment 0's update, due at step 40". Valid until the next call that fills
+   * in a step of this island. */
   const char* activity;
   /* The seconds that training has stood still for the outer loop, in all. */
   double waited_seconds;

@@ -125,9 +125,9 @@ class LeadingIsland : public EmbeddedIsland {
   absl::StatusOr<v1::IslandProgress> Progress() override {
     return island_->Progress();
   }
-  const char* Activity() const override {
+  std::string Activity() const override {
     if (has_run() && attached_ < options_.ranks) return "waiting for its ranks";
-    return ActivityName(island_->Activity());
+    return island_->Activity();
   }
   absl::Duration Waited() const override { return island_->Waited(); }
   absl::Status ReadMerged(absl::Span<float> model) override {

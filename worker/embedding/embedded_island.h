@@ -96,8 +96,9 @@ class EmbeddedIsland {
   // The rest is for rank 0. Others do nothing, or return INVALID_ARGUMENT.
   virtual void RequestLeave(absl::string_view reason) = 0;
   virtual absl::StatusOr<v1::IslandProgress> Progress() = 0;
-  // Returns ActivityName, and the time that training has stood still.
-  virtual const char* Activity() const = 0;
+  // Returns what the island does or waits for, and the time that training has
+  // stood still.
+  virtual std::string Activity() const = 0;
   virtual absl::Duration Waited() const = 0;
   // Copies the merged parameters of the whole model.
   virtual absl::Status ReadMerged(absl::Span<float> model) = 0;

@@ -51,7 +51,7 @@ class FollowingIsland : public EmbeddedIsland {
 
   void RequestLeave(absl::string_view /*reason*/) override {}
   absl::StatusOr<v1::IslandProgress> Progress() override { return OnlyRank0(); }
-  const char* Activity() const override { return "following rank 0"; }
+  std::string Activity() const override { return "following rank 0"; }
   absl::Duration Waited() const override { return absl::ZeroDuration(); }
   absl::Status ReadMerged(absl::Span<float> /*model*/) override {
     return OnlyRank0();

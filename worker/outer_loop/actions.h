@@ -26,9 +26,11 @@ namespace action {
 
 // --- For every actor. ---
 
-// Do nothing before an event comes or the clock shows `until`.
+// Do nothing before an event comes or the clock shows `until`. Only the
+// trainer's action says why.
 struct Wait {
   absl::Time until = absl::InfiniteFuture();
+  v1::Wait why;
 };
 
 // Stop for good. Only the trainer's action has a status: OK if the run is

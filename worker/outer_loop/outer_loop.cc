@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/outer_loop/checkpoint_rules.h"
@@ -55,7 +56,7 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
     return End(absl::CancelledError(membership_.leave_reason()));
   }
   if (phase_ == Phase::kJoining) {
-    if (!membership_.joined().has_value()) return action::Wait{};
+    if (!membership_.joined().has_value()) return WaitFor(v1::Wait::JOINING);
     if (absl::Status started = StartLoading(); !started.ok()) {
       return End(std::move(started));
     }
@@ -63,10 +64,9 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
   if (phase_ == Phase::kLoading) return Load(now);
   if (phase_ == Phase::kStarting) {
     if (membership_.state().run_state() == v1::WAITING_FOR_ISLANDS) {
-      LOG_IF(INFO, activity_ != Activity::kWaitingForIslands)
+      LOG_IF(INFO, wait_.reason() != v1::Wait::ISLANDS)
           << "waiting for the other islands to be ready";
-      activity_ = Activity::kWaitingForIslands;
-      return action::Wait{};
+      return WaitFor(v1::Wait::ISLANDS);
     }
     phase_ = Phase::kTraining;
   }
@@ -107,11 +107,14 @@ absl::Status OuterLoop::StartLoading() {
 }
 
 TrainerAction OuterLoop::Load(absl::Time now) {
-  activity_ = Activity::kLoading;
   if (loaded_ == heads_.size()) {
     return action::Begin{.from_checkpoint = resumes_, .heads = heads_};
   }
-  if (now < load_not_before_) return action::Wait{.until = load_not_before_};
+  if (now < load_not_before_) {
+    action::Wait wait = WaitFor(v1::Wait::LOADING);
+    wait.until = load_not_before_;
+    return wait;
+  }
   // The run may have moved on since the join.
   v1::FragmentHead& wanted = heads_[loaded_];
   if (membership_.newest_version(loaded_) > wanted.version()) {
@@ -190,19 +193,19 @@ void OuterLoop::Failed(const absl::Status& status) {
 }
 
 TrainerAction OuterLoop::LeaveInGoodOrder(absl::Time now) {
-  activity_ = Activity::kLeaving;
-  bool done = true;
+  std::optional<action::Wait> wait;
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const std::optional<TrainerAction> action = HandIn(id);
     if (!action.has_value()) continue;
     if (!std::holds_alternative<action::Wait>(*action)) return *action;
-    done = false;
+    if (!wait.has_value()) wait = std::get<action::Wait>(*action);
   }
   const bool late = now >= leave_deadline_;
-  if (!done && !late && !RunIsOver()) {
-    return action::Wait{.until = leave_deadline_};
+  if (wait.has_value() && !late && !RunIsOver()) {
+    wait->until = leave_deadline_;
+    return *wait;
   }
-  LOG_IF(WARNING, !done && late)
+  LOG_IF(WARNING, wait.has_value() && late)
       << "not everything trained could be handed in in time";
   return End(absl::CancelledError(membership_.leave_reason()));
 }
@@ -214,12 +217,12 @@ std::optional<TrainerAction> OuterLoop::HandIn(uint32_t id) {
   if (exchange.version() >= schedule_->FinalVersion(id)) return std::nullopt;
   if (exchange.in_flight()) {
     if (exchange.accepted() && fragment.window.all_sent()) return std::nullopt;
-    return action::Wait{};
+    return WaitFor(v1::Wait::LEAVING, id);
   }
   if (fragment.window.empty()) return std::nullopt;
   // A contribution builds on the newest version.
   if (membership_.newest_version(id) > exchange.version()) {
-    return action::Wait{};
+    return WaitFor(v1::Wait::LEAVING, id);
   }
   return Send(id, /*partial=*/true, /*apply_step=*/0);
 }
@@ -229,15 +232,34 @@ TrainerAction OuterLoop::End(absl::Status status) {
   return *end_;
 }
 
-void OuterLoop::BookWait(const TrainerAction& action, absl::Time now) {
-  const bool waits = std::holds_alternative<action::Wait>(action) &&
-                     activity_ == Activity::kSynchronizing;
-  if (waits) {
-    waiting_since_ = std::min(waiting_since_, now);
-  } else if (waiting_since_ <= now) {
-    waited_ += now - waiting_since_;
-    waiting_since_ = absl::InfiniteFuture();
+action::Wait OuterLoop::WaitFor(v1::Wait::Reason reason,
+                                std::optional<uint32_t> fragment) const {
+  action::Wait wait;
+  wait.why.set_reason(reason);
+  if (reason == v1::Wait::ISLANDS || fragment.has_value()) {
+    wait.why.set_islands_missing(membership_.state().islands_missing());
   }
+  if (fragment.has_value()) {
+    const uint64_t version = fragments_[*fragment].exchange.version();
+    wait.why.set_fragment(*fragment);
+    wait.why.set_from_version(version);
+    wait.why.set_to_version(
+        std::max(membership_.newest_version(*fragment), version + 1));
+  }
+  if (reason == v1::Wait::UPDATE_DUE) {
+    wait.why.set_due_step(fragments_[*fragment].apply_step);
+  }
+  return wait;
+}
+
+void OuterLoop::BookWait(const TrainerAction& action, absl::Time now) {
+  const auto* const wait = std::get_if<action::Wait>(&action);
+  const v1::Wait why = wait == nullptr ? v1::Wait() : wait->why;
+  if (why.reason() != wait_.reason()) {
+    waited_ = waited(now);
+    wait_since_ = now;
+  }
+  wait_ = why;
 }
 
 uint32_t OuterLoop::overlap_steps() const {
@@ -248,29 +270,59 @@ uint32_t OuterLoop::overlap_steps() const {
 }
 
 absl::Duration OuterLoop::waited(absl::Time now) const {
-  return waited_ + std::max(absl::ZeroDuration(), now - waiting_since_);
+  const bool counts =
+      wait_.has_fragment() && wait_.reason() != v1::Wait::LEAVING;
+  return waited_ + (counts ? std::max(absl::ZeroDuration(), now - wait_since_)
+                           : absl::ZeroDuration());
 }
 
-const char* ActivityName(OuterLoop::Activity activity) {
-  switch (activity) {
-    case OuterLoop::Activity::kJoining:
-      return "joining";
-    case OuterLoop::Activity::kLoading:
-      return "loading parameters";
-    case OuterLoop::Activity::kWaitingForIslands:
-      return "waiting for islands";
-    case OuterLoop::Activity::kTraining:
-      return "training";
-    case OuterLoop::Activity::kSynchronizing:
-      return "synchronizing";
-    case OuterLoop::Activity::kValidating:
-      return "validating";
-    case OuterLoop::Activity::kPaused:
-      return "paused";
-    case OuterLoop::Activity::kLeaving:
-      return "leaving";
+v1::Wait OuterLoop::wait(absl::Time now) const {
+  v1::Wait wait = wait_;
+  if (wait.reason() != v1::Wait::REASON_UNSPECIFIED) {
+    wait.set_seconds(absl::ToDoubleSeconds(
+        std::max(absl::ZeroDuration(), now - wait_since_)));
   }
-  return "";
+  return wait;
+}
+
+std::string OuterLoop::Activity() const {
+  if (phase_ == Phase::kJoining) return "joining";
+  if (phase_ == Phase::kLoading) return "loading parameters";
+  if (is_training()) return "training";
+  if (ordered_.has_value() &&
+      std::holds_alternative<action::Validate>(*ordered_)) {
+    return "validating";
+  }
+  const std::string update =
+      absl::StrCat("waiting for fragment ", wait_.fragment(), "'s update");
+  const uint32_t missing = wait_.islands_missing();
+  const std::string islands =
+      missing == 0
+          ? ""
+          : absl::StrCat("; ", missing, missing == 1 ? " island" : " islands",
+                         " missing");
+  switch (wait_.reason()) {
+    case v1::Wait::ISLANDS:
+      return absl::StrCat("waiting for islands", islands);
+    case v1::Wait::PAUSED:
+      return "paused";
+    case v1::Wait::CATCHING_UP:
+      return absl::StrCat("catching up from version ", wait_.from_version(),
+                          " to ", wait_.to_version(), " of fragment ",
+                          wait_.fragment());
+    case v1::Wait::UPDATE_DUE:
+      return absl::StrCat(update, ", due at step ", wait_.due_step(), islands);
+    case v1::Wait::SETTLING:
+      return absl::StrCat("settling: ", update, islands);
+    case v1::Wait::LAST_ROUNDS:
+      return absl::StrCat("waiting for the last round of fragment ",
+                          wait_.fragment(), islands);
+    case v1::Wait::LEAVING:
+      return absl::StrCat("leaving: handing in fragment ", wait_.fragment());
+    default:
+      // What is left takes a moment.
+      return phase_ == Phase::kLeaving ? "leaving" : "synchronizing";
+  }
 }
 
 }  // namespace causeway

@@ -40,6 +40,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -142,18 +144,15 @@ class OuterLoop {
     return fragments_[fragment].window;
   }
 
-  // The island's activity, for people.
-  enum class Activity {
-    kJoining,
-    kLoading,
-    kWaitingForIslands,
-    kTraining,
-    kSynchronizing,
-    kValidating,
-    kPaused,
-    kLeaving,
-  };
-  Activity activity() const { return activity_; }
+  // Returns why training stands still; without a reason if it does not.
+  v1::Wait wait(absl::Time now) const;
+  // Whether the trainer's action is a step.
+  bool is_training() const {
+    return ordered_.has_value() &&
+           std::holds_alternative<action::Train>(*ordered_);
+  }
+  // Returns what the island does or waits for, for people.
+  std::string Activity() const;
 
   // Counts of updates of the island's own contributions, up to now.
   struct Lateness {
@@ -199,6 +198,9 @@ class OuterLoop {
   // act first, and none once the fragment is handed in.
   std::optional<TrainerAction> HandIn(uint32_t fragment);
   TrainerAction End(absl::Status status);
+  // `fragment` is the one whose update is awaited, if one is.
+  action::Wait WaitFor(v1::Wait::Reason reason,
+                       std::optional<uint32_t> fragment = std::nullopt) const;
   void BookWait(const TrainerAction& action, absl::Time now);
 
   // --- outer_loop_training.cc: training. ---
@@ -236,7 +238,6 @@ class OuterLoop {
   const Options options_;
   IslandMembership membership_;
   Phase phase_ = Phase::kJoining;
-  Activity activity_ = Activity::kJoining;
   absl::Status failure_;
   std::optional<action::End> end_;
   // The trainer's action that is not answered yet.
@@ -274,13 +275,12 @@ class OuterLoop {
   absl::Time leave_deadline_;
 
   Lateness lateness_;
+  // The wait that is under way, if any; the time since which `wait_` has its
+  // reason; and the time of the waits for synchronization before.
+  v1::Wait wait_;
+  absl::Time wait_since_;
   absl::Duration waited_;
-  // When the wait that is under way began.
-  absl::Time waiting_since_ = absl::InfiniteFuture();
 };
-
-// Returns "training" and so on.
-const char* ActivityName(OuterLoop::Activity activity);
 
 }  // namespace causeway
 

@@ -20,7 +20,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::StartsWith;
-using Activity = OuterLoop::Activity;
 
 // Returns the trainer's next action, which must be of this kind.
 template <typename Action>
@@ -34,7 +33,6 @@ Action Next(IslandDriver& driver) {
 
 TEST(OuterLoopOrdersTest, ParametersAreFetchedAndBegunWith) {
   IslandDriver driver;
-  EXPECT_EQ(driver.loop().activity(), Activity::kJoining);
   driver.joined().mutable_identity()->set_incarnation(4);
   driver.joined().mutable_heads(1)->set_version(2);
   driver.Connect();
@@ -44,7 +42,6 @@ TEST(OuterLoopOrdersTest, ParametersAreFetchedAndBegunWith) {
   made.set_digest("made");
   driver.loop().ParametersAnswered(made, driver.now());
   const auto fetch = Next<action::FetchParameters>(driver);
-  EXPECT_EQ(driver.loop().activity(), Activity::kLoading);
   EXPECT_EQ(fetch.request.identity().incarnation(), 4);
   EXPECT_EQ(fetch.request.fragment(), 1);
   EXPECT_EQ(fetch.request.version(), 2);
@@ -207,7 +204,6 @@ TEST(OuterLoopOrdersTest, WhoLeavesARunThatIsOverDoesNotWait) {
   driver.loop().RequestLeave("signal 15");
   EXPECT_THAT(driver.Train(),
               ElementsAre("train 3", "snapshot 0", "snapshot 1", "wait 30s"));
-  EXPECT_EQ(driver.loop().activity(), Activity::kLeaving);
   driver.Publish({0, 0}, v1::FINISHED);
   EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
@@ -265,15 +261,6 @@ TEST(OuterLoopOrdersTest, ValidatesOnlyIfItIsAskedTo) {
   IslandDriver driver;
   driver.Connect();
   EXPECT_THAT(ValidationsOf(driver), ElementsAre("end OK"));
-}
-
-TEST(OuterLoopOrdersTest, TheActivityIsWhatTrainingDoes) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(3);
-  EXPECT_EQ(driver.loop().activity(), Activity::kTraining);
-  driver.Train(6);
-  EXPECT_EQ(driver.loop().activity(), Activity::kSynchronizing);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@ namespace causeway {
 TrainerAction OuterLoop::TrainAndSynchronize() {
   while (true) {
     if (synchronizing_) {
-      activity_ = Activity::kSynchronizing;
       std::optional<TrainerAction> action = Synchronize();
       if (action.has_value()) return *std::move(action);
       synchronizing_ = false;
@@ -27,14 +26,12 @@ TrainerAction OuterLoop::TrainAndSynchronize() {
       return action::Save{Position()};
     }
     if (membership_.state().run_state() == v1::PAUSED) {
-      activity_ = Activity::kPaused;
-      return action::Wait{};
+      return WaitFor(v1::Wait::PAUSED);
     }
     const uint64_t step = step_ + 1;
     if (IsTrained(step, membership_.state().inner_steps_per_round(),
                   config_.synchronization().inner_steps_per_round()) ||
         MustTrain(step)) {
-      activity_ = Activity::kTraining;
       return action::Train{.step = step};
     }
     // The island passes over this step, so that it arrives with the others.
@@ -130,12 +127,12 @@ std::optional<TrainerAction> OuterLoop::ReachNewest(uint32_t id) {
 
 std::optional<TrainerAction> OuterLoop::Finish() {
   // All are sent at once, so that the last rounds of all fragments overlap.
-  bool settled = true;
+  std::optional<uint32_t> open;
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
     const FragmentExchange& exchange = fragment.exchange;
     if (exchange.version() >= schedule_->FinalVersion(id)) continue;
-    settled = false;
+    if (!open.has_value()) open = id;
     // A contribution builds on the newest version.
     if (exchange.in_flight() ||
         membership_.newest_version(id) > exchange.version()) {
@@ -149,7 +146,9 @@ std::optional<TrainerAction> OuterLoop::Finish() {
     step_ = schedule_->total_steps() - 1;
     return std::nullopt;
   }
-  if (!settled && !RunIsOver()) return action::Wait{};
+  if (open.has_value() && !RunIsOver()) {
+    return WaitFor(v1::Wait::LAST_ROUNDS, open);
+  }
   std::optional<TrainerAction> validate = ValidateIfDue();
   return validate.has_value() ? *std::move(validate) : End(absl::OkStatus());
 }
@@ -157,7 +156,10 @@ std::optional<TrainerAction> OuterLoop::Finish() {
 TrainerAction OuterLoop::ApplyOrWait(uint32_t id) {
   if (fragments_[id].exchange.ready()) return ApplyUpdate(id);
   if (IsOver(id)) return End(absl::OkStatus());
-  return action::Wait{};
+  if (settling_) return WaitFor(v1::Wait::SETTLING, id);
+  return WaitFor(fragments_[id].exchange.in_flight() ? v1::Wait::UPDATE_DUE
+                                                     : v1::Wait::CATCHING_UP,
+                 id);
 }
 
 TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
@@ -229,7 +231,6 @@ std::optional<TrainerAction> OuterLoop::ValidateIfDue() {
        version != schedule_->FinalModelVersion())) {
     return std::nullopt;
   }
-  activity_ = Activity::kValidating;
   validated_version_ = version;
   return action::Validate{.version = version,
                           .max_sequences = wanted.max_sequences()};
