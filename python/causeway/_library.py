@@ -204,7 +204,7 @@ def in_slices(call: Callable[[float], int], timeout: Optional[float],
     """Calls `call(seconds)` until it has another outcome than "time is up".
 
     Returns its code, which is DEADLINE_EXCEEDED after `timeout` seconds; None
-    waits without a limit. Calls `on_wait` between slices.
+    waits without a limit. Calls `on_wait` after each slice that ends so.
     """
     end = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -214,6 +214,6 @@ def in_slices(call: Callable[[float], int], timeout: Optional[float],
         code = call(left)
         if code != DEADLINE_EXCEEDED:
             return code
+        on_wait()
         if end is not None and time.monotonic() >= end:
             return code
-        on_wait()

@@ -161,6 +161,12 @@ class Island:
         return self._native.waited_seconds
 
     @property
+    def waiting_for(self) -> Optional[str]:
+        """What training waits for, like "waiting for fragment 0's update, due
+        at step 40"; None if a step is to be trained. Thread-safe."""
+        return self._native.waiting_for
+
+    @property
     def progress(self) -> Dict[str, Any]:
         """The island's figures: IslandProgress of proto/coordinator.proto. On
         rank 0 only."""

@@ -87,6 +87,26 @@ class OneIslandTest(ProcessTestCase):
             for a, b in zip(other.parameters(), self.model.parameters()):
                 self.assertTrue(torch.equal(a, b))
 
+    def test_says_what_it_waits_for(self):
+        self.start_coordinator(self.create_run(self.model, min_islands=2))
+        with self.join(step_timeout=0.1) as island:
+            with self.assertRaises(causeway.Timeout):
+                island.attach(self.model, self.optimizer)
+            # The coordinator may not have heard yet that the island is ready.
+            missing = "waiting for islands; 1 island missing"
+            while island.waiting_for != missing:
+                with self.assertRaises(causeway.Timeout):
+                    island.wait()
+            with self.assertRaisesRegex(causeway.Timeout, missing):
+                island.wait()
+            other = LeastSquares()
+            with causeway.join(self.address, island="west") as west:
+                west.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
+                while island.waiting_for:
+                    with contextlib.suppress(causeway.Timeout):
+                        island.wait()
+                self.assertEqual(island.step, 1)
+
     def test_names_what_does_not_fit(self):
         self.begin()
         with self.join() as island:

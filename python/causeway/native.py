@@ -34,6 +34,7 @@ class NativeIsland:
     stopped: whether no further step is to be trained.
     ended: whether the handle can only be closed.
     failure: the error that has ended the island, if one has.
+    waiting_for: what training waits for; None if a step is to be trained.
     """
 
     def __init__(self, options: Dict[str, Any], ranks: Ranks,
@@ -52,6 +53,7 @@ class NativeIsland:
         self._report_reference = ctypes.byref(self._report)
         self.stopped = self.ended = False
         self.failure: Optional[Error] = None
+        self.waiting_for: Optional[str] = None
         self.handle = self._open(options, timeout)
         self._closing = weakref.finalize(self, self._library.causeway_close,
                                          self.handle)
@@ -204,15 +206,18 @@ class NativeIsland:
                 self._end(failure)
             raise failure
 
-    @staticmethod
-    def _wait(call: Callable[[float], int], timeout: Optional[float],
+    def _wait(self, call: Callable[[float], int], timeout: Optional[float],
               activity: Callable[[], str]) -> int:
         said = time.monotonic() + PATIENCE_SECONDS
 
         def say() -> None:
             nonlocal said
+            self.waiting_for = activity()
             if time.monotonic() > said:
                 said = math.inf
-                _log.warning("%s", activity())
+                _log.warning("%s", self.waiting_for)
 
-        return _library.in_slices(call, timeout, say)
+        code = _library.in_slices(call, timeout, say)
+        if code != _library.DEADLINE_EXCEEDED:
+            self.waiting_for = None
+        return code

@@ -228,6 +228,33 @@ TEST_F(ProcessesTest, ARunThatHasLostItsIslandsSaysSo) {
               HasSubstr("next: `causeway islands --all`"));
 }
 
+TEST_F(ProcessesTest, AnIslandSaysForWhomItWaitsAndForHowLong) {
+  auto coordinator = Coordinator(absl::StrReplaceAll(
+      kConfig, {{"total_steps: 120", "total_steps: 100000"},
+                {"min_islands: 2 lease_seconds: 3",
+                 "min_islands: 2 quorum: 2 lease_seconds: 600"}}));
+  const int port = PortOf(*coordinator);
+  auto east = Worker("east", port);
+  auto west = Worker("west", port);
+  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 2"));
+  west->Signal(SIGSTOP);
+  const absl::Time stopped = absl::Now();
+  const auto await_status = [&](const testing::Matcher<std::string>& expected) {
+    std::string status;
+    do {
+      ASSERT_TRUE(east->running()) << east->Output();
+      status = RunTool(
+          {"status", "--coordinator", absl::StrCat("127.0.0.1:", port)});
+    } while (!testing::Matches(expected)(status));
+  };
+  await_status(testing::ContainsRegex(
+      "waiting for fragment 0's update, due at step [0-9]+0 \\(for [3-9]s; "
+      "awaited: west\\)\n"));
+  EXPECT_GT(absl::Now() - stopped, absl::Seconds(2));
+  west->Signal(SIGCONT);
+  await_status(testing::Not(HasSubstr("awaited: west")));
+}
+
 TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   auto bad = Coordinator("model { layer: 2 }");
   // The code after which systemd does not start it again.
