@@ -21,8 +21,8 @@ usage: deploy/wheel.sh [--cpu_only] [--library FILE] [DIRECTORY]
 Writes causeway-VERSION-py3-none-manylinux_2_34_x86_64.whl to DIRECTORY
 (default: .). `pip install` of it needs no network and works with Python 3.9 and
 newer on x86-64 Linux with glibc 2.34 or newer. It does not bring PyTorch, which
-islands need: take the one that fits your machine, or an extra: `torch`
-or `transformers`.
+islands need: take the one that fits your machine, or an extra: `torch`,
+`lightning` or `transformers`.
 
   --cpu_only       build without CUDA even if it is there
   --library FILE   take this libcauseway.so instead of building it

@@ -27,6 +27,8 @@ Classifier: Typing :: Typed
 Requires-Python: >=3.9
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
+Provides-Extra: lightning
+Requires-Dist: lightning>=2; extra == "lightning"
 Provides-Extra: transformers
 Requires-Dist: transformers[torch]>=5; extra == "transformers"
 Description-Content-Type: text/plain

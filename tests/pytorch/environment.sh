@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Makes a Python environment with the packages of requirements.txt, for the
-# tests whose names end in _pytorch2, and prints its folder. It is kept, and
-# made again when that file changes. Fails, and says why on stderr, where the
+# tests whose names end in _pytorch2, and prints its folder. It is kept, and gets
+# what is new when that file changes. Fails, and says why on stderr, where the
 # packages cannot be had.
 
 set -euo pipefail
@@ -22,7 +22,6 @@ if (($# > 0)); then
 fi
 # The copy of the list is the last thing that is made.
 if ! cmp -s "${HERE}/requirements.txt" "${FOLDER}/requirements.txt"; then
-  rm -rf "${FOLDER}"
   /usr/bin/python3 -m venv "${FOLDER}" >&2
   if ! "${FOLDER}/bin/pip" install -qq --disable-pip-version-check \
     --only-binary=:all: --retries 1 --timeout 20 \

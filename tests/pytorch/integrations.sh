@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests Causeway with Hugging Face's transformers: the models of both, each
-# loaded by the other, and the callback of its Trainer. Needs PyPI
+# Tests Causeway with Hugging Face's transformers, the models of both, each
+# loaded by the other, and the callbacks of trainers. Needs PyPI
 # (environment.sh).
 
 set -euo pipefail
@@ -14,6 +14,7 @@ readonly ROOT
 . "${ROOT}/deploy/bazel.sh"
 
 json=
+failed=0
 case "${1:-}" in
   "") ;;
   --json) json="$(realpath "${2:?--json needs a file}")" ;;
@@ -33,10 +34,14 @@ run_test() {
     "//tests/pytorch:$1_pytorch2"
 }
 
-callback=
-if run_test trainer_test; then
-  callback=causeway.transformers.CausewayCallback
-fi
+callbacks=
+for library in transformers lightning; do
+  if run_test "${library/transformers/trainer}_test"; then
+    callbacks+="${callbacks:+,}causeway.${library}.CausewayCallback"
+  else
+    failed=1
+  fi
+done
 run_test transformers_test INTEGRATIONS_JSON="${json}" \
-  INTEGRATIONS_CALLBACKS="${callback}"
-[[ -n "${callback}" ]]
+  INTEGRATIONS_CALLBACKS="${callbacks}"
+((!failed))

@@ -43,25 +43,28 @@ def checksum(model):
 
 
 class Steps:
-    """The island's steps, of which it makes so many at most."""
+    """The island's next steps, when training begins and after each batch."""
 
-    def __init__(self, callback, last=None):
-        self._callback, self._last, self.steps = callback, last, []
+    def __init__(self, callback, last, fails):
+        self._callback, self._last, self._fails = callback, last, fails
+        self.steps = []
 
     def add(self):
-        """Returns whether the last step has been made."""
+        """Returns whether these are to be the last ones."""
         self.steps.append(self._callback.island.step)
+        if self.steps[-1] == self._fails:
+            raise ValueError("a bad batch")
         return len(self.steps) == self._last
 
 
-def transformers_trainer(join, output, last=None, resume=None, model=None,
-                         callbacks=(), **arguments):
+def transformers_trainer(join, output, last=None, fails=None, resume=None,
+                         model=None, callbacks=(), **arguments):
     """Trains; returns the island's steps and the model."""
     import transformers
 
     from causeway.transformers import CausewayCallback
     callback = CausewayCallback(**join)
-    steps = Steps(callback, last)
+    steps = Steps(callback, last, fails)
 
     class Noted(transformers.TrainerCallback):
 
@@ -74,16 +77,85 @@ def transformers_trainer(join, output, last=None, resume=None, model=None,
     fields = dict(output_dir=output, max_steps=1000, learning_rate=1e-2,
                   per_device_train_batch_size=2, use_cpu=True,
                   gradient_accumulation_steps=2, report_to=[],
-                  disable_tqdm=True, save_strategy="no")
+                  disable_tqdm=True, save_strategy="steps")
     model = model or llama()
     trainer = transformers.Trainer(
         model, transformers.TrainingArguments(**{**fields, **arguments}),
         train_dataset=[{"input_ids": row, "labels": row} for row in rows()],
         eval_dataset=[{"input_ids": row, "labels": row} for row in rows()[:4]],
         callbacks=[callback, Noted(), *callbacks])
-    trainer.train(resume_from_checkpoint=resume)
-    assert callback.island is None
+    try:
+        trainer.train(resume_from_checkpoint=resume)
+        assert callback.island is None
+    finally:
+        callback.close()
     return steps.steps, model
+
+
+class Tiny(torch.nn.Module):
+    """A language model whose loss forward returns."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embedding = torch.nn.Embedding(32, 16)
+        self.head = torch.nn.Linear(16, 32)
+
+    def forward(self, tokens):
+        logits = self.head(self.embedding(tokens[:, :-1]))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1),
+                                                 tokens[:, 1:].flatten())
+
+
+def lightning_trainer(join, output, last=None, fails=None, resume=None,
+                      package="lightning.pytorch", **arguments):
+    """Trains; returns the island's steps and the model."""
+    import importlib
+    lightning = importlib.import_module(package)
+
+    from causeway.lightning import CausewayCallback
+    callback = CausewayCallback(**join, module="network")
+    steps = Steps(callback, last, fails)
+
+    class Module(lightning.LightningModule):
+
+        def __init__(self):
+            super().__init__()
+            self.network = Tiny()
+
+        def training_step(self, batch, _):
+            return self.network(batch)
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), 1e-2)
+
+    class Noted(lightning.Callback):
+
+        def on_train_start(self, trainer, pl_module):
+            steps.add()
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, index):
+            trainer.should_stop |= steps.add()
+
+    fields = dict(accelerator="cpu", devices=int(os.environ.get(
+        "WORLD_SIZE", 1)), max_epochs=-1, logger=False,
+                  enable_checkpointing=False, enable_progress_bar=False,
+                  enable_model_summary=False)
+    every = arguments.pop("save_steps", None)
+    callbacks = [callback, Noted()]
+    if every:
+        fields["enable_checkpointing"] = True
+        callbacks.append(
+            lightning.callbacks.ModelCheckpoint(
+                output, "{step}", every_n_train_steps=every, save_top_k=-1))
+    module = Module()
+    trainer = lightning.Trainer(callbacks=callbacks, **{**fields, **arguments})
+    try:
+        trainer.fit(module, torch.utils.data.DataLoader(rows(), batch_size=2),
+                    ckpt_path=resume)
+    finally:
+        assert callback.island is None
+    return steps.steps, module
 
 
 def main():

@@ -142,6 +142,6 @@ if __name__ == "__main__":
                   encoding="ascii") as file:
             json.dump(dict(
                 TransformersTest.figures, torch=torch.__version__,
-                callbacks=os.environ["INTEGRATIONS_CALLBACKS"].split()),
+                callbacks=os.environ["INTEGRATIONS_CALLBACKS"].split(",")),
                       file, indent=2)
     sys.exit(not result.wasSuccessful())

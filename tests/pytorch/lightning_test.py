@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Trainer of Lightning as an island."""
+
+import importlib
+import sys
+import unittest
+from unittest import mock
+
+import trainer_island
+from trainer_testing import TrainerTestCase
+
+import causeway
+
+
+class LightningTest(TrainerTestCase):
+
+    function = "lightning_trainer"
+    model = trainer_island.Tiny
+
+    def test_it_stops_with_the_run(self):
+        coordinator = self.begin(20)
+        self.assertEqual(self.train(), [*range(1, 21), 20])
+        self.assert_ends_well(coordinator)
+
+    def test_two_ranks_go_on_from_a_checkpoint_and_stop_early(self):
+        self.begin(200)
+        # A step has two batches of each rank.
+        self.train_two_ranks(code=1, fails=16, save_steps=13,
+                             accumulate_grad_batches=2)
+        end = self.train_two_ranks(resume=self.path("out/step=13.ckpt"),
+                                   last=16, accumulate_grad_batches=2)
+        # The first is noted at the beginning, and the last one was stopped in.
+        self.assertEqual(end["steps"][::2], list(range(14, 22)))
+        self.assert_run_gets(end["checksum"])
+
+    def test_an_exception_lets_the_island_leave(self):
+        coordinator = self.begin(20)
+        with self.assertRaisesRegex(ValueError, "a bad batch"):
+            self.train(fails=8)
+        # The name is free. The callback serves the other package's Trainer.
+        steps = self.train(package="pytorch_lightning")
+        self.assertGreater(steps[0], 7)
+        self.assertEqual(steps[-1], 20)
+        self.assert_ends_well(coordinator)
+
+    def test_bad_input_is_refused_before_it_trains(self):
+        self.begin(20)
+        for join, kind, message in (
+            ({"coordinator": "127.0.0.1:1", "timeout": 1}, causeway.Timeout,
+             "127.0.0.1:1"),
+            ({"islands": "east"}, TypeError, "argument 'islands'"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(kind, message):
+                self.train(join=join)
+
+    def test_an_extra_that_is_missing_is_named(self):
+        module = importlib.import_module("causeway.lightning")
+        with mock.patch.dict(sys.modules, {"lightning": None,
+                                           "pytorch_lightning": None}):
+            with self.assertRaisesRegex(ImportError, "install 'lightning>=2"):
+                importlib.reload(module)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of trainers as islands share."""
+
+import json
+import sys
+import time
+
+import trainer_island
+
+# pylint: disable=wrong-import-order
+import torch
+
+import causeway
+from causeway.testing.processes import ProcessTestCase
+
+
+class TrainerTestCase(ProcessTestCase):
+    """Tests a function of trainer_island that trains a model of its own.
+
+    function: its name.
+    model: returns such a model.
+    """
+
+    function = ""
+    model = None
+
+    def begin(self, steps):
+        return self.start_coordinator(
+            self.create_run(self.model(), min_islands=1, total_steps=steps,
+                            fragments=1))
+
+    def settings(self, **settings):
+        join = {"coordinator": self.address, "island": "east", "timeout": 60}
+        return {"output": self.path("out"), "join": join, **settings}
+
+    def train(self, **settings):
+        """Trains in this process; returns the steps of the island."""
+        function = getattr(trainer_island, self.function)
+        return function(**self.settings(**settings))[0]
+
+    def train_two_ranks(self, code=0, **settings):
+        """Trains as torchrun does; returns what the ranks say alike."""
+        launcher = self.start("torchrun", [
+            sys.executable, "-m", "torch.distributed.run", "--standalone",
+            "--nproc_per_node=2", trainer_island.__file__, self.function,
+            json.dumps(self.settings(**settings))
+        ])
+        self.assert_ends_well(launcher, code)
+        events = sorted(launcher.events(), key=lambda event: event["rank"])
+        self.assertEqual([event.pop("rank") for event in events],
+                         [] if code else ["0", "1"])
+        self.assertEqual(events[:1], events[1:])
+        return events[0] if events else None
+
+    def assert_run_gets(self, checksum):
+        """Waits until the run's parameters have this checksum."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            model = self.model()
+            island = causeway.join(self.address, island="east")
+            island.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            island.close()
+            found = trainer_island.checksum(model)
+            if abs(found - checksum) < 1e-3:
+                return
+        self.fail(f"the run has {found}, not {checksum}")
