@@ -2,11 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: kubernetes_test.sh [MODULES]
-#
-# Builds the kustomizations and checks them. With MODULES, a folder in which
-# `npm install js-yaml kubernetes-models @kubernetes/client-node` put its
-# node_modules, also against the schema of Kubernetes.
+# Builds the kustomizations and checks them; with kubernetes-validate of
+# tests/pytorch/environment.sh, also against the schema of Kubernetes.
 
 set -euo pipefail
 
@@ -20,6 +17,7 @@ command -v kubectl >/dev/null || skip "there is no kubectl"
 
 work="$(mktemp -d)"
 readonly work
+readonly validate="${CAUSEWAY_PYTORCH2:-}/bin/kubernetes-validate"
 trap 'rm -rf "${work}"' EXIT
 cp -rL deploy/{kubernetes,prometheus} "${work}"
 chmod -R u+w "${work}"
@@ -59,7 +57,8 @@ for folder in kubernetes/{coordinator,island,island_gpu} run north; do
   printf '%s: ' "${folder}"
   /usr/bin/python3 deploy/kubernetes/check.py "${VERSION}" \
     <"${work}/objects.yaml"
-  if (($# > 0)); then
-    node deploy/kubernetes/schema.mjs "$1" <"${work}/objects.yaml"
+  if [[ -x "${validate}" ]]; then
+    # It knows nothing of other projects' kinds, and warns of them.
+    "${validate}" --strict --quiet --no-warn "${work}/objects.yaml"
   fi
 done

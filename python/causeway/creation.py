@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""A new run, made from a PyTorch model."""
+"""A new run, made from a PyTorch model or from arrays."""
 
 import ctypes
 import json
+import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Optional
+from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Mapping,
+                    Optional, Union)
 
 from .errors import InvalidArgument
 
@@ -41,17 +43,39 @@ def _block(name: str, fields: Dict[str, Any]) -> str:
     return "\n".join(lines + ["}"]) + "\n"
 
 
-def write_safetensors(file: BinaryIO, tensors: Dict[str, Any]) -> None:
+# The types of values that a run exchanges, and what safetensors calls them.
+_TYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+
+
+def _type_of(tensor: Any) -> str:
+    """Returns "float32" and so on, of PyTorch's and of NumPy's types."""
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def _write_values(file: BinaryIO, tensor: Any) -> None:
+    """Writes the values of a PyTorch tensor, or of an array."""
+    if not hasattr(tensor, "data_ptr"):
+        import numpy
+        file.write(numpy.ascontiguousarray(tensor).tobytes())
+        return
+    values = tensor.detach().cpu().contiguous()
+    size = values.numel() * values.element_size()
+    file.write((ctypes.c_char * size).from_address(values.data_ptr()))
+
+
+def write_safetensors(file: BinaryIO, tensors: Mapping[str, Any]) -> None:
     """Writes tensors of 4 or 2 bytes a value (common/safetensors.h)."""
-    import torch
-    names = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+
+    def width(tensor: Any) -> int:
+        return 4 if _type_of(tensor) == "float32" else 2
+
     # Falling sizes keep each value at a multiple of its own size.
-    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
+    ordered = sorted(tensors.items(), key=lambda item: -width(item[1]))
     header, offset = {}, 0
     for name, tensor in ordered:
-        end = offset + tensor.numel() * tensor.element_size()
+        end = offset + math.prod(tensor.shape) * width(tensor)
         header[name] = {
-            "dtype": names[tensor.dtype],
+            "dtype": _TYPES[_type_of(tensor)],
             "shape": list(tensor.shape),
             "data_offsets": [offset, end],
         }
@@ -60,12 +84,16 @@ def write_safetensors(file: BinaryIO, tensors: Dict[str, Any]) -> None:
     text += b" " * (-(8 + len(text)) % 64)
     file.write(len(text).to_bytes(8, "little") + text)
     for _, tensor in ordered:
-        values = tensor.detach().cpu().contiguous()
-        size = values.numel() * values.element_size()
-        file.write((ctypes.c_char * size).from_address(values.data_ptr()))
+        _write_values(file, tensor)
 
 
-def create_run(model: "torch.nn.Module",
+def _parameters_of(model: "torch.nn.Module") -> Dict[str, Any]:
+    from .parameters import slots_of
+    return {slot.names[0]: slot.parameter.detach() for slot in slots_of(model)
+            if slot.parameter.requires_grad}
+
+
+def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                directory: str,
                *,
                name: str,
@@ -98,7 +126,8 @@ def create_run(model: "torch.nn.Module",
             --initial_parameters DIRECTORY/initial.safetensors --state_dir STATE
 
     Args:
-      model: a torch.nn.Module.
+      model: a torch.nn.Module, or tensors by name: PyTorch's, or arrays of
+        NumPy or JAX.
       directory: the folder for both files, made if missing.
       name: the run's name, 1 to 64 of [a-z0-9-].
       total_steps: the optimizer's steps in the whole run, on each island.
@@ -119,21 +148,18 @@ def create_run(model: "torch.nn.Module",
       exclude: patterns of names that islands do not exchange.
       mean_only: patterns of embeddings and heads, for RADIAL_DIRECTIONAL.
       block: where names have the number of their block, as "layers.#.".
-      dtype: the type of the values in the file; default: the parameters'.
+      dtype: the type of the values in the file, of a torch.nn.Module; default:
+        the parameters'.
     """
-    from .parameters import slots_of
-    tensors = {}
-    for slot in slots_of(model):
-        parameter = slot.parameter
-        if not parameter.requires_grad:
-            continue
-        values = parameter.detach()
-        tensors[slot.names[0]] = values if dtype is None else values.to(dtype)
-        if values.element_size() not in (2, 4) or not (
-                values.is_floating_point()):
+    tensors = (dict(model) if isinstance(model, Mapping)
+               else _parameters_of(model))
+    for key, tensor in tensors.items():
+        if _type_of(tensor) not in _TYPES:
             raise InvalidArgument(
-                f"{slot.names[0]} is of type {values.dtype}; a run exchanges "
+                f"{key} is of type {tensor.dtype}; a run exchanges "
                 "float32, bfloat16 and float16")
+    if dtype is not None:
+        tensors = {key: tensor.to(dtype) for key, tensor in tensors.items()}
     if not tensors:
         raise InvalidArgument("no parameter of the model requires gradients")
     os.makedirs(directory, exist_ok=True)

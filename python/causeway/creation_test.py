@@ -5,6 +5,7 @@ import json
 import struct
 import unittest
 
+import numpy
 import torch
 
 from causeway.creation import write_safetensors
@@ -32,6 +33,19 @@ class SafetensorsTest(unittest.TestCase):
             "dtype": "BF16", "shape": [2], "data_offsets": [8, 12]})
         self.assertEqual(data[8 + length:],
                          struct.pack("<ff", 1.5, 2.5) + b"\x80\x3f\x00\xc0")
+
+
+    def test_takes_arrays(self):
+        values = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+        files = []
+        # An array that is not contiguous, too.
+        for tensors in ({"a": values, "b": values.T.astype(numpy.float16)},
+                        {"a": torch.tensor(values),
+                         "b": torch.tensor(values.T).half()}):
+            file = io.BytesIO()
+            write_safetensors(file, tensors)
+            files.append(file.getvalue())
+        self.assertEqual(files[0], files[1])
 
 
 class CreateRunTest(ProcessTestCase):
