@@ -41,6 +41,8 @@ class EventLimiter {
 
   // By island and kind.
   std::map<std::pair<std::string, std::string>, Window> windows_;
+  // The earliest end of a window.
+  absl::Time next_end_ = absl::InfiniteFuture();
 };
 
 }  // namespace causeway
