@@ -127,8 +127,8 @@ void Call::Write(const grpc::ByteBuffer* message, uint64_t lent) {
   StartWrite(message);
 }
 
-void Call::WriteAndFinish(const grpc::ByteBuffer* message) {
-  BeginSend(message->Length());
+void Call::WriteAndFinish(const grpc::ByteBuffer* message, uint64_t lent) {
+  BeginSend(message->Length() - lent);
   StartWriteAndFinish(message, {}, grpc::Status::OK);
 }
 

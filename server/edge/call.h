@@ -60,7 +60,7 @@ class Call
   // Called when the message is sent, or, if not `ok`, when the call is over.
   virtual void OnWritten(bool ok) = 0;
   // Sends the last message and ends the call with OK.
-  void WriteAndFinish(const grpc::ByteBuffer* message);
+  void WriteAndFinish(const grpc::ByteBuffer* message, uint64_t lent = 0);
 
   // Called when the call is over.
   virtual void OnEnd() {}

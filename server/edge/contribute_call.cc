@@ -44,10 +44,7 @@ class ContributeCall : public Call {
   }
 
   void OnWritten(bool ok) override {
-    if (!ok || finished_) {
-      return Finish(ok ? grpc::Status::OK
-                       : ToGrpcStatus(absl::CancelledError("client gone")));
-    }
+    if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
     reads_ahead_ = Turns() == nullptr;
     Read(reads_ahead_ ? &ahead_[0] : &received_);
   }
@@ -241,9 +238,12 @@ class ContributeCall : public Call {
   }
 
   void Answer(const v1::ContributeResponse& response) {
-    finished_ = response.verdict() != v1::ContributeResponse::UPLOAD;
     sent_ = ToByteBuffer(response);
-    Write(&sent_);
+    if (response.verdict() == v1::ContributeResponse::UPLOAD) {
+      Write(&sent_);
+    } else {
+      WriteAndFinish(&sent_);
+    }
   }
 
   void SetTurns(std::shared_ptr<UploadTurns> turns) {
@@ -285,8 +285,6 @@ class ContributeCall : public Call {
   bool reads_ahead_ = false;
   // Whether nothing more will be sent to this call.
   bool read_all_ = false;
-  // Whether the verdict that is being written is the last one.
-  bool finished_ = false;
 
   absl::Mutex mu_;
   // Null if the upload has only one stream.

@@ -14,6 +14,7 @@
 #include "common/transport/chunk_message.h"
 #include "common/transport/compressed_chunk.h"
 #include "common/transport/grpc_time.h"
+#include "common/transport/rate_finder.h"
 #include "grpcpp/alarm.h"
 #include "server/edge/calls.h"
 #include "server/edge/upload_turns.h"
@@ -44,7 +45,7 @@ class DownloadCall : public Call {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
     engine_->CountSent(sending_);
     if (offset_ >= download_.bytes.size()) {
-      if (download_.sent != nullptr) download_.sent();
+      NoteSent();
       return Finish(grpc::Status::OK);
     }
     download_.description->Clear();
@@ -115,6 +116,7 @@ class DownloadCall : public Call {
         stream.chunk_bytes() > 0 ? stream.chunk_bytes() : kMaxChunkBytes;
     streams_ = std::max(1u, stream.count());
     offset_ = download_.offset + stream.index() * chunk_bytes_;
+    if (IsLight() && offset_ < download_.bytes.size()) return WriteChunk();
     // The description goes ahead of the first chunk: an island that has waited
     // measures the link from here on.
     buffer_ = ToByteBuffer(*download_.description);
@@ -134,10 +136,29 @@ class DownloadCall : public Call {
     sending_ = chunk.size();
     offset_ += streams_ * chunk_bytes_;
     const absl::Duration wait = download_.link->Take(sending_);
-    if (wait <= absl::ZeroDuration()) return Write(&buffer_, sending_);
+    if (wait <= absl::ZeroDuration()) return SendChunk();
     // Use a new alarm each time: the last one's callback may still be running.
     alarm_ = std::make_unique<grpc::Alarm>();
-    alarm_->Set(FromNow(wait), [this](bool) { Write(&buffer_, sending_); });
+    alarm_->Set(FromNow(wait), [this](bool) { SendChunk(); });
+  }
+
+  void SendChunk() {
+    if (!IsLight() || offset_ < download_.bytes.size()) {
+      return Write(&buffer_, sending_);
+    }
+    engine_->CountSent(sending_);
+    NoteSent();
+    WriteAndFinish(&buffer_, sending_);
+  }
+
+  // Whether there is too little to measure the link by. Then description, chunk
+  // and the end of the call go to the network as one.
+  bool IsLight() const {
+    return download_.bytes.size() < RateFinder::kLeastBytes;
+  }
+
+  void NoteSent() {
+    if (download_.sent != nullptr) download_.sent();
   }
 
   Engine* const engine_;
