@@ -9,6 +9,8 @@ namespace causeway {
 BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method,
                        grpc::ClientContext* context)
     : context_(context) {
+  // The call begins with its first message, in the same packet.
+  context->set_initial_metadata_corked(true);
   stub.PrepareBidiStreamingCall(context, method, {}, this);
   // The hold allows operations to start outside of gRPC's callbacks.
   AddHold();
@@ -27,6 +29,12 @@ bool BulkStream::Write(grpc::ByteBuffer message) {
   outgoing_ = std::move(message);
   StartWrite(&outgoing_);
   return true;
+}
+
+void BulkStream::WriteLast(grpc::ByteBuffer message) {
+  if (!AwaitWritable()) return;
+  outgoing_ = std::move(message);
+  StartWriteLast(&outgoing_, {});
 }
 
 void BulkStream::WritesDone() {

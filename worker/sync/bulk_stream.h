@@ -34,6 +34,8 @@ class BulkStream
 
   // Returns false if the stream is broken; later writes fail, too.
   bool Write(grpc::ByteBuffer message);
+  // Writes a message after which no more will be written.
+  void WriteLast(grpc::ByteBuffer message);
   // Tells the other side that no more messages will be written.
   void WritesDone();
   // Returns false after the last message, or if the stream is broken.

@@ -165,9 +165,10 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     if (open || count > 1) {
       v1::ContributeRequest trailer;
       *trailer.mutable_trailer() = encoding.object();
-      upload.main.Write(ToByteBuffer(trailer));
+      upload.main.WriteLast(ToByteBuffer(trailer));
+    } else {
+      upload.main.WritesDone();
     }
-    upload.main.WritesDone();
     for (const auto& lane : upload.further) lane->stream().WritesDone();
     turn.End();
     span.emplace("verdict", upload.header.fragment());
@@ -333,8 +334,7 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(absl::string_view method,
     stream.set_index(i);
     incoming.lanes.push_back(
         bulk_.Open(MethodName(method), CallTimeout(options_, max_bytes)));
-    incoming.lanes[i]->stream().Write(ToByteBuffer(request));
-    incoming.lanes[i]->stream().WritesDone();
+    incoming.lanes[i]->stream().WriteLast(ToByteBuffer(request));
   }
   return incoming;
 }
