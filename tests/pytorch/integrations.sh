@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests Causeway with Hugging Face's transformers, the models of both, each
-# loaded by the other, and the callbacks of trainers. Needs PyPI
+# loaded by the other, and what makes trainers islands. Needs PyPI
 # (environment.sh).
 
 set -euo pipefail
@@ -35,13 +35,13 @@ run_test() {
 }
 
 callbacks=
-for library in transformers lightning; do
-  if run_test "${library/transformers/trainer}_test"; then
-    callbacks+="${callbacks:+,}causeway.${library}.CausewayCallback"
-  else
-    failed=1
-  fi
-done
+# test_callback NAME TEST: adds a name to `callbacks` if the test passes.
+test_callback() {
+  if run_test "$2"; then callbacks+="${callbacks:+,}$1"; else failed=1; fi
+}
+test_callback causeway.transformers.CausewayCallback trainer_test
+test_callback causeway.lightning.CausewayCallback lightning_test
+test_callback accelerate accelerate_test
 run_test transformers_test INTEGRATIONS_JSON="${json}" \
   INTEGRATIONS_CALLBACKS="${callbacks}"
 ((!failed))

@@ -158,6 +158,43 @@ def lightning_trainer(join, output, last=None, fails=None, resume=None,
     return steps.steps, module
 
 
+def accelerate_loop(join, output, last=None, fails=None, resume=None,
+                    save_steps=None):
+    """Trains; returns the island's steps and the model."""
+    import types
+
+    import accelerate
+
+    import causeway
+    accelerator = accelerate.Accelerator(cpu=True,
+                                         gradient_accumulation_steps=2)
+    with causeway.join(**join) as island:
+        steps = Steps(types.SimpleNamespace(island=island), last, fails)
+        model = Tiny()
+        inner, optimizer = model, torch.optim.AdamW(model.parameters(), 1e-2)
+        model, optimizer = accelerator.prepare(model, optimizer)
+        accelerator.register_for_checkpointing(island)
+        if resume:
+            accelerator.load_state(resume)
+        island.attach(model, optimizer)
+        sampler = island.sampler(rows(), 2, batches_per_step=2)
+        for batch in torch.utils.data.DataLoader(rows(), batch_sampler=sampler):
+            with accelerator.accumulate(model):
+                loss = model(batch)
+                accelerator.backward(loss)
+                island.report(tokens=batch.numel(), loss=loss)
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                if island.step - 1 == save_steps:
+                    accelerator.save_state(output)
+                if steps.add():
+                    break
+            if island.should_stop:
+                break
+    return steps.steps, inner
+
+
 def main():
     torch.set_num_threads(1)
     # Trainers write to stdout, too.

@@ -138,10 +138,11 @@ class TransformersTest(ProcessTestCase):
 if __name__ == "__main__":
     result = unittest.main(exit=False).result
     if os.environ.get("INTEGRATIONS_JSON"):
+        callbacks = os.environ["INTEGRATIONS_CALLBACKS"]
         with open(os.environ["INTEGRATIONS_JSON"], "w",
                   encoding="ascii") as file:
             json.dump(dict(
                 TransformersTest.figures, torch=torch.__version__,
-                callbacks=os.environ["INTEGRATIONS_CALLBACKS"].split(",")),
-                      file, indent=2)
+                callbacks=callbacks.split(",") if callbacks else []), file,
+                      indent=2)
     sys.exit(not result.wasSuccessful())
