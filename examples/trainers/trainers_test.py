@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The examples, as users start them."""
+
+import os
+import sys
+import unittest
+
+import create_run
+import torch
+from transformers import LlamaForCausalLM
+
+from causeway.creation import RunFiles
+from causeway.testing.processes import ProcessTestCase
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_TEXT = "/usr/share/common-licenses/GPL-3"
+_TRAINERS = ("accelerate", "lightning", "transformers")
+
+
+def loss_of(model):
+    with torch.no_grad():
+        rows = create_run.samples(_TEXT)[:64]
+        return float(model(input_ids=rows, labels=rows).loss)
+
+
+class TrainersTest(ProcessTestCase):
+
+    def run_script(self, script, *arguments, **environment):
+        variables = [f"{key}={value}" for key, value in environment.items()]
+        return self.start(script, [
+            "env", *variables, sys.executable, os.path.join(_FOLDER, script),
+            *arguments
+        ])
+
+    def test_an_island_of_each_trainer_trains_one_model(self):
+        run = self.path("run")
+        self.assert_ends_well(self.run_script("create_run.py", run, "3"))
+        coordinator = self.start_coordinator(
+            RunFiles(f"{run}/run.textproto", f"{run}/initial.safetensors"))
+        for process in [
+                self.run_script(f"{name}_island.py", _TEXT, self.path(name),
+                                HF_HUB_OFFLINE=1, OMP_NUM_THREADS=1,
+                                CAUSEWAY_COORDINATOR=self.address,
+                                CAUSEWAY_ISLAND=name) for name in _TRAINERS]:
+            self.assert_ends_well(process)
+        self.assert_ends_well(coordinator)
+        models = [LlamaForCausalLM.from_pretrained(self.path(name))
+                  for name in _TRAINERS]
+        for model in models[1:]:
+            for key, values in models[0].state_dict().items():
+                self.assertTrue(torch.equal(values, model.state_dict()[key]))
+        self.assertLess(loss_of(models[0]), 0.7 * loss_of(create_run.llama()))
+
+    def test_each_has_fewer_than_40_lines(self):
+        for name in _TRAINERS:
+            with open(os.path.join(_FOLDER, f"{name}_island.py"),
+                      encoding="utf-8") as file:
+                self.assertLess(len(file.readlines()), 40)
+
+
+if __name__ == "__main__":
+    unittest.main()
