@@ -36,6 +36,13 @@ class TrainerTest(TrainerTestCase):
         self.assertEqual(end["steps"], list(range(14, 22)))
         self.assert_run_gets(end["checksum"])
 
+    def test_two_ranks_shard_the_model(self):
+        self.begin(200)
+        end = self.train_two_ranks(last=8, fsdp="full_shard",
+                                   fsdp_config={"version": 2})
+        self.assertEqual(end["steps"], list(range(1, 9)))
+        self.assert_run_gets(end["checksum"])
+
     def test_a_checkpoint_from_elsewhere_is_named_or_missed(self):
         self.begin(200)
         with self.assertRaisesRegex(ValueError, "a bad batch"):
