@@ -428,7 +428,8 @@ class RanksTest(unittest.TestCase):
         used = [call for call in fast + slow if torch.equal(call[0], theta)]
         samples = sum(call[2] for call in used)
         self.assertEqual(result.samples, samples)
-        self.assertGreater(result.micro_batches[0], result.micro_batches[1])
+        # While rank 1 was in its first one. Then it may have overtaken.
+        self.assertGreater(result.micro_batches[0], 20)
         self.assertEqual(sum(result.micro_batches), len(used))
         mean = sum(call[1] * call[2] for call in used) / samples
         self.assertLess((theta - 0.1 * mean - end).abs().max().item(), 1e-6)
