@@ -36,6 +36,7 @@ void Membership::Restore(Member member, absl::Time now) {
   if (member.state == v1::IslandStatus::LIVE) member.last_heartbeat = now;
   member.has_reported = false;
   std::string island_id = member.island_id;
+  live_.clear();
   members_.insert_or_assign(std::move(island_id), std::move(member));
   ForgetOldest(nullptr);
 }
@@ -124,6 +125,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
   if (known != members_.end()) {
     member.incarnation = known->second.incarnation + 1;
   }
+  live_.clear();
   Member& stored = members_[member.island_id] = std::move(member);
   return JoinResult{&stored, true};
 }
@@ -197,6 +199,7 @@ Member* Membership::FindMissed(const std::string& island_id) {
 
 void Membership::End(Member& member, v1::IslandStatus::State state,
                      absl::string_view reason, absl::Time now) {
+  live_.clear();
   member.state = state;
   member.reason = std::string(reason);
   member.ended_at = now;
@@ -238,11 +241,12 @@ std::vector<Member*> Membership::Expired(absl::Time now) {
 }
 
 std::vector<Member*> Membership::Live() {
-  std::vector<Member*> live;
-  for (auto& [name, member] : members_) {
-    if (member.state == v1::IslandStatus::LIVE) live.push_back(&member);
+  if (live_.empty()) {
+    for (auto& [name, member] : members_) {
+      if (member.state == v1::IslandStatus::LIVE) live_.push_back(&member);
+    }
   }
-  return live;
+  return live_;
 }
 
 uint32_t Membership::live_count() const {

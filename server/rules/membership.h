@@ -102,6 +102,7 @@ class Membership {
   static constexpr size_t kMostDeparted = 512;
 
   explicit Membership(Options options) : options_(std::move(options)) {}
+  Membership(Membership&&) = default;
 
   // Restores a member from storage. A live one gets a fresh lease from `now`.
   void Restore(Member member, absl::Time now);
@@ -161,6 +162,8 @@ class Membership {
 
   const Options options_;
   std::map<std::string, Member> members_;
+  // What Live returns; empty if it has to look again.
+  std::vector<Member*> live_;
   // The highest incarnation of an island that was forgotten. Names that are not
   // known begin above it.
   uint64_t forgotten_incarnation_ = 0;
