@@ -70,6 +70,11 @@ class IslandCallback:
     def _trains(self) -> bool:
         return self.island is not None and not self.island.should_stop
 
+    def _report(self, loss: Any) -> None:
+        """Reports a loss of the last steps with the coming one."""
+        if self.island is not None and self._trains:
+            self.island.report(0, loss)
+
     def _end(self, error: Optional[BaseException] = None) -> None:
         """Leaves as the end of the island's `with` block does."""
         island, self.island = self.island, None

@@ -30,7 +30,8 @@ class CausewayCallback(IslandCallback, Callback):
 
     The Trainer stops when the run is complete. Each of its checkpoints has the
     island's state, from which `fit(ckpt_path=...)` goes on. Steps count as many
-    tokens as the run's configuration says.
+    tokens as the run's configuration says, and have the loss that
+    training_step returns.
     """
 
     def __init__(self, coordinator: Optional[str] = None, *, module: str = "",
@@ -51,9 +52,16 @@ class CausewayCallback(IslandCallback, Callback):
         state, self._state = self._state, {}
         self._begin(pl_module.get_submodule(self._module), trainer.optimizers,
                     state=state)
-        self.on_train_batch_end(trainer)
+        self._stop_with_the_run(trainer)
 
-    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any,
+                           *_: Any) -> None:
+        # With a module that optimizes by itself, there may be no loss.
+        if isinstance(outputs, dict) and "loss" in outputs:
+            self._report(outputs["loss"] * trainer.accumulate_grad_batches)
+        self._stop_with_the_run(trainer)
+
+    def _stop_with_the_run(self, trainer: Any) -> None:
         if not self._trains:
             trainer.should_stop = True
 

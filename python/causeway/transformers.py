@@ -33,7 +33,8 @@ class CausewayCallback(IslandCallback, TrainerCallback):
     has the island's state, from which `resume_from_checkpoint` goes on; say
     `resume="checkpoint-500/causeway"` if the checkpoint has come from another
     place than the Trainer's output_dir. Steps count as many tokens as the run's
-    configuration says. A Trainer does not tell callbacks of exceptions: call
+    configuration says, and the run hears of each loss that the Trainer logs.
+    A Trainer does not tell callbacks of exceptions: call
     close() if one has ended training and the process lives on.
     """
 
@@ -61,9 +62,12 @@ class CausewayCallback(IslandCallback, TrainerCallback):
     def on_log(self, args: TrainingArguments, state: TrainerState,
                control: TrainerControl, logs: Optional[Dict[str, Any]] = None,
                **kwargs: Any) -> None:
+        logs = logs or {}
+        if "loss" in logs:
+            self._report(float(logs["loss"]))
         # The last log comes before load_best_model_at_end brings older values,
         # which are not to be handed in.
-        if "train_runtime" in (logs or {}):
+        if "train_runtime" in logs:
             self._end()
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState,

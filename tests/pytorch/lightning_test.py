@@ -23,6 +23,14 @@ class LightningTest(TrainerTestCase):
         self.assertEqual(self.train(), [*range(1, 21), 20])
         self.assert_ends_well(coordinator)
 
+    def test_the_run_hears_of_losses(self):
+        self.begin(20)
+        # Lightning divides losses of accumulated batches.
+        losses = self.losses_of_training(accumulate_grad_batches=2)
+        first = float(trainer_island.Tiny()(trainer_island.rows()[:2]))
+        self.assertAlmostEqual(losses[0], first, places=5)
+        self.assertLess(losses[-1], losses[0])
+
     def test_two_ranks_go_on_from_a_checkpoint_and_stop_early(self):
         self.begin(200)
         # A step has two batches of each rank.

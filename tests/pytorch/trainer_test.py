@@ -28,6 +28,13 @@ class TrainerTest(TrainerTestCase):
         self.assertEqual(self.train(), [*range(1, 21), 20])
         self.assert_ends_well(coordinator)
 
+    def test_the_run_hears_of_losses(self):
+        self.begin(20)
+        losses = self.losses_of_training(logging_steps=5)
+        # The last one comes when the run is over.
+        self.assertEqual(len(losses), 3)
+        self.assertLess(losses[-1], losses[0])
+
     def test_two_ranks_go_on_from_a_checkpoint_and_stop_early(self):
         self.begin(200)
         self.train_two_ranks(code=1, fails=16, save_steps=13)

@@ -5,6 +5,7 @@
 import json
 import sys
 import time
+from unittest import mock
 
 import trainer_island
 
@@ -38,6 +39,13 @@ class TrainerTestCase(ProcessTestCase):
         """Trains in this process; returns the steps of the island."""
         function = getattr(trainer_island, self.function)
         return function(**self.settings(**settings))[0]
+
+    def losses_of_training(self, **settings):
+        """Trains; returns the losses that the island reports."""
+        with mock.patch.object(causeway.Island, "report", autospec=True,
+                               side_effect=causeway.Island.report) as report:
+            self.train(**settings)
+        return [float(call.args[2]) for call in report.call_args_list]
 
     def train_two_ranks(self, code=0, **settings):
         """Trains as torchrun does; returns what the ranks say alike."""

@@ -47,7 +47,9 @@ class Settings:
 
 
 def say(event: str, **values) -> None:
-    print(json.dumps({"event": event, **values}), flush=True)
+    # In one write, since several ranks may share the pipe.
+    line = json.dumps({"event": event, **values}) + "\n"
+    os.write(sys.stdout.fileno(), line.encode())
 
 
 def make_model(settings: Settings) -> torch.nn.Module:
