@@ -174,21 +174,7 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
 }
 
 void Engine::PrepareLoop() {
-  while (true) {
-    v1::ContributionHeader header;
-    {
-      absl::MutexLock lock(&mu_);
-      const auto due = [this] {
-        mu_.AssertReaderHeld();
-        return stopping_ || !verified_.empty();
-      };
-      mu_.Await(absl::Condition(&due));
-      if (stopping_) return;
-      header = std::move(verified_.front());
-      verified_.pop_front();
-    }
-    PrepareMerge(header);
-  }
+  while (const auto next = AwaitNext(&Engine::verified_)) PrepareMerge(*next);
 }
 
 void Engine::PrepareMerge(const v1::ContributionHeader& header) {

@@ -198,6 +198,11 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, uint64_t staging_bytes);
 
+  // Waits for work in a queue, and takes it out; none once the engine stops.
+  template <typename Work>
+  std::optional<Work> AwaitNext(std::deque<Work> Engine::*queue)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   void PrepareLoop();
   // Begins to write a verified contribution to the disk, if the next merge of
   // its fragment may have it.
@@ -345,6 +350,21 @@ class Engine {
   std::thread preparer_;
   std::thread snapshotter_;
 };
+
+template <typename Work>
+std::optional<Work> Engine::AwaitNext(std::deque<Work> Engine::*queue) {
+  absl::MutexLock lock(&mu_);
+  std::deque<Work>& waiting = this->*queue;
+  const auto due = [&] {
+    mu_.AssertReaderHeld();
+    return stopping_ || !waiting.empty();
+  };
+  mu_.Await(absl::Condition(&due));
+  if (stopping_) return std::nullopt;
+  Work next = std::move(waiting.front());
+  waiting.pop_front();
+  return next;
+}
 
 template <typename AnyEvent>
 auto Engine::Handle(AnyEvent event)

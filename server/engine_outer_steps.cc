@@ -43,21 +43,7 @@ absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
 }
 
 void Engine::OuterStepLoop() {
-  while (true) {
-    OuterStepOrder order;
-    {
-      absl::MutexLock lock(&mu_);
-      const auto due = [this] {
-        mu_.AssertReaderHeld();
-        return stopping_ || !orders_.empty();
-      };
-      mu_.Await(absl::Condition(&due));
-      if (stopping_) return;
-      order = std::move(orders_.front());
-      orders_.pop_front();
-    }
-    ExecuteOrder(order);
-  }
+  while (const auto order = AwaitNext(&Engine::orders_)) ExecuteOrder(*order);
 }
 
 void Engine::ExecuteOrder(const OuterStepOrder& order) {
@@ -165,7 +151,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
       MergedFragment merged,
       MergeFragment(step_options_[fragment], before->contents(), inputs,
                     with_gradient, merge_memory_, merge_pool_));
-  if (!merged.gradient.empty()) bytes = {merged.gradient_bytes()};
+  if (with_gradient) bytes = {merged.gradient};
   before.reset();
   span.emplace("store", fragment);
   uint64_t record_bytes = 0;

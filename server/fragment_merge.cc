@@ -65,7 +65,7 @@ std::string DigestOf(absl::Span<const float> values) {
 
 // Sets the digests in parallel, since each of them reads a whole vector.
 void DigestParts(const FragmentContents& after, absl::string_view update,
-                 absl::Span<const float> gradient, v1::RecordedMerge& digests,
+                 absl::string_view gradient, v1::RecordedMerge& digests,
                  ThreadPool& pool) {
   std::array<std::string, 6> made;
   std::atomic<size_t> next = 0;
@@ -85,7 +85,7 @@ void DigestParts(const FragmentContents& after, absl::string_view update,
           made[i] = DigestOf(after.gradient_sum);
           break;
         case 4:
-          made[i] = DigestOf(gradient);
+          if (!gradient.empty()) made[i] = Digest128(gradient);
           break;
         default:
           made[i] = Digest128(update);
@@ -191,8 +191,10 @@ absl::StatusOr<MergedFragment> MergeFragment(
   NewState state = TakeState(before, memory);
   const size_t values = before.theta.size();
   const size_t update_bytes = MaxEncodedBytes(options.downlink, values);
-  PooledBuffer rest = memory.Take(Padded(update_bytes) +
-                                  (with_gradient ? values * sizeof(float) : 0));
+  const size_t gradient_bytes = with_gradient ? values * sizeof(float) : 0;
+  PooledBuffer rest = memory.Take(Padded(update_bytes) + gradient_bytes);
+  const absl::string_view gradient(rest.bytes.data() + Padded(update_bytes),
+                                   gradient_bytes);
   state.parts.update = rest.bytes.first(update_bytes);
   if (with_gradient) {
     state.parts.gradient = {
@@ -217,12 +219,12 @@ absl::StatusOr<MergedFragment> MergeFragment(
   const absl::string_view encoding(rest.bytes.data(), summary.update_bytes);
   v1::RecordedMerge digests;
   *digests.mutable_head() = after.head;
-  DigestParts(after, encoding, state.parts.gradient, digests, pool);
+  DigestParts(after, encoding, gradient, digests, pool);
   after.head = digests.head();
   return MergedFragment{
       .after = StoredFragment(std::move(state.memory.owner), std::move(after)),
       .update = encoding,
-      .gradient = state.parts.gradient,
+      .gradient = gradient,
       .memory = std::move(rest),
       .summary = std::move(summary),
       .digests = std::move(digests)};
@@ -262,7 +264,7 @@ absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
     const MergeInput gradient = {.spec = {.format = v1::FP32},
                                  .encoded = stored.encodings()[0],
                                  .share = 1};
-    return MergeFragment(options, before, {gradient}, /*with_gradient=*/true,
+    return MergeFragment(options, before, {gradient}, /*with_gradient=*/false,
                          memory, pool);
   }
   std::vector<Effort> efforts;

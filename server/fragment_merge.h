@@ -39,18 +39,13 @@ struct MergedFragment {
   StoredFragment after;
   // The encoded update that led to it.
   absl::string_view update;
-  // The merged pseudo-gradient, or empty.
-  absl::Span<const float> gradient;
+  // The merged pseudo-gradient in fp32, or empty.
+  absl::string_view gradient;
   // Holds the update and the gradient.
   PooledBuffer memory;
   OuterStepSummary summary;
   // Digests of the new version's other parts, of the update and the gradient.
   v1::RecordedMerge digests;
-
-  absl::string_view gradient_bytes() const {
-    return {reinterpret_cast<const char*>(gradient.data()),
-            gradient.size() * sizeof(float)};
-  }
 };
 
 // Makes one outer step on `before`, into memory of `memory`. The result has the

@@ -4,7 +4,6 @@
 
 import os
 import re
-import sys
 import unittest
 
 from causeway.creation import RunFiles
@@ -17,18 +16,15 @@ _TEXT = "/usr/share/common-licenses/GPL-3"
 
 class TrainTextTest(ProcessTestCase):
 
-    def run_script(self, name, *arguments):
-        return self.start(name, [sys.executable, _SCRIPT, *arguments])
-
     def test_two_islands_learn_one_model(self):
-        self.assert_ends_well(self.run_script(
-            "create", "--create", self.path("run"), "--steps", "200"))
+        self.assert_ends_well(self.start_script(
+            _SCRIPT, "--create", self.path("run"), "--steps", "200"))
         coordinator = self.start_coordinator(RunFiles(
             self.path("run/run.textproto"),
             self.path("run/initial.safetensors")))
         islands = [
-            self.run_script(name, "--data", _TEXT, "--island", name,
-                            "--coordinator", self.address)
+            self.start_script(_SCRIPT, "--data", _TEXT, "--island", name,
+                              "--coordinator", self.address)
             for name in ("east", "west")
         ]
         losses = []

@@ -6,7 +6,6 @@ import difflib
 import os
 import re
 import socket
-import sys
 import unittest
 
 from causeway.creation import RunFiles
@@ -24,21 +23,18 @@ def free_port():
 
 class TrainGptTest(ProcessTestCase):
 
-    def run_script(self, name, script, *arguments, **environment):
-        variables = [f"{key}={value}" for key, value in environment.items()]
-        return self.start(name, [
-            "env", *variables, sys.executable,
-            os.path.join(_FOLDER, script), *arguments
-        ])
+    def run_script(self, script, *arguments, **environment):
+        return self.start_script(os.path.join(_FOLDER, script), *arguments,
+                                 **environment)
 
-    def train(self, name, script, *arguments, ranks=1, **environment):
+    def train(self, script, *arguments, ranks=1, **environment):
         """Starts the processes of one training loop."""
         if ranks == 1:
-            return [self.run_script(name, script, "--data", _TEXT, *arguments,
+            return [self.run_script(script, "--data", _TEXT, *arguments,
                                     **environment)]
         port = free_port()
         return [
-            self.run_script(name, script, "--data", _TEXT, *arguments,
+            self.run_script(script, "--data", _TEXT, *arguments,
                             **environment, RANK=rank, WORLD_SIZE=ranks,
                             MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
             for rank in range(ranks)
@@ -50,18 +46,17 @@ class TrainGptTest(ProcessTestCase):
         self.assertLess(float(end), 0.8 * float(begin))
 
     def test_the_loop_runs_alone(self):
-        for process in self.train("alone", "train_gpt.py", "--steps", "20"):
+        for process in self.train("train_gpt.py", "--steps", "20"):
             self.assert_learns(process)
 
     def test_the_loop_runs_data_parallel(self):
-        for process in self.train("parallel", "train_gpt.py", "--steps", "20",
-                                  ranks=2):
+        for process in self.train("train_gpt.py", "--steps", "20", ranks=2):
             self.assert_learns(process)
 
     def test_two_islands_of_it_train_one_model(self):
         folder = self.path("run")
         self.assert_ends_well(
-            self.run_script("create", "create_run.py", "--out", folder,
+            self.run_script("create_run.py", "--out", folder,
                             "--steps", "40", "--round", "10"))
         coordinator = self.start_coordinator(
             RunFiles(f"{folder}/run.textproto",
@@ -69,7 +64,7 @@ class TrainGptTest(ProcessTestCase):
         processes = [
             process for name, ranks in (("east", 1), ("west", 2))
             for process in self.train(
-                name, "train_gpt_island.py", "--batch", str(8 // ranks),
+                "train_gpt_island.py", "--batch", str(8 // ranks),
                 ranks=ranks, CAUSEWAY_COORDINATOR=self.address,
                 CAUSEWAY_ISLAND=name)
         ]

@@ -3,7 +3,6 @@
 """The examples, as users start them."""
 
 import os
-import sys
 import unittest
 
 import create_run
@@ -27,11 +26,8 @@ def loss_of(model):
 class TrainersTest(ProcessTestCase):
 
     def run_script(self, script, *arguments, **environment):
-        variables = [f"{key}={value}" for key, value in environment.items()]
-        return self.start(script, [
-            "env", *variables, sys.executable, os.path.join(_FOLDER, script),
-            *arguments
-        ])
+        return self.start_script(os.path.join(_FOLDER, script), *arguments,
+                                 **environment)
 
     def test_an_island_of_each_trainer_trains_one_model(self):
         run = self.path("run")

@@ -151,8 +151,8 @@ class DownloadCall : public Call {
     WriteAndFinish(&buffer_, sending_);
   }
 
-  // Whether there is too little to measure the link by. Then description, chunk
-  // and the end of the call go to the network as one.
+  // Returns whether there is too little to measure the link by. If so,
+  // description, chunk and the end of the call go to the network as one.
   bool IsLight() const {
     return download_.bytes.size() < RateFinder::kLeastBytes;
   }

@@ -162,7 +162,7 @@ class Membership {
 
   const Options options_;
   std::map<std::string, Member> members_;
-  // What Live returns; empty if it has to look again.
+  // Caches the result of Live; it is empty if members have changed.
   std::vector<Member*> live_;
   // The highest incarnation of an island that was forgotten. Names that are not
   // known begin above it.

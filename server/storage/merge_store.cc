@@ -70,7 +70,7 @@ size_t WidthOf(const v1::EncodedObject& object) {
 
 std::string PlanesName(size_t index) { return absl::StrCat(index, ".planes"); }
 
-// What a record has beside its messages.
+// An object that a record has beside its messages.
 struct RecordedObject {
   v1::EncodedObject object;
   // For people.

@@ -14,9 +14,7 @@ class AccelerateTest(TrainerTestCase):
     model = trainer_island.Tiny
 
     def test_it_stops_with_the_run(self):
-        coordinator = self.begin(20)
-        self.assertEqual(self.train(), [*range(2, 21), 20])
-        self.assert_ends_well(coordinator)
+        self.assert_stops_with_the_run([*range(2, 21), 20])
 
     def test_two_ranks_go_on_from_a_checkpoint_and_stop_early(self):
         self.begin(200)

@@ -24,9 +24,7 @@ class TrainerTest(TrainerTestCase):
     model = staticmethod(trainer_island.llama)
 
     def test_it_stops_with_the_run(self):
-        coordinator = self.begin(20)
-        self.assertEqual(self.train(), [*range(1, 21), 20])
-        self.assert_ends_well(coordinator)
+        self.assert_stops_with_the_run([*range(1, 21), 20])
 
     def test_the_run_hears_of_losses(self):
         self.begin(20)

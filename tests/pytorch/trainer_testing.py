@@ -40,6 +40,11 @@ class TrainerTestCase(ProcessTestCase):
         function = getattr(trainer_island, self.function)
         return function(**self.settings(**settings))[0]
 
+    def assert_stops_with_the_run(self, steps):
+        coordinator = self.begin(20)
+        self.assertEqual(self.train(), steps)
+        self.assert_ends_well(coordinator)
+
     def losses_of_training(self, **settings):
         """Trains; returns the losses that the island reports."""
         with mock.patch.object(causeway.Island, "report", autospec=True,

@@ -32,8 +32,8 @@ void DrawMembership(uint32_t islands, Chance& chance,
                                    static_cast<double>(chance.Between(3, 5)));
 }
 
-// What an island hears of the others' steps is older than two heartbeats, and
-// has been on its way.
+// Returns how old an island's news of the others' steps may be: two heartbeats,
+// and the time on the way.
 absl::Duration Unheard(const v1::MembershipConfig& membership) {
   return 2 * absl::Seconds(membership.heartbeat_seconds()) + absl::Seconds(2);
 }

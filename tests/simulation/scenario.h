@@ -94,8 +94,9 @@ struct Scenario {
   bool IsSilent(uint32_t island) const {
     return island == 0 && islands > 1 && Has(kSilentIsland);
   }
-  // Whether all islands are equally fast, and each contributes on its own
-  // account. A grace window covers what islands hear too late of one another.
+  // Returns whether all islands are equally fast, and each contributes on its
+  // own account. A grace window covers what islands hear too late of one
+  // another.
   bool IsEven() const;
   // Describes the scenario for people.
   std::string Describe() const;

@@ -173,11 +173,11 @@ void OuterLoop::Begun() {
     // to be sent again: at this step, unless an earlier one comes again.
     is_astray_ = true;
     StartSynchronizing();
-    std::vector<uint64_t> sent = versions;
     for (const SyncSchedule::Send& send : sends_) {
-      sent[send.fragment] = std::max(sent[send.fragment], send.version);
+      uint64_t& version = versions[send.fragment];
+      version = std::max(version, send.version);
     }
-    if (schedule_->ClampToVersions(step_, sent) < step_) sends_.clear();
+    if (schedule_->ClampToVersions(step_, versions) < step_) sends_.clear();
   } else if (membership_.state().run_step() > step_) {
     // The run has gone on while the island got ready.
     step_ =

@@ -181,6 +181,13 @@ class ProcessTestCase(unittest.TestCase):
     def assert_ends_well(self, process: Process, code: int = 0) -> None:
         self.assertEqual(process.wait(), code, process.output())
 
+    def start_script(self, script: str, *arguments: str,
+                     **environment: Any) -> Process:
+        """Starts a program of Python with these variables."""
+        variables = [f"{key}={value}" for key, value in environment.items()]
+        return self.start(os.path.basename(script), [
+            "env", *variables, sys.executable, script, *arguments])
+
     def tool(self, *arguments: str) -> str:
         """Runs `causeway` and returns its output."""
         done = subprocess.run(["cli/causeway", *arguments],
