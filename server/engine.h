@@ -132,6 +132,12 @@ class Engine {
   // Notes that an island has received the update that led to `head`.
   void NoteDelivered(const v1::FragmentHead& head);
   absl::Status Leave(const v1::LeaveRequest& request);
+  // Stops deciding about the run, for good: see Coordinator::StandDown. No
+  // commit begins afterwards.
+  absl::Status StandDown(uint64_t epoch);
+  // Returns UNAVAILABLE if the coordinator has stood down; listeners hear of
+  // it.
+  absl::Status CheckInOffice();
 
   // --- The Status service. ---
 

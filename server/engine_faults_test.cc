@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -251,6 +252,45 @@ TEST_F(EngineFaultsTest, UploadsToAllFragmentsFitIntoMemoryTogether) {
   }
   EXPECT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_TRUE(run_.AwaitVersion(1, 1));
+}
+
+// A coordinator hears that it was replaced while its merge thread, held up by
+// the test, has an outer step to do.
+TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
+  StartRun(TestRunConfig());
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> other, run_.Fetch(a_, 1, 0));
+  absl::Notification merged;
+  absl::Notification go_on;
+  const uint64_t listener = run_.engine().AddListener([&] {
+    if (run_.Head(0).version() == 0 || merged.HasBeenNotified()) return;
+    merged.Notify();
+    go_on.WaitForNotification();
+  });
+  for (const v1::IslandIdentity& island : {a_, b_}) {
+    ASSERT_OK(Contribute(island));
+  }
+  merged.WaitForNotification();
+  for (const v1::IslandIdentity& island : {a_, b_}) {
+    ASSERT_OK(run_.Contribute(
+        run_.MakeContribution(island, 1, 0, other, Shifted(other, 0.01f))));
+  }
+  v1::IslandIdentity knows_better = a_;
+  knows_better.set_epoch(a_.epoch() + 1);
+  EXPECT_THAT(run_.Heartbeat(knows_better),
+              StatusIs(absl::StatusCode::kUnavailable));
+  go_on.Notify();
+  const std::filesystem::path update =
+      run_.state_dir() + "/updates/update-0001-v00000001.safetensors";
+  ASSERT_TRUE(run_.Await([&] { return std::filesystem::exists(update); }));
+  run_.engine().RemoveListener(listener);
+  EXPECT_EQ(run_.engine().run_state(), v1::SUSPENDED);
+  EXPECT_EQ(run_.engine().GetRun().epoch(), a_.epoch());
+  EXPECT_THAT(run_.engine().Pause({}), StatusIs(absl::StatusCode::kUnavailable,
+                                                HasSubstr("was replaced")));
+  // The restart waits for the outer step.
+  ASSERT_OK(run_.Start(TestRunConfig()));
+  EXPECT_EQ(run_.Head(0).version(), 1);
+  EXPECT_EQ(run_.Head(1).version(), 0);
 }
 
 TEST_F(EngineFaultsTest, AFailedCommitSuspendsTheRunUntilTheDiskIsBack) {

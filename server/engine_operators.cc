@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Engine that serves operators (proto/control.proto), and keeps the
-// bytes of quarantined contributions.
+// The part of Engine that serves operators (proto/control.proto), stands down,
+// and keeps the bytes of quarantined contributions.
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,7 +38,9 @@ v1::QuarantinedContribution Describe(const QuarantineEntry& entry) {
 
 absl::Status Engine::HandleFor(
     absl::string_view by, const std::function<absl::Status(Effects&)>& event) {
-  return Handle([&](Effects& effects) {
+  return Handle([&](Effects& effects) -> absl::Status {
+    mu_.AssertHeld();
+    RETURN_IF_ERROR(coordinator_.CheckInOffice());
     const absl::Status handled = event(effects);
     if (by.empty()) return handled;
     for (CoordinatorEvent& record : effects.events) {
@@ -124,6 +126,19 @@ absl::Status Engine::Drop(uint64_t id, absl::string_view by) {
 absl::Status Engine::AcceptData(const v1::AcceptDataRequest& request,
                                 absl::string_view by) {
   return HandleFor(by, Event(&Coordinator::AcceptData, request.island_id()));
+}
+
+absl::Status Engine::StandDown(uint64_t epoch) {
+  return Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    coordinator_.StandDown(epoch, effects);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Engine::CheckInOffice() {
+  absl::MutexLock lock(&mu_);
+  return coordinator_.CheckInOffice();
 }
 
 void Engine::Record(const CoordinatorEvent& event) {

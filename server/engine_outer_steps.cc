@@ -193,6 +193,7 @@ absl::StatusOr<CommitRecord> Engine::WriteMerge(
 absl::Status Engine::Commit(const OuterStepOrder& order, LogBatch& batch) {
   {
     absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(coordinator_.CheckInOffice());
     commit_found_.reset();
   }
   const absl::Time began = options_.now();

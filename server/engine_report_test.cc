@@ -157,6 +157,7 @@ TEST_F(EngineReportTest, OfTheRun) {
     quarantined: 1
     islands_needed: 1
     last_round_at { seconds: 3 }
+    epoch: 1
   )pb");
   *expected.mutable_config() = config_;
   const v1::ListFragmentsResponse fragments = run_.engine().ListFragments();

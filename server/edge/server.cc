@@ -171,6 +171,11 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   health->SetServingStatus(v1::Coordinator::service_full_name(), true);
   health->SetServingStatus(v1::Status::service_full_name(), true);
   health->SetServingStatus(v1::Control::service_full_name(), true);
+  // Clients that know several addresses then turn to another one.
+  server->news_ = engine->AddListener([engine, health] {
+    if (engine->CheckInOffice().ok()) return;
+    health->SetServingStatus(v1::Coordinator::service_full_name(), false);
+  });
   server->listener_->Start(
       &connections, [acceptor = server->acceptor_.get()](int file) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
@@ -195,6 +200,7 @@ void CoordinatorServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
   // After its end gRPC drops new connections without closing them.
   listener_->Stop();
+  status_.engine->RemoveListener(news_);
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(FromNow(grace));
   server_->Wait();

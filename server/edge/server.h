@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A listening coordinator: an Engine behind gRPC, with health checking and
-// channelz, and with reflection where clients show no certificates.
+// channelz, and with reflection where clients show no certificates. A
+// coordinator that has stood down is not healthy.
 //
 //   ASSIGN_OR_RETURN(auto server,
 //                    CoordinatorServer::Start(
@@ -86,6 +87,8 @@ class CoordinatorServer {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   // Uses acceptor_.
   const std::unique_ptr<Listener> listener_;
+  // Listens to the engine's news.
+  uint64_t news_ = 0;
 };
 
 }  // namespace causeway

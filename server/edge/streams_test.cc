@@ -54,6 +54,21 @@ class StreamsTest : public testing::Test {
   grpc::ClientContext context_;
 };
 
+TEST_F(StreamsTest, WhoLooksAtHealthLeavesACoordinatorThatWasReplaced) {
+  grpc::ChannelArguments arguments;
+  arguments.SetServiceConfigJSON(
+      R"({"loadBalancingConfig": [{"round_robin": {}}],
+          "healthCheckConfig": {"serviceName": "causeway.v1.Coordinator"}})");
+  const auto channel =
+      grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                                grpc::InsecureChannelCredentials(), arguments);
+  const auto deadline = absl::ToChronoTime(absl::Now() + absl::Seconds(20));
+  ASSERT_TRUE(channel->WaitForConnected(deadline));
+  ASSERT_OK(driver_.engine().StandDown(identity_.epoch() + 1));
+  EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, deadline));
+  EXPECT_NE(channel->GetState(/*try_to_connect=*/true), GRPC_CHANNEL_READY);
+}
+
 TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
   const auto stub = v1::Coordinator::NewStub(channel_);
   const auto stream = stub->Session(&context_);

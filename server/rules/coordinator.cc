@@ -95,6 +95,7 @@ Round Coordinator::NewRound(uint32_t fragment,
 
 absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     const v1::JoinRequest& request, absl::Time now, Effects& effects) {
+  RETURN_IF_ERROR(Hear(request.expected_run_id(), request.epoch()));
   if (IsFinished()) {
     return absl::FailedPreconditionError(
         absl::StrCat("run ", options_.run_id,
@@ -134,6 +135,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   identity.set_run_id(options_.run_id);
   identity.set_island_id(member.island_id);
   identity.set_incarnation(member.incarnation);
+  identity.set_epoch(options_.epoch);
   *response.mutable_config() = options_.config;
   *response.mutable_plan() = options_.plan;
   for (const CommittedFragment& state : heads_) {
@@ -152,7 +154,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
 absl::Status Coordinator::Heartbeat(const v1::IslandIdentity& identity,
                                     const v1::IslandProgress& progress,
                                     absl::Time now, Effects& effects) {
-  ASSIGN_OR_RETURN(Member* const member, membership_.Check(identity));
+  ASSIGN_OR_RETURN(Member* const member, FindCaller(identity));
   member->last_heartbeat = now;
   TakeReport(*member, progress, now, effects);
   if (progress.ready() && !member->IsReady()) BecomeReady(*member, effects);
@@ -201,7 +203,7 @@ absl::Status Coordinator::CheckHeader(
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
     const v1::ContributionHeader& header, absl::Time now) {
-  ASSIGN_OR_RETURN(Member* const member, membership_.Check(header.identity()));
+  ASSIGN_OR_RETURN(Member* const member, FindCaller(header.identity()));
   RETURN_IF_ERROR(CheckHeader(header));
   member->last_heartbeat = now;
   const uint32_t fragment = header.fragment();
@@ -315,7 +317,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
 
 absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
                                 Effects& effects) {
-  ASSIGN_OR_RETURN(Member* const member, membership_.Check(request.identity()));
+  ASSIGN_OR_RETURN(Member* const member, FindCaller(request.identity()));
   if (request.has_progress()) {
     TakeReport(*member, request.progress(), now, effects);
   }
@@ -330,6 +332,8 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
 }
 
 void Coordinator::Tick(absl::Time now, Effects& effects) {
+  // A coordinator that has stood down decides nothing any more.
+  if (!replaced_because_.empty()) return RecordReplacement(effects);
   for (Member* member : membership_.Expired(now)) {
     EndMember(
         *member, v1::IslandStatus::EVICTED,

@@ -109,6 +109,8 @@ class Coordinator {
     v1::FragmentPlan plan;
     // Made from `config` and `plan`.
     SyncSchedule schedule;
+    // The number of this coordinator among those that have had the run.
+    uint64_t epoch = 1;
   };
 
   // The committed state of one fragment.
@@ -169,6 +171,11 @@ class Coordinator {
   // Suspends the run, with `problem` as its message, as long as its storage is
   // not in place; OK ends that.
   void StorageChecked(const absl::Status& problem, Effects& effects);
+  // Stands down, because a coordinator of a higher epoch has taken the run
+  // over: from now on the run is suspended here, nothing is committed, and
+  // CheckInOffice says why. Calls of islands that have heard of a higher epoch
+  // have the same effect. Ignores an epoch that is not higher than its own.
+  void StandDown(uint64_t epoch, Effects& effects);
 
   // --- Operators; errors as in proto/control.proto. ---
 
@@ -190,16 +197,20 @@ class Coordinator {
 
   // Returns OK if `identity` names a live member, or why it may not act.
   absl::Status Check(const v1::IslandIdentity& identity);
+  // Returns UNAVAILABLE if the coordinator has stood down.
+  absl::Status CheckInOffice() const;
   // Returns the control stream's message to a member.
   v1::SessionResponse View(const v1::IslandIdentity& identity);
   v1::RunState run_state() const;
   // Why the run is suspended; empty if it is not.
   const std::string& suspended_because() const {
+    if (!replaced_because_.empty()) return replaced_because_;
     return storage_problem_.empty() ? suspended_because_ : storage_problem_;
   }
   // Why the run is suspended or paused, for people; empty if it is neither.
   const std::string& message() const {
-    return flags_.paused ? flags_.pause_reason : suspended_because();
+    return flags_.paused && replaced_because_.empty() ? flags_.pause_reason
+                                                      : suspended_because();
   }
   // The number of live islands without which no round closes.
   uint32_t IslandsNeeded() const {
@@ -256,6 +267,13 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
 
  private:
+  // Takes note of the epoch that an island of this run has heard of. Errors of
+  // CheckInOffice.
+  absl::Status Hear(absl::string_view run_id, uint64_t epoch);
+  // Records once that the coordinator has stood down.
+  void RecordReplacement(Effects& effects);
+  // Returns the live member that makes a call. Errors of Check.
+  absl::StatusOr<Member*> FindCaller(const v1::IslandIdentity& identity);
   // Records an event if the trouble of an island's ranks has changed, except in
   // what it costs. Either kind may be unspecified.
   static void NoteTrouble(const std::string& island_id,
@@ -378,6 +396,10 @@ class Coordinator {
   std::string suspended_because_;
   // Why the storage takes nothing; empty if it does.
   std::string storage_problem_;
+  // Why the coordinator has stood down; empty if it has not.
+  std::string replaced_because_;
+  // Whether the event of that is recorded.
+  bool replacement_recorded_ = false;
 };
 
 }  // namespace causeway

@@ -140,6 +140,7 @@ TEST(CoordinatorAccounts, AViewHasAllThatAnIslandActsOn) {
   expected.add_first_contribution_version(0);
   expected.set_drain(true);
   expected.set_inner_steps_per_round(50);
+  expected.set_epoch(1);
   EXPECT_EQ(run.core().View(a).DebugString(), expected.DebugString());
   // Others hear about the run only.
   v1::IslandIdentity stranger = a;

@@ -59,6 +59,7 @@ TEST(CoordinatorEffects, OfJoins) {
   expected.mutable_identity()->set_run_id(CoordinatorDriver::kRunId);
   expected.mutable_identity()->set_island_id("c");
   expected.mutable_identity()->set_incarnation(1);
+  expected.mutable_identity()->set_epoch(1);
   *expected.mutable_config() = run.core().options().config;
   *expected.mutable_plan() = run.core().options().plan;
   for (const uint32_t fragment : {0, 1}) {

@@ -92,7 +92,9 @@ void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
 void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
                              Effects& effects) {
   Round& round = rounds_[fragment];
-  if (flags_.paused || !storage_problem_.empty()) return;
+  if (flags_.paused || !storage_problem_.empty() || !CheckInOffice().ok()) {
+    return;
+  }
   SetGrace(fragment);
   // Whom the round awaits is worth a look at all members only if it could
   // close.
@@ -226,6 +228,7 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
 void Coordinator::OuterStepFailed(const OuterStepOrder& order,
                                   const absl::Status& status, absl::Time now,
                                   Effects& effects) {
+  if (!CheckInOffice().ok()) return;
   if (absl::IsOutOfRange(status)) {
     return SetAsideLargest(order, status, now, effects);
   }
@@ -255,6 +258,17 @@ void Coordinator::StorageChecked(const absl::Status& problem,
     effects.events.push_back(
         {"run_suspended", "", absl::StrCat("nothing is committed: ", text)});
   }
+  effects.view_changed = true;
+}
+
+void Coordinator::StandDown(uint64_t epoch, Effects& effects) {
+  if (!Hear(options_.run_id, epoch).ok()) RecordReplacement(effects);
+}
+
+void Coordinator::RecordReplacement(Effects& effects) {
+  if (replacement_recorded_) return;
+  replacement_recorded_ = true;
+  effects.events.push_back({"coordinator_replaced", "", replaced_because_});
   effects.view_changed = true;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/inner_steps.h"
 
@@ -31,7 +32,28 @@ const char* KindOf(const v1::RankTrouble& trouble) {
 }  // namespace
 
 absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
-  return membership_.Check(identity).status();
+  return FindCaller(identity).status();
+}
+
+absl::StatusOr<Member*> Coordinator::FindCaller(
+    const v1::IslandIdentity& identity) {
+  RETURN_IF_ERROR(Hear(identity.run_id(), identity.epoch()));
+  return membership_.Check(identity);
+}
+
+absl::Status Coordinator::Hear(absl::string_view run_id, uint64_t epoch) {
+  if (epoch > options_.epoch && run_id == options_.run_id) {
+    replaced_because_ = absl::StrCat(
+        "this coordinator, of epoch ", options_.epoch,
+        ", was replaced by one of epoch ", epoch,
+        ", which has the run now: use that one's address, and stop this one");
+  }
+  return CheckInOffice();
+}
+
+absl::Status Coordinator::CheckInOffice() const {
+  return replaced_because_.empty() ? absl::OkStatus()
+                                   : absl::UnavailableError(replaced_because_);
 }
 
 v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
@@ -39,6 +61,7 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
   view.set_run_state(run_state());
   view.set_message(message());
   view.set_run_step(RunStep());
+  view.set_epoch(options_.epoch);
   view.set_islands_missing(
       IslandsNeeded() - std::min(IslandsNeeded(), membership_.ready_count()));
   for (const CommittedFragment& state : heads_) *view.add_heads() = state.head;
@@ -62,6 +85,7 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
 }
 
 v1::RunState Coordinator::run_state() const {
+  if (!replaced_because_.empty()) return v1::SUSPENDED;
   if (IsFinished()) return v1::FINISHED;
   if (flags_.paused) return v1::PAUSED;
   if (!suspended_because().empty()) return v1::SUSPENDED;

@@ -72,6 +72,7 @@ v1::RunStatus DescribeRun(Coordinator& coordinator) {
   v1::RunStatus status;
   const Coordinator::Options& options = coordinator.options();
   status.set_run_id(options.run_id);
+  status.set_epoch(options.epoch);
   *status.mutable_config() = options.config;
   status.set_state(coordinator.run_state());
   status.set_message(coordinator.message());
