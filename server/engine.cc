@@ -71,7 +71,8 @@ ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
 }
 
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
-               Coordinator::Options rules, std::vector<Fragment> fragments,
+               Coordinator::Options rules,
+               std::unique_ptr<FragmentHeads> fragment_heads,
                std::vector<Coordinator::CommittedFragment> heads,
                std::vector<Member> members, CoordinatorHistory history,
                RunHealth::Options health, uint64_t staging_bytes)
@@ -79,14 +80,14 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       run_id_(rules.run_id),
       started_at_(options_.now()),
       state_(std::move(state)),
+      fragment_heads_(std::move(fragment_heads)),
       staging_(staging_bytes),
       step_options_(StepOptions(options_.config, rules.plan)),
       merge_pool_(options_.merge_threads),
       merge_memory_(IdleMergeBytes(options_.config, rules.plan)),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_, std::move(history)),
-      health_(health),
-      fragments_(std::move(fragments)) {}
+      health_(health) {}
 
 void Engine::StartThreads(Effects effects) {
   {
@@ -97,7 +98,9 @@ void Engine::StartThreads(Effects effects) {
   ticker_ = std::thread([this] { TickLoop(); });
   merger_ = std::thread([this] { OuterStepLoop(); });
   preparer_ = std::thread([this] { PrepareLoop(); });
-  snapshotter_ = std::thread([this] { SnapshotLoop(); });
+  fragment_heads_->StartSnapshots([this](SnapshotRecord snapshot) {
+    return NoteSnapshot(std::move(snapshot));
+  });
 }
 
 Engine::~Engine() {
@@ -108,12 +111,8 @@ Engine::~Engine() {
   if (ticker_.joinable()) ticker_.join();
   if (merger_.joinable()) merger_.join();
   if (preparer_.joinable()) preparer_.join();
-  {
-    absl::MutexLock lock(&mu_);
-    finishing_ = true;
-    snapshot_failed_ = false;
-  }
-  if (snapshotter_.joinable()) snapshotter_.join();
+  // Makes the last snapshots, which this engine still notes.
+  fragment_heads_.reset();
 }
 
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
@@ -178,20 +177,22 @@ void Engine::PrepareLoop() {
 }
 
 void Engine::PrepareMerge(const v1::ContributionHeader& header) {
+  const uint32_t fragment = header.fragment();
+  if (fragment_heads_->Newest(fragment)->contents().head.version() !=
+      header.base_version()) {
+    return;
+  }
   {
     absl::MutexLock lock(&mu_);
-    const std::shared_ptr<const StoredFragment>& head =
-        fragments_[header.fragment()].head;
-    if (head->contents().head.version() != header.base_version()) return;
     // Nobody reads the encodings if the gradient is recorded.
     if (RecordsGradient(options_.config.storage(),
                         static_cast<double>(header.object().encoded_bytes()) *
                             coordinator_.membership().ready_count(),
-                        static_cast<double>(head->contents().theta.size()))) {
+                        static_cast<double>(FragmentSize(fragment)))) {
       return;
     }
   }
-  const TraceSpan span("prepare", header.fragment());
+  const TraceSpan span("prepare", fragment);
   const absl::StatusOr<StagedEncoding> staged = staging_.Get(KeyOf(header));
   if (!staged.ok()) return;
   state_->merges().Prepare(header, options_.config, staged->bytes);
@@ -203,25 +204,23 @@ absl::Status Engine::Leave(const v1::LeaveRequest& request) {
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
     const v1::FetchParametersRequest& request) {
-  absl::MutexLock lock(&mu_);
-  RETURN_IF_ERROR(coordinator_.Check(request.identity()));
-  if (request.fragment() < fragments_.size()) {
-    const Fragment& fragment = fragments_[request.fragment()];
-    for (const auto& version : {fragment.head, fragment.previous}) {
-      if (version == nullptr ||
-          version->contents().head.version() != request.version()) {
-        continue;
-      }
-      OpenedParameters opened{.bytes = version->contents().theta_bytes(),
-                              .owner = version};
-      *opened.response.mutable_head() = version->contents().head;
-      opened.response.set_total_bytes(opened.bytes.size());
-      return opened;
-    }
+  {
+    absl::MutexLock lock(&mu_);
+    RETURN_IF_ERROR(coordinator_.Check(request.identity()));
   }
-  return absl::NotFoundError(absl::Substitute(
-      "version $0 of fragment $1 is not, or no longer, kept: fetch the newest",
-      request.version(), request.fragment()));
+  std::shared_ptr<const StoredFragment> version =
+      fragment_heads_->Find(request.fragment(), request.version());
+  if (version == nullptr) {
+    return absl::NotFoundError(
+        absl::Substitute("version $0 of fragment $1 is not, or no longer, "
+                         "kept: fetch the newest",
+                         request.version(), request.fragment()));
+  }
+  OpenedParameters opened{.bytes = version->contents().theta_bytes()};
+  *opened.response.mutable_head() = version->contents().head;
+  opened.response.set_total_bytes(opened.bytes.size());
+  opened.owner = std::move(version);
+  return opened;
 }
 
 absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
@@ -326,6 +325,13 @@ absl::Status Engine::Persist(Effects& effects) {
   }
   unwritten_ = {};
   return absl::OkStatus();
+}
+
+absl::Status Engine::NoteSnapshot(SnapshotRecord snapshot) {
+  absl::MutexLock lock(&mu_);
+  unwritten_.snapshots.push_back(std::move(snapshot));
+  Effects effects;
+  return Persist(effects);
 }
 
 void Engine::CarryOut(const Effects& effects) {

@@ -19,9 +19,8 @@
 //     heartbeat (OuterStepLoop);
 //   * the prepare thread begins to write contributions to the disk, so that no
 //     island waits for a busy disk (PrepareLoop);
-//   * the snapshot thread writes a fragment's newest version to the disk when
-//     the merges since the last time have become many (SnapshotLoop).
-// Each of them may call listeners.
+//   * the snapshot thread is that of server/fragment_heads.h.
+// Each of them but the last may call listeners.
 //
 // Knows no gRPC; server/edge/services.h does. Thread-safe. Calls block for as
 // long as a database transaction takes (milliseconds).
@@ -53,6 +52,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "server/fragment_heads.h"
 #include "server/fragment_merge.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
@@ -189,17 +189,9 @@ class Engine {
   const std::string& run_id() const { return run_id_; }
 
  private:
-  // A fragment's newest version, and what makes a snapshot of it due.
-  struct Fragment {
-    std::shared_ptr<const StoredFragment> head;
-    // The version before, if somebody was still reading it.
-    std::shared_ptr<const StoredFragment> previous;
-    // The bytes of the merges' records since the newest snapshot.
-    uint64_t record_bytes = 0;
-  };
-
   Engine(Options options, std::unique_ptr<StateDirectory> state,
-         Coordinator::Options rules, std::vector<Fragment> fragments,
+         Coordinator::Options rules,
+         std::unique_ptr<FragmentHeads> fragment_heads,
          std::vector<Coordinator::CommittedFragment> heads,
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, uint64_t staging_bytes);
@@ -215,11 +207,6 @@ class Engine {
   void PrepareMerge(const v1::ContributionHeader& header)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reads the newest version of each fragment, and makes their updates again
-  // that a power loss may have torn. Finds damage now, not in the middle of the
-  // next round.
-  static absl::StatusOr<std::vector<Fragment>> RestoreFragments(
-      StateDirectory& state, const RunRecord& run, int threads);
   // `effects` are the events of the start.
   void StartThreads(Effects effects);
   uint64_t FragmentSize(uint32_t fragment) const
@@ -294,19 +281,13 @@ class Engine {
   // Writes the batch, and finds out what became of it.
   absl::Status Commit(const OuterStepOrder& order, LogBatch& batch)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Makes a committed version the one that is read. Its merge's record has
-  // `record_bytes`.
-  void Install(StoredFragment after, uint64_t record_bytes)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  void SnapshotLoop();
-  // Returns the fragment whose snapshot is most overdue, if one is due.
-  std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  absl::Status MakeSnapshot(uint32_t fragment) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status NoteSnapshot(SnapshotRecord snapshot) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   const std::string run_id_;
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
+  std::unique_ptr<FragmentHeads> fragment_heads_;
   OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
   // One for each fragment.
@@ -321,17 +302,12 @@ class Engine {
   absl::Mutex mu_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
-  std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
-  // Whether a snapshot failed; the next commit clears it.
-  bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;
   // The bytes of contributions that operators admitted to open rounds.
   std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
   std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
   // Verified contributions whose write to the disk is to begin.
   std::deque<v1::ContributionHeader> verified_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether the last merge is made, and only snapshots are left to make.
-  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   EventLimiter event_limiter_ ABSL_GUARDED_BY(mu_);
   // Effects that are not written yet.
   LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
@@ -354,7 +330,6 @@ class Engine {
   std::thread ticker_;
   std::thread merger_;
   std::thread preparer_;
-  std::thread snapshotter_;
 };
 
 template <typename Work>

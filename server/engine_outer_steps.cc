@@ -137,11 +137,8 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
     bytes.push_back(encodings[i].bytes);
     encoded_bytes += static_cast<double>(encodings[i].bytes.size());
   }
-  std::shared_ptr<const StoredFragment> before;
-  {
-    absl::MutexLock lock(&mu_);
-    before = fragments_[fragment].head;
-  }
+  std::shared_ptr<const StoredFragment> before =
+      fragment_heads_->Newest(fragment);
   const bool with_gradient =
       RecordsGradient(config.storage(), encoded_bytes,
                       static_cast<double>(before->contents().theta.size()));
@@ -168,7 +165,7 @@ absl::StatusOr<OuterStepOutcome> Engine::Merge(const OuterStepOrder& order) {
   for (const EventRecord& event : batch.events) {
     LOG(INFO) << Printable(event.text);
   }
-  Install(std::move(merged.after), record_bytes);
+  fragment_heads_->Install(std::move(merged.after), record_bytes);
   return outcome;
 }
 
@@ -203,27 +200,6 @@ absl::Status Engine::Commit(const OuterStepOrder& order, LogBatch& batch) {
   absl::MutexLock lock(&mu_);
   AddTo(options_.now() - began, commits_);
   return absl::OkStatus();
-}
-
-void Engine::Install(StoredFragment after, uint64_t record_bytes) {
-  const v1::FragmentHead head = after.contents().head;
-  {
-    absl::MutexLock lock(&mu_);
-    Fragment& fragment = fragments_[head.fragment()];
-    // Copies are made under the lock only.
-    const bool is_read = fragment.head.use_count() > 1;
-    fragment.previous = is_read ? std::move(fragment.head) : nullptr;
-    fragment.head = std::make_shared<const StoredFragment>(std::move(after));
-    fragment.record_bytes += record_bytes;
-    snapshot_failed_ = false;
-  }
-  // An old file only takes space. If it cannot be removed now, the next start
-  // removes it.
-  const uint64_t kept = options_.config.storage().update_history();
-  if (head.version() <= kept) return;
-  const absl::Status removed =
-      state_->fragments().RemoveUpdate(head.fragment(), head.version() - kept);
-  LOG_IF(WARNING, !removed.ok()) << "cannot remove an old update: " << removed;
 }
 
 }  // namespace causeway

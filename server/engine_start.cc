@@ -144,35 +144,6 @@ absl::StatusOr<RunHealth::Options> HealthOptions(
 
 }  // namespace
 
-absl::StatusOr<std::vector<Engine::Fragment>> Engine::RestoreFragments(
-    StateDirectory& state, const RunRecord& run, int threads) {
-  ThreadPool pool(threads);
-  BufferPool memory(0);
-  const uint64_t window = run.config.storage().update_history();
-  std::vector<Fragment> fragments;
-  for (const v1::Fragment& placed : run.plan.fragments()) {
-    ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
-                     state.log().History(placed.id(), 1));
-    // A power loss may have torn the updates that are not yet durable.
-    const auto rewrite = [&](const CommitRecord& commit,
-                             const MergedFragment& merged) {
-      return commit.head.version() + window > newest[0].head.version()
-                 ? WriteUpdateOf(state.fragments(),
-                                 DownlinkSpec(run.config.synchronization()),
-                                 merged)
-                       .status()
-                 : absl::OkStatus();
-    };
-    ASSIGN_OR_RETURN(
-        RestoredFragment restored,
-        RestoreHead(state, run, placed.id(), memory, pool, rewrite));
-    fragments.push_back({.head = std::make_shared<const StoredFragment>(
-                             std::move(restored.head)),
-                         .record_bytes = restored.record_bytes});
-  }
-  return fragments;
-}
-
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<StateDirectory> state,
                    StateDirectory::Open(options.state_dir, {.create = true}));
@@ -219,13 +190,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   run->config = options.config;
 
-  ASSIGN_OR_RETURN(std::vector<Fragment> fragments,
-                   RestoreFragments(*state, *run, options.merge_threads));
+  ASSIGN_OR_RETURN(std::unique_ptr<FragmentHeads> fragment_heads,
+                   FragmentHeads::Restore(*state, *run, options.merge_threads));
   std::vector<Coordinator::CommittedFragment> heads;
   for (const CommitRecord& commit : commits) {
     double squares = 0;
-    for (const float value :
-         fragments[commit.head.fragment()].head->contents().theta) {
+    const auto newest = fragment_heads->Newest(commit.head.fragment());
+    for (const float value : newest->contents().theta) {
       squares += static_cast<double>(value) * value;
     }
     heads.push_back({.head = commit.head,
@@ -259,7 +230,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
        .config = run->config,
        .plan = run->plan,
        .schedule = std::move(schedule)},
-      std::move(fragments), std::move(heads), std::move(members),
+      std::move(fragment_heads), std::move(heads), std::move(members),
       std::move(history), health, StagingBytes(options.config, run->plan)));
   engine->StartThreads(std::move(effects));
   return engine;

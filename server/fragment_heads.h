@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The newest version of each fragment, in memory, and the snapshots that make
+// these versions durable in the background.
+//
+// A version that came by a merge is durable at once through the merge's record
+// (server/storage/merge_store.h). When the records of a fragment since its last
+// snapshot have become many, the snapshot thread writes the newest version to
+// the disk and removes what that makes superfluous.
+//
+//   ASSIGN_OR_RETURN(auto heads, FragmentHeads::Restore(state, run, threads));
+//   heads->StartSnapshots([&](SnapshotRecord snapshot) { ... });
+//   auto before = heads->Newest(fragment);  // and merge, record, commit
+//   heads->Install(std::move(after), record_bytes);
+//
+// Thread-safe; but there must be one thread at most that installs or replaces
+// versions of a fragment.
+#ifndef SERVER_FRAGMENT_HEADS_H_
+#define SERVER_FRAGMENT_HEADS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/run_config.pb.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/state_directory.h"
+
+namespace causeway {
+
+class FragmentHeads {
+ public:
+  // Notes in the commit log that there is a snapshot. Called by the snapshot
+  // thread, without a lock of this class.
+  using NoteSnapshot = std::function<absl::Status(SnapshotRecord snapshot)>;
+
+  // Reads the newest version of each fragment, and makes their updates again
+  // that a power loss may have torn. Finds damage now, not in the middle of the
+  // next round. `run` has the configuration that is in force; `threads` repeat
+  // merges. `state` must outlive the result. Errors of RestoreHead
+  // (server/fragment_merge.h) and FragmentStore::WriteUpdate.
+  static absl::StatusOr<std::unique_ptr<FragmentHeads>> Restore(
+      StateDirectory& state, const RunRecord& run, int threads);
+  // If snapshots were started, makes one of each fragment that has records
+  // since its last, so that the next start has nothing to repeat. `note` must
+  // still work.
+  ~FragmentHeads();
+
+  FragmentHeads(const FragmentHeads&) = delete;
+  FragmentHeads& operator=(const FragmentHeads&) = delete;
+
+  // Starts the snapshot thread. Must be called once at most.
+  void StartSnapshots(NoteSnapshot note);
+
+  size_t size() const { return size_; }
+  // `fragment` must be less than size().
+  std::shared_ptr<const StoredFragment> Newest(uint32_t fragment) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns the newest version or, if somebody still read it when the newest
+  // came, the one before; null if `version` is neither, or there is no such
+  // fragment.
+  std::shared_ptr<const StoredFragment> Find(uint32_t fragment,
+                                             uint64_t version) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Makes a committed version the newest. Its merge's record has
+  // `record_bytes`. Removes the update that is no longer kept.
+  void Install(StoredFragment after, uint64_t record_bytes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes a version the newest that did not come by a merge, and is durable
+  // already. The records until now no longer make a snapshot due. Updates of
+  // versions before it stay until the next start.
+  void Replace(StoredFragment state) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // A fragment's newest version, and what makes a snapshot of it due.
+  struct Fragment {
+    std::shared_ptr<const StoredFragment> head;
+    // The version before, if somebody was still reading it.
+    std::shared_ptr<const StoredFragment> previous;
+    // The bytes of all merges' records, and of those that a snapshot or a
+    // replacement has made superfluous.
+    uint64_t record_bytes = 0;
+    uint64_t superfluous_bytes = 0;
+  };
+
+  FragmentHeads(StateDirectory& state, const v1::RunConfig& config,
+                std::vector<Fragment> fragments);
+
+  // Makes `state` the newest version of its fragment, which it returns.
+  Fragment& SetHead(StoredFragment state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SnapshotLoop() ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns the fragment whose snapshot is most overdue, if one is due.
+  std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  absl::Status MakeSnapshot(uint32_t fragment) ABSL_LOCKS_EXCLUDED(mu_);
+
+  StateDirectory& state_;
+  const v1::StorageConfig storage_;
+  const double state_bytes_per_value_;
+  const size_t size_;
+  NoteSnapshot note_;
+
+  mutable absl::Mutex mu_;
+  std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
+  // Whether a snapshot failed; the next version clears it.
+  bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;
+  // Whether the last version has come, and only snapshots are left to make.
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::thread snapshotter_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_FRAGMENT_HEADS_H_

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// server/engine_snapshot_test.cc tests what snapshots are good for.
+#include "server/fragment_heads.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+#include "server/storage/state_directory.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+class FragmentHeadsTest : public testing::Test {
+ protected:
+  // Restores version 0 of two fragments.
+  void StartRun(const std::string& storage) {
+    ASSERT_OK(run_.Start(TestRunConfig("storage { " + storage + " }")));
+    run_.Stop();
+    ASSERT_OK_AND_ASSIGN(state_, StateDirectory::Open(run_.state_dir(), {}));
+    ASSERT_OK_AND_ASSIGN(const RunRecord run, state_->log().LoadRun());
+    run_id_ = run.run_id;
+    ASSERT_OK_AND_ASSIGN(heads_, FragmentHeads::Restore(*state_, run, 1));
+    values_ = heads_->Newest(0)->contents().theta.size();
+  }
+
+  // Starts to make snapshots, which are noted after `before` was called.
+  void StartSnapshots(std::function<void(const v1::FragmentHead&)> before =
+                          [](const v1::FragmentHead&) {}) {
+    heads_->StartSnapshots([this, before](SnapshotRecord snapshot) {
+      before(snapshot.head);
+      const std::string name =
+          absl::StrCat(snapshot.head.fragment(), "@", snapshot.head.version());
+      LogBatch batch;
+      batch.snapshots.push_back(std::move(snapshot));
+      const absl::Status written = state_->log().Apply(batch);
+      absl::MutexLock lock(&mu_);
+      noted_.push_back(name);
+      return written;
+    });
+  }
+  // Returns whether so many snapshots are noted in time.
+  bool AwaitNoted(size_t count) {
+    absl::MutexLock lock(&mu_);
+    const auto noted = [&] { return noted_.size() >= count; };
+    return mu_.AwaitWithTimeout(absl::Condition(&noted), absl::Minutes(1));
+  }
+  // Makes the last snapshots, and returns all: FRAGMENT@VERSION.
+  std::vector<std::string> Finish() {
+    heads_.reset();
+    absl::MutexLock lock(&mu_);
+    return noted_;
+  }
+
+  StoredFragment Version(uint32_t fragment, uint64_t version) const {
+    const auto values = std::make_shared<std::vector<float>>(
+        values_, static_cast<float>(version));
+    FragmentContents contents{.run_id = run_id_, .theta = *values};
+    contents.head.set_fragment(fragment);
+    contents.head.set_version(version);
+    return StoredFragment(values, std::move(contents));
+  }
+
+  // Installs a version, which is committed: only then does its snapshot count.
+  void Commit(uint32_t fragment, uint64_t version, uint64_t record_bytes) {
+    StoredFragment after = Version(fragment, version);
+    LogBatch batch;
+    batch.commits.push_back({.head = after.contents().head});
+    ASSERT_OK(state_->log().Apply(batch));
+    heads_->Install(std::move(after), record_bytes);
+  }
+
+  EngineDriver run_;
+  std::string run_id_;
+  size_t values_ = 0;
+  std::unique_ptr<StateDirectory> state_;
+  absl::Mutex mu_;
+  std::vector<std::string> noted_;
+  std::unique_ptr<FragmentHeads> heads_;
+};
+
+TEST_F(FragmentHeadsTest, TheVersionBeforeIsKeptIfItIsRead) {
+  StartRun("");
+  EXPECT_EQ(heads_->size(), 2);
+  auto reader = heads_->Newest(0);
+  heads_->Install(Version(0, 1), 1);
+  EXPECT_EQ(heads_->Find(0, 0), reader);
+  EXPECT_EQ(heads_->Newest(0)->contents().theta[0], 1);
+  EXPECT_EQ(heads_->Find(0, 1), heads_->Newest(0));
+  reader.reset();
+  heads_->Install(Version(0, 2), 1);
+  EXPECT_EQ(heads_->Find(0, 0), nullptr);
+  EXPECT_EQ(heads_->Find(0, 1), nullptr);
+  EXPECT_EQ(heads_->Find(0, 2), heads_->Newest(0));
+  EXPECT_EQ(heads_->Find(1, 0), heads_->Newest(1));
+  EXPECT_EQ(heads_->Find(2, 0), nullptr);
+}
+
+TEST_F(FragmentHeadsTest, RecordsMakeASnapshotDue) {
+  StartRun("snapshot_log_ratio: 1 versions_kept: 2");
+  StartSnapshots();
+  const uint64_t few = values_;
+  const uint64_t many = 100 * values_;
+  Commit(0, 1, few);
+  Commit(0, 2, many);
+  ASSERT_TRUE(AwaitNoted(1));
+  Commit(0, 3, few);
+  EXPECT_THAT(Finish(), ElementsAre("0@2", "0@3"));
+  EXPECT_THAT(ListDirectory(run_.state_dir() + "/fragments"),
+              IsOkAndHolds(
+                  UnorderedElementsAre("fragment-0000-v00000002.safetensors",
+                                       "fragment-0000-v00000003.safetensors",
+                                       "fragment-0001-v00000000.safetensors")));
+}
+
+TEST_F(FragmentHeadsTest, AReplacementIsDurableAlready) {
+  StartRun("snapshot_log_ratio: 1000");
+  StartSnapshots();
+  heads_->Install(Version(0, 1), 5);
+  const auto reader = heads_->Newest(0);
+  heads_->Replace(Version(0, 7));
+  EXPECT_EQ(heads_->Newest(0)->contents().head.version(), 7);
+  EXPECT_EQ(heads_->Find(0, 1), reader);
+  EXPECT_THAT(Finish(), IsEmpty());
+}
+
+// It also shows that snapshots are noted without the lock.
+TEST_F(FragmentHeadsTest, AFragmentMayBeReplacedWhileItsSnapshotIsMade) {
+  StartRun("snapshot_log_ratio: 0");
+  FragmentHeads& heads = *heads_;
+  StartSnapshots([&](const v1::FragmentHead& snapshot) {
+    if (snapshot.version() != 1) return;
+    heads.Install(Version(snapshot.fragment(), 2), 3);
+    heads.Replace(Version(snapshot.fragment(), 9));
+    if (snapshot.fragment() == 1) heads.Install(Version(1, 10), 3);
+  });
+  heads.Install(Version(0, 1), 100);
+  heads.Install(Version(1, 1), 100);
+  EXPECT_TRUE(AwaitNoted(3));
+  EXPECT_THAT(Finish(), UnorderedElementsAre("0@1", "1@1", "1@10"));
+}
+
+TEST_F(FragmentHeadsTest, AnUpdateGoesWhenItIsNoLongerKept) {
+  StartRun("update_history: 2");
+  UpdateContents update{.run_id = run_id_, .encoding = "bytes"};
+  update.head.set_version(1);
+  ASSERT_OK(state_->fragments().WriteUpdate(update));
+  const std::string folder = run_.state_dir() + "/updates";
+  heads_->Install(Version(0, 1), 1);
+  heads_->Install(Version(0, 2), 1);
+  EXPECT_THAT(ListDirectory(folder),
+              IsOkAndHolds(ElementsAre("update-0000-v00000001.safetensors")));
+  heads_->Install(Version(0, 3), 1);
+  EXPECT_THAT(ListDirectory(folder), IsOkAndHolds(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace causeway
