@@ -143,15 +143,15 @@ absl::Status CheckArguments(const Command& command,
 }  // namespace
 
 void FlagSet::Add(std::string name, std::string value, std::string help,
-                  Target target) {
+                  Target target, Check check) {
   std::string default_value = std::visit(DefaultValue(), target);
   flags_.push_back({std::move(name), std::move(value), std::move(help), target,
-                    std::move(default_value)});
+                    check, std::move(default_value)});
 }
 
 void FlagSet::AddRequired(std::string name, std::string value, std::string help,
-                          Target target) {
-  Add(std::move(name), std::move(value), std::move(help), target);
+                          Target target, Check check) {
+  Add(std::move(name), std::move(value), std::move(help), target, check);
   flags_.back().required = true;
 }
 
@@ -206,6 +206,12 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(
       if (!allowed.empty()) {
         return absl::InvalidArgumentError(absl::Substitute(
             "--$0 is \"$1\"; allowed: $2", flag->name, value, allowed));
+      }
+      if (flag->check == nullptr) continue;
+      const absl::Status checked = flag->check(value);
+      if (!checked.ok()) {
+        return absl::InvalidArgumentError(
+            absl::Substitute("--$0: $1", flag->name, checked.message()));
       }
     }
   }

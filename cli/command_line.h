@@ -48,14 +48,17 @@ class FlagSet {
   using Target = std::variant<bool*, uint32_t*, uint64_t*, double*,
                               std::string*, std::vector<std::string>*>;
 
+  // Returns INVALID_ARGUMENT, and why, for a text that a flag does not take.
+  using Check = absl::Status (*)(absl::string_view text);
+
   // Adds a flag. `value` stands for its value in the help ("ADDRESS"); empty
-  // for booleans. `help` is a sentence.
-  void Add(std::string name, std::string value, std::string help,
-           Target target);
+  // for booleans. `help` is a sentence. `check` may be null.
+  void Add(std::string name, std::string value, std::string help, Target target,
+           Check check = nullptr);
 
   // Adds a flag without which the command makes no sense.
   void AddRequired(std::string name, std::string value, std::string help,
-                   Target target);
+                   Target target, Check check = nullptr);
 
   // Sets the targets and returns the words that are not flags. INVALID_ARGUMENT
   // names an unknown flag, one whose value is missing or of the wrong type, or
@@ -72,6 +75,7 @@ class FlagSet {
     std::string value;
     std::string help;
     Target target;
+    Check check = nullptr;
     // The value of the target when the flag was added, for the help.
     std::string default_value;
     bool required = false;

@@ -6,6 +6,7 @@
 
 #include "common/history_pages.h"
 #include "common/status_macros.h"
+#include "common/transport/coordinator_target.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/reachability.h"
 #include "grpc/support/time.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
 std::shared_ptr<grpc::Channel> Connect(
-    const std::string& address,
+    const std::string& addresses,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -25,14 +26,16 @@ std::shared_ptr<grpc::Channel> Connect(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(kCallTimeout)));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return grpc::CreateCustomChannel(address, credentials, arguments);
+  return CoordinatorTarget(addresses).Connect(credentials, arguments);
 }
 
 }  // namespace
 
 void AddConnectionFlags(ConnectionFlags& flags, FlagSet& set) {
-  set.Add("coordinator", "ADDRESS", "The coordinator to ask, as HOST:PORT.",
-          &flags.coordinator);
+  set.Add("coordinator", "ADDRESS",
+          "The coordinator to ask, as HOST:PORT; or, separated by commas, its "
+          "address and those of its followers.",
+          &flags.coordinator, CheckCoordinators);
   AddTlsFlags(flags.tls, set);
 }
 
@@ -55,6 +58,7 @@ void AddTlsFlags(ClientTlsFiles& flags, FlagSet& set) {
 
 absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Create(
     const ConnectionFlags& flags, absl::Time now) {
+  RETURN_IF_ERROR(CheckCoordinators(flags.coordinator));
   if (const std::string& folder = flags.tls.tls; !folder.empty()) {
     const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
     // If it fails, the old certificate may still do.

@@ -55,7 +55,8 @@ class CoordinatorClient {
       const ConnectionFlags& flags, absl::Time now);
 
   // Connects with `credentials`, by default in plain text; `tls` says whether
-  // they are others. `address` has gRPC's form: "host:port", "unix:path".
+  // they are others. `address` is one or several, as
+  // common/transport/coordinator_target.h says.
   explicit CoordinatorClient(
       std::string address,
       const std::shared_ptr<grpc::ChannelCredentials>& credentials =

@@ -289,6 +289,12 @@ TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {
   EXPECT_EQ(out_.str(), "");
 }
 
+TEST_F(StatusCommandsTest, AWrongListOfAddressesIsAUsageError) {
+  address_ = "a:7070,b";
+  EXPECT_EQ(Run({"status"}), kExitUsage);
+  EXPECT_THAT(err_.str(), HasSubstr("--coordinator: \"a:7070,b\" has \"b\""));
+}
+
 TEST_F(StatusCommandsTest, ALossIsToldOnceUntilTheNextEvent) {
   const std::string told = "waiting for the coordinator: ";
   const auto losses = [&] {

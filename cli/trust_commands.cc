@@ -16,6 +16,7 @@
 #include "cli/status_report.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "common/transport/coordinator_target.h"
 #include "common/transport/enrolment.h"
 #include "proto/trust.grpc.pb.h"
 
@@ -246,8 +247,9 @@ Command EnrolCommand(const Clock& now) {
           "Makes the folder that other commands take as --tls. The key in it "
           "never leaves this machine."};
   command.flags.AddRequired("coordinator", "ADDRESS",
-                            "The coordinator, as HOST:PORT.",
-                            &flags->coordinator);
+                            "The coordinator, as HOST:PORT; or, separated by "
+                            "commas, its address and those of its followers.",
+                            &flags->coordinator, CheckCoordinators);
   command.flags.AddRequired("join", "TOKEN",
                             "What `causeway token create` has printed.",
                             &flags->token);

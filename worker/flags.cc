@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/run_config.h"
+#include "common/transport/coordinator_target.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/socket_address.h"
 #include "worker/data/mixture.h"
@@ -13,7 +14,8 @@
 #include "worker/sync/coordinator_channel.h"
 
 ABSL_FLAG(std::string, coordinator, "",
-          "Address of the run's coordinator, host:port.");
+          "Address of the run's coordinator, host:port; or, separated by "
+          "commas, this and the addresses of its followers.");
 ABSL_FLAG(std::string, island, "",
           "Name of this island, unique in the run: 1 to 64 of [a-z0-9-]. "
           "Default: the name in the certificate of --tls.");
@@ -213,6 +215,11 @@ std::string UsageProblem() {
   }
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
     return "--coordinator, --island and --data are needed";
+  }
+  const absl::Status coordinators =
+      CheckCoordinators(absl::GetFlag(FLAGS_coordinator));
+  if (!coordinators.ok()) {
+    return absl::StrCat("--coordinator: ", coordinators.message());
   }
   const bool has_folder = !absl::GetFlag(FLAGS_tls).empty();
   const bool has_token = !absl::GetFlag(FLAGS_join).empty();

@@ -13,6 +13,7 @@
 #include "common/file.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/coordinator_target.h"
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/identity.h"
@@ -147,7 +148,7 @@ absl::StatusOr<PrivateKey> ReadKey(const std::string& folder) {
 
 }  // namespace
 
-absl::Status Enrol(const std::string& address, absl::string_view join_token,
+absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& folder, absl::Time now) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   RETURN_IF_ERROR(CreateDirectory(folder, 0700));
@@ -162,8 +163,8 @@ absl::Status Enrol(const std::string& address, absl::string_view join_token,
   RETURN_IF_ERROR(key.status());
 
   const auto finding = std::make_shared<Finding>();
-  const auto channel =
-      grpc::CreateChannel(address, PinCredentials(token.pin, now, finding));
+  const auto channel = CoordinatorTarget(addresses).Connect(
+      PinCredentials(token.pin, now, finding));
   v1::EnrolRequest request;
   request.set_token_id(token.id);
   request.set_secret(token.secret);
@@ -179,21 +180,21 @@ absl::Status Enrol(const std::string& address, absl::string_view join_token,
     RETURN_IF_ERROR(finding->status);
     authority = finding->authority;
   }
-  RETURN_IF_ERROR(ExplainCall(address, /*tls=*/true, answered));
+  RETURN_IF_ERROR(ExplainCall(addresses, /*tls=*/true, answered));
   RETURN_IF_ERROR(WriteFileAtomically(PathIn(folder, kFolderAuthority),
                                       {absl::string_view(authority)}));
   return WriteCertificate(folder, response.certificate(), **key);
 }
 
-absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
-                       const std::string& folder, const Clock& now,
-                       uint64_t seed,
+absl::Status EnrolOnce(const std::string& addresses,
+                       absl::string_view join_token, const std::string& folder,
+                       const Clock& now, uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   if (IsEnrolled(folder, token.pin, now())) return absl::OkStatus();
   Backoff backoff({.first = kShortestRetry}, seed);
   while (true) {
-    const absl::Status enrolled = Enrol(address, join_token, folder, now());
+    const absl::Status enrolled = Enrol(addresses, join_token, folder, now());
     LOG_IF(INFO, enrolled.ok())
         << "enrolled: " << folder << " has a certificate for this machine";
     if (!absl::IsUnavailable(enrolled) && !absl::IsDeadlineExceeded(enrolled) &&
@@ -212,7 +213,7 @@ absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder) {
   return RenewalTime(FactsOf(*read.front()));
 }
 
-absl::Status Renew(const std::string& address, const std::string& folder,
+absl::Status Renew(const std::string& addresses, const std::string& folder,
                    absl::Time now) {
   ASSIGN_OR_RETURN(const PrivateKey key, ReadKey(folder));
   ASSIGN_OR_RETURN(const auto credentials,
@@ -222,25 +223,26 @@ absl::Status Renew(const std::string& address, const std::string& folder,
   grpc::ClientContext context;
   context.set_deadline(FromNow(kCallTimeout));
   v1::RenewResponse response;
-  RETURN_IF_ERROR(
-      ExplainCall(address, /*tls=*/true,
-                  v1::Trust::NewStub(grpc::CreateChannel(address, credentials))
-                      ->Renew(&context, request, &response)));
+  RETURN_IF_ERROR(ExplainCall(
+      addresses, /*tls=*/true,
+      v1::Trust::NewStub(CoordinatorTarget(addresses).Connect(credentials))
+          ->Renew(&context, request, &response)));
   return WriteCertificate(folder, response.certificate(), *key);
 }
 
-CertificateRenewer::CertificateRenewer(std::string address, std::string folder,
-                                       Clock now, uint64_t seed)
-    : thread_([this, address = std::move(address), folder = std::move(folder),
-               now = std::move(now),
-               seed] { Run(address, folder, now, seed); }) {}
+CertificateRenewer::CertificateRenewer(std::string addresses,
+                                       std::string folder, Clock now,
+                                       uint64_t seed)
+    : thread_([this, addresses = std::move(addresses),
+               folder = std::move(folder), now = std::move(now),
+               seed] { Run(addresses, folder, now, seed); }) {}
 
 CertificateRenewer::~CertificateRenewer() {
   stop_.Notify();
   thread_.join();
 }
 
-void CertificateRenewer::Run(const std::string& address,
+void CertificateRenewer::Run(const std::string& addresses,
                              const std::string& folder, const Clock& now,
                              uint64_t seed) {
   Backoff backoff({.first = kShortestRetry, .longest = kLongestRetry}, seed);
@@ -252,7 +254,7 @@ void CertificateRenewer::Run(const std::string& address,
       continue;
     }
     const absl::Status renewed =
-        due.ok() ? Renew(address, folder, now()) : due.status();
+        due.ok() ? Renew(addresses, folder, now()) : due.status();
     if (renewed.ok()) {
       LOG(INFO) << "renewed the certificate in " << folder;
       backoff.Reset();

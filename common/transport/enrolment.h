@@ -8,8 +8,9 @@
 //   ... MakeChannelCredentials({.tls = "tls"}, now()) ...
 //   CertificateRenewer renewer("host:7070", "tls", now);
 //
-// The files are those of ClientTlsFiles::tls (common/transport/credentials.h).
-// The key is made here and never leaves the folder; renewals keep it.
+// Addresses are as in common/transport/coordinator_target.h. The files are
+// those of ClientTlsFiles::tls (common/transport/credentials.h). The key is
+// made here and never leaves the folder; renewals keep it.
 #ifndef COMMON_TRANSPORT_ENROLMENT_H_
 #define COMMON_TRANSPORT_ENROLMENT_H_
 
@@ -28,8 +29,8 @@
 namespace causeway {
 
 // Writes a folder, made if missing, with which its owner can connect to the
-// coordinator at `address`. The coordinator must show a certificate of the
-// authority that the token names. Blocks for 20 s at most. After an error it
+// coordinator at `addresses`. It must show a certificate of the authority that
+// the token names. Blocks for 20 s at most. After an error it
 // can be repeated with the same token, even if an answer was lost.
 //   INVALID_ARGUMENT   `join_token` is no join token.
 //   UNAVAILABLE,
@@ -37,23 +38,23 @@ namespace causeway {
 //   UNAUTHENTICATED    The coordinator is another one than the token's, or it
 //                      does not know the token, or the token is used up, or it
 //                      does without TLS.
-absl::Status Enrol(const std::string& address, absl::string_view join_token,
+absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& folder, absl::Time now);
 
 // Enrols unless the folder has a valid certificate of the token's authority.
 // While no coordinator answers, or it is overloaded, it tries again after
 // `pause`, which returns false to end that. `seed` spreads the retries. Returns
 // Enrol's errors.
-absl::Status EnrolOnce(const std::string& address, absl::string_view join_token,
-                       const std::string& folder, const Clock& now,
-                       uint64_t seed,
+absl::Status EnrolOnce(const std::string& addresses,
+                       absl::string_view join_token, const std::string& folder,
+                       const Clock& now, uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause);
 
 // Returns the time at which the folder's certificate is to be renewed.
 absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder);
 
 // Renews the folder's certificate. Blocks for 20 s at most.
-absl::Status Renew(const std::string& address, const std::string& folder,
+absl::Status Renew(const std::string& addresses, const std::string& folder,
                    absl::Time now);
 
 // A thread that renews a folder's certificate whenever it is time, and tries
@@ -62,13 +63,13 @@ absl::Status Renew(const std::string& address, const std::string& folder,
 class CertificateRenewer {
  public:
   // `seed` spreads the retries.
-  CertificateRenewer(std::string address, std::string folder, Clock now,
+  CertificateRenewer(std::string addresses, std::string folder, Clock now,
                      uint64_t seed);
   // Blocks until a renewal under way has ended.
   ~CertificateRenewer();
 
  private:
-  void Run(const std::string& address, const std::string& folder,
+  void Run(const std::string& addresses, const std::string& folder,
            const Clock& now, uint64_t seed);
 
   absl::Notification stop_;

@@ -5,10 +5,15 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/grpc_status.h"
 #include "common/transport/grpc_time.h"
@@ -39,7 +44,8 @@ class NotingVerifier : public grpc::experimental::ExternalCertificateVerifier {
   const std::shared_ptr<std::atomic<bool>> shown_;
 };
 
-// Returns whether a connection with these credentials comes about.
+// Returns whether a connection with these credentials comes about; for several
+// addresses, whether one does.
 bool Connects(const std::string& address,
               const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
@@ -55,7 +61,14 @@ bool Connects(const std::string& address,
   return state == GRPC_CHANNEL_READY;
 }
 
-bool SpeaksTls(const std::string& address) {
+bool Connects(const std::vector<std::string>& addresses,
+              const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  return absl::c_any_of(addresses, [&](const std::string& address) {
+    return Connects(address, credentials);
+  });
+}
+
+bool SpeaksTls(const std::vector<std::string>& addresses) {
   const auto shown = std::make_shared<std::atomic<bool>>(false);
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_verify_server_certs(false);
@@ -63,7 +76,7 @@ bool SpeaksTls(const std::string& address) {
   options.set_certificate_verifier(
       grpc::experimental::ExternalCertificateVerifier::Create<NotingVerifier>(
           shown));
-  Connects(address, grpc::experimental::TlsCredentials(options));
+  Connects(addresses, grpc::experimental::TlsCredentials(options));
   return *shown;
 }
 
@@ -73,7 +86,8 @@ struct Cause {
   bool lasting = false;
 };
 
-Cause FindCause(const std::string& address, bool tls, absl::string_view error) {
+Cause FindCause(const std::vector<std::string>& addresses, bool tls,
+                absl::string_view error) {
   const auto says = [&](absl::string_view text) {
     return absl::StrContains(error, text);
   };
@@ -100,13 +114,18 @@ Cause FindCause(const std::string& address, bool tls, absl::string_view error) {
         "dialled",
         /*lasting=*/true};
   }
+  if (says("backend unhealthy")) {
+    return {
+        "it answers, but does not lead the run; if the one that does is lost, "
+        "promote a follower"};
+  }
   if (says("http1")) {
     return {
         "a server answers there, but it speaks HTTP/1; check the port: "
         "metrics and the status page have others"};
   }
   if (says("wrong version number")) {
-    if (Connects(address, grpc::InsecureChannelCredentials())) {
+    if (Connects(addresses, grpc::InsecureChannelCredentials())) {
       return {
           "it speaks plain text, and this side TLS; start it with --tls, "
           "or leave out tls and the join token here",
@@ -132,7 +151,7 @@ Cause FindCause(const std::string& address, bool tls, absl::string_view error) {
           "it closes the connection; it may be going down, or demand a "
           "certificate of another authority (tls_cert)"};
     }
-    if (SpeaksTls(address)) {
+    if (SpeaksTls(addresses)) {
       return {
           "it speaks TLS, and this side plain text; name the folder of "
           "this side's certificate (tls), which a join token makes, or the "
@@ -148,22 +167,33 @@ Cause FindCause(const std::string& address, bool tls, absl::string_view error) {
 
 }  // namespace
 
-absl::Status ExplainCall(const std::string& address, bool tls,
+absl::Status ExplainCall(const std::string& addresses, bool tls,
                          const grpc::Status& status) {
   const absl::Status plain = FromGrpcStatus(status);
   if (absl::IsUnimplemented(plain)) {
     return absl::UnimplementedError(
-        absl::StrCat("the server at ", address,
+        absl::StrCat("the server at ", addresses,
                      " is no coordinator, or one of another version (",
                      plain.message(), "); check the address"));
   }
   if (!absl::IsUnavailable(plain) && !absl::IsDeadlineExceeded(plain)) {
     return plain;
   }
-  const Cause cause = FindCause(address, tls, plain.message());
+  const std::vector<std::string> all = absl::StrSplit(addresses, ',');
+  const Cause cause = FindCause(all, tls, plain.message());
+  if (all.size() > 1) {
+    // gRPC gives the reason of one address only.
+    return absl::Status(
+        plain.code(),
+        absl::StrCat("no coordinator that leads the run answers at ",
+                     absl::StrJoin(all, " or "),
+                     ": each is down, out of reach, or only follows another; "
+                     "of one of them: ",
+                     cause.text, " (", plain.message(), ")"));
+  }
   return absl::Status(
       cause.lasting ? absl::StatusCode::kUnauthenticated : plain.code(),
-      absl::StrCat("no coordinator answers at ", address, ": ", cause.text,
+      absl::StrCat("no coordinator answers at ", addresses, ": ", cause.text,
                    " (", plain.message(), ")"));
 }
 

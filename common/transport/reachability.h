@@ -14,15 +14,16 @@
 
 namespace causeway {
 
-// Returns the status of a call to `address`, host:port, over TLS or in plain
-// text. If no coordinator has answered, the message says why, and what to do;
-// finding out may take a connection of its own, and three seconds.
+// Returns the status of a call to `addresses` (coordinator_target.h), over TLS
+// or in plain text. If no coordinator has answered, the message says why, and
+// what to do; finding out may take connections of its own, and three seconds
+// for each.
 //   UNAUTHENTICATED    Only another configuration mends it: one side wants TLS
 //                      and the other does not, or the server's certificate is
-//                      not the expected one.
+//                      not the expected one. Only of a single address.
 //   UNAVAILABLE,
 //   DEADLINE_EXCEEDED  A later call may find one.
-absl::Status ExplainCall(const std::string& address, bool tls,
+absl::Status ExplainCall(const std::string& addresses, bool tls,
                          const grpc::Status& status);
 
 }  // namespace causeway

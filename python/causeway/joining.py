@@ -58,7 +58,8 @@ def join(coordinator: Optional[str] = None,
     island, and all of them call this.
 
     Args:
-      coordinator: host:port. Default: $CAUSEWAY_COORDINATOR.
+      coordinator: host:port; or, separated by commas, the coordinator's
+        address and those of its followers. Default: $CAUSEWAY_COORDINATOR.
       island: the island's name, which is its identity through restarts.
         Default: $CAUSEWAY_ISLAND, the name in the certificate, or that of this
         host.

@@ -43,6 +43,8 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
   };
   EXPECT_THAT(error([](auto& o) { o.coordinator = nullptr; }),
               HasSubstr("coordinator is empty"));
+  EXPECT_THAT(error([](auto& o) { o.coordinator = "a:1,b:1,a:1"; }),
+              HasSubstr("a:1 twice"));
   EXPECT_THAT(error([](auto& o) { o.island = ""; }),
               HasSubstr("island is empty"));
   EXPECT_THAT(error([](auto& o) { o.struct_size = 0; }),

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "common/transport/coordinator_target.h"
 #include "common/transport/socket_address.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -85,6 +86,7 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
     return absl::InvalidArgumentError(
         "coordinator is empty; it is the coordinator's host:port");
   }
+  RETURN_IF_ERROR(CheckCoordinators(to.connection.address));
   Island::Options& island = to.island;
   island.join.set_island_id(Text(from.island));
   if (island.join.island_id().empty() && to.tls.tls.empty() && from.rank == 0) {

@@ -96,7 +96,8 @@ typedef struct causeway_options {
   /* sizeof(causeway_options). */
   size_t struct_size;
 
-  /* The coordinator, host:port. Only rank 0 connects to it. */
+  /* The coordinator, host:port; or, separated by commas, this and the addresses
+   * of its followers. Only rank 0 connects to it. */
   const char* coordinator;
   /* The island's name, which is its identity through restarts. May be empty
    * with `tls`: the certificate has it. */

@@ -27,15 +27,6 @@ std::string MethodName(absl::string_view method) {
   return absl::StrCat("/", v1::Coordinator::service_full_name(), "/", method);
 }
 
-std::vector<std::shared_ptr<grpc::Channel>> BulkChannels(
-    const GrpcCoordinatorClientOptions& options) {
-  std::vector<std::shared_ptr<grpc::Channel>> channels;
-  for (int i = 0; i < options.bulk_connections; ++i) {
-    channels.push_back(NewCoordinatorChannel(options));
-  }
-  return channels;
-}
-
 absl::Status Incomplete() {
   return absl::UnavailableError("the coordinator ended the stream early");
 }
@@ -95,13 +86,14 @@ class BulkTransfers::UpdateTransfer : public UpdateStream {
   const v1::FetchUpdateRequest request_;
 };
 
-BulkTransfers::BulkTransfers(const GrpcCoordinatorClientOptions& options,
-                             CallGroup* calls,
-                             std::function<absl::Duration()> round_trip)
+BulkTransfers::BulkTransfers(
+    const GrpcCoordinatorClientOptions& options,
+    std::vector<std::shared_ptr<grpc::Channel>> channels, CallGroup* calls,
+    std::function<absl::Duration()> round_trip)
     : options_(options),
       calls_(calls),
       round_trip_(std::move(round_trip)),
-      bulk_(BulkChannels(options), calls),
+      bulk_(std::move(channels), calls),
       up_(options.now),
       down_(options.now) {
   pacer_.SetRate(options.uplink_bytes_per_second.value_or(0));

@@ -37,11 +37,12 @@ namespace causeway {
 // Thread-safe.
 class BulkTransfers {
  public:
-  // `calls` outlives the object. `round_trip` returns the round trip to the
-  // coordinator, infinite while it is unknown; it is called after measured
-  // uploads.
-  BulkTransfers(const GrpcCoordinatorClientOptions& options, CallGroup* calls,
-                std::function<absl::Duration()> round_trip);
+  // Each of `channels` has its own connection. `calls` outlives the object.
+  // `round_trip` returns the round trip to the coordinator, infinite while it
+  // is unknown; it is called after measured uploads.
+  BulkTransfers(const GrpcCoordinatorClientOptions& options,
+                std::vector<std::shared_ptr<grpc::Channel>> channels,
+                CallGroup* calls, std::function<absl::Duration()> round_trip);
 
   // Starts to connect, so that the first transfer does not have to wait.
   void Connect() { bulk_.Connect(); }

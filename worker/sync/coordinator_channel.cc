@@ -4,10 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/transport/coordinator_target.h"
 
 namespace causeway {
 
-std::shared_ptr<grpc::Channel> NewCoordinatorChannel(
+std::vector<std::shared_ptr<grpc::Channel>> NewCoordinatorChannels(
     const GrpcCoordinatorClientOptions& options) {
   grpc::ChannelArguments arguments;
   // Gives each channel its own connection: by default gRPC shares one between
@@ -26,8 +27,12 @@ std::shared_ptr<grpc::Channel> NewCoordinatorChannel(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetMaxReceiveMessageSize(16 << 20);
-  return grpc::CreateCustomChannel(options.address, options.credentials,
-                                   arguments);
+  const CoordinatorTarget target(options.address);
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (int i = 0; i < 1 + options.bulk_connections; ++i) {
+    channels.push_back(target.Connect(options.credentials, arguments));
+  }
+  return channels;
 }
 
 absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -23,7 +24,7 @@ namespace causeway {
 inline constexpr int kMaxBulkConnections = 64;
 
 struct GrpcCoordinatorClientOptions {
-  // host:port.
+  // One address, or several (common/transport/coordinator_target.h).
   std::string address;
   // Credentials from common/transport/credentials.h.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
@@ -44,8 +45,9 @@ struct GrpcCoordinatorClientOptions {
   Clock now;
 };
 
-// Returns a channel with a connection of its own.
-std::shared_ptr<grpc::Channel> NewCoordinatorChannel(
+// Returns a channel for control, and then options.bulk_connections others. Each
+// has connections of its own, one to each address.
+std::vector<std::shared_ptr<grpc::Channel>> NewCoordinatorChannels(
     const GrpcCoordinatorClientOptions& options);
 
 // Returns the timeout of a call that carries at most `bulk_bytes`.

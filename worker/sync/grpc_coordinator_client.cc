@@ -3,8 +3,10 @@
 #include "worker/sync/grpc_coordinator_client.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -51,14 +53,21 @@ Request WithCutTexts(Request request) {
 
 class GrpcControlStream : public ControlStream {
  public:
-  explicit GrpcControlStream(v1::Coordinator::Stub& stub)
-      : stream_(stub.Session(&context_)) {}
+  // Calls `answered` with the coordinator's address when it has answered.
+  GrpcControlStream(v1::Coordinator::Stub& stub,
+                    std::function<void(std::string)> answered)
+      : stream_(stub.Session(&context_)), answered_(std::move(answered)) {}
 
   bool Write(const v1::SessionRequest& request) override {
     return stream_->Write(WithCutTexts(request));
   }
   bool Read(v1::SessionResponse* response) override {
-    return stream_->Read(response);
+    const bool read = stream_->Read(response);
+    if (read && answered_ != nullptr) {
+      answered_(PeerAddress(context_.peer()));
+      answered_ = nullptr;
+    }
+    return read;
   }
   absl::Status Finish() override { return FromGrpcStatus(stream_->Finish()); }
   void Cancel() override { context_.TryCancel(); }
@@ -68,15 +77,13 @@ class GrpcControlStream : public ControlStream {
   const std::unique_ptr<
       grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>>
       stream_;
+  std::function<void(std::string)> answered_;
 };
 
 class GrpcCoordinatorClient : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options)
-      : options_(options),
-        control_channel_(NewCoordinatorChannel(options)),
-        control_(v1::Coordinator::NewStub(control_channel_)),
-        bulk_(options, &calls_, [this] { return Connections().round_trip; }) {}
+      : GrpcCoordinatorClient(options, NewCoordinatorChannels(options)) {}
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
@@ -91,14 +98,15 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     RETURN_IF_ERROR(request.expected_run_id().empty()
                         ? ExplainCall(options_.address, options_.tls, status)
                         : CallStatus(options_, status));
-    absl::MutexLock lock(&mu_);
-    coordinator_ = PeerAddress(call.context().peer());
+    NoteCoordinator(PeerAddress(call.context().peer()));
     return response;
   }
 
   std::unique_ptr<ControlStream> OpenSession() override {
     AwaitConnection(*control_channel_);
-    return std::make_unique<GrpcControlStream>(*control_);
+    return std::make_unique<GrpcControlStream>(
+        *control_,
+        [this](std::string peer) { NoteCoordinator(std::move(peer)); });
   }
 
   absl::StatusOr<v1::ContributeResponse> Contribute(
@@ -145,6 +153,20 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
  private:
+  // The first of `channels` is for control.
+  GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options,
+                        std::vector<std::shared_ptr<grpc::Channel>> channels)
+      : options_(options),
+        control_channel_(channels.front()),
+        control_(v1::Coordinator::NewStub(control_channel_)),
+        bulk_(options, {channels.begin() + 1, channels.end()}, &calls_,
+              [this] { return Connections().round_trip; }) {}
+
+  void NoteCoordinator(std::string peer) {
+    absl::MutexLock lock(&mu_);
+    coordinator_ = std::move(peer);
+  }
+
   // TCP's figures on the connections to the coordinator.
   struct OwnConnections {
     uint64_t retransmitted = 0;

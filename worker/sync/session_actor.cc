@@ -26,10 +26,10 @@ void SessionActor::Run() {
     if (const auto* join = std::get_if<action::Join>(&next)) {
       const absl::StatusOr<v1::JoinResponse> response =
           client_->Join(join->request);
-      LOG_IF(WARNING, !response.ok())
-          << "cannot join: " << response.status().message();
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
         core.membership().JoinAnswered(response, now);
+        const absl::Status& error = core.membership().join_error();
+        LOG_IF(WARNING, !error.ok()) << "cannot join: " << error.message();
       });
     } else if (std::holds_alternative<action::OpenStream>(next)) {
       OpenStream();

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/coordinator_target.h"
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "common/transport/socket_address.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// Only the coordinator that leads the run is healthy in this service.
+constexpr char kServiceConfig[] = R"({
+  "loadBalancingConfig": [{"round_robin": {}}],
+  "healthCheckConfig": {"serviceName": "causeway.v1.Coordinator"}
+})";
+
+bool HasHostAndPort(absl::string_view address) {
+  const absl::string_view host = HostOf(address);
+  int port = 0;
+  return !host.empty() && host.size() < address.size() &&
+         absl::c_none_of(address, absl::ascii_isspace) &&
+         absl::SimpleAtoi(address.substr(host.size() + 1), &port) && port > 0 &&
+         port <= 65535;
+}
+
+// Returns the socket addresses of the hosts that are known, as texts.
+std::vector<std::string> ResolveAll(absl::Span<const std::string> addresses) {
+  std::vector<std::string> resolved;
+  for (const std::string& address : addresses) {
+    const absl::StatusOr<Addresses> found = Resolve(address, 0);
+    if (!found.ok()) {
+      LOG(WARNING) << found.status().message()
+                   << "; this process goes without that address";
+      continue;
+    }
+    for (const addrinfo* each = found->get(); each != nullptr;
+         each = each->ai_next) {
+      sockaddr_storage storage = {};
+      std::memcpy(&storage, each->ai_addr, each->ai_addrlen);
+      const std::string text = AddressText(storage);
+      if (!absl::c_linear_search(resolved, text)) resolved.push_back(text);
+    }
+  }
+  return resolved;
+}
+
+bool IsIPv6(absl::string_view address) {
+  return absl::StartsWith(address, "[");
+}
+
+// Returns gRPC's name of these socket addresses. All must be of one family, so
+// next to IPv6 addresses IPv4 ones are written as IPv6.
+std::string UriOf(std::vector<std::string> addresses) {
+  if (absl::c_none_of(addresses, IsIPv6)) {
+    return absl::StrCat("ipv4:", absl::StrJoin(addresses, ","));
+  }
+  for (std::string& address : addresses) {
+    if (IsIPv6(address)) continue;
+    const absl::string_view host = HostOf(address);
+    address = absl::StrCat("[::ffff:", host, "]", address.substr(host.size()));
+  }
+  return absl::StrCat("ipv6:",
+                      absl::StrReplaceAll(absl::StrJoin(addresses, ","),
+                                          {{"[", "%5B"}, {"]", "%5D"}}));
+}
+
+}  // namespace
+
+bool AreSeveral(absl::string_view addresses) {
+  return absl::StrContains(addresses, ',');
+}
+
+absl::Status CheckCoordinators(absl::string_view addresses) {
+  if (!AreSeveral(addresses)) return absl::OkStatus();
+  const std::vector<absl::string_view> all = absl::StrSplit(addresses, ',');
+  if (all.size() > kMaxCoordinators) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", addresses, "\" has ", all.size(),
+                     " addresses; allowed: up to ", kMaxCoordinators));
+  }
+  std::set<absl::string_view> seen;
+  for (const absl::string_view address : all) {
+    if (!HasHostAndPort(address)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", addresses, "\" has \"", address,
+          "\", which is not host:port; allowed: host:port[,host:port...], "
+          "without spaces"));
+    }
+    if (!seen.insert(address).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", addresses, "\" has the address ", address, " twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+CoordinatorTarget::CoordinatorTarget(const std::string& addresses)
+    : uri_(addresses) {
+  if (!AreSeveral(addresses)) return;
+  const std::vector<std::string> all = absl::StrSplit(addresses, ',');
+  authority_ = all.front();
+  const std::vector<std::string> resolved = ResolveAll(all);
+  // gRPC goes on trying to resolve a name.
+  uri_ = resolved.empty() ? all.front() : UriOf(resolved);
+}
+
+std::shared_ptr<grpc::Channel> CoordinatorTarget::Connect(
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    grpc::ChannelArguments arguments) const {
+  if (!authority_.empty()) {
+    arguments.SetServiceConfigJSON(kServiceConfig);
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, authority_);
+  }
+  return grpc::CreateCustomChannel(uri_, credentials, arguments);
+}
+
+}  // namespace causeway

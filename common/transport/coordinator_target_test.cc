@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/transport/coordinator_target.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "common/grpc_status.h"
+#include "common/testing/status_matchers.h"
+#include "common/transport/credentials.h"
+#include "common/transport/grpc_time.h"
+#include "common/transport/reachability.h"
+#include "common/transport/testing/certificates.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "gtest/gtest.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// A coordinator that answers with its name.
+class NamedCoordinator : public v1::Status::Service {
+ public:
+  NamedCoordinator(std::string name, bool leads,
+                   const std::string& host = "127.0.0.1",
+                   std::shared_ptr<grpc::ServerCredentials> credentials =
+                       grpc::InsecureServerCredentials())
+      : name_(std::move(name)) {
+    grpc::EnableDefaultHealthCheckService(true);
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(absl::StrCat(host, ":0"), credentials, &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat(host, ":", port);
+    SetLeads(leads);
+  }
+  ~NamedCoordinator() override { Stop(); }
+
+  grpc::Status GetRun(grpc::ServerContext*, const v1::GetRunRequest*,
+                      v1::RunStatus* status) override {
+    status->set_run_id(name_);
+    return grpc::Status::OK;
+  }
+
+  void SetLeads(bool leads) {
+    server_->GetHealthCheckService()->SetServingStatus(
+        v1::Coordinator::service_full_name(), leads);
+  }
+  // Ends calls under way at once, as a process that is killed does.
+  void Stop() { server_->Shutdown(FromNow(absl::ZeroDuration())); }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  const std::string name_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+class CoordinatorTargetTest : public testing::Test {
+ protected:
+  // Returns who answers a call.
+  absl::StatusOr<std::string> Ask() {
+    grpc::ClientContext context;
+    context.set_deadline(FromNow(kPatience));
+    v1::RunStatus status;
+    RETURN_IF_ERROR(ExplainCall(
+        addresses_, /*tls=*/false,
+        v1::Status::NewStub(channel_)->GetRun(&context, {}, &status)));
+    return status.run_id();
+  }
+  // Asks until the answer comes from `name`; gRPC's news is not instant.
+  bool AwaitAnswerOf(const std::string& name) {
+    const absl::Time end = absl::Now() + kPatience;
+    while (absl::Now() < end) {
+      const absl::StatusOr<std::string> answer = Ask();
+      if (answer.ok() && *answer == name) return true;
+    }
+    return false;
+  }
+  void Connect(const std::string& addresses,
+               const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+                   grpc::InsecureChannelCredentials()) {
+    addresses_ = addresses;
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel_ = CoordinatorTarget(addresses).Connect(credentials, arguments);
+  }
+
+  std::string addresses_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST(CoordinatorAddressesTest, SaysWhatIsWrongWithAList) {
+  for (const char* const good :
+       {"a:7070", "a:7070,b:7070", "a:1,a:2", "[::1]:7070,10.0.0.1:7070",
+        "unix:/run/a", "a"}) {
+    EXPECT_OK(CheckCoordinators(good)) << good;
+  }
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"a:7070,", "\"\", which is not host:port"},
+      {",a:7070", "\"\", which is not host:port"},
+      {"a:7070,b", "\"b\", which is not host:port"},
+      {"a:7070, b:7070", "without spaces"},
+      {"a:7070,b:0", "\"b:0\""},
+      {"a:7070,:7070", "\":7070\""},
+      {"a:7070,b:70707", "\"b:70707\""},
+      {"a:7070,b:7070,a:7070", "a:7070 twice"},
+      {"a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9", "up to 8"},
+  };
+  for (const auto& [text, problem] : wrong) {
+    EXPECT_THAT(CheckCoordinators(text),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr(problem)))
+        << text;
+  }
+}
+
+TEST(CoordinatorAddressesTest, FamiliesCanBeMixed) {
+  EXPECT_EQ(CoordinatorTarget("unix:/run/a").uri(), "unix:/run/a");
+  EXPECT_EQ(CoordinatorTarget("10.0.0.1:1,10.0.0.2:2").uri(),
+            "ipv4:10.0.0.1:1,10.0.0.2:2");
+  EXPECT_EQ(CoordinatorTarget("[2001:db8::1]:1,10.0.0.2:2").uri(),
+            "ipv6:%5B2001:db8::1%5D:1,%5B::ffff:10.0.0.2%5D:2");
+}
+
+TEST_F(CoordinatorTargetTest, CallsGoToTheOneThatLeads) {
+  NamedCoordinator a("a", /*leads=*/true);
+  NamedCoordinator b("b", /*leads=*/false);
+  Connect(absl::StrCat(b.address(), ",", a.address()));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(Ask(), IsOkAndHolds(std::string("a")));
+  }
+  // The follower is promoted after the coordinator was lost.
+  a.Stop();
+  EXPECT_THAT(
+      Ask(),
+      StatusIs(StatusCode::kUnavailable,
+               AllOf(HasSubstr("no coordinator that leads the run answers at"),
+                     HasSubstr(a.address()), HasSubstr(b.address()))));
+  b.SetLeads(true);
+  EXPECT_TRUE(AwaitAnswerOf("b"));
+}
+
+TEST_F(CoordinatorTargetTest, CallsLeaveOneThatStandsDown) {
+  NamedCoordinator a("a", /*leads=*/true);
+  NamedCoordinator b("b", /*leads=*/false);
+  Connect(absl::StrCat(a.address(), ",", b.address()));
+  EXPECT_THAT(Ask(), IsOkAndHolds(std::string("a")));
+  a.SetLeads(false);
+  b.SetLeads(true);
+  ASSERT_TRUE(AwaitAnswerOf("b"));
+  a.SetLeads(true);
+  b.SetLeads(false);
+  EXPECT_TRUE(AwaitAnswerOf("a"));
+}
+
+TEST_F(CoordinatorTargetTest, NobodyLeads) {
+  NamedCoordinator a("a", /*leads=*/false);
+  NamedCoordinator b("b", /*leads=*/false);
+  Connect(absl::StrCat(a.address(), ",", b.address()));
+  EXPECT_THAT(Ask(), StatusIs(StatusCode::kUnavailable,
+                              HasSubstr("only follows another")));
+}
+
+// A single address is dialled whether it leads or not.
+TEST_F(CoordinatorTargetTest, ASingleAddressIsAskedInAnyCase) {
+  NamedCoordinator a("a", /*leads=*/false);
+  Connect(a.address());
+  EXPECT_THAT(Ask(), IsOkAndHolds(std::string("a")));
+}
+
+TEST_F(CoordinatorTargetTest, AHostThatIsNotKnownIsLeftOut) {
+  NamedCoordinator a("a", /*leads=*/true);
+  Connect(absl::StrCat("nowhere.invalid:7070,", a.address()));
+  EXPECT_THAT(Ask(), IsOkAndHolds(std::string("a")));
+}
+
+TEST_F(CoordinatorTargetTest, ReachesBothFamiliesOfAddresses) {
+  for (const bool ipv6_leads : {false, true}) {
+    NamedCoordinator a("a", !ipv6_leads, "127.0.0.1");
+    NamedCoordinator b("b", ipv6_leads, "[::1]");
+    Connect(absl::StrCat(a.address(), ",", b.address()));
+    EXPECT_THAT(Ask(), IsOkAndHolds(std::string(ipv6_leads ? "b" : "a")));
+  }
+}
+
+// With an authority of the operator's own, the certificates of all name the
+// host of the first address.
+TEST_F(CoordinatorTargetTest, ACertificateNamesTheFirstHost) {
+  const Validity validity = {absl::Now() - absl::Hours(1),
+                             absl::Now() + absl::Hours(1)};
+  TestAuthority authority(testing::TempDir() + "/authority", validity);
+  const TestIdentity identity = authority.Sign("localhost", validity);
+  ASSERT_OK_AND_ASSIGN(const auto server_credentials,
+                       MakeServerCredentials({.tls_cert = identity.certificate,
+                                              .tls_key = identity.key},
+                                             absl::Now()));
+  ASSERT_OK_AND_ASSIGN(
+      const auto credentials,
+      MakeChannelCredentials({.tls_ca = authority.certificate()}, absl::Now()));
+  NamedCoordinator a("a", false, "127.0.0.1", server_credentials);
+  NamedCoordinator b("b", true, "127.0.0.1", server_credentials);
+  const std::string by_name =
+      absl::StrReplaceAll(a.address(), {{"127.0.0.1", "localhost"}});
+  Connect(absl::StrCat(by_name, ",", b.address()), credentials);
+  EXPECT_THAT(Ask(), IsOkAndHolds(std::string("b")));
+  Connect(absl::StrCat(b.address(), ",", by_name), credentials);
+  EXPECT_THAT(Ask(), StatusIs(StatusCode::kUnavailable,
+                              HasSubstr("must name the host")));
+}
+
+}  // namespace
+}  // namespace causeway

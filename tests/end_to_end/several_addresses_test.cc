@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemons and `causeway` when they know several addresses, and another
+// coordinator takes the run over.
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+// Islands must not lose their leases while the other coordinator starts.
+constexpr char kConfig[] = R"pb(
+  name: "addresses"
+  model {
+    layers: 1
+    hidden_size: 16
+    intermediate_size: 32
+    heads: 2
+    sequence_length: 16
+  }
+  training { total_steps: 1000000 batch_size: 1 learning_rate: 1e-3 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { min_islands: 1 lease_seconds: 60 }
+)pb";
+
+// What stands at a follower's address before it is promoted.
+class Follower {
+ public:
+  Follower() {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    server_ = builder.BuildAndStart();
+    server_->GetHealthCheckService()->SetServingStatus(
+        "causeway.v1.Coordinator", false);
+  }
+
+  int port() const { return port_; }
+  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class SeveralAddressesTest : public ProcessTestFixture {
+ protected:
+  void SetUp() override {
+    Write("run.textproto", kConfig);
+    coordinator_ = Start("coordinator", CoordinatorCommand(0));
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    first_port_ = Port();
+    // The order does not matter.
+    addresses_ = absl::StrCat("127.0.0.1:", follower_.port(),
+                              ",127.0.0.1:", first_port_);
+    std::vector<std::string> command = WorkerCommand("east", 0);
+    command[1] = absl::StrCat("--coordinator=", addresses_);
+    command.push_back("--bulk_connections=2");
+    worker_ = Start("east", command);
+    ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2"))
+        << worker_->Output();
+  }
+
+  // Kills the coordinator, and lets another one go on with a copy of its state.
+  void Replace() {
+    coordinator_->Signal(SIGKILL);
+    coordinator_->Wait();
+    EXPECT_THAT(Status(/*exit_code=*/1),
+                HasSubstr("no coordinator that leads the run answers at"));
+    std::filesystem::copy(Path("state"), Path("copy"),
+                          std::filesystem::copy_options::recursive);
+    follower_.Stop();
+    promoted_ = Start("promoted", CoordinatorCommand(follower_.port(), "copy"));
+    ASSERT_TRUE(promoted_->AwaitOutput("waiting for islands"));
+    const absl::Time begin = absl::Now();
+    ASSERT_TRUE(promoted_->AwaitOutput("is at version ", absl::Seconds(10)))
+        << worker_->Output();
+    RecordProperty("milliseconds",
+                   absl::ToInt64Milliseconds(absl::Now() - begin));
+  }
+
+  std::string Status(int exit_code = 0) {
+    return RunTool({"status", "--coordinator", addresses_, "--json"},
+                   exit_code);
+  }
+
+  Follower follower_;
+  std::unique_ptr<Process> coordinator_;
+  int first_port_ = 0;
+  std::string addresses_;
+  std::unique_ptr<Process> worker_;
+  std::unique_ptr<Process> promoted_;
+};
+
+TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
+  EXPECT_EQ(nlohmann::json::parse(Status())["run"]["state"], "RUNNING");
+  Replace();
+  const nlohmann::json status = nlohmann::json::parse(Status());
+  EXPECT_EQ(status["run"]["state"], "RUNNING");
+  // The island has not joined again: its membership goes on.
+  EXPECT_EQ(status["islands"][0]["incarnation"], "1") << worker_->Output();
+  worker_->Signal(SIGTERM);
+  EXPECT_EQ(worker_->Wait(), 0) << worker_->Output();
+  EXPECT_THAT(promoted_->Output(),
+              HasSubstr("island east (incarnation 1) left"));
+}
+
+TEST_F(SeveralAddressesTest, WrongListsAreUsageErrors) {
+  std::vector<std::string> command = WorkerCommand("west", 0);
+  command[1] = "--coordinator=127.0.0.1:7070,127.0.0.1:7070";
+  auto worker = Start("west", command);
+  EXPECT_EQ(worker->Wait(), 2);
+  EXPECT_THAT(worker->Output(), HasSubstr("127.0.0.1:7070 twice"));
+  EXPECT_THAT(RunTool({"enrol", "--coordinator", "a:1,", "--join", "x", "--tls",
+                       Path("tls")},
+                      /*exit_code=*/2),
+              HasSubstr("is not host:port"));
+}
+
+}  // namespace
+}  // namespace causeway
