@@ -95,7 +95,8 @@ Round Coordinator::NewRound(uint32_t fragment,
 
 absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     const v1::JoinRequest& request, absl::Time now, Effects& effects) {
-  RETURN_IF_ERROR(Hear(request.expected_run_id(), request.epoch()));
+  RETURN_IF_ERROR(
+      Hear(request.expected_run_id(), request.island_id(), request.epoch()));
   if (IsFinished()) {
     return absl::FailedPreconditionError(
         absl::StrCat("run ", options_.run_id,
@@ -203,7 +204,7 @@ absl::Status Coordinator::CheckHeader(
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
     const v1::ContributionHeader& header, absl::Time now) {
-  ASSIGN_OR_RETURN(Member* const member, FindCaller(header.identity()));
+  ASSIGN_OR_RETURN(Member* const member, FindTransferring(header.identity()));
   RETURN_IF_ERROR(CheckHeader(header));
   member->last_heartbeat = now;
   const uint32_t fragment = header.fragment();

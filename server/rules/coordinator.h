@@ -195,7 +195,8 @@ class Coordinator {
 
   // --- Views. ---
 
-  // Returns OK if `identity` names a live member, or why it may not act.
+  // Returns OK if `identity` names a live member that may transfer data, or why
+  // it may not.
   absl::Status Check(const v1::IslandIdentity& identity);
   // Returns UNAVAILABLE if the coordinator has stood down.
   absl::Status CheckInOffice() const;
@@ -267,13 +268,17 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
 
  private:
-  // Takes note of the epoch that an island of this run has heard of. Errors of
-  // CheckInOffice.
-  absl::Status Hear(absl::string_view run_id, uint64_t epoch);
+  // Takes note of the epoch that an island of this run has heard of; nobody if
+  // `island_id` is empty. Errors of CheckInOffice.
+  absl::Status Hear(absl::string_view run_id, absl::string_view island_id,
+                    uint64_t epoch);
   // Records once that the coordinator has stood down.
   void RecordReplacement(Effects& effects);
   // Returns the live member that makes a call. Errors of Check.
   absl::StatusOr<Member*> FindCaller(const v1::IslandIdentity& identity);
+  // Does so for a transfer, which belongs to the coordinator whose view the
+  // island acts on: UNAVAILABLE if it has heard of a lower epoch only.
+  absl::StatusOr<Member*> FindTransferring(const v1::IslandIdentity& identity);
   // Records an event if the trouble of an island's ranks has changed, except in
   // what it costs. Either kind may be unspecified.
   static void NoteTrouble(const std::string& island_id,

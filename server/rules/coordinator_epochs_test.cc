@@ -24,7 +24,8 @@ using testing::SizeIs;
 
 const auto kReplaced = StatusIs(
     absl::StatusCode::kUnavailable,
-    AllOf(HasSubstr("of epoch 1,"), HasSubstr("replaced by one of epoch 5")));
+    AllOf(HasSubstr("of epoch 1,"), HasSubstr("replaced by one of epoch 5"),
+          HasSubstr("says so")));
 
 v1::JoinRequest RequestOf(const std::string& island, const std::string& run_id,
                           uint64_t epoch) {
@@ -114,6 +115,28 @@ TEST(CoordinatorEpochsTest, AnEpochOfAnotherRunOrALowerOneChangesNothing) {
   EXPECT_OK(run.core().CheckInOffice());
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   EXPECT_EQ(run.CountEvents("coordinator_replaced"), 0);
+}
+
+// What an island sends and fetches belongs together: while its control stream
+// is at another coordinator, that one gets all.
+TEST(CoordinatorEpochsTest, TransfersWaitForTheControlStream) {
+  CoordinatorDriver run({.epoch = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  v1::IslandIdentity behind = a;
+  behind.set_epoch(1);
+  const auto refused = StatusIs(absl::StatusCode::kUnavailable,
+                                HasSubstr("heard of epoch 1 only"));
+  EXPECT_THAT(run.Offer(CoordinatorDriver::Contribution(behind, 0)), refused);
+  EXPECT_THAT(run.Complete(CoordinatorDriver::Contribution(behind, 0)),
+              refused);
+  EXPECT_THAT(run.core().Check(behind), refused);
+  EXPECT_OK(run.Heartbeat(behind));
+  EXPECT_EQ(run.core().View(behind).epoch(), 2);
+  EXPECT_OK(run.core().Check(a));
+  v1::IslandIdentity of_old_program = a;
+  of_old_program.clear_epoch();
+  EXPECT_OK(run.core().Check(of_old_program));
+  EXPECT_OK(run.Leave(behind));
 }
 
 TEST(CoordinatorEpochsTest, NothingIsMergedAfterwards) {

@@ -262,7 +262,7 @@ void Coordinator::StorageChecked(const absl::Status& problem,
 }
 
 void Coordinator::StandDown(uint64_t epoch, Effects& effects) {
-  if (!Hear(options_.run_id, epoch).ok()) RecordReplacement(effects);
+  if (!Hear(options_.run_id, "", epoch).ok()) RecordReplacement(effects);
 }
 
 void Coordinator::RecordReplacement(Effects& effects) {

@@ -32,21 +32,37 @@ const char* KindOf(const v1::RankTrouble& trouble) {
 }  // namespace
 
 absl::Status Coordinator::Check(const v1::IslandIdentity& identity) {
-  return FindCaller(identity).status();
+  return FindTransferring(identity).status();
 }
 
 absl::StatusOr<Member*> Coordinator::FindCaller(
     const v1::IslandIdentity& identity) {
-  RETURN_IF_ERROR(Hear(identity.run_id(), identity.epoch()));
+  RETURN_IF_ERROR(
+      Hear(identity.run_id(), identity.island_id(), identity.epoch()));
   return membership_.Check(identity);
 }
 
-absl::Status Coordinator::Hear(absl::string_view run_id, uint64_t epoch) {
+absl::StatusOr<Member*> Coordinator::FindTransferring(
+    const v1::IslandIdentity& identity) {
+  ASSIGN_OR_RETURN(Member* const member, FindCaller(identity));
+  if (identity.epoch() == 0 || identity.epoch() == options_.epoch) {
+    return member;
+  }
+  return absl::UnavailableError(
+      absl::StrCat("island ", identity.island_id(), " has heard of epoch ",
+                   identity.epoch(), " only, and this coordinator's is ",
+                   options_.epoch, ": the control stream must tell it first"));
+}
+
+absl::Status Coordinator::Hear(absl::string_view run_id,
+                               absl::string_view island_id, uint64_t epoch) {
   if (epoch > options_.epoch && run_id == options_.run_id) {
     replaced_because_ = absl::StrCat(
         "this coordinator, of epoch ", options_.epoch,
-        ", was replaced by one of epoch ", epoch,
-        ", which has the run now: use that one's address, and stop this one");
+        ", was replaced by one of epoch ", epoch, ", which has the run now",
+        island_id.empty() ? ""
+                          : absl::StrCat(" (island ", island_id, " says so)"),
+        ": use that one's address, and stop this one");
   }
   return CheckInOffice();
 }

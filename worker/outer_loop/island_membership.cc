@@ -5,9 +5,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "worker/outer_loop/retry.h"
 
 namespace causeway {
+namespace {
+
+absl::Status Replaced(uint64_t epoch, uint64_t highest) {
+  return absl::UnavailableError(
+      absl::StrCat("the coordinator that answers, of epoch ", epoch,
+                   ", was replaced by one of epoch ", highest));
+}
+
+}  // namespace
 
 IslandMembership::IslandMembership(v1::JoinRequest join, uint64_t seed)
     : join_(std::move(join)),
@@ -23,7 +33,7 @@ SessionAction IslandMembership::Next(absl::Time now) const {
     const absl::Time silent_at =
         heard_ + absl::Seconds(config.lease_seconds()) / 2;
     if (broken_) return action::CloseStream{};
-    if (stopping_ || now >= silent_at) {
+    if (stopping_ || replaced_ || now >= silent_at) {
       return action::CloseStream{.cancel = true};
     }
     if (now >= next_heartbeat_) {
@@ -37,20 +47,27 @@ SessionAction IslandMembership::Next(absl::Time now) const {
   action::Join join{.request = join_};
   // A run that the island was part of is the only one it may come back to.
   join.request.set_expected_run_id(identity_.run_id());
+  join.request.set_epoch(identity_.epoch());
   return join;
 }
 
 void IslandMembership::JoinAnswered(
     const absl::StatusOr<v1::JoinResponse>& response, absl::Time now) {
   join_error_ = response.status();
-  if (!response.ok()) {
-    if (!IsRetryable(response.status())) return Fail(response.status());
+  if (response.ok() && IsReplaced(response->identity().epoch())) {
+    join_error_ = Replaced(response->identity().epoch(), identity_.epoch());
+  }
+  if (!join_error_.ok()) {
+    if (!IsRetryable(join_error_)) return Fail(join_error_);
     not_before_ = now + join_backoff_.Next();
     return;
   }
   join_backoff_.Reset();
   if (!joined_.has_value()) joined_ = *response;
+  const uint64_t epoch =
+      std::max(identity_.epoch(), response->identity().epoch());
   identity_ = response->identity();
+  identity_.set_epoch(epoch);
   *state_.mutable_heads() = response->heads();
   *state_.mutable_first_contribution_version() =
       response->first_contribution_version();
@@ -63,6 +80,7 @@ void IslandMembership::JoinAnswered(
 void IslandMembership::StreamOpened(absl::Time now) {
   phase_ = Phase::kStream;
   broken_ = false;
+  replaced_ = false;
   next_heartbeat_ = now;
   heard_ = now;
 }
@@ -76,6 +94,11 @@ void IslandMembership::HeartbeatSent(const action::Heartbeat& heartbeat,
 }
 
 void IslandMembership::ViewArrived(v1::SessionResponse view, absl::Time now) {
+  if (IsReplaced(view.epoch())) {
+    replaced_ = true;
+    return;
+  }
+  identity_.set_epoch(std::max(identity_.epoch(), view.epoch()));
   state_ = std::move(view);
   heard_ = now;
   if (connected_) return;

@@ -11,6 +11,10 @@
 //      |                    +--stream ended-------+
 //      +------------stream ended: ABORTED---------+
 //
+// If a follower has taken the run over, the coordinators' epochs tell the old
+// one from the new: the island believes none whose epoch is lower than the
+// highest that it has heard of, and tries again, until it finds the other.
+//
 // Pure rules: no thread, socket or clock. Not thread-safe.
 #ifndef WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_
 #define WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_
@@ -40,10 +44,12 @@ class IslandMembership {
 
   // --- Events of the session. ---
 
+  // An answer of a coordinator that was replaced counts as UNAVAILABLE.
   void JoinAnswered(const absl::StatusOr<v1::JoinResponse>& response,
                     absl::Time now);
   void StreamOpened(absl::Time now);
   void HeartbeatSent(const action::Heartbeat& heartbeat, absl::Time now);
+  // A view of a coordinator that was replaced is ignored, and ends the stream.
   void ViewArrived(v1::SessionResponse view, absl::Time now);
   // The stream has failed, in one direction or both.
   void StreamBroke();
@@ -63,7 +69,8 @@ class IslandMembership {
 
   // The answer to the first Join; none before it.
   const std::optional<v1::JoinResponse>& joined() const { return joined_; }
-  // The island's identity, with its current incarnation.
+  // The island's identity, with its current incarnation and the highest epoch
+  // that it has heard of.
   const v1::IslandIdentity& identity() const { return identity_; }
   // The newest state that the coordinator published.
   const v1::SessionResponse& state() const { return state_; }
@@ -95,6 +102,11 @@ class IslandMembership {
   enum class Phase { kJoining, kConnecting, kStream, kFailed };
 
   void Fail(const absl::Status& status);
+  // Whether a coordinator of this epoch was replaced. 0 is the epoch of one
+  // that knows none.
+  bool IsReplaced(uint64_t epoch) const {
+    return epoch != 0 && epoch < identity_.epoch();
+  }
 
   const v1::JoinRequest join_;
   Backoff join_backoff_;
@@ -110,9 +122,11 @@ class IslandMembership {
   bool connected_ = false;
   bool ready_ = false;
   absl::Status join_error_;
-  // For the stream that is open: whether it is broken, when the next heartbeat
-  // is due, and when the last view came.
+  // For the stream that is open: whether it is broken, whether the coordinator
+  // at its other end was replaced, when the next heartbeat is due, and when the
+  // last view came.
   bool broken_ = false;
+  bool replaced_ = false;
   absl::Time next_heartbeat_ = absl::InfinitePast();
   absl::Time heard_ = absl::InfinitePast();
 

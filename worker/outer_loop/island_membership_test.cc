@@ -5,9 +5,11 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/backoff.h"
 #include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/outer_loop/testing/island_driver.h"
 
@@ -157,6 +159,79 @@ TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
   membership().JoinAnswered(driver_.joined(), driver_.now());
   EXPECT_EQ(membership().identity().incarnation(), 2);
   EXPECT_EQ(membership().newest_version(0), 5) << "before the first view";
+}
+
+class EpochsTest : public IslandMembershipTest {
+ protected:
+  // A view of a coordinator of this epoch arrives.
+  void Publish(uint64_t epoch) {
+    v1::SessionResponse view = membership().state();
+    view.set_epoch(epoch);
+    view.set_message(absl::StrCat("epoch ", epoch));
+    membership().ViewArrived(view, driver_.now());
+  }
+};
+
+TEST_F(EpochsTest, TheHighestIsKeptAndSent) {
+  driver_.joined().mutable_identity()->set_epoch(2);
+  driver_.Connect();
+  EXPECT_EQ(membership().identity().epoch(), 2);
+  Publish(5);
+  EXPECT_EQ(membership().identity().epoch(), 5);
+  const SessionAction heartbeat = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::Heartbeat>(heartbeat));
+  EXPECT_EQ(std::get<action::Heartbeat>(heartbeat).identity.epoch(), 5);
+  membership().StreamBroke();
+  membership().StreamEnded(absl::AbortedError("fenced off"), driver_.now());
+  const SessionAction join = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::Join>(join));
+  EXPECT_EQ(std::get<action::Join>(join).request.epoch(), 5);
+}
+
+TEST_F(EpochsTest, AViewOfACoordinatorThatWasReplacedIsNotBelieved) {
+  driver_.Connect();
+  Publish(5);
+  Publish(4);
+  EXPECT_EQ(membership().state().message(), "epoch 5");
+  EXPECT_EQ(membership().identity().epoch(), 5);
+  const SessionAction next = driver_.Session();
+  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
+  EXPECT_TRUE(std::get<action::CloseStream>(next).cancel);
+  membership().StreamEnded(absl::CancelledError(), driver_.now());
+  driver_.Sleep(WaitOf());
+  driver_.OpenStream();
+  Publish(6);
+  EXPECT_TRUE(IsNext<action::Heartbeat>());
+  EXPECT_EQ(membership().state().message(), "epoch 6");
+}
+
+TEST_F(EpochsTest, AJoinAtACoordinatorThatWasReplacedIsTriedAgain) {
+  driver_.Connect();
+  Publish(5);
+  membership().StreamBroke();
+  membership().StreamEnded(absl::AbortedError("fenced off"), driver_.now());
+  driver_.joined().mutable_identity()->set_epoch(4);
+  driver_.joined().mutable_identity()->set_incarnation(7);
+  membership().JoinAnswered(driver_.joined(), driver_.now());
+  EXPECT_EQ(membership().identity().incarnation(), 1);
+  EXPECT_THAT(membership().join_error(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       testing::HasSubstr("replaced by one of epoch 5")));
+  driver_.Sleep(WaitOf());
+  EXPECT_TRUE(IsNext<action::Join>());
+  EXPECT_OK(membership().failure());
+}
+
+TEST_F(EpochsTest, ACoordinatorThatKnowsNoEpochsIsBelieved) {
+  driver_.Connect();
+  Publish(5);
+  Publish(0);
+  EXPECT_EQ(membership().state().message(), "epoch 0");
+  EXPECT_EQ(membership().identity().epoch(), 5);
+  driver_.joined().mutable_identity()->clear_epoch();
+  membership().JoinAnswered(driver_.joined(), driver_.now());
+  EXPECT_OK(membership().join_error());
+  EXPECT_EQ(membership().identity().epoch(), 5);
 }
 
 TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {

@@ -49,6 +49,7 @@ class CoordinatorDriver {
     uint64_t overlap_steps = 0;
     // The norm at version 0. The default lets all first contributions pass.
     double parameter_norm = std::numeric_limits<double>::max();
+    uint64_t epoch = 1;
     // Changes the configuration after the other options.
     std::function<void(v1::RunConfig&)> configure = [](v1::RunConfig&) {};
   };
@@ -238,7 +239,8 @@ class CoordinatorDriver {
                 {.round_steps = kRoundSteps,
                  .send_offsets = send_offsets,
                  .overlap_steps = options.overlap_steps,
-                 .total_steps = options.rounds * kRoundSteps})};
+                 .total_steps = options.rounds * kRoundSteps}),
+            .epoch = options.epoch};
   }
 
   static std::vector<Coordinator::CommittedFragment> InitialHeads(
