@@ -177,6 +177,18 @@ TEST_F(CoordinatorTargetTest, NobodyLeads) {
                               HasSubstr("only follows another")));
 }
 
+TEST(CoordinatorAddressesTest, AFollowersAnswerIsExplained) {
+  for (const char* const answer :
+       {"this coordinator follows the one at a:7070",
+        "this coordinator, of epoch 1, was replaced by one of epoch 2"}) {
+    EXPECT_THAT(
+        ExplainCall("b:7070", /*tls=*/false,
+                    grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
+        StatusIs(StatusCode::kUnavailable,
+                 AllOf(HasSubstr("does not lead the run"), HasSubstr(answer))));
+  }
+}
+
 // A single address is dialled whether it leads or not.
 TEST_F(CoordinatorTargetTest, ASingleAddressIsAskedInAnyCase) {
   NamedCoordinator a("a", /*leads=*/false);

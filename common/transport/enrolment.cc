@@ -41,11 +41,11 @@ std::string KeyDigestOf(X509& certificate) {
   return key == nullptr ? "" : KeyDigest(*key);
 }
 
-// PinVerifier tells by this what it has found out. The call that it serves
-// reads it.
+// PinVerifier tells by this what it has found out about the servers at all
+// addresses. The call that it serves reads it.
 struct Finding {
   absl::Mutex mu;
-  // The error if the server is an impostor.
+  // The error if the last server is an impostor.
   absl::Status status ABSL_GUARDED_BY(mu);
   // The pinned authority's certificate, PEM.
   std::string authority ABSL_GUARDED_BY(mu);
@@ -177,8 +177,8 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
   std::string authority;
   {
     absl::MutexLock lock(&finding->mu);
-    RETURN_IF_ERROR(finding->status);
     authority = finding->authority;
+    if (authority.empty()) RETURN_IF_ERROR(finding->status);
   }
   RETURN_IF_ERROR(ExplainCall(addresses, /*tls=*/true, answered));
   RETURN_IF_ERROR(WriteFileAtomically(PathIn(folder, kFolderAuthority),

@@ -114,10 +114,12 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
         "dialled",
         /*lasting=*/true};
   }
-  if (says("backend unhealthy")) {
+  if (says("backend unhealthy") || says("this coordinator follows") ||
+      says("was replaced by one of epoch")) {
     return {
-        "it answers, but does not lead the run; if the one that does is lost, "
-        "promote a follower"};
+        "it answers, but does not lead the run; name the addresses of all the "
+        "run's coordinators, and if the one that leads is lost, promote a "
+        "follower"};
   }
   if (says("http1")) {
     return {

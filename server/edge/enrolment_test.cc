@@ -206,6 +206,30 @@ TEST_F(EnrolmentTest, AnAnswerThatGotLostIsGivenAgain) {
               StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
 }
 
+TEST_F(EnrolmentTest, OneOfSeveralAddressesHasTheCoordinator) {
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       Trust::Open({.folder = Path("other"),
+                                    .run = TestRunConfig().name(),
+                                    .now = absl::Now}));
+  ASSERT_OK_AND_ASSIGN(
+      const auto credentials,
+      MakeServerCredentials(other->server_files(), absl::Now()));
+  ASSERT_OK_AND_ASSIGN(auto impostor,
+                       CoordinatorServer::Start(&driver_.engine(),
+                                                {.address = "127.0.0.1:0",
+                                                 .now = absl::Now,
+                                                 .credentials = credentials,
+                                                 .client_certificates = true}));
+  const std::string list =
+      absl::StrCat("127.0.0.1:1,127.0.0.1:", impostor->port(), ",", address_);
+  ASSERT_OK(Enrol(list, Token("island"), Path("a"), absl::Now()));
+  EXPECT_OK(Renew(list, Path("a"), absl::Now()));
+  EXPECT_OK(Watch({.tls = Path("a")}));
+  address_ = list.substr(0, list.rfind(','));
+  EXPECT_THAT(Enrol(address_, Token("island"), Path("b"), absl::Now()),
+              StatusIs(StatusCode::kUnauthenticated, HasSubstr("another key")));
+}
+
 // Islands behind one router have one address.
 TEST_F(EnrolmentTest, WrongTokensOfANeighbourKeepNobodyOut) {
   ASSERT_OK_AND_ASSIGN(JoinToken forged, ParseJoinToken(Token("island")));
