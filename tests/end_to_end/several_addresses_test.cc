@@ -117,6 +117,15 @@ TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
   EXPECT_EQ(status["run"]["state"], "RUNNING");
   // The island has not joined again: its membership goes on.
   EXPECT_EQ(status["islands"][0]["incarnation"], "1") << worker_->Output();
+  // Its figures of the link are those of the new connections.
+  const auto round_trip = [&] {
+    return nlohmann::json::parse(Status())["islands"][0]["progress"].value(
+        "round_trip_seconds", 0.0);
+  };
+  const absl::Time end = absl::Now() + absl::Seconds(20);
+  while (round_trip() == 0 && absl::Now() < end) {
+  }
+  EXPECT_GT(round_trip(), 0);
   worker_->Signal(SIGTERM);
   EXPECT_EQ(worker_->Wait(), 0) << worker_->Output();
   EXPECT_THAT(promoted_->Output(),
