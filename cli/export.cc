@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "cli/hugging_face.h"
 #include "cli/human.h"
 #include "cli/trained_model.h"
@@ -32,6 +33,9 @@ namespace causeway {
 namespace {
 
 constexpr char kConfigFile[] = "config.json";
+constexpr char kModelStem[] = "model";
+// What PEFT puts before the names of an adapter's files.
+constexpr char kAdapterPrefix[] = "adapter_";
 
 // The files that tokenizers of the Hugging Face libraries consist of.
 constexpr const char* kTokenizerFiles[] = {
@@ -68,9 +72,10 @@ absl::StatusOr<Dtype> FindDtype(absl::string_view flag) {
       absl::StrCat("--dtype is ", flag, "; allowed: fp32, bf16, fp16"));
 }
 
-// Makes the directory, or checks that it is free. Removes an earlier export if
-// `force` is set.
-absl::Status PrepareDirectory(const std::string& path, bool force) {
+// Makes the directory, or checks that it is free. Removes an earlier export,
+// whose files have the same prefix, if `force` is set.
+absl::Status PrepareDirectory(const std::string& path, absl::string_view prefix,
+                              bool force) {
   if (absl::EndsWith(path, ".safetensors")) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--out is ", path,
@@ -80,9 +85,11 @@ absl::Status PrepareDirectory(const std::string& path, bool force) {
   RETURN_IF_ERROR(CreateDirectory(path));
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-    const std::string name = entry.path().filename();
+    const std::string file = entry.path().filename();
+    absl::string_view name = file;
+    if (!absl::ConsumePrefix(&name, prefix)) continue;
     const bool is_export = name == kConfigFile ||
-                           (absl::StartsWith(name, "model") &&
+                           (absl::StartsWith(name, kModelStem) &&
                             (absl::EndsWith(name, ".safetensors") ||
                              absl::EndsWith(name, ".safetensors.index.json")));
     if (!is_export) continue;
@@ -123,16 +130,27 @@ absl::StatusOr<std::vector<NamedTensor>> TensorsOf(const StoredModel& model) {
 
 // Holds what the export takes from the model of --like.
 struct Original {
+  // What stands before config.json: kAdapterPrefix, or nothing.
+  std::string prefix;
   std::string config;
   // The tokenizer's files, by name.
   std::map<std::string, MappedFile> files;
 };
 
-// Opens all of it, so that nothing is written if a part is not readable.
-absl::StatusOr<Original> OpenOriginal(const std::string& directory) {
+// Opens all of it, so that nothing is written if a part is not readable. A run
+// of tensors may be that of an adapter.
+absl::StatusOr<Original> OpenOriginal(const std::string& directory,
+                                      bool is_tensors) {
   Original original;
   if (directory.empty()) return original;
-  const std::string config = absl::StrCat(directory, "/", kConfigFile);
+  std::error_code error;
+  if (is_tensors &&
+      std::filesystem::exists(
+          absl::StrCat(directory, "/", kAdapterPrefix, kConfigFile), error)) {
+    original.prefix = kAdapterPrefix;
+  }
+  const std::string config =
+      absl::StrCat(directory, "/", original.prefix, kConfigFile);
   ASSIGN_OR_RETURN(original.config, ReadForeignFile(config));
   const absl::Status readable = ParseForeignJson(original.config).status();
   if (!readable.ok()) {
@@ -154,15 +172,17 @@ absl::Status RunExport(const ExportFlags& flags,
                        const Invocation& call) {
   ASSIGN_OR_RETURN(const Dtype dtype, FindDtype(flags.dtype));
   ASSIGN_OR_RETURN(const StoredModel model, OpenStoredModel(call.arguments[0]));
-  ASSIGN_OR_RETURN(const Original original, OpenOriginal(flags.like));
   const RunRecord& run = model.run;
+  ASSIGN_OR_RETURN(const Original original,
+                   OpenOriginal(flags.like, run.config.has_tensors()));
+  const bool is_adapter = !original.prefix.empty();
   // Only the original tells the architecture of a run of tensors.
   std::string config = original.config;
   if (!run.config.has_tensors()) {
     ASSIGN_OR_RETURN(config,
                      WriteHuggingFaceConfig(run.config, dtype.torch, config));
   }
-  RETURN_IF_ERROR(PrepareDirectory(flags.out, flags.force));
+  RETURN_IF_ERROR(PrepareDirectory(flags.out, original.prefix, flags.force));
   // "format" tells the Hugging Face libraries which framework named the
   // tensors.
   ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, TensorsOf(model));
@@ -174,8 +194,10 @@ absl::Status RunExport(const ExportFlags& flags,
     ASSIGN_OR_RETURN(
         files, WriteTensorFiles(
                    flags.out, tensors,
-                   {.dtype = dtype.safetensors,
-                    .most_bytes = flags.shard_bytes,
+                   {.stem = absl::StrCat(original.prefix, kModelStem),
+                    .dtype = dtype.safetensors,
+                    // PEFT loads one file only.
+                    .most_bytes = is_adapter ? UINT64_MAX : flags.shard_bytes,
                     .progress = [&](uint64_t values) { progress.Add(values); },
                     .metadata = {{"format", "pt"},
                                  {"causeway.run_id", run.run_id},
@@ -183,9 +205,9 @@ absl::Status RunExport(const ExportFlags& flags,
                                   absl::StrJoin(model.Versions(), ",")}}}));
   }
   if (!config.empty()) {
+    files.push_back(absl::StrCat(original.prefix, kConfigFile));
     RETURN_IF_ERROR(WriteFileAtomically(
-        absl::StrCat(flags.out, "/", kConfigFile), {config}));
-    files.push_back(kConfigFile);
+        absl::StrCat(flags.out, "/", files.back()), {config}));
   }
   call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
            << HumanCount(static_cast<double>(size)) << " parameters in "
@@ -224,7 +246,10 @@ Command ExportCommand(ProgressEnvironment progress) {
           "of the Hugging Face libraries, and a config.json for "
           "LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM. A run that "
           "is defined by its tensors comes out under their names, without "
-          "those that it excludes; its config.json is that of --like."};
+          "those that it excludes; its config.json is that of --like. Where "
+          "--like has an adapter_config.json, as the folder that "
+          "causeway.create_run wrote for a model of PEFT, the run comes out as "
+          "an adapter that PEFT loads."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "DIR", "The directory to write; made if missing.",
                   &flags->out);
@@ -236,7 +261,8 @@ Command ExportCommand(ProgressEnvironment progress) {
   set.Add("like", "HF_DIR",
           "The directory that the run was imported from: copies its "
           "tokenizer, and takes special tokens from its config.json, or all "
-          "of it if the run is defined by its tensors.",
+          "of it if the run is defined by its tensors; or the directory of "
+          "an adapter.",
           &flags->like);
   set.Add("shard_bytes", "N",
           "A model of more bytes is written as several files with an index.",

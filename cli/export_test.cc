@@ -208,6 +208,40 @@ TEST_F(ExportTest, ARunOfTensorsKeepsTheirNames) {
   EXPECT_THAT(out_.str(), HasSubstr("model.safetensors, config.json\n"));
 }
 
+TEST_F(ExportTest, ARunOfAnAdapterIsAFolderOfPeft) {
+  const absl::StatusOr<v1::RunConfig> config =
+      ParseRunConfig(kTensorsConfig, "test");
+  ASSERT_OK_AND_ASSIGN(layout_, NewRunLayout(*config, ""));
+  parameters_ = InitialParameters(layout_, 3);
+  const std::string state = PathOf("tensors");
+  ASSERT_OK(WriteTestState(state, *config, parameters_));
+  const std::string adapter = PathOf("adapter");
+  ASSERT_OK(CreateDirectory(adapter));
+  ASSERT_OK(WriteFileAtomically(adapter + "/adapter_config.json", {"{}"}));
+  // The base model may be in the same folder.
+  ASSERT_OK(CreateDirectory(out_path_));
+  ASSERT_OK(WriteFileAtomically(out_path_ + "/config.json", {"base"}));
+  ASSERT_OK(WriteFileAtomically(out_path_ + "/model.safetensors", {"base"}));
+  for (const char* force : {"--shard_bytes=8", "--force"}) {
+    EXPECT_EQ(Run({state, "--out", out_path_, "--like", adapter, force}),
+              kExitOk)
+        << err_.str();
+    EXPECT_THAT(out_.str(),
+                HasSubstr("adapter_model.safetensors, adapter_config.json\n"));
+    EXPECT_THAT(ReadFile(out_path_ + "/adapter_config.json"),
+                IsOkAndHolds("{}"));
+    EXPECT_THAT(ReadFile(out_path_ + "/config.json"), IsOkAndHolds("base"));
+    EXPECT_THAT(ReadFile(out_path_ + "/model.safetensors"),
+                IsOkAndHolds("base"));
+  }
+  EXPECT_EQ(Run({state, "--out", out_path_, "--like", adapter}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("exists; --force replaces"));
+  // A run of a model is no adapter.
+  EXPECT_EQ(Run({state_, "--out", PathOf("other"), "--like", adapter}),
+            kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("adapter/config.json"));
+}
+
 TEST_F(ExportTest, OverwritesOnlyWhenTold) {
   ASSERT_OK(CreateDirectory(out_path_));
   ASSERT_OK(WriteFileAtomically(out_path_ + "/config.json", {"mine"}));

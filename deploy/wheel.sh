@@ -22,7 +22,7 @@ Writes causeway-VERSION-py3-none-manylinux_2_34_x86_64.whl to DIRECTORY
 (default: .). `pip install` of it needs no network and works with Python 3.9 and
 newer on x86-64 Linux with glibc 2.34 or newer. It does not bring PyTorch, which
 islands need: take the one that fits your machine, or an extra: `torch`,
-`lightning` or `transformers`.
+`lightning`, `peft` or `transformers`.
 
   --cpu_only       build without CUDA even if it is there
   --library FILE   take this libcauseway.so instead of building it

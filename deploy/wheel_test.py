@@ -15,7 +15,7 @@ _CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 
 _IMPORT = """
 import importlib.metadata, importlib.resources, sys, causeway
-assert not {"torch", "transformers", "lightning"} & set(sys.modules)
+assert not {"torch", "transformers", "lightning", "peft"} & set(sys.modules)
 assert causeway.__file__.startswith(sys.prefix), causeway.__file__
 assert causeway.__version__ == importlib.metadata.version("causeway")
 files = importlib.resources.files(causeway)

@@ -29,6 +29,8 @@ Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
 Provides-Extra: lightning
 Requires-Dist: lightning>=2; extra == "lightning"
+Provides-Extra: peft
+Requires-Dist: peft>=0.18; extra == "peft"
 Provides-Extra: transformers
 Requires-Dist: transformers[torch]>=5; extra == "transformers"
 Description-Content-Type: text/plain

@@ -121,9 +121,9 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
   uint64_t bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     names.push_back(files.size() == 1
-                        ? "model.safetensors"
-                        : absl::StrFormat("model-%05d-of-%05d.safetensors",
-                                          i + 1, files.size()));
+                        ? absl::StrCat(options.stem, ".safetensors")
+                        : absl::StrFormat("%s-%05d-of-%05d.safetensors",
+                                          options.stem, i + 1, files.size()));
     RETURN_IF_ERROR(WriteOne(absl::StrCat(directory, "/", names.back()),
                              files[i], options));
     for (const NamedTensor& tensor : files[i]) {
@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
     }
   }
   if (files.size() == 1) return names;
-  names.push_back("model.safetensors.index.json");
+  names.push_back(absl::StrCat(options.stem, ".safetensors.index.json"));
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
                                         {"weight_map", map}};
   RETURN_IF_ERROR(

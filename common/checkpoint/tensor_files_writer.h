@@ -27,6 +27,8 @@ struct NamedTensor {
 };
 
 struct TensorFilesOptions {
+  // What the names of the files begin with.
+  std::string stem = "model";
   // The type to write: "F32", "BF16" or "F16". Values are rounded to nearest,
   // ties to even.
   std::string dtype = "F32";
@@ -40,9 +42,9 @@ struct TensorFilesOptions {
 };
 
 // Writes model.safetensors, or model-00001-of-0000N.safetensors and so on with
-// model.safetensors.index.json, each durably and atomically. Returns the names
-// of the written files. Needs about a MiB of memory, whatever the size of the
-// model.
+// model.safetensors.index.json (with the options' stem), each durably and
+// atomically. Returns the names of the written files. Needs about a MiB of
+// memory, whatever the size of the model.
 //   INVALID_ARGUMENT  The type is not known, or a value is too large for F16.
 //   Errors of AtomicFileWriter (common/file.h).
 absl::StatusOr<std::vector<std::string>> WriteTensorFiles(

@@ -8,9 +8,10 @@ import math
 import os
 from dataclasses import dataclass
 from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Mapping,
-                    Optional, Union)
+                    Optional, Tuple, Union)
 
 from .errors import InvalidArgument
+from .run import matches_any
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +53,12 @@ def _type_of(tensor: Any) -> str:
     return str(tensor.dtype).rpartition(".")[2]
 
 
+def raw_bytes(values: "torch.Tensor") -> "ctypes.Array[ctypes.c_char]":
+    """Returns the memory of a contiguous tensor of the host."""
+    size = values.numel() * values.element_size()
+    return (ctypes.c_char * size).from_address(values.data_ptr())
+
+
 def _write_values(file: BinaryIO, tensor: Any) -> None:
     """Writes the values of a PyTorch tensor, or of an array."""
     if not hasattr(tensor, "data_ptr"):
@@ -59,8 +66,7 @@ def _write_values(file: BinaryIO, tensor: Any) -> None:
         file.write(numpy.ascontiguousarray(tensor).tobytes())
         return
     values = tensor.detach().cpu().contiguous()
-    size = values.numel() * values.element_size()
-    file.write((ctypes.c_char * size).from_address(values.data_ptr()))
+    file.write(raw_bytes(values))
 
 
 def write_safetensors(file: BinaryIO, tensors: Mapping[str, Any]) -> None:
@@ -93,6 +99,27 @@ def _parameters_of(model: "torch.nn.Module") -> Dict[str, Any]:
             if slot.parameter.requires_grad}
 
 
+def _trainable_of(model: Any,
+                  exclude: Iterable[str]) -> Tuple[Dict[str, Any], str]:
+    """Returns the tensors of a run of what is trainable, and the name of what
+    is frozen."""
+    if isinstance(model, Mapping):
+        raise InvalidArgument("trainable_only takes a torch.nn.Module, which "
+                              "says what is trainable")
+    from .adapters import frozen_digest, run_slots
+    from .parameters import slots_of
+    slots = run_slots(model, slots_of(model))
+    if not any(slot.parameter.requires_grad for slot in slots.values()):
+        raise InvalidArgument(
+            "no parameter of the model requires gradients: PEFT loads adapters "
+            "so unless it is told is_trainable=True")
+    frozen = frozen_digest(
+        model, {id(slot.parameter) for slot in slots.values()},
+        lambda name: matches_any(exclude, name))
+    return {name: slot.parameter.detach()
+            for name, slot in slots.items()}, frozen
+
+
 def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                directory: str,
                *,
@@ -100,6 +127,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                total_steps: int,
                batch_size: int,
                sequence_length: int,
+               trainable_only: bool = False,
                inner_steps_per_round: int = 100,
                fragments: int = 1,
                overlap_steps: int = 0,
@@ -133,6 +161,10 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       total_steps: the optimizer's steps in the whole run, on each island.
       batch_size: the sequences in a step of an island, over all its ranks.
       sequence_length: the most tokens in a sequence.
+      trainable_only: whether the run has the digest of what is frozen in the
+        model, which every island must have alike. If the model is a PeftModel,
+        tensors have the names of PEFT's files, and adapter_config.json is
+        written, too: for `causeway export --like DIRECTORY`.
       inner_steps_per_round: the steps between two exchanges of a fragment.
       fragments: the parts that are exchanged in turn. The last one holds what
         is in no block.
@@ -151,18 +183,32 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       dtype: the type of the values in the file, of a torch.nn.Module; default:
         the parameters'.
     """
-    tensors = (dict(model) if isinstance(model, Mapping)
-               else _parameters_of(model))
+    exclude, frozen = list(exclude), None
+    if trainable_only:
+        tensors, frozen = _trainable_of(model, exclude)
+    else:
+        tensors = (dict(model) if isinstance(model, Mapping)
+                   else _parameters_of(model))
     for key, tensor in tensors.items():
         if _type_of(tensor) not in _TYPES:
             raise InvalidArgument(
                 f"{key} is of type {tensor.dtype}; a run exchanges "
                 "float32, bfloat16 and float16")
+        if getattr(tensor, "is_meta", False):
+            raise InvalidArgument(f"{key} is on the device meta, so it has no "
+                                  "values to begin a run with")
     if dtype is not None:
         tensors = {key: tensor.to(dtype) for key, tensor in tensors.items()}
     if not tensors:
         raise InvalidArgument("no parameter of the model requires gradients")
     os.makedirs(directory, exist_ok=True)
+    if frozen is not None:
+        import torch
+
+        from .adapters import save_configuration
+        save_configuration(model, directory)
+        exclude.append(frozen)
+        tensors[frozen] = torch.empty(0)
     files = RunFiles(os.path.join(directory, "run.textproto"),
                      os.path.join(directory, "initial.safetensors"))
     with open(files.parameters, "wb") as file:
@@ -171,7 +217,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         f"name: {json.dumps(name)}\nseed: {seed}\n",
         _block("tensors", {
             "sequence_length": sequence_length,
-            "exclude": list(exclude),
+            "exclude": exclude,
             "mean_only": list(mean_only),
             "block": list(block),
         }),

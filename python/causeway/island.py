@@ -100,11 +100,13 @@ class Island:
             dimension's shards of a DTensor are found without it.
 
         Raises:
-          ModelMismatch: the model is not the run's. Names the tensors.
+          ModelMismatch: the model is not the run's. Names the tensors, or the
+            digests if what is frozen differs.
           Timeout: the run did not begin within step_timeout. The model is
             attached: `wait` goes on waiting.
           RankFailed: another rank did not attach within rank_timeout.
         """
+        from .adapters import check_frozen
         from .attachment import Attachment, StepHook
         from .trained import Trained, torch_optimizers
         self._native.check()
@@ -113,6 +115,8 @@ class Island:
         optimizers = torch_optimizers(optimizer)
         attachment = Attachment(model, self.run, shards)
         self._trained = Trained(optimizers, attachment, model, self.run)
+        check_frozen(model, self.run,
+                     {id(local.slot.parameter) for local in attachment.locals})
         self._native.attach(attachment.buffers())
         self._attachment = attachment
         last = len(optimizers) - 1

@@ -30,6 +30,11 @@ class Slot:
     names: List[str] = field(default_factory=list)
 
 
+def plain_name(name: str) -> str:
+    """Returns a name without what wrappers have put into it."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
 def unwrapped(model: Any) -> Any:
     """Returns the module inside DataParallel, DDP and torch.compile."""
     parallel = (torch.nn.DataParallel,
@@ -63,8 +68,7 @@ def slots_of(model: torch.nn.Module) -> List[Slot]:
                 continue
             slot = found.setdefault(id(parameter),
                                     Slot(parameter, module._parameters, key))
-            path = (f"{prefix}.{key}" if prefix else key).split(".")
-            slot.names.append(".".join(p for p in path if p not in _WRAPPERS))
+            slot.names.append(plain_name(f"{prefix}.{key}" if prefix else key))
     return list(found.values())
 
 
@@ -85,12 +89,15 @@ def match(model: torch.nn.Module, run: Run,
 
     Parameters that do not require gradients, and those that the run excludes,
     may be missing in the run. The extents of those that `shards` names are not
-    compared.
+    compared. The run may have the names of PEFT's files for an adapter.
 
     Raises ModelMismatch, which names the first differences.
     """
     slots = slots_of(model)
     by_name = {name: slot for slot in slots for name in slot.names}
+    if any(tensor.name not in by_name for tensor in run.tensors):
+        from .adapters import run_slots
+        by_name.update(run_slots(model, slots))
     problems: List[str] = []
     pairs: List[Tuple[TensorInfo, Slot]] = []
     taken: Dict[int, str] = {}

@@ -6,9 +6,12 @@ import ctypes
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import _library
+
+# What the name of a run's frozen tensors begins with (adapters.py).
+FROZEN = "frozen:sha256:"
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,22 @@ class Run:
 
     def excludes(self, name: str) -> bool:
         """Returns whether a tensor of this name is none of the run's."""
-        patterns = self.configuration.get("tensors", {}).get("exclude", [])
-        return any(_matches(pattern, name) for pattern in patterns)
+        return matches_any(self._excluded, name)
+
+    @property
+    def frozen(self) -> Optional[str]:
+        """The digest of what islands have frozen; None if it may differ."""
+        return next((pattern for pattern in self._excluded
+                     if re.fullmatch(FROZEN + "[0-9a-f]{64}", pattern)), None)
+
+    @property
+    def _excluded(self) -> List[str]:
+        return list(self.configuration.get("tensors", {}).get("exclude", []))
+
+
+def matches_any(patterns: Iterable[str], name: str) -> bool:
+    """Returns whether one of the patterns matches the whole name."""
+    return any(_matches(pattern, name) for pattern in patterns)
 
 
 def _matches(pattern: str, name: str) -> bool:

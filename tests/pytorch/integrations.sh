@@ -42,6 +42,7 @@ test_callback() {
 test_callback causeway.transformers.CausewayCallback trainer_test
 test_callback causeway.lightning.CausewayCallback lightning_test
 test_callback accelerate accelerate_test
+test_callback peft lora_test
 run_test transformers_test INTEGRATIONS_JSON="${json}" \
   INTEGRATIONS_CALLBACKS="${callbacks}"
 ((!failed))

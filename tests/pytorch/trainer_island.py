@@ -92,6 +92,28 @@ def transformers_trainer(join, output, last=None, fails=None, resume=None,
     return steps.steps, model
 
 
+def adapted(base=None, **config):
+    """Returns a model with a LoRA adapter for its attention."""
+    import peft
+    base = base or llama()
+    # Islands draw unlike values for their adapters.
+    torch.seed()
+    return peft.get_peft_model(
+        base, peft.LoraConfig(**{
+            "r": 8, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"],
+            "task_type": "CAUSAL_LM", **config}))
+
+
+def lora_trainer(join, output, model=None, **arguments):
+    """Trains an adapter, and saves it; returns the island's steps and the
+    model."""
+    steps, model = transformers_trainer(join, output, model=model or adapted(),
+                                        **arguments)
+    if int(os.environ.get("RANK", 0)) == 0:
+        model.save_pretrained(os.path.join(output, "adapter"))
+    return steps, model
+
+
 class Tiny(torch.nn.Module):
     """A language model whose loss forward returns."""
 
