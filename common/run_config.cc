@@ -70,7 +70,6 @@ constexpr Range kRanges[] = {
     {"outer_optimizer.momentum_delay", 1, 1024},
     {"outer_optimizer.penalty_power", 0, 8},
     {"synchronization.inner_steps_per_round", 1, 1'000'000},
-    {"synchronization.mixing", 0, 1},
     {"synchronization.error_feedback", 0, 1},
     {"synchronization.ecq_distortion", 1e-4, 0.9},
     {"membership.max_islands", 1, 4096},
@@ -266,15 +265,6 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   if (sync.ecq_bits() != 0) {
     check.InRange({"synchronization.ecq_bits", 0.5, 8});
   }
-  const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
-  check.Require(
-      !sync.eager_updates() ||
-          (outer.merge() == v1::OuterOptimizerConfig::MEAN &&
-           outer.algorithm() != v1::OuterOptimizerConfig::DELAYED_NESTEROV &&
-           outer.penalty_power() == 0),
-      "synchronization.eager_updates",
-      "true only with outer_optimizer.merge MEAN, an "
-      "outer_optimizer.algorithm other than DELAYED_NESTEROV, and no penalty");
 }
 
 // Checks everything; ranges that depend on other fields come last.

@@ -9,8 +9,9 @@
 // The anchor follows the coordinator's parameters bit for bit, because both
 // make the same fp32 additions of the same decoded updates.
 //
-// Sources: DiLoCo (Douillard et al., arXiv 2311.08105), algorithm 1; mixing as
-// in Streaming DiLoCo (arXiv 2501.18512), section 2.3.
+// Source: DiLoCo (Douillard et al., arXiv 2311.08105), algorithm 1. Streaming
+// DiLoCo (arXiv 2501.18512, section 2.3) mixes the merged parameters with local
+// ones instead, by a factor, and so loses training that was sent nowhere.
 #ifndef OUTER_OPTIMIZER_MIXING_H_
 #define OUTER_OPTIMIZER_MIXING_H_
 
@@ -31,10 +32,11 @@ void PseudoGradient(absl::Span<const float> anchor,
 void Rebase(absl::Span<const float> update, absl::Span<float> values);
 
 // Applies an update that contains the island's contribution:
-//   parameters = mixing * parameters + (1 - mixing) * anchor
-// with the new anchor. `mixing` (alpha) is in [0, 1]. 0 gives exactly the bits
-// of the anchor; 1 leaves the parameters exactly as they are.
-void Mix(absl::Span<const float> anchor, float mixing,
+//   parameters = anchor + (parameters - snapshot)
+// with the new anchor, and the parameters as they were sent. What was trained
+// since the send stays, and is part of the next contribution. Parameters that
+// have not changed since become the anchor, to the bit but for signs of zeros.
+void Mix(absl::Span<const float> anchor, absl::Span<const float> snapshot,
          absl::Span<float> parameters);
 
 }  // namespace causeway

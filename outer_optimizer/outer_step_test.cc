@@ -238,9 +238,10 @@ TEST_P(OuterStepTilesTest, IslandsThatAddTheUpdateHoldTheSameBits) {
   std::vector<float> decoded(kSize);
   ASSERT_OK(Decode(options_.downlink, result.update, absl::MakeSpan(decoded)));
   std::vector<float> anchor = state_.theta;
-  std::vector<float> parameters = Values(kSize, 20);
+  const std::vector<float> snapshot = Values(kSize, 20);
+  std::vector<float> parameters = snapshot;
   Rebase(decoded, absl::MakeSpan(anchor));
-  Mix(anchor, 0, absl::MakeSpan(parameters));
+  Mix(anchor, snapshot, absl::MakeSpan(parameters));
   ExpectSameBits(anchor, result.state.theta);
   ExpectSameBits(parameters, result.state.theta);
 }

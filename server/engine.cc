@@ -262,7 +262,6 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
       continue;
     }
     response.set_includes_island(true);
-    response.set_island_share(record.weight);
   }
   if (!stored.ok()) return opened;
   *response.mutable_object() = (*stored)->contents().object;

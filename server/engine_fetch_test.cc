@@ -57,17 +57,6 @@ class EngineFetchTest : public testing::Test {
   v1::IslandIdentity b_;
 };
 
-TEST_F(EngineFetchTest, AnIslandsShareIsItsPartOfTheTokens) {
-  StartRun();
-  const std::string from_a = Contribute(a_, 0, 0.01f, /*tokens=*/500);
-  const std::string from_b = Contribute(b_, 0, 0.02f, /*tokens=*/1500);
-  ASSERT_TRUE(run_.AwaitVersion(0, 1));
-  ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_a, OpenUpdate(a_, 0, from_a));
-  EXPECT_EQ(of_a.response.island_share(), 0.25);
-  ASSERT_OK_AND_ASSIGN(const OpenedUpdate of_b, OpenUpdate(b_, 0, from_b));
-  EXPECT_EQ(of_b.response.island_share(), 0.75);
-}
-
 TEST_F(EngineFetchTest, AnIncarnationThatIsFencedOffGetsNothing) {
   StartRun();
   Contribute(a_, 0);
@@ -117,7 +106,6 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate own,
                        OpenUpdate(second, 3, from_second));
   EXPECT_TRUE(own.response.includes_island());
-  EXPECT_FLOAT_EQ(own.response.island_share(), 1.0f / 3);
   EXPECT_EQ(own.response.other_tokens(), 0);
   EXPECT_EQ(own.response.other_inner_steps(), 0);
   ASSERT_OK_AND_ASSIGN(const OpenedUpdate other, OpenUpdate(second, 3));

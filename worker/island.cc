@@ -295,13 +295,13 @@ absl::Status Island::Do(const action::Begin& begin) {
 }
 
 absl::Status Island::Do(const action::TakeSnapshot& snapshot) {
-  RETURN_IF_ERROR(replica_[snapshot.fragment]->TakeSnapshot(snapshot.eager));
+  RETURN_IF_ERROR(replica_[snapshot.fragment]->TakeSnapshot());
   loop_.Tell([](OuterLoop& core, absl::Time) { core.SnapshotTaken(); });
   return absl::OkStatus();
 }
 
 absl::Status Island::Do(const action::Apply& apply) {
-  RETURN_IF_ERROR(replica_[apply.fragment]->Apply(apply.use));
+  RETURN_IF_ERROR(replica_[apply.fragment]->Apply(apply.includes_island));
   loop_.Tell([](OuterLoop& core, absl::Time) { core.Applied(); });
   return absl::OkStatus();
 }

@@ -172,17 +172,22 @@ class OneIslandTest(ProcessTestCase):
             initial = [p.detach().clone() for p in self.model.parameters()]
             while island.step <= 10:
                 self.step()
+            sent = [p.detach().clone() for p in self.model.parameters()]
+            self.step()
+            own = [p.detach().clone() for p in self.model.parameters()]
             with island.merged_weights():
                 for a, b in zip(self.model.parameters(), initial):
                     self.assertTrue(torch.equal(a, b))
             island.synchronize()
-            self.assertEqual(island.step, 11)
-            own = [p.detach().clone() for p in self.model.parameters()]
+            self.assertEqual(island.step, 12)
+            # The step since the send stays.
+            for a, b in zip(self.model.parameters(), own):
+                torch.testing.assert_close(a, b)
             # The round has this island alone, and averages.
             with island.merged_weights():
-                for a, b, before in zip(self.model.parameters(), own, initial):
+                for a, b, c in zip(self.model.parameters(), sent, own):
                     torch.testing.assert_close(a, b)
-                    self.assertFalse(torch.equal(a, before))
+                    self.assertFalse(torch.equal(b, c))
 
     def test_notices_an_optimizer_that_replaces_tensors(self):
         self.begin()

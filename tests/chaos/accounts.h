@@ -7,10 +7,10 @@
 // announced exists.
 //
 // A contribution says how many inner steps it contains, and an island logs each
-// step. With mixing 0 the windows of an island's merged contributions to a
-// fragment follow one another without gap or overlap. So their sum is never
-// above the steps that the process has made, and not below those it had made
-// when it sent the contribution before its last.
+// step. The windows of an island's merged contributions to a fragment follow
+// one another without gap or overlap. So their sum is never above the steps
+// that the process has made, and not below those it had made when it sent the
+// contribution before its last.
 #ifndef TESTS_CHAOS_ACCOUNTS_H_
 #define TESTS_CHAOS_ACCOUNTS_H_
 

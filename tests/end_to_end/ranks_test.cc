@@ -47,7 +47,6 @@ constexpr char kConfig[] = R"pb(
     inner_steps_per_round: 20
     fragments: 3
     overlap_steps: 2
-    mixing: 0.5
     uplink_format: FP32
     downlink_format: FP32
   }
@@ -108,7 +107,7 @@ class RanksTest : public ProcessTestFixture {
   std::unique_ptr<Process> events_;
 };
 
-TEST_F(RanksTest, TwoProcessesFinishARunWithOverlapAndMixing) {
+TEST_F(RanksTest, TwoProcessesFinishARunWithOverlap) {
   StartRun({.steps = 60});
   EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
   EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();

@@ -22,14 +22,11 @@ struct Local {
   double target = 0;
   uint64_t overlap_steps = 0;
   Vector theta;
-  // The global parameters that it will take, and the step; 0 if none are due.
+  // The parameters that were sent, the global ones that come of it, and the
+  // step at which they do; 0 if none are due.
+  Vector sent;
   Vector next;
   uint64_t apply_at = 0;
-  // For eager updates: the pseudo-gradient that was sent, the others' part of
-  // the last merge, and the update expected now.
-  Vector own;
-  Vector others;
-  Vector expected;
 };
 
 class Fragment {
@@ -38,8 +35,6 @@ class Fragment {
            const std::vector<ReferenceIsland>& islands, Vector theta)
       : lr_(config.outer_optimizer().learning_rate()),
         mu_(config.outer_optimizer().momentum()),
-        alpha_(config.synchronization().mixing()),
-        eager_(config.synchronization().eager_updates()),
         theta_(std::move(theta)),
         momentum_(theta_.size()) {
     for (const ReferenceIsland& island : islands) {
@@ -72,75 +67,32 @@ class Fragment {
   }
 
  private:
-  // Returns Nesterov's update u for the merged pseudo-gradient g of one value.
-  double Update(size_t k, double g) const {
-    return -lr_ * (g + mu_ * (mu_ * momentum_[k] + g));
-  }
-
   void Merge() {
     const double share = 1.0 / static_cast<double>(locals_.size());
     Vector merged(theta_.size());
     for (Local& local : locals_) {
-      local.own = Difference(theta_, local.theta);
+      local.sent = local.theta;
       for (size_t k = 0; k < merged.size(); ++k) {
-        merged[k] += share * local.own[k];
+        merged[k] += share * (theta_[k] - local.sent[k]);
       }
     }
-    Vector next = theta_;
-    for (size_t k = 0; k < next.size(); ++k) next[k] += Update(k, merged[k]);
-    for (Local& local : locals_) {
-      local.next = next;
-      if (eager_ && local.overlap_steps > 0) StepEagerly(local, share);
-      local.others = merged;
-      for (size_t k = 0; k < next.size(); ++k) {
-        local.others[k] -= share * local.own[k];
-      }
-    }
-    for (size_t k = 0; k < next.size(); ++k) {
-      momentum_[k] = mu_ * momentum_[k] + merged[k];
-    }
-    theta_ = next;
-  }
-
-  void StepEagerly(Local& local, double share) {
-    local.expected.clear();
     for (size_t k = 0; k < theta_.size(); ++k) {
-      const double g = local.others.empty()
-                           ? local.own[k]
-                           : local.others[k] + share * local.own[k];
-      local.expected.push_back(Update(k, g));
-      local.theta[k] = alpha_ * local.theta[k] +
-                       (1 - alpha_) * (theta_[k] + local.expected[k]);
+      momentum_[k] = mu_ * momentum_[k] + merged[k];
+      theta_[k] -= lr_ * (merged[k] + mu_ * momentum_[k]);
     }
-    anchor_ = theta_;
+    for (Local& local : locals_) local.next = theta_;
   }
 
-  void Apply(Local& local) const {
+  static void Apply(Local& local) {
     for (size_t k = 0; k < local.next.size(); ++k) {
-      if (!local.expected.empty()) {
-        const double update = local.next[k] - anchor_[k];
-        local.theta[k] += (1 - alpha_) * (update - local.expected[k]);
-      } else {
-        local.theta[k] = alpha_ * local.theta[k] + (1 - alpha_) * local.next[k];
-      }
+      local.theta[k] += local.next[k] - local.sent[k];
     }
-    local.expected.clear();
     local.apply_at = 0;
-  }
-
-  static Vector Difference(const Vector& a, const Vector& b) {
-    Vector difference = a;
-    for (size_t k = 0; k < a.size(); ++k) difference[k] -= b[k];
-    return difference;
   }
 
   const double lr_;
   const double mu_;
-  const double alpha_;
-  const bool eager_;
   Vector theta_;
-  // The value of theta_ before the last merge.
-  Vector anchor_;
   Vector momentum_;
   std::vector<Local> locals_;
 };

@@ -23,8 +23,7 @@ struct ReferenceIsland {
 };
 
 // Returns the coordinator's last parameters, if all islands take part in all
-// rounds and train as many tokens. Covers Nesterov and exact transport. Eager
-// updates follow their paper: every island has the coordinator's momentum.
+// rounds and train as many tokens. Covers Nesterov and exact transport.
 std::vector<float> ReferenceRun(const v1::RunConfig& config,
                                 const std::vector<ReferenceIsland>& islands);
 

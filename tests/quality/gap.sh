@@ -35,6 +35,7 @@ k2_h40        ${H40} overlap_steps: 5
 k4_h40        ${FOUR} ${H40} overlap_steps: 5
 k2_h5         ${H5}
 k4_h5         ${FOUR} ${H5}
+tau_half      ${FOUR} overlap_steps: 5
 "
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly CONFIG=deploy/quickstart.textproto
@@ -46,8 +47,9 @@ readonly FIGURES='megabytes:MB_sent'
 readonly SUMMARY='Trains once for every way and seed, with 16 sequences in all steps, and prints
 validation loss and megabytes sent: data parallel with AdamW and with Muon, and
 with outer steps; DiLoCo with both; and the settings of the quickstart (streamed,
-overlapped, four bits both ways) with two and with four islands, and the same in
-rounds of 40 and of 5 steps. About 90 seconds a run on two cores.'
+overlapped, four bits both ways) with two and with four islands, the same in
+rounds of 40 and of 5 steps, and with updates that come after half a round. About
+90 seconds a run on two cores.'
 rounds=30
 
 # shellcheck source=tests/quality/loss_runs.sh

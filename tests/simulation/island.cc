@@ -209,10 +209,10 @@ void Island::Do(const action::TakeSnapshot& snapshot) {
 void Island::Do(const action::Apply& apply) {
   Soon([this, apply] {
     Replica& replica = *replicas_[apply.fragment];
-    replica.Apply(apply.use);
+    replica.Apply(apply.includes_island);
     // The earlier processes' contributions beyond the checkpoint are the same
     // training again.
-    if (apply.use.includes_island) {
+    if (apply.includes_island) {
       const uint64_t booked =
           loop_.core().window(apply.fragment).training().tokens;
       replica.GiveUpTo(booked / TokensPerStep());

@@ -35,14 +35,14 @@ void Replica::Prepare(v1::FragmentHead head, Contents anchor) {
   next_anchor_ = std::move(anchor);
 }
 
-void Replica::Apply(const UpdateUse& use) {
+void Replica::Apply(bool includes_island) {
   const bool merged = std::any_of(
       processes_.begin(), processes_.end(), [this](uint32_t process) {
         return StepsOf(next_anchor_, process) > StepsOf(anchor_, process);
       });
   head_ = next_head_;
   anchor_ = next_anchor_;
-  if (use.includes_island) Mix(merged);
+  if (includes_island) Mix(merged);
   snapshot_.clear();
 }
 

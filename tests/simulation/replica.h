@@ -13,7 +13,6 @@
 
 #include "proto/fragment.pb.h"
 #include "tests/simulation/contents.h"
-#include "worker/replica/fragment_part.h"
 
 namespace causeway::simulation {
 
@@ -45,9 +44,9 @@ class Replica {
   // brought.
   void Prepare(v1::FragmentHead head, Contents anchor);
   // Makes the parameters contain only once what the anchor contains. Mixing
-  // pulls them onto the anchor, so the snapshot is lost if nothing of the
-  // island was merged. A rebase keeps everything.
-  void Apply(const UpdateUse& use);
+  // takes the snapshot out of them, so it is lost if nothing of the island was
+  // merged. A rebase keeps everything.
+  void Apply(bool includes_island);
   // Gives up training beyond the anchor that another process of the island has
   // also contributed, so that `left` steps stay.
   void GiveUpTo(uint64_t left);

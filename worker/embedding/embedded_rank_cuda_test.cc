@@ -48,7 +48,6 @@ constexpr char kConfig[] = R"pb(
     inner_steps_per_round: 10
     fragments: 2
     overlap_steps: 2
-    mixing: 0.5
     uplink_format: $0
     entropy_coding: $1
   }
@@ -175,7 +174,7 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
 
   std::string Contribution(Rank& rank, uint32_t fragment, uint64_t version) {
     FragmentReplica& replica = *rank.fragments[fragment];
-    EXPECT_OK(replica.TakeSnapshot(/*eager=*/false));
+    EXPECT_OK(replica.TakeSnapshot());
     // The snapshot is taken: training goes on.
     Train(rank, 77);
     EXPECT_OK(replica.BeginContribution(version));
@@ -218,7 +217,7 @@ TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
         FragmentReplica& replica = *rank->fragments[fragment];
         ASSERT_OK(replica.ReplaceAnchor(anchor));
         // Both mixes and rebases.
-        ASSERT_OK(replica.Apply({.includes_island = step != 2}));
+        ASSERT_OK(replica.Apply(step != 2));
       }
     }
     for (size_t t = 0; t < layout_.tensors.size(); ++t) {

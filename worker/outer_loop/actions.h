@@ -19,7 +19,6 @@
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
 #include "proto/island.pb.h"
-#include "worker/replica/fragment_part.h"
 
 namespace causeway {
 namespace action {
@@ -121,13 +120,12 @@ struct Train {
 // Take a snapshot of a fragment. Answer: OuterLoop::SnapshotTaken.
 struct TakeSnapshot {
   uint32_t fragment = 0;
-  // Whether the parameters may make the expected outer step afterwards.
-  bool eager = false;
 };
 // Apply a fragment's update, which is ready. Answer: OuterLoop::Applied.
 struct Apply {
   uint32_t fragment = 0;
-  UpdateUse use;
+  // Whether the update contains the training up to the snapshot.
+  bool includes_island = false;
 };
 // Measure the anchors, which are together a version of the whole model, on the
 // held-out data, and report the loss. Answer: OuterLoop::Validated.

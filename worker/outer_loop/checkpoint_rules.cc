@@ -10,13 +10,6 @@
 
 namespace causeway {
 
-absl::Status CheckKeepsCheckpoints(const v1::RunConfig& config) {
-  if (!config.synchronization().eager_updates()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the run has eager updates, which an island's checkpoint cannot take "
-      "back: start the island without a checkpoint directory");
-}
-
 absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
                                const v1::JoinResponse& joined) {
   const v1::IslandIdentity& identity = joined.identity();

@@ -3,15 +3,11 @@
 #ifndef WORKER_OUTER_LOOP_CHECKPOINT_RULES_H_
 #define WORKER_OUTER_LOOP_CHECKPOINT_RULES_H_
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/coordinator.pb.h"
 #include "proto/island.pb.h"
 
 namespace causeway {
-
-// FAILED_PRECONDITION: islands of this run cannot keep checkpoints.
-absl::Status CheckKeepsCheckpoints(const v1::RunConfig& config);
 
 // Returns whether an island that has just joined can go on from a checkpoint.
 // It cannot if the coordinator keeps too few updates to lead from it to the

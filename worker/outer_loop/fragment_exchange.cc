@@ -124,7 +124,6 @@ void FragmentExchange::UpdateAnswered(const UpdateAnswer& answer,
   update_ = {.from_version = version_,
              .head = answer.head,
              .includes_island = answer.includes_island,
-             .island_share = answer.island_share,
              .other = answer.other};
   if (answer.status.ok() && answer.anchor_digest == answer.head.digest()) {
     return Arrived();

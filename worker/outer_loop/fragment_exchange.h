@@ -49,7 +49,6 @@ struct UpdateAnswer {
   // defaults if it has not come.
   v1::FragmentHead head;
   bool includes_island = false;
-  double island_share = 0;
   FragmentWindow::Training other;
   // The Digest128 of the anchor after the update, if the status is OK.
   std::string anchor_digest;

@@ -87,8 +87,6 @@ struct FragmentUpdate {
   v1::FragmentHead head;
   // Whether it contains the contribution that was handed over.
   bool includes_island = false;
-  // The share of that contribution in the merge; 0 if it is not contained.
-  double island_share = 0;
   // The training of the island in it that an earlier process handed over.
   FragmentWindow::Training other;
 };

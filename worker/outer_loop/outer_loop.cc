@@ -85,9 +85,6 @@ absl::Status OuterLoop::StartLoading() {
   config_ = joined.config();
   config_.mutable_synchronization()->set_overlap_steps(overlap_steps());
   ASSIGN_OR_RETURN(schedule_, SyncSchedule::Create(config_, joined.plan()));
-  if (options_.checkpoint_steps > 0) {
-    RETURN_IF_ERROR(CheckKeepsCheckpoints(config_));
-  }
   if (options_.resume.has_value()) {
     ASSIGN_OR_RETURN(resumes_, CanResume(*options_.resume, joined));
   }

@@ -90,52 +90,6 @@ TEST(OuterLoopOrdersTest, AFetchThatIsRefusedEndsTheIsland) {
   EXPECT_THAT(driver.Train(), ElementsAre("end PERMISSION_DENIED: who?"));
 }
 
-// Only after a send that training goes on from may the parameters move on by
-// themselves.
-TEST(OuterLoopOrdersTest, WhatIsHandedInAtTheEndIsNotEager) {
-  for (const bool leaves : {false, true}) {
-    IslandDriver driver;
-    driver.Connect();
-    driver.Train(3);
-    Next<action::Train>(driver);
-    driver.loop().Stepped(IslandDriver::kTokens);
-    EXPECT_TRUE(Next<action::TakeSnapshot>(driver).eager);
-    driver.loop().SnapshotTaken();
-    for (const uint64_t step : {6, 8, 10}) {
-      if (leaves) break;
-      const uint32_t sent = step % 4 == 2 ? 0 : 1;
-      driver.Contribute(sent);
-      driver.ReceiveUpdate(sent, true);
-      driver.Train(step);
-    }
-    if (leaves) {
-      driver.loop().RequestLeave("signal 15");
-    } else {
-      driver.Contribute(1);
-      driver.ReceiveUpdate(1, true);
-      driver.Train(11);
-      Next<action::Train>(driver);
-      driver.loop().Stepped(IslandDriver::kTokens);
-    }
-    EXPECT_FALSE(Next<action::TakeSnapshot>(driver).eager);
-  }
-}
-
-TEST(OuterLoopOrdersTest, AnUpdateIsUsedWithTheShareOfTheIsland) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
-  driver.ReceiveUpdate(0, /*includes_island=*/true);
-  Next<action::Train>(driver);
-  driver.loop().Stepped(IslandDriver::kTokens);
-  const auto apply = Next<action::Apply>(driver);
-  EXPECT_EQ(apply.fragment, 0);
-  EXPECT_TRUE(apply.use.includes_island);
-  EXPECT_TRUE(apply.use.is_next);
-  EXPECT_EQ(apply.use.island_share, 0.5);
-}
-
 TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnOverlap) {
   OuterLoop::Options options = IslandDriver::Options();
   options.overlap_steps = 2;
@@ -149,24 +103,6 @@ TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnOverlap) {
   driver.ReceiveUpdate(0, true);
   EXPECT_THAT(driver.Train(6),
               ElementsAre("train 5", "train 6", "mix 0", "snapshot 1"));
-}
-
-TEST(OuterLoopOrdersTest, ARunWithEagerUpdatesHasNoCheckpoints) {
-  for (const uint64_t checkpoint_steps : {0, 3}) {
-    OuterLoop::Options options = IslandDriver::Options();
-    options.checkpoint_steps = checkpoint_steps;
-    IslandDriver driver(options);
-    driver.joined()
-        .mutable_config()
-        ->mutable_synchronization()
-        ->set_eager_updates(true);
-    driver.Connect();
-    EXPECT_THAT(driver.Train(0),
-                ElementsAre(StartsWith(checkpoint_steps == 0
-                                           ? "begin"
-                                           : "end FAILED_PRECONDITION: the run "
-                                             "has eager updates")));
-  }
 }
 
 TEST(OuterLoopOrdersTest, ACheckpointSaysWhoseItIs) {

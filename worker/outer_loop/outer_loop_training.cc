@@ -165,11 +165,8 @@ TrainerAction OuterLoop::ApplyOrWait(uint32_t id) {
 TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
   Fragment& fragment = fragments_[id];
   const FragmentUpdate& update = fragment.exchange.update();
-  return action::Apply{
-      .fragment = id,
-      .use = {.includes_island = fragment.window.Settle(update),
-              .is_next = update.head.version() == update.from_version + 1,
-              .island_share = update.island_share}};
+  return action::Apply{.fragment = id,
+                       .includes_island = fragment.window.Settle(update)};
 }
 
 void OuterLoop::Applied() {
@@ -182,8 +179,7 @@ void OuterLoop::Applied() {
 
 TrainerAction OuterLoop::Send(uint32_t id, bool partial, uint64_t apply_step) {
   snapshot_ = {.fragment = id, .partial = partial, .apply_step = apply_step};
-  // What is handed in at the end makes no step that training goes on from.
-  return action::TakeSnapshot{.fragment = id, .eager = apply_step > 0};
+  return action::TakeSnapshot{.fragment = id};
 }
 
 void OuterLoop::SnapshotTaken() {

@@ -27,17 +27,10 @@ uint64_t RoundingSeed(const v1::JoinResponse& joined) {
 
 ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined) {
   const v1::SynchronizationConfig& config = joined.config().synchronization();
-  ReplicaOptions options{
-      .uplink = UplinkSpec(config),
-      .uplink_options = UplinkOptions(config, RoundingSeed(joined)),
-      .error_feedback = static_cast<float>(config.error_feedback()),
-      .downlink = DownlinkSpec(config),
-      .mixing = static_cast<float>(config.mixing())};
-  // Eager updates only help if updates arrive some steps after the send.
-  if (config.eager_updates() && config.overlap_steps() > 0) {
-    options.eager = joined.config().outer_optimizer();
-  }
-  return options;
+  return {.uplink = UplinkSpec(config),
+          .uplink_options = UplinkOptions(config, RoundingSeed(joined)),
+          .error_feedback = static_cast<float>(config.error_feedback()),
+          .downlink = DownlinkSpec(config)};
 }
 
 EncodeOptions ContributionOptions(const ReplicaOptions& options,

@@ -7,7 +7,7 @@
 //
 // A contribution, and an update:
 //
-//   part->TakeSnapshot(eager, master);       // training thread
+//   part->TakeSnapshot(master);              // training thread
 //   part->BeginContribution(version);        // the other thread
 //   part->TakeEdge(out); part->AddEdge(in);  // if ranks share a strip
 //   part->Encode(bytes, buffer); ...
@@ -15,14 +15,13 @@
 //
 //   part->Decode(received); ...              // the other thread
 //   part->FinishUpdate();
-//   part->Apply(use, master);                // training thread
+//   part->Apply(includes_island, master);    // training thread
 #ifndef WORKER_REPLICA_FRAGMENT_PART_H_
 #define WORKER_REPLICA_FRAGMENT_PART_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,7 +29,6 @@
 #include "absl/types/span.h"
 #include "common/checksum.h"
 #include "proto/coordinator.pb.h"
-#include "proto/run_config.pb.h"
 #include "quantization/codec.h"
 #include "worker/replica/fragment_share.h"
 
@@ -44,14 +42,9 @@ struct ReplicaOptions {
   // The uplink's error feedback (quantization/error_feedback.h); 0 for none.
   float error_feedback = 0;
   CodecSpec downlink;
-  // alpha (outer_optimizer/mixing.h).
-  float mixing = 0;
-  // Set with eager updates (outer_optimizer/eager_update.h).
-  std::optional<v1::OuterOptimizerConfig> eager;
 };
 
-// Returns the options from the coordinator's answer to the join, in which the
-// overlap_steps are the island's own.
+// Returns the options from the coordinator's answer to the join.
 ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined);
 
 // Returns the options with which a contribution against `version` of the
@@ -59,17 +52,6 @@ ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined);
 // parts.
 EncodeOptions ContributionOptions(const ReplicaOptions& options,
                                   uint32_t fragment, uint64_t version);
-
-// How an update changes the parameters.
-struct UpdateUse {
-  // Whether the update contains the training up to the snapshot: if so
-  // parameters mix, otherwise they rebase.
-  bool includes_island = false;
-  // Whether the update leads from one version to the next.
-  bool is_next = false;
-  // The share of the island's contribution in the merge; 0 if there is none.
-  double island_share = 0;
-};
 
 struct EncodedBytes {
   // The number of bytes that are final.
@@ -89,12 +71,14 @@ class FragmentPart {
   // In both, `master` is the rank's whole shard of the parameters, in the
   // memory where the trainer keeps it: on a device if it trains on one.
 
-  // Copies the held values for the next contribution. With `eager` they then
-  // make the expected outer step, if the options have eager updates.
-  virtual absl::Status TakeSnapshot(bool eager, float* master) = 0;
+  // Copies the held values for the next contribution. Apply ends the snapshot.
+  virtual absl::Status TakeSnapshot(float* master) = 0;
   // Applies the step that FinishUpdate or ReplaceAnchor has prepared to the
-  // held values and the anchor.
-  virtual absl::Status Apply(const UpdateUse& use, float* master) = 0;
+  // held values and the anchor. If the update contains the training up to the
+  // snapshot (`includes_island`), parameters mix (outer_optimizer/mixing.h),
+  // otherwise they rebase. An island that began with a checkpoint may have no
+  // snapshot of what was sent before; its parameters then become the anchor.
+  virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the
   // anchor, which is at `version`.

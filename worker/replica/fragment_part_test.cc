@@ -22,7 +22,6 @@ v1::JoinResponse Joined() {
   config.set_block_size(128);
   config.set_uplink_rounding(v1::SynchronizationConfig::STOCHASTIC);
   config.set_error_feedback(0.5);
-  config.set_mixing(0.25);
   return joined;
 }
 
@@ -33,19 +32,6 @@ TEST(FragmentPartTest, TheReplicaHasTheOptionsOfTheRun) {
   EXPECT_EQ(options.uplink_options.rounding, Rounding::kStochastic);
   EXPECT_EQ(options.downlink.format, v1::INT8);
   EXPECT_EQ(options.error_feedback, 0.5f);
-  EXPECT_EQ(options.mixing, 0.25f);
-  EXPECT_FALSE(options.eager.has_value());
-}
-
-TEST(FragmentPartTest, EagerUpdatesNeedAnOverlap) {
-  v1::JoinResponse joined = Joined();
-  v1::RunConfig& config = *joined.mutable_config();
-  config.mutable_synchronization()->set_eager_updates(true);
-  config.mutable_outer_optimizer()->set_momentum(0.75);
-  EXPECT_FALSE(MakeReplicaOptions(joined).eager.has_value());
-  config.mutable_synchronization()->set_overlap_steps(1);
-  ASSERT_TRUE(MakeReplicaOptions(joined).eager.has_value());
-  EXPECT_EQ(MakeReplicaOptions(joined).eager->momentum(), 0.75);
 }
 
 // A run can be repeated, but no two contributions round alike.

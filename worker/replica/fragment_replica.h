@@ -31,8 +31,8 @@ class FragmentReplica {
   virtual uint64_t size() const = 0;
 
   // The training thread calls these between steps; see FragmentPart.
-  virtual absl::Status TakeSnapshot(bool eager) = 0;
-  virtual absl::Status Apply(const UpdateUse& use) = 0;
+  virtual absl::Status TakeSnapshot() = 0;
+  virtual absl::Status Apply(bool includes_island) = 0;
 
   // Set and read the whole anchor, before the first contribution.
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;

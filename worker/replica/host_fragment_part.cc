@@ -11,7 +11,6 @@
 #include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "outer_optimizer/eager_update.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/error_feedback.h"
 #include "quantization/strips/layout.h"
@@ -33,46 +32,27 @@ class HostFragmentPart : public FragmentPart {
         anchor_(share.held.size()) {
     Gather(master, absl::MakeSpan(anchor_));
     if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
-    if (options.eager.has_value()) {
-      eager_.emplace(*options.eager, options.mixing, anchor_.size());
-    }
   }
 
-  absl::Status TakeSnapshot(bool eager, float* master) override {
+  absl::Status TakeSnapshot(float* master) override {
     snapshot_ = snapshots_->Take(anchor_.size());
-    RETURN_IF_ERROR(Fetch(master, absl::MakeSpan(snapshot_)));
-    if (!eager || !eager_.has_value()) return absl::OkStatus();
-    const absl::Span<float> shard = Borrow(master);
-    if (copy_ != nullptr)
-      std::copy(snapshot_.begin(), snapshot_.end(), shard.begin());
-    eager_->Begin(anchor_, share_.segments, shard);
-    return BringBack(master);
+    return Fetch(master, absl::MakeSpan(snapshot_));
   }
 
-  absl::Status Apply(const UpdateUse& use, float* master) override {
+  absl::Status Apply(bool includes_island, float* master) override {
     const absl::Span<float> shard = Borrow(master);
     if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
-    if (eager_.has_value() || !use.includes_island) {
-      RETURN_IF_ERROR(MakeChange());
-    }
-    if (eager_.has_value() && eager_->under_way()) {
-      eager_->Correct(update_.change, use.island_share, share_.segments, shard);
-    } else {
-      MixOrRebase(use, shard);
-    }
-    if (eager_.has_value() && use.is_next) {
-      eager_->Observe(update_.change, use.island_share);
-    } else if (eager_.has_value()) {
-      eager_->Forget();
-    }
+    if (!includes_island) RETURN_IF_ERROR(MakeChange());
+    MixOrRebase(includes_island, shard);
     SubtractThrough(values_.size());
     std::swap(anchor_, update_.new_anchor);
     Release(update_);
+    snapshots_->Return(std::exchange(snapshot_, {}));
     return BringBack(master);
   }
 
   absl::Status BeginContribution(uint64_t version) override {
-    values_ = std::exchange(snapshot_, {});
+    values_ = snapshots_->Take(anchor_.size());
     subtracted_ = 0;
     contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
@@ -220,18 +200,20 @@ class HostFragmentPart : public FragmentPart {
     }
   }
 
-  void MixOrRebase(const UpdateUse& use, absl::Span<float> shard) const {
+  void MixOrRebase(bool includes_island, absl::Span<float> shard) const {
     for (const FragmentMap::Segment& segment : share_.segments) {
+      const auto held = [&](const std::vector<float>& values) {
+        return absl::MakeConstSpan(values).subspan(segment.fragment_offset,
+                                                   segment.size);
+      };
       const absl::Span<float> local =
           shard.subspan(segment.model_offset, segment.size);
-      if (use.includes_island) {
-        Mix(absl::MakeConstSpan(update_.new_anchor)
-                .subspan(segment.fragment_offset, segment.size),
-            options_.mixing, local);
+      if (!includes_island) {
+        Rebase(held(update_.change), local);
+      } else if (snapshot_.empty()) {
+        absl::c_copy(held(update_.new_anchor), local.begin());
       } else {
-        Rebase(absl::MakeConstSpan(update_.change)
-                   .subspan(segment.fragment_offset, segment.size),
-               local);
+        Mix(held(update_.new_anchor), held(snapshot_), local);
       }
     }
   }
@@ -249,16 +231,17 @@ class HostFragmentPart : public FragmentPart {
                  });
   }
 
-  // Makes the first `end` of values_ the difference to the anchor. The
-  // difference is made strip by strip, in the cache, as the values are encoded;
-  // whatever changes the anchor or moves the values makes the rest before.
+  // Makes the first `end` of values_, the difference of anchor and snapshot. It
+  // is made strip by strip, in the cache, as the values are encoded; whatever
+  // changes the anchor or moves the values makes the rest before.
   void SubtractThrough(size_t end) {
     if (end <= subtracted_) return;
     const size_t count = end - subtracted_;
     const absl::Span<float> rest =
         absl::MakeSpan(values_).subspan(subtracted_, count);
     PseudoGradient(absl::MakeConstSpan(anchor_).subspan(subtracted_, count),
-                   rest, rest);
+                   absl::MakeConstSpan(snapshot_).subspan(subtracted_, count),
+                   rest);
     subtracted_ = end;
   }
 
@@ -316,13 +299,12 @@ class HostFragmentPart : public FragmentPart {
   std::vector<float> held_;
 
   std::vector<float> anchor_;
-  std::optional<EagerUpdate> eager_;
   std::vector<float> snapshot_;
 
   // The contribution.
   std::optional<ErrorFeedback> feedback_;
   EncodeOptions contribution_;
-  // The snapshot, of which the first `subtracted_` values are differences.
+  // The pseudo-gradient, of which the first `subtracted_` values are made.
   std::vector<float> values_;
   size_t subtracted_ = 0;
   std::unique_ptr<Encoder> encoder_;

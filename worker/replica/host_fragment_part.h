@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A part of a fragment in host memory. It takes 4 bytes per held value for the
-// anchor and, while they are needed, 4 for the snapshot and 8 for an update; 12
-// more with eager updates; and 4 per encoded value with error feedback.
+// anchor; 4 for the snapshot, from the send until the update is applied; while
+// they are needed, 4 for the contribution and 8 for an update; and 4 per
+// encoded value with error feedback.
 //
-// Training waits for one copy of the held values at a send (with eager updates,
-// two more passes over them), and for one pass over them when an update is
-// applied.
+// Training waits for one copy of the held values at a send, and for one pass
+// over them when an update is applied.
 #ifndef WORKER_REPLICA_HOST_FRAGMENT_PART_H_
 #define WORKER_REPLICA_HOST_FRAGMENT_PART_H_
 

@@ -14,7 +14,6 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "outer_optimizer/eager_update.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
 
@@ -22,7 +21,6 @@ namespace causeway {
 namespace {
 
 using testing::FloatNear;
-using testing::Not;
 using testing::Pointwise;
 
 constexpr int64_t kSize = 2 * kStripValues + 100;
@@ -64,9 +62,7 @@ class Replica {
     return anchor;
   }
 
-  void Send(bool eager = false) {
-    EXPECT_OK(part_->TakeSnapshot(eager, master_.data()));
-  }
+  void Send() { EXPECT_OK(part_->TakeSnapshot(master_.data())); }
   // Encodes the contribution of the last Send until `bytes` bytes are final,
   // and returns the final bytes.
   std::string Encode(uint64_t bytes) {
@@ -87,11 +83,11 @@ class Replica {
   }
   FragmentPart& part() { return *part_; }
 
-  void Apply(const std::vector<float>& update, const UpdateUse& use) {
+  void Apply(const std::vector<float>& update, bool includes_island) {
     EXPECT_OK(
         part_->Decode(causeway::Encode(options_.downlink, update).value()));
     EXPECT_OK(part_->FinishUpdate());
-    EXPECT_OK(part_->Apply(use, master_.data()));
+    EXPECT_OK(part_->Apply(includes_island, master_.data()));
   }
 
  private:
@@ -156,75 +152,63 @@ TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
             Encode(options.uplink, Wave(2)).value());
 }
 
-v1::OuterOptimizerConfig Outer() {
-  v1::OuterOptimizerConfig outer;
-  outer.set_algorithm(v1::OuterOptimizerConfig::NESTEROV);
-  outer.set_merge(v1::OuterOptimizerConfig::MEAN);
-  outer.set_learning_rate(0.6);
-  outer.set_momentum(0.8);
-  return outer;
+ReplicaOptions Exact() {
+  return {.uplink = {.format = v1::FP32}, .downlink = {.format = v1::FP32}};
 }
 
-class HostFragmentPartEagerTest : public testing::Test {
- protected:
-  // Returns the expectation of an island that knows nothing of other islands,
-  // for its first send.
-  std::vector<float> FreshExpectation(Replica& replica) const {
-    EagerUpdate fresh(Outer(), kMixing, kSize);
-    std::vector<float> model = replica.master();
-    fresh.Begin(replica.Anchor(), {&kWhole, 1}, absl::MakeSpan(model));
-    return model;
-  }
-
-  static constexpr float kMixing = 0.25f;
-  static constexpr float kExact = 1e-5f;
-  const ReplicaOptions options_ = {.uplink = {.format = v1::FP32},
-                                   .downlink = {.format = v1::FP32},
-                                   .mixing = kMixing,
-                                   .eager = Outer()};
-};
-
-TEST_F(HostFragmentPartEagerTest, AnUpdateWithoutTheIslandTakesTheStepBack) {
-  Replica replica(options_);
-  replica.master() = Wave(1);
-  const std::vector<float> sent = replica.master();
-  replica.Send(/*eager=*/true);
-  EXPECT_THAT(replica.master(), Not(Pointwise(FloatNear(kExact), sent)));
-  replica.Apply(Wave(2), {.includes_island = false, .is_next = true});
-  EXPECT_THAT(replica.master(),
-              Pointwise(FloatNear(kExact), Sum(sent, Wave(2))));
-}
-
-TEST_F(HostFragmentPartEagerTest, WhatAnUpdateTaughtIsExpectedOfTheNext) {
-  Replica replica(options_);
-  replica.master() = Wave(1);
-  replica.Send(/*eager=*/true);
-  replica.Apply(
-      Wave(2),
-      {.includes_island = true, .is_next = true, .island_share = 0.25});
-  const std::vector<float> fresh = FreshExpectation(replica);
-  replica.Send(/*eager=*/true);
-  EXPECT_THAT(replica.master(), Not(Pointwise(FloatNear(kExact), fresh)));
-}
-
-TEST_F(HostFragmentPartEagerTest, AfterASkippedVersionNothingIsExpected) {
-  for (const bool under_way : {true, false}) {
-    SCOPED_TRACE(under_way ? "a send under way" : "no send under way");
-    Replica replica(options_);
-    replica.master() = Wave(1);
-    replica.Send(/*eager=*/true);
-    replica.Apply(
-        Wave(2),
-        {.includes_island = true, .is_next = true, .island_share = 0.25});
-    if (under_way) replica.Send(/*eager=*/true);
-    const std::vector<float> anchor = Wave(3);
-    ASSERT_OK(replica.part().ReplaceAnchor(anchor));
-    ASSERT_OK(replica.part().Apply({.includes_island = false, .is_next = false},
-                                   replica.master().data()));
+// The encoder must not change the snapshot, whenever it runs.
+TEST(HostFragmentPartTest, TheTrainingSinceTheSendStays) {
+  for (const bool is_encoded : {false, true}) {
+    SCOPED_TRACE(is_encoded);
+    Replica replica(Exact());
+    replica.Contribute(Wave(1), /*merged=*/false);
+    replica.Apply(Wave(2), /*includes_island=*/false);
+    EXPECT_EQ(replica.Anchor(), Wave(2));
+    replica.master() = Wave(3);
+    replica.Send();
+    if (is_encoded) {
+      ASSERT_OK(replica.part().BeginContribution(1));
+      replica.Encode(UINT64_MAX);
+      ASSERT_OK(replica.part().EndContribution(/*merged=*/true));
+    }
+    const std::vector<float> since = Wave(4, 0.25f);
+    replica.master() = Sum(replica.master(), since);
+    replica.Apply(Wave(5), /*includes_island=*/true);
+    const std::vector<float> anchor = Sum(Wave(2), Wave(5));
     EXPECT_EQ(replica.Anchor(), anchor);
-    const std::vector<float> fresh = FreshExpectation(replica);
-    replica.Send(/*eager=*/true);
-    EXPECT_EQ(replica.master(), fresh);
+    EXPECT_THAT(replica.master(),
+                Pointwise(FloatNear(1e-6f), Sum(anchor, since)));
+  }
+}
+
+TEST(HostFragmentPartTest, WithoutTrainingSinceTheSendItIsTheAnchor) {
+  Replica replica(Exact());
+  replica.Contribute(Wave(1), /*merged=*/true);
+  replica.Apply(Wave(2), /*includes_island=*/true);
+  EXPECT_EQ(replica.master(), Wave(2));
+}
+
+TEST(HostFragmentPartTest, AnUpdateWithoutTheIslandKeepsAllItsTraining) {
+  Replica replica(Exact());
+  replica.Contribute(Wave(1), /*merged=*/false);
+  const std::vector<float> trained = replica.master();
+  replica.Apply(Wave(2), /*includes_island=*/false);
+  EXPECT_EQ(replica.master(), Sum(trained, Wave(2)));
+}
+
+// A process that began with a checkpoint did not send what is merged. A
+// snapshot is used once.
+TEST(HostFragmentPartTest, WithoutASnapshotParametersBecomeTheAnchor) {
+  for (const bool had_one : {false, true}) {
+    SCOPED_TRACE(had_one);
+    Replica replica(Exact());
+    if (had_one) {
+      replica.Contribute(Wave(1), /*merged=*/true);
+      replica.Apply(std::vector<float>(kSize), /*includes_island=*/true);
+    }
+    replica.master() = Wave(3);
+    replica.Apply(Wave(2), /*includes_island=*/true);
+    EXPECT_EQ(replica.master(), Wave(2));
   }
 }
 

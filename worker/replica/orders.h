@@ -83,10 +83,8 @@ struct Order {
   bool diagnose = false;
   // For kValidate: the most sequences, or 0.
   uint32_t max_sequences = 0;
-  // For kTakeSnapshot.
-  bool eager = false;
   // For kApply.
-  UpdateUse use;
+  bool includes_island = false;
   // For kBeginContribution: the anchor's version.
   uint64_t version = 0;
   // For kEndContribution.

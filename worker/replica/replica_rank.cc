@@ -29,14 +29,14 @@ class ReplicaRank::Fragment : public FragmentReplica {
     return static_cast<uint64_t>(part_.shares[0].fragment_size);
   }
 
-  absl::Status TakeSnapshot(bool eager) override {
+  absl::Status TakeSnapshot() override {
     const TraceSpan span("snapshot", fragment_);
-    return Lead({.what = What::kTakeSnapshot, .eager = eager},
+    return Lead({.what = What::kTakeSnapshot},
                 [&](const Order& order) { return rank_.TakeSnapshot(order); });
   }
-  absl::Status Apply(const UpdateUse& use) override {
+  absl::Status Apply(bool includes_island) override {
     const TraceSpan span("apply", fragment_);
-    return Lead({.what = What::kApply, .use = use},
+    return Lead({.what = What::kApply, .includes_island = includes_island},
                 [&](const Order& order) { return rank_.Apply(order); });
   }
 
@@ -214,11 +214,11 @@ absl::Status ReplicaRank::Follow(const Order& order) {
 
 absl::Status ReplicaRank::TakeSnapshot(const Order& order) {
   return parts_[order.fragment].part->TakeSnapshot(
-      order.eager, options_.masters(/*changes=*/order.eager));
+      options_.masters(/*changes=*/false));
 }
 
 absl::Status ReplicaRank::Apply(const Order& order) {
-  return parts_[order.fragment].part->Apply(order.use,
+  return parts_[order.fragment].part->Apply(order.includes_island,
                                             options_.masters(/*changes=*/true));
 }
 

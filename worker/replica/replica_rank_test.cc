@@ -81,8 +81,7 @@ TEST(ReplicaTest, ARankEncodesThePseudoGradientAndMixes) {
   const ReplicaOptions options{
       .uplink = {.format = v1::INT8},
       .uplink_options = {.rounding = Rounding::kStochastic, .seed = 11},
-      .downlink = {.format = v1::BF16},
-      .mixing = 0.25f};
+      .downlink = {.format = v1::BF16}};
   ReplicaRanks one({.config = SeveralStrips(1), .options = options});
   const std::vector<float> anchor = one.Parameters();
   one.Train(0);
@@ -93,7 +92,7 @@ TEST(ReplicaTest, ARankEncodesThePseudoGradientAndMixes) {
   ASSERT_OK_AND_ASSIGN(const std::string want,
                        Encode(options.uplink, gradient, encode));
   FragmentReplica& fragment = one.fragment(0);
-  ASSERT_OK(fragment.TakeSnapshot(false));
+  ASSERT_OK(fragment.TakeSnapshot());
   ASSERT_OK(fragment.BeginContribution(4));
   EXPECT_EQ(EncodeAll(fragment, options.uplink), want);
   ASSERT_OK(fragment.EndContribution(true));
@@ -104,11 +103,13 @@ TEST(ReplicaTest, ARankEncodesThePseudoGradientAndMixes) {
   for (size_t i = 0; i < anchor.size(); ++i) {
     new_anchor[i] = anchor[i] + new_anchor[i];
   }
+  const std::vector<float> snapshot = one.Parameters();
+  one.Train(1);
   std::vector<float> mixed = one.Parameters();
-  Mix(new_anchor, 0.25f, absl::MakeSpan(mixed));
+  Mix(new_anchor, snapshot, absl::MakeSpan(mixed));
   ASSERT_OK_AND_ASSIGN(const std::string digest, fragment.FinishUpdate(update));
   EXPECT_EQ(digest, Digest128(absl::MakeConstSpan(new_anchor)));
-  ASSERT_OK(fragment.Apply({.includes_island = true, .is_next = true}));
+  ASSERT_OK(fragment.Apply(/*includes_island=*/true));
   EXPECT_EQ(one.Parameters(), mixed);
 }
 
@@ -140,11 +141,11 @@ TEST_P(ReplicaRankTest, EveryRankIsToldThatItsMastersChange) {
       EXPECT_EQ(ranks.changed(rank), changed) << rank;
     }
   };
-  ASSERT_OK(fragment.TakeSnapshot(/*eager=*/false));
+  ASSERT_OK(fragment.TakeSnapshot());
   expect_changed(false);
   ASSERT_OK(fragment.ReplaceAnchor(std::vector<float>(fragment.size())));
-  ASSERT_OK(fragment.Apply({}));
-  ASSERT_OK(fragment.TakeSnapshot(/*eager=*/false));
+  ASSERT_OK(fragment.Apply(/*includes_island=*/false));
+  ASSERT_OK(fragment.TakeSnapshot());
   expect_changed(true);
 }
 
@@ -165,7 +166,7 @@ TEST_P(ReplicaRankTest, ForeignBytesThatAreNoEncodingAreRefused) {
 TEST_P(ReplicaRankTest, WhenARankGivesUpTheOthersSayWhy) {
   ReplicaRanks ranks(Several(3, 1));
   FragmentReplica& fragment = ranks.fragment(0);
-  ASSERT_OK(fragment.TakeSnapshot(false));
+  ASSERT_OK(fragment.TakeSnapshot());
   ranks.orders(2)
       .Fail(absl::ResourceExhaustedError("no memory for the part"))
       .IgnoreError();

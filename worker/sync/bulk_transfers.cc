@@ -398,7 +398,6 @@ absl::Status BulkTransfers::ReceiveUpdate(
         }
         download.head = response.head();
         download.includes_island = response.includes_island();
-        download.island_share = response.island_share();
         download.other_tokens = response.other_tokens();
         download.other_inner_steps = response.other_inner_steps();
         if (!response.has_object()) {

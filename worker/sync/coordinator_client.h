@@ -28,8 +28,6 @@ struct UpdateDownload {
   v1::FragmentHead head;
   v1::EncodedObject object;
   bool includes_island = false;
-  // The share of the island's contribution in the merge.
-  double island_share = 0;
   // The tokens and inner steps of another contribution of this island in the
   // merge.
   uint64_t other_tokens = 0;

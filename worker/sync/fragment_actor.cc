@@ -107,7 +107,6 @@ absl::Status FragmentActor::Do(const action::ReceiveUpdate& receive) {
   answer.began = !update_.encoded.received().empty();
   answer.head = update_.head;
   answer.includes_island = update_.includes_island;
-  answer.island_share = update_.island_share;
   answer.other = {.tokens = update_.other_tokens,
                   .inner_steps = update_.other_inner_steps};
   // A download that broke off is continued by the next attempt.

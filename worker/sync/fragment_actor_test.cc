@@ -287,7 +287,8 @@ class FragmentActorTest : public testing::Test {
     // The parameters must not move.
     const std::vector<float> trained = Shifted(anchor_, 0.05f);
     std::copy(trained.begin(), trained.end(), parameters_.begin());
-    ASSERT_OK(fragment_->TakeSnapshot(Next<action::TakeSnapshot>().eager));
+    Next<action::TakeSnapshot>();
+    ASSERT_OK(fragment_->TakeSnapshot());
     loop_->Tell([](OuterLoop& core, absl::Time) { core.SnapshotTaken(); });
   }
 
@@ -295,15 +296,14 @@ class FragmentActorTest : public testing::Test {
   // values.
   void ExpectMixed() {
     const action::Apply apply = Next<action::Apply>();
-    EXPECT_TRUE(apply.use.includes_island);
-    EXPECT_TRUE(apply.use.is_next);
-    EXPECT_OK(fragment_->Apply(apply.use));
+    EXPECT_TRUE(apply.includes_island);
+    EXPECT_OK(fragment_->Apply(apply.includes_island));
     loop_->Tell([](OuterLoop& core, absl::Time) { core.Applied(); });
     std::vector<float> moved(anchor_.size());
     EXPECT_OK(fragment_->ReadAnchor(absl::MakeSpan(moved)));
     EXPECT_EQ(Digest128(absl::MakeConstSpan(moved)), driver_.Head(0).digest());
     EXPECT_NE(moved, anchor_);
-    // As alpha is 0, the parameters are those of the coordinator.
+    // Nothing was trained since, so the parameters are the coordinator's.
     EXPECT_EQ(parameters_, moved);
   }
 
@@ -470,8 +470,7 @@ TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
   RemoveUpdates();
   Begin(checkpoint);
   const action::Apply apply = Next<action::Apply>();
-  EXPECT_TRUE(apply.use.includes_island);
-  EXPECT_FALSE(apply.use.is_next);
+  EXPECT_TRUE(apply.includes_island);
   loop_->Read([](const OuterLoop& core, absl::Time) {
     EXPECT_EQ(core.window(0).training().restored_tokens, 500);
     EXPECT_EQ(core.exchange(0).update().head.version(), 2);

@@ -193,7 +193,6 @@ TEST_F(GrpcDownloadsTest, WaitingForAnUpdateDoesNotCountAsTimeOnTheLink) {
 
 void DescribeMerge(v1::FetchUpdateResponse& response) {
   response.set_includes_island(true);
-  response.set_island_share(0.25);
   response.set_other_tokens(30);
   response.set_other_inner_steps(3);
 }
@@ -205,7 +204,6 @@ TEST_F(GrpcDownloadsTest, AnUpdateSaysWhatIsMergedIntoIt) {
   EXPECT_OK(FetchUpdate(download));
   EXPECT_EQ(download.head.version(), 1);
   EXPECT_TRUE(download.includes_island);
-  EXPECT_EQ(download.island_share, 0.25);
   EXPECT_EQ(download.other_tokens, 30);
   EXPECT_EQ(download.other_inner_steps, 3);
   EXPECT_EQ(download.object.size(), kBytes / sizeof(float));

@@ -81,7 +81,7 @@ class IslandTrainerTest : public testing::Test {
 
   // Returns the encoded contribution of the present parameters.
   std::string Contribution(FragmentReplica& fragment) {
-    EXPECT_OK(fragment.TakeSnapshot(/*eager=*/false));
+    EXPECT_OK(fragment.TakeSnapshot());
     EXPECT_OK(fragment.BeginContribution(0));
     const CodecSpec spec = UplinkSpec(config_.synchronization());
     std::string bytes(MaxEncodedBytes(spec, fragment.size()), 0);
@@ -306,11 +306,11 @@ TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
                          MakeThreadedIsland(config_, options_, 4, Start()));
     ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
     ASSERT_OK(trainer->Step(1));
-    // With alpha 0 the parameters become the new anchor.
+    // Without a snapshot the parameters become the new anchor.
     for (const auto& fragment : replica) {
       ASSERT_OK(
           fragment->ReplaceAnchor(std::vector<float>(fragment->size(), 0)));
-      ASSERT_OK(fragment->Apply({.includes_island = true}));
+      ASSERT_OK(fragment->Apply(/*includes_island=*/true));
     }
     ASSERT_OK_AND_ASSIGN(InnerStepResult result, trainer->Step(2));
     // This is the first step without gradients from before the change.

@@ -121,7 +121,7 @@ TEST_F(OverlapCudaTest, TheOuterLoopLeasesReservedMemory) {
   const CodecSpec spec = UplinkSpec(config_.synchronization());
   for (const auto& fragment : replica) {
     const int64_t before = DeviceWideCalls();
-    ASSERT_OK(fragment->TakeSnapshot(/*eager=*/false));
+    ASSERT_OK(fragment->TakeSnapshot());
     ASSERT_OK(fragment->BeginContribution(0));
     std::string bytes(MaxEncodedBytes(spec, fragment->size()), 0);
     ASSERT_OK(fragment->Encode(bytes.size(),
@@ -129,7 +129,7 @@ TEST_F(OverlapCudaTest, TheOuterLoopLeasesReservedMemory) {
     ASSERT_OK(fragment->EndContribution(false));
     ASSERT_OK(fragment->Decode(bytes));
     ASSERT_OK(fragment->FinishUpdate(bytes));
-    ASSERT_OK(fragment->Apply({.includes_island = true}));
+    ASSERT_OK(fragment->Apply(/*includes_island=*/true));
     EXPECT_EQ(DeviceWideCalls(), before);
   }
 }

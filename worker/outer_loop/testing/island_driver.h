@@ -152,7 +152,6 @@ class IslandDriver {
     ASSERT_TRUE(std::holds_alternative<action::ReceiveUpdate>(OfFragment(id)));
     FragmentExchange& exchange = loop_.exchange(id);
     UpdateAnswer answer{.includes_island = includes_island,
-                        .island_share = includes_island ? 0.5 : 0,
                         .other = other,
                         .anchor_digest = "anchor"};
     answer.head.set_fragment(id);
@@ -209,9 +208,8 @@ class IslandDriver {
     loop_.SnapshotTaken();
   }
   void Do(const action::Apply& apply, std::vector<std::string>& done) {
-    done.push_back(absl::StrCat(apply.use.includes_island ? "mix " : "rebase ",
-                                apply.fragment,
-                                apply.use.is_next ? "" : ", skipping"));
+    done.push_back(absl::StrCat(apply.includes_island ? "mix " : "rebase ",
+                                apply.fragment));
     loop_.Applied();
   }
   void Do(const action::Validate& validate, std::vector<std::string>& done) {

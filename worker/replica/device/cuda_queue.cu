@@ -20,21 +20,13 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint64_t kMostBlocks = 2048;
 
-// The kernels of outer_optimizer/mixing.h, bit for bit. Threads continue at the
-// stride of the grid, so any number of blocks works.
+// The arithmetic of outer_optimizer/mixing.h, bit for bit. Threads continue at
+// the stride of the grid, so any number of blocks works.
 
 // Four values, which a thread reads and writes at once.
 struct alignas(16) MixedQuad {
   float value[4];
 };
-
-CAUSEWAY_DEVICE float Mixed(float anchor, float mixing, float value) {
-  // The formula does not work here: 0 * x turns -0 into 0 and infinity into
-  // NaN.
-  if (mixing == 0) return anchor;
-  if (mixing == 1) return value;
-  return mixing * value + (1 - mixing) * anchor;
-}
 
 // values <- combine(other, values), for arrays aligned to 16 bytes.
 template <typename Combine>
@@ -53,26 +45,25 @@ CAUSEWAY_DEVICE void CombineAll(const float* other, int64_t size, float* values,
   if (rest < size) values[rest] = combine(other[rest], values[rest]);
 }
 
-struct MixCombine {
-  float mixing;
-  CAUSEWAY_DEVICE float operator()(float anchor, float value) const {
-    return Mixed(anchor, mixing, value);
-  }
-};
-
-struct RebaseCombine {
+struct AddCombine {
   CAUSEWAY_DEVICE float operator()(float change, float value) const {
     return value + change;
   }
 };
 
-__global__ void MixKernel(const float* anchor, float mixing, int64_t size,
-                          float* values) {
-  CombineAll(anchor, size, values, MixCombine{mixing});
+struct SubtractCombine {
+  CAUSEWAY_DEVICE float operator()(float other, float value) const {
+    return value - other;
+  }
+};
+
+__global__ void AddKernel(const float* change, int64_t size, float* values) {
+  CombineAll(change, size, values, AddCombine{});
 }
 
-__global__ void RebaseKernel(const float* change, int64_t size, float* values) {
-  CombineAll(change, size, values, RebaseCombine{});
+__global__ void SubtractKernel(const float* other, int64_t size,
+                               float* values) {
+  CombineAll(other, size, values, SubtractCombine{});
 }
 
 BlockSpec SpecOf(const CodecSpec& spec) {
@@ -162,14 +153,13 @@ class CudaQueue final : public DeviceQueue {
     Keep(DecodeAddCuda(SpecOf(spec), encoded, count, values, stream_));
   }
 
-  void Mix(const float* anchor, float mixing, uint64_t count,
-           float* values) override {
-    Launch("mixing", MixKernel, count, anchor, mixing,
+  void Add(const float* change, uint64_t count, float* values) override {
+    Launch("adding an update", AddKernel, count, change,
            static_cast<int64_t>(count), values);
   }
 
-  void Rebase(const float* change, uint64_t count, float* values) override {
-    Launch("adding an update", RebaseKernel, count, change,
+  void Subtract(const float* other, uint64_t count, float* values) override {
+    Launch("subtracting a snapshot", SubtractKernel, count, other,
            static_cast<int64_t>(count), values);
   }
 

@@ -48,16 +48,16 @@ class DeviceFragmentPart : public FragmentPart {
     return CopyHeld(master, anchor_.values());
   }
 
-  absl::Status TakeSnapshot(bool /*eager*/, float* master) override {
+  absl::Status TakeSnapshot(float* master) override {
     ASSIGN_OR_RETURN(snapshot_, device_->TakeSnapshot(held_size()));
     return CopyHeld(master, snapshot_.values());
   }
 
-  absl::Status Apply(const UpdateUse& use, float* master) override {
+  absl::Status Apply(bool includes_island, float* master) override {
     if (held_size() == 0) return absl::OkStatus();
     CHECK(!new_anchor_.empty()) << "no update is prepared";
     const Stage& stage = device_->training();
-    if (use.includes_island) {
+    if (includes_island) {
       MixIn(stage, master);
     } else {
       const uint64_t piece = device_->piece_values();
@@ -74,6 +74,7 @@ class DeviceFragmentPart : public FragmentPart {
     RETURN_IF_ERROR(stage.queue->Synchronize());
     anchor_ = std::exchange(new_anchor_, {});
     update_.Release();
+    snapshot_.Release();
     return absl::OkStatus();
   }
 
@@ -105,8 +106,12 @@ class DeviceFragmentPart : public FragmentPart {
     RETURN_IF_ERROR(
         FetchDifference(*stage, inner_end_,
                         share_.edge_in() > 0 ? held_end_ : inner_end_, tail_));
+    if (snapshot_.is_pinned()) return stage->queue->Synchronize();
+    // Its place on the device is for the next fragment's snapshot.
+    ASSIGN_OR_RETURN(Lease kept, device_->TakePinned(held_size() * kFloat));
+    stage->queue->Copy(snapshot_.values(), held_size() * kFloat, kept.values());
     RETURN_IF_ERROR(stage->queue->Synchronize());
-    snapshot_.Release();
+    snapshot_ = std::move(kept);
     return absl::OkStatus();
   }
 
@@ -258,6 +263,8 @@ class DeviceFragmentPart : public FragmentPart {
   // Takes what contributions and updates lease while training goes on.
   absl::Status ReserveForUpdates() {
     RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
+    // The first is for the snapshot.
+    RETURN_IF_ERROR(device_->ReservePinned(held_size() * kFloat));
     RETURN_IF_ERROR(device_->ReservePinned(EncodedSize()));
     // FetchDifference has less than a strip each of anchor and snapshot.
     if (share_.edge_out() > 0 || share_.edge_in() > 0) {
@@ -270,8 +277,8 @@ class DeviceFragmentPart : public FragmentPart {
   // first call, for which it may wait for all devices.
   void LoadCode() const {
     const Stage& stage = device_->training();
-    stage.queue->Mix(stage.anchor, /*mixing=*/0.5f, kStripValues, stage.values);
-    stage.queue->Rebase(stage.anchor, kStripValues, stage.values);
+    stage.queue->Subtract(stage.anchor, kStripValues, stage.values);
+    stage.queue->Add(stage.anchor, kStripValues, stage.values);
     stage.queue->EncodeDifference(options_.uplink, {}, 0, stage.anchor,
                                   stage.anchor, kStripValues, stage.encoded);
     if (HasDeviceKernels(options_.downlink)) {
@@ -303,17 +310,24 @@ class DeviceFragmentPart : public FragmentPart {
     return device_->training().queue->Synchronize();
   }
 
+  // Mix() of outer_optimizer/mixing.h.
   void MixIn(const Stage& stage, float* master) const {
-    const float mixing = options_.mixing;
-    if (mixing == 1) return;
+    if (snapshot_.empty()) {
+      CopySegments(stage, master, {held_begin_, held_end_},
+                   new_anchor_.values(), /*to_master=*/true);
+      return;
+    }
     const uint64_t piece = device_->piece_values();
     for (uint64_t begin = held_begin_; begin < held_end_; begin += piece) {
       const Held held = HeldIn(begin, begin + piece);
       const uint64_t count = held.end - held.begin;
-      stage.queue->Copy(new_anchor_.values() + (begin - held_begin_),
-                        count * kFloat, stage.anchor);
+      const uint64_t at = begin - held_begin_;
       CopySegments(stage, master, held, stage.values, /*to_master=*/false);
-      stage.queue->Mix(stage.anchor, mixing, count, stage.values);
+      stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.anchor);
+      stage.queue->Subtract(stage.anchor, count, stage.values);
+      stage.queue->Copy(new_anchor_.values() + at, count * kFloat,
+                        stage.anchor);
+      stage.queue->Add(stage.anchor, count, stage.values);
       CopySegments(stage, master, held, stage.values, /*to_master=*/true);
     }
   }
@@ -413,7 +427,7 @@ class DeviceFragmentPart : public FragmentPart {
                              stage.values);
     } else {
       stage.queue->Copy(update_.values() + at, count * kFloat, stage.anchor);
-      stage.queue->Rebase(stage.anchor, count, stage.values);
+      stage.queue->Add(stage.anchor, count, stage.values);
     }
   }
 
@@ -481,8 +495,7 @@ absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
     uint32_t fragment, const FragmentShare& share,
     const ReplicaOptions& options, const float* master, PartDevice* device,
     SnapshotPool* snapshots) {
-  if (!HasDeviceKernels(options.uplink) || options.error_feedback > 0 ||
-      options.eager.has_value()) {
+  if (!HasDeviceKernels(options.uplink) || options.error_feedback > 0) {
     return MakePartOfMasterOnDevice(fragment, share, options, master,
                                     device->training().queue, snapshots);
   }

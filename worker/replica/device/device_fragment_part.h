@@ -7,16 +7,16 @@
 //
 // Anchors are in pinned host memory (or on the device, if PartDevice says so)
 // and go through the device piece by piece. A snapshot is a copy within the
-// device; by the return of BeginContribution it is encoded and its memory free
-// again. Per value, the bus carries for a contribution 4 bytes down and the
-// encoded ones up, for an update 4 and the encoded ones down and 4 up, and for
-// its application 4 or the encoded ones down. The host computes digests: XXH3
-// is sequential, and the host has the bytes anyway.
+// device; by the return of BeginContribution it is encoded, and waits for the
+// update in pinned memory. Per value, the bus carries for a contribution 4
+// bytes down, and 4 and the encoded ones up; for an update 4 and the encoded
+// ones down and 4 up; and for its application 8, or the encoded ones, down. The
+// host computes digests: XXH3 is sequential, and the host has the bytes anyway.
 //
-// Devices have no kernels for eager updates, error feedback, and the encoding
-// of contributions in formats without HasDeviceKernels. A part in host memory
-// does these, to and from which the held values are copied. Updates may have
-// any format; the host decodes those that devices cannot.
+// Devices have no kernels for error feedback, and the encoding of contributions
+// in formats without HasDeviceKernels. A part in host memory does these, to and
+// from which the held values are copied. Updates may have any format; the host
+// decodes those that devices cannot.
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 

@@ -79,7 +79,7 @@ std::vector<uint32_t> BitsOf(const Values& values) {
   return bits;
 }
 
-TEST(CudaQueueTest, MixesAndAddsAsTheHostDoes) {
+TEST(CudaQueueTest, AddsAndSubtractsAsTheHostDoes) {
   SKIP_WITHOUT_CUDA_DEVICE();
   const std::unique_ptr<DeviceQueue> queue = NewQueue();
   const auto allocate = [&] {
@@ -92,27 +92,26 @@ TEST(CudaQueueTest, MixesAndAddsAsTheHostDoes) {
     const auto special = [&](uint64_t seed) {
       Values values = Random(static_cast<int64_t>(size), seed, 1);
       for (size_t i = 3; i < size; i += 97) values[i] = -0.0f;
-      for (size_t i = 5; i < size; i += 101) values[i] = INFINITY;
+      for (size_t i = 5 + seed; i < size; i += 101) values[i] = INFINITY;
       return values;
     };
     const size_t bytes = size * sizeof(float);
     const Values other = special(1);
-    // A negative number stands for Rebase instead of Mix.
-    for (const float mixing : {0.0f, 0.25f, 0.9f, 1.0f, -1.0f}) {
+    for (const bool adds : {false, true}) {
       Values want = special(2);
       Values got = want;
       queue->Copy(other.data(), bytes, device_other);
       queue->Copy(got.data(), bytes, device_values);
-      if (mixing < 0) {
+      if (adds) {
         Rebase(other, absl::MakeSpan(want));
-        queue->Rebase(device_other, size, device_values);
+        queue->Add(device_other, size, device_values);
       } else {
-        Mix(other, mixing, absl::MakeSpan(want));
-        queue->Mix(device_other, mixing, size, device_values);
+        PseudoGradient(want, other, absl::MakeSpan(want));
+        queue->Subtract(device_other, size, device_values);
       }
       queue->Copy(device_values, bytes, got.data());
       ASSERT_OK(queue->Synchronize());
-      EXPECT_EQ(BitsOf(got), BitsOf(want)) << size << " " << mixing;
+      EXPECT_EQ(BitsOf(got), BitsOf(want)) << size << " " << adds;
     }
   }
   queue->Free(MemoryKind::kDevice, device_other);
@@ -192,11 +191,10 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   }
 
   // Makes both parts for a share, with the same anchor.
-  void Begin(const FragmentShare& share, float mixing, uint64_t piece_strips) {
+  void Begin(const FragmentShare& share, uint64_t piece_strips) {
     End();
     share_ = share;
     options_ = GetParam().formats.options;
-    options_.mixing = mixing;
     auto device =
         PartDevice::Create({.training = NewQueue(),
                             .background = NewQueue(),
@@ -228,9 +226,9 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     shard_->Set(master_);
   }
 
-  void Snapshot(bool eager) {
-    ASSERT_OK(host_->TakeSnapshot(eager, master_.data()));
-    ASSERT_OK(part_->TakeSnapshot(eager, shard_->data()));
+  void Snapshot() {
+    ASSERT_OK(host_->TakeSnapshot(master_.data()));
+    ASSERT_OK(part_->TakeSnapshot(shard_->data()));
     ExpectSameMasters();
   }
 
@@ -304,7 +302,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     ASSERT_OK(part_->DropUpdate());
   }
 
-  void Use(const UpdateUse& use) {
+  void Use(bool includes_island) {
     Digest128Stream want;
     Digest128Stream got;
     if (share_.held.begin > 0) {
@@ -316,8 +314,8 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     ASSERT_OK(part_->Digest(got));
     EXPECT_EQ(got.Finish(), want.Finish());
     Train();
-    ASSERT_OK(host_->Apply(use, master_.data()));
-    ASSERT_OK(part_->Apply(use, shard_->data()));
+    ASSERT_OK(host_->Apply(includes_island, master_.data()));
+    ASSERT_OK(part_->Apply(includes_island, shard_->data()));
     ExpectSameMasters();
     ExpectSameAnchors();
   }
@@ -336,16 +334,16 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   // Runs two contributions and updates, with training in between.
   void Rounds() {
     Train();
-    Snapshot(/*eager=*/true);
+    Snapshot();
     Train();
     Contribute(5, /*merged=*/true);
     Receive(Update());
-    Use({.includes_island = true, .is_next = true, .island_share = 0.5});
+    Use(/*includes_island=*/true);
     Train();
-    Snapshot(/*eager=*/false);
+    Snapshot();
     Contribute(6, /*merged=*/false);
     Receive(Update());
-    Use({.includes_island = false, .is_next = true});
+    Use(/*includes_island=*/false);
   }
 
   std::unique_ptr<DeviceQueue> queue_;
@@ -383,12 +381,6 @@ std::vector<Scenario> Scenarios() {
   Formats feedback = {"Feedback", both(v1::INT4)};
   feedback.options.error_feedback = 0.9f;
   formats.push_back(feedback);
-  Formats eager = {"Eager", both(v1::E3M0)};
-  eager.options.eager.emplace();
-  eager.options.eager->set_algorithm(v1::OuterOptimizerConfig::NESTEROV);
-  eager.options.eager->set_learning_rate(0.7);
-  eager.options.eager->set_momentum(0.9);
-  formats.push_back(eager);
   std::vector<Scenario> scenarios;
   for (const Formats& each : formats) {
     scenarios.push_back({.formats = each});
@@ -418,28 +410,20 @@ TEST_P(DeviceFragmentPartTest, ComputesWhatThePartInHostMemoryComputes) {
   uint64_t piece_strips = 1;
   for (const auto& [begin, end] : held) {
     SCOPED_TRACE(absl::StrCat("values ", begin, " to ", end));
-    ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(begin, end), 0.5f, piece_strips));
+    ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(begin, end), piece_strips));
     ASSERT_NO_FATAL_FAILURE(Rounds());
     piece_strips = piece_strips % 3 + 1;
   }
 }
 
-TEST_P(DeviceFragmentPartTest, MixesByWhatTheRunSays) {
-  for (const float mixing : {0.0f, 0.3f, 1.0f}) {
-    SCOPED_TRACE(mixing);
-    ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(16, kStrip + 80), mixing, 2));
-    ASSERT_NO_FATAL_FAILURE(Rounds());
-  }
-}
-
 TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfUpdates) {
-  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(400, 2 * kStrip + 7), 0.5f, 1));
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(400, 2 * kStrip + 7), 1));
   for (const bool includes_island : {false, true}) {
     Train();
     const Values anchor = Random(share_.held.size(), ++seed_, 0.02f);
     ASSERT_OK(host_->ReplaceAnchor(anchor));
     ASSERT_OK(part_->ReplaceAnchor(anchor));
-    ASSERT_NO_FATAL_FAILURE(Use({.includes_island = includes_island}));
+    ASSERT_NO_FATAL_FAILURE(Use(includes_island));
   }
   const Values anchor = Random(share_.held.size(), ++seed_, 0.02f);
   ASSERT_OK(host_->SetAnchor(anchor));
@@ -449,7 +433,7 @@ TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfUpdates) {
 }
 
 TEST_P(DeviceFragmentPartTest, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
-  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(64, 2 * kStrip + 64), 0.5f, 1));
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(64, 2 * kStrip + 64), 1));
   std::string update = Update();
   ASSERT_OK(
       part_->Decode(absl::string_view(update).substr(0, update.size() - 1)));
@@ -465,19 +449,19 @@ TEST_P(DeviceFragmentPartTest, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
 // An anchor may also replace a finished update that does not lead to the
 // coordinator's anchor.
 TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfFinishedUpdates) {
-  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 2));
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 2));
   ASSERT_NO_FATAL_FAILURE(Receive(Update()));
   const Values anchor = Random(share_.held.size(), ++seed_, 0.02f);
   ASSERT_OK(host_->ReplaceAnchor(anchor));
   ASSERT_OK(part_->ReplaceAnchor(anchor));
-  ASSERT_NO_FATAL_FAILURE(Use({.includes_island = true}));
+  ASSERT_NO_FATAL_FAILURE(Use(/*includes_island=*/true));
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }
 
 // The links of the fragments do so.
 TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   constexpr uint32_t kFragments = 3;
-  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 0.5f, 1));
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 1));
   const auto work = [&](FragmentPart& part, const std::string& update,
                         std::string& encoded, std::string& digest) {
     ASSERT_OK(part.BeginContribution(1));
@@ -508,7 +492,7 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
     updates.push_back(Update());
   }
   for (const auto& part : parts) {
-    ASSERT_OK(part->TakeSnapshot(false, shard_->data()));
+    ASSERT_OK(part->TakeSnapshot(shard_->data()));
   }
   std::vector<std::string> encoded(kFragments);
   std::vector<std::string> digests(kFragments);
@@ -523,7 +507,7 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
     const auto part = MakeHostFragmentPart(fragment, share_, options_,
                                            master_.data(), &host_snapshots_);
-    ASSERT_OK(part->TakeSnapshot(false, master_.data()));
+    ASSERT_OK(part->TakeSnapshot(master_.data()));
     std::string want;
     std::string want_digest;
     work(*part, updates[fragment], want, want_digest);
@@ -534,12 +518,12 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
 
 // The second snapshot finds the device's memory for snapshots in use.
 TEST_P(DeviceFragmentPartTest, SnapshotsMayWait) {
-  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 0.5f, 1));
+  ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 1));
   ASSERT_OK_AND_ASSIGN(
       const auto other,
       MakeDeviceFragmentPart(4, share_, options_, shard_->data(), device_.get(),
                              &device_snapshots_));
-  ASSERT_OK(other->TakeSnapshot(false, shard_->data()));
+  ASSERT_OK(other->TakeSnapshot(shard_->data()));
   ASSERT_NO_FATAL_FAILURE(Rounds());
   ASSERT_OK(other->BeginContribution(1));
   ASSERT_OK(other->EndContribution(false));

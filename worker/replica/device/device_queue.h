@@ -72,10 +72,9 @@ class DeviceQueue {
   // finite.
   virtual void DecodeAdd(const CodecSpec& spec, const char* encoded,
                          uint64_t count, float* values) = 0;
-  // Mix() and Rebase() of outer_optimizer/mixing.h.
-  virtual void Mix(const float* anchor, float mixing, uint64_t count,
-                   float* values) = 0;
-  virtual void Rebase(const float* change, uint64_t count, float* values) = 0;
+  // values += change, and values -= other.
+  virtual void Add(const float* change, uint64_t count, float* values) = 0;
+  virtual void Subtract(const float* other, uint64_t count, float* values) = 0;
 
   // Waits for all operations so far. Returns the first error of any, from then
   // on in every call.

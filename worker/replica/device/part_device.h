@@ -11,8 +11,8 @@
 //
 // The device holds the staged pieces (72 MiB at the usual size), one snapshot
 // of the largest part, and anchors if the options say so. All else is pinned
-// host memory: anchors, their prepared successors, and snapshots beyond the
-// first.
+// host memory: anchors, their prepared successors, and snapshots that are
+// encoded, or beyond the first.
 #ifndef WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 #define WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 

@@ -51,8 +51,8 @@ class FakeQueue : public DeviceQueue {
   void EncodeDifference(const CodecSpec&, const EncodeOptions&, uint64_t,
                         const float*, const float*, uint64_t, char*) override {}
   void DecodeAdd(const CodecSpec&, const char*, uint64_t, float*) override {}
-  void Mix(const float*, float, uint64_t, float*) override {}
-  void Rebase(const float*, uint64_t, float*) override {}
+  void Add(const float*, uint64_t, float*) override {}
+  void Subtract(const float*, uint64_t, float*) override {}
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:

@@ -187,7 +187,7 @@ void RunRound(ReplicaRanks& ranks, int round, ReplicaTrace& trace) {
   ranks.Train(round);
   for (uint32_t id = 0; id < ranks.map().fragments(); ++id) {
     FragmentReplica& fragment = ranks.fragment(id);
-    ASSERT_OK(fragment.TakeSnapshot(/*eager=*/round % 2 == 0));
+    ASSERT_OK(fragment.TakeSnapshot());
     ASSERT_OK(fragment.BeginContribution(round));
   }
   ranks.Train(100 + round);
@@ -212,9 +212,7 @@ void RunRound(ReplicaRanks& ranks, int round, ReplicaTrace& trace) {
       digest = Digest128(absl::MakeConstSpan(values));
     }
     trace.digests.push_back(*digest);
-    ASSERT_OK(fragment.Apply({.includes_island = merged,
-                              .is_next = round != 2,
-                              .island_share = merged ? 0.4 : 0}));
+    ASSERT_OK(fragment.Apply(merged));
     std::vector<float>& anchor = trace.anchors.emplace_back(fragment.size());
     ASSERT_OK(fragment.ReadAnchor(absl::MakeSpan(anchor)));
     // The digest is that of the applied anchor.
@@ -243,14 +241,9 @@ std::vector<Case> Cases() {
   const auto stochastic = [](uint64_t seed) {
     return EncodeOptions{.rounding = Rounding::kStochastic, .seed = seed};
   };
-  v1::OuterOptimizerConfig outer;
-  outer.set_algorithm(v1::OuterOptimizerConfig::NESTEROV);
-  outer.set_merge(v1::OuterOptimizerConfig::MEAN);
-  outer.set_learning_rate(0.7);
-  outer.set_momentum(0.9);
   std::vector<Case> cases = {
       {"FP32", {}},
-      {"BF16", {.uplink = {.format = v1::BF16}, .mixing = 0.5f}, 3},
+      {"BF16", {.uplink = {.format = v1::BF16}}, 3},
       {"INT4 with entropy coding",
        {.uplink = {.format = v1::INT4, .entropy_coded = true},
         .downlink = {.format = v1::INT8}},
@@ -263,16 +256,13 @@ std::vector<Case> Cases() {
        {.uplink = {.format = v1::E3M0, .entropy_coded = true},
         .uplink_options = stochastic(5),
         .error_feedback = 0.95f,
-        .downlink = {.format = v1::INT8},
-        .mixing = 0.25f},
+        .downlink = {.format = v1::INT8}},
        4},
       {"ECQ, error feedback",
        {.uplink = {.format = v1::ECQ, .entropy_coded = true},
         .error_feedback = 1,
         .downlink = {.format = v1::ECQ, .entropy_coded = true}}},
-      {"INT8, eager",
-       {.uplink = {.format = v1::INT8}, .mixing = 0.3f, .eager = outer},
-       3},
+      {"INT8", {.uplink = {.format = v1::INT8}}, 3},
       {"E3M0, error feedback",
        {.uplink = {.format = v1::E3M0, .block_size = 128},
         .error_feedback = 0.9f}},
