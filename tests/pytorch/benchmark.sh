@@ -21,15 +21,17 @@ usage: tests/pytorch/benchmark.sh [--json FILE] [--parts LIST] [--seeds LIST]
                                   [--steps N] [--rates LIST] [--keep]
 
   --json FILE   write the figures as JSON
-  --parts LIST  of cost,loss,links,plain (default: all of them)
-  --seeds LIST  seeds of the loss runs (default: 1,2)
-  --steps N     steps of a run of loss and plain (default: 1200)
+  --parts LIST  of cost,loss,lora,links,plain (default: all of them)
+  --seeds LIST  seeds of the loss and lora runs (default: 1,2)
+  --steps N     steps of a run of loss and plain (default: 1200); those of lora
+                have a quarter
   --rates LIST  Mbit/s of the link in plain (default: 10,100)
   --keep        keep the working directory
 
 Writes after_step_idle_microseconds, send_over_copy and apply_over_copy (cost),
 and val_loss_two_islands, val_loss_one_island and val_loss_ddp (loss; a list with
-a value for each seed), utilization by link (links), and plain, which has tokens/s,
+a value for each seed), lora_loss_ratio (lora; the same, two islands over DDP,
+which train an adapter of PEFT), utilization by link (links), and plain, which has tokens/s,
 bytes on the link and loss, by rate, of two islands and of DiLoCo as people write
 it themselves: an all-reduce in fp32 over Gloo. Costs, rates and utilization mean
 something only on a machine that has nothing else to do; the losses do not depend
@@ -37,7 +39,7 @@ on it. Links and plain need root, for network namespaces.
 USAGE
 }
 
-parts=cost,loss,links,plain
+parts=cost,loss,lora,links,plain
 seeds=1,2
 steps=1200
 rates=10,100
@@ -118,6 +120,45 @@ loss() {
   figure val_loss_ddp "[${ddp}]"
 }
 
+# adapt NAME FLAG...: starts the program that trains adapters.
+adapt() {
+  start_script "$1" --pytorch2 tests/pytorch/lora_loss.py \
+    --base "${work}/llama" "${@:2}"
+}
+
+# Trains a small Llama on prose, and then adapters of it on sources of Python.
+lora() {
+  local seed rank islands='' ddp='' ratios='' flags
+  CAUSEWAY_PYTORCH2="$(tests/pytorch/environment.sh)"
+  export CAUSEWAY_PYTORCH2
+  use_perl_manual
+  cat /usr/lib/python3.*/*.py >"${work}/sources.txt"
+  adapt llama --pretrain --steps 800 --data "${data[@]}"
+  for seed in ${seeds//,/ }; do
+    await_scripts
+    flags=(--seed "${seed}" --steps "$((steps / 4))"
+      --data "${work}/sources.txt")
+    adapt "create-lora-${seed}" "${flags[@]}" \
+      --create_run "${work}/lora-${seed}.files"
+    begin_run "lora-${seed}"
+    for rank in 0 1; do
+      CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_ISLAND="island-${rank}" \
+        adapt "lora-${seed}-${rank}" "${flags[@]}"
+    done
+    await_scripts
+    for rank in 0 1; do
+      RANK="${rank}" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 \
+        adapt "lora-ddp-${seed}-${rank}" "${flags[@]}"
+    done
+    await_scripts
+    islands="$(loss_of "lora-${seed}-0")"
+    ddp="$(loss_of "lora-ddp-${seed}-0")"
+    ratios+="${ratios:+, }$(calculate "a / b" a="${islands}" b="${ddp}")"
+    say "adapter, seed ${seed}: two islands ${islands}; DDP ${ddp}"
+  done
+  figure lora_loss_ratio "[${ratios}]"
+}
+
 links() {
   local report="${work}/links.report" by_link
   CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
@@ -182,4 +223,4 @@ deploy/install_deps.sh build quickstart peers
 more_targets=(//worker/embedding:libcauseway.so)
 build_programs
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-pytorch.XXXXXX")"
-run_parts cost loss links plain
+run_parts cost loss lora links plain
