@@ -195,6 +195,42 @@ Command DataCommand(const Now& now) {
   return command;
 }
 
+Command PromoteCommand(const Now& now) {
+  struct Flags {
+    ConnectionFlags connection;
+    bool force = false;
+  };
+  Command command = {
+      .name = "promote",
+      .summary = "Makes a follower the coordinator of the run.",
+      .details =
+          "--coordinator names the follower. Islands that know its address "
+          "come over by themselves. The coordinator before stands down as "
+          "soon as it hears of it; stop it first if it is alive."};
+  const auto flags = std::make_shared<Flags>();
+  AddConnectionFlags(flags->connection, command.flags);
+  command.flags.Add("force", "",
+                    "Take the run over although the coordinator is alive.",
+                    &flags->force);
+  command.run = [=](const Invocation& call) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
+                     CoordinatorClient::Create(flags->connection, now()));
+    v1::PromoteRequest request;
+    request.set_force(flags->force);
+    v1::PromoteResponse response;
+    RETURN_IF_ERROR(client->Promote(request, response));
+    call.out << "the follower is the run's coordinator, with epoch "
+             << response.epoch();
+    if (response.changes_behind() > 0) {
+      call.out << "; it lacked the last " << response.changes_behind()
+               << " changes, which are lost";
+    }
+    call.out << "\n";
+    return absl::OkStatus();
+  };
+  return command;
+}
+
 }  // namespace
 
 std::vector<Command> ControlCommands(Now now) {
@@ -224,7 +260,8 @@ std::vector<Command> ControlCommands(Now now) {
                           "process."},
               now, &Stub::EvictIsland, "island $0 is evicted"),
       QuarantineCommand(now),
-      DataCommand(now)};
+      DataCommand(now),
+      PromoteCommand(now)};
 }
 
 }  // namespace causeway

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The commands that steer a run (proto/control.proto): pause, resume, drain,
-// evict and quarantine.
+// evict and quarantine; and promote (proto/replication.proto).
 #ifndef CLI_CONTROL_COMMANDS_H_
 #define CLI_CONTROL_COMMANDS_H_
 

@@ -15,6 +15,7 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "proto/control.grpc.pb.h"
+#include "proto/replication.grpc.pb.h"
 
 namespace causeway {
 namespace {
@@ -93,6 +94,21 @@ class FakeControl : public v1::Control::Service {
   uint64_t dropped = 0;
 };
 
+class FakeReplication : public v1::Replication::Service {
+ public:
+  grpc::Status Promote(grpc::ServerContext*, const v1::PromoteRequest* request,
+                       v1::PromoteResponse* response) override {
+    if (!request->force()) {
+      return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "it is alive");
+    }
+    response->set_epoch(7);
+    response->set_changes_behind(changes_behind);
+    return grpc::Status::OK;
+  }
+
+  uint64_t changes_behind = 0;
+};
+
 class ControlCommandsTest : public testing::Test {
  protected:
   ControlCommandsTest() {
@@ -100,6 +116,7 @@ class ControlCommandsTest : public testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                              &port_);
     builder.RegisterService(&service_);
+    builder.RegisterService(&replication_);
     server_ = builder.BuildAndStart();
   }
 
@@ -114,6 +131,7 @@ class ControlCommandsTest : public testing::Test {
   }
 
   FakeControl service_;
+  FakeReplication replication_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::ostringstream out_;
@@ -142,6 +160,17 @@ TEST_F(ControlCommandsTest, DataAreAcceptedByIsland) {
   EXPECT_THAT(err_.str(), HasSubstr("data takes `accept ISLAND`"));
   EXPECT_NE(Run({"data", "accept"}), 0);
   EXPECT_EQ(service_.accepted.island_id(), "");
+}
+
+TEST_F(ControlCommandsTest, APromotionSaysWhatIsLost) {
+  EXPECT_EQ(Run({"promote"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("it is alive"));
+  ASSERT_EQ(Run({"promote", "--force"}), 0) << err_.str();
+  EXPECT_EQ(out_.str(),
+            "the follower is the run's coordinator, with epoch 7\n");
+  replication_.changes_behind = 3;
+  ASSERT_EQ(Run({"promote", "--force"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("it lacked the last 3 changes"));
 }
 
 TEST_F(ControlCommandsTest, ARefusalIsToldAndIsAFailure) {

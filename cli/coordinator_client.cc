@@ -80,6 +80,7 @@ CoordinatorClient::CoordinatorClient(
       channel_(Connect(address_, credentials)),
       status_(v1::Status::NewStub(channel_)),
       control_(v1::Control::NewStub(channel_)),
+      replication_(v1::Replication::NewStub(channel_)),
       trust_(v1::Trust::NewStub(channel_)) {}
 
 absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {

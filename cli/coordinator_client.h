@@ -23,6 +23,7 @@
 #include "common/transport/credentials.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/control.grpc.pb.h"
+#include "proto/replication.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
 #include "proto/trust.grpc.pb.h"
 
@@ -87,6 +88,13 @@ class CoordinatorClient {
     return Call(*control_, method, request, response);
   }
 
+  // Calls the follower at the address.
+  absl::Status Promote(const v1::PromoteRequest& request,
+                       v1::PromoteResponse& response) {
+    return Call(*replication_, &v1::Replication::Stub::Promote, request,
+                response);
+  }
+
   // Calls a method of the Trust service.
   template <typename Request, typename Response>
   absl::Status Trust(grpc::Status (v1::Trust::Stub::*method)(
@@ -119,6 +127,7 @@ class CoordinatorClient {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Status::Stub> status_;
   const std::unique_ptr<v1::Control::Stub> control_;
+  const std::unique_ptr<v1::Replication::Stub> replication_;
   const std::unique_ptr<v1::Trust::Stub> trust_;
 };
 

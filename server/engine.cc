@@ -90,6 +90,10 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       health_(health) {}
 
 void Engine::StartThreads(Effects effects) {
+  feed_.Begin(state_->log().Publish(
+      [this](std::shared_ptr<const v1::LogChange> change) {
+        feed_.Add(std::move(change));
+      }));
   {
     absl::MutexLock lock(&mu_);
     const absl::Status persisted = Persist(effects);
@@ -104,6 +108,7 @@ void Engine::StartThreads(Effects effects) {
 }
 
 Engine::~Engine() {
+  feed_.Stop();
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
@@ -369,6 +374,7 @@ void Engine::TickLoop() {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
       const absl::Time now = options_.now();
+      effects.events = feed_.Tick(now);
       coordinator_.StorageChecked(in_place, effects);
       coordinator_.Tick(now, effects);
       ObserveHealth(now);

@@ -54,6 +54,8 @@
 #include "proto/status.pb.h"
 #include "server/fragment_heads.h"
 #include "server/fragment_merge.h"
+#include "server/replication/copy_stream.h"
+#include "server/replication/log_feed.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/event_filter.h"
@@ -174,6 +176,9 @@ class Engine {
   absl::Status AcceptData(const v1::AcceptDataRequest& request,
                           absl::string_view by = "");
 
+  // What followers get (server/edge/follow_call.cc).
+  FollowedSource followed();
+
   // Records an event that no rule knows of.
   void Record(const CoordinatorEvent& event);
 
@@ -185,6 +190,7 @@ class Engine {
   // When this returns, the listener is not running and will not be called.
   void RemoveListener(uint64_t id);
 
+  absl::Time now() const { return options_.now(); }
   v1::RunState run_state();
   const std::string& run_id() const { return run_id_; }
 
@@ -288,6 +294,7 @@ class Engine {
   const absl::Time started_at_;
   const std::unique_ptr<StateDirectory> state_;
   std::unique_ptr<FragmentHeads> fragment_heads_;
+  LogFeed feed_;
   OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
   // One for each fragment.

@@ -197,6 +197,8 @@ absl::Status Engine::Commit(const OuterStepOrder& order, LogBatch& batch) {
   absl::Status committed = state_->log().Apply(batch);
   if (absl::IsUnknown(committed)) committed = AwaitOutcome(order, committed);
   RETURN_IF_ERROR(committed);
+  feed_.AwaitDurable(state_->log().Position().index(),
+                     options_.config.storage().sync_replicas());
   absl::MutexLock lock(&mu_);
   AddTo(options_.now() - began, commits_);
   return absl::OkStatus();

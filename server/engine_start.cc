@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/machine.h"
 #include "common/model_layout.h"
@@ -97,6 +98,14 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
 absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
                                       const Engine::Options& options) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
+  ASSIGN_OR_RETURN(const LeaderRecord leader, state.log().LoadLeader());
+  if (leader.is_followed) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "state directory $0 has a copy of run $1, which the coordinator at $2 "
+        "has: start with --follow, or with --promote to take the run over. "
+        "Nothing was changed",
+        options.state_dir, run.run_id, leader.address));
+  }
   const std::string difference = IdentityDifference(run.config, options.config);
   if (!difference.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -229,7 +238,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
       {.run_id = run->run_id,
        .config = run->config,
        .plan = run->plan,
-       .schedule = std::move(schedule)},
+       .schedule = std::move(schedule),
+       .epoch = run->epoch},
       std::move(fragment_heads), std::move(heads), std::move(members),
       std::move(history), health, StagingBytes(options.config, run->plan)));
   engine->StartThreads(std::move(effects));

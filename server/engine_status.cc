@@ -82,6 +82,9 @@ v1::RunStatus Engine::GetRun() {
                     .claimed_round = ClaimedRound(coordinator_),
                     .quarantined_since = QuarantinedSince(coordinator_)},
                    now, status);
+  for (v1::FollowerStatus& follower : feed_.Report(now)) {
+    *status.add_followers() = std::move(follower);
+  }
   *status.mutable_storage() = storage;
   *status.mutable_started_at() = ToTimestamp(started_at_);
   status.set_bytes_data_parallel(
@@ -93,6 +96,16 @@ v1::RunStatus Engine::GetRun() {
   *status.mutable_outer_steps() = outer_steps_;
   *status.mutable_commits() = commits_;
   return status;
+}
+
+FollowedSource Engine::followed() {
+  absl::MutexLock lock(&mu_);
+  return {.run_id = run_id_,
+          .epoch = coordinator_.options().epoch,
+          .config = options_.config,
+          .state = state_.get(),
+          .heads = fragment_heads_.get(),
+          .feed = &feed_};
 }
 
 v1::ListIslandsResponse Engine::ListIslands(

@@ -102,21 +102,17 @@ std::shared_ptr<const StoredFragment> FragmentHeads::Find(
   return nullptr;
 }
 
-FragmentHeads::Fragment& FragmentHeads::SetHead(StoredFragment state) {
-  Fragment& fragment = fragments_[state.contents().head.fragment()];
-  // Copies are made under the lock only.
-  const bool is_read = fragment.head.use_count() > 1;
-  fragment.previous = is_read ? std::move(fragment.head) : nullptr;
-  fragment.head = std::make_shared<const StoredFragment>(std::move(state));
-  snapshot_failed_ = false;
-  return fragment;
-}
-
 void FragmentHeads::Install(StoredFragment after, uint64_t record_bytes) {
   const v1::FragmentHead head = after.contents().head;
   {
     absl::MutexLock lock(&mu_);
-    SetHead(std::move(after)).record_bytes += record_bytes;
+    Fragment& fragment = fragments_[head.fragment()];
+    // Copies are made under the lock only.
+    const bool is_read = fragment.head.use_count() > 1;
+    fragment.previous = is_read ? std::move(fragment.head) : nullptr;
+    fragment.head = std::make_shared<const StoredFragment>(std::move(after));
+    fragment.record_bytes += record_bytes;
+    snapshot_failed_ = false;
   }
   // An old file only takes space. If it cannot be removed now, the next start
   // removes it.
@@ -127,12 +123,6 @@ void FragmentHeads::Install(StoredFragment after, uint64_t record_bytes) {
   LOG_IF(WARNING, !removed.ok()) << "cannot remove an old update: " << removed;
 }
 
-void FragmentHeads::Replace(StoredFragment state) {
-  absl::MutexLock lock(&mu_);
-  Fragment& fragment = SetHead(std::move(state));
-  fragment.superfluous_bytes = fragment.record_bytes;
-}
-
 std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   if (snapshot_failed_) return std::nullopt;
   const double ratio = finishing_ ? 0 : storage_.snapshot_log_ratio();
@@ -140,8 +130,7 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   double most = 0;
   for (uint32_t i = 0; i < fragments_.size(); ++i) {
     const Fragment& fragment = fragments_[i];
-    const double bytes =
-        static_cast<double>(fragment.record_bytes - fragment.superfluous_bytes);
+    const double bytes = static_cast<double>(fragment.record_bytes);
     const double size =
         state_bytes_per_value_ *
         static_cast<double>(fragment.head->contents().theta.size());
@@ -194,9 +183,7 @@ absl::Status FragmentHeads::MakeSnapshot(uint32_t fragment) {
   RETURN_IF_ERROR(note_(std::move(snapshot)));
   {
     absl::MutexLock lock(&mu_);
-    uint64_t& superfluous = fragments_[fragment].superfluous_bytes;
-    // The fragment may have been replaced meanwhile.
-    superfluous = std::max(superfluous, record_bytes);
+    fragments_[fragment].record_bytes -= record_bytes;
   }
   return state_.RemoveOldSnapshot(fragment, storage_.versions_kept());
 }

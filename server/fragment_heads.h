@@ -14,8 +14,8 @@
 //   auto before = heads->Newest(fragment);  // and merge, record, commit
 //   heads->Install(std::move(after), record_bytes);
 //
-// Thread-safe; but there must be one thread at most that installs or replaces
-// versions of a fragment.
+// Thread-safe; but there must be one thread at most that installs versions of a
+// fragment.
 #ifndef SERVER_FRAGMENT_HEADS_H_
 #define SERVER_FRAGMENT_HEADS_H_
 
@@ -77,10 +77,6 @@ class FragmentHeads {
   // `record_bytes`. Removes the update that is no longer kept.
   void Install(StoredFragment after, uint64_t record_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Makes a version the newest that did not come by a merge, and is durable
-  // already. The records until now no longer make a snapshot due. Updates of
-  // versions before it stay until the next start.
-  void Replace(StoredFragment state) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // A fragment's newest version, and what makes a snapshot of it due.
@@ -88,17 +84,13 @@ class FragmentHeads {
     std::shared_ptr<const StoredFragment> head;
     // The version before, if somebody was still reading it.
     std::shared_ptr<const StoredFragment> previous;
-    // The bytes of all merges' records, and of those that a snapshot or a
-    // replacement has made superfluous.
+    // The bytes of the merges' records since the newest snapshot.
     uint64_t record_bytes = 0;
-    uint64_t superfluous_bytes = 0;
   };
 
   FragmentHeads(StateDirectory& state, const v1::RunConfig& config,
                 std::vector<Fragment> fragments);
 
-  // Makes `state` the newest version of its fragment, which it returns.
-  Fragment& SetHead(StoredFragment state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SnapshotLoop() ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the fragment whose snapshot is most overdue, if one is due.
   std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);

@@ -131,31 +131,16 @@ TEST_F(FragmentHeadsTest, RecordsMakeASnapshotDue) {
                                        "fragment-0001-v00000000.safetensors")));
 }
 
-TEST_F(FragmentHeadsTest, AReplacementIsDurableAlready) {
-  StartRun("snapshot_log_ratio: 1000");
-  StartSnapshots();
-  heads_->Install(Version(0, 1), 5);
-  const auto reader = heads_->Newest(0);
-  heads_->Replace(Version(0, 7));
-  EXPECT_EQ(heads_->Newest(0)->contents().head.version(), 7);
-  EXPECT_EQ(heads_->Find(0, 1), reader);
-  EXPECT_THAT(Finish(), IsEmpty());
-}
-
-// It also shows that snapshots are noted without the lock.
-TEST_F(FragmentHeadsTest, AFragmentMayBeReplacedWhileItsSnapshotIsMade) {
+TEST_F(FragmentHeadsTest, SnapshotsAreNotedWithoutTheLock) {
   StartRun("snapshot_log_ratio: 0");
   FragmentHeads& heads = *heads_;
   StartSnapshots([&](const v1::FragmentHead& snapshot) {
     if (snapshot.version() != 1) return;
     heads.Install(Version(snapshot.fragment(), 2), 3);
-    heads.Replace(Version(snapshot.fragment(), 9));
-    if (snapshot.fragment() == 1) heads.Install(Version(1, 10), 3);
   });
   heads.Install(Version(0, 1), 100);
-  heads.Install(Version(1, 1), 100);
-  EXPECT_TRUE(AwaitNoted(3));
-  EXPECT_THAT(Finish(), UnorderedElementsAre("0@1", "1@1", "1@10"));
+  EXPECT_TRUE(AwaitNoted(2));
+  EXPECT_THAT(Finish(), ElementsAre("0@1", "0@2"));
 }
 
 TEST_F(FragmentHeadsTest, AnUpdateGoesWhenItIsNoLongerKept) {

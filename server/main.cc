@@ -5,9 +5,12 @@
 //
 // Exit codes: 0 the run is finished, or SIGTERM or SIGINT came; 1 failure; 2
 // wrong use, such as a configuration with mistakes, which no repetition mends.
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -40,8 +43,11 @@
 #include "server/edge/services.h"
 #include "server/engine.h"
 #include "server/page/page_handlers.h"
+#include "server/replication/follower.h"
+#include "server/replication/replacement_notice.h"
 #include "server/rules/coordinator.h"
 #include "server/status_metrics.h"
+#include "server/storage/state_directory.h"
 #include "server/trust/trust.h"
 
 ABSL_FLAG(std::string, config, "",
@@ -49,6 +55,25 @@ ABSL_FLAG(std::string, config, "",
 ABSL_FLAG(std::string, state_dir, "",
           "Directory that holds the run's state; made if missing. A "
           "coordinator that is started again on it continues the run.");
+ABSL_FLAG(
+    std::string, follow, "",
+    "Address, host:port, of the run's coordinator: keep a copy of its run "
+    "in --state_dir, from which this one can take the run over (`causeway "
+    "promote`). --config is not needed.");
+ABSL_FLAG(
+    std::string, follow_tls, "",
+    "With --follow: folder of a certificate with the role coordinator, as "
+    "`causeway enrol` makes it. Turns TLS on.");
+ABSL_FLAG(std::string, follow_tls_ca, "",
+          "With --follow: PEM file with the authorities that sign the "
+          "coordinator's certificate. Turns TLS on; --tls_cert and --tls_key "
+          "are shown to it.");
+ABSL_FLAG(std::string, follower_name, "",
+          "With --follow: a name of this follower's own, 1 to 64 of [a-z0-9-]. "
+          "Empty: the name of the machine.");
+ABSL_FLAG(bool, promote, false,
+          "Take over the run of which --state_dir has a copy, when no follower "
+          "runs there. --config is not needed.");
 ABSL_FLAG(std::string, initial_parameters, "",
           "Checkpoint that a new run begins with, instead of parameters made "
           "from its seed: a safetensors file, or a directory of the Hugging "
@@ -236,7 +261,31 @@ absl::StatusOr<std::string> ListenAddress() {
       "trusted, --insecure"));
 }
 
-absl::Status Run(const std::string& address, const v1::RunConfig& config) {
+absl::Status WritePortFile(int port) {
+  const std::string port_file = absl::GetFlag(FLAGS_port_file);
+  if (port_file.empty()) return absl::OkStatus();
+  const std::string text = absl::StrCat(port, "\n");
+  return WriteFileAtomically(port_file, {absl::string_view(text)});
+}
+
+// Returns the credentials for calls to the coordinator of --follow.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> LeaderCredentials(
+    absl::Time now) {
+  const std::string authorities = absl::GetFlag(FLAGS_follow_tls_ca);
+  if (authorities.empty()) {
+    return MakeChannelCredentials({.tls = absl::GetFlag(FLAGS_follow_tls)},
+                                  now);
+  }
+  return MakeChannelCredentials({.tls_ca = authorities,
+                                 .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+                                 .tls_key = absl::GetFlag(FLAGS_tls_key)},
+                                now);
+}
+
+// `replaced` is the address of the coordinator that this one has taken the run
+// over from, or empty.
+absl::Status Run(const std::string& address, const v1::RunConfig& config,
+                 const std::string& replaced = "") {
   const Clock now = SteadyWallClock();
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!HasOwnAuthority()) {
@@ -277,11 +326,13 @@ absl::Status Run(const std::string& address, const v1::RunConfig& config) {
                    ServeMetrics(server->status(), now));
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
                    ServePage(server->status(), now));
-  const std::string port_file = absl::GetFlag(FLAGS_port_file);
-  if (!port_file.empty()) {
-    const std::string port = absl::StrCat(server->port(), "\n");
-    RETURN_IF_ERROR(WriteFileAtomically(port_file, {absl::string_view(port)}));
+  std::optional<ReplacementNotice> notice;
+  if (!replaced.empty()) {
+    ASSIGN_OR_RETURN(auto leader_credentials, LeaderCredentials(now()));
+    notice.emplace(replaced, std::move(leader_credentials), engine->run_id(),
+                   engine->followed().epoch);
   }
+  RETURN_IF_ERROR(WritePortFile(server->port()));
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
             << ", waiting for islands";
   if (trust != nullptr) LogHowToJoin(server->port());
@@ -309,6 +360,111 @@ absl::Status Run(const std::string& address, const v1::RunConfig& config) {
   return absl::OkStatus();
 }
 
+// Returns the follower's name.
+std::string FollowerName() {
+  const std::string given = absl::GetFlag(FLAGS_follower_name);
+  if (!given.empty()) return given;
+  char host[64] = {};
+  gethostname(host, sizeof(host) - 1);
+  std::string name = absl::AsciiStrToLower(host);
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(c)) c = '-';
+  }
+  return name;
+}
+
+// Serves a follower until it is promoted, and returns the address and the
+// configuration to go on with as the run's coordinator. Returns nothing if a
+// signal came.
+struct TakenOver {
+  std::string address;
+  v1::RunConfig config;
+};
+absl::StatusOr<std::optional<TakenOver>> Follow(const std::string& address) {
+  const Clock now = SteadyWallClock();
+  ASSIGN_OR_RETURN(const auto leader_credentials, LeaderCredentials(now()));
+  ASSIGN_OR_RETURN(auto credentials,
+                   MakeServerCredentials(FilesOfFlags(), now()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
+                   Follower::Start({.leader = absl::GetFlag(FLAGS_follow),
+                                    .credentials = leader_credentials,
+                                    .state_dir = absl::GetFlag(FLAGS_state_dir),
+                                    .name = FollowerName(),
+                                    .now = now,
+                                    .seed = std::random_device{}(),
+                                    .merge_threads = MergeThreads()}));
+  CertificateExpiry certificate(absl::GetFlag(FLAGS_tls_cert), now);
+  std::unique_ptr<CoordinatorServer> server;
+  ServiceManager manager(now);
+  while (AwaitTerminationSignal(absl::Milliseconds(100)) == 0) {
+    const Follower::View view = follower->view();
+    RETURN_IF_ERROR(view.ended);
+    if (view.is_promoted) {
+      const int port = server->port();
+      server->Shutdown(absl::Seconds(2));
+      LOG(INFO) << "taking over run " << view.run_id << ", epoch "
+                << view.epoch;
+      return TakenOver{absl::StrCat(HostOf(address), ":", port), view.config};
+    }
+    if (server == nullptr && !view.run_id.empty()) {
+      ASSIGN_OR_RETURN(
+          server,
+          CoordinatorServer::StartFollower(
+              follower.get(),
+              {.address = address,
+               .now = now,
+               .credentials = credentials,
+               .client_certificates = ClientsShowCertificates(),
+               .certificate = &certificate,
+               .max_connections = absl::GetFlag(FLAGS_max_connections)}));
+      RETURN_IF_ERROR(WritePortFile(server->port()));
+      manager.Ready();
+    }
+    manager.SetStatus(
+        absl::StrCat(view.is_connected ? "following " : "waiting for ",
+                     absl::GetFlag(FLAGS_follow), ", run ", view.run_id, ", ",
+                     view.changes, " of ", view.leader_changes, " changes"));
+    manager.Alive();
+  }
+  LOG(INFO) << "signal received; ending";
+  manager.Stopping();
+  if (server != nullptr) server->Shutdown(absl::Seconds(2));
+  return std::optional<TakenOver>();
+}
+
+// Returns whom this state directory took its run over from; nothing if it did
+// not. With --promote, takes it over.
+absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                   StateDirectory::Open(absl::GetFlag(FLAGS_state_dir), {}));
+  ASSIGN_OR_RETURN(const LeaderRecord leader, state->log().LoadLeader());
+  if (leader.address.empty()) return std::nullopt;
+  if (leader.is_followed) {
+    if (!absl::GetFlag(FLAGS_promote)) return std::nullopt;
+    ASSIGN_OR_RETURN(const uint64_t epoch, state->log().TakeOver());
+    LOG(INFO) << "taking over from " << leader.address << ", epoch " << epoch;
+  }
+  return leader;
+}
+
+// Runs with --follow or --promote.
+absl::Status RunCopy(const std::string& address) {
+  const absl::StatusOr<std::optional<LeaderRecord>> before = FindTakenOver();
+  if (before.ok() && before->has_value()) {
+    return Run(address, (*before)->config, (*before)->address);
+  }
+  if (absl::GetFlag(FLAGS_follow).empty()) {
+    RETURN_IF_ERROR(before.status());
+    return absl::FailedPreconditionError(
+        absl::StrCat("--promote: ", absl::GetFlag(FLAGS_state_dir),
+                     " has no copy of another coordinator's run"));
+  }
+  ASSIGN_OR_RETURN(const std::optional<TakenOver> taken_over, Follow(address));
+  if (!taken_over.has_value()) return absl::OkStatus();
+  return Run(taken_over->address, taken_over->config,
+             absl::GetFlag(FLAGS_follow));
+}
+
 }  // namespace
 }  // namespace causeway
 
@@ -321,7 +477,8 @@ int main(int argc, char** argv) {
       "Holds one training run: merges what islands contribute and serves the "
       "result.\n\n"
       "  causeway-coordinator --config run.textproto --state_dir DIR --tls "
-      "auto",
+      "auto\n"
+      "  causeway-coordinator --follow HOST:PORT --state_dir DIR",
       "server/main.cc");
   // Protobuf would log each request with a text that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
@@ -329,7 +486,9 @@ int main(int argc, char** argv) {
     return causeway::UsageError(
         kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
   }
-  if (absl::GetFlag(FLAGS_config).empty() ||
+  const bool has_copy =
+      !absl::GetFlag(FLAGS_follow).empty() || absl::GetFlag(FLAGS_promote);
+  if ((absl::GetFlag(FLAGS_config).empty() && !has_copy) ||
       absl::GetFlag(FLAGS_state_dir).empty()) {
     return causeway::UsageError(kProgram,
                                 "--config and --state_dir are needed");
@@ -339,6 +498,9 @@ int main(int argc, char** argv) {
   const absl::StatusOr<std::string> address = causeway::ListenAddress();
   if (!address.ok()) {
     return causeway::UsageError(kProgram, address.status().message());
+  }
+  if (has_copy) {
+    return causeway::ExitCode(kProgram, causeway::RunCopy(*address));
   }
   const absl::StatusOr<causeway::v1::RunConfig> config =
       causeway::LoadRunConfig(absl::GetFlag(FLAGS_config));

@@ -25,6 +25,8 @@ constexpr int kSentence = 256;
 constexpr int kReason = 1024;
 // One with a key on P-256 has 300.
 constexpr int kCertificateRequest = 2048;
+// As many as fit into a request.
+constexpr int kFragments = 1500;
 // More than there are kinds of events.
 constexpr int kKinds = 64;
 
@@ -42,6 +44,11 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.Chunk.data", kMaxChunkBytes},
     {"causeway.v1.EncodedObject.digest", kDigest},
     {"causeway.v1.FetchUpdateRequest.contribution_digest", kDigest},
+    {"causeway.v1.FollowRequest.Hello.name", kName},
+    {"causeway.v1.FollowRequest.Hello.run_id", kRunId},
+    {"causeway.v1.FollowRequest.Hello.heads", kFragments},
+    {"causeway.v1.FragmentHead.digest", kDigest},
+    {"causeway.v1.LogPosition.hash", kDigest},
     {"causeway.v1.PauseRunRequest.reason", kReason, true},
     {"causeway.v1.DrainIslandRequest.island_id", kName},
     {"causeway.v1.DrainIslandRequest.reason", kReason, true},

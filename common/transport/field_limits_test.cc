@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
+#include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "proto/trust.pb.h"
 
@@ -53,6 +54,7 @@ TEST(FieldLimitsTest, TheTableHasEveryTextAndListOfEveryRequest) {
   for (const FileDescriptor* file : {v1::JoinRequest::descriptor()->file(),
                                      v1::GetRunRequest::descriptor()->file(),
                                      v1::PauseRunRequest::descriptor()->file(),
+                                     v1::FollowRequest::descriptor()->file(),
                                      v1::EnrolRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j) {

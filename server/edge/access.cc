@@ -47,6 +47,8 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Coordinator/Contribute", kIsland, true},
     {"/causeway.v1.Coordinator/FetchUpdate", kIsland, true},
     {"/causeway.v1.Coordinator/Leave", kIsland, true},
+    {"/causeway.v1.Replication/Follow", Bit(Role::kCoordinator)},
+    {"/causeway.v1.Replication/Promote", kOperator},
     {"/causeway.v1.Status/GetRun", kWatchers, false, kWatcher},
     {"/causeway.v1.Status/ListIslands", kWatchers, false, kWatcher},
     {"/causeway.v1.Status/ListFragments", kWatchers, false, kWatcher},

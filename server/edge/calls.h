@@ -29,6 +29,9 @@ Call* NewSessionCall(BegunCall begun, Engine* engine);
 // WatchEvents: the log's events, then new ones as they are added.
 Call* NewWatchEventsCall(BegunCall begun, Engine* engine);
 
+// Follow: what a follower's copy of the run lacks, and then every change.
+Call* NewFollowCall(BegunCall begun, Engine* engine);
+
 // Contribute: an upload, or a further stream of one. `uploads` holds the
 // uploads that several streams share.
 Call* NewContributeCall(BegunCall begun, Engine* engine,

@@ -16,6 +16,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/calls.h"
+#include "server/edge/news_call.h"
 #include "server/rules/event_filter.h"
 
 namespace causeway {
@@ -24,72 +25,6 @@ namespace {
 // The number of events that are read from the log at a time. Each watcher takes
 // the memory of a page.
 constexpr uint64_t kEventPage = 32;
-
-// Writes one message at a time, and looks for the next one when that is sent
-// and when there is news.
-class NewsCall : public Call {
- public:
-  void OnWritten(bool ok) override {
-    // These calls last; a certificate may expire or be revoked meanwhile.
-    const absl::Status allowed = caller().Check();
-    absl::MutexLock lock(&mu_);
-    if (!ok || !allowed.ok()) return FinishOnce(ToGrpcStatus(allowed));
-    writing_ = false;
-    Advance();
-  }
-
-  void OnCancel() override {
-    absl::MutexLock lock(&mu_);
-    FinishOnce(grpc::Status::CANCELLED);
-  }
-
-  void OnEnd() override { engine_->RemoveListener(listener_); }
-
- protected:
-  NewsCall(BegunCall begun, Engine* engine)
-      : Call(std::move(begun)), engine_(engine) {}
-
-  void Listen() {
-    listener_ = engine_->AddListener([this] { OnNews(); });
-  }
-
-  void OnNews() ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    has_news_ = true;
-    Advance();
-  }
-
-  // Returns the next message, or nothing if there is none now. May clear
-  // has_news_, and may end the call.
-  virtual std::optional<grpc::ByteBuffer> Next()
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
-
-  void FinishOnce(const grpc::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!finished_) Finish(status);
-    finished_ = true;
-  }
-
-  Engine* const engine_;
-  grpc::ByteBuffer received_;
-  absl::Mutex mu_;
-  bool has_news_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
-
- private:
-  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (writing_ || finished_) return;
-    std::optional<grpc::ByteBuffer> message = Next();
-    if (!message.has_value()) return;
-    sent_ = *std::move(message);
-    writing_ = true;
-    Write(&sent_);
-  }
-
-  uint64_t listener_ = 0;
-  grpc::ByteBuffer sent_;
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-};
 
 // A slow client gets fewer views, never an older one.
 class SessionCall : public NewsCall {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/socket_address.h"
@@ -23,6 +24,7 @@
 #include "server/edge/call.h"
 #include "server/edge/channelz.h"
 #include "server/edge/services.h"
+#include "server/replication/follower.h"
 
 namespace causeway {
 namespace {
@@ -111,22 +113,36 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
-    Engine* engine, const Options& options) {
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Listen(
+    const v1::RunConfig& config, const Options& options,
+    std::function<void(const CoordinatorEvent&)> record) {
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
                    Listener::Listen(options.address));
-  const v1::RunConfig config = engine->GetRun().config();
-  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(
-      LimitsFor(config, options.max_connections),
-      {.run = config.name(),
-       .certificates = options.client_certificates,
-       .now = options.now,
-       .check_certificate = options.check_certificate,
-       .record =
-           [engine](const CoordinatorEvent& event) { engine->Record(event); }},
-      std::move(listener)));
-  Connections& connections = server->connections_;
+  std::unique_ptr<CoordinatorServer> server(
+      new CoordinatorServer(LimitsFor(config, options.max_connections),
+                            {.run = config.name(),
+                             .certificates = options.client_certificates,
+                             .now = options.now,
+                             .check_certificate = options.check_certificate,
+                             .record = std::move(record)},
+                            std::move(listener)));
+  server->status_ = {.links = &server->links_,
+                     .connections = &server->connections_,
+                     .certificate = options.certificate};
+  std::string& warning = server->status_.warning;
+  if (!options.client_certificates && !IsLoopback(options.address)) {
+    warning = absl::StrCat(
+        "whoever reaches ", options.address,
+        " can change and read the run: clients show no certificates");
+    LOG(WARNING) << warning;
+  }
+  return server;
+}
 
+absl::Status CoordinatorServer::Serve(const v1::RunConfig& config,
+                                      const Options& options,
+                                      std::vector<Methods> services,
+                                      bool is_coordinator) {
   gpr_set_log_function(LogError);
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
   grpc::EnableDefaultHealthCheckService(true);
@@ -136,53 +152,70 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   if (options.client_certificates) {
     builder.SetOption(std::make_unique<NoReflection>());
   }
-  server->status_ = {.engine = engine,
-                     .links = &server->links_,
-                     .connections = &connections,
-                     .certificate = options.certificate};
-  std::string& warning = server->status_.warning;
-  if (!options.client_certificates && !IsLoopback(options.address)) {
-    warning = absl::StrCat(
-        "whoever reaches ", options.address,
-        " can change and read the run: clients show no certificates");
-    LOG(WARNING) << warning;
+  services.push_back(ChannelzMethods());
+  for (Methods& methods : services) {
+    services_.push_back(
+        NewService(std::move(methods), &connections_, &access_));
+    builder.RegisterService(services_.back().get());
   }
-  std::vector<Methods> services = {CoordinatorMethods(engine, &server->links_),
-                                   StatusMethods(&server->status_),
-                                   ControlMethods(engine, &connections),
-                                   ChannelzMethods()};
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      options.credentials);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    return absl::InternalError("gRPC does not start; its log says why");
+  }
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  health->SetServingStatus(v1::Coordinator::service_full_name(),
+                           is_coordinator);
+  health->SetServingStatus(v1::Status::service_full_name(), true);
+  health->SetServingStatus(v1::Control::service_full_name(), is_coordinator);
+  listener_->Start(&connections_, [acceptor = acceptor_.get()](int file) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        connection;
+    connection.fd = file;
+    acceptor->HandleNewConnection(&connection);
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    Engine* engine, const Options& options) {
+  const v1::RunConfig config = engine->GetRun().config();
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<CoordinatorServer> server,
+      Listen(config, options, [engine](const CoordinatorEvent& event) {
+        engine->Record(event);
+      }));
+  server->status_.engine = engine;
+  std::vector<Methods> services = {
+      CoordinatorMethods(engine, &server->links_),
+      StatusMethods(&server->status_),
+      ControlMethods(engine, &server->connections_),
+      ReplicationMethods(engine)};
   if (options.trust != nullptr) {
     services.push_back(TrustMethods(options.trust));
   }
-  for (Methods& methods : services) {
-    server->services_.push_back(
-        NewService(std::move(methods), &connections, &server->access_));
-    builder.RegisterService(server->services_.back().get());
-  }
-  server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      options.credentials);
-  server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr) {
-    return absl::InternalError("gRPC does not start; its log says why");
-  }
-  grpc::HealthCheckServiceInterface* health =
-      server->server_->GetHealthCheckService();
-  health->SetServingStatus(v1::Coordinator::service_full_name(), true);
-  health->SetServingStatus(v1::Status::service_full_name(), true);
-  health->SetServingStatus(v1::Control::service_full_name(), true);
+  RETURN_IF_ERROR(server->Serve(config, options, std::move(services),
+                                /*is_coordinator=*/true));
   // Clients that know several addresses then turn to another one.
-  server->news_ = engine->AddListener([engine, health] {
-    if (engine->CheckInOffice().ok()) return;
-    health->SetServingStatus(v1::Coordinator::service_full_name(), false);
-  });
-  server->listener_->Start(
-      &connections, [acceptor = server->acceptor_.get()](int file) {
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
-            connection;
-        connection.fd = file;
-        acceptor->HandleNewConnection(&connection);
+  server->news_ = engine->AddListener(
+      [engine, health = server->server_->GetHealthCheckService()] {
+        if (engine->CheckInOffice().ok()) return;
+        health->SetServingStatus(v1::Coordinator::service_full_name(), false);
       });
+  return server;
+}
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>>
+CoordinatorServer::StartFollower(Follower* follower, const Options& options) {
+  const v1::RunConfig config = follower->view().config;
+  ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
+                   Listen(config, options, [](const CoordinatorEvent& event) {
+                     LOG(WARNING) << Printable(event.text);
+                   }));
+  RETURN_IF_ERROR(server->Serve(config, options, FollowerMethods(follower),
+                                /*is_coordinator=*/false));
   return server;
 }
 
@@ -200,7 +233,7 @@ void CoordinatorServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
   // After its end gRPC drops new connections without closing them.
   listener_->Stop();
-  status_.engine->RemoveListener(news_);
+  if (status_.engine != nullptr) status_.engine->RemoveListener(news_);
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(FromNow(grace));
   server_->Wait();

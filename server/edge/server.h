@@ -31,6 +31,7 @@
 #include "server/edge/listener.h"
 #include "server/edge/services.h"
 #include "server/engine.h"
+#include "server/replication/follower.h"
 #include "server/trust/trust.h"
 
 namespace causeway {
@@ -64,11 +65,16 @@ class CoordinatorServer {
   // `engine` must outlive the server. Returns the errors of Listener::Listen.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const Options& options);
+  // The same for a follower: serves what its copy tells, and refuses islands.
+  // The follower has heard of the run.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> StartFollower(
+      Follower* follower, const Options& options);
   // Shuts down without grace if Shutdown was not called.
   ~CoordinatorServer();
 
   int port() const { return listener_->port(); }
-  // Answers as the Status service does, until the server is destroyed.
+  // Answers as the Status service does, until the server is destroyed. Not for
+  // followers.
   const StatusSource& status() const { return status_; }
 
   // Stops taking calls, and cancels those still under way after `grace`.
@@ -77,6 +83,13 @@ class CoordinatorServer {
  private:
   CoordinatorServer(const ConnectionLimits& limits, Access::Options access,
                     std::unique_ptr<Listener> listener);
+
+  // Returns a server that listens, but does not serve yet.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Listen(
+      const v1::RunConfig& config, const Options& options,
+      std::function<void(const CoordinatorEvent&)> record);
+  absl::Status Serve(const v1::RunConfig& config, const Options& options,
+                     std::vector<Methods> services, bool is_coordinator);
 
   const Access access_;
   IslandLinks links_;

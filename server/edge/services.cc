@@ -197,6 +197,19 @@ Methods ControlMethods(Engine* engine, const Connections* connections) {
            [=](const v1::ListPeersRequest&) { return connections->Peers(); })}};
 }
 
+Methods ReplicationMethods(Engine* engine) {
+  return {{"/causeway.v1.Replication/Follow",
+           [=](BegunCall begun, grpc::CallbackServerContext&) {
+             return NewFollowCall(std::move(begun), engine);
+           }},
+          {"/causeway.v1.Replication/Promote",
+           Unary<v1::PromoteRequest>([](const v1::PromoteRequest&) {
+             return absl::FailedPreconditionError(
+                 "this is the run's coordinator, and no follower: name a "
+                 "follower");
+           })}};
+}
+
 Methods TrustMethods(Trust* trust) {
   return {
       {"/causeway.v1.Trust/Enrol",

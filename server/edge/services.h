@@ -3,11 +3,13 @@
 //
 // The methods of the coordinator's services: Coordinator
 // (proto/coordinator.proto), Status (proto/status.proto), Control
-// (proto/control.proto) and Trust (proto/trust.proto).
+// (proto/control.proto), Replication (proto/replication.proto) and Trust
+// (proto/trust.proto).
 #ifndef SERVER_EDGE_SERVICES_H_
 #define SERVER_EDGE_SERVICES_H_
 
 #include <string>
+#include <vector>
 
 #include "common/transport/certificate_expiry.h"
 #include "proto/status.pb.h"
@@ -15,6 +17,7 @@
 #include "server/edge/connections.h"
 #include "server/edge/island_links.h"
 #include "server/engine.h"
+#include "server/replication/follower.h"
 #include "server/trust/trust.h"
 
 namespace causeway {
@@ -41,7 +44,10 @@ struct StatusSource {
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
 Methods StatusMethods(const StatusSource* source);
 Methods ControlMethods(Engine* engine, const Connections* connections);
+Methods ReplicationMethods(Engine* engine);
 Methods TrustMethods(Trust* trust);
+// All services of a follower.
+std::vector<Methods> FollowerMethods(Follower* follower);
 
 }  // namespace causeway
 

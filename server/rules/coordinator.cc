@@ -212,10 +212,11 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   round.NoteHeard(member->island_id);
   v1::ContributeResponse response;
   if (header.base_version() > round.base_version()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::OutOfRangeError(absl::StrCat(
         "fragment ", fragment, " is at version ", round.base_version(),
         ", but the contribution builds on version ", header.base_version(),
-        ", which this coordinator never had; fetch the parameters anew"));
+        ", which was lost with another coordinator, or before a backup was "
+        "restored; start again from the run's parameters"));
   }
   if (header.base_version() < round.base_version()) {
     response.set_verdict(v1::ContributeResponse::LATE);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
@@ -19,6 +21,16 @@
 
 namespace causeway {
 namespace {
+
+// Returns the hash of the log after a change.
+std::string Chain(absl::string_view hash, uint64_t epoch,
+                  absl::string_view rows) {
+  return Digest128(absl::StrCat(hash, "/", epoch, "/", rows));
+}
+
+bool TellsOfDirectory(absl::string_view table) {
+  return absl::c_linear_search(kCommitLogOwnTables, table);
+}
 
 std::string PrintText(const google::protobuf::Message& message) {
   std::string text;
@@ -48,6 +60,7 @@ absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::Connect(
       new CommitLog(std::move(database), path, read_only));
   absl::MutexLock lock(&log->mutex_);
   RETURN_IF_ERROR(log->PrepareSchema());
+  RETURN_IF_ERROR(log->ReadPosition());
   if (!read_only) RETURN_IF_ERROR(log->NoteFiles());
   return log;
 }
@@ -96,15 +109,15 @@ absl::Status CommitLog::PrepareSchema() {
   if (!empty && !upgradable) return absl::OkStatus();
   if (!empty) {
     return TransactLocked([&] {
-      return database_.Execute(absl::Substitute(
-          "$0; $1; PRAGMA user_version = $2", kCommitLogSnapshots,
-          kCommitLogUpgrade, kCommitLogSchemaVersion));
+      return database_.Execute(absl::Substitute("$0; PRAGMA user_version = $1",
+                                                kCommitLogLog,
+                                                kCommitLogSchemaVersion));
     });
   }
   return TransactLocked([&] {
     return database_.Execute(absl::Substitute(
         "$0; $1; PRAGMA application_id = $2; PRAGMA user_version = $3",
-        kCommitLogSchema, kCommitLogSnapshots, kCommitLogApplicationId,
+        kCommitLogSchema, kCommitLogLog, kCommitLogApplicationId,
         kCommitLogSchemaVersion));
   });
 }
@@ -205,32 +218,156 @@ absl::StatusOr<bool> CommitLog::Reconcile() {
     return absl::UnavailableError(
         absl::StrCat(path_, " is being read by another process"));
   }
-  ASSIGN_OR_RETURN(const bool found, FindDoubtful());
+  RETURN_IF_ERROR(ReadPosition());
   unknown_outcome_ = absl::OkStatus();
-  doubtful_commit_.reset();
-  doubtful_event_.reset();
-  return found;
+  const std::shared_ptr<const v1::LogChange> doubtful =
+      std::exchange(doubtful_, nullptr);
+  if (doubtful == nullptr ||
+      position_.index() != doubtful->position().index()) {
+    return false;
+  }
+  Advance(doubtful);
+  return true;
 }
 
-absl::StatusOr<bool> CommitLog::FindDoubtful() {
-  if (doubtful_commit_.has_value()) {
-    ASSIGN_OR_RETURN(SqliteStatement query,
-                     database_.Prepare("SELECT 1 FROM commits"
-                                       " WHERE fragment = ? AND version = ?",
-                                       doubtful_commit_->fragment(),
-                                       doubtful_commit_->version()));
-    return query.Step();
+absl::Status CommitLog::ReadPosition() {
+  if (is_previous_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database_.Prepare("SELECT epoch, changes, hash FROM log"));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) {
+    return absl::DataLossError(
+        absl::StrCat(path_,
+                     " lacks the row of the table log. Restore it from "
+                     "a backup. Nothing was changed"));
   }
-  if (!doubtful_event_.has_value()) return false;
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT 1 FROM events WHERE id = ?", *doubtful_event_));
-  return query.Step();
+  epoch_ = query.Uint(0);
+  position_.set_index(query.Uint(1));
+  position_.set_hash(absl::HexStringToBytes(query.Text(2)));
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::WritePosition(const v1::LogPosition& position,
+                                      uint64_t epoch) {
+  return database_.Run("UPDATE log SET epoch = ?, changes = ?, hash = ?", epoch,
+                       position.index(), DigestToHex(position.hash()));
+}
+
+void CommitLog::Advance(std::shared_ptr<const v1::LogChange> change) {
+  position_ = change->position();
+  if (publish_ != nullptr) publish_(std::move(change));
+}
+
+absl::Status CommitLog::ChangeLocked(std::shared_ptr<v1::LogChange> change,
+                                     absl::FunctionRef<absl::Status()> body) {
+  absl::Status changed = TransactLocked([&]() -> absl::Status {
+    mutex_.AssertHeld();
+    ASSIGN_OR_RETURN(const SqliteRecorder recorder,
+                     database_.RecordChanges(TellsOfDirectory));
+    RETURN_IF_ERROR(body());
+    ASSIGN_OR_RETURN(*change->mutable_rows(), recorder.Changes());
+    if (change->rows().empty()) return absl::OkStatus();
+    change->mutable_position()->set_index(position_.index() + 1);
+    change->mutable_position()->set_hash(
+        Chain(position_.hash(), epoch_, change->rows()));
+    return WritePosition(change->position(), epoch_);
+  });
+  if (change->rows().empty()) return changed;
+  if (changed.ok()) {
+    Advance(std::move(change));
+  } else if (absl::IsUnknown(changed)) {
+    doubtful_ = std::move(change);
+  }
+  return changed;
+}
+
+v1::LogPosition CommitLog::Position() {
+  absl::MutexLock lock(&mutex_);
+  return position_;
+}
+
+v1::LogPosition CommitLog::Publish(Publisher publish) {
+  absl::MutexLock lock(&mutex_);
+  publish_ = std::move(publish);
+  return position_;
+}
+
+absl::Status CommitLog::ApplyChange(const v1::LogChange& change,
+                                    uint64_t epoch) {
+  absl::MutexLock lock(&mutex_);
+  const v1::LogPosition& position = change.position();
+  if (position.index() != position_.index() + 1 ||
+      position.hash() != Chain(position_.hash(), epoch, change.rows())) {
+    return absl::DataLossError(absl::Substitute(
+        "change $0 of the log does not continue $1, which has $2 changes",
+        position.index(), path_, position_.index()));
+  }
+  absl::Status changed = TransactLocked([&]() -> absl::Status {
+    mutex_.AssertHeld();
+    RETURN_IF_ERROR(database_.ApplyChanges(change.rows()));
+    return WritePosition(position, epoch);
+  });
+  if (absl::IsAlreadyExists(changed)) {
+    return absl::DataLossError(changed.message());
+  }
+  if (absl::IsUnknown(changed)) {
+    doubtful_ = std::make_shared<v1::LogChange>(change);
+  }
+  RETURN_IF_ERROR(changed);
+  epoch_ = epoch;
+  position_ = position;
+  return absl::OkStatus();
+}
+
+absl::Status CommitLog::Follow(const LeaderRecord& leader) {
+  absl::MutexLock lock(&mutex_);
+  return TransactLocked([&] {
+    mutex_.AssertHeld();
+    return database_.Run(
+        "UPDATE log SET is_copy = 1, leader = ?, leader_config = ?",
+        leader.address, PrintText(leader.config));
+  });
+}
+
+absl::Status CommitLog::ReplaceSnapshots(
+    uint32_t fragment, absl::Span<const SnapshotRecord> snapshots) {
+  absl::MutexLock lock(&mutex_);
+  return TransactLocked([&]() -> absl::Status {
+    mutex_.AssertHeld();
+    RETURN_IF_ERROR(
+        database_.Run("DELETE FROM snapshots WHERE fragment = ?", fragment));
+    for (const SnapshotRecord& snapshot : snapshots) {
+      RETURN_IF_ERROR(WriteSnapshot(snapshot));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<uint64_t> CommitLog::TakeOver() {
+  absl::MutexLock lock(&mutex_);
+  uint64_t epoch = 0;
+  RETURN_IF_ERROR(TransactLocked([&]() -> absl::Status {
+    mutex_.AssertHeld();
+    ASSIGN_OR_RETURN(
+        SqliteStatement raise,
+        database_.Prepare("UPDATE log SET epoch = epoch + 1, is_copy = 0"
+                          " WHERE is_copy RETURNING epoch"));
+    ASSIGN_OR_RETURN(const bool row, raise.Step());
+    if (!row) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path_, " is no copy of another coordinator's log"));
+    }
+    epoch = raise.Uint(0);
+    return raise.Run();
+  }));
+  epoch_ = epoch;
+  return epoch;
 }
 
 absl::Status CommitLog::CreateRun(const RunRecord& run) {
   absl::MutexLock lock(&mutex_);
-  return TransactLocked([&]() -> absl::Status {
+  const auto change = std::make_shared<v1::LogChange>();
+  return ChangeLocked(change, [&]() -> absl::Status {
     mutex_.AssertHeld();
     ASSIGN_OR_RETURN(SqliteStatement insert,
                      database_.Prepare(
@@ -249,16 +386,14 @@ absl::Status CommitLog::CreateRun(const RunRecord& run) {
 
 absl::Status CommitLog::Apply(LogBatch& batch) {
   absl::MutexLock lock(&mutex_);
-  absl::Status applied = TransactLocked([&] {
+  const auto change = std::make_shared<v1::LogChange>();
+  for (const CommitRecord& commit : batch.commits) {
+    *change->add_commits() = commit.head;
+  }
+  return ChangeLocked(change, [&] {
     mutex_.AssertHeld();
     return WriteBatch(batch);
   });
-  if (absl::IsUnknown(applied)) {
-    if (!batch.commits.empty()) doubtful_commit_ = batch.commits.front().head;
-    // Nobody else numbers events, so an event with this number is this one.
-    if (!batch.events.empty()) doubtful_event_ = batch.events.back().id;
-  }
-  return applied;
 }
 
 absl::Status CommitLog::WriteBatch(LogBatch& batch) {

@@ -14,6 +14,10 @@
 // The log then refuses every later write with FAILED_PRECONDITION, until
 // Reconcile() has read what is really there.
 //
+// The log counts its transactions and chains them by a hash: logs with equal
+// positions (v1::LogPosition) are equal. Whoever follows the run gets the rows
+// that each transaction changes, and applies them to a copy of the database.
+//
 // Other processes may read while the coordinator writes (OpenReadOnly). People
 // may read the database, too; times are microseconds since the Unix epoch:
 //
@@ -26,6 +30,7 @@
 #define SERVER_STORAGE_COMMIT_LOG_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +43,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "proto/fragment.pb.h"
+#include "proto/replication.pb.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/coordinator_history.h"
@@ -56,6 +63,18 @@ struct RunRecord {
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
+  // The number of the coordinator that writes the log, or that wrote the log
+  // which this one is a copy of.
+  uint64_t epoch = 1;
+};
+
+// The coordinator whose log another one is a copy of.
+struct LeaderRecord {
+  // Whether it still is; it is not once the copy has taken over.
+  bool is_followed = false;
+  // The address at which it was reached last; empty if there never was one.
+  std::string address;
+  v1::RunConfig config;
 };
 
 // One version of one fragment.
@@ -193,10 +212,37 @@ class CommitLog {
 
   // Ends the doubt: opens the database anew, as a restart would, makes durable
   // what it finds, and returns whether the batch in doubt is there. For a batch
-  // with neither commits nor events it returns false, because such a batch can
-  // be written again. Fails, and changes nothing, while the disk takes no
-  // writes.
+  // of snapshots alone it returns false, because such a batch can be written
+  // again. Fails, and changes nothing, while the disk takes no writes.
   absl::StatusOr<bool> Reconcile();
+
+  // --- Copies of the log. ---
+
+  // Returns what the log holds.
+  v1::LogPosition Position();
+
+  // Calls `publish` with each transaction from now on, in order, once it is
+  // durable. Called under the log's lock, so it must not call the log. Returns
+  // the position before the first of them.
+  using Publisher = std::function<void(std::shared_ptr<const v1::LogChange>)>;
+  v1::LogPosition Publish(Publisher publish);
+
+  // Makes a change of the log of which this one is a copy.
+  //   DATA_LOSS  The change does not continue this log, or a row is not as it
+  //              was there.
+  absl::Status ApplyChange(const v1::LogChange& change, uint64_t epoch);
+
+  // Makes this log, which CopyTo has made or which was a copy before, a copy of
+  // that of `leader`.
+  absl::Status Follow(const LeaderRecord& leader);
+  // Makes these the only snapshots of a fragment.
+  absl::Status ReplaceSnapshots(uint32_t fragment,
+                                absl::Span<const SnapshotRecord> snapshots);
+  absl::StatusOr<LeaderRecord> LoadLeader();
+
+  // Makes a copy the run's log, and returns the epoch, which rises.
+  //   FAILED_PRECONDITION  The log is no copy.
+  absl::StatusOr<uint64_t> TakeOver();
 
   // FAILED_PRECONDITION if the database, or its write-ahead log, was removed or
   // replaced since it was opened: what is written would be lost with this
@@ -296,8 +342,17 @@ class CommitLog {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CommitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Returns whether the batch in doubt is in the database.
-  absl::StatusOr<bool> FindDoubtful() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs `body` as a transaction that changes what copies have, too. `change`
+  // gets the rows and the position, and is published.
+  absl::Status ChangeLocked(std::shared_ptr<v1::LogChange> change,
+                            absl::FunctionRef<absl::Status()> body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadPosition() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WritePosition(const v1::LogPosition& position, uint64_t epoch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Notes a change that is durable.
+  void Advance(std::shared_ptr<const v1::LogChange> change)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Status WriteBatch(LogBatch& batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -352,9 +407,11 @@ class CommitLog {
   std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
   // The reason why the outcome of a write is unknown; OK if there is none.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
-  // Identify the batch in doubt: by one of its commits, or else by an event.
-  std::optional<v1::FragmentHead> doubtful_commit_ ABSL_GUARDED_BY(mutex_);
-  std::optional<uint64_t> doubtful_event_ ABSL_GUARDED_BY(mutex_);
+  // The change in doubt; null if there is none, or if it is none of the run.
+  std::shared_ptr<const v1::LogChange> doubtful_ ABSL_GUARDED_BY(mutex_);
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
+  v1::LogPosition position_ ABSL_GUARDED_BY(mutex_);
+  Publisher publish_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace causeway

@@ -133,7 +133,23 @@ absl::StatusOr<RunRecord> CommitLog::LoadRun() {
   RETURN_IF_ERROR(ParseText(query.Text(1), "configuration", run.config));
   RETURN_IF_ERROR(ParseText(query.Text(2), "fragment plan", run.plan));
   run.created_at = absl::FromUnixMicros(query.Int(3));
+  run.epoch = epoch_;
   return run;
+}
+
+absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
+  LeaderRecord leader;
+  absl::MutexLock lock(&mutex_);
+  if (is_previous_) return leader;
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database_.Prepare("SELECT is_copy, leader, leader_config FROM log"));
+  RETURN_IF_ERROR(query.Step().status());
+  leader.is_followed = query.Int(0) != 0;
+  leader.address = query.Text(1);
+  RETURN_IF_ERROR(
+      ParseText(query.Text(2), "configuration of the leader", leader.config));
+  return leader;
 }
 
 absl::Status CommitLog::CheckCommits(uint32_t fragments) {
@@ -204,16 +220,12 @@ absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
 absl::StatusOr<std::vector<SnapshotRecord>> CommitLog::Snapshots(
     uint32_t fragment, uint64_t limit) {
   absl::MutexLock lock(&mutex_);
-  // In the previous schema every commit has a file.
   ASSIGN_OR_RETURN(
       SqliteStatement query,
-      database_.Prepare(
-          absl::StrCat("SELECT version, digest, file FROM commits",
-                       is_previous_ ? ""
-                                    : " JOIN snapshots"
-                                      " USING (fragment, version)",
-                       " WHERE fragment = ? ORDER BY version DESC LIMIT ?"),
-          fragment, Limit(limit)));
+      database_.Prepare("SELECT version, digest, file FROM commits"
+                        " JOIN snapshots USING (fragment, version)"
+                        " WHERE fragment = ? ORDER BY version DESC LIMIT ?",
+                        fragment, Limit(limit)));
   std::vector<SnapshotRecord> snapshots;
   while (true) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
@@ -391,9 +403,8 @@ absl::StatusOr<bool> CommitLog::AppendPoints(
 
 absl::Status CommitLog::ReadFlags(RunFlags& flags) {
   ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare(absl::StrCat(
-                       "SELECT started, paused, data_digest, ",
-                       is_previous_ ? "0" : "data_accepted", " FROM run")));
+                   database_.Prepare("SELECT started, paused, data_digest,"
+                                     " data_accepted FROM run"));
   ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
   flags.started = query.Int(0) != 0;

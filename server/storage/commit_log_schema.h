@@ -9,10 +9,12 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
+
 namespace causeway {
 
 // Rises with every change of the schema.
-inline constexpr int64_t kCommitLogSchemaVersion = 5;
+inline constexpr int64_t kCommitLogSchemaVersion = 6;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
 
@@ -115,11 +117,8 @@ CREATE TABLE events (
   island_id TEXT NOT NULL,
   text TEXT NOT NULL
 ) STRICT;
-)sql";
 
-// A part of the schema, which a database of the previous schema lacks. It tells
-// which versions have a file of their own in this state directory.
-inline constexpr char kCommitLogSnapshots[] = R"sql(
+-- The versions that have a file of their own in this state directory.
 CREATE TABLE snapshots (
   fragment INTEGER NOT NULL,
   version INTEGER NOT NULL,
@@ -128,13 +127,22 @@ CREATE TABLE snapshots (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-// Upgrades a database of the previous schema, in which each commit named its
-// file, after kCommitLogSnapshots.
-inline constexpr char kCommitLogUpgrade[] = R"sql(
-INSERT INTO snapshots SELECT fragment, version, file FROM commits;
-ALTER TABLE commits DROP COLUMN file;
-ALTER TABLE run ADD COLUMN data_accepted INTEGER NOT NULL DEFAULT 0;
+// A part of the schema, which a database of the previous schema lacks.
+inline constexpr char kCommitLogLog[] = R"sql(
+CREATE TABLE log (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  epoch INTEGER NOT NULL,    -- of the coordinator that writes
+  changes INTEGER NOT NULL,  -- transactions since the run began
+  hash TEXT NOT NULL,        -- chains them, hexadecimal
+  is_copy INTEGER NOT NULL DEFAULT 0,     -- 1: of another coordinator's log,
+  leader TEXT NOT NULL DEFAULT '',        -- whose address this is or was,
+  leader_config TEXT NOT NULL DEFAULT ''  -- and its causeway.v1.RunConfig
+) STRICT;
+INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');
 )sql";
+
+// The tables that tell of this state directory, not of the run.
+inline constexpr absl::string_view kCommitLogOwnTables[] = {"log", "snapshots"};
 
 // Returns, by fragment, the newest version that any row tells of, and the
 // number of commits. The rows of a merge are written together.

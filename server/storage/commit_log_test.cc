@@ -470,34 +470,6 @@ TEST_F(CommitLogTest, TheHistoryIsReadInPages) {
   EXPECT_GE(pages, kVersions * point_bytes / CommitLog::kHistoryPageBytes);
 }
 
-TEST_F(CommitLogTest, ADatabaseOfTheSchemaBeforeIsBroughtUpToDate) {
-  OpenWithRun();
-  const auto newest = [](const std::string& file) {
-    return ElementsAre(Field(&SnapshotRecord::file, file));
-  };
-  {
-    ASSERT_OK_AND_ASSIGN(
-        SqliteDatabase older,
-        SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
-    ASSERT_OK(
-        older.Execute("DROP TABLE snapshots;"
-                      "ALTER TABLE commits ADD COLUMN file TEXT NOT NULL"
-                      "  DEFAULT '';"
-                      "UPDATE commits SET file = 'f' || version;"
-                      "ALTER TABLE run DROP COLUMN data_accepted;"
-                      "PRAGMA user_version = 4"));
-  }
-  {
-    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::OpenReadOnly(path_));
-    EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
-    EXPECT_OK(log->LoadHistory(2, 16));
-  }
-  const std::unique_ptr<CommitLog> log = Open();
-  EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
-  ASSERT_OK(CommitVersion(*log, 1));
-  EXPECT_THAT(log->Snapshots(0, 2), IsOkAndHolds(newest("f0")));
-}
-
 TEST_F(CommitLogTest, SnapshotsAreTheNewestOfTheirFragment) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   for (uint64_t version = 1; version <= 4; ++version) {

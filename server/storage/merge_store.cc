@@ -347,10 +347,19 @@ absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
   return stored;
 }
 
+absl::StatusOr<MappedFile> MergeStore::OpenFile(uint32_t fragment,
+                                                uint64_t version) const {
+  return MappedFile::Open(FilePath(root_, fragment, version));
+}
+
+absl::StatusOr<AtomicFileWriter> MergeStore::BeginFile(uint32_t fragment,
+                                                       uint64_t version) const {
+  return AtomicFileWriter::Create(FilePath(root_, fragment, version));
+}
+
 absl::StatusOr<uint64_t> MergeStore::Size(uint32_t fragment,
                                           uint64_t version) const {
-  ASSIGN_OR_RETURN(const MappedFile file,
-                   MappedFile::Open(FilePath(root_, fragment, version)));
+  ASSIGN_OR_RETURN(const MappedFile file, OpenFile(fragment, version));
   return file.bytes().size();
 }
 

@@ -45,6 +45,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/file.h"
 #include "common/safetensors.h"
 #include "proto/coordinator.pb.h"
 #include "proto/record.pb.h"
@@ -96,6 +97,13 @@ class MergeStore {
   //   NOT_FOUND  The merge was not recorded.
   //   DATA_LOSS  The record is damaged.
   absl::StatusOr<StoredMerge> Open(uint32_t fragment, uint64_t version) const;
+
+  // Returns a record as the bytes of its file. NOT_FOUND if there is none.
+  absl::StatusOr<MappedFile> OpenFile(uint32_t fragment,
+                                      uint64_t version) const;
+  // Begins to write a record that another coordinator has made, byte by byte.
+  absl::StatusOr<AtomicFileWriter> BeginFile(uint32_t fragment,
+                                             uint64_t version) const;
 
   // Returns the size of a record in bytes. NOT_FOUND if there is none.
   absl::StatusOr<uint64_t> Size(uint32_t fragment, uint64_t version) const;

@@ -208,6 +208,64 @@ absl::StatusOr<SqliteStatement> SqliteDatabase::PrepareUnbound(
   return SqliteStatement(statement, idle_, path_);
 }
 
+void SqliteRecorder::Deleter::operator()(sqlite3_session* session) const {
+  sqlite3session_delete(session);
+}
+
+absl::StatusOr<std::string> SqliteRecorder::Changes() const {
+  int bytes = 0;
+  void* data = nullptr;
+  const int result = sqlite3session_changeset(session_.get(), &bytes, &data);
+  if (result != SQLITE_OK) {
+    return absl::InternalError(absl::StrCat(
+        "SQLite does not say what was changed: ", sqlite3_errstr(result)));
+  }
+  std::string changes(static_cast<const char*>(data),
+                      static_cast<size_t>(bytes));
+  sqlite3_free(data);
+  return changes;
+}
+
+absl::StatusOr<SqliteRecorder> SqliteDatabase::RecordChanges(
+    bool (*is_left_out)(absl::string_view table)) {
+  sqlite3_session* session = nullptr;
+  if (sqlite3session_create(database_.get(), "main", &session) != SQLITE_OK) {
+    return LastError(database_.get(), path_);
+  }
+  SqliteRecorder recorder(session);
+  sqlite3session_table_filter(
+      session,
+      [](void* is_left_out, const char* table) {
+        return reinterpret_cast<bool (*)(absl::string_view)>(is_left_out)(table)
+                   ? 0
+                   : 1;
+      },
+      reinterpret_cast<void*>(is_left_out));
+  if (sqlite3session_attach(session, nullptr) != SQLITE_OK) {
+    return LastError(database_.get(), path_);
+  }
+  return recorder;
+}
+
+absl::Status SqliteDatabase::ApplyChanges(absl::string_view changes) {
+  // A conflict ends everything: its row is not the one that was recorded.
+  const auto abort = [](void*, int, sqlite3_changeset_iter*) {
+    return SQLITE_CHANGESET_ABORT;
+  };
+  const int result = sqlite3changeset_apply(
+      database_.get(), static_cast<int>(changes.size()),
+      const_cast<char*>(changes.data()), nullptr, abort, nullptr);
+  if (result == SQLITE_OK) return absl::OkStatus();
+  if (result == SQLITE_ABORT) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        path_, ": a row is not as it was where the changes were made"));
+  }
+  if ((result & 0xff) == SQLITE_CORRUPT) {
+    return absl::DataLossError("the recorded changes are damaged");
+  }
+  return LastError(database_.get(), path_);
+}
+
 absl::StatusOr<int64_t> SqliteDatabase::QueryInt(absl::string_view sql) {
   ASSIGN_OR_RETURN(SqliteStatement query, Prepare(sql));
   ASSIGN_OR_RETURN(const bool row, query.Step());

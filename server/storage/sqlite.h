@@ -34,6 +34,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+// Debian's SQLite has the session extension, whose header wants these.
+#define SQLITE_ENABLE_SESSION 1
+#define SQLITE_ENABLE_PREUPDATE_HOOK 1
 #include "sqlite3.h"
 
 namespace causeway {
@@ -91,6 +94,24 @@ class SqliteStatement {
   std::string path_;
 };
 
+// Records the rows that are changed while it lives; must not outlive its
+// database.
+class SqliteRecorder {
+ public:
+  // Returns the changes so far as a changeset of SQLite's session extension;
+  // empty if there are none.
+  absl::StatusOr<std::string> Changes() const;
+
+ private:
+  friend class SqliteDatabase;
+  struct Deleter {
+    void operator()(sqlite3_session* session) const;
+  };
+  explicit SqliteRecorder(sqlite3_session* session) : session_(session) {}
+
+  std::unique_ptr<sqlite3_session, Deleter> session_;
+};
+
 class SqliteDatabase {
  public:
   enum class Mode {
@@ -133,6 +154,16 @@ class SqliteDatabase {
     ASSIGN_OR_RETURN(SqliteStatement statement, Prepare(sql, values...));
     return statement.Run();
   }
+
+  // Begins to record changes of all tables but those for which `is_left_out`,
+  // which gets their names, is true. Each table needs a primary key.
+  absl::StatusOr<SqliteRecorder> RecordChanges(
+      bool (*is_left_out)(absl::string_view table));
+
+  // Makes recorded changes in this database, all or none.
+  //   ALREADY_EXISTS  A row is not as it was where the changes were recorded.
+  //   DATA_LOSS       The changeset is damaged.
+  absl::Status ApplyChanges(absl::string_view changes);
 
   // Returns the only value of a query with one row and one column.
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql);

@@ -31,6 +31,7 @@ namespace {
 constexpr char kLockName[] = "lock";
 constexpr char kLogName[] = "run.sqlite3";
 constexpr char kRescued[] = ".rescued";
+constexpr char kIncompleteName[] = "incomplete-copy";
 constexpr const char* kFolders[] = {"fragments", "updates", "merges",
                                     "quarantine"};
 
@@ -38,12 +39,38 @@ std::string LogPath(const std::string& directory) {
   return absl::StrCat(directory, "/", kLogName);
 }
 
+std::string IncompletePath(const std::string& directory) {
+  return absl::StrCat(directory, "/", kIncompleteName);
+}
+
+absl::Status RemoveIfThere(const std::string& path) {
+  const absl::Status removed = RemoveFile(path);
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
+bool IsIncomplete(const std::string& directory) {
+  return access(IncompletePath(directory).c_str(), F_OK) == 0;
+}
+
+// Locks the directory for its only coordinator.
+absl::StatusOr<FileLock> Lock(const std::string& path) {
+  absl::StatusOr<FileLock> lock =
+      FileLock::Acquire(absl::StrCat(path, "/", kLockName));
+  if (!absl::IsFailedPrecondition(lock.status())) return lock;
+  absl::string_view holder = lock.status().message();
+  holder.remove_prefix(std::min(holder.size(), holder.rfind("pid ")));
+  return absl::FailedPreconditionError(absl::Substitute(
+      "state directory $0 is in use by another coordinator ($1)", path,
+      holder));
+}
+
 // Checks that the directory is empty, or is a state directory already, even one
 // that is only just begun.
 absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
-    return name == kLockName || absl::c_linear_search(kFolders, name) ||
+    return name == kLockName || name == kIncompleteName ||
+           absl::c_linear_search(kFolders, name) ||
            absl::StartsWith(name, kLogName) ||
            // At the root of a file system.
            name == "lost+found";
@@ -192,17 +219,14 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
     const std::string& path, Options options) {
   if (options.create) RETURN_IF_ERROR(CreateDirectory(path));
   RETURN_IF_ERROR(CheckUsable(path));
-  absl::StatusOr<FileLock> lock =
-      FileLock::Acquire(absl::StrCat(path, "/", kLockName));
-  if (absl::IsFailedPrecondition(lock.status())) {
-    absl::string_view holder = lock.status().message();
-    holder.remove_prefix(std::min(holder.size(), holder.rfind("pid ")));
-    return absl::FailedPreconditionError(
-        absl::Substitute("state directory $0 is in use by another coordinator "
-                         "($1)",
-                         path, holder));
+  ASSIGN_OR_RETURN(FileLock lock, Lock(path));
+  if (IsIncomplete(path)) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "$0 has a copy of another coordinator's run that is not complete: "
+        "start it with --follow, which goes on with the copy, or name another "
+        "state directory",
+        path));
   }
-  RETURN_IF_ERROR(lock.status());
   if (IsMissingOrEmpty(LogPath(path))) RETURN_IF_ERROR(CheckNoRunIsLost(path));
   ASSIGN_OR_RETURN(std::unique_ptr<CommitLog> log,
                    CommitLog::Open(LogPath(path)));
@@ -222,7 +246,7 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
   ASSIGN_OR_RETURN(FragmentStore fragments,
                    FragmentStore::Create(path, std::move(options.fragments)));
   std::unique_ptr<StateDirectory> state(new StateDirectory(
-      path, *std::move(lock), std::move(log), std::move(fragments)));
+      path, std::move(lock), std::move(log), std::move(fragments)));
   RETURN_IF_ERROR(state->merges().CreateFolder());
   ASSIGN_OR_RETURN(state->lock_file_,
                    FileIdentity::Of(absl::StrCat(path, "/", kLockName)));
@@ -249,6 +273,53 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
   RETURN_IF_ERROR(log.status());
   return std::unique_ptr<StateDirectory>(new StateDirectory(
       path, std::nullopt, *std::move(log), FragmentStore::OpenReadOnly(path)));
+}
+
+absl::Status StateDirectory::RemoveIncompleteCopy(const std::string& path) {
+  if (!IsIncomplete(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const FileLock lock, Lock(path));
+  RETURN_IF_ERROR(VisitRunFiles(path, [&](const std::string& file) {
+    return RemoveFile(absl::StrCat(path, "/", file));
+  }));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, kLogName)) continue;
+    RETURN_IF_ERROR(RemoveFile(absl::StrCat(path, "/", name)));
+  }
+  RETURN_IF_ERROR(RemoveFile(IncompletePath(path)));
+  return SyncDirectory(path);
+}
+
+absl::Status StateDirectory::BeginCopy() const {
+  return WriteFileAtomically(
+      IncompletePath(path_),
+      {absl::string_view("This copy of a run is being made.\n")});
+}
+
+absl::Status StateDirectory::EndCopy(const std::string& path,
+                                     const std::string& log) {
+  for (const char* suffix : {"-wal", "-shm"}) {
+    RETURN_IF_ERROR(RemoveIfThere(absl::StrCat(LogPath(path), suffix)));
+  }
+  std::error_code error;
+  std::filesystem::rename(log, LogPath(path), error);
+  if (error) return ErrnoStatus(error.value(), "rename", log);
+  RETURN_IF_ERROR(SyncDirectory(path));
+  RETURN_IF_ERROR(RemoveFile(IncompletePath(path)));
+  return SyncDirectory(path);
+}
+
+std::string StateDirectory::ReceivedLog() const {
+  return absl::StrCat(LogPath(path_), ".received");
+}
+
+absl::Status StateDirectory::RemoveFragment(uint32_t fragment) const {
+  return VisitRunFiles(path_, [&](const std::string& file) {
+    const std::optional<v1::FragmentHead> found = HeadInName(file);
+    return found.has_value() && found->fragment() == fragment
+               ? RemoveFile(absl::StrCat(path_, "/", file))
+               : absl::OkStatus();
+  });
 }
 
 absl::Status StateDirectory::CheckInPlace() const {
@@ -298,8 +369,7 @@ absl::StatusOr<std::string> StateDirectory::ReadQuarantined(uint64_t id) const {
 }
 
 absl::Status StateDirectory::RemoveQuarantined(uint64_t id) const {
-  const absl::Status removed = RemoveFile(QuarantineFile(id));
-  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  return RemoveIfThere(QuarantineFile(id));
 }
 
 absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(

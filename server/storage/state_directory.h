@@ -10,6 +10,7 @@
 //   fragments/    snapshots: parameters, by fragment and version
 //   updates/      encoded updates, by fragment and version
 //   quarantine/   contributions that wait for an operator's decision
+//   incomplete-copy   there while a copy of another coordinator's run is made
 //
 // A commit first makes the record of its merge durable, and then the
 // transaction that makes it count. The parameters that come of it are in
@@ -59,7 +60,8 @@ class StateDirectory {
   // CommitLog::Open.
   //   FAILED_PRECONDITION  Another coordinator has it open; or it holds files
   //                        that are not a run's, or files of a run whose log is
-  //                        missing or older than they are.
+  //                        missing or older than they are, or an incomplete
+  //                        copy.
   //   DATA_LOSS            The log lacks rows of commits.
   //   NOT_FOUND            There is no directory, and `create` is false.
   // After these errors all files are as they were.
@@ -70,6 +72,20 @@ class StateDirectory {
   // open need not be writable, as a backup. NOT_FOUND if there is no run.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> OpenReadOnly(
       const std::string& path);
+
+  // --- Copies of another coordinator's run (server/replication/follower.h).
+
+  // Empties a directory whose copy was never completed. Does nothing to others.
+  static absl::Status RemoveIncompleteCopy(const std::string& path);
+  // Until EndCopy the directory cannot be opened again.
+  absl::Status BeginCopy() const;
+  // Puts `log`, a file, in the place of the log of a directory that is not
+  // open.
+  static absl::Status EndCopy(const std::string& path, const std::string& log);
+  // The file into which the copy of the log is received.
+  std::string ReceivedLog() const;
+  // Removes a fragment's snapshots, updates and records.
+  absl::Status RemoveFragment(uint32_t fragment) const;
 
   const std::string& path() const { return path_; }
   CommitLog& log() { return *log_; }

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The methods of a follower.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/substitute.h"
+#include "common/status_macros.h"
+#include "google/protobuf/descriptor.h"
+#include "proto/control.pb.h"
+#include "proto/coordinator.pb.h"
+#include "proto/page.pb.h"
+#include "proto/replication.pb.h"
+#include "proto/status.pb.h"
+#include "server/edge/services.h"
+#include "server/storage/state_directory.h"
+#include "server/stored_run.h"
+
+namespace causeway {
+namespace {
+
+// Refuses all methods of a service but those in `methods`.
+void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
+                  Follower* follower, Methods& methods) {
+  for (int i = 0; i < service.method_count(); ++i) {
+    methods.try_emplace(
+        absl::Substitute("/$0/$1", service.full_name(),
+                         service.method(i)->name()),
+        UnaryMethod([follower](const Caller&, grpc::ByteBuffer&)
+                        -> absl::StatusOr<grpc::ByteBuffer> {
+          return absl::UnavailableError(absl::Substitute(
+              "this coordinator follows the one at $0: ask that one, or "
+              "promote this one (causeway promote)",
+              follower->leader()));
+        }));
+  }
+}
+
+// What the copy tells.
+absl::StatusOr<v1::PageData> ReadCopy(const Follower& follower) {
+  const Follower::View view = follower.view();
+  if (!view.is_complete) {
+    return absl::UnavailableError(absl::Substitute(
+        "the copy of the run at $0 is not complete yet", follower.leader()));
+  }
+  ASSIGN_OR_RETURN(v1::PageData data, ReadPageData(follower.state_dir(), 0));
+  data.mutable_run()->set_follows(follower.leader());
+  data.mutable_run()->set_epoch(view.epoch);
+  *data.mutable_run()->mutable_config() = view.config;
+  return data;
+}
+
+}  // namespace
+
+std::vector<Methods> FollowerMethods(Follower* follower) {
+  Methods status = {
+      {"/causeway.v1.Status/GetRun",
+       Unary<v1::GetRunRequest>(
+           [=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
+             ASSIGN_OR_RETURN(const v1::PageData data, ReadCopy(*follower));
+             return data.run();
+           })},
+      {"/causeway.v1.Status/ListIslands",
+       Unary<v1::ListIslandsRequest>(
+           [=](const v1::ListIslandsRequest& request)
+               -> absl::StatusOr<v1::ListIslandsResponse> {
+             ASSIGN_OR_RETURN(const v1::PageData data, ReadCopy(*follower));
+             v1::ListIslandsResponse response;
+             for (const v1::IslandStatus& island : data.islands()) {
+               if (island.island_id() > request.after() &&
+                   (request.include_departed() ||
+                    island.state() == v1::IslandStatus::LIVE)) {
+                 *response.add_islands() = island;
+               }
+             }
+             return response;
+           })},
+      {"/causeway.v1.Status/ListFragments",
+       Unary<v1::ListFragmentsRequest>(
+           [=](const v1::ListFragmentsRequest&)
+               -> absl::StatusOr<v1::ListFragmentsResponse> {
+             ASSIGN_OR_RETURN(const v1::PageData data, ReadCopy(*follower));
+             v1::ListFragmentsResponse response;
+             *response.mutable_fragments() = data.fragments();
+             return response;
+           })},
+      {"/causeway.v1.Status/GetHistory",
+       Unary<v1::GetHistoryRequest>(
+           [=](const v1::GetHistoryRequest& request)
+               -> absl::StatusOr<v1::GetHistoryResponse> {
+             ASSIGN_OR_RETURN(
+                 const std::unique_ptr<StateDirectory> state,
+                 StateDirectory::OpenReadOnly(follower->state_dir()));
+             return state->log().HistoryAfter(request);
+           })}};
+  Methods replication = {
+      {"/causeway.v1.Replication/Promote",
+       Unary<v1::PromoteRequest>([=](const v1::PromoteRequest& request) {
+         return follower->Promote(request);
+       })}};
+  Methods coordinator;
+  Methods control;
+  const auto refuse_others = [&](const google::protobuf::Descriptor* of,
+                                 const char* service, Methods& methods) {
+    RefuseOthers(*of->file()->FindServiceByName(service), follower, methods);
+  };
+  refuse_others(v1::JoinRequest::descriptor(), "Coordinator", coordinator);
+  refuse_others(v1::PauseRunRequest::descriptor(), "Control", control);
+  refuse_others(v1::GetRunRequest::descriptor(), "Status", status);
+  refuse_others(v1::PromoteRequest::descriptor(), "Replication", replication);
+  return {std::move(coordinator), std::move(control), std::move(status),
+          std::move(replication)};
+}
+
+}  // namespace causeway

@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/replication/copy_stream.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+#include "common/file.h"
+#include "common/status_macros.h"
+#include "common/transport/chunk.h"
+#include "common/transport/chunk_message.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/fragment_store.h"
+
+namespace causeway {
+namespace {
+
+absl::string_view BytesOf(absl::Span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(float)};
+}
+
+}  // namespace
+
+absl::StatusOr<CopyStream> CopyStream::Begin(
+    const FollowedSource& source, const v1::FollowRequest::Hello& hello) {
+  if (!hello.run_id().empty() && hello.run_id() != source.run_id) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "the follower has a copy of run $0, and this is run $1: give it "
+        "another state directory",
+        hello.run_id(), source.run_id));
+  }
+  CopyStream stream(source, hello.name());
+  v1::FollowedRun& run = *stream.first_.emplace().mutable_run();
+  run.set_run_id(source.run_id);
+  run.set_epoch(source.epoch);
+  *run.mutable_config() = source.config;
+  *run.mutable_position() = source.feed->Newest();
+  RETURN_IF_ERROR(stream.Recognize(hello));
+  RETURN_IF_ERROR(stream.QueueWhatIsLacking(hello));
+  return stream;
+}
+
+absl::Status CopyStream::Recognize(const v1::FollowRequest::Hello& hello) {
+  held_.resize(source_.heads->size());
+  for (const v1::FragmentHead& head : hello.heads()) {
+    if (head.fragment() >= held_.size()) continue;
+    const absl::StatusOr<CommitRecord> commit =
+        source_.state->log().FindCommit(head.fragment(), head.version());
+    if (absl::IsNotFound(commit.status())) continue;
+    RETURN_IF_ERROR(commit.status());
+    if (commit->head.digest() == head.digest()) {
+      held_[head.fragment()] = head.version();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CopyStream::QueueRecords(uint32_t fragment,
+                                              uint64_t version) {
+  std::vector<Object> records;
+  for (uint64_t next = *held_[fragment] + 1; next <= version; ++next) {
+    ASSIGN_OR_RETURN(const CommitRecord commit,
+                     source_.state->log().FindCommit(fragment, next));
+    // What is mapped can be read when the file is gone.
+    absl::StatusOr<MappedFile> file =
+        source_.state->merges().OpenFile(fragment, next);
+    if (absl::IsNotFound(file.status())) return false;
+    RETURN_IF_ERROR(file.status());
+    auto owner = std::make_shared<const MappedFile>(*std::move(file));
+    Object& record = records.emplace_back();
+    record.description.set_kind(v1::ReplicatedObject::MERGE);
+    *record.description.mutable_head() = commit.head;
+    record.parts = {owner->bytes()};
+    record.owner = std::move(owner);
+  }
+  for (Object& record : records) objects_.push_back(std::move(record));
+  held_[fragment] = version;
+  return true;
+}
+
+void CopyStream::QueueState(uint32_t fragment) {
+  std::shared_ptr<const StoredFragment> head = source_.heads->Newest(fragment);
+  const FragmentContents& contents = head->contents();
+  Object& state = objects_.emplace_back();
+  state.description.set_kind(v1::ReplicatedObject::STATE);
+  *state.description.mutable_head() = contents.head;
+  state.parts = {BytesOf(contents.theta), BytesOf(contents.momentum),
+                 BytesOf(contents.residual), BytesOf(contents.gradient_sum)};
+  held_[fragment] = contents.head.version();
+  state.owner = std::move(head);
+}
+
+absl::Status CopyStream::QueueLog() {
+  log_is_due_ = false;
+  const std::string path =
+      absl::StrCat(source_.state->path(), "/run.sqlite3.for-", name_);
+  RETURN_IF_ERROR(source_.state->log().CopyTo(path));
+  v1::LogPosition position;
+  std::vector<CommitRecord> heads;
+  {
+    ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> copy,
+                     CommitLog::Open(path));
+    position = copy->Position();
+    ASSIGN_OR_RETURN(heads, copy->Heads());
+  }
+  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  RETURN_IF_ERROR(RemoveFile(path));
+  auto owner = std::make_shared<const MappedFile>(std::move(file));
+  Object& log = objects_.emplace_back();
+  log.description.set_kind(v1::ReplicatedObject::LOG);
+  *log.description.mutable_position() = position;
+  log.parts = {owner->bytes()};
+  log.owner = std::move(owner);
+  for (const CommitRecord& head : heads) {
+    const uint32_t fragment = head.head.fragment();
+    ASSIGN_OR_RETURN(const bool has_all,
+                     QueueRecords(fragment, head.head.version()));
+    if (has_all) continue;
+    QueueState(fragment);
+    log_is_due_ = true;
+  }
+  if (!log_is_due_) EndCatchUp(position);
+  return absl::OkStatus();
+}
+
+absl::Status CopyStream::QueueWhatIsLacking(
+    const v1::FollowRequest::Hello& hello) {
+  bool is_complete = source_.feed->Continues(hello.position());
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
+                   source_.state->log().Heads());
+  for (const CommitRecord& head : newest) {
+    // All that the changes up to now call for must be kept.
+    const uint32_t fragment = head.head.fragment();
+    if (held_[fragment].has_value()) {
+      const std::optional<uint64_t> held = held_[fragment];
+      ASSIGN_OR_RETURN(const bool has_all,
+                       QueueRecords(fragment, head.head.version()));
+      // They are sent with their changes.
+      objects_.clear();
+      held_[fragment] = held;
+      if (has_all) continue;
+    }
+    is_complete = false;
+    held_[fragment].reset();
+  }
+  if (is_complete) {
+    EndCatchUp(hello.position());
+    return absl::OkStatus();
+  }
+  for (uint32_t fragment = 0; fragment < held_.size(); ++fragment) {
+    if (!held_[fragment].has_value()) QueueState(fragment);
+  }
+  log_is_due_ = true;
+  return absl::OkStatus();
+}
+
+void CopyStream::EndCatchUp(const v1::LogPosition& position) {
+  auto change = std::make_shared<v1::LogChange>();
+  *change->mutable_position() = position;
+  index_ = position.index();
+  change_ = std::move(change);
+}
+
+grpc::ByteBuffer CopyStream::NextPiece() {
+  Object& object = objects_.front();
+  v1::FollowResponse response;
+  if (!is_described_) {
+    *response.mutable_object() = object.description;
+    uint64_t bytes = 0;
+    for (const absl::string_view part : object.parts) bytes += part.size();
+    response.mutable_object()->set_bytes(bytes);
+    is_described_ = true;
+    return ToByteBuffer(response);
+  }
+  Chunk chunk = CutChunk(object.parts[part_], offset_);
+  offset_ += chunk.size();
+  chunk.offset = std::exchange(object_offset_, object_offset_ + chunk.size());
+  return ToByteBuffer(response, v1::FollowResponse::kChunkFieldNumber, chunk,
+                      object.owner);
+}
+
+absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::Next() {
+  if (first_.has_value()) {
+    const v1::FollowResponse first = *std::exchange(first_, std::nullopt);
+    return ToByteBuffer(first);
+  }
+  while (true) {
+    while (!objects_.empty()) {
+      const std::vector<absl::string_view>& parts = objects_.front().parts;
+      while (part_ < parts.size() && offset_ == parts[part_].size()) {
+        ++part_;
+        offset_ = 0;
+      }
+      if (!is_described_ || part_ < parts.size()) return NextPiece();
+      objects_.pop_front();
+      is_described_ = false;
+      part_ = 0;
+      object_offset_ = 0;
+    }
+    if (log_is_due_) {
+      RETURN_IF_ERROR(QueueLog());
+      continue;
+    }
+    if (change_ != nullptr) {
+      v1::FollowResponse response;
+      *response.mutable_change() = *std::exchange(change_, nullptr);
+      return ToByteBuffer(response);
+    }
+    const auto next = source_.feed->After(index_);
+    if (absl::IsNotFound(next.status())) {
+      return absl::UnavailableError(next.status().message());
+    }
+    RETURN_IF_ERROR(next.status());
+    if (*next == nullptr) return std::nullopt;
+    change_ = *next;
+    ++index_;
+    for (const v1::FragmentHead& head : change_->commits()) {
+      if (head.version() <= *held_[head.fragment()]) continue;
+      ASSIGN_OR_RETURN(const bool has_all,
+                       QueueRecords(head.fragment(), head.version()));
+      if (has_all) continue;
+      return absl::UnavailableError(absl::Substitute(
+          "the record of the merge to version $0 of fragment $1 is no longer "
+          "kept",
+          head.version(), head.fragment()));
+    }
+  }
+}
+
+}  // namespace causeway

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a coordinator sends to one that follows it (proto/replication.proto):
+// first what the follower's copy lacks, then each change as it is committed,
+// after the records of the merges that it commits.
+//
+// A copy that is only behind gets changes and records alone. Otherwise the
+// stream begins with states of fragments, then a copy of the log, then the
+// records of what was merged between the two; and a change without rows says
+// that the copy is complete. Nothing of that holds up a round.
+//
+// Not thread-safe.
+#ifndef SERVER_REPLICATION_COPY_STREAM_H_
+#define SERVER_REPLICATION_COPY_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "proto/replication.pb.h"
+#include "proto/run_config.pb.h"
+#include "server/fragment_heads.h"
+#include "server/replication/log_feed.h"
+#include "server/storage/state_directory.h"
+
+namespace causeway {
+
+// A run that can be followed. What is pointed to outlives the streams.
+struct FollowedSource {
+  std::string run_id;
+  uint64_t epoch = 0;
+  v1::RunConfig config;
+  StateDirectory* state = nullptr;
+  FragmentHeads* heads = nullptr;
+  LogFeed* feed = nullptr;
+};
+
+class CopyStream {
+ public:
+  // `hello` is the follower's.
+  //   FAILED_PRECONDITION  Its copy is of another run.
+  static absl::StatusOr<CopyStream> Begin(
+      const FollowedSource& source, const v1::FollowRequest::Hello& hello);
+
+  // Returns the next message, a v1::FollowResponse; nothing if it is still to
+  // come (LogFeed::AddListener).
+  //   UNAVAILABLE  The follower has fallen behind what is kept: it must begin
+  //                another stream.
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> Next();
+
+ private:
+  // An object that is sent, in one or more parts.
+  struct Object {
+    v1::ReplicatedObject description;
+    std::vector<absl::string_view> parts;
+    std::shared_ptr<const void> owner;
+  };
+
+  CopyStream(const FollowedSource& source, const std::string& name)
+      : source_(source), name_(name) {}
+
+  // Finds out which versions of `hello` are the run's.
+  absl::Status Recognize(const v1::FollowRequest::Hello& hello);
+  // Queues the records after the version that the copy has of a fragment, up to
+  // `version`. Returns false, and queues none, if one is not kept.
+  absl::StatusOr<bool> QueueRecords(uint32_t fragment, uint64_t version);
+  // Queues the newest state of a fragment.
+  void QueueState(uint32_t fragment);
+  // Queues a copy of the log, and the records that it calls for. Fragments
+  // whose records are not kept get new states.
+  absl::Status QueueLog();
+  absl::Status QueueWhatIsLacking(const v1::FollowRequest::Hello& hello);
+  void EndCatchUp(const v1::LogPosition& position);
+
+  grpc::ByteBuffer NextPiece();
+
+  FollowedSource source_;
+  // The follower's.
+  std::string name_;
+  // The version that the copy has, by fragment, once it has what is queued;
+  // none if it has none.
+  std::vector<std::optional<uint64_t>> held_;
+  // Messages to send, before objects.
+  std::optional<v1::FollowResponse> first_;
+  std::deque<Object> objects_;
+  // The part of the first object that is being sent, and the bytes sent of it
+  // and of the object.
+  bool is_described_ = false;
+  size_t part_ = 0;
+  uint64_t offset_ = 0;
+  uint64_t object_offset_ = 0;
+  // The change that is sent after the objects; null if there is none.
+  std::shared_ptr<const v1::LogChange> change_;
+  // The number of changes that the copy has, once it has change_.
+  uint64_t index_ = 0;
+  // Whether a log is to be queued once the objects are sent.
+  bool log_is_due_ = false;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_REPLICATION_COPY_STREAM_H_

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keeps a copy of the run of another coordinator, the leader, in a state
+// directory (proto/replication.proto). The copy has the leader's log, the
+// records of merges, and parameters that come of the same outer steps, which
+// this process makes itself. So leader and copy prove one another: if an outer
+// step gives other values here, following ends with DATA_LOSS.
+//
+//   ASSIGN_OR_RETURN(auto follower, Follower::Start(options));
+//   ...
+//   ASSIGN_OR_RETURN(auto promoted, follower->Promote(request));
+//   follower = nullptr;  // and start an Engine on the state directory
+//
+// While a copy is being completed, its directory has the file kIncomplete, and
+// no coordinator takes it up.
+//
+// Thread-safe. A thread of its own follows, and connects again for as long as
+// the leader cannot be reached.
+#ifndef SERVER_REPLICATION_FOLLOWER_H_
+#define SERVER_REPLICATION_FOLLOWER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/file.h"
+#include "common/thread_pool.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/replication.grpc.pb.h"
+#include "proto/replication.pb.h"
+#include "proto/run_config.pb.h"
+#include "server/buffer_pool.h"
+#include "server/fragment_heads.h"
+#include "server/storage/state_directory.h"
+
+namespace causeway {
+
+class Follower {
+ public:
+  struct Options {
+    // The leader's address.
+    std::string leader;
+    std::shared_ptr<grpc::ChannelCredentials> credentials =
+        grpc::InsecureChannelCredentials();
+    std::string state_dir;
+    // The follower's name: 1 to 64 characters of [a-z0-9-].
+    std::string name;
+    Clock now;
+    // Spreads the retries.
+    uint64_t seed = 0;
+    // Threads of an outer step, at least 1.
+    int merge_threads = 1;
+    // Bytes per second of what the copy lacks; 0 does not pace.
+    double pace_bytes_per_second = 0;
+  };
+
+  // What the follower knows.
+  struct View {
+    // Empty until it has heard of the run.
+    std::string run_id;
+    // The configuration that the leader runs with.
+    v1::RunConfig config;
+    uint64_t epoch = 0;
+    // Whether the copy can take over.
+    bool is_complete = false;
+    // Whether the leader sends.
+    bool is_connected = false;
+    // The changes that the copy has, and that the leader is known to have.
+    uint64_t changes = 0;
+    uint64_t leader_changes = 0;
+    // Why following has ended for good; OK if it has not.
+    absl::Status ended;
+    // Whether the copy has taken over.
+    bool is_promoted = false;
+  };
+
+  // Opens the copy, or makes the directory, and starts to follow. The directory
+  // may also be that of the run's coordinator until now, if the leader has a
+  // higher epoch: it becomes a copy. Returns the errors of StateDirectory::Open
+  // and of FragmentHeads::Restore.
+  static absl::StatusOr<std::unique_ptr<Follower>> Start(Options options);
+  // Stops following, and makes snapshots, so that the next start is quick.
+  ~Follower();
+
+  View view() const;
+  const std::string& leader() const { return options_.leader; }
+  const std::string& state_dir() const { return options_.state_dir; }
+
+  // Ends following and makes the copy the run's state directory, for an Engine
+  // to take up once this object is gone. Errors as in proto/replication.proto.
+  absl::StatusOr<v1::PromoteResponse> Promote(
+      const v1::PromoteRequest& request);
+
+ private:
+  using Stream =
+      grpc::ClientReaderWriter<v1::FollowRequest, v1::FollowResponse>;
+
+  // The object that is being received.
+  struct Incoming {
+    v1::ReplicatedObject description;
+    // The bytes to come, in one or more parts of memory or in a file.
+    std::optional<AtomicFileWriter> file;
+    std::optional<NewFragment> state;
+    std::vector<absl::Span<char>> parts;
+    uint64_t received = 0;
+  };
+  // A version that is made, but not committed in the copy's log yet.
+  struct Ahead {
+    StoredFragment after;
+    uint64_t record_bytes = 0;
+  };
+
+  explicit Follower(Options options);
+
+  // Opens the state directory, and what the copy has.
+  absl::Status Open() ABSL_LOCKS_EXCLUDED(mu_);
+  void Loop();
+  // Follows until the stream breaks, and says why it did.
+  absl::Status FollowOnce();
+  v1::FollowRequest Hello();
+  absl::Status Handle(const v1::FollowResponse& response, Stream& stream);
+  absl::Status TakeRun(const v1::FollowedRun& run);
+  absl::Status BeginObject(const v1::ReplicatedObject& object);
+  absl::Status BeginState(const v1::ReplicatedObject& object);
+  absl::Status TakeChunk(const v1::Chunk& chunk);
+  absl::Status EndObject();
+  // Makes the outer step of a record again.
+  absl::Status Repeat(const v1::FragmentHead& head);
+  absl::Status TakeChange(const v1::LogChange& change, Stream& stream);
+  // Gives up what the directory has: a new log comes.
+  absl::Status BeginCopy();
+  // Puts the new log in place, and opens the copy.
+  absl::Status EndCopy();
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  const std::unique_ptr<v1::Replication::Stub> stub_;
+
+  // --- Of the following thread, and of others while it does not run. ---
+
+  std::unique_ptr<StateDirectory> state_;
+  // Null while the copy is incomplete.
+  std::unique_ptr<FragmentHeads> heads_;
+  std::optional<RunRecord> run_;
+  // Whether the directory has a copy, and not a run of its own.
+  bool is_copy_ = false;
+  ThreadPool pool_;
+  BufferPool memory_;
+  std::optional<Incoming> incoming_;
+  std::map<uint32_t, Ahead> ahead_;
+  // Whether a new copy is being made; and, by fragment, the states that came
+  // for it.
+  bool is_copying_ = false;
+  std::map<uint32_t, SnapshotRecord> states_;
+
+  absl::Mutex promote_mu_;
+  mutable absl::Mutex mu_;
+  View view_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // The call under way; null if there is none.
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;
+
+  std::thread thread_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_REPLICATION_FOLLOWER_H_

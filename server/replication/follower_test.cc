@@ -1,0 +1,371 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/replication/follower.h"
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "proto/replication.grpc.pb.h"
+#include "server/edge/server.h"
+#include "server/engine.h"
+#include "server/testing/engine_driver.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+// Passes a follower's stream on, and may change or end what the leader sends.
+class Proxy : public v1::Replication::Service {
+ public:
+  // Returns whether the stream goes on.
+  using Look = std::function<bool(v1::FollowResponse&)>;
+
+  Proxy(const std::string& leader, Look look)
+      : stub_(v1::Replication::NewStub(
+            grpc::CreateChannel(leader, grpc::InsecureChannelCredentials()))),
+        look_(std::move(look)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+  grpc::Status Follow(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::FollowResponse, v1::FollowRequest>* stream)
+      override {
+    grpc::ClientContext call;
+    const auto leader = stub_->Follow(&call);
+    std::thread upward([&] {
+      v1::FollowRequest request;
+      while (stream->Read(&request)) leader->Write(request);
+      call.TryCancel();
+    });
+    v1::FollowResponse response;
+    while (leader->Read(&response) && look_(response)) stream->Write(response);
+    call.TryCancel();
+    context->TryCancel();
+    upward.join();
+    leader->Finish();
+    return grpc::Status::CANCELLED;
+  }
+
+ private:
+  const std::unique_ptr<v1::Replication::Stub> stub_;
+  const Look look_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class FollowerTest : public testing::Test {
+ protected:
+  void StartLeader(const std::string& more = "") {
+    ASSERT_OK(driver_.Start(
+        TestRunConfig(absl::StrCat("training { total_steps: 200 } ", more))));
+    for (const char* island : {"a", "b"}) {
+      ASSERT_OK_AND_ASSIGN(islands_.emplace_back(), driver_.Join(island));
+    }
+    ASSERT_OK_AND_ASSIGN(
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+  }
+  void TearDown() override {
+    follower_.reset();
+    server_.reset();
+  }
+
+  std::string leader() const {
+    return absl::StrCat("127.0.0.1:", server_->port());
+  }
+  std::string copy_dir() const { return driver_.state_dir() + "-copy"; }
+  void Follow(const std::string& address) {
+    follower_.reset();
+    ASSERT_OK_AND_ASSIGN(follower_,
+                         Follower::Start({.leader = address,
+                                          .state_dir = copy_dir(),
+                                          .name = "f",
+                                          .now = SteadyWallClock()}));
+  }
+
+  // Makes the next version of both fragments.
+  void Train() {
+    for (uint32_t fragment = 0; fragment < 2; ++fragment) {
+      const uint64_t version = driver_.Head(fragment).version();
+      for (const v1::IslandIdentity& island : islands_) {
+        ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                             driver_.Fetch(island, fragment, version));
+        ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
+            island, fragment, version, anchor,
+            Shifted(anchor, 0.01f * static_cast<float>(version + 1)))));
+      }
+      ASSERT_TRUE(driver_.AwaitVersion(fragment, version + 1));
+    }
+  }
+
+  bool Await(const std::function<bool(const Follower::View&)>& holds) {
+    for (int i = 0; i < 1000; ++i) {
+      if (holds(follower_->view())) return true;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    return false;
+  }
+  bool AwaitAll() {
+    return Await([&](const Follower::View& view) {
+      return view.is_complete &&
+             view.changes == driver_.engine().followed().feed->Newest().index();
+    });
+  }
+  // Promotes the follower, and expects that an engine has the leader's
+  // versions.
+  void ExpectTheSameRun() {
+    server_.reset();
+    std::vector<std::string> heads;
+    for (uint32_t fragment = 0; fragment < 2; ++fragment) {
+      heads.push_back(driver_.Head(fragment).DebugString());
+    }
+    v1::PromoteRequest request;
+    request.set_force(true);
+    ASSERT_OK(follower_->Promote(request));
+    const v1::RunConfig config = follower_->view().config;
+    follower_.reset();
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
+                         Engine::Start({.state_dir = copy_dir(),
+                                        .config = config,
+                                        .now = SteadyWallClock()}));
+    const v1::ListFragmentsResponse fragments = engine->ListFragments();
+    for (int fragment = 0; fragment < 2; ++fragment) {
+      EXPECT_EQ(fragments.fragments(fragment).head().DebugString(),
+                heads[fragment]);
+    }
+    EXPECT_EQ(engine->GetRun().epoch(), 2);
+    EXPECT_EQ(engine->run_id(), driver_.engine().run_id());
+  }
+
+  EngineDriver driver_;
+  std::vector<v1::IslandIdentity> islands_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::unique_ptr<Follower> follower_;
+};
+
+TEST_F(FollowerTest, MakesTheSameOuterSteps) {
+  StartLeader("synchronization { uplink_format: INT4 downlink_format: INT4 }");
+  Train();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  for (int i = 0; i < 5; ++i) Train();
+  ASSERT_TRUE(AwaitAll());
+  ExpectTheSameRun();
+}
+
+TEST_F(FollowerTest, GoesOnAfterARestart) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  for (int i = 0; i < 3; ++i) {
+    follower_.reset();
+    Train();
+    Follow(leader());
+    ASSERT_TRUE(AwaitAll());
+  }
+  ExpectTheSameRun();
+}
+
+TEST_F(FollowerTest, GetsStatesWhereRecordsAreGone) {
+  StartLeader("storage { snapshot_log_ratio: 0 }");
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  follower_.reset();
+  for (int i = 0; i < 6; ++i) Train();
+  const std::string record =
+      driver_.state_dir() + "/merges/merge-0000-v00000001.safetensors";
+  ASSERT_TRUE(driver_.Await([&] { return !std::filesystem::exists(record); }));
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  ExpectTheSameRun();
+}
+
+// Ends the stream after each of the first messages, once.
+TEST_F(FollowerTest, SurvivesAStreamThatBreaksAnywhere) {
+  StartLeader("storage { snapshot_log_ratio: 0 }");
+  for (int i = 0; i < 4; ++i) Train();
+  int allowed = 0;
+  int messages = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse&) {
+    if (messages++ < allowed) return true;
+    ++allowed;
+    messages = 0;
+    return false;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_GT(allowed, 5);
+  ExpectTheSameRun();
+}
+
+TEST_F(FollowerTest, AsksAgainForWhatWasDamagedOnItsWay) {
+  StartLeader();
+  Train();
+  int damages = 3;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.has_chunk() && damages-- > 0) {
+      response.mutable_chunk()->mutable_data()->back() ^= 4;
+    }
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_LE(damages, 0);
+  ExpectTheSameRun();
+}
+
+TEST_F(FollowerTest, EndsIfAnOuterStepGivesOtherValues) {
+  StartLeader();
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.object().kind() == v1::ReplicatedObject::MERGE) {
+      response.mutable_object()->mutable_head()->set_digest(
+          std::string(16, 'x'));
+    }
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(
+      Await([](const Follower::View& view) { return !view.ended.ok(); }));
+  EXPECT_THAT(follower_->view().ended,
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("to version 1 of fragment 0")));
+  EXPECT_TRUE(driver_.AwaitVersion(1, 1)) << "the leader goes on";
+}
+
+TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
+  StartLeader();
+  ASSERT_OK(Engine::Start({.state_dir = copy_dir(),
+                           .config = TestRunConfig(),
+                           .random = (uint64_t{5} << 32) + 7,
+                           .now = SteadyWallClock()})
+                .status());
+  Follow(leader());
+  ASSERT_TRUE(
+      Await([](const Follower::View& view) { return !view.ended.ok(); }));
+  EXPECT_THAT(follower_->view().ended,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has not replaced it")));
+  EXPECT_THAT(follower_->Promote({}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_THAT(
+      follower_->Promote({}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is alive")));
+  follower_.reset();
+  EXPECT_THAT(
+      Engine::Start({.state_dir = copy_dir(),
+                     .config = TestRunConfig("training { total_steps: 200 }"),
+                     .now = SteadyWallClock()}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--promote")));
+}
+
+// A follower by hand, which says when it has what.
+class ManualFollower {
+ public:
+  explicit ManualFollower(const std::string& leader)
+      : stub_(v1::Replication::NewStub(
+            grpc::CreateChannel(leader, grpc::InsecureChannelCredentials()))),
+        stream_(stub_->Follow(&context_)) {
+    v1::FollowRequest request;
+    request.mutable_hello()->set_name("manual");
+    stream_->Write(request);
+  }
+  ~ManualFollower() {
+    context_.TryCancel();
+    stream_->Finish();
+  }
+
+  // Returns the next change.
+  v1::LogChange Next() {
+    v1::FollowResponse response;
+    while (stream_->Read(&response)) {
+      if (response.has_change()) return response.change();
+    }
+    return {};
+  }
+  void Acknowledge(const v1::LogChange& change) {
+    v1::FollowRequest request;
+    request.set_durable_index(change.position().index());
+    stream_->Write(request);
+  }
+
+ private:
+  grpc::ClientContext context_;
+  const std::unique_ptr<v1::Replication::Stub> stub_;
+  const std::unique_ptr<
+      grpc::ClientReaderWriter<v1::FollowRequest, v1::FollowResponse>>
+      stream_;
+};
+
+TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
+  StartLeader("storage { sync_replicas: 1 }");
+  ManualFollower follower(leader());
+  follower.Acknowledge(follower.Next());
+  const auto state = [&] {
+    return driver_.engine().GetRun().followers(0).state();
+  };
+  ASSERT_TRUE(
+      driver_.Await([&] { return state() == v1::FollowerStatus::IN_SYNC; }));
+  const auto contribute = [&](uint32_t fragment) {
+    for (const v1::IslandIdentity& island : islands_) {
+      ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                           driver_.Fetch(island, fragment, 0));
+      ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
+          island, fragment, 0, anchor, Shifted(anchor, 0.01f))));
+    }
+  };
+  const auto await_commit = [&] {
+    v1::LogChange change;
+    while (change.commits().empty()) change = follower.Next();
+    return change;
+  };
+  contribute(0);
+  const v1::LogChange change = await_commit();
+  EXPECT_EQ(driver_.Head(0).version(), 0) << "it is committed, but not told";
+  follower.Acknowledge(change);
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+  // Nobody waits for ever for a follower that says nothing.
+  contribute(1);
+  await_commit();
+  EXPECT_EQ(driver_.Head(1).version(), 0);
+  ASSERT_TRUE(driver_.Await([&] {
+    driver_.AdvanceSeconds(6);
+    return driver_.Head(1).version() == 1;
+  }));
+  EXPECT_EQ(state(), v1::FollowerStatus::BEHIND);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/replication/log_feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+
+namespace causeway {
+
+LogFeed::LogFeed() : notifier_([this] { NotifyLoop(); }) {}
+
+LogFeed::~LogFeed() {
+  Stop();
+  notifier_.join();
+}
+
+void LogFeed::Begin(const v1::LogPosition& position) {
+  absl::MutexLock lock(&mu_);
+  begin_ = position;
+  notified_ = position.index();
+}
+
+void LogFeed::NotifyLoop() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      const auto is_due = [this] {
+        mu_.AssertReaderHeld();
+        return stopped_ || notified_ < NewestIndex();
+      };
+      mu_.Await(absl::Condition(&is_due));
+      if (stopped_) return;
+      notified_ = NewestIndex();
+    }
+    absl::MutexLock lock(&listeners_mu_);
+    for (const auto& [id, listener] : listeners_) listener();
+  }
+}
+
+void LogFeed::Add(std::shared_ptr<const v1::LogChange> change) {
+  absl::MutexLock lock(&mu_);
+  bytes_ += change->rows().size();
+  kept_.push_back({.change = std::move(change)});
+  while (bytes_ > kMostBytes && kept_.size() > 1) {
+    begin_ = kept_.front().change->position();
+    bytes_ -= kept_.front().change->rows().size();
+    kept_.pop_front();
+  }
+}
+
+v1::LogPosition LogFeed::Newest() const {
+  absl::MutexLock lock(&mu_);
+  return kept_.empty() ? begin_ : kept_.back().change->position();
+}
+
+bool LogFeed::Continues(const v1::LogPosition& position) const {
+  absl::MutexLock lock(&mu_);
+  if (position.index() < begin_.index()) return false;
+  const uint64_t skipped = position.index() - begin_.index();
+  if (skipped > kept_.size()) return false;
+  return position.hash() ==
+         (skipped == 0 ? begin_.hash()
+                       : kept_[skipped - 1].change->position().hash());
+}
+
+absl::StatusOr<std::shared_ptr<const v1::LogChange>> LogFeed::After(
+    uint64_t index) const {
+  absl::MutexLock lock(&mu_);
+  if (index < begin_.index()) {
+    return absl::NotFoundError(
+        absl::Substitute("change $0 of the log is no longer kept", index + 1));
+  }
+  const uint64_t skipped = index - begin_.index();
+  return skipped < kept_.size() ? kept_[skipped].change : nullptr;
+}
+
+uint64_t LogFeed::AddListener(std::function<void()> listener) {
+  absl::MutexLock lock(&listeners_mu_);
+  listeners_.emplace(next_listener_, std::move(listener));
+  return next_listener_++;
+}
+
+void LogFeed::RemoveListener(uint64_t id) {
+  absl::MutexLock lock(&listeners_mu_);
+  listeners_.erase(id);
+}
+
+absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
+                           absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  const auto [follower, is_new] = followers_.try_emplace(name);
+  if (!is_new) {
+    return absl::AlreadyExistsError(
+        absl::Substitute("follower $0 is connected already, from $1", name,
+                         follower->second.peer));
+  }
+  follower->second.peer = peer;
+  follower->second.joined_at = now;
+  events_.push_back(
+      {"follower_joined", "",
+       absl::StrCat("follower ", name, " has come, from ", peer)});
+  return absl::OkStatus();
+}
+
+void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
+  absl::MutexLock lock(&mu_);
+  const auto found = followers_.find(name);
+  if (found == followers_.end()) return;
+  Follower& follower = found->second;
+  follower.durable = std::max(follower.durable, index);
+  if (follower.state == v1::FollowerStatus::IN_SYNC ||
+      follower.durable < NewestIndex()) {
+    return;
+  }
+  follower.state = v1::FollowerStatus::IN_SYNC;
+  events_.push_back({"follower_in_sync", "",
+                     absl::Substitute("follower $0 has all $1 changes", name,
+                                      follower.durable)});
+}
+
+void LogFeed::CountSent(const std::string& name, uint64_t bytes) {
+  absl::MutexLock lock(&mu_);
+  const auto found = followers_.find(name);
+  if (found != followers_.end()) found->second.bytes_sent += bytes;
+}
+
+void LogFeed::Leave(const std::string& name, const std::string& why) {
+  absl::MutexLock lock(&mu_);
+  if (followers_.erase(name) == 0) return;
+  events_.push_back({"follower_left", "",
+                     absl::StrCat("follower ", name, " has gone: ", why)});
+}
+
+absl::Time LogFeed::LacksSince(const Follower& follower) const {
+  if (follower.durable >= NewestIndex()) return absl::InfiniteFuture();
+  if (follower.durable < begin_.index()) return follower.joined_at;
+  return std::max(follower.joined_at,
+                  kept_[follower.durable - begin_.index()].at);
+}
+
+std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
+  absl::MutexLock lock(&mu_);
+  for (auto kept = kept_.rbegin();
+       kept != kept_.rend() && kept->at == absl::InfiniteFuture(); ++kept) {
+    kept->at = now;
+  }
+  for (auto& [name, follower] : followers_) {
+    const absl::Time since = LacksSince(follower);
+    if (follower.state != v1::FollowerStatus::IN_SYNC ||
+        now - since < kBehindAfter) {
+      continue;
+    }
+    follower.state = v1::FollowerStatus::BEHIND;
+    events_.push_back(
+        {"follower_behind", "",
+         absl::Substitute("follower $0 has lacked changes for $1; versions no "
+                          "longer wait for it",
+                          name, absl::FormatDuration(now - since))});
+  }
+  return std::exchange(events_, {});
+}
+
+bool LogFeed::IsDurable(uint64_t index, uint32_t replicas) const {
+  uint32_t in_sync = 0;
+  uint32_t durable = 0;
+  for (const auto& [name, follower] : followers_) {
+    if (follower.state != v1::FollowerStatus::IN_SYNC) continue;
+    ++in_sync;
+    durable += follower.durable >= index ? 1 : 0;
+  }
+  return durable >= std::min(in_sync, replicas);
+}
+
+void LogFeed::AwaitDurable(uint64_t index, uint32_t replicas) {
+  if (replicas == 0) return;
+  absl::MutexLock lock(&mu_);
+  const auto is_durable = [&] {
+    mu_.AssertReaderHeld();
+    return stopped_ || IsDurable(index, replicas);
+  };
+  mu_.Await(absl::Condition(&is_durable));
+}
+
+void LogFeed::Stop() {
+  absl::MutexLock lock(&mu_);
+  stopped_ = true;
+}
+
+std::vector<v1::FollowerStatus> LogFeed::Report(absl::Time now) const {
+  absl::MutexLock lock(&mu_);
+  const uint64_t newest = NewestIndex();
+  std::vector<v1::FollowerStatus> report;
+  for (const auto& [name, follower] : followers_) {
+    v1::FollowerStatus& status = report.emplace_back();
+    status.set_name(name);
+    status.set_peer(follower.peer);
+    status.set_state(follower.state);
+    status.set_changes_behind(newest - std::min(newest, follower.durable));
+    const absl::Time since = LacksSince(follower);
+    if (since < absl::InfiniteFuture()) {
+      status.set_seconds_behind(absl::ToDoubleSeconds(now - since));
+    }
+    status.set_bytes_sent(follower.bytes_sent);
+  }
+  return report;
+}
+
+}  // namespace causeway

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The newest changes of a run's log, in memory, for the coordinators that
+// follow it; and how far each of them is.
+//
+//   log.Publish([&](auto change) { feed.Add(std::move(change)); });
+//   ...
+//   feed.AwaitDurable(log.Position().index(), sync_replicas);
+//
+// A follower is in sync once it has everything. It is no longer, and nobody
+// waits for it, once it has lacked a change for kBehindAfter; it comes back
+// when it has everything again.
+//
+// Thread-safe.
+#ifndef SERVER_REPLICATION_LOG_FEED_H_
+#define SERVER_REPLICATION_LOG_FEED_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/replication.pb.h"
+#include "proto/status.pb.h"
+#include "server/rules/coordinator.h"
+
+namespace causeway {
+
+class LogFeed {
+ public:
+  static constexpr absl::Duration kBehindAfter = absl::Seconds(5);
+  // The changes that are kept take about so many bytes.
+  static constexpr uint64_t kMostBytes = 16 << 20;
+
+  LogFeed();
+  ~LogFeed();
+
+  // --- The log. ---
+
+  // `position` is the log's before the first change to come.
+  void Begin(const v1::LogPosition& position);
+  void Add(std::shared_ptr<const v1::LogChange> change);
+
+  // Returns the position of the newest change.
+  v1::LogPosition Newest() const;
+  // Whether a log at this position lacks only changes that are kept.
+  bool Continues(const v1::LogPosition& position) const;
+  // Returns the change after so many; null if it is still to come. NOT_FOUND if
+  // it is no longer kept.
+  absl::StatusOr<std::shared_ptr<const v1::LogChange>> After(
+      uint64_t index) const;
+
+  // Calls `listener` after changes, from a thread of the feed's own. Returns
+  // its id. When RemoveListener returns, it is not running.
+  uint64_t AddListener(std::function<void()> listener);
+  void RemoveListener(uint64_t id);
+
+  // --- Followers. ---
+
+  // ALREADY_EXISTS if a follower has this name.
+  absl::Status Join(const std::string& name, const std::string& peer,
+                    absl::Time now);
+  // Notes what the follower has made durable.
+  void Acknowledge(const std::string& name, uint64_t index);
+  void CountSent(const std::string& name, uint64_t bytes);
+  void Leave(const std::string& name, const std::string& why);
+
+  // Looks who is behind; a change counts from the first call after it. Returns
+  // the events since the last call. Call it often.
+  std::vector<CoordinatorEvent> Tick(absl::Time now);
+
+  // Waits until `replicas` followers, or all that are in sync if these are
+  // fewer, have made the first `index` changes durable.
+  void AwaitDurable(uint64_t index, uint32_t replicas);
+  // Ends all waits, now and later.
+  void Stop();
+
+  // Describes the followers, ordered by name.
+  std::vector<v1::FollowerStatus> Report(absl::Time now) const;
+
+ private:
+  struct Kept {
+    std::shared_ptr<const v1::LogChange> change;
+    // The time at which Tick saw it first.
+    absl::Time at = absl::InfiniteFuture();
+  };
+  struct Follower {
+    std::string peer;
+    v1::FollowerStatus::State state = v1::FollowerStatus::CATCHING_UP;
+    uint64_t durable = 0;
+    uint64_t bytes_sent = 0;
+    absl::Time joined_at;
+  };
+
+  // Returns the time since which a follower has lacked a change; infinite
+  // future if it lacks none that Tick has seen.
+  absl::Time LacksSince(const Follower& follower) const
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void NotifyLoop();
+  uint64_t NewestIndex() const ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    return begin_.index() + kept_.size();
+  }
+  bool IsDurable(uint64_t index, uint32_t replicas) const
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+
+  mutable absl::Mutex mu_;
+  v1::LogPosition begin_ ABSL_GUARDED_BY(mu_);
+  std::deque<Kept> kept_ ABSL_GUARDED_BY(mu_);
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, Follower> followers_ ABSL_GUARDED_BY(mu_);
+  std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
+  // Changes that listeners have heard of.
+  uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+
+  absl::Mutex listeners_mu_;
+  uint64_t next_listener_ ABSL_GUARDED_BY(listeners_mu_) = 1;
+  std::map<uint64_t, std::function<void()>> listeners_
+      ABSL_GUARDED_BY(listeners_mu_);
+  std::thread notifier_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_REPLICATION_LOG_FEED_H_

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/replication/log_feed.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsNull;
+using testing::SizeIs;
+
+constexpr absl::Time kNow = absl::FromUnixSeconds(1700000000);
+
+v1::LogPosition PositionOf(uint64_t index) {
+  v1::LogPosition position;
+  position.set_index(index);
+  position.set_hash(absl::StrCat("hash ", index));
+  return position;
+}
+
+class LogFeedTest : public testing::Test {
+ protected:
+  LogFeedTest() { feed_.Begin(PositionOf(10)); }
+
+  void Add(uint64_t index, uint64_t bytes = 1) {
+    auto change = std::make_shared<v1::LogChange>();
+    *change->mutable_position() = PositionOf(index);
+    change->set_rows(std::string(bytes, 'r'));
+    feed_.Add(std::move(change));
+  }
+  v1::FollowerStatus::State StateOfFirst() {
+    return feed_.Report(kNow)[0].state();
+  }
+
+  LogFeed feed_;
+};
+
+TEST_F(LogFeedTest, GivesTheChangesInOrder) {
+  EXPECT_EQ(feed_.Newest().index(), 10);
+  EXPECT_THAT(feed_.After(10), IsOkAndHolds(IsNull()));
+  Add(11);
+  Add(12);
+  EXPECT_EQ(feed_.Newest().index(), 12);
+  EXPECT_EQ((*feed_.After(10))->position().index(), 11);
+  EXPECT_EQ((*feed_.After(11))->position().index(), 12);
+  EXPECT_THAT(feed_.After(12), IsOkAndHolds(IsNull()));
+  EXPECT_THAT(feed_.After(9), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(LogFeedTest, ContinuesTheLogsThatItKnows) {
+  Add(11);
+  EXPECT_TRUE(feed_.Continues(PositionOf(10)));
+  EXPECT_TRUE(feed_.Continues(PositionOf(11)));
+  EXPECT_FALSE(feed_.Continues(PositionOf(9))) << "too old";
+  EXPECT_FALSE(feed_.Continues(PositionOf(12))) << "of another log";
+  v1::LogPosition other = PositionOf(11);
+  other.set_hash("hash of a coordinator that was replaced");
+  EXPECT_FALSE(feed_.Continues(other));
+}
+
+TEST_F(LogFeedTest, OldChangesMakeRoom) {
+  Add(11, LogFeed::kMostBytes / 2);
+  Add(12, LogFeed::kMostBytes / 2);
+  EXPECT_TRUE(feed_.Continues(PositionOf(10)));
+  Add(13);
+  EXPECT_FALSE(feed_.Continues(PositionOf(10)));
+  EXPECT_TRUE(feed_.Continues(PositionOf(11)));
+  Add(14, 2 * LogFeed::kMostBytes);
+  EXPECT_EQ((*feed_.After(13))->position().index(), 14)
+      << "the newest stays, however large";
+}
+
+TEST_F(LogFeedTest, ListenersHearOfChanges) {
+  absl::Notification heard;
+  const uint64_t id = feed_.AddListener([&] {
+    if (!heard.HasBeenNotified()) heard.Notify();
+  });
+  Add(11);
+  heard.WaitForNotification();
+  feed_.RemoveListener(id);
+}
+
+TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
+  ASSERT_OK(feed_.Join("f", "there:1", kNow));
+  EXPECT_THAT(feed_.Join("f", "elsewhere:2", kNow),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("there:1")));
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::CATCHING_UP);
+  EXPECT_EQ(feed_.Report(kNow)[0].changes_behind(), 10);
+  feed_.Acknowledge("f", 10);
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
+
+  Add(11);
+  EXPECT_THAT(feed_.Tick(kNow),
+              ElementsAre(Field(&CoordinatorEvent::kind, "follower_joined"),
+                          Field(&CoordinatorEvent::kind, "follower_in_sync")));
+  const absl::Time late = kNow + LogFeed::kBehindAfter;
+  EXPECT_EQ(feed_.Report(late)[0].seconds_behind(),
+            absl::ToDoubleSeconds(LogFeed::kBehindAfter));
+  EXPECT_THAT(feed_.Tick(late - absl::Milliseconds(1)), IsEmpty());
+  EXPECT_THAT(feed_.Tick(late),
+              ElementsAre(Field(&CoordinatorEvent::kind, "follower_behind")));
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::BEHIND);
+  EXPECT_THAT(feed_.Tick(late), IsEmpty());
+  feed_.Acknowledge("f", 11);
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
+  feed_.Leave("f", "broken connection");
+  EXPECT_THAT(feed_.Tick(late), SizeIs(2));
+  EXPECT_THAT(feed_.Report(late), IsEmpty());
+}
+
+TEST_F(LogFeedTest, WaitsForTheFollowersInSync) {
+  feed_.AwaitDurable(10, 2);  // Nobody is in sync.
+  for (const std::string name : {"a", "b"}) {
+    ASSERT_OK(feed_.Join(name, "", kNow));
+    feed_.Acknowledge(name, 10);
+  }
+  Add(11);
+  const auto wait = [&](uint32_t replicas) {
+    return std::thread([this, replicas] { feed_.AwaitDurable(11, replicas); });
+  };
+  std::thread one = wait(1);
+  std::thread two = wait(2);
+  feed_.Acknowledge("b", 11);
+  one.join();
+  // "a" is dropped from those that are waited for.
+  feed_.Tick(kNow);
+  feed_.Tick(kNow + LogFeed::kBehindAfter);
+  two.join();
+  Add(12);
+  std::thread last = wait(1);
+  feed_.Leave("b", "");
+  last.join();
+}
+
+TEST_F(LogFeedTest, AStopEndsWaits) {
+  ASSERT_OK(feed_.Join("a", "", kNow));
+  feed_.Acknowledge("a", 10);
+  Add(11);
+  std::thread waiting([this] { feed_.AwaitDurable(11, 1); });
+  feed_.Stop();
+  waiting.join();
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests copies of a log that follow it change by change.
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/replication.pb.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/sqlite.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+
+CommitRecord TestCommit(uint64_t version) {
+  CommitRecord commit{.update_file = absl::StrCat("v", version),
+                      .merged_norm = 0.1 * static_cast<double>(version),
+                      .committed_at = kStart};
+  commit.head.set_version(version);
+  commit.head.set_digest(std::string(16, static_cast<char>(version)));
+  return commit;
+}
+
+// Returns a batch with some of everything.
+LogBatch TestBatch(uint64_t version, std::mt19937_64& random) {
+  LogBatch batch{.commits = {TestCommit(version)}};
+  batch.snapshots.push_back({.head = batch.commits[0].head, .file = "mine"});
+  const std::string island(1, static_cast<char>('a' + random() % 4));
+  batch.members.push_back({.island_id = island,
+                           .incarnation = 1 + random() % 3,
+                           .instance_id = random(),
+                           .state = v1::IslandStatus::LIVE,
+                           .first_contribution_version = {version}});
+  batch.contributions.push_back(
+      {.base_version = version - 1,
+       .island_id = island,
+       .incarnation = version,
+       .tokens = random(),
+       .weight = std::generate_canonical<double, 53>(random),
+       .norm = 1e30 * std::generate_canonical<double, 53>(random),
+       .digest = std::string(16, '\0'),
+       .at = kStart});
+  batch.accounts.push_back({.key = {island, version}, .reported = {-1, 5}});
+  batch.flags.emplace();
+  batch.flags->started = true;
+  v1::ValidationPoint point;
+  point.mutable_validation()->set_version(version);
+  batch.validations.push_back(std::move(point));
+  for (uint64_t i = random() % 3; i > 0; --i) {
+    batch.events.push_back({.time = kStart, .kind = "k", .text = "\xc3\xa9"});
+  }
+  return batch;
+}
+
+class CommitLogCopyTest : public testing::Test {
+ protected:
+  CommitLogCopyTest()
+      : directory_(absl::StrCat(
+            testing::TempDir(), "/",
+            testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    EXPECT_OK(CreateDirectory(directory_));
+    log_ = Open("log");
+    log_->Publish([this](std::shared_ptr<const v1::LogChange> change) {
+      changes_.push_back(std::move(change));
+    });
+    RunRecord run{.run_id = "run-1", .created_at = kStart};
+    run.plan.add_fragments()->set_size(12);
+    LogBatch batch{.commits = {TestCommit(0)}};
+    EXPECT_OK(log_->CreateRun(run));
+    EXPECT_OK(log_->Apply(batch));
+  }
+
+  std::string PathOf(const std::string& name) const {
+    return absl::StrCat(directory_, "/", name);
+  }
+  std::unique_ptr<CommitLog> Open(const std::string& name) const {
+    absl::StatusOr<std::unique_ptr<CommitLog>> log =
+        CommitLog::Open(PathOf(name));
+    EXPECT_OK(log);
+    return *std::move(log);
+  }
+  std::unique_ptr<CommitLog> Copy(const std::string& name) {
+    EXPECT_OK(log_->CopyTo(PathOf(name)));
+    std::unique_ptr<CommitLog> copy = Open(name);
+    LeaderRecord leader{.address = "leader:7070"};
+    leader.config.set_name("leading");
+    EXPECT_OK(copy->Follow(leader));
+    EXPECT_OK(copy->ReplaceSnapshots(0, {}));
+    return copy;
+  }
+  void Grow(uint64_t versions) {
+    for (uint64_t i = 0; i < versions; ++i) {
+      LogBatch batch = TestBatch(++version_, random_);
+      ASSERT_OK(log_->Apply(batch));
+    }
+  }
+
+  // Returns the rows of all tables that tell of the run.
+  std::string RowsOf(const std::string& name) const {
+    absl::StatusOr<SqliteDatabase> database = SqliteDatabase::Open(
+        PathOf(name), SqliteDatabase::Mode::kReadWriteCreate);
+    EXPECT_OK(database);
+    const std::pair<const char*, const char*> tables[] = {
+        {"run", "run_id, config, plan, started"},
+        {"commits", "fragment, version, digest, update_file, merged_norm"},
+        {"history", "series, version, point"},
+        {"members", "island_id, incarnation, instance_id, first_versions"},
+        {"contributions", "island_id, base_version, tokens, weight, norm"},
+        {"accounts", "island_id, incarnation, reported"},
+        {"events", "id, time, kind, text"}};
+    std::string rows;
+    for (const auto& [table, columns] : tables) {
+      auto query = database->Prepare(
+          absl::StrCat("SELECT quote(group_concat(concat, '|')) FROM (SELECT ",
+                       absl::StrReplaceAll(columns, {{", ", " || ',' || "}}),
+                       " AS concat FROM ", table, " ORDER BY 1)"));
+      EXPECT_OK(query);
+      EXPECT_OK(query->Step());
+      absl::StrAppend(&rows, table, ": ", query->Text(0), "\n");
+    }
+    return rows;
+  }
+
+  const std::string directory_;
+  std::mt19937_64 random_{1};
+  uint64_t version_ = 0;
+  std::unique_ptr<CommitLog> log_;
+  std::vector<std::shared_ptr<const v1::LogChange>> changes_;
+};
+
+TEST_F(CommitLogCopyTest, ACopyThatGetsAllChangesHasAllRows) {
+  Grow(5);
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  const uint64_t begin = copy->Position().index();
+  EXPECT_EQ(begin, changes_.size());
+  Grow(40);
+  for (uint64_t i = begin; i < changes_.size(); ++i) {
+    EXPECT_THAT(changes_[i]->commits(), SizeIs(1));
+    ASSERT_OK(copy->ApplyChange(*changes_[i], 1));
+  }
+  EXPECT_EQ(copy->Position().SerializeAsString(),
+            log_->Position().SerializeAsString());
+  EXPECT_EQ(RowsOf("copy"), RowsOf("log"));
+  EXPECT_THAT(RowsOf("copy"), HasSubstr("é"));
+  EXPECT_THAT(copy->Snapshots(0, 9), IsOkAndHolds(IsEmpty()))
+      << "they tell of another directory";
+}
+
+TEST_F(CommitLogCopyTest, APositionOutlivesTheProcess) {
+  Grow(3);
+  const v1::LogPosition position = log_->Position();
+  log_ = Open("log");
+  EXPECT_EQ(log_->Position().SerializeAsString(), position.SerializeAsString());
+}
+
+TEST_F(CommitLogCopyTest, SnapshotsAreNoChangeOfTheRun) {
+  LogBatch batch{.snapshots = {{.head = TestCommit(0).head, .file = "f"}}};
+  const size_t changes = changes_.size();
+  ASSERT_OK(log_->Apply(batch));
+  EXPECT_THAT(changes_, SizeIs(changes));
+  EXPECT_EQ(log_->Position().index(), changes);
+}
+
+TEST_F(CommitLogCopyTest, RefusesAChangeThatDoesNotContinueIt) {
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  const size_t begin = changes_.size();
+  Grow(2);
+  const auto refused =
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not continue"));
+  EXPECT_THAT(copy->ApplyChange(*changes_[begin + 1], 1), refused) << "gap";
+  EXPECT_THAT(copy->ApplyChange(*changes_[begin - 1], 1), refused) << "again";
+  EXPECT_THAT(copy->ApplyChange(*changes_[begin], 2), refused) << "epoch";
+  v1::LogChange altered = *changes_[begin];
+  altered.mutable_rows()->back() ^= 1;
+  EXPECT_THAT(copy->ApplyChange(altered, 1), refused);
+  EXPECT_OK(copy->ApplyChange(*changes_[begin], 1));
+}
+
+TEST_F(CommitLogCopyTest, FindsThatARowIsNotAsItWas) {
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase database,
+        SqliteDatabase::Open(PathOf("copy"),
+                             SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(database.Execute("UPDATE run SET paused = 'by hand'"));
+  }
+  const size_t begin = changes_.size();
+  LogBatch batch{.flags = RunFlags{.paused = true, .pause_reason = "r"}};
+  ASSERT_OK(log_->Apply(batch));
+  EXPECT_THAT(
+      copy->ApplyChange(*changes_[begin], 1),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("not as it was")));
+  EXPECT_EQ(copy->Position().index(), begin);
+}
+
+TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
+  EXPECT_THAT(log_->TakeOver(),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  EXPECT_TRUE(copy->LoadLeader()->is_followed);
+  EXPECT_THAT(copy->TakeOver(), IsOkAndHolds(2));
+  EXPECT_FALSE(copy->LoadLeader()->is_followed);
+  EXPECT_EQ(copy->LoadLeader()->address, "leader:7070");
+  EXPECT_EQ(copy->LoadLeader()->config.name(), "leading");
+  EXPECT_EQ(Open("copy")->LoadRun()->epoch, 2);
+  // The same change by both makes different logs.
+  LogBatch batch{.events = {{.time = kStart, .kind = "k"}}};
+  LogBatch same = batch;
+  ASSERT_OK(log_->Apply(batch));
+  ASSERT_OK(copy->Apply(same));
+  EXPECT_EQ(copy->Position().index(), log_->Position().index());
+  EXPECT_NE(copy->Position().hash(), log_->Position().hash());
+}
+
+TEST_F(CommitLogCopyTest, ADatabaseOfThePreviousSchemaIsUpgraded) {
+  Grow(2);
+  log_ = nullptr;
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase database,
+        SqliteDatabase::Open(PathOf("log"),
+                             SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(database.Execute("DROP TABLE log; PRAGMA user_version = 5"));
+  }
+  {
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CommitLog> read,
+                         CommitLog::OpenReadOnly(PathOf("log")));
+    EXPECT_EQ(read->LoadRun()->epoch, 1);
+    EXPECT_THAT(read->Snapshots(0, 9), IsOkAndHolds(SizeIs(2)));
+  }
+  log_ = Open("log");
+  EXPECT_EQ(log_->Position().index(), 0);
+  Grow(1);
+  EXPECT_EQ(log_->Position().index(), 1);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Coordinators that follow one another: real processes, real SIGKILL.
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/substitute.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kConfig[] = R"pb(
+  name: "followers"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  training {
+    total_steps: $0
+    batch_size: 4
+    learning_rate: 5e-3
+    warmup_steps: 10
+  }
+  outer_optimizer { momentum: 0.5 }
+  synchronization {
+    inner_steps_per_round: 10
+    fragments: 3
+    overlap_steps: 2
+    uplink_format: INT4
+    downlink_format: INT4
+  }
+  membership { min_islands: 2 lease_seconds: 5 heartbeat_seconds: 0.2 }
+  storage { sync_replicas: $1 }
+)pb";
+
+class FollowersTest : public ProcessTestFixture {
+ protected:
+  // A coordinator or follower, with its address.
+  struct Server {
+    std::unique_ptr<Process> process;
+    std::string address;
+  };
+
+  Server Coordinator(int steps, int sync_replicas) {
+    Write("run.textproto", absl::Substitute(kConfig, steps, sync_replicas));
+    Server server{.process = Start("leader", CoordinatorCommand(0, "leader"))};
+    EXPECT_TRUE(server.process->AwaitOutput("waiting for islands"))
+        << server.process->Output();
+    server.address = absl::StrCat("127.0.0.1:", Port());
+    return server;
+  }
+
+  Server Follower(const std::string& name, const std::string& leader,
+                  const std::string& state, const std::string& port = "0") {
+    const std::string port_file = Path(absl::StrCat(name, ".port"));
+    std::remove(port_file.c_str());
+    Server server{.process =
+                      Start(name, {ProgramPath("server/causeway-coordinator"),
+                                   absl::StrCat("--follow=", leader),
+                                   absl::StrCat("--follower_name=", name),
+                                   absl::StrCat("--state_dir=", Path(state)),
+                                   absl::StrCat("--listen=127.0.0.1:", port),
+                                   absl::StrCat("--port_file=", port_file),
+                                   "--exit_when_finished"})};
+    EXPECT_TRUE(server.process->AwaitOutput("following "))
+        << server.process->Output();
+    for (int i = 0; FileText(port_file).empty() && i < 300; ++i) {
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    server.address =
+        absl::StrCat("127.0.0.1:", std::atoi(FileText(port_file).c_str()));
+    return server;
+  }
+
+  std::unique_ptr<Process> Worker(const std::string& island,
+                                  const std::string& addresses) {
+    std::vector<std::string> command = WorkerCommand(island, 0);
+    command[1] = absl::StrCat("--coordinator=", addresses);
+    return Start(island, std::move(command));
+  }
+
+  // Returns `causeway status --json` of one coordinator.
+  json Status(const std::string& address) {
+    return json::parse(RunTool({"status", "--json", "--coordinator", address}));
+  }
+  static int VersionOf(const json& status, int fragment) {
+    return std::stoi(
+        status["fragments"][fragment]["head"]["version"].get<std::string>());
+  }
+  // Waits until followers are in sync.
+  void AwaitInSync(const Server& leader, size_t followers) {
+    for (int i = 0; i < 300; ++i) {
+      const json run = Status(leader.address)["run"];
+      size_t in_sync = 0;
+      if (run.contains("followers")) {
+        for (const json& follower : run["followers"]) {
+          in_sync += follower.value("state", "") == "IN_SYNC" ? 1 : 0;
+        }
+      }
+      if (in_sync == followers) return;
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    FAIL() << leader.process->Output();
+  }
+
+  std::string Evaluate(const std::string& state) {
+    return RunTool({"evaluate", Path(state), "--data", kText, "--json"});
+  }
+};
+
+TEST_F(FollowersTest, TheCopyIsTheRun) {
+  Server leader = Coordinator(/*steps=*/300, /*sync_replicas=*/1);
+  const Server follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
+  auto east = Worker("east", leader.address);
+  auto west = Worker("west", leader.address);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+  // The follower has the last change, since versions wait for it, and tells of
+  // its copy while nobody else is there.
+  const json run = Status(follower.address)["run"];
+  EXPECT_EQ(run["follows"], leader.address);
+  EXPECT_EQ(run["rounds"], run["total_rounds"]);
+  follower.process->Signal(SIGTERM);
+  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
+            json::parse(Evaluate("leader"))["loss"]);
+}
+
+TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
+  Server leader = Coordinator(/*steps=*/4000, /*sync_replicas=*/1);
+  Server follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
+  const std::string both = absl::StrCat(leader.address, ",", follower.address);
+  auto east = Worker("east", both);
+  auto west = Worker("west", both);
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 20"));
+  EXPECT_THAT(RunTool({"promote", "--coordinator", follower.address}, 1),
+              AllOf(HasSubstr("is alive"), HasSubstr("--force")));
+
+  leader.process->Signal(SIGKILL);
+  EXPECT_EQ(leader.process->Wait(), 128 + SIGKILL);
+  const json before = Status(follower.address);
+  // The connection breaks at once.
+  ASSERT_TRUE(follower.process->AwaitOutput("not following"));
+  EXPECT_THAT(RunTool({"promote", "--coordinator", follower.address}),
+              HasSubstr("epoch 2"));
+  ASSERT_TRUE(follower.process->AwaitOutput("waiting for islands"))
+      << follower.process->Output();
+  const std::string next =
+      absl::StrCat("fragment 0 is at version ", VersionOf(before, 0) + 10);
+  ASSERT_TRUE(follower.process->AwaitOutput(next))
+      << follower.process->Output() << east->Output();
+
+  // The one before comes back as it was, and stands down.
+  const std::string port = leader.address.substr(leader.address.find(':') + 1);
+  auto back = Start("back", CoordinatorCommand(std::stoi(port), "leader"));
+  EXPECT_TRUE(back->AwaitOutput("was replaced")) << back->Output();
+  back->Signal(SIGTERM);
+  back->Wait();
+  // Now it follows, in the directory that it has.
+  Server second = Follower("second", follower.address, "leader");
+  AwaitInSync(follower, 1);
+
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  const json run = Status(second.address)["run"];
+  EXPECT_EQ(run["epoch"], "2");
+  EXPECT_EQ(run["rounds"], run["total_rounds"]);
+  // Each token counts once.
+  const json ledger = run["ledger"];
+  EXPECT_EQ(ledger["reported"], ledger["merged"]) << ledger;
+  second.process->Signal(SIGTERM);
+  EXPECT_EQ(second.process->Wait(), 0) << second.process->Output();
+  EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
+            json::parse(Evaluate("leader"))["loss"]);
+}
+
+// The follower is away while the coordinator goes on, which is then lost.
+TEST_F(FollowersTest, IslandsGoBackToWhatTheFollowerHas) {
+  Server leader = Coordinator(/*steps=*/3000, /*sync_replicas=*/0);
+  Server follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
+  const std::string both = absl::StrCat(leader.address, ",", follower.address);
+  auto east = Worker("east", both);
+  auto west = Worker("west", both);
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 2 is at version 20"));
+  follower.process->Signal(SIGKILL);
+  follower.process->Wait();
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 2 is at version 60"));
+  leader.process->Signal(SIGKILL);
+  leader.process->Wait();
+  follower = Follower("f", leader.address, "copy",
+                      follower.address.substr(follower.address.find(':') + 1));
+  EXPECT_LT(VersionOf(Status(follower.address), 2), 60)
+      << "the test has lost nothing";
+  RunTool({"promote", "--coordinator", follower.address});
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  EXPECT_LT(json::parse(Evaluate("copy"))["loss"], 3.2);
+}
+
+TEST_F(FollowersTest, AKilledFollowerComesBackAndNobodyWaitsForIt) {
+  Server leader = Coordinator(/*steps=*/3000, /*sync_replicas=*/1);
+  auto east = Worker("east", leader.address);
+  auto west = Worker("west", leader.address);
+  for (int kills = 0; kills < 4; ++kills) {
+    Server follower = Follower("f", leader.address, "copy");
+    // The first is killed while its copy is made.
+    if (kills > 0) AwaitInSync(leader, 1);
+    follower.process->Signal(SIGKILL);
+    EXPECT_EQ(follower.process->Wait(), 128 + SIGKILL);
+    ASSERT_TRUE(leader.process->AwaitOutput("follower f has gone"));
+  }
+  Server follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
+  // It goes on with a coordinator that was killed and is back, too.
+  leader.process->Signal(SIGKILL);
+  EXPECT_EQ(leader.process->Wait(), 128 + SIGKILL);
+  const std::string port = leader.address.substr(leader.address.find(':') + 1);
+  leader.process =
+      Start("leader-back", CoordinatorCommand(std::stoi(port), "leader"));
+  ASSERT_TRUE(leader.process->AwaitOutput("waiting for islands"));
+  AwaitInSync(leader, 1);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+  follower.process->Signal(SIGTERM);
+  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
+            json::parse(Evaluate("leader"))["loss"]);
+}
+
+}  // namespace
+}  // namespace causeway
