@@ -13,17 +13,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/storage/sqlite.h"
 #include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // Islands must not lose their leases while the other coordinator starts.
 constexpr char kConfig[] = R"pb(
@@ -79,7 +82,8 @@ class SeveralAddressesTest : public ProcessTestFixture {
         << worker_->Output();
   }
 
-  // Kills the coordinator, and lets another one go on with a copy of its state.
+  // Kills the coordinator, and lets another one, of epoch 5, go on with a copy
+  // of its state.
   void Replace() {
     coordinator_->Signal(SIGKILL);
     coordinator_->Wait();
@@ -87,6 +91,13 @@ class SeveralAddressesTest : public ProcessTestFixture {
                 HasSubstr("no coordinator that leads the run answers at"));
     std::filesystem::copy(Path("state"), Path("copy"),
                           std::filesystem::copy_options::recursive);
+    {
+      ASSERT_OK_AND_ASSIGN(
+          SqliteDatabase log,
+          SqliteDatabase::Open(Path("copy/run.sqlite3"),
+                               SqliteDatabase::Mode::kReadWriteCreate));
+      ASSERT_OK(log.Execute("UPDATE log SET epoch = 5"));
+    }
     follower_.Stop();
     promoted_ = Start("promoted", CoordinatorCommand(follower_.port(), "copy"));
     ASSERT_TRUE(promoted_->AwaitOutput("waiting for islands"));
@@ -130,6 +141,28 @@ TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
   EXPECT_EQ(worker_->Wait(), 0) << worker_->Output();
   EXPECT_THAT(promoted_->Output(),
               HasSubstr("island east (incarnation 1) left"));
+}
+
+TEST_F(SeveralAddressesTest, ACoordinatorThatComesBackIsStopped) {
+  Replace();
+  // It does not know that it was replaced.
+  coordinator_ = Start("back", CoordinatorCommand(first_port_));
+  ASSERT_TRUE(coordinator_->AwaitOutput(
+      "was replaced by one of epoch 5, which has the run now (island east"))
+      << coordinator_->Output();
+  EXPECT_THAT(coordinator_->Output(), Not(HasSubstr("is at version")));
+  // The island goes on with the other.
+  const auto rounds = [&] {
+    const nlohmann::json run = nlohmann::json::parse(Status())["run"];
+    EXPECT_EQ(run["epoch"], "5");
+    return std::stoi(run["rounds"].get<std::string>());
+  };
+  const int before = rounds();
+  const absl::Time end = absl::Now() + absl::Seconds(20);
+  while (rounds() <= before && absl::Now() < end) {
+  }
+  EXPECT_GT(rounds(), before) << worker_->Output();
+  EXPECT_TRUE(worker_->running());
 }
 
 TEST_F(SeveralAddressesTest, WrongListsAreUsageErrors) {
