@@ -87,7 +87,24 @@ std::string ConnectionFact(const v1::ConnectionUse& use) {
                       " cut off, ", use.unused(), " without a call");
 }
 
+std::string FollowersFact(const v1::RunStatus& run) {
+  return absl::StrJoin(
+      run.followers(), "; ",
+      [](std::string* out, const v1::FollowerStatus& follower) {
+        absl::StrAppend(out, follower.name(), " ",
+                        absl::AsciiStrToLower(absl::StrReplaceAll(
+                            v1::FollowerStatus::State_Name(follower.state()),
+                            {{"_", " "}})));
+        if (follower.changes_behind() == 0) return;
+        absl::StrAppend(
+            out, ", lacks ", follower.changes_behind(), " changes, ",
+            HumanDuration(absl::Seconds(follower.seconds_behind())));
+      });
+}
+
+// A follower does not run the run, so it has no memory and time to tell.
 std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
+  if (!run.follows().empty()) return absl::StrCat("follows ", run.follows());
   std::string text = absl::StrCat(
       "up ", HumanDuration(now - ToTime(run.started_at())), ", memory ",
       HumanBytes(static_cast<double>(run.memory_bytes())));
@@ -128,6 +145,9 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   }
   PrintFact("traffic", TrafficFact(run), out);
   PrintFact("coordinator", CoordinatorFact(run, now), out);
+  if (run.followers_size() > 0) {
+    PrintFact("followers", FollowersFact(run), out);
+  }
   const std::string connections = ConnectionFact(run.connections());
   if (!connections.empty()) PrintFact("connections", connections, out);
   out << "\n";

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -191,6 +192,27 @@ TEST(StatusReportTest, TheLastValidationIsShown) {
               testing::HasSubstr("validation  loss 1.2346 at version 40, 1 min "
                                  "15 s ago (island north\\x1b, 16.4k "
                                  "tokens)\n"));
+}
+
+TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
+  StatusSnapshot snapshot = TestSnapshot();
+  for (const auto state :
+       {v1::FollowerStatus::IN_SYNC, v1::FollowerStatus::CATCHING_UP}) {
+    v1::FollowerStatus& follower = *snapshot.run.add_followers();
+    follower.set_name(absl::StrCat("f", snapshot.run.followers_size()));
+    follower.set_state(state);
+  }
+  snapshot.run.mutable_followers(1)->set_changes_behind(12);
+  snapshot.run.mutable_followers(1)->set_seconds_behind(3);
+  std::ostringstream out;
+  PrintStatus(snapshot, kNow, out);
+  EXPECT_THAT(
+      out.str(),
+      testing::HasSubstr("\nfollowers   f1 in sync; f2 catching up, lacks 12 "
+                         "changes, 3 s\n"));
+  snapshot.run.set_follows("a:7070");
+  PrintStatus(snapshot, kNow, out);
+  EXPECT_THAT(out.str(), testing::HasSubstr("\ncoordinator follows a:7070\n"));
 }
 
 TEST(StatusReportTest, AnEmptyRunHasNoNumbersToDivideBy) {

@@ -30,6 +30,7 @@ struct TokenFlags {
   std::string island;
   std::string operator_name;
   std::string viewer;
+  std::string follower;
   std::string ttl = "1h";
   uint32_t uses = 1;
   bool json = false;
@@ -54,7 +55,8 @@ absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
   int names = 0;
   for (const auto& [role, name] : {std::pair("island", flags.island),
                                    std::pair("operator", flags.operator_name),
-                                   std::pair("viewer", flags.viewer)}) {
+                                   std::pair("viewer", flags.viewer),
+                                   std::pair("coordinator", flags.follower)}) {
     if (name.empty()) continue;
     request.set_role(role);
     request.set_name(name);
@@ -62,8 +64,8 @@ absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
   }
   if (names != 1) {
     return absl::InvalidArgumentError(
-        "token create takes one of --island NAME, --operator NAME and "
-        "--viewer NAME");
+        "token create takes one of --island NAME, --operator NAME, "
+        "--viewer NAME and --follower NAME");
   }
   absl::Duration ttl;
   if (!absl::ParseDuration(flags.ttl, &ttl)) {
@@ -176,7 +178,8 @@ Command TokenCommand(const Clock& now) {
       .details =
           "A coordinator that was started with --tls auto lets in who has a "
           "certificate of its authority; a join token gets one. `create` "
-          "prints a token for one island, operator or viewer, `list` shows the "
+          "prints a token for one island, operator, viewer or follower, `list` "
+          "shows the "
           "tokens that can still be used, `revoke ID` withdraws one. Whoever "
           "has a token can use it: keep it secret."};
   AddListFlags(*flags, command.flags);
@@ -189,6 +192,10 @@ Command TokenCommand(const Clock& now) {
   command.flags.Add("viewer", "NAME",
                     "With create: for somebody who may watch the run.",
                     &flags->viewer);
+  command.flags.Add("follower", "NAME",
+                    "With create: the token lets in a coordinator that "
+                    "follows this one, and can take the run over.",
+                    &flags->follower);
   command.flags.Add("ttl", "TIME",
                     "With create: how long the token can be used, 1m to 720h.",
                     &flags->ttl);

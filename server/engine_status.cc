@@ -77,14 +77,14 @@ v1::RunStatus Engine::GetRun() {
   absl::MutexLock lock(&mu_);
   v1::RunStatus status = DescribeRun(coordinator_);
   const absl::Time now = options_.now();
+  for (v1::FollowerStatus& follower : feed_.Report(now)) {
+    *status.add_followers() = std::move(follower);
+  }
   ObserveHealth(now);
   health_.Describe({.members = coordinator_.membership().members(),
                     .claimed_round = ClaimedRound(coordinator_),
                     .quarantined_since = QuarantinedSince(coordinator_)},
                    now, status);
-  for (v1::FollowerStatus& follower : feed_.Report(now)) {
-    *status.add_followers() = std::move(follower);
-  }
   *status.mutable_storage() = storage;
   *status.mutable_started_at() = ToTimestamp(started_at_);
   status.set_bytes_data_parallel(

@@ -35,6 +35,7 @@
 #include "common/status_macros.h"
 #include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
+#include "common/transport/enrolment.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "google/protobuf/stubs/logging.h"
@@ -63,7 +64,8 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, follow_tls, "",
     "With --follow: folder of a certificate with the role coordinator, as "
-    "`causeway enrol` makes it. Turns TLS on.");
+    "`causeway enrol` makes it with a token of `causeway token create "
+    "--follower`. Turns TLS on, also for --listen unless --tls_cert is given.");
 ABSL_FLAG(std::string, follow_tls_ca, "",
           "With --follow: PEM file with the authorities that sign the "
           "coordinator's certificate. Turns TLS on; --tls_cert and --tls_key "
@@ -149,14 +151,21 @@ constexpr absl::Duration kShortestLife = absl::Seconds(5);
 
 bool HasOwnAuthority() { return absl::GetFlag(FLAGS_tls) == "auto"; }
 
-bool ClientsShowCertificates() {
-  return HasOwnAuthority() || !absl::GetFlag(FLAGS_tls_client_ca).empty();
-}
-
+// Returns the files that the flags name, for --listen.
 ServerTlsFiles FilesOfFlags() {
+  const std::string folder = absl::GetFlag(FLAGS_follow_tls);
+  if (!folder.empty() && absl::GetFlag(FLAGS_tls_cert).empty()) {
+    return {.tls_cert = absl::StrCat(folder, "/", kFolderCertificate),
+            .tls_key = absl::StrCat(folder, "/", kFolderKey),
+            .tls_client_ca = absl::StrCat(folder, "/", kFolderAuthority)};
+  }
   return {.tls_cert = absl::GetFlag(FLAGS_tls_cert),
           .tls_key = absl::GetFlag(FLAGS_tls_key),
           .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
+}
+
+bool ClientsShowCertificates() {
+  return HasOwnAuthority() || !FilesOfFlags().tls_client_ca.empty();
 }
 
 // Returns what is wrong with the flags of TLS, or "".
@@ -165,6 +174,10 @@ std::string TlsProblem() {
   if (tls.empty()) return "";
   if (tls != "auto") {
     return absl::StrCat("--tls is \"", tls, "\"; allowed: auto");
+  }
+  if (!absl::GetFlag(FLAGS_follow).empty()) {
+    return "--tls auto and --follow do not go together: a follower has a "
+           "certificate of the coordinator's authority (--follow_tls)";
   }
   const ServerTlsFiles files = FilesOfFlags();
   if (!absl::StrCat(files.tls_cert, files.tls_key, files.tls_client_ca)
@@ -308,7 +321,7 @@ absl::Status Run(const std::string& address, const v1::RunConfig& config,
   }
   CertificateExpiry certificate(trust != nullptr
                                     ? trust->server_files().tls_cert
-                                    : absl::GetFlag(FLAGS_tls_cert),
+                                    : FilesOfFlags().tls_cert,
                                 now);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
@@ -393,7 +406,13 @@ absl::StatusOr<std::optional<TakenOver>> Follow(const std::string& address) {
                                     .now = now,
                                     .seed = std::random_device{}(),
                                     .merge_threads = MergeThreads()}));
-  CertificateExpiry certificate(absl::GetFlag(FLAGS_tls_cert), now);
+  CertificateExpiry certificate(FilesOfFlags().tls_cert, now);
+  std::optional<CertificateRenewer> renewer;
+  if (const std::string folder = absl::GetFlag(FLAGS_follow_tls);
+      !folder.empty()) {
+    renewer.emplace(absl::GetFlag(FLAGS_follow), folder, now,
+                    std::random_device{}());
+  }
   std::unique_ptr<CoordinatorServer> server;
   ServiceManager manager(now);
   while (AwaitTerminationSignal(absl::Milliseconds(100)) == 0) {

@@ -15,6 +15,7 @@
 namespace causeway {
 namespace {
 
+using v1::FollowerStatus;
 using v1::FragmentStatus;
 using v1::IslandStatus;
 using v1::RunStatus;
@@ -33,6 +34,12 @@ double Problems(const RunStatus& run, v1::Severity severity) {
   return static_cast<double>(std::count_if(
       run.attention().begin(), run.attention().end(),
       [=](const auto& problem) { return problem.severity() == severity; }));
+}
+
+double InSync(const RunStatus& run) {
+  return static_cast<double>(std::count_if(
+      run.followers().begin(), run.followers().end(),
+      [](const auto& one) { return one.state() == FollowerStatus::IN_SYNC; }));
 }
 
 constexpr Metric<RunStatus> kRun[] = {
@@ -70,6 +77,18 @@ constexpr Metric<RunStatus> kRun[] = {
      .value =
          [](const RunStatus& r) {
            return r.has_seconds_left() ? r.seconds_left() : Known(0);
+         }},
+    {.name = "epoch",
+     .help = "Rises each time a follower takes the run over.",
+     .value = [](const RunStatus& r) { return Number(r.epoch()); }},
+    {.name = "followers_in_sync",
+     .help = "Followers that have all but what is under way.",
+     .value = [](const RunStatus& r) { return InSync(r); }},
+    {.name = "followers_wanted",
+     .help = "storage.sync_replicas.",
+     .value =
+         [](const RunStatus& r) {
+           return Number(r.config().storage().sync_replicas());
          }},
     {.name = "attention",
      .help = "Problems that `causeway status` shows, by severity: critical "
@@ -302,6 +321,20 @@ constexpr Metric<IslandStatus> kIsland[] = {
          }},
 };
 
+constexpr Metric<FollowerStatus> kFollower[] = {
+    {.name = "changes_behind",
+     .help = "Changes of the log that the follower has not made durable.",
+     .value =
+         [](const FollowerStatus& f) { return Number(f.changes_behind()); }},
+    {.name = "seconds_behind",
+     .help = "The time for which it has lacked the oldest of these.",
+     .value = [](const FollowerStatus& f) { return f.seconds_behind(); }},
+    {.name = "sent_bytes_total",
+     .help = "Bytes sent to the follower since it connected.",
+     .type = kCounter,
+     .value = [](const FollowerStatus& f) { return Number(f.bytes_sent()); }},
+};
+
 constexpr Metric<FragmentStatus> kFragment[] = {
     {.name = "version",
      .help = "The committed version.",
@@ -418,6 +451,15 @@ void AddStatus(const RunStatus& run, const v1::ListIslandsResponse& islands,
                       .help = "Departed islands without metrics of their own."},
                      Number(islands.islands_size() - shown.size()), labels);
   for (const IslandStatus* island : shown) AddIsland(*island, name, families);
+  for (const FollowerStatus& follower : run.followers()) {
+    constexpr char kPrefix[] = "causeway_follower_";
+    const MetricLabels own = {{"run", name}, {"follower", follower.name()}};
+    families.AddState({.name = absl::StrCat(kPrefix, "state"),
+                       .help = "1 for the follower's state."},
+                      *FollowerStatus::State_descriptor(), follower.state(),
+                      own);
+    families.Add<FollowerStatus>(kPrefix, kFollower, follower, own);
+  }
   for (const FragmentStatus& fragment : fragments.fragments()) {
     MetricLabels own = labels;
     own.push_back({"fragment", absl::StrCat(fragment.head().fragment())});

@@ -67,6 +67,15 @@ TEST(StatusMetricsTest, ShowsTheRun) {
         ledger { reported: 100 merged: 60 pending: 40 }
         participation { live: 9 contributing: 8 merged: 7 }
         quarantined: 1
+        epoch: 3
+        followers { name: "a" state: IN_SYNC }
+        followers {
+          name: "b"
+          state: BEHIND
+          changes_behind: 21
+          seconds_behind: 6.5
+          bytes_sent: 22
+        }
         connections { open: 5 cut: 2 }
         validation { validation { version: 4 loss: 2.25 } }
         outer_steps {
@@ -110,6 +119,14 @@ TEST(StatusMetricsTest, ShowsTheRun) {
         "disk_total_bytes{run=\"r\"} 14",
         "certificate_expiry_timestamp_seconds{run=\"r\"} 1700000060",
         "insecure{run=\"r\"} 0",
+        "epoch{run=\"r\"} 3",
+        "followers_in_sync{run=\"r\"} 1",
+        "followers_wanted{run=\"r\"} 0",
+        "follower_state{run=\"r\",follower=\"b\",state=\"behind\"} 1",
+        "follower_state{run=\"r\",follower=\"a\",state=\"behind\"} 0",
+        "follower_changes_behind{run=\"r\",follower=\"b\"} 21",
+        "follower_seconds_behind{run=\"r\",follower=\"b\"} 6.5",
+        "follower_sent_bytes_total{run=\"r\",follower=\"b\"} 22",
         "islands_not_shown{run=\"r\"} 0"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat("\ncauseway_", sample, "\n")));
   }

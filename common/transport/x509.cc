@@ -157,9 +157,10 @@ absl::StatusOr<Certificate> Make(const CertificateContents& contents,
   if (!is_authority) {
     RETURN_IF_ERROR(
         Extend(x509, &context, NID_authority_key_identifier, "keyid"));
-    RETURN_IF_ERROR(Extend(
-        x509, &context, NID_ext_key_usage,
-        contents.use == CertificateUse::kServer ? "serverAuth" : "clientAuth"));
+    RETURN_IF_ERROR(Extend(x509, &context, NID_ext_key_usage,
+                           contents.use == CertificateUse::kServer
+                               ? "serverAuth,clientAuth"
+                               : "clientAuth"));
   }
   RETURN_IF_ERROR(AddNames(x509, contents.names));
   if (X509_sign(x509, issuer == nullptr ? &key : issuer_key, EVP_sha256()) ==

@@ -81,6 +81,7 @@ inline absl::Time RenewalTime(const CertificateFacts& facts) {
 absl::Status CheckTime(X509& certificate, absl::string_view name,
                        absl::Time now);
 
+// A server may be the client of another one, too.
 enum class CertificateUse { kAuthority, kServer, kClient };
 
 struct CertificateContents {

@@ -64,7 +64,7 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Control/AcceptData", kOperator},
     {"/causeway.v1.Control/ListPeers", kOperator},
     {"/causeway.v1.Trust/Enrol", kAnybody, false, kJoiner},
-    {"/causeway.v1.Trust/Renew", kWatchers},
+    {"/causeway.v1.Trust/Renew", kWatchers | Bit(Role::kCoordinator)},
     {"/causeway.v1.Trust/CreateToken", kOperator},
     {"/causeway.v1.Trust/ListTokens", kOperator},
     {"/causeway.v1.Trust/RevokeToken", kOperator},

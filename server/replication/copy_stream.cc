@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/replication/copy_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,16 +58,17 @@ absl::Status CopyStream::Recognize(const v1::FollowRequest::Hello& hello) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> CopyStream::QueueRecords(uint32_t fragment,
-                                              uint64_t version) {
+absl::StatusOr<std::optional<std::vector<CopyStream::Object>>>
+CopyStream::RecordsAfter(uint32_t fragment, uint64_t held,
+                         uint64_t version) const {
   std::vector<Object> records;
-  for (uint64_t next = *held_[fragment] + 1; next <= version; ++next) {
+  for (uint64_t next = held + 1; next <= version; ++next) {
     ASSIGN_OR_RETURN(const CommitRecord commit,
                      source_.state->log().FindCommit(fragment, next));
     // What is mapped can be read when the file is gone.
     absl::StatusOr<MappedFile> file =
         source_.state->merges().OpenFile(fragment, next);
-    if (absl::IsNotFound(file.status())) return false;
+    if (absl::IsNotFound(file.status())) return std::nullopt;
     RETURN_IF_ERROR(file.status());
     auto owner = std::make_shared<const MappedFile>(*std::move(file));
     Object& record = records.emplace_back();
@@ -75,8 +77,16 @@ absl::StatusOr<bool> CopyStream::QueueRecords(uint32_t fragment,
     record.parts = {owner->bytes()};
     record.owner = std::move(owner);
   }
-  for (Object& record : records) objects_.push_back(std::move(record));
-  held_[fragment] = version;
+  return records;
+}
+
+absl::StatusOr<bool> CopyStream::QueueRecords(uint32_t fragment,
+                                              uint64_t version) {
+  ASSIGN_OR_RETURN(std::optional<std::vector<Object>> records,
+                   RecordsAfter(fragment, *held_[fragment], version));
+  if (!records.has_value()) return false;
+  for (Object& record : *records) objects_.push_back(std::move(record));
+  held_[fragment] = std::max(*held_[fragment], version);
   return true;
 }
 
@@ -131,19 +141,16 @@ absl::Status CopyStream::QueueWhatIsLacking(
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
                    source_.state->log().Heads());
   for (const CommitRecord& head : newest) {
-    // All that the changes up to now call for must be kept.
-    const uint32_t fragment = head.head.fragment();
-    if (held_[fragment].has_value()) {
-      const std::optional<uint64_t> held = held_[fragment];
-      ASSIGN_OR_RETURN(const bool has_all,
-                       QueueRecords(fragment, head.head.version()));
-      // They are sent with their changes.
-      objects_.clear();
-      held_[fragment] = held;
-      if (has_all) continue;
+    // The changes up to now are sent with their records, so these must be kept.
+    std::optional<uint64_t>& held = held_[head.head.fragment()];
+    if (held.has_value()) {
+      ASSIGN_OR_RETURN(
+          const auto records,
+          RecordsAfter(head.head.fragment(), *held, head.head.version()));
+      if (records.has_value()) continue;
     }
     is_complete = false;
-    held_[fragment].reset();
+    held.reset();
   }
   if (is_complete) {
     EndCatchUp(hello.position());

@@ -69,6 +69,10 @@ class CopyStream {
 
   // Finds out which versions of `hello` are the run's.
   absl::Status Recognize(const v1::FollowRequest::Hello& hello);
+  // Returns the records of a fragment after the version `held` up to `version`;
+  // nothing if one is not kept.
+  absl::StatusOr<std::optional<std::vector<Object>>> RecordsAfter(
+      uint32_t fragment, uint64_t held, uint64_t version) const;
   // Queues the records after the version that the copy has of a fragment, up to
   // `version`. Returns false, and queues none, if one is not kept.
   absl::StatusOr<bool> QueueRecords(uint32_t fragment, uint64_t version);

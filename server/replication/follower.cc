@@ -160,7 +160,6 @@ v1::FollowRequest Follower::Hello() {
   v1::FollowRequest request;
   v1::FollowRequest::Hello& hello = *request.mutable_hello();
   hello.set_name(options_.name);
-  hello.set_pace_bytes_per_second(options_.pace_bytes_per_second);
   if (heads_ == nullptr) return request;
   hello.set_run_id(run_->run_id);
   hello.set_epoch(view().epoch);

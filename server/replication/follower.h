@@ -61,8 +61,6 @@ class Follower {
     uint64_t seed = 0;
     // Threads of an outer step, at least 1.
     int merge_threads = 1;
-    // Bytes per second of what the copy lacks; 0 does not pace.
-    double pace_bytes_per_second = 0;
   };
 
   // What the follower knows.

@@ -214,6 +214,28 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                              " in quarantine for a decision"),
                 "causeway quarantine list", details.quarantined_since));
   }
+  for (const v1::FollowerStatus& follower : status.followers()) {
+    if (follower.state() != v1::FollowerStatus::BEHIND) continue;
+    problems.push_back(
+        Problem(v1::WARNING,
+                absl::StrCat("follower ", follower.name(), " lacks ",
+                             follower.changes_behind(), " changes"),
+                "", now - absl::Seconds(follower.seconds_behind())));
+  }
+  const auto in_sync =
+      std::count_if(status.followers().begin(), status.followers().end(),
+                    [](const auto& follower) {
+                      return follower.state() == v1::FollowerStatus::IN_SYNC;
+                    });
+  const uint32_t wanted = status.config().storage().sync_replicas();
+  if (in_sync < static_cast<std::ptrdiff_t>(wanted)) {
+    problems.push_back(
+        Problem(v1::WARNING,
+                absl::StrCat("versions wait for ", in_sync, " of ", wanted,
+                             " followers (storage.sync_replicas): if this "
+                             "machine is lost, so may be the last versions"),
+                "", now));
+  }
   return problems;
 }
 

@@ -57,7 +57,7 @@ class RunHealthTest : public testing::Test {
 
   v1::RunStatus Describe() {
     Observe();
-    v1::RunStatus status;
+    v1::RunStatus status = status_;
     status.set_message(message_);
     status.set_quarantined(quarantined_);
     health_.Describe({.members = members_,
@@ -78,6 +78,8 @@ class RunHealthTest : public testing::Test {
   RunHealth::Moment moment_;
   absl::Time now_ = kStart;
   std::map<std::string, Member> members_;
+  // What Describe adds to.
+  v1::RunStatus status_;
   absl::Duration claimed_round_;
   std::string message_;
   uint32_t quarantined_ = 0;
@@ -312,6 +314,24 @@ TEST_F(RunHealthTest, TheMostSevereProblemComesFirst) {
   EXPECT_EQ(status.attention(2).island_id(), "a");
   EXPECT_THAT(status.attention(3).text(),
               HasSubstr("island b has diverged and not come back"));
+}
+
+TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreToldOf) {
+  status_.mutable_config()->mutable_storage()->set_sync_replicas(1);
+  v1::FollowerStatus& follower = *status_.add_followers();
+  follower.set_name("b");
+  follower.set_state(v1::FollowerStatus::IN_SYNC);
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+  follower.set_state(v1::FollowerStatus::BEHIND);
+  follower.set_changes_behind(7);
+  follower.set_seconds_behind(8);
+  const v1::RunStatus status = Describe();
+  ASSERT_EQ(status.attention_size(), 2);
+  EXPECT_EQ(status.attention(0).text(), "follower b lacks 7 changes");
+  EXPECT_EQ(ToTime(status.attention(0).since()), now_ - absl::Seconds(8));
+  EXPECT_EQ(status.attention(1).severity(), v1::WARNING);
+  EXPECT_THAT(status.attention(1).text(),
+              HasSubstr("versions wait for 0 of 1 followers"));
 }
 
 TEST_F(RunHealthTest, NobodyMissesWhoLeftOrWasEvictedByAnOperator) {

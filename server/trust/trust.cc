@@ -45,13 +45,6 @@ std::string DescribeEntry(const Entry& entry) {
   return absl::StrCat(entry.role(), " ", entry.name());
 }
 
-absl::StatusOr<Role> RoleOfToken(const std::string& text) {
-  absl::StatusOr<Role> role = ParseRole(text);
-  if (!role.ok() || *role != Role::kCoordinator) return role;
-  return absl::InvalidArgumentError(
-      "a token is for an island, an operator or a viewer");
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
@@ -316,7 +309,7 @@ absl::StatusOr<v1::RenewResponse> Trust::Renew(const v1::RenewRequest& request,
 
 absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
     const v1::CreateTokenRequest& request, absl::string_view by) {
-  RETURN_IF_ERROR(RoleOfToken(request.role()).status());
+  RETURN_IF_ERROR(ParseRole(request.role()).status());
   if (!IsValidName(request.name())) {
     return absl::InvalidArgumentError("a name has 1 to 64 of [a-z0-9-]");
   }

@@ -5,6 +5,7 @@
 // enrol with join tokens: real processes from an empty directory on.
 #include <signal.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -71,9 +74,10 @@ class TrustTest : public ProcessTestFixture {
     return json::parse(Operate(state, port, std::move(arguments)));
   }
 
-  std::string Token(const std::string& state, int port) {
+  std::string Token(const std::string& state, int port,
+                    const std::string& role = "--island") {
     const std::string output =
-        Operate(state, port, {"token", "create", "--island", "east"});
+        Operate(state, port, {"token", "create", role, "east"});
     return std::string(
         absl::StripSuffix(output.substr(output.rfind("causeway1.")), "\n"));
   }
@@ -97,6 +101,55 @@ class TrustTest : public ProcessTestFixture {
     EXPECT_THAT(worker->Output(), Not(HasSubstr(token)));
   }
 };
+
+TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
+  const auto coordinator = Coordinator("state");
+  const int port = Port();
+  const std::string leader = absl::StrCat("127.0.0.1:", port);
+  RunTool({"enrol", "--coordinator", leader, "--tls", Path("follower-tls"),
+           "--join", Token("state", port, "--follower")});
+  const auto follower =
+      Start("copy",
+            {ProgramPath("server/causeway-coordinator"),
+             absl::StrCat("--follow=", leader),
+             absl::StrCat("--follow_tls=", Path("follower-tls")),
+             absl::StrCat("--state_dir=", Path("copy")), "--listen=127.0.0.1:0",
+             absl::StrCat("--port_file=", Path("port"))});
+  ASSERT_TRUE(follower->AwaitOutput("is complete")) << follower->Output();
+  while (Port() == port && follower->running()) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  const int other = Port();
+  // The island knows both addresses.
+  const auto island = Start(
+      "east", {ProgramPath("worker/causeway-worker"),
+               absl::StrCat("--coordinator=", leader, ",127.0.0.1:", other),
+               absl::StrCat("--tls=", Path("east-tls")),
+               absl::StrCat("--join=", Token("state", port)),
+               absl::StrCat("--data=", kText), "--threads=1"});
+  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 1"))
+      << island->Output();
+  // It may not follow.
+  const auto spy =
+      Start("spy", {ProgramPath("server/causeway-coordinator"),
+                    absl::StrCat("--follow=", leader),
+                    absl::StrCat("--follow_tls=", Path("east-tls")),
+                    absl::StrCat("--state_dir=", Path("spied"))});
+  EXPECT_EQ(spy->Wait(), 1) << spy->Output();
+  EXPECT_THAT(spy->Output(), HasSubstr("PERMISSION_DENIED"));
+
+  coordinator->Signal(SIGKILL);
+  coordinator->Wait();
+  ASSERT_TRUE(follower->AwaitOutput("not following"));
+  EXPECT_THAT(Operate("state", other, {"promote"}), HasSubstr("epoch 2"));
+  ASSERT_TRUE(follower->AwaitOutput("waiting for islands"))
+      << follower->Output();
+  const uint64_t rounds = std::stoull(
+      Ask("state", other, {"status"})["run"]["rounds"].get<std::string>());
+  EXPECT_TRUE(follower->AwaitOutput(
+      absl::StrCat("fragment 0 is at version ", rounds + 3)))
+      << follower->Output() << island->Output();
+}
 
 TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
   const auto coordinator = Coordinator("state");

@@ -235,9 +235,8 @@ TEST_F(GrpcCoordinatorClientTest, SaysWhyAContributionIsRefused) {
   StreamedEncoding encoding = Encoding();
   v1::ContributionHeader header = contribution_.header;
   header.set_base_version(5);
-  EXPECT_THAT(
-      client_->Contribute(header, encoding, [] {}),
-      StatusIs(StatusCode::kFailedPrecondition, HasSubstr("is at version 0")));
+  EXPECT_THAT(client_->Contribute(header, encoding, [] {}),
+              StatusIs(StatusCode::kOutOfRange, HasSubstr("is at version 0")));
   header = contribution_.header;
   header.mutable_identity()->set_incarnation(77);
   EXPECT_THAT(client_->Contribute(header, encoding, [] {}),
