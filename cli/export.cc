@@ -34,7 +34,7 @@ namespace {
 
 constexpr char kConfigFile[] = "config.json";
 constexpr char kModelStem[] = "model";
-// What PEFT puts before the names of an adapter's files.
+// PEFT puts this before the names of an adapter's files.
 constexpr char kAdapterPrefix[] = "adapter_";
 
 // The files that tokenizers of the Hugging Face libraries consist of.
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<NamedTensor>> TensorsOf(const StoredModel& model) {
 
 // Holds what the export takes from the model of --like.
 struct Original {
-  // What stands before config.json: kAdapterPrefix, or nothing.
+  // The prefix of config.json: kAdapterPrefix, or nothing.
   std::string prefix;
   std::string config;
   // The tokenizer's files, by name.

@@ -83,7 +83,7 @@ struct Island {
 // A round that was sent and is not yet applied.
 struct PendingUpdate {
   uint32_t fragment = 0;
-  // What each island sent.
+  // The islands' parameters as they were sent.
   std::vector<std::vector<float>> snapshots;
   std::vector<float> decoded;
 };

@@ -11,6 +11,7 @@
 #include "common/metrics/island_metrics.h"
 #include "common/proto_time.h"
 #include "server/rules/membership.h"
+#include "server/rules/run_health.h"
 
 namespace causeway {
 namespace {
@@ -34,12 +35,6 @@ double Problems(const RunStatus& run, v1::Severity severity) {
   return static_cast<double>(std::count_if(
       run.attention().begin(), run.attention().end(),
       [=](const auto& problem) { return problem.severity() == severity; }));
-}
-
-double InSync(const RunStatus& run) {
-  return static_cast<double>(std::count_if(
-      run.followers().begin(), run.followers().end(),
-      [](const auto& one) { return one.state() == FollowerStatus::IN_SYNC; }));
 }
 
 constexpr Metric<RunStatus> kRun[] = {
@@ -83,7 +78,7 @@ constexpr Metric<RunStatus> kRun[] = {
      .value = [](const RunStatus& r) { return Number(r.epoch()); }},
     {.name = "followers_in_sync",
      .help = "Followers that have all but what is under way.",
-     .value = [](const RunStatus& r) { return InSync(r); }},
+     .value = [](const RunStatus& r) { return Number(FollowersInSync(r)); }},
     {.name = "followers_wanted",
      .help = "storage.sync_replicas.",
      .value =

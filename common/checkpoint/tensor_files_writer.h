@@ -27,7 +27,7 @@ struct NamedTensor {
 };
 
 struct TensorFilesOptions {
-  // What the names of the files begin with.
+  // The beginning of the names of the files.
   std::string stem = "model";
   // The type to write: "F32", "BF16" or "F16". Values are rounded to nearest,
   // ties to even.

@@ -38,7 +38,7 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
   }
 }
 
-// What the copy tells.
+// Returns what the copy tells of the run.
 absl::StatusOr<v1::PageData> ReadCopy(const Follower& follower) {
   const Follower::View view = follower.view();
   if (!view.is_complete) {

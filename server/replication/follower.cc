@@ -436,8 +436,7 @@ absl::Status Follower::EndCopy() {
   }
   state_ = nullptr;
   RETURN_IF_ERROR(StateDirectory::EndCopy(options_.state_dir, received));
-  const absl::Status opened = Open();
-  if (!opened.ok()) return opened;
+  RETURN_IF_ERROR(Open());
   LOG(INFO) << "the copy of run " << run_->run_id << " is complete";
   return absl::OkStatus();
 }

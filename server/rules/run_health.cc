@@ -68,6 +68,14 @@ v1::Attention OtherData(const std::string& island, absl::Time since) {
 
 }  // namespace
 
+uint32_t FollowersInSync(const v1::RunStatus& status) {
+  return static_cast<uint32_t>(
+      std::count_if(status.followers().begin(), status.followers().end(),
+                    [](const v1::FollowerStatus& follower) {
+                      return follower.state() == v1::FollowerStatus::IN_SYNC;
+                    }));
+}
+
 void RunHealth::Observe(const Moment& moment, absl::Time now) {
   const bool first = moment_.state == v1::RUN_STATE_UNSPECIFIED;
   if (moment.state != moment_.state) {
@@ -222,13 +230,9 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                              follower.changes_behind(), " changes"),
                 "", now - absl::Seconds(follower.seconds_behind())));
   }
-  const auto in_sync =
-      std::count_if(status.followers().begin(), status.followers().end(),
-                    [](const auto& follower) {
-                      return follower.state() == v1::FollowerStatus::IN_SYNC;
-                    });
+  const uint32_t in_sync = FollowersInSync(status);
   const uint32_t wanted = status.config().storage().sync_replicas();
-  if (in_sync < static_cast<std::ptrdiff_t>(wanted)) {
+  if (in_sync < wanted) {
     problems.push_back(
         Problem(v1::WARNING,
                 absl::StrCat("versions wait for ", in_sync, " of ", wanted,

@@ -37,6 +37,9 @@
 
 namespace causeway {
 
+// Returns the number of followers that have all but what is under way.
+uint32_t FollowersInSync(const v1::RunStatus& status);
+
 class RunHealth {
  public:
   // The most problems that are listed.
