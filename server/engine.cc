@@ -3,8 +3,6 @@
 #include "server/engine.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -56,20 +54,6 @@ uint64_t IdleMergeBytes(const v1::RunConfig& config,
 
 }  // namespace
 
-ContributionRecord Engine::RecordOf(const v1::ContributionHeader& header,
-                                    ContributionFate fate, absl::Time at) {
-  return {.fragment = header.fragment(),
-          .base_version = header.base_version(),
-          .island_id = header.identity().island_id(),
-          .incarnation = header.identity().incarnation(),
-          .tokens = header.tokens(),
-          .restored_tokens = header.restored_tokens(),
-          .inner_steps = header.inner_steps(),
-          .digest = header.object().digest(),
-          .fate = fate,
-          .at = at};
-}
-
 Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                Coordinator::Options rules,
                std::unique_ptr<FragmentHeads> fragment_heads,
@@ -89,16 +73,16 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                    started_at_, std::move(history)),
       health_(health) {}
 
-void Engine::StartThreads(Effects effects) {
+void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
   feed_.Begin(state_->log().Publish(
       [this](std::shared_ptr<const v1::LogChange> change) {
         feed_.Add(std::move(change));
       }));
-  {
-    absl::MutexLock lock(&mu_);
-    const absl::Status persisted = Persist(effects);
-    LOG_IF(ERROR, !persisted.ok()) << persisted;
-  }
+  const absl::Status begun = Handle([&](Effects& effects) {
+    effects.events = std::move(events);
+    return absl::OkStatus();
+  });
+  LOG_IF(ERROR, !begun.ok()) << begun;
   ticker_ = std::thread([this] { TickLoop(); });
   merger_ = std::thread([this] { OuterStepLoop(); });
   preparer_ = std::thread([this] { PrepareLoop(); });
@@ -255,18 +239,9 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   OpenedUpdate opened;
   v1::FetchUpdateResponse& response = opened.response;
   *response.mutable_head() = commit.head;
-  for (const ContributionRecord& record : merged) {
-    if (record.digest != request.contribution_digest()) {
-      absl::MutexLock lock(&mu_);
-      if (!coordinator_.WasAdmitted({record.island_id, record.incarnation},
-                                    record.digest)) {
-        response.set_other_tokens(response.other_tokens() + record.tokens);
-        response.set_other_inner_steps(response.other_inner_steps() +
-                                       record.inner_steps);
-      }
-      continue;
-    }
-    response.set_includes_island(true);
+  {
+    absl::MutexLock lock(&mu_);
+    coordinator_.DescribeMerged(request, merged, response);
   }
   if (!stored.ok()) return opened;
   *response.mutable_object() = (*stored)->contents().object;
@@ -277,65 +252,23 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
 
 absl::StatusOr<bool> Engine::IsAwaited(const v1::FetchUpdateRequest& request) {
   absl::MutexLock lock(&mu_);
-  RETURN_IF_ERROR(coordinator_.Check(request.identity()));
-  const uint32_t fragment = request.fragment();
-  return request.wait() && fragment < coordinator_.heads().size() &&
-         coordinator_.heads()[fragment].head.version() ==
-             request.from_version() &&
-         request.from_version() <
-             coordinator_.schedule().FinalVersion(fragment);
+  return coordinator_.IsAwaited(request);
 }
 
-absl::Status Engine::Persist(Effects& effects) {
-  const absl::Time now = options_.now();
-  const auto append = [](auto& from, auto& to) {
-    to.insert(to.end(), std::make_move_iterator(from.begin()),
-              std::make_move_iterator(from.end()));
-  };
-  append(effects.joined, unwritten_.members);
-  append(effects.ended, unwritten_.members);
-  append(effects.changed, unwritten_.members);
-  append(effects.accounts, unwritten_.accounts);
-  append(effects.training, unwritten_.training);
-  append(effects.validations, unwritten_.validations);
-  // CarryOut needs the entries, too.
-  unwritten_.quarantine.insert(unwritten_.quarantine.end(),
-                               effects.quarantine.begin(),
-                               effects.quarantine.end());
-  if (effects.flags.has_value()) unwritten_.flags = std::move(effects.flags);
-  for (const v1::ContributionHeader& header : effects.late) {
-    unwritten_.contributions.push_back(
-        RecordOf(header, ContributionFate::kLate, now));
-  }
-  for (CoordinatorEvent& event :
-       event_limiter_.Limit(std::move(effects.events), now)) {
+absl::Status Engine::Persist(const Journal::Entry& entry) {
+  for (const EventRecord& event : entry.events) {
     LOG(INFO) << Printable(event.text);
-    unwritten_.events.push_back({.time = now,
-                                 .kind = std::move(event.kind),
-                                 .island_id = std::move(event.island_id),
-                                 .text = std::move(event.text)});
-    effects.view_changed = true;
   }
-  if (unwritten_.empty()) return absl::OkStatus();
-  // Effects that could not be written stay, and go first the next time: nobody
-  // may hear of a membership that a restart would not know.
-  const absl::Status written = state_->log().Apply(unwritten_);
-  if (!written.ok()) {
-    if (absl::IsUnknown(written)) doubtful_events_ = unwritten_.events.size();
-    // Whatever the reason, it is this machine's fault: islands go on and retry.
-    return absl::UnavailableError(
-        absl::StrCat("the coordinator cannot write its commit log: ",
-                     std::string(written.message())));
-  }
-  unwritten_ = {};
-  return absl::OkStatus();
+  if (entry.batch == nullptr) return absl::OkStatus();
+  return journal_.Written(state_->log().Apply(*entry.batch));
 }
 
 absl::Status Engine::NoteSnapshot(SnapshotRecord snapshot) {
-  absl::MutexLock lock(&mu_);
-  unwritten_.snapshots.push_back(std::move(snapshot));
-  Effects effects;
-  return Persist(effects);
+  return Handle([&](Effects&) {
+    mu_.AssertHeld();
+    journal_.AddSnapshot(std::move(snapshot));
+    return absl::OkStatus();
+  });
 }
 
 void Engine::CarryOut(const Effects& effects) {
@@ -369,51 +302,32 @@ void Engine::TickLoop() {
       rescue_at = rescued.ok() && *rescued ? absl::InfiniteFuture()
                                            : options_.now() + kReconcilePause;
     }
-    Effects effects;
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
+    }
+    const absl::Status ticked = Handle([&](Effects& effects) {
+      mu_.AssertHeld();
       const absl::Time now = options_.now();
       effects.events = feed_.Tick(now);
       coordinator_.StorageChecked(in_place, effects);
       coordinator_.Tick(now, effects);
       ObserveHealth(now);
-      const absl::Status persisted = Persist(effects);
-      LOG_IF_EVERY_N(ERROR, !persisted.ok(), 100)
-          << "cannot write the commit log: " << persisted;
-    }
-    CarryOut(effects);
+      return absl::OkStatus();
+    });
+    LOG_IF_EVERY_N(ERROR, !ticked.ok(), 100) << ticked;
   }
 }
 
 void Engine::Reconcile() {
-  absl::MutexLock lock(&mu_);
-  const absl::StatusOr<bool> found = state_->log().Reconcile();
-  if (!found.ok()) {
-    LOG(WARNING) << "the outcome of a write is still unknown: "
-                 << found.status();
-    return;
-  }
-  if (doubtful_events_.has_value()) {
-    // The rest of the batch may be written twice without harm.
-    if (*found) {
-      unwritten_.events.erase(
-          unwritten_.events.begin(),
-          unwritten_.events.begin() +
-              static_cast<std::ptrdiff_t>(*doubtful_events_));
-    }
-    doubtful_events_.reset();
-  } else {
-    commit_found_ = *found;
-  }
-  Effects effects;
-  effects.events.push_back(
-      {"log_reconciled", "",
-       absl::StrCat("the disk takes writes again; the write whose outcome was "
-                    "unknown ",
-                    *found ? "is there" : "is not there")});
-  const absl::Status persisted = Persist(effects);
-  LOG_IF(ERROR, !persisted.ok()) << persisted;
+  const absl::Status reconciled = Handle([&](Effects& effects) -> absl::Status {
+    mu_.AssertHeld();
+    ASSIGN_OR_RETURN(const bool found, state_->log().Reconcile());
+    journal_.Reconciled(found, effects);
+    return absl::OkStatus();
+  });
+  LOG_IF(WARNING, !reconciled.ok())
+      << "the outcome of a write is still unknown: " << reconciled;
 }
 
 uint64_t Engine::FragmentSize(uint32_t fragment) const {

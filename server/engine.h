@@ -4,7 +4,8 @@
 // Runs the coordinator's rules (server/rules/coordinator.h) in the real world.
 // For each event, the engine
 //   * asks the rules what to do, under one lock, with the current time;
-//   * makes the change durable in the commit log before it answers;
+//   * writes to the commit log what the journal (server/rules/journal.h) says
+//     must be durable before it answers;
 //   * carries out the effects: discards uploads, keeps quarantined bytes,
 //     queues outer steps, and tells listeners that the view has changed.
 //
@@ -56,10 +57,11 @@
 #include "server/fragment_merge.h"
 #include "server/replication/copy_stream.h"
 #include "server/replication/log_feed.h"
+#include "server/rules/commit_sequence.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/event_filter.h"
-#include "server/rules/event_limiter.h"
+#include "server/rules/journal.h"
 #include "server/rules/run_health.h"
 #include "server/staging.h"
 #include "server/storage/open_files.h"
@@ -213,15 +215,13 @@ class Engine {
   void PrepareMerge(const v1::ContributionHeader& header)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // `effects` are the events of the start.
-  void StartThreads(Effects effects);
+  // `events` are those of the start.
+  void StartThreads(std::vector<CoordinatorEvent> events);
   uint64_t FragmentSize(uint32_t fragment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Handles one event: runs `event` on the rules under the lock, makes its
-  // effects durable, and carries out the rest without the lock. Returns the
-  // event's result; but if the write failed, and the event changed something or
-  // succeeded, returns the write's error, because nobody may hear of a change
-  // that is not durable.
+  // Handles one event as the journal says: runs `event` on the rules and writes
+  // to the log under the lock, and carries out the rest without it. Returns the
+  // event's answer.
   template <typename AnyEvent>
   auto Handle(AnyEvent event) -> decltype(event(std::declval<Effects&>()))
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -244,10 +244,9 @@ class Engine {
   absl::Status HandleFor(absl::string_view by,
                          const std::function<absl::Status(Effects&)>& event)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Makes the effects durable that must be so before the caller is answered.
-  absl::Status Persist(Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Carries out the other effects, even if Persist failed: a round that has
-  // closed must be merged.
+  // Writes what the journal says must be durable.
+  absl::Status Persist(const Journal::Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
   // Saves the bytes of new entries from staging; removes those of decided ones.
   void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
@@ -258,8 +257,6 @@ class Engine {
   // Returns the bytes of a contribution that is about to be merged.
   absl::StatusOr<StagedEncoding> EncodingOf(const ContributionKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
-  static ContributionRecord RecordOf(const v1::ContributionHeader& header,
-                                     ContributionFate fate, absl::Time at);
   void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -272,20 +269,17 @@ class Engine {
       ABSL_LOCKS_EXCLUDED(mu_);
   void OuterStepLoop();
   void ExecuteOrder(const OuterStepOrder& order);
-  // Merges the contributions, makes the record of the merge durable, and
-  // commits it with its events.
-  absl::StatusOr<OuterStepOutcome> Merge(const OuterStepOrder& order);
-  // Returns what the log gets of the outer step, in one transaction.
-  LogBatch BatchOf(const OuterStepOrder& order, const CommitRecord& commit,
-                   absl::Span<const float> shares,
-                   const OuterStepOutcome& outcome) ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes the update, and makes the record of the merge durable, whose size
-  // `record_bytes` is then.
-  absl::StatusOr<CommitRecord> WriteMerge(
-      const OuterStepOrder& order, const MergedFragment& merged,
-      absl::Span<const absl::string_view> encodings, uint64_t& record_bytes);
-  // Writes the batch, and finds out what became of it.
-  absl::Status Commit(const OuterStepOrder& order, LogBatch& batch)
+  // A version that an outer step has made.
+  struct MadeVersion;
+  // Merges the contributions.
+  absl::StatusOr<MadeVersion> Merge(const OuterStepOrder& order)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Merges, makes the result durable, and gives it to everybody.
+  absl::StatusOr<OuterStepOutcome> MakeVersion(const OuterStepOrder& order)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Writes the update, and makes the record of the merge durable.
+  absl::Status WriteMerge(const OuterStepOrder& order, MadeVersion& made);
+  absl::Status WriteCommit(const OuterStepOrder& order, MadeVersion& made)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status NoteSnapshot(SnapshotRecord snapshot) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -308,6 +302,7 @@ class Engine {
 
   absl::Mutex mu_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
+  Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
   // The bytes of contributions that operators admitted to open rounds.
   std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
@@ -315,14 +310,6 @@ class Engine {
   // Verified contributions whose write to the disk is to begin.
   std::deque<v1::ContributionHeader> verified_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  EventLimiter event_limiter_ ABSL_GUARDED_BY(mu_);
-  // Effects that are not written yet.
-  LogBatch unwritten_ ABSL_GUARDED_BY(mu_);
-  // The number of events in `unwritten_` that may be in the log already,
-  // because the outcome of the last write is unknown.
-  std::optional<size_t> doubtful_events_ ABSL_GUARDED_BY(mu_);
-  // Whether the outer step's commit in doubt was found; empty until then.
-  std::optional<bool> commit_found_ ABSL_GUARDED_BY(mu_);
   // The sum over contributions merged since this process took the run up: inner
   // steps times the fragment's values.
   double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
@@ -358,18 +345,18 @@ template <typename AnyEvent>
 auto Engine::Handle(AnyEvent event)
     -> decltype(event(std::declval<Effects&>())) {
   Effects effects;
-  decltype(event(effects)) result = absl::UnknownError("");
+  Journal::Entry entry;
   absl::Status persisted;
-  bool changed = false;
+  decltype(event(effects)) result = absl::UnknownError("");
   {
     absl::MutexLock lock(&mu_);
     result = event(effects);
-    changed = effects.IsDurable();
-    persisted = Persist(effects);
+    entry = journal_.Enter(effects, options_.now());
+    persisted = Persist(entry);
   }
+  // Even if that failed: a round that has closed must be merged.
   CarryOut(effects);
-  if (!persisted.ok() && (changed || result.ok())) return persisted;
-  return result;
+  return Journal::Answer(entry, persisted, std::move(result));
 }
 
 }  // namespace causeway

@@ -180,17 +180,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
     RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
     ASSIGN_OR_RETURN(commits, state->log().Heads());
   }
-  Effects effects;
-  effects.events.push_back(
+  std::vector<CoordinatorEvent> events = {
       {"coordinator_started", "",
        absl::StrCat(
            is_new ? "new run " : "continuing run ", run->run_id,
            is_new && run->plan.from_checkpoint()
                ? absl::StrCat(" from checkpoint ", options.initial_parameters)
-               : "")});
+               : "")}};
   const std::string changes = ConfigDifference(run->config, options.config);
   if (!changes.empty()) {
-    effects.events.push_back(
+    events.push_back(
         {"config_changed", "",
          absl::StrCat(
              "against the run's first configuration: ",
@@ -242,7 +241,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
        .epoch = run->epoch},
       std::move(fragment_heads), std::move(heads), std::move(members),
       std::move(history), health, StagingBytes(options.config, run->plan)));
-  engine->StartThreads(std::move(effects));
+  engine->StartThreads(std::move(events));
   return engine;
 }
 

@@ -203,9 +203,9 @@ TEST_F(EngineStatusTest, TheTimeOfAnOuterStepIsTheMeanOfAll) {
   ASSERT_OK(Contribute(a, 0, 0));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   const double first = run_.engine().GetRun().outer_step_seconds();
-  // It looks when it begins, describes its event, begins and ends the commit,
-  // and ends.
-  EXPECT_DOUBLE_EQ(first, 0.005);
+  // It looks when it begins, begins to merge, begins and ends the commit, and
+  // ends.
+  EXPECT_DOUBLE_EQ(first, 0.004);
   ASSERT_OK(Contribute(a, 0, 1));
   ASSERT_TRUE(run_.AwaitVersion(0, 2));
   const v1::RunStatus status = run_.engine().GetRun();

@@ -18,6 +18,7 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
+#include "server/rules/fragment_files.h"
 
 namespace causeway {
 namespace {
@@ -100,38 +101,27 @@ void DigestParts(const FragmentContents& after, absl::string_view update,
   digests.set_update_digest(std::move(made[5]));
 }
 
-// Opens the newest snapshot that is sound.
+// Opens one of a fragment's snapshots, of which `newest` is the newest.
 absl::StatusOr<StoredFragment> OpenSnapshot(StateDirectory& state,
                                             const RunRecord& run,
-                                            uint32_t fragment) {
-  ASSIGN_OR_RETURN(
-      const std::vector<SnapshotRecord> snapshots,
-      state.log().Snapshots(fragment, run.config.storage().versions_kept()));
-  absl::Status first = absl::NotFoundError(absl::Substitute(
-      "$0 has no snapshot of fragment $1", state.path(), fragment));
-  for (size_t i = 0; i < snapshots.size(); ++i) {
-    // The error of the newest snapshot says more than that a record is missing.
-    if (i > 0 &&
-        !state.merges().Size(fragment, snapshots[i].head.version() + 1).ok()) {
-      break;
-    }
-    absl::StatusOr<StoredFragment> stored = state.fragments().OpenFragment(
-        snapshots[i].file, run.run_id, snapshots[i].head);
-    if (stored.ok()) {
-      LOG_IF(WARNING, i > 0) << "going back to " << snapshots[i].file
-                             << " and repeating more merges: " << first;
-      return stored;
-    }
-    if (i == 0) first = stored.status();
+                                            const SnapshotRecord& snapshot,
+                                            const SnapshotRecord& newest) {
+  const v1::FragmentHead& head = snapshot.head;
+  if (head.version() != newest.head.version()) {
+    // The merges since an older one must be recorded.
+    RETURN_IF_ERROR(
+        state.merges().Size(head.fragment(), head.version() + 1).status());
+    LOG(WARNING) << "going back to " << snapshot.file
+                 << " and repeating more merges, as " << newest.file
+                 << " cannot be read";
   }
-  return first;
+  return state.fragments().OpenFragment(snapshot.file, run.run_id, head);
 }
 
-// Repeats the recorded merge that made `commit` from `before`.
+// Repeats the recorded merge that made `commit` from the version in `restored`.
 absl::StatusOr<MergedFragment> RepeatCommit(
     StateDirectory& state, const RunRecord& run, const CommitRecord& commit,
-    const FragmentContents& before, RestoredFragment& restored,
-    BufferPool& memory, ThreadPool& pool) {
+    RestoredFragment& restored, BufferPool& memory, ThreadPool& pool) {
   const uint32_t fragment = commit.head.fragment();
   const uint64_t version = commit.head.version();
   ASSIGN_OR_RETURN(const StoredMerge stored,
@@ -143,8 +133,9 @@ absl::StatusOr<MergedFragment> RepeatCommit(
   restored.record_bytes += bytes;
   std::optional<MergedFragment> merged;
   if (difference.empty()) {
-    ASSIGN_OR_RETURN(merged,
-                     RepeatMerge(run.plan, stored, before, memory, pool));
+    ASSIGN_OR_RETURN(
+        merged,
+        RepeatMerge(run.plan, stored, restored.head.contents(), memory, pool));
     difference = Difference(stored.merge(), *merged);
   }
   if (difference.empty()) return *std::move(merged);
@@ -165,21 +156,30 @@ absl::StatusOr<RestoredFragment> TryRestore(
         "$0 has no committed version of fragment $1", state.path(), fragment));
   }
   const uint64_t last = newest[0].head.version();
-  ASSIGN_OR_RETURN(StoredFragment snapshot, OpenSnapshot(state, run, fragment));
-  const uint64_t first = snapshot.contents().head.version();
-  RestoredFragment restored{.head = std::move(snapshot)};
-  LOG_IF(INFO, first < last) << "repeating the merges of fragment " << fragment
-                             << " after version " << first << " up to " << last;
-  for (uint64_t version = first + 1; version <= last; ++version) {
+  ASSIGN_OR_RETURN(
+      const std::vector<SnapshotRecord> snapshots,
+      state.log().Snapshots(fragment, run.config.storage().versions_kept()));
+  std::optional<RestoredFragment> restored;
+  const auto open = [&](const SnapshotRecord& snapshot) -> absl::Status {
+    ASSIGN_OR_RETURN(StoredFragment opened,
+                     OpenSnapshot(state, run, snapshot, snapshots[0]));
+    LOG_IF(INFO, snapshot.head.version() < last)
+        << "repeating the merges of fragment " << fragment << " after version "
+        << snapshot.head.version() << " up to " << last;
+    restored.emplace(RestoredFragment{.head = std::move(opened)});
+    return absl::OkStatus();
+  };
+  const auto repeat = [&](uint64_t version) -> absl::Status {
     ASSIGN_OR_RETURN(const CommitRecord commit,
                      state.log().FindCommit(fragment, version));
     ASSIGN_OR_RETURN(MergedFragment merged,
-                     RepeatCommit(state, run, commit, restored.head.contents(),
-                                  restored, memory, pool));
+                     RepeatCommit(state, run, commit, *restored, memory, pool));
     RETURN_IF_ERROR(repeated(commit, merged));
-    restored.head = std::move(merged.after);
-  }
-  return restored;
+    restored->head = std::move(merged.after);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(RestoreVersion(snapshots, last, open, repeat));
+  return *std::move(restored);
 }
 
 }  // namespace

@@ -7,11 +7,10 @@
 //
 // An event is a method. It returns the answer to its caller, and appends to
 // `Effects` what must be done. First, everything in Effects::IsDurable() is
-// persisted in one transaction; the caller gets its answer only if that
-// succeeds. Then, even if it failed, the engine keeps the bytes of new
-// quarantine entries, drops `discarded` uploads, publishes View() if
-// `view_changed`, and starts `outer_steps`; each of these is answered by
-// OuterStepCommitted or OuterStepFailed.
+// persisted (server/rules/journal.h). Then, even if that failed, the engine
+// keeps the bytes of new quarantine entries, drops `discarded` uploads,
+// publishes View() if `view_changed`, and starts `outer_steps`; each of these
+// is answered by OuterStepCommitted or OuterStepFailed.
 //
 // Not thread-safe.
 #ifndef SERVER_RULES_COORDINATOR_H_
@@ -28,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
 #include "proto/fragment.pb.h"
@@ -35,6 +35,7 @@
 #include "proto/status.pb.h"
 #include "server/rules/claims.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/log_batch.h"
 #include "server/rules/membership.h"
 #include "server/rules/norm_guard.h"
 #include "server/rules/round.h"
@@ -200,6 +201,14 @@ class Coordinator {
   absl::Status Check(const v1::IslandIdentity& identity);
   // Returns UNAVAILABLE if the coordinator has stood down.
   absl::Status CheckInOffice() const;
+  // Returns whether the update that an island waits for is still to be made.
+  // Errors of Check.
+  absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
+  // Tells an island which of its training is in an update, into which these of
+  // its contributions were merged.
+  void DescribeMerged(const v1::FetchUpdateRequest& request,
+                      absl::Span<const ContributionRecord> merged,
+                      v1::FetchUpdateResponse& response) const;
   // Returns the control stream's message to a member.
   v1::SessionResponse View(const v1::IslandIdentity& identity);
   v1::RunState run_state() const;

@@ -72,6 +72,30 @@ absl::Status Coordinator::CheckInOffice() const {
                                    : absl::UnavailableError(replaced_because_);
 }
 
+absl::StatusOr<bool> Coordinator::IsAwaited(
+    const v1::FetchUpdateRequest& request) {
+  RETURN_IF_ERROR(Check(request.identity()));
+  const uint32_t fragment = request.fragment();
+  return request.wait() && fragment < heads_.size() &&
+         heads_[fragment].head.version() == request.from_version() &&
+         request.from_version() < schedule().FinalVersion(fragment);
+}
+
+void Coordinator::DescribeMerged(const v1::FetchUpdateRequest& request,
+                                 absl::Span<const ContributionRecord> merged,
+                                 v1::FetchUpdateResponse& response) const {
+  for (const ContributionRecord& record : merged) {
+    if (record.digest == request.contribution_digest()) {
+      response.set_includes_island(true);
+    } else if (!WasAdmitted({record.island_id, record.incarnation},
+                            record.digest)) {
+      response.set_other_tokens(response.other_tokens() + record.tokens);
+      response.set_other_inner_steps(response.other_inner_steps() +
+                                     record.inner_steps);
+    }
+  }
+}
+
 v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
   v1::SessionResponse view;
   view.set_run_state(run_state());

@@ -24,6 +24,7 @@
 #include "absl/strings/substitute.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "server/rules/fragment_files.h"
 
 namespace causeway {
 namespace {
@@ -387,7 +388,8 @@ absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> history,
                      log_->History(fragment, updates_kept));
     for (const CommitRecord& commit : history) kept.insert(commit.update_file);
-    RETURN_IF_ERROR(RemoveOldRecords(fragment, snapshots));
+    RETURN_IF_ERROR(
+        merges_.RemoveThrough(fragment, LastUnneededRecord(snapshots)));
   }
   return fragments_.RemoveIf(run_id, [&](const std::string& file) {
     const std::optional<v1::FragmentHead> found = HeadInName(file);
@@ -407,13 +409,7 @@ absl::Status StateDirectory::RemoveOldSnapshot(uint32_t fragment,
     RETURN_IF_ERROR(fragments_.Remove(snapshots.back().file));
     snapshots.pop_back();
   }
-  return RemoveOldRecords(fragment, snapshots);
-}
-
-absl::Status StateDirectory::RemoveOldRecords(
-    uint32_t fragment, absl::Span<const SnapshotRecord> kept) const {
-  if (kept.empty()) return absl::OkStatus();
-  return merges_.RemoveThrough(fragment, kept.back().head.version());
+  return merges_.RemoveThrough(fragment, LastUnneededRecord(snapshots));
 }
 
 }  // namespace causeway

@@ -127,10 +127,6 @@ class StateDirectory {
 
  private:
   std::string QuarantineFile(uint64_t id) const;
-  // Removes the records that the snapshots that are kept, newest first, make
-  // superfluous.
-  absl::Status RemoveOldRecords(uint32_t fragment,
-                                absl::Span<const SnapshotRecord> kept) const;
 
   StateDirectory(std::string path, std::optional<FileLock> lock,
                  std::unique_ptr<CommitLog> log, FragmentStore fragments)

@@ -20,10 +20,11 @@
 //      when they have to, and only then. An island is not expected before it is
 //      ready, nor in rounds that were open then; a restart forgets nothing of
 //      this.
-//   5  After a restart the coordinator goes on from the commits.
+//   5  After a restart the coordinator goes on from the commits, whose versions
+//      its snapshots and records make again. Each commit found the record of
+//      its merge durable.
 //   6  A recorded validation loss is that of the committed model of its
-//   version,
-//      and no version is recorded twice.
+//      version, and no version is recorded twice.
 //   7  Merging a commit's recorded contributions in the order of their keys
 //      gives its digest.
 //   8  Once nothing fails any more, islands that are equally fast take part in

@@ -33,20 +33,17 @@ CommitAccount::CommitAccount(const Scenario* scenario, Violations* violations)
       commits_(static_cast<size_t>(scenario->plan.fragments_size())),
       merged_tokens_(commits_.size(), {0}) {
   for (uint32_t fragment = 0; fragment < commits_.size(); ++fragment) {
-    Commit initial;
-    initial.head.set_fragment(fragment);
-    initial.head.set_digest(InitialDigest(fragment));
-    commits_[fragment].push_back(std::move(initial));
+    commits_[fragment].push_back(InitialVersion(fragment));
   }
 }
 
-const Commit* CommitAccount::Find(const v1::FragmentHead& head) {
+const Version* CommitAccount::Find(const v1::FragmentHead& head) {
   if (head.fragment() >= commits_.size() ||
       head.version() >= commits_[head.fragment()].size()) {
     violations_->Note(NameOf(head), " was seen, but was never committed");
     return nullptr;
   }
-  const Commit& commit = commits_[head.fragment()][head.version()];
+  const Version& commit = commits_[head.fragment()][head.version()];
   if (commit.head.digest() != head.digest()) {
     violations_->Note(NameOf(head), " has two digests");
     return nullptr;
@@ -73,56 +70,61 @@ void CommitAccount::CheckValidation(const v1::Validation& validation,
   }
 }
 
-void CommitAccount::Add(const Commit& commit) {
-  std::vector<Commit>& versions = commits_[commit.head.fragment()];
-  if (commit.head.version() != versions.size()) {
-    violations_->Note(NameOf(commit.head), " was committed after version ",
+void CommitAccount::Add(const v1::FragmentHead& head,
+                        const MergeRecord* record) {
+  if (record == nullptr || record->version.head.digest() != head.digest()) {
+    violations_->Note(NameOf(head),
+                      " is committed, but not the record of its merge");
+    return;
+  }
+  std::vector<Version>& versions = commits_[head.fragment()];
+  if (head.version() != versions.size()) {
+    violations_->Note(NameOf(head), " was committed after version ",
                       versions.size() - 1);
     return;
   }
   Contents contents = versions.back().contents;
-  uint64_t merged_tokens = merged_tokens_[commit.head.fragment()].back();
+  uint64_t merged_tokens = merged_tokens_[head.fragment()].back();
   // The recorded contributions in the order in which a replay merges them.
-  std::map<ContributionKey, std::string> recorded;
-  for (size_t i = 0; i < commit.merged.size(); ++i) {
-    const v1::ContributionHeader& header = commit.merged[i];
-    recorded[KeyOf(header)] = EncodeIntervals(commit.intervals[i]);
-    for (const Interval& interval : commit.intervals[i]) {
+  std::map<ContributionKey, std::vector<Interval>> recorded;
+  for (size_t i = 0; i < record->contributions.size(); ++i) {
+    const v1::ContributionHeader& header = record->contributions[i];
+    const std::vector<Interval>& intervals = record->intervals[i];
+    recorded[KeyOf(header)] = intervals;
+    for (const Interval& interval : intervals) {
       uint64_t& steps = contents[interval.process];
       if (interval.begin != steps) {
-        violations_->Note(
-            NameOf(commit.head), ": steps ", interval.begin, " to ",
-            interval.end, " of process ", interval.process, ", island ",
-            header.identity().island_id(), ", were merged on top of ", steps,
-            interval.begin < steps ? ": some of them twice"
-                                   : ": those between are lost");
+        violations_->Note(NameOf(head), ": steps ", interval.begin, " to ",
+                          interval.end, " of process ", interval.process,
+                          ", island ", header.identity().island_id(),
+                          ", were merged on top of ", steps,
+                          interval.begin < steps ? ": some of them twice"
+                                                 : ": those between are lost");
       }
       steps = interval.end;
     }
     const uint64_t tokens =
-        StepsIn(commit.intervals[i]) *
-        scenario_
-            ->tokens_per_step[island_of_[commit.intervals[i].front().process]];
+        StepsIn(intervals) *
+        scenario_->tokens_per_step[island_of_[intervals.front().process]];
     if (header.tokens() != tokens) {
-      violations_->Note(NameOf(commit.head), " counts ", header.tokens(),
+      violations_->Note(NameOf(head), " counts ", header.tokens(),
                         " tokens for ", tokens);
     }
     merged_tokens += tokens;
   }
-  merged_tokens_[commit.head.fragment()].push_back(merged_tokens);
-  std::vector<std::string> encodings;
-  for (const auto& [key, encoding] : recorded) encodings.push_back(encoding);
-  if (NextDigest(versions.back().head.digest(), encodings) !=
-      commit.head.digest()) {
+  merged_tokens_[head.fragment()].push_back(merged_tokens);
+  std::vector<std::vector<Interval>> in_order;
+  for (const auto& [key, intervals] : recorded) in_order.push_back(intervals);
+  const Version replayed = NextVersion(versions.back(), in_order);
+  if (replayed.head.digest() != head.digest()) {
     violations_->Note(
-        NameOf(commit.head),
+        NameOf(head),
         " does not come out when its recorded contributions are replayed");
   }
-  if (contents != commit.contents) {
-    violations_->Note(NameOf(commit.head),
-                      " contains other steps than were merged");
+  if (contents != record->version.contents) {
+    violations_->Note(NameOf(head), " contains other steps than were merged");
   }
-  versions.push_back(commit);
+  versions.push_back(record->version);
 }
 
 bool CommitAccount::Complete(const SyncSchedule& schedule) const {
@@ -150,7 +152,7 @@ std::vector<uint32_t> CommitAccount::ProcessesOf(uint32_t island) const {
 
 void CommitAccount::Holds(uint32_t process, const Replica& replica) {
   const v1::FragmentHead& head = replica.head();
-  const Commit* const commit = Find(head);
+  const Version* const commit = Find(head);
   if (commit == nullptr) return;
   if (replica.anchor() != commit->contents) {
     violations_->Note("process ", process, " holds another ", NameOf(head),

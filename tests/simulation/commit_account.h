@@ -12,8 +12,8 @@
 
 #include "outer_optimizer/sync_schedule.h"
 #include "proto/coordinator.pb.h"
+#include "proto/status.pb.h"
 #include "tests/simulation/contents.h"
-#include "tests/simulation/disk.h"
 #include "tests/simulation/replica.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/violations.h"
@@ -32,8 +32,9 @@ class CommitAccount {
   // `scenario` and `violations` outlive the object.
   CommitAccount(const Scenario* scenario, Violations* violations);
 
-  // Records a commit that has become durable.
-  void Add(const Commit& commit);
+  // Records a commit that has become durable. `record` is that of its merge;
+  // null if there is none.
+  void Add(const v1::FragmentHead& head, const MergeRecord* record);
   uint64_t newest_version(uint32_t fragment) const {
     return commits_[fragment].size() - 1;
   }
@@ -60,14 +61,14 @@ class CommitAccount {
 
  private:
   // Returns null, and records a violation, if there is no such commit.
-  const Commit* Find(const v1::FragmentHead& head);
+  const Version* Find(const v1::FragmentHead& head);
 
   const Scenario* const scenario_;
   Violations* const violations_;
   // The island of each process.
   std::vector<uint32_t> island_of_;
   // The commits, by fragment and version.
-  std::vector<std::vector<Commit>> commits_;
+  std::vector<std::vector<Version>> commits_;
   // The tokens in each of them.
   std::vector<std::vector<uint64_t>> merged_tokens_;
   uint64_t trained_tokens_ = 0;

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "common/checksum.h"
 #include "glog/logging.h"
 
 namespace causeway::simulation {
@@ -51,6 +53,28 @@ uint64_t StepsIn(const std::vector<Interval>& intervals) {
 uint64_t StepsOf(const Contents& contents, uint32_t process) {
   const auto found = contents.find(process);
   return found == contents.end() ? 0 : found->second;
+}
+
+Version InitialVersion(uint32_t fragment) {
+  Version version;
+  version.head.set_fragment(fragment);
+  version.head.set_digest(Digest128(absl::StrCat("fragment ", fragment)));
+  return version;
+}
+
+Version NextVersion(const Version& before,
+                    const std::vector<std::vector<Interval>>& merged) {
+  Version after = before;
+  std::string digested = before.head.digest();
+  for (const std::vector<Interval>& intervals : merged) {
+    absl::StrAppend(&digested, EncodeIntervals(intervals));
+    for (const Interval& interval : intervals) {
+      after.contents[interval.process] = interval.end;
+    }
+  }
+  after.head.set_version(before.head.version() + 1);
+  after.head.set_digest(Digest128(digested));
+  return after;
 }
 
 }  // namespace causeway::simulation

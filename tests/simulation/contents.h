@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "proto/coordinator.pb.h"
 #include "tests/simulation/scenario.h"
 
 namespace causeway::simulation {
@@ -52,6 +53,27 @@ using Contents = std::map<uint32_t, uint64_t>;
 
 // Returns the number of steps of `process` in `contents`.
 uint64_t StepsOf(const Contents& contents, uint32_t process);
+
+// A fragment at one version. The digest belongs to the version before and to
+// what was merged, in its order.
+struct Version {
+  v1::FragmentHead head;
+  Contents contents;
+};
+Version InitialVersion(uint32_t fragment);
+
+// Returns the version after `before`, into which these are merged.
+Version NextVersion(const Version& before,
+                    const std::vector<std::vector<Interval>>& merged);
+
+// The record of a merge: who was merged, and what each contained.
+struct MergeRecord {
+  // The result.
+  Version version;
+  // In the order of summation.
+  std::vector<v1::ContributionHeader> contributions;
+  std::vector<std::vector<Interval>> intervals;
+};
 
 }  // namespace causeway::simulation
 

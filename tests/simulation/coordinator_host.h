@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator's process in virtual time: the real rules
-// (server/rules/coordinator.h) and the real memory for uploads
-// (server/staging.h), with the part of server/engine.h around them modelled:
-// one event at a time, persisted before its caller is answered; one outer step
-// at a time beside that; ticks; and views to all sessions.
+// (server/rules/coordinator.h), the real decisions about what is durable first
+// (server/rules/journal.h, commit_sequence.h and fragment_files.h) and the real
+// memory for uploads (server/staging.h), with the part of server/engine.h that
+// carries them out modelled: one event at a time; one outer step and one
+// snapshot at a time beside that; ticks; and views to all sessions.
 //
 // Calls take place where their messages arrive. The host answers by calling
 // `reply`, at once or later, or never if the process is killed meanwhile.
@@ -25,7 +26,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
+#include "server/rules/commit_sequence.h"
 #include "server/rules/coordinator.h"
+#include "server/rules/journal.h"
 #include "server/staging.h"
 #include "tests/simulation/checker.h"
 #include "tests/simulation/contents.h"
@@ -44,10 +47,6 @@ struct FetchedUpdate {
   bool kept = true;
   // The new anchor minus the old anchor.
   std::vector<Interval> change;
-};
-struct FetchedParameters {
-  v1::FragmentHead head;
-  Contents contents;
 };
 
 class CoordinatorHost {
@@ -96,7 +95,7 @@ class CoordinatorHost {
   void FetchUpdate(const v1::FetchUpdateRequest& request,
                    Reply<FetchedUpdate> reply);
   void FetchParameters(const v1::FetchParametersRequest& request,
-                       Reply<FetchedParameters> reply);
+                       Reply<Version> reply);
 
  private:
   struct Session {
@@ -109,13 +108,27 @@ class CoordinatorHost {
   static absl::Status Down() {
     return absl::UnavailableError("connection refused");
   }
+  // An outer step that is under way.
+  struct OuterStep {
+    OuterStepOrder order;
+    MergeRecord made;
+    CommitSequence sequence;
+  };
+
   absl::Time now() const;
-  // Returns whether the caller is a member, and tells the checker.
-  absl::Status CheckMember(const v1::IslandIdentity& identity);
+  // Brings a fragment to its newest version.
+  absl::Status Restore(uint32_t fragment);
   // Runs `event` after the events before it, if the process still lives then.
   void Enter(EventLoop::Action event);
-  // Persists and carries out an event's effects; then calls `answer`.
-  void Settle(Effects effects, std::function<void(const absl::Status&)> answer);
+  // Handles an event as the journal says: runs it on the rules, writes to the
+  // log, carries its effects out, and calls `answer`.
+  template <typename Result>
+  void Handle(std::function<Result(Effects& effects)> event,
+              std::function<void(const Result&)> answer);
+  // Does so for an event whose caller nobody models.
+  void Handle(std::function<absl::Status(Effects& effects)> event) {
+    Handle<absl::Status>(std::move(event), [](const absl::Status&) {});
+  }
   void CarryOut(const Effects& effects);
   void KeepQuarantined(const Effects& effects);
   // Returns the oldest contribution in quarantine that is not in a round; 0 if
@@ -126,18 +139,19 @@ class CoordinatorHost {
   // Draws the norm of a contribution that arrives.
   double Norm();
   void Publish();
-  // Returns whether the update is still to be made, and the caller waits for
-  // it.
-  bool IsAwaited(const v1::FetchUpdateRequest& request) const;
   void ServeAwaited();
   void ShowView(const Session& session);
   void Tick();
   void BeginOuterStep();
-  absl::StatusOr<Commit> Merge(const OuterStepOrder& order) const;
-  void EndOuterStep(const OuterStepOrder& order,
-                    const absl::StatusOr<v1::FragmentHead>& head);
+  absl::StatusOr<MergeRecord> Merge(const OuterStepOrder& order) const;
+  // Does what comes next of the outer step under way.
+  void TakeStep();
+  void StepDone(const absl::Status& status);
+  void EndOuterStep(const absl::Status& status);
   // Finds out, when the disk takes writes again, what became of the last one.
   void Reconcile();
+  // Makes a snapshot of a fragment, if one is due and none is being made.
+  void MakeSnapshot();
 
   const Scenario* const scenario_;
   World* const world_;
@@ -151,6 +165,7 @@ class CoordinatorHost {
 
   // The process's state while it is up.
   std::optional<Coordinator> core_;
+  Journal journal_;
   std::optional<Staging> staging_;
   absl::Time started_at_;
   absl::Time clock_at_start_;
@@ -161,14 +176,42 @@ class CoordinatorHost {
   // Whether an event is being persisted, so that others wait.
   bool busy_ = false;
   std::deque<EventLoop::Action> waiting_;
-  Disk::Batch unwritten_;
   std::deque<OuterStepOrder> orders_;
-  bool merging_ = false;
+  std::optional<OuterStep> step_;
+  // The newest version of each fragment, and the records since its last
+  // snapshot.
+  std::vector<Version> newest_;
+  std::vector<uint64_t> records_since_;
+  bool snapshotting_ = false;
   // The bytes of contributions that were admitted to open rounds.
   std::map<ContributionKey, std::string> admitted_;
-  // The outer step whose commit has an unknown outcome, and its result.
-  std::optional<std::pair<OuterStepOrder, v1::FragmentHead>> doubtful_;
 };
+
+template <typename Result>
+void CoordinatorHost::Handle(std::function<Result(Effects& effects)> event,
+                             std::function<void(const Result&)> answer) {
+  Enter([this, event = std::move(event), answer = std::move(answer)] {
+    Effects effects;
+    const Result result = event(effects);
+    checker_->Saw(effects, *core_, now());
+    const Journal::Entry entry = journal_.Enter(effects, now());
+    for (const EventRecord& record : entry.events) {
+      world_->Trace("event      ", record.text);
+    }
+    const auto settle = [this, effects = std::move(effects), entry, result,
+                         answer](const absl::Status& written) {
+      CarryOut(effects);
+      answer(Journal::Answer(entry, written, result));
+    };
+    if (entry.batch == nullptr) return settle(absl::OkStatus());
+    busy_ = true;
+    disk_->Write(*entry.batch, [this, settle](const absl::Status& outcome) {
+      busy_ = false;
+      settle(journal_.Written(outcome));
+      Enter([] {});
+    });
+  });
+}
 
 }  // namespace causeway::simulation
 

@@ -68,68 +68,50 @@ void CoordinatorHost::Complete(const v1::ContributionHeader& header,
   const absl::StatusOr<double> verified =
       staging_->Verify(KeyOf(header), header.object());
   if (!verified.ok()) return reply(verified.status());
-  Enter([this, header, reply = std::move(reply)] {
-    checker_->Calls(header.identity(), now());
-    Effects effects;
-    const absl::StatusOr<v1::ContributeResponse> response =
-        core_->Complete(header, Norm(), now(), effects);
-    checker_->Called(header.identity(), response.status(), now());
-    if (response.ok()) checker_->Answered(header, *response, *core_, now());
-    Settle(std::move(effects), [reply, response](const absl::Status& written) {
-      if (!written.ok()) return reply(written);
-      reply(response);
-    });
-  });
+  Handle<absl::StatusOr<v1::ContributeResponse>>(
+      [this, header](Effects& effects) {
+        checker_->Calls(header.identity(), now());
+        auto response = core_->Complete(header, Norm(), now(), effects);
+        checker_->Called(header.identity(), response.status(), now());
+        if (response.ok()) checker_->Answered(header, *response, *core_, now());
+        return response;
+      },
+      std::move(reply));
 }
 
 void CoordinatorHost::FetchUpdate(const v1::FetchUpdateRequest& request,
                                   Reply<FetchedUpdate> reply) {
   if (!up()) return reply(Down());
   Enter([this, request, reply = std::move(reply)] {
-    const absl::Status member = CheckMember(request.identity());
-    if (!member.ok()) return reply(member);
-    if (IsAwaited(request)) {
+    const absl::StatusOr<bool> awaited = core_->IsAwaited(request);
+    checker_->Checked(request.identity(), awaited.status());
+    if (!awaited.ok()) return reply(awaited.status());
+    if (*awaited) {
       awaited_updates_.emplace_back(request, reply);
       return;
     }
-    const std::vector<Commit>& commits = disk_->commits(request.fragment());
     const uint64_t version = request.from_version() + 1;
+    const std::vector<CommitRecord>& commits =
+        disk_->commits(request.fragment());
     if (version >= commits.size()) {
       return reply(absl::NotFoundError("there is no such update"));
     }
-    const Commit& commit = commits[version];
+    v1::FetchUpdateResponse merged;
+    core_->DescribeMerged(
+        request,
+        disk_->Merged(request.fragment(), request.from_version(),
+                      request.identity().island_id()),
+        merged);
     FetchedUpdate update{
-        .head = commit.head,
+        .head = commits[version].head,
+        .includes_island = merged.includes_island(),
+        .other = {.tokens = merged.other_tokens(),
+                  .inner_steps = merged.other_inner_steps()},
         .kept = version + scenario_->config.storage().update_history() >=
                 commits.size()};
-    for (size_t i = 0; i < commit.merged.size(); ++i) {
-      if (update.kept) {
-        update.change.insert(update.change.end(), commit.intervals[i].begin(),
-                             commit.intervals[i].end());
-      }
-      const v1::ContributionHeader& header = commit.merged[i];
-      if (header.identity().island_id() != request.identity().island_id()) {
-        continue;
-      }
-      const std::string& digest = header.object().digest();
-      if (digest == request.contribution_digest()) {
-        update.includes_island = true;
-      } else if (!core_->WasAdmitted({header.identity().island_id(),
-                                      header.identity().incarnation()},
-                                     digest)) {
-        update.other.tokens += header.tokens();
-        update.other.inner_steps += header.inner_steps();
-      }
-    }
+    if (update.kept) update.change = disk_->Update(update.head);
     reply(update);
   });
-}
-
-bool CoordinatorHost::IsAwaited(const v1::FetchUpdateRequest& request) const {
-  const uint32_t fragment = request.fragment();
-  return request.wait() &&
-         core_->heads()[fragment].head.version() == request.from_version() &&
-         request.from_version() < core_->schedule().FinalVersion(fragment);
 }
 
 void CoordinatorHost::ServeAwaited() {
@@ -143,19 +125,17 @@ void CoordinatorHost::ServeAwaited() {
 }
 
 void CoordinatorHost::FetchParameters(const v1::FetchParametersRequest& request,
-                                      Reply<FetchedParameters> reply) {
+                                      Reply<Version> reply) {
   if (!up()) return reply(Down());
   Enter([this, request, reply = std::move(reply)] {
-    const absl::Status member = CheckMember(request.identity());
+    const absl::Status member = core_->Check(request.identity());
+    checker_->Checked(request.identity(), member);
     if (!member.ok()) return reply(member);
-    const std::vector<Commit>& commits = disk_->commits(request.fragment());
-    if (request.version() >= commits.size() ||
-        request.version() + scenario_->config.storage().versions_kept() <
-            commits.size()) {
+    const Version& newest = newest_[request.fragment()];
+    if (request.version() != newest.head.version()) {
       return reply(absl::NotFoundError("the version is not kept"));
     }
-    const Commit& commit = commits[request.version()];
-    reply(FetchedParameters{.head = commit.head, .contents = commit.contents});
+    reply(newest);
   });
 }
 

@@ -6,32 +6,40 @@
 #include <string>
 #include <utility>
 
+#include "common/status_macros.h"
 #include "tests/simulation/coordinator_host.h"
 
 namespace causeway::simulation {
 
 void CoordinatorHost::Pause(bool pause) {
   if (!up()) return;
-  Enter([this, pause] {
-    Effects effects;
-    const absl::Status done = pause ? core_->Pause("simulated", effects)
-                                    : core_->Resume(now(), effects);
-    // A run that is finished cannot be paused.
-    if (!done.ok()) return;
-    Settle(std::move(effects), [](const absl::Status&) {});
+  Handle([this, pause](Effects& effects) {
+    return pause ? core_->Pause("simulated", effects)
+                 : core_->Resume(now(), effects);
   });
 }
 
 void CoordinatorHost::Drain(uint32_t island) {
   if (!up()) return;
-  Enter([this, island] {
-    Effects effects;
-    const std::string name = IslandName(island);
-    if (!core_->Drain(name, "simulated", effects).ok()) return;
-    Settle(std::move(effects), [this, name](const absl::Status& written) {
-      // The operator is told that the island will leave.
-      if (written.ok()) checker_->Drained(name);
-    });
+  const std::string name = IslandName(island);
+  Handle<absl::Status>(
+      [this, name](Effects& effects) {
+        return core_->Drain(name, "simulated", effects);
+      },
+      [this, name](const absl::Status& drained) {
+        // The operator is told that the island will leave.
+        if (drained.ok()) checker_->Drained(name);
+      });
+}
+
+void CoordinatorHost::Evict(uint32_t island) {
+  if (!up()) return;
+  const std::string name = IslandName(island);
+  Handle([this, name](Effects& effects) {
+    const absl::Status evicted =
+        core_->Evict(name, "simulated", now(), effects);
+    if (evicted.ok()) checker_->Evicted(name);
+    return evicted;
   });
 }
 
@@ -45,41 +53,25 @@ uint64_t CoordinatorHost::OldestHeld() const {
 
 void CoordinatorHost::Admit() {
   if (!up()) return;
-  Enter([this] {
+  Handle([this](Effects& effects) -> absl::Status {
     const uint64_t id = OldestHeld();
     const std::string bytes = disk_->QuarantinedBytes(id);
-    if (id == 0 || bytes.empty()) return;
+    if (id == 0 || bytes.empty()) return absl::NotFoundError("nothing is held");
     world_->Trace("operator   admits contribution ", id);
-    Effects effects;
-    const absl::StatusOr<ContributionKey> key =
-        core_->Admit(id, now(), effects);
-    if (!key.ok()) return;
-    admitted_[*key] = bytes;
+    ASSIGN_OR_RETURN(const ContributionKey key,
+                     core_->Admit(id, now(), effects));
+    admitted_[key] = bytes;
     checker_->AdmittedToRound(core_->quarantine().at(id).header, now());
-    Settle(std::move(effects), [](const absl::Status&) {});
+    return absl::OkStatus();
   });
 }
 
 void CoordinatorHost::Drop() {
   if (!up()) return;
-  Enter([this] {
+  Handle([this](Effects& effects) {
     const uint64_t id = OldestHeld();
-    if (id == 0) return;
     world_->Trace("operator   drops contribution ", id);
-    Effects effects;
-    if (!core_->Drop(id, effects).ok()) return;
-    Settle(std::move(effects), [](const absl::Status&) {});
-  });
-}
-
-void CoordinatorHost::Evict(uint32_t island) {
-  if (!up()) return;
-  Enter([this, island] {
-    Effects effects;
-    const std::string name = IslandName(island);
-    if (!core_->Evict(name, "simulated", now(), effects).ok()) return;
-    checker_->Evicted(name);
-    Settle(std::move(effects), [](const absl::Status&) {});
+    return core_->Drop(id, effects);
   });
 }
 

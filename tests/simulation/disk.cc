@@ -5,29 +5,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "common/checksum.h"
+#include "server/rules/fragment_files.h"
 
 namespace causeway::simulation {
 
-std::string InitialDigest(uint32_t fragment) {
-  return Digest128(absl::StrCat("fragment ", fragment));
-}
-
-std::string NextDigest(const std::string& digest,
-                       const std::vector<std::string>& encodings) {
-  return Digest128(absl::StrCat(digest, absl::StrJoin(encodings, "")));
-}
-
-Disk::Disk(const Scenario* scenario, World* world,
-           std::function<void(const Commit&)> committed)
+Disk::Disk(const Scenario* scenario, World* world, Committed committed)
     : scenario_(scenario), world_(world), committed_(std::move(committed)) {
   for (const v1::Fragment& fragment : scenario->plan.fragments()) {
-    Commit initial;
-    initial.head.set_fragment(fragment.id());
-    initial.head.set_digest(InitialDigest(fragment.id()));
-    commits_.push_back({initial});
+    const Version initial = InitialVersion(fragment.id());
+    commits_.push_back({{.head = initial.head}});
+    snapshots_[NameOf(initial.head)] = {.head = initial.head};
+    snapshot_files_[NameOf(initial.head)] = initial;
   }
 }
 
@@ -38,30 +26,83 @@ absl::Duration Disk::Latency() {
               : chance.Between(absl::Milliseconds(1), absl::Milliseconds(8));
 }
 
-void Disk::Write(Batch batch, absl::Duration work, Done done) {
+bool Disk::DrawFailure() {
+  return !healed_ && scenario_->Has(kFailedWrite) && world_->chance.OneIn(12);
+}
+
+void Disk::Write(LogBatch batch, Done done) {
   under_way_.push_back(std::move(batch));
-  busy_until_ = std::max(busy_until_, world_->loop.now() + work) + Latency();
+  busy_until_ = std::max(busy_until_, world_->loop.now()) + Latency();
   world_->loop.At(busy_until_, [this, life = life_, done = std::move(done)] {
-    if (life == life_) Finish(done);
+    if (life != life_) return;
+    const LogBatch batch = std::move(under_way_.front());
+    under_way_.pop_front();
+    done(Try(batch));
   });
 }
 
-void Disk::Finish(const Done& done) {
-  const Batch batch = std::move(under_way_.front());
-  under_way_.pop_front();
-  done(Try(batch));
+void Disk::WriteFile(std::function<void()> apply, Done done) {
+  const uint64_t file = files_begun_++;
+  files_under_way_[file] = std::move(apply);
+  world_->loop.After(
+      Latency(), [this, life = life_, file, done = std::move(done)] {
+        if (life != life_) return;
+        const auto write = files_under_way_.extract(file);
+        if (DrawFailure()) {
+          world_->Trace("disk       a file cannot be written");
+          return done(absl::ResourceExhaustedError("the disk is full"));
+        }
+        write.mapped()();
+        done(absl::OkStatus());
+      });
 }
 
-absl::Status Disk::Try(const Batch& batch) {
+void Disk::WriteRecord(MergeRecord record, Done done) {
+  WriteFile(
+      [this, record = std::move(record)] {
+        const FragmentVersion name = NameOf(record.version.head);
+        std::vector<Interval>& update = updates_[name];
+        update.clear();
+        for (const std::vector<Interval>& intervals : record.intervals) {
+          update.insert(update.end(), intervals.begin(), intervals.end());
+        }
+        records_[name] = record;
+      },
+      std::move(done));
+}
+
+void Disk::WriteSnapshot(Version snapshot, Done done) {
+  WriteFile(
+      [this, snapshot = std::move(snapshot)] {
+        snapshot_files_[NameOf(snapshot.head)] = snapshot;
+      },
+      std::move(done));
+}
+
+void Disk::RemoveOldSnapshots(uint32_t fragment, uint64_t kept) {
+  const std::vector<SnapshotRecord> snapshots = Snapshots(fragment, kept);
+  snapshot_files_.erase(
+      snapshot_files_.lower_bound({fragment, 0}),
+      snapshot_files_.lower_bound(NameOf(snapshots.back().head)));
+  records_.erase(
+      records_.lower_bound({fragment, 0}),
+      records_.upper_bound({fragment, LastUnneededRecord(snapshots)}));
+}
+
+absl::Status Disk::Try(const LogBatch& batch) {
   if (poisoned()) {
     return absl::FailedPreconditionError("an earlier write's outcome unknown");
   }
-  Chance& chance = world_->chance;
-  if (!healed_ && scenario_->Has(kFailedWrite) && chance.OneIn(12)) {
+  for (const CommitRecord& commit : batch.commits) {
+    if (commit.head.version() != commits_[commit.head.fragment()].size()) {
+      return absl::FailedPreconditionError("not the next version");
+    }
+  }
+  if (DrawFailure()) {
     world_->Trace("disk       a write fails, nothing is written");
     return absl::ResourceExhaustedError("the disk is full");
   }
-  if (!healed_ && scenario_->Has(kUnknownWrite) && chance.OneIn(25)) {
+  if (!healed_ && scenario_->Has(kUnknownWrite) && world_->chance.OneIn(25)) {
     world_->Trace("disk       a write fails, its outcome is unknown");
     unknown_ = batch;
     return absl::UnknownError("outcome unknown of a commit");
@@ -73,10 +114,14 @@ absl::Status Disk::Try(const Batch& batch) {
 void Disk::Crash() {
   ++life_;
   busy_until_ = absl::InfinitePast();
+  for (const auto& [file, apply] : files_under_way_) {
+    if (world_->chance.OneIn(2)) apply();
+  }
+  files_under_way_.clear();
   if (unknown_.has_value()) {
     Reconcile();
   } else {
-    for (const Batch& batch : under_way_) {
+    for (const LogBatch& batch : under_way_) {
       if (!world_->chance.OneIn(2)) break;
       world_->Trace("disk       a write under way is there");
       Apply(batch);
@@ -94,7 +139,7 @@ bool Disk::Reconcile() {
   return written;
 }
 
-void Disk::Apply(const Batch& batch) {
+void Disk::Apply(const LogBatch& batch) {
   for (const Member& member : batch.members) {
     processes_[{member.island_id, member.incarnation}] = member.instance_id;
     Member& stored = members_[member.island_id];
@@ -123,9 +168,52 @@ void Disk::Apply(const Batch& batch) {
   }
   if (batch.flags.has_value()) flags_ = *batch.flags;
   if (!batch.validations.empty()) validation_ = batch.validations.back();
-  if (!batch.commit.has_value()) return;
-  commits_[batch.commit->head.fragment()].push_back(*batch.commit);
-  committed_(*batch.commit);
+  for (const ContributionRecord& record : batch.contributions) {
+    if (record.fate == ContributionFate::kLate) continue;
+    merged_[{record.fragment, record.base_version}].push_back(record);
+  }
+  for (const SnapshotRecord& snapshot : batch.snapshots) {
+    snapshots_[NameOf(snapshot.head)] = snapshot;
+  }
+  for (const CommitRecord& commit : batch.commits) {
+    commits_[commit.head.fragment()].push_back(commit);
+    committed_(commit.head,
+               FindRecord(commit.head.fragment(), commit.head.version()));
+  }
+}
+
+std::vector<SnapshotRecord> Disk::Snapshots(uint32_t fragment,
+                                            uint64_t limit) const {
+  std::vector<SnapshotRecord> newest;
+  auto next = snapshots_.lower_bound({fragment + 1, 0});
+  while (next != snapshots_.begin() && newest.size() < limit) {
+    --next;
+    if (next->first.first != fragment) break;
+    newest.push_back(next->second);
+  }
+  return newest;
+}
+
+std::vector<ContributionRecord> Disk::Merged(
+    uint32_t fragment, uint64_t base_version,
+    const std::string& island_id) const {
+  std::vector<ContributionRecord> merged;
+  const auto found = merged_.find({fragment, base_version});
+  if (found == merged_.end()) return merged;
+  for (const ContributionRecord& record : found->second) {
+    if (record.island_id == island_id) merged.push_back(record);
+  }
+  return merged;
+}
+
+const MergeRecord* Disk::FindRecord(uint32_t fragment, uint64_t version) const {
+  const auto found = records_.find({fragment, version});
+  return found == records_.end() ? nullptr : &found->second;
+}
+
+const Version* Disk::FindSnapshot(const v1::FragmentHead& head) const {
+  const auto found = snapshot_files_.find(NameOf(head));
+  return found == snapshot_files_.end() ? nullptr : &found->second;
 }
 
 CoordinatorHistory Disk::History() const {
@@ -134,18 +222,16 @@ CoordinatorHistory Disk::History() const {
     history.accounts.push_back(account);
     history.accounts.back().process = processes_.at(key);
   }
-  for (const std::vector<Commit>& versions : commits_) {
-    for (const Commit& commit : versions) {
-      for (const v1::ContributionHeader& header : commit.merged) {
-        history.settled.push_back({.key = {header.identity().island_id(),
-                                           header.identity().incarnation()},
-                                   .fragment = header.fragment(),
-                                   .fate = header.partial()
-                                               ? TokenLedger::Fate::kPartial
-                                               : TokenLedger::Fate::kMerged,
-                                   .tokens = header.tokens(),
-                                   .restored = header.restored_tokens()});
-      }
+  for (const auto& [round, records] : merged_) {
+    for (const ContributionRecord& record : records) {
+      history.settled.push_back(
+          {.key = {record.island_id, record.incarnation},
+           .fragment = record.fragment,
+           .fate = record.fate == ContributionFate::kPartial
+                       ? TokenLedger::Fate::kPartial
+                       : TokenLedger::Fate::kMerged,
+           .tokens = record.tokens,
+           .restored = record.restored_tokens});
     }
   }
   for (const auto& [id, entry] : quarantine_) {

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's state directory in virtual time: what
-// server/storage/commit_log.h promises, without files. A batch becomes durable
-// as a whole, in the order of writing; a write that failed wrote nothing,
-// unless its outcome is unknown: then later writes are refused until Reconcile,
-// or a restart, shows whether it took place.
+// The coordinator's state directory in virtual time: what server/storage
+// promises, without files. A batch of the log becomes durable as a whole, in
+// the order of writing; a write that failed wrote nothing, unless its outcome
+// is unknown: then later writes are refused until Reconcile, or a restart,
+// shows whether it took place. Records of merges and snapshots become durable
+// one by one, in any order.
 #ifndef TESTS_SIMULATION_DISK_H_
 #define TESTS_SIMULATION_DISK_H_
 
@@ -21,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/log_batch.h"
 #include "server/rules/membership.h"
 #include "server/rules/token_ledger.h"
 #include "tests/simulation/contents.h"
@@ -29,63 +31,60 @@
 
 namespace causeway::simulation {
 
-// One version of one fragment.
-struct Commit {
-  v1::FragmentHead head;
-  Contents contents;
-  // The contributions merged into it, in the order of summation, and what each
-  // contained.
-  std::vector<v1::ContributionHeader> merged;
-  std::vector<std::vector<Interval>> intervals;
-};
-
 class Disk {
  public:
-  struct Batch {
-    std::optional<Commit> commit;
-    std::vector<Member> members;
-    std::vector<AccountRecord> accounts;
-    std::vector<QuarantineEntry> quarantine;
-    // The ids of quarantine entries that are part of the commit.
-    std::vector<uint64_t> admitted;
-    std::optional<RunFlags> flags;
-    std::vector<v1::ValidationPoint> validations;
-    // Events and late contributions are only counted: nothing reads them back.
-    uint64_t events = 0;
-
-    bool empty() const {
-      return !commit.has_value() && members.empty() && accounts.empty() &&
-             quarantine.empty() && admitted.empty() && !flags.has_value() &&
-             validations.empty() && events == 0;
-    }
-  };
   using Done = std::function<void(const absl::Status&)>;
+  // A commit has become durable; `record` is null if the record of its merge
+  // has not.
+  using Committed = std::function<void(const v1::FragmentHead& head,
+                                       const MergeRecord* record)>;
 
-  // Holds version 0 of every fragment. Calls `committed` for each commit that
-  // becomes durable. All arguments outlive the disk.
-  Disk(const Scenario* scenario, World* world,
-       std::function<void(const Commit&)> committed);
+  // Holds version 0 of every fragment. All arguments outlive the disk.
+  Disk(const Scenario* scenario, World* world, Committed committed);
 
-  // Begins a write, which takes `work` and the disk's own time. Calls `done`
-  // with its outcome, unless Crash comes first.
-  void Write(Batch batch, absl::Duration work, Done done);
-  // Ends the coordinator's process: the first few of the writes under way may
-  // take place.
+  // Begin a write of a batch of the log, of a record or of a snapshot. Call
+  // `done` with the outcome, unless Crash comes first.
+  void Write(LogBatch batch, Done done);
+  void WriteRecord(MergeRecord record, Done done);
+  void WriteSnapshot(Version snapshot, Done done);
+  // Removes the snapshots of a fragment before the newest `kept`, and the
+  // records that only they needed.
+  void RemoveOldSnapshots(uint32_t fragment, uint64_t kept);
+
+  // Ends the coordinator's process: the first few of the log's writes under way
+  // may take place, and any of the others.
   void Crash();
   // Makes all later writes fast and successful.
   void Heal() { healed_ = true; }
-  // Returns whether the disk refuses every write until Reconcile or the next
+  // Returns whether the log refuses every write until Reconcile or the next
   // Crash.
   bool poisoned() const { return unknown_.has_value(); }
   // Returns whether the write of unknown outcome took place.
   bool Reconcile();
 
-  // Returns the durable commits of a fragment, by version.
-  const std::vector<Commit>& commits(uint32_t fragment) const {
+  // --- What is durable. ---
+
+  // The log's versions of a fragment.
+  const std::vector<CommitRecord>& commits(uint32_t fragment) const {
     return commits_[fragment];
   }
+  // The newest `limit` snapshots of a fragment, newest first.
+  std::vector<SnapshotRecord> Snapshots(uint32_t fragment,
+                                        uint64_t limit) const;
+  // The contributions of an island that were merged into the version after
+  // `base_version`.
+  std::vector<ContributionRecord> Merged(uint32_t fragment,
+                                         uint64_t base_version,
+                                         const std::string& island_id) const;
   const std::map<std::string, Member>& members() const { return members_; }
   CoordinatorHistory History() const;
+  // Return null if there is no such file.
+  const MergeRecord* FindRecord(uint32_t fragment, uint64_t version) const;
+  const Version* FindSnapshot(const v1::FragmentHead& head) const;
+  // The training in the update that led to a committed version.
+  const std::vector<Interval>& Update(const v1::FragmentHead& head) const {
+    return updates_.at(NameOf(head));
+  }
 
   // Keeps the bytes of a quarantined contribution, which are in files and
   // durable at once.
@@ -99,36 +98,50 @@ class Disk {
   }
 
  private:
+  using FragmentVersion = std::pair<uint32_t, uint64_t>;
+  static FragmentVersion NameOf(const v1::FragmentHead& head) {
+    return {head.fragment(), head.version()};
+  }
+
   absl::Duration Latency();
-  void Finish(const Done& done);
-  absl::Status Try(const Batch& batch);
-  void Apply(const Batch& batch);
+  bool DrawFailure();
+  // Begins to write a file, which `apply` makes durable.
+  void WriteFile(std::function<void()> apply, Done done);
+  absl::Status Try(const LogBatch& batch);
+  void Apply(const LogBatch& batch);
 
   const Scenario* const scenario_;
   World* const world_;
-  const std::function<void(const Commit&)> committed_;
+  const Committed committed_;
   bool healed_ = false;
-  std::vector<std::vector<Commit>> commits_;
+
+  // The log.
+  std::vector<std::vector<CommitRecord>> commits_;
+  std::map<FragmentVersion, SnapshotRecord> snapshots_;
+  // By fragment and base version, without late ones.
+  std::map<FragmentVersion, std::vector<ContributionRecord>> merged_;
   std::map<std::string, Member> members_;
   std::map<IncarnationKey, uint64_t> processes_;
   std::map<IncarnationKey, AccountRecord> accounts_;
   std::map<uint64_t, QuarantineEntry> quarantine_;
-  std::map<uint64_t, std::string> quarantined_bytes_;
   RunFlags flags_;
   std::optional<v1::ValidationPoint> validation_;
+
+  // Files.
+  std::map<FragmentVersion, MergeRecord> records_;
+  std::map<FragmentVersion, std::vector<Interval>> updates_;
+  std::map<FragmentVersion, Version> snapshot_files_;
+  std::map<uint64_t, std::string> quarantined_bytes_;
+
   // Counts crashes. Writes that began before the last one never end.
   uint64_t life_ = 0;
   absl::Time busy_until_ = absl::InfinitePast();
-  std::deque<Batch> under_way_;
+  std::deque<LogBatch> under_way_;
+  uint64_t files_begun_ = 0;
+  std::map<uint64_t, std::function<void()>> files_under_way_;
   // The batch whose outcome is unknown.
-  std::optional<Batch> unknown_;
+  std::optional<LogBatch> unknown_;
 };
-
-// Return the digest of version 0, and of the version that follows the one with
-// `digest` when `encodings` are merged in this order.
-std::string InitialDigest(uint32_t fragment);
-std::string NextDigest(const std::string& digest,
-                       const std::vector<std::string>& encodings);
 
 }  // namespace causeway::simulation
 

@@ -30,9 +30,9 @@ class History {
         world_(seed ^ 0x9e3779b97f4a7c15, trace),
         checker_(&scenario_, &world_),
         disk_(&scenario_, &world_,
-              [this](const Commit& commit) {
+              [this](const v1::FragmentHead& head, const MergeRecord* record) {
                 ++result_.commits;
-                checker_.commits().Add(commit);
+                checker_.commits().Add(head, record);
               }),
         network_(&scenario_, &world_),
         host_(&scenario_, &world_, &disk_, &checker_),

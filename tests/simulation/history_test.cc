@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/sync_schedule.h"
+#include "server/rules/log_batch.h"
 #include "tests/simulation/contents.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/scenario.h"
@@ -94,22 +95,27 @@ Scenario OneFragment(uint32_t faults) {
 // A disk with one fragment and these faults.
 struct DiskFixture {
   explicit DiskFixture(uint32_t faults) : scenario(OneFragment(faults)) {}
-  Disk::Batch NextVersion() {
-    Commit commit = disk.commits(0).back();
+  LogBatch NextVersion() {
+    CommitRecord commit = disk.commits(0).back();
     commit.head.set_version(commit.head.version() + 1);
-    return {.commit = commit};
+    return {.commits = {commit}};
   }
 
   const Scenario scenario;
   World world{1, /*trace=*/false};
   uint64_t committed = 0;
-  Disk disk{&scenario, &world, [this](const Commit&) { ++committed; }};
+  uint64_t unrecorded = 0;
+  Disk disk{&scenario, &world,
+            [this](const v1::FragmentHead&, const MergeRecord* record) {
+              ++committed;
+              unrecorded += record == nullptr;
+            }};
 };
 
 TEST(DiskTest, WhatWasAnsweredIsThereAfterACrash) {
   DiskFixture fixture(0);
   absl::Status written = absl::UnknownError("no answer");
-  fixture.disk.Write(fixture.NextVersion(), absl::ZeroDuration(),
+  fixture.disk.Write(fixture.NextVersion(),
                      [&](const absl::Status& status) { written = status; });
   while (fixture.world.loop.RunNext()) {
   }
@@ -124,7 +130,7 @@ TEST(DiskTest, NothingIsAnsweredAfterACrash) {
   for (int i = 0; i < 40; ++i) {
     DiskFixture fixture(0);
     fixture.world.chance = Chance(static_cast<uint64_t>(i));
-    fixture.disk.Write(fixture.NextVersion(), absl::ZeroDuration(),
+    fixture.disk.Write(fixture.NextVersion(),
                        [](const absl::Status&) { FAIL(); });
     fixture.disk.Crash();
     while (fixture.world.loop.RunNext()) {
@@ -135,15 +141,59 @@ TEST(DiskTest, NothingIsAnsweredAfterACrash) {
   EXPECT_LT(there, 40);
 }
 
+LogBatch SomeEvent() {
+  LogBatch batch;
+  batch.events.emplace_back();
+  return batch;
+}
+
+TEST(DiskTest, ACommitIsToldWithTheRecordOfItsMerge) {
+  DiskFixture fixture(0);
+  MergeRecord record;
+  record.version.head.set_version(1);
+  const auto run = [&] {
+    while (fixture.world.loop.RunNext()) {
+    }
+  };
+  fixture.disk.WriteRecord(record, [](const absl::Status&) {});
+  run();
+  for (const uint64_t unrecorded : {0, 1}) {
+    fixture.disk.Write(fixture.NextVersion(), [](const absl::Status&) {});
+    run();
+    EXPECT_EQ(fixture.unrecorded, unrecorded);
+  }
+}
+
+TEST(DiskTest, OldSnapshotsGoWithTheRecordsThatOnlyTheyNeeded) {
+  DiskFixture fixture(0);
+  for (uint64_t version = 1; version <= 3; ++version) {
+    Version made;
+    made.head.set_version(version);
+    fixture.disk.WriteRecord({.version = made}, [](const absl::Status&) {});
+    fixture.disk.WriteSnapshot(made, [](const absl::Status&) {});
+    LogBatch batch = fixture.NextVersion();
+    batch.snapshots.push_back({.head = made.head});
+    fixture.disk.Write(batch, [](const absl::Status&) {});
+    while (fixture.world.loop.RunNext()) {
+    }
+  }
+  fixture.disk.RemoveOldSnapshots(0, 2);
+  for (uint64_t version = 0; version <= 3; ++version) {
+    v1::FragmentHead head;
+    head.set_version(version);
+    EXPECT_EQ(fixture.disk.FindSnapshot(head) != nullptr, version >= 2);
+    EXPECT_EQ(fixture.disk.FindRecord(0, version) != nullptr, version == 3);
+  }
+}
+
 TEST(DiskTest, AnUnknownOutcomeStopsEveryWriteUntilItIsKnown) {
   DiskFixture fixture(1u << kUnknownWrite);
   while (!fixture.disk.poisoned()) {
-    fixture.disk.Write({.events = 1}, absl::ZeroDuration(),
-                       [](const absl::Status&) {});
+    fixture.disk.Write(SomeEvent(), [](const absl::Status&) {});
     ASSERT_TRUE(fixture.world.loop.RunNext());
   }
   absl::Status written;
-  fixture.disk.Write({.events = 1}, absl::ZeroDuration(),
+  fixture.disk.Write(SomeEvent(),
                      [&](const absl::Status& status) { written = status; });
   fixture.world.loop.RunNext();
   EXPECT_TRUE(absl::IsFailedPrecondition(written));

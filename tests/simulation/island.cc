@@ -93,12 +93,12 @@ void Island::Soon(EventLoop::Action action) {
 }
 
 void Island::Do(const action::FetchParameters& fetch) {
-  process_.Call<FetchedParameters>(
-      [host = process_.parts.host, request = fetch.request](
-          CoordinatorHost::Reply<FetchedParameters> reply) {
+  process_.Call<Version>(
+      [host = process_.parts.host,
+       request = fetch.request](CoordinatorHost::Reply<Version> reply) {
         host->FetchParameters(request, std::move(reply));
       },
-      [this](const absl::StatusOr<FetchedParameters>& answer) {
+      [this](const absl::StatusOr<Version>& answer) {
         absl::StatusOr<v1::FragmentHead> head = v1::FragmentHead();
         if (answer.ok()) {
           head = answer->head;

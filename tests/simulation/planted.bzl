@@ -32,7 +32,10 @@ def planted_bugs(bugs):
             copts = ["-w", "-O1"],
             deps = [
                 ":main",
+                "//server/rules:commit_sequence",
                 "//server/rules:coordinator",
+                "//server/rules:fragment_files",
+                "//server/rules:journal",
                 "//worker/outer_loop",
                 "//worker/outer_loop:fragment_window",
             ],

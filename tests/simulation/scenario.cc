@@ -19,7 +19,7 @@ constexpr absl::string_view kFaultNames[kFaults] = {
     "slow-disk",     "failed-write", "unknown-write",
     "pause",         "evict",        "clock-skew",
     "checkpoint",    "drain",        "outlier",
-    "silent-island", "slow-load"};
+    "silent-island", "slow-load",    "damaged-snapshot"};
 
 void DrawMembership(uint32_t islands, Chance& chance,
                     v1::MembershipConfig& membership) {

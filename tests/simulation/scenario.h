@@ -62,6 +62,9 @@ enum Fault : uint32_t {
   kSilentIsland,
   // Islands take up to a minute before they are ready to train.
   kSlowLoad,
+  // The newest snapshot of a fragment cannot be read when the coordinator
+  // starts.
+  kDamagedSnapshot,
   // The number of kinds.
   kFaults,
 };

@@ -226,12 +226,12 @@ void Transfers::Received(const absl::StatusOr<FetchedUpdate>& fetched) {
 }
 
 void Transfers::Do(const action::FetchParameters& fetch) {
-  process_->Call<FetchedParameters>(
-      [host = process_->parts.host, request = fetch.request](
-          CoordinatorHost::Reply<FetchedParameters> reply) {
+  process_->Call<Version>(
+      [host = process_->parts.host,
+       request = fetch.request](CoordinatorHost::Reply<Version> reply) {
         host->FetchParameters(request, std::move(reply));
       },
-      [this](const absl::StatusOr<FetchedParameters>& fetched) {
+      [this](const absl::StatusOr<Version>& fetched) {
         absl::StatusOr<v1::FragmentHead> head = v1::FragmentHead();
         if (fetched.ok()) {
           head = fetched->head;

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a simulated coordinator makes of its disk besides the events' batches:
+// server/engine_outer_steps.cc and server/fragment_heads.cc in virtual time.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status_macros.h"
+#include "server/rules/fragment_files.h"
+#include "tests/simulation/coordinator_host.h"
+
+namespace causeway::simulation {
+namespace {
+
+// The records of a fragment after which a snapshot is due.
+constexpr uint64_t kRecordsPerSnapshot = 2;
+
+}  // namespace
+
+absl::Status CoordinatorHost::Restore(uint32_t fragment) {
+  const uint32_t kept = scenario_->config.storage().versions_kept();
+  const std::vector<CommitRecord>& commits = disk_->commits(fragment);
+  const std::vector<SnapshotRecord> snapshots =
+      disk_->Snapshots(fragment, kept);
+  const bool damaged = scenario_->Has(kDamagedSnapshot) &&
+                       snapshots.size() > 1 && world_->chance.OneIn(2);
+  Version& restored = newest_.emplace_back();
+  uint64_t& records = records_since_.emplace_back();
+  const auto open = [&](const SnapshotRecord& snapshot) -> absl::Status {
+    const Version* const file = disk_->FindSnapshot(snapshot.head);
+    if (file == nullptr) return absl::NotFoundError("a snapshot is not there");
+    if (damaged && &snapshot == &snapshots.front()) {
+      return absl::DataLossError("the newest snapshot is damaged");
+    }
+    restored = *file;
+    return absl::OkStatus();
+  };
+  const auto repeat = [&](uint64_t version) -> absl::Status {
+    const MergeRecord* const record = disk_->FindRecord(fragment, version);
+    if (record == nullptr) return absl::NotFoundError("a record is not there");
+    restored = NextVersion(restored, record->intervals);
+    ++records;
+    return restored.head.digest() == commits[version].head.digest()
+               ? absl::OkStatus()
+               : absl::DataLossError("a record makes another version");
+  };
+  RETURN_IF_ERROR(
+      RestoreVersion(snapshots, commits.back().head.version(), open, repeat));
+  disk_->RemoveOldSnapshots(fragment, kept);
+  return absl::OkStatus();
+}
+
+void CoordinatorHost::BeginOuterStep() {
+  if (step_.has_value() || orders_.empty()) return;
+  step_.emplace(OuterStep{.order = std::move(orders_.front())});
+  orders_.pop_front();
+  absl::StatusOr<MergeRecord> made = Merge(step_->order);
+  if (IsOutOfRange()) {
+    made = absl::OutOfRangeError("the result is not finite");
+  }
+  if (made.ok()) step_->made = *std::move(made);
+  const absl::Duration work = world_->chance.Between(
+      absl::Milliseconds(20),
+      world_->chance.OneIn(8) ? absl::Seconds(4) : absl::Milliseconds(300));
+  world_->loop.After(work, [this, life = life_, status = made.status()] {
+    if (life != life_) return;
+    if (!status.ok()) return EndOuterStep(status);
+    TakeStep();
+  });
+}
+
+absl::StatusOr<MergeRecord> CoordinatorHost::Merge(
+    const OuterStepOrder& order) const {
+  MergeRecord record{.contributions = order.contributions};
+  for (const v1::ContributionHeader& header : order.contributions) {
+    std::string encoding;
+    const auto admitted = admitted_.find(KeyOf(header));
+    if (admitted != admitted_.end()) {
+      encoding = admitted->second;
+    } else {
+      ASSIGN_OR_RETURN(const StagedEncoding staged,
+                       staging_->Get(KeyOf(header)));
+      encoding = std::string(staged.bytes);
+    }
+    record.intervals.push_back(DecodeIntervals(encoding));
+  }
+  record.version = NextVersion(newest_[order.fragment], record.intervals);
+  return record;
+}
+
+void CoordinatorHost::TakeStep() {
+  using Step = CommitSequence::Step;
+  const auto done = [this](const absl::Status& status) { StepDone(status); };
+  const OuterStepOrder& order = step_->order;
+  const Version& made = step_->made.version;
+  const absl::Status& status = step_->sequence.status();
+  switch (step_->sequence.next()) {
+    case Step::kRecord:
+      return disk_->WriteRecord(step_->made, done);
+    case Step::kCommit: {
+      const std::vector<float> shares(order.contributions.size());
+      const absl::StatusOr<LogBatch> batch =
+          journal_.BeginCommit(*core_, order, {.head = made.head}, shares,
+                               {.head = made.head, .committed_at = now()});
+      if (!batch.ok()) return done(batch.status());
+      return disk_->Write(*batch, done);
+    }
+    case Step::kDoubt:
+      return Handle([this, order, status](Effects& effects) {
+        core_->OuterStepInDoubt(order, status, effects);
+        return absl::OkStatus();
+      });
+    case Step::kReplicate:
+      // Nobody follows.
+      return done(absl::OkStatus());
+    case Step::kInstall:
+      newest_[order.fragment] = made;
+      ++records_since_[order.fragment];
+      MakeSnapshot();
+      return done(absl::OkStatus());
+    case Step::kEnd:
+      return EndOuterStep(status);
+  }
+}
+
+void CoordinatorHost::StepDone(const absl::Status& status) {
+  step_->sequence.Done(status);
+  TakeStep();
+}
+
+void CoordinatorHost::EndOuterStep(const absl::Status& status) {
+  Handle([this, status](Effects& effects) {
+    const OuterStep step = *std::exchange(step_, std::nullopt);
+    const OuterStepOrder& order = step.order;
+    const v1::FragmentHead& head = step.made.version.head;
+    checker_->OuterStepEnds(order.fragment, status.ok(), now());
+    if (status.ok()) {
+      core_->OuterStepCommitted(order, {.head = head}, now(), effects);
+      staging_->DiscardBefore(order.fragment, head.version());
+    } else {
+      core_->OuterStepFailed(order, status, now(), effects);
+    }
+    if (absl::IsOutOfRange(status)) checker_->SetAside(order, *core_, effects);
+    return absl::OkStatus();
+  });
+}
+
+void CoordinatorHost::Reconcile() {
+  Handle<absl::Status>(
+      [this](Effects& effects) {
+        journal_.Reconciled(disk_->Reconcile(), effects);
+        return absl::OkStatus();
+      },
+      [this](const absl::Status&) {
+        if (!step_.has_value() ||
+            step_->sequence.next() != CommitSequence::Step::kDoubt) {
+          return;
+        }
+        const std::optional<absl::Status> outcome =
+            journal_.OutcomeOfCommit(step_->sequence.status());
+        if (outcome.has_value()) StepDone(*outcome);
+      });
+}
+
+void CoordinatorHost::MakeSnapshot() {
+  uint32_t due = 0;
+  for (uint32_t fragment = 1; fragment < records_since_.size(); ++fragment) {
+    if (records_since_[fragment] > records_since_[due]) due = fragment;
+  }
+  const uint64_t records = records_since_[due];
+  if (snapshotting_ || records < kRecordsPerSnapshot) return;
+  snapshotting_ = true;
+  const v1::FragmentHead head = newest_[due].head;
+  const auto noted = [this, due, records](const absl::Status& status) {
+    snapshotting_ = false;
+    if (!status.ok()) return;
+    records_since_[due] -= records;
+    disk_->RemoveOldSnapshots(due, scenario_->config.storage().versions_kept());
+    MakeSnapshot();
+  };
+  disk_->WriteSnapshot(newest_[due],
+                       [this, head, noted](const absl::Status& written) {
+                         if (!written.ok()) return noted(written);
+                         Handle<absl::Status>(
+                             [this, head](Effects&) {
+                               journal_.AddSnapshot({.head = head});
+                               return absl::OkStatus();
+                             },
+                             noted);
+                       });
+}
+
+}  // namespace causeway::simulation
