@@ -44,6 +44,8 @@ test        fonts-dejavu-core       texts in Chromium
 test        iproute2                ss: resets connections (tests/chaos)
 test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
+test        etcd-server             elects the coordinator that leads (tests/takeover)
+test        etcd-client             etcdctl: makes users (server/election)
 test        prometheus              scrapes real runs; promtool checks metrics and alerts
 test        python3-torch           PyTorch, for the tests of python/causeway
 test        python3-numpy           PyTorch warns without it

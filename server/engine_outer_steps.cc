@@ -129,8 +129,9 @@ absl::StatusOr<OuterStepOutcome> Engine::MakeVersion(
         return AwaitOutcome(order, sequence.status());
       case Step::kReplicate: {
         const TraceSpan span("replicate", order.fragment);
-        feed_.AwaitDurable(state_->log().Position().index(),
-                           options_.config.storage().sync_replicas());
+        RETURN_IF_ERROR(
+            feed_.AwaitDurable(state_->log().Position().index(),
+                               options_.config.storage().sync_replicas()));
         absl::MutexLock lock(&mu_);
         AddTo(options_.now() - made.commit.committed_at, commits_);
         return absl::OkStatus();

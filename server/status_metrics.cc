@@ -465,4 +465,11 @@ void AddStatus(const RunStatus& run, const v1::ListIslandsResponse& islands,
   }
 }
 
+void AddLeads(const std::string& run, bool leads, MetricFamilies& families) {
+  families.AddSample(
+      {.name = "causeway_leads",
+       .help = "1 at the coordinator that leads the run, 0 at others."},
+      leads ? 1 : 0, {{"run", run}});
+}
+
 }  // namespace causeway

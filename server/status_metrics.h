@@ -6,6 +6,8 @@
 #ifndef SERVER_STATUS_METRICS_H_
 #define SERVER_STATUS_METRICS_H_
 
+#include <string>
+
 #include "absl/time/time.h"
 #include "common/metrics/metric_families.h"
 #include "proto/status.pb.h"
@@ -20,6 +22,9 @@ namespace causeway {
 void AddStatus(const v1::RunStatus& run, const v1::ListIslandsResponse& islands,
                const v1::ListFragmentsResponse& fragments, absl::Time now,
                MetricFamilies& families);
+
+// Adds whether this coordinator leads the run.
+void AddLeads(const std::string& run, bool leads, MetricFamilies& families);
 
 inline constexpr size_t kMostIslands = 1024;
 

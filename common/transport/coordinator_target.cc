@@ -27,15 +27,6 @@ constexpr char kServiceConfig[] = R"({
   "healthCheckConfig": {"serviceName": "causeway.v1.Coordinator"}
 })";
 
-bool HasHostAndPort(absl::string_view address) {
-  const absl::string_view host = HostOf(address);
-  int port = 0;
-  return !host.empty() && host.size() < address.size() &&
-         absl::c_none_of(address, absl::ascii_isspace) &&
-         absl::SimpleAtoi(address.substr(host.size() + 1), &port) && port > 0 &&
-         port <= 65535;
-}
-
 // Returns the socket addresses of the hosts that are known, as texts.
 std::vector<std::string> ResolveAll(absl::Span<const std::string> addresses) {
   std::vector<std::string> resolved;
@@ -78,6 +69,15 @@ std::string UriOf(std::vector<std::string> addresses) {
 }
 
 }  // namespace
+
+bool HasHostAndPort(absl::string_view address) {
+  const absl::string_view host = HostOf(address);
+  int port = 0;
+  return !host.empty() && host.size() < address.size() &&
+         absl::c_none_of(address, absl::ascii_isspace) &&
+         absl::SimpleAtoi(address.substr(host.size() + 1), &port) && port > 0 &&
+         port <= 65535;
+}
 
 bool AreSeveral(absl::string_view addresses) {
   return absl::StrContains(addresses, ',');

@@ -29,6 +29,9 @@ inline constexpr int kMaxCoordinators = 8;
 // looked at: gRPC knows more forms ("unix:PATH").
 absl::Status CheckCoordinators(absl::string_view addresses);
 
+// Returns whether `address` is host:port, without spaces.
+bool HasHostAndPort(absl::string_view address);
+
 // Returns whether `addresses` are several.
 bool AreSeveral(absl::string_view addresses);
 

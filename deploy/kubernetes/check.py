@@ -92,7 +92,7 @@ def main() -> None:
     objects = list(yaml.safe_load_all(sys.stdin))
     names = {(o["kind"], o["metadata"]["name"]) for o in objects}
     check(len(names) == len(objects), "two objects have one name")
-    values = {"RANK": "0", "ADDRESS": "10.0.0.1"}
+    values = {"RANK": "0", "ADDRESS": "10.0.0.1", "POD": "coordinator-0"}
     for o in objects:
         if o["kind"] == "ConfigMap":
             values.update(o["data"])
@@ -111,6 +111,8 @@ def main() -> None:
         selector = o["spec"].get("selector") if "spec" in o else None
         if o["kind"] in ("Service", "PodDisruptionBudget"):
             selector = selector.get("matchLabels", selector)
+            # Kubernetes gives each pod this label.
+            selector.pop("statefulset.kubernetes.io/pod-name", None)
             check(any(selector.items() <= pods.items() for pods in labels),
                   f"{o['kind']} {o['metadata']['name']} selects no pods")
     check_monitoring(objects)

@@ -24,7 +24,7 @@ chmod -R u+w "${work}"
 deploy/kubernetes/write_rules.sh "${work}"
 diff deploy/kubernetes/alerts/rules.yaml "${work}/kubernetes/alerts/rules.yaml"
 # As docs/kubernetes.md shows it.
-mkdir "${work}/run" "${work}/north"
+mkdir "${work}/run" "${work}/elected" "${work}/north"
 cat >"${work}/run/kustomization.yaml" <<'YAML'
 namespace: causeway
 resources:
@@ -32,6 +32,18 @@ resources:
 components:
   - ../kubernetes/monitoring
   - ../kubernetes/alerts
+YAML
+cat >"${work}/elected/kustomization.yaml" <<'YAML'
+namespace: causeway
+resources:
+  - ../kubernetes/coordinators
+components:
+  - ../kubernetes/monitoring
+  - ../kubernetes/alerts
+configMapGenerator:
+  - name: election
+    behavior: merge
+    literals: ["ETCD=etcd-0.etcd:2379,etcd-1.etcd:2379,etcd-2.etcd:2379"]
 YAML
 cat >"${work}/north/kustomization.yaml" <<'YAML'
 namespace: causeway
@@ -52,7 +64,7 @@ patches:
       - {op: replace, path: /spec/completions, value: 2}
       - {op: replace, path: /spec/parallelism, value: 2}
 YAML
-for folder in kubernetes/{coordinator,island,island_gpu} run north; do
+for folder in kubernetes/{coordinator,island,island_gpu} run elected north; do
   kubectl kustomize "${work}/${folder}" >"${work}/objects.yaml"
   printf '%s: ' "${folder}"
   /usr/bin/python3 deploy/kubernetes/check.py "${VERSION}" \

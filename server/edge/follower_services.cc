@@ -30,10 +30,14 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
                          service.method(i)->name()),
         UnaryMethod([follower](const Caller&, grpc::ByteBuffer&)
                         -> absl::StatusOr<grpc::ByteBuffer> {
-          return absl::UnavailableError(absl::Substitute(
-              "this coordinator follows the one at $0: ask that one, or "
-              "promote this one (causeway promote)",
-              follower->leader()));
+          const std::string leader = follower->view().leader;
+          return absl::UnavailableError(
+              leader.empty()
+                  ? "this coordinator does not lead the run: try again soon"
+                  : absl::Substitute(
+                        "this coordinator follows the one at $0: ask that "
+                        "one, or promote this one (causeway promote)",
+                        leader));
         }));
   }
 }
@@ -43,10 +47,10 @@ absl::StatusOr<v1::PageData> ReadCopy(const Follower& follower) {
   const Follower::View view = follower.view();
   if (!view.is_complete) {
     return absl::UnavailableError(absl::Substitute(
-        "the copy of the run at $0 is not complete yet", follower.leader()));
+        "the copy of the run at $0 is not complete yet", view.leader));
   }
   ASSIGN_OR_RETURN(v1::PageData data, ReadPageData(follower.state_dir(), 0));
-  data.mutable_run()->set_follows(follower.leader());
+  data.mutable_run()->set_follows(view.leader);
   data.mutable_run()->set_epoch(view.epoch);
   *data.mutable_run()->mutable_config() = view.config;
   return data;

@@ -23,7 +23,9 @@ namespace {
 // Memory of versions that nobody reads any more.
 constexpr uint64_t kIdleBytes = 256 << 20;
 
-std::shared_ptr<grpc::Channel> Connect(const Follower::Options& options) {
+std::shared_ptr<grpc::Channel> Connect(
+    const std::string& leader,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
@@ -32,8 +34,7 @@ std::shared_ptr<grpc::Channel> Connect(const Follower::Options& options) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   // The leader is trusted, and changes have any size.
   arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomChannel(options.leader, options.credentials,
-                                   arguments);
+  return grpc::CreateCustomChannel(leader, credentials, arguments);
 }
 
 // Whether a repetition cannot mend the error.
@@ -51,20 +52,33 @@ absl::Status NotSent(absl::string_view what) {
 
 Follower::Follower(Options options)
     : options_(std::move(options)),
-      stub_(v1::Replication::NewStub(Connect(options_))),
       pool_(options_.merge_threads),
       memory_(kIdleBytes) {}
 
-absl::StatusOr<std::unique_ptr<Follower>> Follower::Start(Options options) {
+absl::StatusOr<std::unique_ptr<Follower>> Follower::Open(Options options) {
   std::unique_ptr<Follower> follower(new Follower(std::move(options)));
-  RETURN_IF_ERROR(follower->Open());
-  follower->thread_ = std::thread([self = follower.get()] { self->Loop(); });
+  RETURN_IF_ERROR(follower->OpenDirectory());
   return follower;
 }
 
-Follower::~Follower() { Stop(); }
+Follower::~Follower() { Pause(); }
 
-void Follower::Stop() {
+void Follower::Follow(const std::string& leader) {
+  Pause();
+  if (leader != leader_) {
+    leader_ = leader;
+    stub_ = v1::Replication::NewStub(Connect(leader, options_.credentials));
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = false;
+    view_.leader = leader;
+    view_.ended = absl::OkStatus();
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Follower::Pause() {
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
@@ -78,7 +92,7 @@ Follower::View Follower::view() const {
   return view_;
 }
 
-absl::Status Follower::Open() {
+absl::Status Follower::OpenDirectory() {
   heads_ = nullptr;
   state_ = nullptr;
   run_.reset();
@@ -104,7 +118,7 @@ absl::Status Follower::Open() {
   view_.run_id = run_->run_id;
   view_.config = run_->config;
   view_.epoch = run_->epoch;
-  view_.is_complete = is_copy_;
+  view_.is_complete = true;
   view_.changes = state_->log().Position().index();
   return absl::OkStatus();
 }
@@ -116,7 +130,7 @@ void Follower::Loop() {
     absl::MutexLock lock(&mu_);
     if (std::exchange(view_.is_connected, false)) backoff.Reset();
     if (stopping_) return;
-    LOG(WARNING) << "not following " << options_.leader << ": " << broken;
+    LOG(WARNING) << "not following " << leader_ << ": " << broken;
     if (IsFinal(broken)) {
       view_.ended = broken;
       return;
@@ -130,7 +144,7 @@ void Follower::Loop() {
 absl::Status Follower::FollowOnce() {
   ahead_.clear();
   incoming_.reset();
-  if (is_copying_) RETURN_IF_ERROR(Open());
+  if (is_copying_) RETURN_IF_ERROR(OpenDirectory());
   if (state_->log().InDoubt()) {
     RETURN_IF_ERROR(state_->log().Reconcile().status());
   }
@@ -194,13 +208,13 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
       return absl::FailedPreconditionError(absl::Substitute(
           "state directory $0 is that of a coordinator of run $1, and the one "
           "at $2 has not replaced it: give the follower a directory of its own",
-          options_.state_dir, run_->run_id, options_.leader));
+          options_.state_dir, run_->run_id, leader_));
     }
     if (run.epoch() < view_.epoch) {
       return absl::UnavailableError(absl::Substitute(
           "the coordinator at $0 was replaced: it has epoch $1, and this copy "
           "has $2",
-          options_.leader, run.epoch(), view_.epoch));
+          leader_, run.epoch(), view_.epoch));
     }
     view_.run_id = run.run_id();
     view_.config = run.config();
@@ -208,14 +222,13 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
     view_.leader_changes = run.position().index();
     view_.is_connected = true;
   }
-  LOG(INFO) << "following run " << run.run_id() << " at " << options_.leader
+  LOG(INFO) << "following run " << run.run_id() << " at " << leader_
             << ", epoch " << run.epoch();
   if (heads_ == nullptr) return absl::OkStatus();
   run_->config = run.config();
   is_copy_ = true;
-  return state_->log().Follow({.is_followed = true,
-                               .address = options_.leader,
-                               .config = run.config()});
+  return state_->log().Follow(
+      {.is_followed = true, .address = leader_, .config = run.config()});
 }
 
 absl::Status Follower::BeginCopy() {
@@ -366,7 +379,7 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head) {
         "the outer step to version $0 of fragment $1 gives other values here "
         "than at $2: $3. One of the two machines computes or keeps wrong "
         "values: run `causeway replay` on both state directories",
-        head.version(), fragment, options_.leader, difference));
+        head.version(), fragment, leader_, difference));
   }
   RETURN_IF_ERROR(
       WriteUpdateOf(
@@ -417,9 +430,8 @@ absl::Status Follower::EndCopy() {
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
                      CommitLog::Open(received));
-    RETURN_IF_ERROR(log->Follow({.is_followed = true,
-                                 .address = options_.leader,
-                                 .config = view().config}));
+    RETURN_IF_ERROR(log->Follow(
+        {.is_followed = true, .address = leader_, .config = view().config}));
     ASSIGN_OR_RETURN(const RunRecord run, log->LoadRun());
     for (const v1::Fragment& fragment : run.plan.fragments()) {
       const auto state = states_.find(fragment.id());
@@ -436,7 +448,7 @@ absl::Status Follower::EndCopy() {
   }
   state_ = nullptr;
   RETURN_IF_ERROR(StateDirectory::EndCopy(options_.state_dir, received));
-  RETURN_IF_ERROR(Open());
+  RETURN_IF_ERROR(OpenDirectory());
   LOG(INFO) << "the copy of run " << run_->run_id << " is complete";
   return absl::OkStatus();
 }
@@ -456,23 +468,15 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
     return absl::FailedPreconditionError(absl::Substitute(
         "the coordinator at $0 is alive. Stop it first; or, if it must be "
         "replaced nevertheless, set --force",
-        options_.leader));
+        leader_));
   }
-  Stop();
+  Pause();
   if (heads_ == nullptr) {
     return absl::FailedPreconditionError("the copy is not complete any more");
   }
   v1::PromoteResponse response;
-  ASSIGN_OR_RETURN(const uint64_t epoch, state_->log().TakeOver());
+  ASSIGN_OR_RETURN(const uint64_t epoch, RaiseEpoch(std::nullopt));
   response.set_epoch(epoch);
-  LogBatch batch;
-  batch.events.push_back(
-      {.time = options_.now(),
-       .kind = "follower_promoted",
-       .text = absl::Substitute(
-           "follower $0 has taken the run over from $1; the epoch is $2",
-           options_.name, options_.leader, epoch)});
-  RETURN_IF_ERROR(state_->log().Apply(batch));
   for (uint32_t fragment = 0; fragment < heads_->size(); ++fragment) {
     *response.add_heads() = heads_->Newest(fragment)->contents().head;
   }
@@ -480,8 +484,26 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
                               std::min(now.leader_changes, now.changes));
   absl::MutexLock lock(&mu_);
   view_.is_promoted = true;
-  view_.epoch = epoch;
   return response;
+}
+
+absl::Status Follower::TakeOver(uint64_t epoch) {
+  return RaiseEpoch(epoch).status();
+}
+
+absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
+  ASSIGN_OR_RETURN(const uint64_t raised, state_->log().TakeOver(epoch));
+  LogBatch batch;
+  batch.events.push_back(
+      {.time = options_.now(),
+       .kind = "follower_promoted",
+       .text = absl::Substitute(
+           "$0 has taken the run over$1; the epoch is $2", options_.name,
+           leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised)});
+  RETURN_IF_ERROR(state_->log().Apply(batch));
+  absl::MutexLock lock(&mu_);
+  view_.epoch = raised;
+  return raised;
 }
 
 }  // namespace causeway

@@ -7,7 +7,8 @@
 // this process makes itself. So leader and copy prove one another: if an outer
 // step gives other values here, following ends with DATA_LOSS.
 //
-//   ASSIGN_OR_RETURN(auto follower, Follower::Start(options));
+//   ASSIGN_OR_RETURN(auto follower, Follower::Open(options));
+//   follower->Follow("a.example:7070");
 //   ...
 //   ASSIGN_OR_RETURN(auto promoted, follower->Promote(request));
 //   follower = nullptr;  // and start an Engine on the state directory
@@ -15,8 +16,8 @@
 // While a copy is being completed, its directory has the file kIncomplete, and
 // no coordinator takes it up.
 //
-// Thread-safe. A thread of its own follows, and connects again for as long as
-// the leader cannot be reached.
+// A thread of its own follows, and connects again for as long as the leader
+// cannot be reached. Thread-safe, but Follow and Pause are for one thread.
 #ifndef SERVER_REPLICATION_FOLLOWER_H_
 #define SERVER_REPLICATION_FOLLOWER_H_
 
@@ -49,8 +50,7 @@ namespace causeway {
 class Follower {
  public:
   struct Options {
-    // The leader's address.
-    std::string leader;
+    // For the leader.
     std::shared_ptr<grpc::ChannelCredentials> credentials =
         grpc::InsecureChannelCredentials();
     std::string state_dir;
@@ -65,12 +65,15 @@ class Follower {
 
   // What the follower knows.
   struct View {
+    // The address of the leader that it follows, or followed last; empty if it
+    // never did.
+    std::string leader;
     // Empty until it has heard of the run.
     std::string run_id;
     // The configuration that the leader runs with.
     v1::RunConfig config;
     uint64_t epoch = 0;
-    // Whether the copy can take over.
+    // Whether the run can go on from the directory.
     bool is_complete = false;
     // Whether the leader sends.
     bool is_connected = false;
@@ -83,22 +86,28 @@ class Follower {
     bool is_promoted = false;
   };
 
-  // Opens the copy, or makes the directory, and starts to follow. The directory
-  // may also be that of the run's coordinator until now, if the leader has a
-  // higher epoch: it becomes a copy. Returns the errors of StateDirectory::Open
-  // and of FragmentHeads::Restore.
-  static absl::StatusOr<std::unique_ptr<Follower>> Start(Options options);
+  // Opens the directory, or makes it. It may also be that of the run's
+  // coordinator until now: it becomes a copy once a leader with a higher epoch
+  // is followed. Returns the errors of StateDirectory::Open and of
+  // FragmentHeads::Restore.
+  static absl::StatusOr<std::unique_ptr<Follower>> Open(Options options);
   // Stops following, and makes snapshots, so that the next start is quick.
   ~Follower();
 
+  // Follows the leader at this address from now on.
+  void Follow(const std::string& leader);
+  // Ends following. The leader gets no acknowledgement any more.
+  void Pause() ABSL_LOCKS_EXCLUDED(mu_);
+
   View view() const;
-  const std::string& leader() const { return options_.leader; }
   const std::string& state_dir() const { return options_.state_dir; }
 
   // Ends following and makes the copy the run's state directory, for an Engine
   // to take up once this object is gone. Errors as in proto/replication.proto.
   absl::StatusOr<v1::PromoteResponse> Promote(
       const v1::PromoteRequest& request);
+  // The same for a follower that was paused, and elected with this epoch.
+  absl::Status TakeOver(uint64_t epoch);
 
  private:
   using Stream =
@@ -122,7 +131,7 @@ class Follower {
   explicit Follower(Options options);
 
   // Opens the state directory, and what the copy has.
-  absl::Status Open() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OpenDirectory() ABSL_LOCKS_EXCLUDED(mu_);
   void Loop();
   // Follows until the stream breaks, and says why it did.
   absl::Status FollowOnce();
@@ -140,13 +149,15 @@ class Follower {
   absl::Status BeginCopy();
   // Puts the new log in place, and opens the copy.
   absl::Status EndCopy();
-  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  // Raises the epoch, by one if none is given, and returns it.
+  absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);
 
   const Options options_;
-  const std::unique_ptr<v1::Replication::Stub> stub_;
 
   // --- Of the following thread, and of others while it does not run. ---
 
+  std::string leader_;
+  std::unique_ptr<v1::Replication::Stub> stub_;
   std::unique_ptr<StateDirectory> state_;
   // Null while the copy is incomplete.
   std::unique_ptr<FragmentHeads> heads_;

@@ -97,11 +97,10 @@ class FollowerTest : public testing::Test {
   std::string copy_dir() const { return driver_.state_dir() + "-copy"; }
   void Follow(const std::string& address) {
     follower_.reset();
-    ASSERT_OK_AND_ASSIGN(follower_,
-                         Follower::Start({.leader = address,
-                                          .state_dir = copy_dir(),
-                                          .name = "f",
-                                          .now = SteadyWallClock()}));
+    ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
+                                                    .name = "f",
+                                                    .now = SteadyWallClock()}));
+    follower_->Follow(address);
   }
 
   // Makes the next version of both fragments.

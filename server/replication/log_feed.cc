@@ -3,6 +3,7 @@
 #include "server/replication/log_feed.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -91,14 +92,15 @@ void LogFeed::RemoveListener(uint64_t id) {
 absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
                            absl::Time now) {
   absl::MutexLock lock(&mu_);
-  const auto [follower, is_new] = followers_.try_emplace(name);
-  if (!is_new) {
-    return absl::AlreadyExistsError(
-        absl::Substitute("follower $0 is connected already, from $1", name,
-                         follower->second.peer));
+  Follower& follower = followers_[name];
+  if (follower.is_connected) {
+    return absl::AlreadyExistsError(absl::Substitute(
+        "follower $0 is connected already, from $1", name, follower.peer));
   }
-  follower->second.peer = peer;
-  follower->second.joined_at = now;
+  follower.is_connected = true;
+  follower.peer = peer;
+  // Versions that wait for a follower do so no longer because it comes again.
+  if (!follower.is_due) follower.joined_at = now;
   events_.push_back(
       {"follower_joined", "",
        absl::StrCat("follower ", name, " has come, from ", peer)});
@@ -111,14 +113,57 @@ void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
   if (found == followers_.end()) return;
   Follower& follower = found->second;
   follower.durable = std::max(follower.durable, index);
-  if (follower.state == v1::FollowerStatus::IN_SYNC ||
-      follower.durable < NewestIndex()) {
-    return;
-  }
+  if (follower.is_due || follower.durable < NewestIndex()) return;
+  follower.is_due = true;
+  if (!is_set_) MarkInSync(name, follower);
+}
+
+void LogFeed::MarkInSync(const std::string& name, Follower& follower) {
   follower.state = v1::FollowerStatus::IN_SYNC;
-  events_.push_back({"follower_in_sync", "",
-                     absl::Substitute("follower $0 has all $1 changes", name,
-                                      follower.durable)});
+  events_.push_back(
+      {"follower_in_sync", "",
+       absl::StrCat("versions wait for follower ", name, " from now on")});
+}
+
+void LogFeed::MarkBehind(const std::string& name, Follower& follower) {
+  follower.state = v1::FollowerStatus::BEHIND;
+  events_.push_back(
+      {"follower_behind", "",
+       absl::Substitute("follower $0 has lacked changes for $1; versions no "
+                        "longer wait for it",
+                        name, absl::FormatDuration(kBehindAfter))});
+}
+
+void LogFeed::SetInSync(const std::set<std::string>& names) {
+  absl::MutexLock lock(&mu_);
+  is_set_ = true;
+  for (const std::string& name : names) {
+    const auto [at, is_new] = followers_.try_emplace(name);
+    Follower& follower = at->second;
+    // One that is not here has some time to come.
+    if (is_new) follower.is_due = true;
+    if (follower.state != v1::FollowerStatus::IN_SYNC) {
+      MarkInSync(name, follower);
+    }
+  }
+  for (auto at = followers_.begin(); at != followers_.end();) {
+    auto& [name, follower] = *at;
+    if (follower.state == v1::FollowerStatus::IN_SYNC &&
+        !names.contains(name)) {
+      MarkBehind(name, follower);
+    }
+    at = follower.is_connected || names.contains(name) ? std::next(at)
+                                                       : followers_.erase(at);
+  }
+}
+
+std::set<std::string> LogFeed::DueInSync() const {
+  absl::MutexLock lock(&mu_);
+  std::set<std::string> due;
+  for (const auto& [name, follower] : followers_) {
+    if (follower.is_due) due.insert(name);
+  }
+  return due;
 }
 
 void LogFeed::CountSent(const std::string& name, uint64_t bytes) {
@@ -129,7 +174,13 @@ void LogFeed::CountSent(const std::string& name, uint64_t bytes) {
 
 void LogFeed::Leave(const std::string& name, const std::string& why) {
   absl::MutexLock lock(&mu_);
-  if (followers_.erase(name) == 0) return;
+  const auto found = followers_.find(name);
+  if (found == followers_.end() || !found->second.is_connected) return;
+  found->second.is_connected = false;
+  // Versions go on to wait for one that SetInSync has named.
+  if (!is_set_ || found->second.state != v1::FollowerStatus::IN_SYNC) {
+    followers_.erase(found);
+  }
   events_.push_back({"follower_left", "",
                      absl::StrCat("follower ", name, " has gone: ", why)});
 }
@@ -148,17 +199,11 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
     kept->at = now;
   }
   for (auto& [name, follower] : followers_) {
-    const absl::Time since = LacksSince(follower);
-    if (follower.state != v1::FollowerStatus::IN_SYNC ||
-        now - since < kBehindAfter) {
-      continue;
-    }
-    follower.state = v1::FollowerStatus::BEHIND;
-    events_.push_back(
-        {"follower_behind", "",
-         absl::Substitute("follower $0 has lacked changes for $1; versions no "
-                          "longer wait for it",
-                          name, absl::FormatDuration(now - since))});
+    // One that was set before it came counts from now.
+    if (follower.joined_at == absl::InfinitePast()) follower.joined_at = now;
+    if (!follower.is_due || now - LacksSince(follower) < kBehindAfter) continue;
+    follower.is_due = false;
+    if (!is_set_) MarkBehind(name, follower);
   }
   return std::exchange(events_, {});
 }
@@ -171,17 +216,20 @@ bool LogFeed::IsDurable(uint64_t index, uint32_t replicas) const {
     ++in_sync;
     durable += follower.durable >= index ? 1 : 0;
   }
-  return durable >= std::min(in_sync, replicas);
+  return durable >= (is_set_ ? in_sync : std::min(in_sync, replicas));
 }
 
-void LogFeed::AwaitDurable(uint64_t index, uint32_t replicas) {
-  if (replicas == 0) return;
+absl::Status LogFeed::AwaitDurable(uint64_t index, uint32_t replicas) {
   absl::MutexLock lock(&mu_);
+  if (replicas == 0 && !is_set_) return absl::OkStatus();
   const auto is_durable = [&] {
     mu_.AssertReaderHeld();
     return stopped_ || IsDurable(index, replicas);
   };
   mu_.Await(absl::Condition(&is_durable));
+  if (!stopped_) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the coordinator ends; followers may lack the version");
 }
 
 void LogFeed::Stop() {

@@ -10,7 +10,9 @@
 //
 // A follower is in sync once it has everything. It is no longer, and nobody
 // waits for it, once it has lacked a change for kBehindAfter; it comes back
-// when it has everything again.
+// when it has everything again. Where coordinators are elected
+// (server/election), the feed only proposes that, and versions wait for the
+// followers of SetInSync, all of them, connected or not.
 //
 // Thread-safe.
 #ifndef SERVER_REPLICATION_LOG_FEED_H_
@@ -21,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,9 +81,16 @@ class LogFeed {
   // the events since the last call. Call it often.
   std::vector<CoordinatorEvent> Tick(absl::Time now);
 
+  // From now on, versions wait for these followers, until others are set.
+  void SetInSync(const std::set<std::string>& names);
+  // Returns the names that ought to be in sync.
+  std::set<std::string> DueInSync() const;
+
   // Waits until `replicas` followers, or all that are in sync if these are
-  // fewer, have made the first `index` changes durable.
-  void AwaitDurable(uint64_t index, uint32_t replicas);
+  // fewer, have made the first `index` changes durable; after SetInSync, until
+  // all in sync have.
+  //   UNAVAILABLE  Stop was called before.
+  absl::Status AwaitDurable(uint64_t index, uint32_t replicas);
   // Ends all waits, now and later.
   void Stop();
 
@@ -95,16 +105,25 @@ class LogFeed {
   };
   struct Follower {
     std::string peer;
+    bool is_connected = false;
     v1::FollowerStatus::State state = v1::FollowerStatus::CATCHING_UP;
+    // Whether it ought to be in sync.
+    bool is_due = false;
     uint64_t durable = 0;
     uint64_t bytes_sent = 0;
-    absl::Time joined_at;
+    // The time from which it is expected to have changes.
+    absl::Time joined_at = absl::InfinitePast();
   };
 
   // Returns the time since which a follower has lacked a change; infinite
   // future if it lacks none that Tick has seen.
   absl::Time LacksSince(const Follower& follower) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Changes the state of a follower, which is recorded.
+  void MarkInSync(const std::string& name, Follower& follower)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MarkBehind(const std::string& name, Follower& follower)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NotifyLoop();
   uint64_t NewestIndex() const ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return begin_.index() + kept_.size();
@@ -117,6 +136,8 @@ class LogFeed {
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Follower> followers_ ABSL_GUARDED_BY(mu_);
+  // Whether SetInSync says who is in sync.
+  bool is_set_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
   // Changes that listeners have heard of.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;

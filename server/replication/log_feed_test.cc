@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/replication/log_feed.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,6 +23,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::IsNull;
 using testing::SizeIs;
+using testing::UnorderedElementsAre;
 
 constexpr absl::Time kNow = absl::FromUnixSeconds(1700000000);
 
@@ -122,14 +125,15 @@ TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
 }
 
 TEST_F(LogFeedTest, WaitsForTheFollowersInSync) {
-  feed_.AwaitDurable(10, 2);  // Nobody is in sync.
+  EXPECT_OK(feed_.AwaitDurable(10, 2)) << "nobody is in sync";
   for (const std::string name : {"a", "b"}) {
     ASSERT_OK(feed_.Join(name, "", kNow));
     feed_.Acknowledge(name, 10);
   }
   Add(11);
   const auto wait = [&](uint32_t replicas) {
-    return std::thread([this, replicas] { feed_.AwaitDurable(11, replicas); });
+    return std::thread(
+        [this, replicas] { EXPECT_OK(feed_.AwaitDurable(11, replicas)); });
   };
   std::thread one = wait(1);
   std::thread two = wait(2);
@@ -149,8 +153,50 @@ TEST_F(LogFeedTest, AStopEndsWaits) {
   ASSERT_OK(feed_.Join("a", "", kNow));
   feed_.Acknowledge("a", 10);
   Add(11);
-  std::thread waiting([this] { feed_.AwaitDurable(11, 1); });
+  std::thread waiting([this] {
+    EXPECT_THAT(feed_.AwaitDurable(11, 1),
+                StatusIs(absl::StatusCode::kUnavailable));
+  });
   feed_.Stop();
+  waiting.join();
+}
+
+// Where coordinators are elected, no follower comes into the set that versions
+// wait for, or leaves it, but by SetInSync.
+TEST_F(LogFeedTest, OnlyTheElectionDropsAndAdds) {
+  feed_.SetInSync({"gone"});
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
+  ASSERT_OK(feed_.Join("a", "", kNow));
+  feed_.Tick(kNow);
+  feed_.Acknowledge("a", 10);
+  EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::CATCHING_UP);
+  EXPECT_THAT(feed_.DueInSync(), UnorderedElementsAre("a", "gone"));
+  Add(11);
+  std::atomic<bool> is_over = false;
+  std::thread waiting([&] {
+    EXPECT_OK(feed_.AwaitDurable(11, 0));
+    is_over = true;
+  });
+  feed_.Tick(kNow + LogFeed::kBehindAfter);
+  EXPECT_THAT(feed_.DueInSync(), UnorderedElementsAre("a"));
+  feed_.SetInSync({"a", "gone"});
+  feed_.Acknowledge("a", 11);
+  absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_FALSE(is_over) << "the absent one may be elected";
+  feed_.SetInSync({"a"});
+  waiting.join();
+  EXPECT_THAT(feed_.Report(kNow), SizeIs(1));
+}
+
+TEST_F(LogFeedTest, VersionsWaitForAFollowerThatIsAway) {
+  ASSERT_OK(feed_.Join("a", "", kNow));
+  feed_.Acknowledge("a", 10);
+  feed_.SetInSync({"a"});
+  feed_.Leave("a", "broken connection");
+  Add(11);
+  std::thread waiting([&] { EXPECT_OK(feed_.AwaitDurable(11, 0)); });
+  ASSERT_OK(feed_.Join("a", "", kNow));
+  feed_.Acknowledge("a", 11);
   waiting.join();
 }
 

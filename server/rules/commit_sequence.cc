@@ -23,7 +23,7 @@ void CommitSequence::Done(absl::Status status) {
       next_ = status_.ok() ? Step::kReplicate : Step::kEnd;
       return;
     case Step::kReplicate:
-      next_ = Step::kInstall;
+      next_ = status_.ok() ? Step::kInstall : Step::kEnd;
       return;
     case Step::kInstall:
     case Step::kEnd:

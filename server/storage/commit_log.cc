@@ -343,25 +343,28 @@ absl::Status CommitLog::ReplaceSnapshots(
   });
 }
 
-absl::StatusOr<uint64_t> CommitLog::TakeOver() {
+absl::StatusOr<uint64_t> CommitLog::TakeOver(std::optional<uint64_t> epoch) {
   absl::MutexLock lock(&mutex_);
-  uint64_t epoch = 0;
+  uint64_t raised = 0;
   RETURN_IF_ERROR(TransactLocked([&]() -> absl::Status {
     mutex_.AssertHeld();
-    ASSIGN_OR_RETURN(
-        SqliteStatement raise,
-        database_.Prepare("UPDATE log SET epoch = epoch + 1, is_copy = 0"
-                          " WHERE is_copy RETURNING epoch"));
+    const std::string value = epoch.has_value()
+                                  ? absl::StrCat("max(epoch, ", *epoch, ")")
+                                  : "epoch + 1 WHERE is_copy";
+    ASSIGN_OR_RETURN(SqliteStatement raise,
+                     database_.Prepare(absl::StrCat(
+                         "UPDATE log SET is_copy = 0, epoch = ", value,
+                         " RETURNING epoch")));
     ASSIGN_OR_RETURN(const bool row, raise.Step());
     if (!row) {
       return absl::FailedPreconditionError(
           absl::StrCat(path_, " is no copy of another coordinator's log"));
     }
-    epoch = raise.Uint(0);
+    raised = raise.Uint(0);
     return raise.Run();
   }));
-  epoch_ = epoch;
-  return epoch;
+  epoch_ = raised;
+  return raised;
 }
 
 absl::Status CommitLog::CreateRun(const RunRecord& run) {

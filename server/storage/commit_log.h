@@ -146,9 +146,10 @@ class CommitLog {
                                 absl::Span<const SnapshotRecord> snapshots);
   absl::StatusOr<LeaderRecord> LoadLeader();
 
-  // Makes a copy the run's log, and returns the epoch, which rises.
+  // Makes a copy the run's log, and returns the epoch, which rises by one.
   //   FAILED_PRECONDITION  The log is no copy.
-  absl::StatusOr<uint64_t> TakeOver();
+  // With an epoch, raises it to that one, whether or not the log is a copy.
+  absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {});
 
   // FAILED_PRECONDITION if the database, or its write-ahead log, was removed or
   // replaced since it was opened: what is written would be lost with this

@@ -230,6 +230,15 @@ TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
   EXPECT_NE(copy->Position().hash(), log_->Position().hash());
 }
 
+// Whatever its log is.
+TEST_F(CommitLogCopyTest, AnElectionGivesTheEpoch) {
+  EXPECT_THAT(log_->TakeOver(7), IsOkAndHolds(7));
+  EXPECT_THAT(log_->TakeOver(5), IsOkAndHolds(7)) << "epochs only rise";
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  EXPECT_THAT(copy->TakeOver(8), IsOkAndHolds(8));
+  EXPECT_FALSE(copy->LoadLeader()->is_followed);
+}
+
 TEST_F(CommitLogCopyTest, ADatabaseOfThePreviousSchemaIsUpgraded) {
   Grow(2);
   log_ = nullptr;

@@ -78,7 +78,7 @@ class FollowersTest : public ProcessTestFixture {
     Server server{.process =
                       Start(name, {ProgramPath("server/causeway-coordinator"),
                                    absl::StrCat("--follow=", leader),
-                                   absl::StrCat("--follower_name=", name),
+                                   absl::StrCat("--name=", name),
                                    absl::StrCat("--state_dir=", Path(state)),
                                    absl::StrCat("--listen=127.0.0.1:", port),
                                    absl::StrCat("--port_file=", port_file),

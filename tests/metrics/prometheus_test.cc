@@ -4,9 +4,7 @@
 // A real Prometheus scrapes a real run: a coordinator and two workers, as
 // processes. Every query of the dashboard gets data from it, and the alerts
 // fire when these processes are killed, and only then.
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <map>
@@ -26,6 +24,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/end_to_end/free_port.h"
 #include "tests/end_to_end/process.h"
 #include "tests/end_to_end/process_test_fixture.h"
 
@@ -76,19 +75,6 @@ bool IsEmptyQuery(const std::string& query) {
 
 bool HasProgram(const std::string& name) {
   return access(absl::StrCat("/usr/bin/", name).c_str(), X_OK) == 0;
-}
-
-// Returns a port that is free now. Prometheus cannot choose one itself.
-int FreePort() {
-  const int file = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(file, reinterpret_cast<sockaddr*>(&address), size), 0);
-  getsockname(file, reinterpret_cast<sockaddr*>(&address), &size);
-  close(file);
-  return ntohs(address.sin_port);
 }
 
 std::string Encoded(const std::string& text) {

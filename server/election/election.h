@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A coordinator's part in the elections of its run, which are held in etcd by
+// the rules of server/election/office.h.
+//
+//   Election election(options);
+//   ... NextMove(*election.view(), ...)
+//   ASSIGN_OR_RETURN(uint64_t epoch, election.Campaign(view, holding));
+//   ... lead, until election.ReplacedBy() says that somebody else does ...
+//   election.Resign();
+//
+// A thread of its own reads the keys several times within a lease, keeps the
+// lease of a leader alive, and gets a new one if it was lost although nobody
+// else leads. There is no watch: reading again finds everything, also what
+// watches of older etcds lose.
+//
+// While etcd does not answer, a leader goes on: what it publishes, all members
+// in sync have. Thread-safe.
+#ifndef SERVER_ELECTION_ELECTION_H_
+#define SERVER_ELECTION_ELECTION_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/election.pb.h"
+#include "server/election/etcd_client.h"
+#include "server/election/office.h"
+
+namespace causeway {
+
+class Election {
+ public:
+  struct Options {
+    EtcdClient::Options etcd;
+    // The run's keys in etcd begin with it.
+    std::string prefix;
+    // This coordinator.
+    v1::Replica self;
+    // How long a leader that is not heard of stays the leader; whole seconds,
+    // at least 2.
+    absl::Duration lease = absl::Seconds(5);
+  };
+
+  explicit Election(Options options);
+  // Does not resign.
+  ~Election();
+
+  // Returns what etcd has said last, or why it does not answer.
+  absl::StatusOr<OfficeView> view() const;
+
+  // Asks for the office, if it is still as in `before`. Returns the epoch of
+  // the new leader, this coordinator.
+  //   ABORTED  Somebody else was faster.
+  // After another error the outcome is not known: look at view() later.
+  absl::StatusOr<uint64_t> Campaign(const OfficeView& before,
+                                    const Holding& holding);
+
+  // --- Of a leader. ---
+
+  // Returns the epoch of the coordinator that has replaced this one; 0 if none
+  // has, as far as is known.
+  uint64_t ReplacedBy() const;
+  // Returns the office as the leader has last written it.
+  v1::Office office() const;
+  // Changes the run's id, or who is in sync. When it returns OK the change is
+  // made; after an error it may have been made, or may still be.
+  absl::Status Change(const v1::Office& office);
+  // Gives the lease back, so that somebody else may lead at once.
+  void Resign();
+
+ private:
+  std::string LeaderKey() const { return options_.prefix + "leader"; }
+  std::string OfficeKey() const { return options_.prefix + "office"; }
+  absl::StatusOr<OfficeView> Read();
+  // Reads, and notes what was read.
+  void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
+  void Loop();
+  // Keeps the lease of a leader, or gets another one.
+  void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
+  // Writes both keys, or only the office if `lease` is 0, unless the office is
+  // no longer `before`, or somebody holds the lease that is asked for. Returns
+  // whether it did.
+  absl::StatusOr<bool> Write(const std::string& before, const v1::Office& after,
+                             int64_t lease);
+
+  const Options options_;
+  EtcdClient etcd_;
+
+  mutable absl::Mutex mu_;
+  absl::StatusOr<OfficeView> view_ ABSL_GUARDED_BY(mu_) =
+      absl::UnavailableError("etcd was not asked yet");
+  // The leader's: its office, as written; empty if it does not lead.
+  std::string written_ ABSL_GUARDED_BY(mu_);
+  v1::Office office_ ABSL_GUARDED_BY(mu_);
+  int64_t lease_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_ELECTION_ELECTION_H_

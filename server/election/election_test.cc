@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elections at a real etcd.
+#include "server/election/election.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/free_port.h"
+#include "tests/end_to_end/process.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const Holding kCopy = {.run_id = "r", .is_complete = true, .epoch = 1};
+
+class ElectionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (access("/usr/bin/etcd", X_OK) != 0) GTEST_SKIP() << "there is no etcd";
+    ASSERT_OK_AND_ASSIGN(auto directory, TemporaryDirectory::Make("etcd"));
+    directory_ = std::make_unique<TemporaryDirectory>(std::move(directory));
+    member_ = absl::StrCat("127.0.0.1:", FreePort());
+    StartEtcd();
+  }
+
+  void StartEtcd() {
+    const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
+    const std::string clients = absl::StrCat("http://", member_);
+    etcd_ = std::make_unique<Process>(
+        std::vector<std::string>{
+            "/usr/bin/etcd", "--name=e",
+            absl::StrCat("--data-dir=", directory_->path(), "/data"),
+            absl::StrCat("--listen-client-urls=", clients),
+            absl::StrCat("--advertise-client-urls=", clients),
+            absl::StrCat("--listen-peer-urls=", peers),
+            absl::StrCat("--initial-advertise-peer-urls=", peers),
+            absl::StrCat("--initial-cluster=e=", peers)},
+        absl::StrCat(directory_->path(), "/log"));
+    ASSERT_TRUE(etcd_->AwaitOutput("ready to serve client requests"))
+        << etcd_->Output();
+  }
+
+  Election::Options OptionsOf(const std::string& name) const {
+    Election::Options options{.etcd = {.members = {member_}},
+                              .prefix = "/test/",
+                              .lease = absl::Seconds(2)};
+    options.self.set_name(name);
+    options.self.set_address(name + ":7070");
+    return options;
+  }
+
+  static bool Await(const std::function<bool()>& is_so) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (!is_so()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    return true;
+  }
+  // Waits until an election has read this leader; "" means none.
+  static bool AwaitLeader(const Election& election, const std::string& name) {
+    return Await([&] {
+      const absl::StatusOr<OfficeView> view = election.view();
+      if (!view.ok()) return false;
+      return view->leader.has_value() ? view->leader->name() == name
+                                      : name.empty();
+    });
+  }
+  static uint64_t Win(Election& election) {
+    EXPECT_TRUE(AwaitLeader(election, ""));
+    const auto epoch = election.Campaign(*election.view(), kCopy);
+    EXPECT_OK(epoch.status());
+    return epoch.value_or(0);
+  }
+
+  static etcdserverpb::TxnRequest Reading() {
+    etcdserverpb::TxnRequest request;
+    request.add_success()->mutable_request_range()->set_key("key");
+    return request;
+  }
+
+  std::unique_ptr<TemporaryDirectory> directory_;
+  std::string member_;
+  std::unique_ptr<Process> etcd_;
+};
+
+TEST_F(ElectionTest, OneLeadsUntilItsLeaseHasEnded) {
+  Election b(OptionsOf("b"));
+  {
+    Election a(OptionsOf("a"));
+    ASSERT_TRUE(AwaitLeader(b, ""));
+    const OfficeView before = *b.view();
+    EXPECT_EQ(Win(a), 2);
+    EXPECT_THAT(b.Campaign(before, kCopy),
+                StatusIs(absl::StatusCode::kAborted));
+    EXPECT_TRUE(AwaitLeader(b, "a"));
+    ASSERT_OK(a.Change(WithInSync(a.office(), {"a", "b"})));
+    // Its lease is kept alive.
+    absl::SleepFor(absl::Seconds(3));
+    EXPECT_EQ(b.view()->leader->name(), "a");
+    EXPECT_THAT(b.view()->office.in_sync(), ElementsAre("a", "b"));
+    EXPECT_EQ(a.ReplacedBy(), 0);
+    // "a" is lost without a word.
+  }
+  EXPECT_EQ(Win(b), 3);
+  EXPECT_EQ(b.office().leader().name(), "b");
+  EXPECT_THAT(b.office().in_sync(), ElementsAre("b"));
+  // A leader that resigns makes room at once.
+  b.Resign();
+  EXPECT_TRUE(AwaitLeader(b, ""));
+  EXPECT_EQ(Win(b), 4);
+}
+
+TEST_F(ElectionTest, AReplacedLeaderHearsOfItAndChangesNothing) {
+  Election a(OptionsOf("a"));
+  Election b(OptionsOf("b"));
+  Win(a);
+  ASSERT_TRUE(AwaitLeader(b, "a"));
+  OfficeView expired = *b.view();
+  // As if a's lease had ended while "a" could not reach etcd.
+  EtcdClient etcd({.members = {member_}});
+  ASSERT_OK(etcd.Revoke(expired.lease));
+  expired.leader.reset();
+  const absl::StatusOr<uint64_t> epoch = b.Campaign(expired, kCopy);
+  if (!epoch.ok()) GTEST_SKIP() << "the leader has a new lease already";
+  EXPECT_THAT(a.Change(WithInSync(a.office(), {"a"})),
+              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_TRUE(Await([&] { return a.ReplacedBy() == *epoch; }));
+}
+
+TEST_F(ElectionTest, ALeaderWhoseLeaseWasLostGetsAnother) {
+  Election a(OptionsOf("a"));
+  Win(a);
+  ASSERT_TRUE(AwaitLeader(a, "a"));
+  const int64_t lease = a.view()->lease;
+  EtcdClient etcd({.members = {member_}});
+  ASSERT_OK(etcd.Revoke(lease));
+  EXPECT_TRUE(Await([&] {
+    const absl::StatusOr<OfficeView> view = a.view();
+    return view.ok() && view->leader.has_value() && view->lease != lease;
+  }));
+  EXPECT_EQ(a.ReplacedBy(), 0);
+  EXPECT_OK(a.Change(a.office()));
+}
+
+TEST_F(ElectionTest, TheOfficeSurvivesEtcd) {
+  Election a(OptionsOf("a"));
+  Win(a);
+  etcd_->Signal(SIGKILL);
+  etcd_->Wait();
+  EXPECT_TRUE(Await([&] { return !a.view().ok(); }));
+  EXPECT_THAT(a.view().status().message(), HasSubstr(member_));
+  EXPECT_EQ(a.ReplacedBy(), 0);
+  StartEtcd();
+  EXPECT_TRUE(AwaitLeader(a, "a"));
+  EXPECT_OK(a.Change(a.office()));
+}
+
+TEST_F(ElectionTest, EtcdMayAskForAPassword) {
+  const auto etcdctl = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"/usr/bin/env", "ETCDCTL_API=3", "/usr/bin/etcdctl",
+                      "--endpoints", member_});
+    Process process(arguments, directory_->path() + "/etcdctl");
+    EXPECT_EQ(process.Wait(), 0) << process.Output();
+  };
+  if (access("/usr/bin/etcdctl", X_OK) != 0) GTEST_SKIP() << "no etcdctl";
+  etcdctl({"user", "add", "root:secret"});
+  etcdctl({"auth", "enable"});
+  EtcdClient stranger({.members = {member_}});
+  EXPECT_FALSE(stranger.Transact(Reading()).ok());
+  EtcdClient root({.members = {member_}, .user = "root", .password = "secret"});
+  EXPECT_OK(root.Transact(Reading()).status());
+  EtcdClient liar({.members = {member_}, .user = "root", .password = "guess"});
+  EXPECT_FALSE(liar.Transact(Reading()).ok());
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client of etcd (version 3.4 or newer) with what elections need.
+//
+// Calls block for at most EtcdClient::kTimeout. One that fails may have had its
+// effect nevertheless, and is not repeated; the next call asks the next of the
+// members that were named. Thread-safe.
+#ifndef SERVER_ELECTION_ETCD_CLIENT_H_
+#define SERVER_ELECTION_ETCD_CLIENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/etcd.pb.h"
+
+namespace causeway {
+
+class EtcdClient {
+ public:
+  static constexpr absl::Duration kTimeout = absl::Seconds(1);
+
+  struct Options {
+    // The members' addresses, host:port; at least one.
+    std::vector<std::string> members;
+    std::shared_ptr<grpc::ChannelCredentials> credentials =
+        grpc::InsecureChannelCredentials();
+    // A user of etcd's, and the password; empty where etcd asks for none.
+    std::string user;
+    std::string password;
+  };
+
+  explicit EtcdClient(Options options);
+
+  absl::StatusOr<etcdserverpb::TxnResponse> Transact(
+      const etcdserverpb::TxnRequest& request);
+
+  // Returns the new lease's id.
+  absl::StatusOr<int64_t> GrantLease(absl::Duration ttl);
+  // NOT_FOUND if the lease has ended.
+  absl::Status KeepAlive(int64_t lease);
+  absl::Status Revoke(int64_t lease);
+
+ private:
+  using Call = std::function<grpc::Status(const std::shared_ptr<grpc::Channel>&,
+                                          grpc::ClientContext&)>;
+
+  // Makes a call at the current member, as the user.
+  absl::Status Ask(const Call& call) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::string> Authenticate(
+      const std::shared_ptr<grpc::Channel>& channel);
+
+  const Options options_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  absl::Mutex mu_;
+  size_t current_ ABSL_GUARDED_BY(mu_) = 0;
+  // Proves the user to etcd; empty if it has to be asked for.
+  std::string token_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_ELECTION_ETCD_CLIENT_H_

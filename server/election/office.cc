@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/election/office.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace causeway {
+
+absl::StatusOr<Move> NextMove(const OfficeView& view, absl::string_view name,
+                              const Holding& holding) {
+  const v1::Office& office = view.office;
+  if (!holding.run_id.empty() && !office.run_id().empty() &&
+      holding.run_id != office.run_id()) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "the state directory has run $0, and etcd says that the coordinators "
+        "serve run $1: give this one another directory or --etcd_prefix",
+        holding.run_id, office.run_id()));
+  }
+  if (view.leader.has_value()) {
+    // Its own lease is that of the process before, and ends soon.
+    return view.leader->name() == name ? Move::kWait : Move::kFollow;
+  }
+  if (view.written.empty()) {
+    // The run is new to etcd, so whoever comes first begins with what it has.
+    return holding.run_id.empty() || holding.is_complete ? Move::kCampaign
+                                                         : Move::kWait;
+  }
+  if (!absl::c_linear_search(office.in_sync(), name)) return Move::kWait;
+  // If the run has no id yet, its first coordinator died before it made the
+  // run, and is the only one in sync.
+  return holding.is_complete || office.run_id().empty() ? Move::kCampaign
+                                                        : Move::kWait;
+}
+
+v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
+                     const Holding& holding) {
+  std::set<std::string> in_sync = InSync(before);
+  in_sync.erase(before.leader().name());
+  in_sync.insert(candidate.name());
+  v1::Office after = WithInSync(before, in_sync);
+  after.set_run_id(holding.run_id);
+  after.set_epoch(std::max(before.epoch(), holding.epoch) + 1);
+  *after.mutable_leader() = candidate;
+  return after;
+}
+
+std::set<std::string> InSync(const v1::Office& office) {
+  return {office.in_sync().begin(), office.in_sync().end()};
+}
+
+v1::Office WithInSync(v1::Office office, const std::set<std::string>& names) {
+  office.mutable_in_sync()->Assign(names.begin(), names.end());
+  return office;
+}
+
+std::string WriteKey(const google::protobuf::Message& message) {
+  std::string text;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  // Fails for messages with unknown types only.
+  google::protobuf::util::MessageToJsonString(message, &text, options);
+  return text;
+}
+
+absl::Status ReadKey(absl::string_view text,
+                     google::protobuf::Message& message) {
+  const auto read =
+      google::protobuf::util::JsonStringToMessage(std::string(text), &message);
+  if (read.ok()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("etcd has \"", text,
+                                          "\", which is no ",
+                                          message.GetDescriptor()->name()));
+}
+
+}  // namespace causeway

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/election/office.h"
+
+#include <set>
+#include <string>
+
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+v1::Replica ReplicaOf(const std::string& name) {
+  v1::Replica replica;
+  replica.set_name(name);
+  replica.set_address(name + ":7070");
+  return replica;
+}
+
+// What is read after "a" has led run "r", with "b" in sync.
+OfficeView ViewOf(const std::string& leader) {
+  OfficeView view;
+  view.office.set_run_id("r");
+  view.office.set_epoch(3);
+  *view.office.mutable_leader() = ReplicaOf("a");
+  view.office = WithInSync(view.office, {"a", "b"});
+  view.written = WriteKey(view.office);
+  if (!leader.empty()) view.leader = ReplicaOf(leader);
+  return view;
+}
+
+const Holding kCopy = {.run_id = "r", .is_complete = true, .epoch = 3};
+const Holding kNothing;
+
+TEST(OfficeTest, ALeaderIsFollowed) {
+  EXPECT_THAT(NextMove(ViewOf("a"), "b", kCopy), IsOkAndHolds(Move::kFollow));
+  EXPECT_THAT(NextMove(ViewOf("a"), "c", kNothing),
+              IsOkAndHolds(Move::kFollow));
+  // "a" was started again, and its lease of before has not ended.
+  EXPECT_THAT(NextMove(ViewOf("a"), "a", kCopy), IsOkAndHolds(Move::kWait));
+}
+
+TEST(OfficeTest, OnlyThoseInSyncCampaign) {
+  EXPECT_THAT(NextMove(ViewOf(""), "b", kCopy), IsOkAndHolds(Move::kCampaign));
+  EXPECT_THAT(NextMove(ViewOf(""), "a", kCopy), IsOkAndHolds(Move::kCampaign));
+  EXPECT_THAT(NextMove(ViewOf(""), "c", kCopy), IsOkAndHolds(Move::kWait));
+  // Its disk was lost, or is being filled.
+  EXPECT_THAT(NextMove(ViewOf(""), "b", kNothing), IsOkAndHolds(Move::kWait));
+  Holding incomplete = kCopy;
+  incomplete.is_complete = false;
+  EXPECT_THAT(NextMove(ViewOf(""), "b", incomplete), IsOkAndHolds(Move::kWait));
+}
+
+TEST(OfficeTest, ANewRunBeginsWithWhoComesFirst) {
+  const OfficeView empty;
+  EXPECT_THAT(NextMove(empty, "a", kNothing), IsOkAndHolds(Move::kCampaign));
+  // A run that had no followers before.
+  EXPECT_THAT(NextMove(empty, "a", kCopy), IsOkAndHolds(Move::kCampaign));
+  // Its first coordinator died before the run had an id.
+  OfficeView unnamed;
+  unnamed.office = Successor({}, ReplicaOf("a"), kNothing);
+  unnamed.written = WriteKey(unnamed.office);
+  EXPECT_THAT(NextMove(unnamed, "a", kNothing), IsOkAndHolds(Move::kCampaign));
+  EXPECT_THAT(NextMove(unnamed, "b", kNothing), IsOkAndHolds(Move::kWait));
+}
+
+TEST(OfficeTest, RunsAreNotMixedUp) {
+  Holding other = kCopy;
+  other.run_id = "other";
+  for (const char* const leader : {"", "a"}) {
+    EXPECT_THAT(NextMove(ViewOf(leader), "b", other),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("run other"), HasSubstr("run r"))));
+  }
+}
+
+TEST(OfficeTest, TheSuccessorHasAHigherEpochAndNotTheOneBefore) {
+  const v1::Office after = Successor(ViewOf("").office, ReplicaOf("b"), kCopy);
+  EXPECT_EQ(after.epoch(), 4);
+  EXPECT_EQ(after.leader().name(), "b");
+  EXPECT_THAT(after.in_sync(), ElementsAre("b"));
+  // The same coordinator again.
+  EXPECT_THAT(Successor(ViewOf("").office, ReplicaOf("a"), kCopy).in_sync(),
+              ElementsAre("a", "b"));
+  // The run was promoted by hand before.
+  Holding promoted = kCopy;
+  promoted.epoch = 7;
+  EXPECT_EQ(Successor(ViewOf("").office, ReplicaOf("b"), promoted).epoch(), 8);
+}
+
+TEST(OfficeTest, VersionsWaitForAllWhoMayBeInSync) {
+  SyncSet set({"a", "b"});
+  EXPECT_FALSE(set.Propose({"a", "b"}));
+  ASSERT_TRUE(set.Propose({"a", "c"}));
+  EXPECT_THAT(set.names(), ElementsAre("a", "b", "c"));
+  // The outcome is not known, and "c" is behind meanwhile.
+  ASSERT_TRUE(set.Propose({"a", "b"})) << "the change may still be made";
+  EXPECT_THAT(set.names(), ElementsAre("a", "b", "c"));
+  set.Settle({"a", "b"});
+  EXPECT_THAT(set.names(), ElementsAre("a", "b"));
+  EXPECT_FALSE(set.Propose({"a", "b"}));
+}
+
+TEST(OfficeTest, KeysAreReadAsTheyAreWritten) {
+  const v1::Office office = ViewOf("").office;
+  v1::Office read;
+  ASSERT_OK(ReadKey(WriteKey(office), read));
+  EXPECT_EQ(read.SerializeAsString(), office.SerializeAsString());
+  EXPECT_THAT(ReadKey("{broken", read),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no Office")));
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/follow.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/daemon.h"
+#include "common/http/http_server.h"
+#include "common/metrics/metric_families.h"
+#include "common/metrics/metrics_server.h"
+#include "common/service_manager.h"
+#include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
+#include "common/transport/enrolment.h"
+#include "common/transport/socket_address.h"
+#include "glog/logging.h"
+#include "server/edge/server.h"
+#include "server/lead.h"
+#include "server/status_metrics.h"
+#include "server/storage/state_directory.h"
+
+namespace causeway {
+namespace {
+
+// Returns whom this state directory took its run over from; nothing if it did
+// not. With `promote`, takes it over.
+absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
+    const std::string& state_dir, bool promote) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
+                   StateDirectory::Open(state_dir, {}));
+  ASSIGN_OR_RETURN(const LeaderRecord leader, state->log().LoadLeader());
+  if (leader.address.empty()) return std::nullopt;
+  if (leader.is_followed) {
+    if (!promote) return std::nullopt;
+    ASSIGN_OR_RETURN(const uint64_t epoch, state->log().TakeOver());
+    LOG(INFO) << "taking over from " << leader.address << ", epoch " << epoch;
+  }
+  return leader;
+}
+
+void AddMetrics(const Follower::View& view, MetricFamilies& families) {
+  const MetricLabels labels = {{"run", view.config.name()}};
+  AddLeads(view.config.name(), false, families);
+  families.AddSample({.name = "causeway_copy_complete",
+                      .help = "1 if the run can go on from this copy."},
+                     view.is_complete ? 1 : 0, labels);
+  families.AddSample({.name = "causeway_copy_connected",
+                      .help = "1 while the leader sends changes."},
+                     view.is_connected ? 1 : 0, labels);
+  families.AddSample(
+      {.name = "causeway_copy_changes_behind",
+       .help = "Changes of the leader's that the copy is known to lack."},
+      Number(view.leader_changes - std::min(view.leader_changes, view.changes)),
+      labels);
+}
+
+// Returns null if no metrics were asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
+    const ServeOptions& options, const Follower& follower) {
+  return StartMetricsServer(
+      options.metrics_listen, options.now,
+      [&follower] {
+        return follower.view().is_complete
+                   ? absl::OkStatus()
+                   : absl::UnavailableError("there is no complete copy yet");
+      },
+      [&follower](MetricFamilies& families) {
+        const Follower::View view = follower.view();
+        if (!view.run_id.empty()) AddMetrics(view, families);
+      });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
+    const ServeOptions& options) {
+  ASSIGN_OR_RETURN(auto credentials,
+                   MakeChannelCredentials(options.peer_files, options.now()));
+  return Follower::Open({.credentials = std::move(credentials),
+                         .state_dir = options.state_dir,
+                         .name = options.name,
+                         .now = options.now,
+                         .seed = options.random(),
+                         .merge_threads = options.merge_threads});
+}
+
+absl::StatusOr<bool> ServeFollower(
+    ServeOptions& options, Follower& follower,
+    const std::function<absl::StatusOr<bool>()>& is_over) {
+  ASSIGN_OR_RETURN(auto credentials,
+                   MakeServerCredentials(options.files, options.now()));
+  CertificateExpiry certificate(options.files.tls_cert, options.now);
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
+                   ServeMetrics(options, follower));
+  std::unique_ptr<CoordinatorServer> server;
+  ServiceManager manager(options.now);
+  bool is_signalled = false;
+  while (true) {
+    is_signalled = AwaitTerminationSignal(absl::Milliseconds(100)) != 0;
+    if (is_signalled) break;
+    ASSIGN_OR_RETURN(const bool over, is_over());
+    if (over) break;
+    const Follower::View view = follower.view();
+    RETURN_IF_ERROR(view.ended);
+    if (server == nullptr && !view.run_id.empty()) {
+      ASSIGN_OR_RETURN(
+          server, CoordinatorServer::StartFollower(
+                      &follower,
+                      {.address = options.address,
+                       .now = options.now,
+                       .credentials = credentials,
+                       .client_certificates = options.ClientsShowCertificates(),
+                       .certificate = &certificate,
+                       .max_connections = options.max_connections}));
+      options.address =
+          absl::StrCat(HostOf(options.address), ":", server->port());
+      RETURN_IF_ERROR(WritePortFile(options, server->port()));
+      manager.Ready();
+    }
+    manager.SetStatus(absl::StrCat(
+        view.is_connected ? "following " : "waiting for ",
+        view.leader.empty() ? "a leader" : view.leader, ", run ", view.run_id,
+        ", ", view.changes, " of ", view.leader_changes, " changes"));
+    manager.Alive();
+  }
+  if (is_signalled) {
+    LOG(INFO) << "signal received; ending";
+    manager.Stopping();
+  }
+  if (server != nullptr) server->Shutdown(absl::Seconds(2));
+  return !is_signalled;
+}
+
+absl::Status RunFollower(ServeOptions options, const std::string& leader,
+                         bool promote) {
+  const absl::StatusOr<std::optional<LeaderRecord>> before =
+      FindTakenOver(options.state_dir, promote);
+  if (before.ok() && before->has_value()) {
+    return Lead(options, (*before)->config, (*before)->address, nullptr)
+        .status();
+  }
+  if (leader.empty()) {
+    RETURN_IF_ERROR(before.status());
+    return absl::FailedPreconditionError(
+        absl::StrCat("--promote: ", options.state_dir,
+                     " has no copy of another coordinator's run"));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Follower> follower, OpenFollower(options));
+  follower->Follow(leader);
+  std::optional<CertificateRenewer> renewer;
+  if (const std::string& folder = options.peer_files.tls; !folder.empty()) {
+    renewer.emplace(leader, folder, options.now, options.random());
+  }
+  ASSIGN_OR_RETURN(const bool is_promoted,
+                   ServeFollower(options, *follower,
+                                 [&] { return follower->view().is_promoted; }));
+  if (!is_promoted) return absl::OkStatus();
+  renewer.reset();
+  const Follower::View view = follower->view();
+  LOG(INFO) << "taking over run " << view.run_id << ", epoch " << view.epoch;
+  follower = nullptr;
+  return Lead(options, view.config, leader, nullptr).status();
+}
+
+}  // namespace causeway

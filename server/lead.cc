@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/lead.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/daemon.h"
+#include "common/file.h"
+#include "common/http/http_server.h"
+#include "common/metrics/metric_families.h"
+#include "common/metrics/metrics_server.h"
+#include "common/service_manager.h"
+#include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
+#include "common/transport/socket_address.h"
+#include "glog/logging.h"
+#include "server/edge/access.h"
+#include "server/edge/server.h"
+#include "server/edge/services.h"
+#include "server/engine.h"
+#include "server/page/page_handlers.h"
+#include "server/replication/replacement_notice.h"
+#include "server/rules/coordinator.h"
+#include "server/status_metrics.h"
+#include "server/trust/trust.h"
+
+namespace causeway {
+namespace {
+
+// The time that islands get to fetch the last update before the process ends.
+constexpr absl::Duration kFarewell = absl::Seconds(30);
+
+bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
+  if (engine.run_state() != v1::FINISHED) return false;
+  if (since == absl::InfiniteFuture()) since = now;
+  return engine.ListIslands(false).islands_size() == 0 ||
+         now - since > kFarewell;
+}
+
+// Returns null if the coordinator has no authority of its own.
+absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
+                                                 const std::string& run,
+                                                 Engine* engine) {
+  if (!options.has_own_authority) return nullptr;
+  return Trust::Open({.folder = absl::StrCat(options.state_dir, "/tls"),
+                      .run = run,
+                      .certificate_life = options.certificate_life,
+                      .now = options.now,
+                      .record = [engine](const CoordinatorEvent& event) {
+                        engine->Record(event);
+                      }});
+}
+
+std::function<absl::Status(const ClientCertificate&)> CheckOf(Trust* trust) {
+  if (trust == nullptr) return nullptr;
+  return [trust](const ClientCertificate& certificate) {
+    return trust->Check(certificate.serial);
+  };
+}
+
+// Says how operators and islands get in.
+void LogHowToJoin(const std::string& state_dir, int port) {
+  LOG(INFO) << "TLS with an authority of its own; operators on this machine "
+               "use --coordinator 127.0.0.1:"
+            << port << " --tls " << state_dir << "/tls/operator";
+  LOG(INFO) << "to let an island in: causeway token create --island NAME "
+               "--coordinator 127.0.0.1:"
+            << port << " --tls " << state_dir << "/tls/operator";
+}
+
+// Returns null if no metrics were asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
+    const ServeOptions& options, const StatusSource& status) {
+  return StartMetricsServer(
+      options.metrics_listen, options.now, [] { return absl::OkStatus(); },
+      [&status, now = options.now](MetricFamilies& families) {
+        const v1::RunStatus run = status.GetRun();
+        AddStatus(run, status.ListIslands(true), status.engine->ListFragments(),
+                  now(), families);
+        AddLeads(run.config().name(), status.engine->CheckInOffice().ok(),
+                 families);
+      });
+}
+
+// Returns null if no page was asked for.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
+    const ServeOptions& options, const StatusSource& status) {
+  const std::string& address = options.http_listen;
+  if (address.empty()) return nullptr;
+  std::vector<std::string> hosts = options.http_hosts;
+  for (std::string& host : hosts) absl::AsciiStrToLower(&host);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<HttpServer> server,
+      HttpServer::Start({.address = address,
+                         .ready = [] { return absl::OkStatus(); },
+                         .handlers = PageHandlers(status, options.now),
+                         .now = options.now,
+                         .hosts = std::move(hosts)}));
+  LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
+            << server->port() << "/";
+  LOG_IF(WARNING, !IsLoopback(address))
+      << "whoever reaches --http_listen " << address << " can see the run";
+  return server;
+}
+
+// Keeps etcd's office up to date: who is in sync, and the id of a new run.
+class Electorate {
+ public:
+  Electorate(Election* election, const FollowedSource& run, std::string self)
+      : election_(election),
+        run_id_(run.run_id),
+        feed_(run.feed),
+        self_(std::move(self)),
+        in_sync_(InSync(election->office())) {
+    SetFeed();
+  }
+
+  // Call it often. It takes as long as etcd does.
+  void Tend() {
+    std::set<std::string> due = feed_->DueInSync();
+    due.insert(self_);
+    v1::Office next = WithInSync(election_->office(), due);
+    const bool is_new = next.run_id().empty();
+    next.set_run_id(run_id_);
+    if (!in_sync_.Propose(due) && !is_new) return;
+    SetFeed();
+    const absl::Status changed = election_->Change(next);
+    LOG_IF_EVERY_N(WARNING, !changed.ok(), 20)
+        << "etcd does not change who is in sync: " << changed;
+    if (!changed.ok()) return;
+    in_sync_.Settle(due);
+    SetFeed();
+  }
+
+ private:
+  void SetFeed() {
+    std::set<std::string> others = in_sync_.names();
+    others.erase(self_);
+    feed_->SetInSync(others);
+  }
+
+  Election* const election_;
+  const std::string run_id_;
+  LogFeed* const feed_;
+  const std::string self_;
+  SyncSet in_sync_;
+};
+
+// Returns whether another coordinator leads the run.
+bool IsReplaced(Engine& engine, const Election& election) {
+  if (const uint64_t epoch = election.ReplacedBy(); epoch > 0) {
+    const absl::Status stood_down = engine.StandDown(epoch);
+    LOG_IF(WARNING, !stood_down.ok()) << stood_down;
+  }
+  return !engine.CheckInOffice().ok();
+}
+
+}  // namespace
+
+absl::Status WritePortFile(const ServeOptions& options, int port) {
+  if (options.port_file.empty()) return absl::OkStatus();
+  const std::string text = absl::StrCat(port, "\n");
+  return WriteFileAtomically(options.port_file, {absl::string_view(text)});
+}
+
+absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
+                             const v1::RunConfig& config,
+                             const std::string& replaced, Election* election) {
+  const Clock& now = options.now;
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  if (!options.has_own_authority) {
+    // Bad files end the program before the state is touched.
+    ASSIGN_OR_RETURN(credentials, MakeServerCredentials(options.files, now()));
+  }
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Engine> engine,
+      Engine::Start({.state_dir = options.state_dir,
+                     .config = config,
+                     .random = options.random(),
+                     .now = now,
+                     .merge_threads = options.merge_threads,
+                     .initial_parameters = options.initial_parameters}));
+  std::optional<Electorate> electorate;
+  if (election != nullptr) {
+    electorate.emplace(election, engine->followed(), options.name);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Trust> trust,
+                   OpenTrust(options, config.name(), engine.get()));
+  if (trust != nullptr) {
+    ASSIGN_OR_RETURN(credentials,
+                     MakeServerCredentials(trust->server_files(), now()));
+  }
+  CertificateExpiry certificate(trust != nullptr
+                                    ? trust->server_files().tls_cert
+                                    : options.files.tls_cert,
+                                now);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<CoordinatorServer> server,
+      CoordinatorServer::Start(
+          engine.get(),
+          {.address = options.address,
+           .now = now,
+           .credentials = credentials,
+           .client_certificates = options.ClientsShowCertificates(),
+           .check_certificate = CheckOf(trust.get()),
+           .certificate = &certificate,
+           .trust = trust.get(),
+           .max_connections = options.max_connections}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
+                   ServeMetrics(options, server->status()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
+                   ServePage(options, server->status()));
+  std::optional<ReplacementNotice> notice;
+  if (!replaced.empty()) {
+    ASSIGN_OR_RETURN(auto peer_credentials,
+                     MakeChannelCredentials(options.peer_files, now()));
+    notice.emplace(replaced, std::move(peer_credentials), engine->run_id(),
+                   engine->followed().epoch);
+  }
+  RETURN_IF_ERROR(WritePortFile(options, server->port()));
+  LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
+            << ", waiting for islands";
+  if (trust != nullptr) LogHowToJoin(options.state_dir, server->port());
+  ServiceManager manager(now);
+  manager.Ready();
+
+  LeadEnd end = LeadEnd::kStopped;
+  absl::Time finished_since = absl::InfiniteFuture();
+  int signal = 0;
+  while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
+    // The answer needs the engine's lock: an engine that hangs feeds no
+    // watchdog.
+    manager.SetStatus(absl::StrCat("port ", server->port(), ", run ",
+                                   v1::RunState_Name(engine->run_state())));
+    manager.Alive();
+    if (trust != nullptr) trust->Tend();
+    if (electorate.has_value()) {
+      if (IsReplaced(*engine, *election)) {
+        end = LeadEnd::kReplaced;
+        break;
+      }
+      electorate->Tend();
+    }
+    if (options.exit_when_finished &&
+        FinishedAndAlone(*engine, now(), finished_since)) {
+      break;
+    }
+  }
+  LOG(INFO) << (end == LeadEnd::kReplaced ? "another coordinator leads the run"
+                : signal == 0             ? "the run is finished"
+                                          : "signal received")
+            << "; ending";
+  manager.Stopping();
+  server->Shutdown(absl::Seconds(2));
+  return end;
+}
+
+}  // namespace causeway

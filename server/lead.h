@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A coordinator that leads its run, as a process.
+#ifndef SERVER_LEAD_H_
+#define SERVER_LEAD_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/run_config.pb.h"
+#include "server/election/election.h"
+#include "server/serve_options.h"
+
+namespace causeway {
+
+enum class LeadEnd {
+  // The run is finished, or a signal came.
+  kStopped,
+  // Another coordinator leads the run; only with an election.
+  kReplaced,
+};
+
+// Leads the run in the state directory, which may be new. `replaced` is the
+// address of the coordinator that this one has taken the run over from, or
+// empty. `election` is the one that it has won, or null.
+absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
+                             const v1::RunConfig& config,
+                             const std::string& replaced, Election* election);
+
+// Writes the port to the file of the options, if there is one.
+absl::Status WritePortFile(const ServeOptions& options, int port);
+
+}  // namespace causeway
+
+#endif  // SERVER_LEAD_H_

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What causeway-coordinator was told by its flags, whether it leads a run or
+// follows another coordinator.
+#ifndef SERVER_SERVE_OPTIONS_H_
+#define SERVER_SERVE_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/transport/credentials.h"
+
+namespace causeway {
+
+struct ServeOptions {
+  std::string state_dir;
+  // The address to listen on, host:port.
+  std::string address;
+  // The coordinator's certificate; empty with an authority of its own.
+  ServerTlsFiles files;
+  bool has_own_authority = false;
+  absl::Duration certificate_life;
+  // What the coordinator shows to the one that it follows.
+  ClientTlsFiles peer_files;
+  // This coordinator's name among those of the run.
+  std::string name;
+  // Addresses of metrics and page; empty: none.
+  std::string metrics_listen;
+  std::string http_listen;
+  std::vector<std::string> http_hosts;
+  // A file to write the port to; empty: none.
+  std::string port_file;
+  int max_connections = 0;
+  int merge_threads = 1;
+  std::string initial_parameters;
+  bool exit_when_finished = false;
+  Clock now;
+  // Returns another number each time.
+  std::function<uint64_t()> random;
+
+  bool ClientsShowCertificates() const {
+    return has_own_authority || !files.tls_client_ca.empty();
+  }
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_SERVE_OPTIONS_H_

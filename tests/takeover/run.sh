@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds causeway-takeover and its programs, and runs it: a real etcd, three
+# coordinators and islands as processes, whose leader is killed again and again.
+# tests/takeover/main.cc describes the report. Needs Debian's etcd-server.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
+# shellcheck source=tests/forward_options.sh
+. "${ROOT}/tests/forward_options.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: tests/takeover/run.sh [--kills N] [--json FILE] [--islands N]
+                             [--lease_seconds N] [--seed N]
+
+Exits with 0 if nothing was lost or counted twice.
+
+  --kills N          how often the leader is killed (30)
+  --json FILE        write the report there
+  --islands N        islands (4)
+  --lease_seconds N  the leader's lease (5)
+  --seed N           decides the moments of the kills (1)
+USAGE
+}
+
+forward_options "--kills --json --islands --lease_seconds --seed" "$@"
+
+bin="$(bazel_build_once "${ROOT}" //tests/takeover:causeway-takeover \
+  //server:causeway-coordinator //worker:causeway-worker)"
+# shellcheck disable=SC2154  # forward_options sets options
+exec "${bin}/tests/takeover/causeway-takeover" --programs "${bin}" "${options[@]}"

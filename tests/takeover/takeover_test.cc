@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <string>
+
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process.h"
+#include "tests/takeover/trial.h"
+
+namespace causeway {
+namespace {
+
+using testing::IsEmpty;
+
+TEST(TakeoverTest, NothingIsLostWithALeader) {
+  if (access("/usr/bin/etcd", X_OK) != 0) GTEST_SKIP() << "there is no etcd";
+  ASSERT_OK_AND_ASSIGN(auto directory, TemporaryDirectory::Make("takeover"));
+  const std::string coordinator = ProgramPath("server/causeway-coordinator");
+  const absl::StatusOr<TakeoverResult> result = RunTakeover(
+      {.programs = coordinator.substr(0, coordinator.rfind("/server/")),
+       .data = "/usr/share/common-licenses/GPL-3",
+       .directory = directory.path(),
+       .islands = 2,
+       .lease = absl::Seconds(2),
+       .disturbances = {Disturbance::kKillLeader, Disturbance::kStopEtcd,
+                        Disturbance::kStopLeader, Disturbance::kWipeFollower,
+                        Disturbance::kKillLeader},
+       .now = SteadyWallClock()});
+  if (!result.ok()) directory.Keep();
+  ASSERT_OK(result.status());
+  EXPECT_THAT(result->accounts.findings, IsEmpty());
+  EXPECT_EQ(result->accounts.lost_commits, 0);
+  EXPECT_EQ(result->accounts.lost_steps, 0);
+  EXPECT_EQ(result->accounts.double_counted_steps, 0);
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a real etcd, coordinators that elect the one that leads, and islands, as
+// processes; disturbs the leader or etcd again and again; and checks what
+// became of the run.
+#ifndef TESTS_TAKEOVER_TRIAL_H_
+#define TESTS_TAKEOVER_TRIAL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "tests/chaos/accounts.h"
+
+namespace causeway {
+
+enum class Disturbance {
+  // SIGKILL of the leader, which is started again.
+  kKillLeader,
+  // SIGSTOP of the leader for two leases, then SIGCONT.
+  kStopLeader,
+  // SIGSTOP of etcd for four leases, then SIGCONT. The leader must go on.
+  kStopEtcd,
+  // SIGKILL of a follower, which is started again on an empty disk.
+  kWipeFollower,
+};
+
+struct TakeoverOptions {
+  // The directory that has server/causeway-coordinator and
+  // worker/causeway-worker.
+  std::string programs;
+  // The text to train on.
+  std::string data;
+  // For states and logs.
+  std::string directory;
+  int coordinators = 3;
+  int islands = 4;
+  absl::Duration lease = absl::Seconds(3);
+  // One after the other.
+  std::vector<Disturbance> disturbances;
+  // Decides when they come.
+  uint64_t seed = 1;
+  Clock now;
+};
+
+struct TakeoverResult {
+  Accounts accounts;
+  uint64_t rounds = 0;
+  // From each kill or stop of a leader to the next commit.
+  std::vector<absl::Duration> gaps;
+};
+
+// Errors say what did not go on, and where the logs are.
+absl::StatusOr<TakeoverResult> RunTakeover(const TakeoverOptions& options);
+
+}  // namespace causeway
+
+#endif  // TESTS_TAKEOVER_TRIAL_H_
