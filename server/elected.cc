@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/metrics/metric_families.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "server/election/office.h"
@@ -89,6 +90,12 @@ class Voter {
 
 absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
                         Election& election) {
+  options.add_metrics = [&election,
+                         name = config.name()](MetricFamilies& families) {
+    families.AddSample({.name = "causeway_etcd_up",
+                        .help = "1 if etcd has answered this coordinator."},
+                       election.view().ok() ? 1 : 0, {{"run", name}});
+  };
   while (true) {
     std::string replaced;
     {

@@ -69,9 +69,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
                    ? absl::OkStatus()
                    : absl::UnavailableError("there is no complete copy yet");
       },
-      [&follower](MetricFamilies& families) {
+      [&follower, add = options.add_metrics](MetricFamilies& families) {
         const Follower::View view = follower.view();
         if (!view.run_id.empty()) AddMetrics(view, families);
+        if (add != nullptr) add(families);
       });
 }
 

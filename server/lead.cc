@@ -82,12 +82,14 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
     const ServeOptions& options, const StatusSource& status) {
   return StartMetricsServer(
       options.metrics_listen, options.now, [] { return absl::OkStatus(); },
-      [&status, now = options.now](MetricFamilies& families) {
+      [&status, now = options.now,
+       add = options.add_metrics](MetricFamilies& families) {
         const v1::RunStatus run = status.GetRun();
         AddStatus(run, status.ListIslands(true), status.engine->ListFragments(),
                   now(), families);
         AddLeads(run.config().name(), status.engine->CheckInOffice().ok(),
                  families);
+        if (add != nullptr) add(families);
       });
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/metrics/metric_families.h"
 #include "common/transport/credentials.h"
 
 namespace causeway {
@@ -39,6 +40,8 @@ struct ServeOptions {
   int merge_threads = 1;
   std::string initial_parameters;
   bool exit_when_finished = false;
+  // Adds more metrics; may be null.
+  std::function<void(MetricFamilies&)> add_metrics;
   Clock now;
   // Returns another number each time.
   std::function<uint64_t()> random;

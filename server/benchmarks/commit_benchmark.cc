@@ -37,7 +37,9 @@
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 #include "server/benchmarks/figures.h"
+#include "server/edge/server.h"
 #include "server/engine.h"
+#include "server/replication/follower.h"
 
 ABSL_FLAG(std::string, json, "", "write the figures to this file, too");
 ABSL_FLAG(std::vector<std::string>, islands,
@@ -47,6 +49,9 @@ ABSL_FLAG(int, rounds, 60, "commits of each measurement");
 ABSL_FLAG(int, merge_threads, 2, "threads of an outer step");
 ABSL_FLAG(int, vocabulary, 17800, "scales the fragment: 512 values each");
 ABSL_FLAG(std::string, storage, "", "fields of the run's StorageConfig");
+ABSL_FLAG(int, followers, 0,
+          "followers in this process that each commit waits for; they share "
+          "its processors and disk");
 
 namespace causeway {
 namespace {
@@ -103,6 +108,8 @@ v1::RunConfig Config(int islands) {
   CHECK(config.ok()) << config.status();
   config->mutable_membership()->set_min_islands(static_cast<uint32_t>(islands));
   config->mutable_membership()->set_quorum(static_cast<uint32_t>(islands));
+  config->mutable_storage()->set_sync_replicas(
+      static_cast<uint32_t>(absl::GetFlag(FLAGS_followers)));
   return *std::move(config);
 }
 
@@ -129,8 +136,13 @@ class Bench {
       ++news_;
     });
     for (int island = 0; island < islands; ++island) Join(island, config);
+    Follow();
   }
-  ~Bench() { engine_->RemoveListener(listener_); }
+  ~Bench() {
+    followers_.clear();
+    server_ = nullptr;
+    engine_->RemoveListener(listener_);
+  }
 
   // Uploads to one round and returns the seconds of its commit.
   double Round() {
@@ -176,6 +188,35 @@ class Bench {
         DescribeEncoding(spec, values_, encodings_.back());
   }
 
+  // Starts the followers, and waits until they have everything.
+  void Follow() {
+    const int followers = absl::GetFlag(FLAGS_followers);
+    if (followers == 0) return;
+    auto server = CoordinatorServer::Start(
+        engine_.get(), {.address = "127.0.0.1:0", .now = absl::Now});
+    CHECK(server.ok()) << server.status();
+    server_ = *std::move(server);
+    for (int i = 0; i < followers; ++i) {
+      auto follower = Follower::Open(
+          {.state_dir = absl::StrCat(directory_.path(), "/copy", i),
+           .name = absl::StrCat("f", i),
+           .now = absl::Now,
+           .merge_threads = absl::GetFlag(FLAGS_merge_threads)});
+      CHECK(follower.ok()) << follower.status();
+      followers_.push_back(*std::move(follower));
+      followers_.back()->Follow(absl::StrCat("127.0.0.1:", server_->port()));
+    }
+    const auto in_sync = [&] {
+      const v1::RunStatus run = engine_->GetRun();
+      return std::count_if(run.followers().begin(), run.followers().end(),
+                           [](const v1::FollowerStatus& follower) {
+                             return follower.state() ==
+                                    v1::FollowerStatus::IN_SYNC;
+                           });
+    };
+    while (in_sync() < followers) absl::SleepFor(absl::Milliseconds(10));
+  }
+
   void Upload(size_t island) {
     v1::ContributionHeader& header = headers_[island];
     header.set_base_version(version_);
@@ -212,6 +253,8 @@ class Bench {
   uint64_t news_ = 0;
   std::unique_ptr<Engine> engine_;
   uint64_t listener_ = 0;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::vector<std::unique_ptr<Follower>> followers_;
   std::vector<v1::ContributionHeader> headers_;
   std::vector<std::string> encodings_;
   uint64_t values_ = 0;
