@@ -37,6 +37,10 @@ TEST(CommitSequenceTest, NobodySeesAVersionThatIsNotDurable) {
       << "a record is written again";
   EXPECT_THAT(StepsAfter({ok, failed}),
               ElementsAre(Step::kRecord, Step::kCommit, Step::kEnd));
+  EXPECT_THAT(
+      StepsAfter({ok, ok, failed}),
+      ElementsAre(Step::kRecord, Step::kCommit, Step::kReplicate, Step::kEnd))
+      << "the coordinator ends, and followers may lack the version";
   EXPECT_THAT(StepsAfter({ok, unknown, ok}),
               ElementsAre(Step::kRecord, Step::kCommit, Step::kDoubt,
                           Step::kReplicate));
