@@ -103,6 +103,10 @@ absl::StatusOr<NetworkNamespace::Scope> NetworkNamespace::Enter() const {
   return Scope(std::move(outside));
 }
 
+std::string NetworkNamespace::path() const {
+  return absl::StrCat("/proc/", getpid(), "/fd/", descriptor_.get());
+}
+
 absl::Status SetCongestionControl(absl::string_view name) {
   if (WriteSetting("tcp_congestion_control", name).ok()) {
     return absl::OkStatus();
@@ -118,6 +122,8 @@ absl::StatusOr<std::string> CongestionControl() {
       ReadFile(absl::StrCat(kInternetSettings, "tcp_congestion_control")));
   return std::string(absl::StripAsciiWhitespace(name));
 }
+
+absl::Status ForwardPackets() { return WriteSetting("ip_forward", "1"); }
 
 absl::StatusOr<Descriptor> OpenTap(const std::string& name,
                                    const std::string& address, int mtu) {

@@ -50,6 +50,9 @@ class NetworkNamespace {
   // starts there stay inside.
   absl::StatusOr<Scope> Enter() const;
 
+  // Returns where `nsenter --net` finds it while this object lives.
+  std::string path() const;
+
  private:
   explicit NetworkNamespace(Descriptor descriptor)
       : descriptor_(std::move(descriptor)) {}
@@ -65,6 +68,9 @@ absl::Status SetCongestionControl(absl::string_view name);
 
 // Returns the congestion control that TCP connections use.
 absl::StatusOr<std::string> CongestionControl();
+
+// Passes on packets that are for other hosts.
+absl::Status ForwardPackets();
 
 // Makes a TAP device (Ethernet frames, at most `mtu` bytes of payload) with
 // this IPv4 address in a network of 24 bits, and sets it up. It disappears when

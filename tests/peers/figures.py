@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Computes the figures of tests/peers/compare.sh from the workers' logs.
+
+    figures.py FOLDER [JSON]
+
+Prints them by peer and by setting (number of workers and link), and adds them
+to those in the file. The lists have a value for each worker's median, or are
+missing where a run has failed.
+
+  tokens_per_second     of all workers together
+  share_of_unconnected  that over the same of workers that nothing connects
+  bytes_per_step        what a worker's link carries both ways for a step, with
+                        all headers; without what comes before the first step
+  loss_equal_tokens     validation loss after all steps
+  loss_equal_time       the same at the time when unconnected workers have made
+                        all steps
+  seconds_lost_worker   how much later than without a kill the other workers
+                        end; null where they do not
+  seconds_lost_server   the same of all workers
+"""
+
+import json
+import os
+import re
+import statistics
+import sys
+
+
+class Worker:
+    """What the log of a worker says."""
+
+    def __init__(self, path):
+        self.steps = []
+        self.figures = None
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                match = re.match(r"step (\d+) ([0-9.]+)$", line)
+                if match:
+                    self.steps.append((int(match[1]), float(match[2])))
+                elif line.startswith('{"steps"'):
+                    self.figures = json.loads(line)
+
+
+def loss_at(curve, seconds):
+    """Returns the loss at that time, between the ends of two rounds."""
+    before = None
+    for _, end, loss in curve:
+        if end >= seconds:
+            if before is None:
+                return None
+            share = (seconds - before[0]) / (end - before[0])
+            return before[1] + share * (loss - before[1])
+        before = (end, loss)
+    return before[1]
+
+
+def speed_figures(workers, alone):
+    """Returns the figures of a run without a kill."""
+    done = [worker.figures for worker in workers]
+    apart = [worker.figures for worker in alone]
+    if not done or None in done or None in apart:
+        return {}
+    rate = sum(figures["tokens_per_second"] for figures in done)
+    rate_apart = sum(figures["tokens_per_second"] for figures in apart)
+    curve = done[0]["curve"]
+    return {
+        "tokens_per_second": rate,
+        "share_of_unconnected": rate / rate_apart,
+        "bytes_per_step": statistics.mean(
+            figures["bytes_per_step"] for figures in done),
+        "loss_equal_tokens": curve[-1][2],
+        "loss_equal_time": loss_at(curve, apart[0]["curve"][-1][1]),
+    }
+
+
+def seconds_lost(workers, killed):
+    """Returns how much later workers ended than their pace before the kill."""
+    lost = []
+    for worker in workers:
+        before = [step for step in worker.steps if step[1] <= killed]
+        if worker.figures is None or len(before) < 2:
+            return None
+        pace = (before[-1][1] - before[0][1]) / (before[-1][0] - before[0][0])
+        left = worker.steps[-1][0] - before[-1][0]
+        lost.append(worker.steps[-1][1] - killed - left * pace)
+    return statistics.mean(lost)
+
+
+def collect(folder):
+    """Returns figures by peer and setting."""
+    runs = {}
+    for name in sorted(os.listdir(folder)):
+        match = re.match(r"(.+)\.(\d+)\.([0-9.:]+)\.(\w+)\.\d+\.log$", name)
+        if match:
+            runs.setdefault(match.groups(), []).append(
+                Worker(os.path.join(folder, name)))
+    report = {}
+    for (peer, count, link, kind), workers in runs.items():
+        rate, round_trip = link.split(":")
+        setting = f"{count} workers, {rate} Mbit/s, {round_trip} ms"
+        figures = report.setdefault(peer, {}).setdefault(setting, {})
+        if kind == "none":
+            alone = runs["alone", count, link, "none"]
+            figures.update(speed_figures(workers, alone))
+            continue
+        path = os.path.join(folder, f"{peer}.{count}.{link}.{kind}.killed")
+        if os.path.exists(path):
+            with open(path, encoding="ascii") as file:
+                killed = float(file.read())
+            others = workers[:-1] if kind == "worker" else workers
+            figures[f"seconds_lost_{kind}"] = seconds_lost(others, killed)
+    return report
+
+
+def main():
+    report = {}
+    path = sys.argv[2] if len(sys.argv) > 2 else None
+    if path and os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    for peer, settings in collect(sys.argv[1]).items():
+        for setting, figures in settings.items():
+            report.setdefault(peer, {}).setdefault(setting, {}).update(figures)
+            print(f"{peer}; {setting}: {json.dumps(figures)}")
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=2)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
