@@ -14,12 +14,14 @@
 //                        islands that were not merged
 //   double_counted       steps that were merged more than once
 //   rounds               versions that were made
-//   gap_seconds          from each kill to the next commit
-//   longest_gap_seconds  the longest of them
+//   gap_seconds          from each kill to the next commit, and then from each
+//                        stop and cut of a leader, in their order
+//   longest_gap_seconds  the longest after a kill
 //   lease_seconds        the lease of the leader
 #include <algorithm>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -33,6 +35,10 @@
 #include "tests/takeover/trial.h"
 
 ABSL_FLAG(int, kills, 30, "How often the leader is killed.");
+ABSL_FLAG(int, others, 0,
+          "How often, after that, the leader and etcd are stopped, a follower "
+          "loses its disk, and the leader is cut off from etcd, from followers "
+          "and from islands.");
 ABSL_FLAG(int, islands, 4, "Islands.");
 ABSL_FLAG(int, lease_seconds, 5, "The leader's lease.");
 ABSL_FLAG(uint64_t, seed, 1, "Decides the moments of the kills.");
@@ -50,14 +56,24 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(TemporaryDirectory directory,
                    TemporaryDirectory::Make("causeway-takeover"));
   const int kills = absl::GetFlag(FLAGS_kills);
+  std::vector<Disturbance> disturbances(static_cast<size_t>(kills),
+                                        Disturbance::kKillLeader);
+  for (int i = 0; i < absl::GetFlag(FLAGS_others); ++i) {
+    for (const Disturbance other :
+         {Disturbance::kStopLeader, Disturbance::kStopEtcd,
+          Disturbance::kWipeFollower, Disturbance::kCutLeaderFromEtcd,
+          Disturbance::kCutLeaderFromFollowers,
+          Disturbance::kCutLeaderFromIslands}) {
+      disturbances.push_back(other);
+    }
+  }
   const absl::StatusOr<TakeoverResult> result =
       RunTakeover({.programs = absl::GetFlag(FLAGS_programs),
                    .data = absl::GetFlag(FLAGS_data),
                    .directory = directory.path(),
                    .islands = absl::GetFlag(FLAGS_islands),
                    .lease = absl::Seconds(absl::GetFlag(FLAGS_lease_seconds)),
-                   .disturbances = std::vector<Disturbance>(
-                       static_cast<size_t>(kills), Disturbance::kKillLeader),
+                   .disturbances = std::move(disturbances),
                    .seed = absl::GetFlag(FLAGS_seed),
                    .now = SteadyWallClock()});
   if (!result.ok()) directory.Keep();
@@ -76,7 +92,8 @@ absl::Status Run() {
       {"rounds", result->rounds},
       {"gap_seconds", gaps},
       {"longest_gap_seconds",
-       gaps.empty() ? 0.0 : *std::max_element(gaps.begin(), gaps.end())},
+       kills == 0 ? 0.0
+                  : *std::max_element(gaps.begin(), gaps.begin() + kills)},
       {"lease_seconds", absl::GetFlag(FLAGS_lease_seconds)}};
   const std::string text = report.dump(2) + "\n";
   std::cout << text;

@@ -17,12 +17,13 @@ readonly ROOT
 
 usage() {
   cat <<'USAGE'
-usage: tests/takeover/run.sh [--kills N] [--json FILE] [--islands N]
-                             [--lease_seconds N] [--seed N]
+usage: tests/takeover/run.sh [--kills N] [--others N] [--json FILE]
+                             [--islands N] [--lease_seconds N] [--seed N]
 
 Exits with 0 if nothing was lost or counted twice.
 
   --kills N          how often the leader is killed (30)
+  --others N         how often, after that, each other disturbance comes (0)
   --json FILE        write the report there
   --islands N        islands (4)
   --lease_seconds N  the leader's lease (5)
@@ -30,7 +31,7 @@ Exits with 0 if nothing was lost or counted twice.
 USAGE
 }
 
-forward_options "--kills --json --islands --lease_seconds --seed" "$@"
+forward_options "--kills --others --json --islands --lease_seconds --seed" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/takeover:causeway-takeover \
   //server:causeway-coordinator //worker:causeway-worker)"

@@ -29,7 +29,9 @@ TEST(TakeoverTest, NothingIsLostWithALeader) {
        .lease = absl::Seconds(2),
        .disturbances = {Disturbance::kKillLeader, Disturbance::kStopEtcd,
                         Disturbance::kStopLeader, Disturbance::kWipeFollower,
-                        Disturbance::kKillLeader},
+                        Disturbance::kCutLeaderFromEtcd,
+                        Disturbance::kCutLeaderFromFollowers},
+       .longest_pause = absl::Seconds(2),
        .now = SteadyWallClock()});
   if (!result.ok()) directory.Keep();
   ASSERT_OK(result.status());

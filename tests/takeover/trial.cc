@@ -23,6 +23,7 @@
 #include "tests/chaos/evaluation.h"
 #include "tests/end_to_end/free_port.h"
 #include "tests/end_to_end/process.h"
+#include "tests/takeover/relay.h"
 
 namespace causeway {
 namespace {
@@ -72,6 +73,11 @@ struct Program {
   std::vector<std::string> logs = {};
   // The commits that the newest log has told of.
   size_t commits = 0;
+  // Of a coordinator: what it reaches etcd by, and what followers and islands
+  // reach it by.
+  std::unique_ptr<Relay> to_etcd = nullptr;
+  std::unique_ptr<Relay> from_followers = nullptr;
+  std::unique_ptr<Relay> from_islands = nullptr;
 };
 
 class Trial {
@@ -84,8 +90,9 @@ class Trial {
     RETURN_IF_ERROR(AwaitCommits(4));
     record_.begin = options_.now();
     for (const Disturbance disturbance : options_.disturbances) {
-      RETURN_IF_ERROR(Pass(absl::Milliseconds(
-          std::uniform_int_distribution<int>(2'000, 6'000)(random_))));
+      RETURN_IF_ERROR(
+          Pass(options_.longest_pause *
+               std::uniform_real_distribution<double>(1. / 3, 1)(random_)));
       RETURN_IF_ERROR(Disturb(disturbance));
     }
     RETURN_IF_ERROR(AwaitCommits(4));
@@ -102,38 +109,12 @@ class Trial {
     const std::string text =
         absl::Substitute(kConfig, options_.islands, options_.coordinators - 1);
     RETURN_IF_ERROR(WriteFileAtomically(Path("run.textproto"), {text}));
-    const std::string etcd = absl::StrCat("http://127.0.0.1:", FreePort());
-    const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
-    etcd_ = {
-        .name = "etcd",
-        .arguments = {"/usr/bin/etcd", "--name=e",
-                      absl::StrCat("--data-dir=", Path("etcd")),
-                      absl::StrCat("--listen-client-urls=", etcd),
-                      absl::StrCat("--advertise-client-urls=", etcd),
-                      absl::StrCat("--listen-peer-urls=", peers),
-                      absl::StrCat("--initial-advertise-peer-urls=", peers),
-                      absl::StrCat("--initial-cluster=e=", peers)}};
-    Start(etcd_);
-    if (!etcd_.process->AwaitOutput("ready to serve client requests")) {
-      return absl::InternalError(etcd_.process->Output());
-    }
+    const int etcd_port = FreePort();
+    RETURN_IF_ERROR(StartEtcd(etcd_port));
     std::vector<std::string> addresses;
     for (int i = 0; i < options_.coordinators; ++i) {
-      addresses.push_back(absl::StrCat("127.0.0.1:", FreePort()));
-      const std::string name = absl::StrCat("replica-", i);
-      coordinators_.push_back(
-          {.name = name,
-           .arguments = {
-               absl::StrCat(options_.programs, "/server/causeway-coordinator"),
-               absl::StrCat("--config=", Path("run.textproto")),
-               absl::StrCat("--state_dir=", Path(name)),
-               absl::StrCat("--etcd=", etcd.substr(7)),
-               absl::StrCat("--etcd_lease=",
-                            absl::FormatDuration(options_.lease)),
-               absl::StrCat("--name=", name),
-               absl::StrCat("--listen=", addresses.back()),
-               "--merge_threads=1"}});
-      Start(coordinators_.back());
+      AddCoordinator(absl::StrCat("replica-", i), etcd_port);
+      addresses.push_back(AddressOf(coordinators_.back().from_islands->port()));
     }
     for (int i = 0; i < options_.islands; ++i) {
       const std::string name = absl::StrCat("island-", i);
@@ -149,6 +130,50 @@ class Trial {
       Start(islands_.back());
     }
     return absl::OkStatus();
+  }
+
+  static std::string AddressOf(int port) {
+    return absl::StrCat("127.0.0.1:", port);
+  }
+
+  absl::Status StartEtcd(int port) {
+    const std::string clients = absl::StrCat("http://", AddressOf(port));
+    const std::string peers = absl::StrCat("http://", AddressOf(FreePort()));
+    etcd_.name = "etcd";
+    etcd_.arguments = {"/usr/bin/etcd",
+                       "--name=e",
+                       absl::StrCat("--data-dir=", Path("etcd")),
+                       absl::StrCat("--listen-client-urls=", clients),
+                       absl::StrCat("--advertise-client-urls=", clients),
+                       absl::StrCat("--listen-peer-urls=", peers),
+                       absl::StrCat("--initial-advertise-peer-urls=", peers),
+                       absl::StrCat("--initial-cluster=e=", peers)};
+    Start(etcd_);
+    if (etcd_.process->AwaitOutput("ready to serve client requests")) {
+      return absl::OkStatus();
+    }
+    return absl::InternalError(etcd_.process->Output());
+  }
+
+  void AddCoordinator(const std::string& name, int etcd_port) {
+    const int port = FreePort();
+    Program& coordinator = coordinators_.emplace_back();
+    coordinator.name = name;
+    coordinator.to_etcd = std::make_unique<Relay>(etcd_port);
+    coordinator.from_followers = std::make_unique<Relay>(port);
+    coordinator.from_islands = std::make_unique<Relay>(port);
+    coordinator.arguments = {
+        absl::StrCat(options_.programs, "/server/causeway-coordinator"),
+        absl::StrCat("--config=", Path("run.textproto")),
+        absl::StrCat("--state_dir=", Path(name)),
+        absl::StrCat("--etcd=", AddressOf(coordinator.to_etcd->port())),
+        absl::StrCat("--etcd_lease=", absl::FormatDuration(options_.lease)),
+        absl::StrCat("--name=", name),
+        absl::StrCat("--listen=", AddressOf(port)),
+        absl::StrCat("--advertise=",
+                     AddressOf(coordinator.from_followers->port())),
+        "--merge_threads=1"};
+    Start(coordinator);
   }
 
   void Start(Program& program) {
@@ -246,6 +271,12 @@ class Trial {
         return StopEtcd();
       case Disturbance::kWipeFollower:
         return WipeFollower();
+      case Disturbance::kCutLeaderFromEtcd:
+        return CutFromEtcd();
+      case Disturbance::kCutLeaderFromFollowers:
+        return CutFromFollowers();
+      case Disturbance::kCutLeaderFromIslands:
+        return CutFromIslands();
     }
     return absl::InternalError("no such disturbance");
   }
@@ -288,15 +319,14 @@ class Trial {
   }
 
   absl::Status StopEtcd() {
-    const std::string leader = Leader().name;
+    const Program& leader = Leader();
     etcd_.process->Signal(SIGSTOP);
-    RETURN_IF_ERROR(Pass(4 * options_.lease));
+    RETURN_IF_ERROR(Pass(3 * options_.lease));
     const absl::Status went_on = AwaitCommits(1);
     etcd_.process->Signal(SIGCONT);
     RETURN_IF_ERROR(went_on);
     RETURN_IF_ERROR(AwaitCommits(2));
-    if (Leader().name == leader) return absl::OkStatus();
-    return absl::InternalError("the leader changed while etcd was away");
+    return ExpectLeader(leader, "etcd was away");
   }
 
   absl::Status WipeFollower() {
@@ -310,6 +340,46 @@ class Trial {
       return absl::StrContains(FileText(follower.logs.back()), "is complete");
     }));
     return AwaitCommits(2);
+  }
+
+  absl::Status CutFromEtcd() {
+    Program& leader = Leader();
+    const absl::Time at = options_.now();
+    leader.to_etcd->Cut();
+    // Commits of the moments before the takeover count for nothing.
+    RETURN_IF_ERROR(Await("takeover", [&] { return &Leader() != &leader; }));
+    RETURN_IF_ERROR(AwaitCommits(1));
+    gaps_.push_back(options_.now() - at);
+    RETURN_IF_ERROR(Pass(2 * options_.lease));
+    leader.to_etcd->Heal();
+    return AwaitCommits(2);
+  }
+
+  absl::Status CutFromFollowers() {
+    Program& leader = Leader();
+    const absl::Time at = options_.now();
+    leader.from_followers->Cut();
+    RETURN_IF_ERROR(AwaitCommits(4));
+    RETURN_IF_ERROR(NoteGap(at));
+    leader.from_followers->Heal();
+    return ExpectLeader(leader, "its followers were away");
+  }
+
+  absl::Status CutFromIslands() {
+    Program& leader = Leader();
+    const absl::Time at = options_.now();
+    leader.from_islands->Cut();
+    RETURN_IF_ERROR(Pass(3 * options_.lease));
+    leader.from_islands->Heal();
+    RETURN_IF_ERROR(AwaitCommits(2));
+    RETURN_IF_ERROR(NoteGap(at));
+    return ExpectLeader(leader, "islands were away");
+  }
+
+  absl::Status ExpectLeader(const Program& leader, absl::string_view while_) {
+    if (&Leader() == &leader) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("the leader changed while ", while_));
   }
 
   // Waits for the next commit after `since`, and notes how long it took.

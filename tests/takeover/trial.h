@@ -23,10 +23,19 @@ enum class Disturbance {
   kKillLeader,
   // SIGSTOP of the leader for two leases, then SIGCONT.
   kStopLeader,
-  // SIGSTOP of etcd for four leases, then SIGCONT. The leader must go on.
+  // SIGSTOP of etcd for three leases, then SIGCONT. The leader must go on.
   kStopEtcd,
   // SIGKILL of a follower, which is started again on an empty disk.
   kWipeFollower,
+  // For three leases, nothing arrives between the leader and etcd. Another one
+  // takes over.
+  kCutLeaderFromEtcd,
+  // Nothing arrives between the leader and its followers until it goes on
+  // without them.
+  kCutLeaderFromFollowers,
+  // For three leases, nothing arrives between the leader and the islands. It
+  // stays the leader.
+  kCutLeaderFromIslands,
 };
 
 struct TakeoverOptions {
@@ -40,8 +49,10 @@ struct TakeoverOptions {
   int coordinators = 3;
   int islands = 4;
   absl::Duration lease = absl::Seconds(3);
-  // One after the other.
+  // One after the other, after a pause of up to this, and a third of it at
+  // least.
   std::vector<Disturbance> disturbances;
+  absl::Duration longest_pause = absl::Seconds(6);
   // Decides when they come.
   uint64_t seed = 1;
   Clock now;
@@ -50,7 +61,8 @@ struct TakeoverOptions {
 struct TakeoverResult {
   Accounts accounts;
   uint64_t rounds = 0;
-  // From each kill or stop of a leader to the next commit.
+  // From each kill, stop or cut of a leader to the next commit, in the order of
+  // the disturbances.
   std::vector<absl::Duration> gaps;
 };
 

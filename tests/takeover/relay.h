@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A relay of TCP connections on the loopback interface that can be cut, as if a
+// network between two processes were: nothing arrives any more, and neither end
+// hears of it.
+#ifndef TESTS_TAKEOVER_RELAY_H_
+#define TESTS_TAKEOVER_RELAY_H_
+
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace causeway {
+
+class Relay {
+ public:
+  // Relays what comes to port(), to the port `target`.
+  explicit Relay(int target);
+  ~Relay();
+
+  int port() const { return port_; }
+  void Cut() { SetCut(true); }
+  void Heal() { SetCut(false); }
+
+ private:
+  void SetCut(bool cut);
+  void AcceptLoop();
+  // Copies from one socket to the other until either is closed.
+  void Copy(int from, int to);
+  // Waits while the relay is cut. Returns false once it is to end.
+  bool AwaitWhole();
+
+  const int target_;
+  int listener_ = -1;
+  int port_ = 0;
+  absl::Mutex mu_;
+  bool is_cut_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<int> sockets_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::thread> copiers_ ABSL_GUARDED_BY(mu_);
+  std::thread acceptor_;
+};
+
+}  // namespace causeway
+
+#endif  // TESTS_TAKEOVER_RELAY_H_
