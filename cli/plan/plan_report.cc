@@ -151,6 +151,7 @@ json CostJson(const RunPrediction& prediction) {
           {"round", RoundJson(prediction.simulated.busy)},
           {"up_bytes_per_round", prediction.up_bytes_per_round},
           {"down_bytes_per_round", prediction.down_bytes_per_round},
+          {"record_bytes_per_round", prediction.record_bytes_per_round},
           {"data_parallel_ratio", prediction.data_parallel_ratio},
           {"island_memory_bytes", prediction.island_bytes},
           {"coordinator_memory_bytes", prediction.coordinator_bytes},
@@ -193,6 +194,15 @@ void PrintPrediction(const RunAssumptions& assumptions,
       HumanBytes(prediction.island_bytes),
       HumanBytes(prediction.coordinator_bytes),
       HumanBytes(prediction.coordinator_disk_bytes));
+  const double rounds_per_second =
+      prediction.simulated.utilization / round.training;
+  const double log = prediction.record_bytes_per_round * rounds_per_second;
+  constexpr double kSecondsPerDay = 24 * 60 * 60;
+  out << absl::StrFormat(
+      "log          %s a round: %s a day to the disk, %.4g Mbit/s to each "
+      "follower\n",
+      HumanBytes(prediction.record_bytes_per_round),
+      HumanBytes(log * kSecondsPerDay), log * 8 / 1e6);
 }
 
 json PredictionJson(const RunAssumptions& assumptions,

@@ -24,8 +24,9 @@ constexpr double kBitsPerMegabit = 1e6;
 constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr double kValuesPerMillion = 1e6;
 
-// The rate of one thread and a disk that takes 300 MB/s, at 12 bytes a value.
-constexpr double kDefaultMergeRate = 25e6;
+// Half of what two cores and a disk of 350 MB/s do with eight islands
+// (docs/benchmarks.md).
+constexpr double kDefaultMergeRate = 100e6;
 constexpr size_t kDefaultIslands = 2;
 
 // More parameters than any model has, and exactly a double. The other two are
@@ -178,8 +179,9 @@ void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
   flags.Add(
       "merge_mvalues", "RATE",
       "Speed of outer steps, including the commit, in millions of values per "
-      "second; inf if they take no time. 0 stands for 25, which one thread and "
-      "a disk of 300 MB/s reach, or for the measured speed of --compare.",
+      "second; inf if they take no time. 0 stands for 100, half of what two "
+      "cores and a disk of 350 MB/s reach with eight islands, or for the "
+      "measured speed of --compare.",
       &settings.merge_mvalues);
   flags.Add("slow_start_after_idle", "",
             "Whether TCP begins with a small window after each pause, as Linux "

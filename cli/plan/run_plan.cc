@@ -199,6 +199,12 @@ absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions) {
   const BytesPerValue wire = {.up = up_bits / 8, .down = down_bits / 8};
   prediction.up_bytes_per_round = values * wire.up;
   prediction.down_bytes_per_round = values * wire.down;
+  const double uploads =
+      values * wire.up * static_cast<double>(assumptions.islands.size());
+  prediction.record_bytes_per_round =
+      RecordsGradient(assumptions.config.storage(), uploads, values)
+          ? values * kBytesPerFloat
+          : uploads;
   prediction.data_parallel_ratio = 2 * kDataParallelBytesPerValue *
                                    simulation.period_steps /
                                    (wire.up + wire.down);

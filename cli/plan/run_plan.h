@@ -45,6 +45,9 @@ struct RunPrediction {
   // Bytes of one island in one round of all fragments.
   double up_bytes_per_round = 0;
   double down_bytes_per_round = 0;
+  // Bytes of the records of a round's merges, which the coordinator writes, and
+  // sends to each follower.
+  double record_bytes_per_round = 0;
   // The bytes that data parallel training moves, with 16 bits a parameter both
   // ways in every step, over the bytes of this run.
   double data_parallel_ratio = 0;
