@@ -13,6 +13,7 @@
 #include "glog/logging.h"
 #include "server/election/office.h"
 #include "server/follow.h"
+#include "server/fragment_heads.h"
 #include "server/lead.h"
 #include "server/replication/follower.h"
 
@@ -98,6 +99,7 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
   };
   while (true) {
     std::string replaced;
+    OpenedRun opened;
     {
       ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
                        OpenFollower(options));
@@ -107,9 +109,10 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
           ServeFollower(options, *follower, [&] { return voter.Step(); }));
       if (!is_elected) return absl::OkStatus();
       replaced = voter.replaced();
+      opened = follower->Release();
     }
     const absl::StatusOr<LeadEnd> end =
-        Lead(options, config, replaced, &election);
+        Lead(options, config, replaced, &election, std::move(opened));
     election.Resign();
     RETURN_IF_ERROR(end.status());
     if (*end == LeadEnd::kStopped) return absl::OkStatus();

@@ -98,13 +98,14 @@ class Engine {
   };
 
   // Opens the state directory, or creates it with version 0 of every fragment,
-  // and starts the threads.
+  // and starts the threads. Goes on with `opened`, if there is such, as it is.
   //   INVALID_ARGUMENT     The checkpoint cannot be read, or does not fit the
   //                        model. Nothing was written.
   //   FAILED_PRECONDITION  Another coordinator holds the directory, or it
   //                        belongs to another run or model.
   //   DATA_LOSS            A committed file is damaged.
-  static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options);
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options,
+                                                       OpenedRun opened = {});
   // Waits for the outer step under way, if any, and makes a snapshot of each
   // fragment, so that the next start has nothing to repeat.
   ~Engine();

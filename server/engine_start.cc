@@ -153,9 +153,14 @@ absl::StatusOr<RunHealth::Options> HealthOptions(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<StateDirectory> state,
-                   StateDirectory::Open(options.state_dir, {.create = true}));
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
+                                                      OpenedRun opened) {
+  std::unique_ptr<StateDirectory> state = std::move(opened.state);
+  std::unique_ptr<FragmentHeads> fragment_heads = std::move(opened.heads);
+  if (state == nullptr) {
+    ASSIGN_OR_RETURN(state,
+                     StateDirectory::Open(options.state_dir, {.create = true}));
+  }
   absl::StatusOr<RunRecord> run = ContinueRun(*state, options);
   const bool is_new = absl::IsNotFound(run.status());
   if (!is_new) RETURN_IF_ERROR(run.status());
@@ -198,8 +203,12 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options) {
   }
   run->config = options.config;
 
-  ASSIGN_OR_RETURN(std::unique_ptr<FragmentHeads> fragment_heads,
-                   FragmentHeads::Restore(*state, *run, options.merge_threads));
+  if (fragment_heads == nullptr ||
+      !fragment_heads->Are(commits, run->config.storage())) {
+    fragment_heads = nullptr;
+    ASSIGN_OR_RETURN(fragment_heads, FragmentHeads::Restore(
+                                         *state, *run, options.merge_threads));
+  }
   std::vector<Coordinator::CommittedFragment> heads;
   for (const CommitRecord& commit : commits) {
     double squares = 0;

@@ -164,8 +164,8 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
   renewer.reset();
   const Follower::View view = follower->view();
   LOG(INFO) << "taking over run " << view.run_id << ", epoch " << view.epoch;
-  follower = nullptr;
-  return Lead(options, view.config, leader, nullptr).status();
+  return Lead(options, view.config, leader, nullptr, follower->Release())
+      .status();
 }
 
 }  // namespace causeway

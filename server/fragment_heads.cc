@@ -79,8 +79,27 @@ FragmentHeads::~FragmentHeads() {
 }
 
 void FragmentHeads::StartSnapshots(NoteSnapshot note) {
-  note_ = std::move(note);
+  {
+    absl::MutexLock lock(&mu_);
+    note_ = std::move(note);
+  }
+  if (snapshotter_.joinable()) return;
   snapshotter_ = std::thread([this] { SnapshotLoop(); });
+}
+
+bool FragmentHeads::Are(absl::Span<const CommitRecord> commits,
+                        const v1::StorageConfig& storage) const {
+  const auto is_head = [](const Fragment& fragment,
+                          const CommitRecord& commit) {
+    const v1::FragmentHead& head = fragment.head->contents().head;
+    return head.fragment() == commit.head.fragment() &&
+           head.version() == commit.head.version() &&
+           head.digest() == commit.head.digest();
+  };
+  absl::MutexLock lock(&mu_);
+  return storage.SerializeAsString() == storage_.SerializeAsString() &&
+         std::equal(fragments_.begin(), fragments_.end(), commits.begin(),
+                    commits.end(), is_head);
 }
 
 std::shared_ptr<const StoredFragment> FragmentHeads::Newest(
@@ -180,7 +199,12 @@ absl::Status FragmentHeads::MakeSnapshot(uint32_t fragment) {
       fragment,
       version - std::min<uint64_t>(version, storage_.update_history()),
       version));
-  RETURN_IF_ERROR(note_(std::move(snapshot)));
+  NoteSnapshot note;
+  {
+    absl::MutexLock lock(&mu_);
+    note = note_;
+  }
+  RETURN_IF_ERROR(note(std::move(snapshot)));
   {
     absl::MutexLock lock(&mu_);
     fragments_[fragment].record_bytes -= record_bytes;

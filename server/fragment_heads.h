@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "proto/run_config.pb.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"
@@ -59,8 +60,13 @@ class FragmentHeads {
   FragmentHeads(const FragmentHeads&) = delete;
   FragmentHeads& operator=(const FragmentHeads&) = delete;
 
-  // Starts the snapshot thread. Must be called once at most.
-  void StartSnapshots(NoteSnapshot note);
+  // Starts the snapshot thread. May be called again, with another `note`.
+  void StartSnapshots(NoteSnapshot note) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns whether these are the versions of `commits`, in order of their
+  // fragments, kept as `storage` says.
+  bool Are(absl::Span<const CommitRecord> commits,
+           const v1::StorageConfig& storage) const ABSL_LOCKS_EXCLUDED(mu_);
 
   size_t size() const { return size_; }
   // `fragment` must be less than size().
@@ -100,9 +106,9 @@ class FragmentHeads {
   const v1::StorageConfig storage_;
   const double state_bytes_per_value_;
   const size_t size_;
-  NoteSnapshot note_;
 
   mutable absl::Mutex mu_;
+  NoteSnapshot note_ ABSL_GUARDED_BY(mu_);
   std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
   // Whether a snapshot failed; the next version clears it.
   bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;
@@ -110,6 +116,13 @@ class FragmentHeads {
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
 
   std::thread snapshotter_;
+};
+
+// A state directory that is open, with the heads of its run; without heads if
+// they have to be read. The heads need the directory.
+struct OpenedRun {
+  std::unique_ptr<StateDirectory> state;
+  std::unique_ptr<FragmentHeads> heads;
 };
 
 }  // namespace causeway

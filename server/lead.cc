@@ -176,7 +176,8 @@ absl::Status WritePortFile(const ServeOptions& options, int port) {
 
 absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const v1::RunConfig& config,
-                             const std::string& replaced, Election* election) {
+                             const std::string& replaced, Election* election,
+                             OpenedRun opened) {
   const Clock& now = options.now;
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.has_own_authority) {
@@ -190,7 +191,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                      .random = options.random(),
                      .now = now,
                      .merge_threads = options.merge_threads,
-                     .initial_parameters = options.initial_parameters}));
+                     .initial_parameters = options.initial_parameters},
+                    std::move(opened)));
   std::optional<Electorate> electorate;
   if (election != nullptr) {
     electorate.emplace(election, engine->followed(), options.name);

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/run_config.pb.h"
 #include "server/election/election.h"
+#include "server/fragment_heads.h"
 #include "server/serve_options.h"
 
 namespace causeway {
@@ -21,12 +22,14 @@ enum class LeadEnd {
   kReplaced,
 };
 
-// Leads the run in the state directory, which may be new. `replaced` is the
+// Leads the run in the state directory, which may be new, and goes on with
+// `opened` if there is such. `replaced` is the
 // address of the coordinator that this one has taken the run over from, or
 // empty. `election` is the one that it has won, or null.
 absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const v1::RunConfig& config,
-                             const std::string& replaced, Election* election);
+                             const std::string& replaced, Election* election,
+                             OpenedRun opened = {});
 
 // Writes the port to the file of the options, if there is one.
 absl::Status WritePortFile(const ServeOptions& options, int port);

@@ -487,6 +487,11 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
   return response;
 }
 
+OpenedRun Follower::Release() {
+  Pause();
+  return {std::move(state_), std::move(heads_)};
+}
+
 absl::Status Follower::TakeOver(uint64_t epoch) {
   return RaiseEpoch(epoch).status();
 }

@@ -11,7 +11,7 @@
 //   follower->Follow("a.example:7070");
 //   ...
 //   ASSIGN_OR_RETURN(auto promoted, follower->Promote(request));
-//   follower = nullptr;  // and start an Engine on the state directory
+//   Engine::Start(engine_options, follower->Release());
 //
 // While a copy is being completed, its directory has the file kIncomplete, and
 // no coordinator takes it up.
@@ -108,6 +108,10 @@ class Follower {
       const v1::PromoteRequest& request);
   // The same for a follower that was paused, and elected with this epoch.
   absl::Status TakeOver(uint64_t epoch);
+
+  // Hands the directory over, so that an Engine need not read it. Only view()
+  // may be called afterwards.
+  OpenedRun Release();
 
  private:
   using Stream =

@@ -143,18 +143,23 @@ class FollowerTest : public testing::Test {
     request.set_force(true);
     ASSERT_OK(follower_->Promote(request));
     const v1::RunConfig config = follower_->view().config;
-    follower_.reset();
-    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
-                         Engine::Start({.state_dir = copy_dir(),
-                                        .config = config,
-                                        .now = SteadyWallClock()}));
-    const v1::ListFragmentsResponse fragments = engine->ListFragments();
-    for (int fragment = 0; fragment < 2; ++fragment) {
-      EXPECT_EQ(fragments.fragments(fragment).head().DebugString(),
-                heads[fragment]);
-    }
-    EXPECT_EQ(engine->GetRun().epoch(), 2);
-    EXPECT_EQ(engine->run_id(), driver_.engine().run_id());
+    const auto expect = [&](OpenedRun opened) {
+      ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine,
+                           Engine::Start({.state_dir = copy_dir(),
+                                          .config = config,
+                                          .now = SteadyWallClock()},
+                                         std::move(opened)));
+      const v1::ListFragmentsResponse fragments = engine->ListFragments();
+      for (int fragment = 0; fragment < 2; ++fragment) {
+        EXPECT_EQ(fragments.fragments(fragment).head().DebugString(),
+                  heads[fragment]);
+      }
+      EXPECT_EQ(engine->GetRun().epoch(), 2);
+      EXPECT_EQ(engine->run_id(), driver_.engine().run_id());
+    };
+    expect(follower_->Release());
+    // What the engine has kept can be read.
+    expect({});
   }
 
   EngineDriver driver_;

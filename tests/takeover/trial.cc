@@ -73,8 +73,8 @@ struct Program {
   std::vector<std::string> logs = {};
   // The commits that the newest log has told of.
   size_t commits = 0;
-  // Of a coordinator: what it reaches etcd by, and what followers and islands
-  // reach it by.
+  // What a coordinator reaches etcd by, and what followers and islands reach it
+  // by.
   std::unique_ptr<Relay> to_etcd = nullptr;
   std::unique_ptr<Relay> from_followers = nullptr;
   std::unique_ptr<Relay> from_islands = nullptr;
