@@ -127,7 +127,7 @@ start_server() {
   start_apart "${count}" "${name}.server${1-}" "${command[@]}"
   server=$!
   until grep -qsE "${ready}" "${work}/${name}.server${1-}.log"; do
-    if [[ -n "$(ended_process)" ]]; then fail_of "$(ended_process)" "ended"; fi
+    kill -0 "${server}" 2>/dev/null || fail_of "${name}.server${1-}" "ended"
     sleep 0.1
   done
   initial_peer="$(grep -oEm 1 '/ip4/.*/p2p/\w+' "${work}/${name}.server.log" ||
@@ -149,11 +149,11 @@ start_worker() {
 
 # await_workers: waits for all that run, within the limit.
 await_workers() {
-  local pid
+  local pid deadline=$((begin + LIMIT))
   while ((${#running[@]} > 0)); do
     sleep 0.2
-    if ((SECONDS > begin + LIMIT)); then
-      say "${name}: no end within ${LIMIT} seconds: workers ${running[*]}"
+    if ((SECONDS > deadline)); then
+      say "${name}: no end: workers ${running[*]}"
       return
     fi
     for pid in "${!running[@]}"; do
@@ -161,6 +161,10 @@ await_workers() {
       wait "${pid}" || say "${name}: worker ${running[${pid}]} failed: $(
         tail -n 1 "${work}/${name}.${running[${pid}]}.log")"
       unset "running[${pid}]"
+      # A worker that was started again may wait in vain for one that is gone.
+      if [[ "${running[*]}" =~ ^[0-9]+-again$ ]]; then
+        deadline=$((SECONDS + 30))
+      fi
     done
   done
 }
@@ -174,15 +178,16 @@ kill_one() {
     if ((SECONDS > begin + LIMIT)); then return; fi
     sleep 0.1
   done
+  local victim="${server}"
+  if [[ "${kind}" == worker ]]; then victim="${worker_pids[last]}"; fi
   perl -MTime::HiRes=clock_gettime,CLOCK_MONOTONIC \
     -e 'printf "%.4f\n", clock_gettime(CLOCK_MONOTONIC)' \
     >"${work}/${name}.killed"
+  kill -KILL -- "-${victim}"
   if [[ "${kind}" == worker ]]; then
-    unset "running[${worker_pids[last]}]"
-    kill -KILL -- "-${worker_pids[last]}"
+    unset "running[${victim}]"
     start_worker "${last}" -again
-  elif [[ -n "${server}" ]]; then
-    kill -KILL -- "-${server}"
+  else
     start_server -again
   fi
 }
@@ -210,6 +215,11 @@ run() {
       "${python}" "${script}" --data "${data[@]}" --steps "${steps}"
   fi
   start_server
+  if [[ "${kind}" == server && -z "${server}" ]]; then
+    say "${name}: there is no server"
+    stop_processes
+    return
+  fi
   for ((rank = 0; rank < count; ++rank)); do start_worker "${rank}"; done
   if [[ "${kind}" != none ]]; then kill_one; fi
   await_workers

@@ -11,7 +11,8 @@
 
 The model, the text and the inner optimizer are those of examples/pytorch, but
 smaller. A step takes a simulated time: it computes a small batch, and sleeps
-in both passes of each block until these have lasted --block_ms, so that no
+in both passes of each block until these have lasted --block_ms, and after the
+backward pass until all has lasted a third longer than the blocks, so that no
 worker waits for a processor. WORKER and WORKERS say which worker this is, of
 how many.
 
@@ -113,6 +114,7 @@ class Trial:
         self._snapshots = []
         for block in self.model.h:
             _lengthen(block, self.args.block_ms / 1e3)
+        self._seconds = len(self.model.h) * self.args.block_ms / 1e3 * 4 / 3
 
     def batches(self, sampler=None):
         """Returns this worker's batches, from that of the step to train on."""
@@ -122,12 +124,14 @@ class Trial:
 
     def backward(self, batch, model=None):
         """Computes gradients, and sets the learning rate; returns the loss."""
+        end = time.monotonic() + self._seconds
         for group in self.optimizer.param_groups:
             group["lr"] = 2e-3 * train_gpt.rate(self.step, self.args.steps)
         self.model.zero_grad()
         loss = (model or self.model)(batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        time.sleep(max(0, end - time.monotonic()))
         return loss.detach()
 
     def end_step(self, merged=contextlib.nullcontext):
