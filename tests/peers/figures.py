@@ -6,8 +6,7 @@
     figures.py FOLDER [JSON]
 
 Prints them by peer and by setting (number of workers and link), and adds them
-to those in the file. The lists have a value for each worker's median, or are
-missing where a run has failed.
+to those in the file. Those of a run that has failed are missing.
 
   tokens_per_second     of all workers together
   share_of_unconnected  that over the same of workers that nothing connects
@@ -16,8 +15,8 @@ missing where a run has failed.
   loss_equal_tokens     validation loss after all steps
   loss_equal_time       the same at the time when unconnected workers have made
                         all steps
-  seconds_lost_worker   how much later than without a kill the other workers
-                        end; null where they do not
+  seconds_lost_worker   for how long the other workers do nothing new after one
+                        was killed; null where they never end
   seconds_lost_server   the same of all workers
 """
 
@@ -76,15 +75,25 @@ def speed_figures(workers, alone):
 
 
 def seconds_lost(workers, killed):
-    """Returns how much later workers ended than their pace before the kill."""
+    """Returns for how long workers did nothing new after the kill.
+
+    A pause between two steps counts as far as it exceeds the longest one before
+    the kill; a step that is made again counts as a whole.
+    """
     lost = []
     for worker in workers:
-        before = [step for step in worker.steps if step[1] <= killed]
-        if worker.figures is None or len(before) < 2:
+        if worker.figures is None:
             return None
-        pace = (before[-1][1] - before[0][1]) / (before[-1][0] - before[0][0])
-        left = worker.steps[-1][0] - before[-1][0]
-        lost.append(worker.steps[-1][1] - killed - left * pace)
+        seconds = longest = newest = 0
+        for (_, begin), (step, end) in zip(worker.steps, worker.steps[1:]):
+            if end <= killed:
+                longest = max(longest, end - begin)
+            elif step <= newest:
+                seconds += end - begin
+            else:
+                seconds += max(0, end - begin - longest)
+            newest = max(newest, step)
+        lost.append(seconds)
     return statistics.mean(lost)
 
 

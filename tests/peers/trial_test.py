@@ -51,7 +51,7 @@ class TrialTest(ProcessTestCase):
         for loss in (alone["loss_equal_tokens"], island["loss_equal_tokens"]):
             self.assertLess(loss, 4.5)
 
-    def test_the_time_after_a_kill_is_what_exceeds_the_pace_before_it(self):
+    def test_a_pause_is_lost_as_far_as_it_is_the_longest_so_far(self):
         for worker, pause in ((0, 3), (1, 0)):
             path = self.path(f"causeway.2.100:50.worker.{worker}.log")
             with open(path, "w", encoding="utf-8") as log:
