@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "server/election/office.h"
+#include "server/election/voter.h"
 #include "server/follow.h"
 #include "server/fragment_heads.h"
 #include "server/lead.h"
@@ -21,33 +22,33 @@ namespace causeway {
 namespace {
 
 // A coordinator that does not lead, and does what the office asks for.
-class Voter {
+class Candidate {
  public:
-  Voter(std::string name, Election* election, Follower* follower)
-      : name_(std::move(name)), election_(election), follower_(follower) {}
+  Candidate(std::string name, Election* election, Follower* follower)
+      : name_(std::move(name)),
+        election_(election),
+        follower_(follower),
+        voter_(name_) {}
 
   // Makes the next move. Returns whether this coordinator is the leader now.
   absl::StatusOr<bool> Step() {
     const absl::StatusOr<OfficeView> office = election_->view();
-    // The leader, which may be well, is followed on while etcd is away.
-    if (!office.ok()) return false;
     const Follower::View own = follower_->view();
     const Holding holding{own.run_id, own.is_complete, own.epoch};
-    ASSIGN_OR_RETURN(const Move move, NextMove(*office, name_, holding));
-    switch (move) {
-      case Move::kWait:
+    ASSIGN_OR_RETURN(const Voter::Step step, voter_.Next(office, holding));
+    switch (step) {
+      case Voter::Step::kWait:
         return false;
-      case Move::kFollow:
-        // A leader that was elected again is dialled at once.
-        if (following_ != office->office.epoch()) {
-          following_ = office->office.epoch();
-          follower_->Follow(office->leader->address());
-        }
+      case Voter::Step::kFollow:
+        follower_->Follow(office->leader->address());
         return false;
-      case Move::kCampaign:
+      case Voter::Step::kPause:
+        follower_->Pause();
+        return Step();
+      case Voter::Step::kCampaign:
         return Campaign(*office, holding);
     }
-    return absl::InternalError("an unknown move");
+    return absl::InternalError("an unknown step");
   }
 
   // The address of the leader before.
@@ -56,14 +57,6 @@ class Voter {
  private:
   absl::StatusOr<bool> Campaign(const OfficeView& office,
                                 const Holding& holding) {
-    following_ = 0;
-    follower_->Pause();
-    // What came until now may have changed what is there.
-    const Follower::View own = follower_->view();
-    if (own.run_id != holding.run_id ||
-        own.is_complete != holding.is_complete) {
-      return false;
-    }
     const absl::StatusOr<uint64_t> epoch = election_->Campaign(office, holding);
     if (!epoch.ok()) {
       LOG(INFO) << "not elected: " << epoch.status();
@@ -82,8 +75,7 @@ class Voter {
   const std::string name_;
   Election* const election_;
   Follower* const follower_;
-  // The epoch of the leader that is followed; 0 if none is.
-  uint64_t following_ = 0;
+  Voter voter_;
   std::string replaced_;
 };
 
@@ -103,12 +95,12 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
     {
       ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
                        OpenFollower(options));
-      Voter voter(options.name, &election, follower.get());
+      Candidate candidate(options.name, &election, follower.get());
       ASSIGN_OR_RETURN(
           const bool is_elected,
-          ServeFollower(options, *follower, [&] { return voter.Step(); }));
+          ServeFollower(options, *follower, [&] { return candidate.Step(); }));
       if (!is_elected) return absl::OkStatus();
-      replaced = voter.replaced();
+      replaced = candidate.replaced();
       opened = follower->Release();
     }
     const absl::StatusOr<LeadEnd> end =

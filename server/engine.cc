@@ -104,11 +104,20 @@ Engine::~Engine() {
   fragment_heads_.reset();
 }
 
+absl::Status Engine::CheckBegun() {
+  if (feed_.IsBegun()) return absl::OkStatus();
+  return absl::UnavailableError(
+      "this coordinator has just been elected, and followers may lack its "
+      "newest version: try again");
+}
+
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
+  RETURN_IF_ERROR(CheckBegun());
   return Handle(Event(&Coordinator::Join, request));
 }
 
 absl::Status Engine::Heartbeat(const v1::SessionRequest& request) {
+  RETURN_IF_ERROR(CheckBegun());
   return Handle(
       Event(&Coordinator::Heartbeat, request.identity(), request.progress()));
 }

@@ -112,6 +112,9 @@ class Engine {
 
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
 
+  // Where coordinators are elected, these return UNAVAILABLE until followers
+  // have what the log began with. No island hears of the epoch before, so none
+  // gets a version that only this coordinator has.
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
   absl::Status Heartbeat(const v1::SessionRequest& request);
   v1::SessionResponse View(const v1::IslandIdentity& identity);
@@ -283,6 +286,7 @@ class Engine {
   absl::Status WriteCommit(const OuterStepOrder& order, MadeVersion& made)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status NoteSnapshot(SnapshotRecord snapshot) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckBegun();
 
   const Options options_;
   const std::string run_id_;

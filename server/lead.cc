@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -26,6 +25,7 @@
 #include "server/edge/access.h"
 #include "server/edge/server.h"
 #include "server/edge/services.h"
+#include "server/election/electorate.h"
 #include "server/engine.h"
 #include "server/page/page_handlers.h"
 #include "server/replication/replacement_notice.h"
@@ -114,48 +114,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
   return server;
 }
 
-// Keeps etcd's office up to date: who is in sync, and the id of a new run.
-class Electorate {
- public:
-  Electorate(Election* election, const FollowedSource& run, std::string self)
-      : election_(election),
-        run_id_(run.run_id),
-        feed_(run.feed),
-        self_(std::move(self)),
-        in_sync_(InSync(election->office())) {
-    SetFeed();
-  }
-
-  // Call it often. It takes as long as etcd does.
-  void Tend() {
-    std::set<std::string> due = feed_->DueInSync();
-    due.insert(self_);
-    v1::Office next = WithInSync(election_->office(), due);
-    const bool is_new = next.run_id().empty();
-    next.set_run_id(run_id_);
-    if (!in_sync_.Propose(due) && !is_new) return;
-    SetFeed();
-    const absl::Status changed = election_->Change(next);
-    LOG_IF_EVERY_N(WARNING, !changed.ok(), 20)
-        << "etcd does not change who is in sync: " << changed;
-    if (!changed.ok()) return;
-    in_sync_.Settle(due);
-    SetFeed();
-  }
-
- private:
-  void SetFeed() {
-    std::set<std::string> others = in_sync_.names();
-    others.erase(self_);
-    feed_->SetInSync(others);
-  }
-
-  Election* const election_;
-  const std::string run_id_;
-  LogFeed* const feed_;
-  const std::string self_;
-  SyncSet in_sync_;
-};
+// Asks etcd for what the electorate has to change. It takes as long as etcd
+// does.
+void Tend(Electorate& electorate, Election& election) {
+  const std::optional<v1::Office> next = electorate.Next(election.office());
+  if (!next.has_value()) return;
+  const absl::Status changed = election.Change(*next);
+  LOG_IF_EVERY_N(WARNING, !changed.ok(), 20)
+      << "etcd does not change who is in sync: " << changed;
+  if (changed.ok()) electorate.NoteMade();
+}
 
 // Returns whether another coordinator leads the run.
 bool IsReplaced(Engine& engine, const Election& election) {
@@ -195,7 +163,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                     std::move(opened)));
   std::optional<Electorate> electorate;
   if (election != nullptr) {
-    electorate.emplace(election, engine->followed(), options.name);
+    electorate.emplace(election->office(), options.name, engine->run_id(),
+                       engine->followed().feed);
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Trust> trust,
                    OpenTrust(options, config.name(), engine.get()));
@@ -252,7 +221,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
         end = LeadEnd::kReplaced;
         break;
       }
-      electorate->Tend();
+      Tend(*electorate, *election);
     }
     if (options.exit_when_finished &&
         FinishedAndAlone(*engine, now(), finished_since)) {

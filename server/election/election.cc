@@ -5,45 +5,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
 namespace causeway {
-namespace {
-
-using etcdserverpb::Compare;
-using etcdserverpb::TxnRequest;
-
-void RequireAbsent(const std::string& key, TxnRequest& request) {
-  Compare& compare = *request.add_compare();
-  compare.set_target(Compare::VERSION);
-  compare.set_key(key);
-  compare.set_version(0);
-}
-
-void RequireValue(const std::string& key, const std::string& value,
-                  TxnRequest& request) {
-  if (value.empty()) return RequireAbsent(key, request);
-  Compare& compare = *request.add_compare();
-  compare.set_target(Compare::VALUE);
-  compare.set_key(key);
-  compare.set_value(value);
-}
-
-void Put(const std::string& key, const std::string& value, int64_t lease,
-         TxnRequest& request) {
-  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
-  put.set_key(key);
-  put.set_value(value);
-  put.set_lease(lease);
-}
-
-}  // namespace
 
 Election::Election(Options options)
     : options_(std::move(options)),
       etcd_(options_.etcd),
+      book_(options_.prefix, options_.self),
       thread_([this] { Loop(); }) {}
 
 Election::~Election() {
@@ -56,57 +26,33 @@ Election::~Election() {
 
 absl::StatusOr<OfficeView> Election::view() const {
   absl::MutexLock lock(&mu_);
-  return view_;
+  return book_.view();
 }
 
 uint64_t Election::ReplacedBy() const {
   absl::MutexLock lock(&mu_);
-  if (written_.empty() || !view_.ok()) return 0;
-  const uint64_t newest = view_->office.epoch();
-  return newest > office_.epoch() ? newest : 0;
+  return book_.ReplacedBy();
 }
 
 v1::Office Election::office() const {
   absl::MutexLock lock(&mu_);
-  return office_;
-}
-
-absl::StatusOr<OfficeView> Election::Read() {
-  TxnRequest request;
-  for (const std::string& key : {LeaderKey(), OfficeKey()}) {
-    request.add_success()->mutable_request_range()->set_key(key);
-  }
-  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse response,
-                   etcd_.Transact(request));
-  OfficeView view;
-  for (const etcdserverpb::ResponseOp& operation : response.responses()) {
-    for (const etcdserverpb::KeyValue& found :
-         operation.response_range().kvs()) {
-      if (found.key() == OfficeKey()) {
-        view.written = found.value();
-        RETURN_IF_ERROR(ReadKey(view.written, view.office));
-      } else {
-        view.lease = found.lease();
-        RETURN_IF_ERROR(ReadKey(found.value(), view.leader.emplace()));
-      }
-    }
-  }
-  return view;
+  return book_.office();
 }
 
 void Election::Refresh() {
-  absl::StatusOr<OfficeView> read = Read();
-  absl::MutexLock lock(&mu_);
-  if (view_.ok() != read.ok()) {
-    LOG(WARNING) << (read.ok() ? "etcd answers" : "etcd does not answer: ")
-                 << read.status().message();
+  etcdserverpb::TxnRequest reading;
+  {
+    absl::MutexLock lock(&mu_);
+    reading = book_.Reading();
   }
-  view_ = std::move(read);
-  // A change of this leader's may have been made after it was given up.
-  if (view_.ok() && !written_.empty() &&
-      view_->office.epoch() == office_.epoch()) {
-    written_ = view_->written;
-    office_ = view_->office;
+  const auto answer = etcd_.Transact(reading);
+  absl::MutexLock lock(&mu_);
+  const bool was_ok = book_.view().ok();
+  book_.NoteRead(answer);
+  const absl::Status now = book_.view().status();
+  if (was_ok != now.ok()) {
+    LOG(WARNING) << (now.ok() ? "etcd answers" : "etcd does not answer: ")
+                 << now.message();
   }
 }
 
@@ -122,86 +68,67 @@ void Election::Loop() {
 }
 
 void Election::TendLease() {
-  std::string written;
-  v1::Office office;
+  using LeaseStep = OfficeBook::LeaseStep;
+  LeaseStep step = LeaseStep::kNone;
   int64_t lease = 0;
-  bool is_held = false;
   {
     absl::MutexLock lock(&mu_);
-    if (written_.empty() || !view_.ok() || view_->written != written_) return;
-    written = written_;
-    office = office_;
-    lease = lease_;
-    is_held = view_->leader.has_value();
+    step = book_.lease_step();
+    lease = book_.lease();
   }
-  // Older etcds keep a lease alive that they have revoked, so the key counts.
-  if (is_held) {
-    const absl::Status kept = etcd_.KeepAlive(lease);
-    if (!absl::IsNotFound(kept)) return;
+  if (step == LeaseStep::kNone) return;
+  if (step == LeaseStep::kKeepAlive &&
+      !absl::IsNotFound(etcd_.KeepAlive(lease))) {
+    return;
   }
   const absl::StatusOr<int64_t> granted = etcd_.GrantLease(options_.lease);
   if (!granted.ok()) return;
   LOG(WARNING) << "the lease of the office was lost; asking for another";
-  const absl::StatusOr<bool> wrote = Write(written, office, *granted);
-  absl::MutexLock lock(&mu_);
-  if (wrote.ok() && *wrote) lease_ = *granted;
+  OfficeBook::Change change;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!book_.leads()) return;
+    change = book_.Renew(*granted);
+  }
+  Write(change).IgnoreError();
 }
 
-absl::StatusOr<bool> Election::Write(const std::string& before,
-                                     const v1::Office& after, int64_t lease) {
-  v1::Office next = after;
-  next.set_changes(after.changes() + 1);
-  const std::string written = WriteKey(next);
-  TxnRequest request;
-  RequireValue(OfficeKey(), before, request);
-  if (lease != 0) {
-    RequireAbsent(LeaderKey(), request);
-    Put(LeaderKey(), WriteKey(options_.self), lease, request);
-  }
-  Put(OfficeKey(), written, 0, request);
-  ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse response,
-                   etcd_.Transact(request));
-  if (!response.succeeded()) return false;
+absl::Status Election::Write(const OfficeBook::Change& change) {
+  const auto answer = etcd_.Transact(change.request);
   absl::MutexLock lock(&mu_);
-  written_ = written;
-  office_ = next;
-  return true;
+  return book_.NoteChange(change, answer);
 }
 
 absl::StatusOr<uint64_t> Election::Campaign(const OfficeView& before,
                                             const Holding& holding) {
   ASSIGN_OR_RETURN(const int64_t lease, etcd_.GrantLease(options_.lease));
-  const v1::Office after = Successor(before.office, options_.self, holding);
-  ASSIGN_OR_RETURN(const bool won, Write(before.written, after, lease));
-  if (!won) {
-    etcd_.Revoke(lease).IgnoreError();
-    Refresh();
-    return absl::AbortedError("another coordinator was faster");
+  OfficeBook::Change claim;
+  {
+    absl::MutexLock lock(&mu_);
+    claim = book_.Claim(before, holding, lease);
   }
+  const absl::Status won = Write(claim);
+  if (absl::IsAborted(won)) etcd_.Revoke(lease).IgnoreError();
   Refresh();
-  absl::MutexLock lock(&mu_);
-  lease_ = lease;
-  return after.epoch();
+  RETURN_IF_ERROR(won);
+  return claim.office.epoch();
 }
 
 absl::Status Election::Change(const v1::Office& office) {
-  std::string before;
+  OfficeBook::Change change;
   {
     absl::MutexLock lock(&mu_);
-    before = written_;
+    change = book_.Alter(office);
   }
-  ASSIGN_OR_RETURN(const bool wrote, Write(before, office, 0));
-  if (wrote) return absl::OkStatus();
-  return absl::AbortedError("etcd has another office than this leader's");
+  return Write(change);
 }
 
 void Election::Resign() {
   int64_t lease = 0;
   {
     absl::MutexLock lock(&mu_);
-    if (written_.empty()) return;
-    written_.clear();
-    lease = std::exchange(lease_, 0);
+    if (!book_.leads()) return;
+    lease = book_.Resign();
   }
   const absl::Status revoked = etcd_.Revoke(lease);
   LOG_IF(WARNING, !revoked.ok())

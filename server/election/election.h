@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A coordinator's part in the elections of its run, which are held in etcd by
-// the rules of server/election/office.h.
+// the rules of server/election/office.h; OfficeBook says what etcd is asked.
 //
 //   Election election(options);
 //   ... NextMove(*election.view(), ...)
@@ -21,7 +21,6 @@
 #define SERVER_ELECTION_ELECTION_H_
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -33,6 +32,7 @@
 #include "proto/election.pb.h"
 #include "server/election/etcd_client.h"
 #include "server/election/office.h"
+#include "server/election/office_book.h"
 
 namespace causeway {
 
@@ -77,30 +77,19 @@ class Election {
   void Resign();
 
  private:
-  std::string LeaderKey() const { return options_.prefix + "leader"; }
-  std::string OfficeKey() const { return options_.prefix + "office"; }
-  absl::StatusOr<OfficeView> Read();
   // Reads, and notes what was read.
   void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
   void Loop();
   // Keeps the lease of a leader, or gets another one.
   void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes both keys, or only the office if `lease` is 0, unless the office is
-  // no longer `before`, or somebody holds the lease that is asked for. Returns
-  // whether it did.
-  absl::StatusOr<bool> Write(const std::string& before, const v1::Office& after,
-                             int64_t lease);
+  // Asks for a change, and notes what came of it.
+  absl::Status Write(const OfficeBook::Change& change) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   EtcdClient etcd_;
 
   mutable absl::Mutex mu_;
-  absl::StatusOr<OfficeView> view_ ABSL_GUARDED_BY(mu_) =
-      absl::UnavailableError("etcd was not asked yet");
-  // The leader's: its office, as written; empty if it does not lead.
-  std::string written_ ABSL_GUARDED_BY(mu_);
-  v1::Office office_ ABSL_GUARDED_BY(mu_);
-  int64_t lease_ ABSL_GUARDED_BY(mu_) = 0;
+  OfficeBook book_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

@@ -12,14 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
-#include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/end_to_end/free_port.h"
+#include "server/election/testing/etcd_process.h"
 #include "tests/end_to_end/process.h"
 
 namespace causeway {
@@ -33,28 +31,9 @@ const Holding kCopy = {.run_id = "r", .is_complete = true, .epoch = 1};
 class ElectionTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (access("/usr/bin/etcd", X_OK) != 0) GTEST_SKIP() << "there is no etcd";
-    ASSERT_OK_AND_ASSIGN(auto directory, TemporaryDirectory::Make("etcd"));
-    directory_ = std::make_unique<TemporaryDirectory>(std::move(directory));
-    member_ = absl::StrCat("127.0.0.1:", FreePort());
-    StartEtcd();
-  }
-
-  void StartEtcd() {
-    const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
-    const std::string clients = absl::StrCat("http://", member_);
-    etcd_ = std::make_unique<Process>(
-        std::vector<std::string>{
-            "/usr/bin/etcd", "--name=e",
-            absl::StrCat("--data-dir=", directory_->path(), "/data"),
-            absl::StrCat("--listen-client-urls=", clients),
-            absl::StrCat("--advertise-client-urls=", clients),
-            absl::StrCat("--listen-peer-urls=", peers),
-            absl::StrCat("--initial-advertise-peer-urls=", peers),
-            absl::StrCat("--initial-cluster=e=", peers)},
-        absl::StrCat(directory_->path(), "/log"));
-    ASSERT_TRUE(etcd_->AwaitOutput("ready to serve client requests"))
-        << etcd_->Output();
+    if (!EtcdProcess::IsInstalled()) GTEST_SKIP() << "there is no etcd";
+    ASSERT_OK_AND_ASSIGN(etcd_, EtcdProcess::Make());
+    member_ = etcd_->member();
   }
 
   Election::Options OptionsOf(const std::string& name) const {
@@ -96,9 +75,8 @@ class ElectionTest : public testing::Test {
     return request;
   }
 
-  std::unique_ptr<TemporaryDirectory> directory_;
+  std::unique_ptr<EtcdProcess> etcd_;
   std::string member_;
-  std::unique_ptr<Process> etcd_;
 };
 
 TEST_F(ElectionTest, OneLeadsUntilItsLeaseHasEnded) {
@@ -163,12 +141,12 @@ TEST_F(ElectionTest, ALeaderWhoseLeaseWasLostGetsAnother) {
 TEST_F(ElectionTest, TheOfficeSurvivesEtcd) {
   Election a(OptionsOf("a"));
   Win(a);
-  etcd_->Signal(SIGKILL);
-  etcd_->Wait();
+  etcd_->process().Signal(SIGKILL);
+  etcd_->process().Wait();
   EXPECT_TRUE(Await([&] { return !a.view().ok(); }));
   EXPECT_THAT(a.view().status().message(), HasSubstr(member_));
   EXPECT_EQ(a.ReplacedBy(), 0);
-  StartEtcd();
+  ASSERT_OK(etcd_->Start());
   EXPECT_TRUE(AwaitLeader(a, "a"));
   EXPECT_OK(a.Change(a.office()));
 }
@@ -178,7 +156,7 @@ TEST_F(ElectionTest, EtcdMayAskForAPassword) {
     arguments.insert(arguments.begin(),
                      {"/usr/bin/env", "ETCDCTL_API=3", "/usr/bin/etcdctl",
                       "--endpoints", member_});
-    Process process(arguments, directory_->path() + "/etcdctl");
+    Process process(arguments, etcd_->directory() + "/etcdctl");
     EXPECT_EQ(process.Wait(), 0) << process.Output();
   };
   if (access("/usr/bin/etcdctl", X_OK) != 0) GTEST_SKIP() << "no etcdctl";

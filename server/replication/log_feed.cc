@@ -6,22 +6,21 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 
 namespace causeway {
 
-LogFeed::LogFeed() : notifier_([this] { NotifyLoop(); }) {}
-
 LogFeed::~LogFeed() {
   Stop();
-  notifier_.join();
+  if (notifier_.joinable()) notifier_.join();
 }
 
 void LogFeed::Begin(const v1::LogPosition& position) {
   absl::MutexLock lock(&mu_);
   begin_ = position;
-  notified_ = position.index();
+  first_ = notified_ = position.index();
 }
 
 void LogFeed::NotifyLoop() {
@@ -80,6 +79,9 @@ absl::StatusOr<std::shared_ptr<const v1::LogChange>> LogFeed::After(
 
 uint64_t LogFeed::AddListener(std::function<void()> listener) {
   absl::MutexLock lock(&listeners_mu_);
+  if (!notifier_.joinable()) {
+    notifier_ = std::thread([this] { NotifyLoop(); });
+  }
   listeners_.emplace(next_listener_, std::move(listener));
   return next_listener_++;
 }
@@ -221,15 +223,40 @@ bool LogFeed::IsDurable(uint64_t index, uint32_t replicas) const {
 
 absl::Status LogFeed::AwaitDurable(uint64_t index, uint32_t replicas) {
   absl::MutexLock lock(&mu_);
-  if (replicas == 0 && !is_set_) return absl::OkStatus();
   const auto is_durable = [&] {
     mu_.AssertReaderHeld();
     return stopped_ || IsDurable(index, replicas);
   };
   mu_.Await(absl::Condition(&is_durable));
-  if (!stopped_) return absl::OkStatus();
+  if (PublishIfDurable(index, replicas)) return absl::OkStatus();
   return absl::UnavailableError(
       "the coordinator ends; followers may lack the version");
+}
+
+bool LogFeed::PublishIfDurable(uint64_t index, uint32_t replicas) {
+  if (!IsDurable(index, replicas)) return false;
+  published_ = std::max(published_, index);
+  return true;
+}
+
+bool LogFeed::TryDurable(uint64_t index, uint32_t replicas) {
+  absl::MutexLock lock(&mu_);
+  return PublishIfDurable(index, replicas);
+}
+
+bool LogFeed::IsBegun() {
+  absl::MutexLock lock(&mu_);
+  if (!is_begun_) is_begun_ = PublishIfDurable(first_, 0);
+  return is_begun_;
+}
+
+bool LogFeed::HavePublished(const std::set<std::string>& names) const {
+  absl::MutexLock lock(&mu_);
+  return absl::c_all_of(names, [this](const std::string& name) {
+    mu_.AssertReaderHeld();
+    const auto found = followers_.find(name);
+    return found != followers_.end() && found->second.durable >= published_;
+  });
 }
 
 void LogFeed::Stop() {

@@ -44,7 +44,6 @@ class LogFeed {
   // The changes that are kept take about so many bytes.
   static constexpr uint64_t kMostBytes = 16 << 20;
 
-  LogFeed();
   ~LogFeed();
 
   // --- The log. ---
@@ -62,8 +61,9 @@ class LogFeed {
   absl::StatusOr<std::shared_ptr<const v1::LogChange>> After(
       uint64_t index) const;
 
-  // Calls `listener` after changes, from a thread of the feed's own. Returns
-  // its id. When RemoveListener returns, it is not running.
+  // Calls `listener` after changes, from a thread of the feed's own, which the
+  // first listener starts. Returns its id. When RemoveListener returns, it is
+  // not running.
   uint64_t AddListener(std::function<void()> listener);
   void RemoveListener(uint64_t id);
 
@@ -91,6 +91,14 @@ class LogFeed {
   // all in sync have.
   //   UNAVAILABLE  Stop was called before.
   absl::Status AwaitDurable(uint64_t index, uint32_t replicas);
+  // The same without waiting: returns whether they have.
+  bool TryDurable(uint64_t index, uint32_t replicas);
+  // Returns whether all in sync after SetInSync have had what the log began
+  // with: versions among it may be in no other log, so nobody may see them.
+  bool IsBegun();
+  // Returns whether these followers have all that others waited for with
+  // AwaitDurable or TryDurable, and got.
+  bool HavePublished(const std::set<std::string>& names) const;
   // Ends all waits, now and later.
   void Stop();
 
@@ -130,12 +138,20 @@ class LogFeed {
   }
   bool IsDurable(uint64_t index, uint32_t replicas) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Returns whether they are durable, and notes that they may be published.
+  bool PublishIfDurable(uint64_t index, uint32_t replicas)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable absl::Mutex mu_;
   v1::LogPosition begin_ ABSL_GUARDED_BY(mu_);
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Follower> followers_ ABSL_GUARDED_BY(mu_);
+  // The changes that the log began with.
+  uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_begun_ ABSL_GUARDED_BY(mu_) = false;
+  // The changes that may be published.
+  uint64_t published_ ABSL_GUARDED_BY(mu_) = 0;
   // Whether SetInSync says who is in sync.
   bool is_set_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
@@ -147,7 +163,7 @@ class LogFeed {
   uint64_t next_listener_ ABSL_GUARDED_BY(listeners_mu_) = 1;
   std::map<uint64_t, std::function<void()>> listeners_
       ABSL_GUARDED_BY(listeners_mu_);
-  std::thread notifier_;
+  std::thread notifier_ ABSL_GUARDED_BY(listeners_mu_);
 };
 
 }  // namespace causeway

@@ -188,6 +188,39 @@ TEST_F(LogFeedTest, OnlyTheElectionDropsAndAdds) {
   EXPECT_THAT(feed_.Report(kNow), SizeIs(1));
 }
 
+TEST_F(LogFeedTest, KnowsWhoHasWhatWasPublished) {
+  feed_.SetInSync({});
+  ASSERT_OK(feed_.Join("a", "", kNow));
+  feed_.Acknowledge("a", 10);
+  Add(11);
+  EXPECT_TRUE(feed_.HavePublished({"a"}));
+  EXPECT_TRUE(feed_.TryDurable(11, 0)) << "nobody is in sync";
+  feed_.SetInSync({"a"});
+  EXPECT_FALSE(feed_.HavePublished({"a"})) << "11 did not wait for it";
+  Add(12);
+  EXPECT_FALSE(feed_.TryDurable(12, 0));
+  feed_.Acknowledge("a", 11);
+  EXPECT_TRUE(feed_.HavePublished({"a"}));
+  EXPECT_FALSE(feed_.HavePublished({"a", "stranger"}));
+}
+
+TEST_F(LogFeedTest, BeginsWhenFollowersHaveWhatTheLogBeganWith) {
+  feed_.SetInSync({"a"});
+  Add(11);
+  EXPECT_FALSE(feed_.IsBegun());
+  ASSERT_OK(feed_.Join("a", "", kNow));
+  feed_.Acknowledge("a", 9);
+  EXPECT_FALSE(feed_.IsBegun());
+  feed_.Acknowledge("a", 10);
+  EXPECT_TRUE(feed_.IsBegun());
+  feed_.SetInSync({"a", "stranger"});
+  EXPECT_TRUE(feed_.IsBegun()) << "for good";
+}
+
+TEST_F(LogFeedTest, BeginsAtOnceWhereNobodyIsElected) {
+  EXPECT_TRUE(feed_.IsBegun());
+}
+
 TEST_F(LogFeedTest, VersionsWaitForAFollowerThatIsAway) {
   ASSERT_OK(feed_.Join("a", "", kNow));
   feed_.Acknowledge("a", 10);

@@ -8,30 +8,21 @@
 //
 // Exit codes: 0 all is well; 1 a violation, or a planted bug was not found; 2
 // usage.
-#include <sys/wait.h>
-
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "nlohmann/json.hpp"
 #include "tests/simulation/history.h"
+#include "tests/simulation/planted_programs.h"
 
 ABSL_FLAG(uint64_t, seeds, 1000, "Histories to run, from seed 1 on.");
 ABSL_FLAG(uint64_t, seed, 0, "Run the history of this seed only.");
@@ -75,30 +66,18 @@ struct Totals {
 Totals RunHistories(uint64_t seeds, const Limits& limits, bool stop_early) {
   absl::Mutex mu;
   Totals totals;
-  std::atomic<uint64_t> next = 1;
-  std::atomic<bool> failed = false;
-  const auto run = [&] {
-    while (!(stop_early && failed)) {
-      const uint64_t seed = next++;
-      if (seed > seeds) return;
-      const HistoryResult result = RunHistory(seed, limits, /*trace=*/false);
-      absl::MutexLock lock(&mu);
-      ++totals.histories;
-      totals.events += result.events;
-      totals.commits += result.commits;
-      totals.faults += result.faults;
-      totals.virtual_time += result.virtual_time;
-      if (result.violation.empty()) continue;
-      totals.violations[seed] = result.violation;
-      failed = true;
-    }
-  };
-  const int wanted = absl::GetFlag(FLAGS_threads);
-  std::vector<std::thread> threads(
-      wanted > 0 ? static_cast<unsigned>(wanted)
-                 : std::max(1u, std::thread::hardware_concurrency()));
-  for (std::thread& thread : threads) thread = std::thread(run);
-  for (std::thread& thread : threads) thread.join();
+  RunSeeds(seeds, absl::GetFlag(FLAGS_threads), [&](uint64_t seed) {
+    const HistoryResult result = RunHistory(seed, limits, /*trace=*/false);
+    absl::MutexLock lock(&mu);
+    ++totals.histories;
+    totals.events += result.events;
+    totals.commits += result.commits;
+    totals.faults += result.faults;
+    totals.virtual_time += result.virtual_time;
+    if (result.violation.empty()) return true;
+    totals.violations[seed] = result.violation;
+    return !stop_early;
+  });
   return totals;
 }
 
@@ -113,46 +92,6 @@ void Explain(const Totals& totals, const Limits& limits) {
               << violation << "\n  replay: --seed " << seed
               << " --print_events " << FlagsOf(Shrink(seed, limits)) << "\n";
   }
-}
-
-// Returns the violation that the program with a planted bug found, or an empty
-// string.
-std::string RunPlanted(const std::string& program) {
-  const std::filesystem::path directory =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const std::string command = absl::StrCat(
-      "exec '", (directory / program).string(), "' --seeds ",
-      absl::GetFlag(FLAGS_planted_seeds), " --until_violation 2>&1");
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return "";
-  std::string output;
-  char buffer[4096];
-  for (size_t bytes; (bytes = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
-    output.append(buffer, bytes);
-  }
-  const int status = pclose(pipe);
-  const bool aborted = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
-  const bool violated = WIFEXITED(status) && WEXITSTATUS(status) == 1;
-  for (absl::string_view line : absl::StrSplit(output, '\n')) {
-    if ((violated && absl::StartsWith(line, "VIOLATION")) ||
-        (aborted && absl::StrContains(line, "Check failed"))) {
-      return std::string(line);
-    }
-  }
-  std::cout << output;
-  return "";
-}
-
-// Runs programs with planted bugs; returns how many of them found theirs.
-uint64_t CountFound(const std::vector<std::string>& programs) {
-  uint64_t found = 0;
-  for (const std::string& program : programs) {
-    const std::string noticed = RunPlanted(program);
-    found += !noticed.empty();
-    std::cout << program << ": " << (noticed.empty() ? "NOT FOUND" : noticed)
-              << std::endl;
-  }
-  return found;
 }
 
 int Main() {
@@ -198,8 +137,9 @@ int Main() {
   const std::vector<std::string> planted = absl::GetFlag(FLAGS_planted);
   const std::vector<std::string> planted_island =
       absl::GetFlag(FLAGS_planted_island);
-  const uint64_t found = CountFound(planted);
-  const uint64_t found_island = CountFound(planted_island);
+  const uint64_t planted_seeds = absl::GetFlag(FLAGS_planted_seeds);
+  const uint64_t found = CountFound(planted, planted_seeds);
+  const uint64_t found_island = CountFound(planted_island, planted_seeds);
   if (const std::string path = absl::GetFlag(FLAGS_json); !path.empty()) {
     std::ofstream file(path);
     file << nlohmann::json{{"histories", totals.histories},

@@ -2,7 +2,7 @@
 
 load("//:causeway.bzl", "causeway_cc_binary")
 
-def planted_bugs(bugs):
+def planted_bugs(bugs, deps):
     """For each bug, planted_NAME: the simulation with mutations/NAME.patch applied.
 
     The patched source is linked before the library that has the real one, which
@@ -10,6 +10,7 @@ def planted_bugs(bugs):
 
     Args:
       bugs: from the bug's name to the path of the source that is patched.
+      deps: what the patched sources need.
     """
     for name, path in bugs.items():
         package, _, source = path.rpartition("/")
@@ -30,13 +31,5 @@ def planted_bugs(bugs):
             srcs = ["planted/%s/%s" % (name, source)],
             # Bugs may leave things unused, and need not be fast.
             copts = ["-w", "-O1"],
-            deps = [
-                ":main",
-                "//server/rules:commit_sequence",
-                "//server/rules:coordinator",
-                "//server/rules:fragment_files",
-                "//server/rules:journal",
-                "//worker/outer_loop",
-                "//worker/outer_loop:fragment_window",
-            ],
+            deps = [":main"] + deps,
         )

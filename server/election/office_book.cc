@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/election/office_book.h"
+
+#include <utility>
+
+#include "common/status_macros.h"
+
+namespace causeway {
+namespace {
+
+using etcdserverpb::Compare;
+using etcdserverpb::TxnRequest;
+using etcdserverpb::TxnResponse;
+
+void RequireAbsent(const std::string& key, TxnRequest& request) {
+  Compare& compare = *request.add_compare();
+  compare.set_target(Compare::VERSION);
+  compare.set_key(key);
+  compare.set_version(0);
+}
+
+void RequireValue(const std::string& key, const std::string& value,
+                  TxnRequest& request) {
+  if (value.empty()) return RequireAbsent(key, request);
+  Compare& compare = *request.add_compare();
+  compare.set_target(Compare::VALUE);
+  compare.set_key(key);
+  compare.set_value(value);
+}
+
+void Put(const std::string& key, const std::string& value, int64_t lease,
+         TxnRequest& request) {
+  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(key);
+  put.set_value(value);
+  put.set_lease(lease);
+}
+
+}  // namespace
+
+TxnRequest OfficeBook::Reading() const {
+  TxnRequest request;
+  for (const std::string& key : {LeaderKey(), OfficeKey()}) {
+    request.add_success()->mutable_request_range()->set_key(key);
+  }
+  return request;
+}
+
+absl::StatusOr<OfficeView> OfficeBook::Parse(
+    const absl::StatusOr<TxnResponse>& answer) const {
+  RETURN_IF_ERROR(answer.status());
+  OfficeView view;
+  for (const etcdserverpb::ResponseOp& operation : answer->responses()) {
+    for (const etcdserverpb::KeyValue& found :
+         operation.response_range().kvs()) {
+      if (found.key() == OfficeKey()) {
+        view.written = found.value();
+        RETURN_IF_ERROR(ReadKey(view.written, view.office));
+      } else {
+        view.lease = found.lease();
+        RETURN_IF_ERROR(ReadKey(found.value(), view.leader.emplace()));
+      }
+    }
+  }
+  return view;
+}
+
+void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
+  view_ = Parse(answer);
+  // A change of this leader's may have been made after it was given up.
+  if (view_.ok() && leads() && view_->office.epoch() == office_.epoch()) {
+    written_ = view_->written;
+    office_ = view_->office;
+  }
+}
+
+uint64_t OfficeBook::ReplacedBy() const {
+  if (!leads() || !view_.ok()) return 0;
+  const uint64_t newest = view_->office.epoch();
+  return newest > office_.epoch() ? newest : 0;
+}
+
+OfficeBook::LeaseStep OfficeBook::lease_step() const {
+  if (!leads() || !view_.ok() || view_->written != written_) {
+    return LeaseStep::kNone;
+  }
+  // Older etcds keep a lease alive that they have revoked, so the key counts.
+  return view_->leader.has_value() ? LeaseStep::kKeepAlive
+                                   : LeaseStep::kReplace;
+}
+
+int64_t OfficeBook::Resign() {
+  written_.clear();
+  return std::exchange(lease_, 0);
+}
+
+OfficeBook::Change OfficeBook::Write(const std::string& before,
+                                     const v1::Office& after,
+                                     int64_t lease) const {
+  Change change{.office = after, .lease = lease};
+  change.office.set_changes(after.changes() + 1);
+  RequireValue(OfficeKey(), before, change.request);
+  if (lease != 0) {
+    RequireAbsent(LeaderKey(), change.request);
+    Put(LeaderKey(), WriteKey(self_), lease, change.request);
+  }
+  Put(OfficeKey(), WriteKey(change.office), 0, change.request);
+  return change;
+}
+
+OfficeBook::Change OfficeBook::Claim(const OfficeView& before,
+                                     const Holding& holding,
+                                     int64_t lease) const {
+  return Write(before.written, Successor(before.office, self_, holding), lease);
+}
+
+absl::Status OfficeBook::NoteChange(const Change& change,
+                                    const absl::StatusOr<TxnResponse>& answer) {
+  RETURN_IF_ERROR(answer.status());
+  if (!answer->succeeded()) {
+    return absl::AbortedError("another coordinator was faster");
+  }
+  office_ = change.office;
+  written_ = WriteKey(office_);
+  if (change.lease != 0) lease_ = change.lease;
+  return absl::OkStatus();
+}
+
+}  // namespace causeway

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a coordinator knows of its run's office, and has written there: the
+// transactions that it asks etcd for, and what an answer means, or its absence.
+//
+//   answer = etcd.Transact(book.Reading());
+//   book.NoteRead(answer);
+//   ...
+//   change = book.Claim(view, holding, lease);
+//   answer = etcd.Transact(change.request);
+//   RETURN_IF_ERROR(book.NoteChange(change, answer));
+//
+// Pure rules: no clock, no I/O, not thread-safe.
+#ifndef SERVER_ELECTION_OFFICE_BOOK_H_
+#define SERVER_ELECTION_OFFICE_BOOK_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/election.pb.h"
+#include "proto/etcd.pb.h"
+#include "server/election/office.h"
+
+namespace causeway {
+
+class OfficeBook {
+ public:
+  // A change of the office that is asked for.
+  struct Change {
+    etcdserverpb::TxnRequest request;
+    // The office once it is made.
+    v1::Office office;
+    // The lease that the leader's key is put on; 0 if that is left alone.
+    int64_t lease = 0;
+  };
+  enum class LeaseStep {
+    kNone,
+    // Keep lease() alive. If it has ended, replace it.
+    kKeepAlive,
+    // Get another lease, and Renew() with it.
+    kReplace,
+  };
+
+  // The run's keys begin with `prefix`; `self` is this coordinator.
+  OfficeBook(std::string prefix, v1::Replica self)
+      : prefix_(std::move(prefix)), self_(std::move(self)) {}
+
+  // What etcd has said last, or why it does not answer.
+  const absl::StatusOr<OfficeView>& view() const { return view_; }
+
+  // Returns the transaction that reads both keys.
+  etcdserverpb::TxnRequest Reading() const;
+  void NoteRead(const absl::StatusOr<etcdserverpb::TxnResponse>& answer);
+
+  // Asks for the office, if it is still as in `before`.
+  Change Claim(const OfficeView& before, const Holding& holding,
+               int64_t lease) const;
+
+  // --- Of a leader. ---
+
+  bool leads() const { return !written_.empty(); }
+  // The office as the leader has last written it.
+  const v1::Office& office() const { return office_; }
+  int64_t lease() const { return lease_; }
+  // Returns the epoch of the coordinator that has replaced this one; 0 if none
+  // has, as far as is known.
+  uint64_t ReplacedBy() const;
+  LeaseStep lease_step() const;
+  // Asks for the leader's key anew.
+  Change Renew(int64_t lease) const { return Write(written_, office_, lease); }
+  Change Alter(const v1::Office& office) const {
+    return Write(written_, office, 0);
+  }
+  // Leads no longer. Returns the lease, to be revoked.
+  int64_t Resign();
+
+  // --- Of both. ---
+
+  // Notes what came of a change.
+  //   ABORTED  It was not made, and never will be.
+  // After another error the outcome is not known.
+  absl::Status NoteChange(
+      const Change& change,
+      const absl::StatusOr<etcdserverpb::TxnResponse>& answer);
+
+ private:
+  std::string LeaderKey() const { return prefix_ + "leader"; }
+  std::string OfficeKey() const { return prefix_ + "office"; }
+  absl::StatusOr<OfficeView> Parse(
+      const absl::StatusOr<etcdserverpb::TxnResponse>& answer) const;
+  // Writes both keys, or only the office if `lease` is 0, unless the office is
+  // no longer `before`, or somebody holds the lease that is asked for.
+  Change Write(const std::string& before, const v1::Office& after,
+               int64_t lease) const;
+
+  const std::string prefix_;
+  const v1::Replica self_;
+  absl::StatusOr<OfficeView> view_ =
+      absl::UnavailableError("etcd was not asked yet");
+  // The leader's: its office, as written; empty if it does not lead.
+  std::string written_;
+  v1::Office office_;
+  int64_t lease_ = 0;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_ELECTION_OFFICE_BOOK_H_

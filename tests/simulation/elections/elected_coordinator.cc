@@ -1,0 +1,397 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/elections/elected_coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace causeway::simulation {
+namespace {
+
+using etcdserverpb::TxnResponse;
+using TxnAnswer = absl::StatusOr<TxnResponse>;
+
+v1::Replica ReplicaOf(const std::string& name) {
+  v1::Replica replica;
+  replica.set_name(name);
+  replica.set_address(name);
+  return replica;
+}
+
+}  // namespace
+
+ElectedCoordinator::ElectedCoordinator(const ElectionParts& parts,
+                                       uint32_t machine, uint64_t number)
+    : parts_(parts),
+      machine_(machine),
+      number_(number),
+      name_(CoordinatorName(machine)),
+      process_(parts.world, parts.scenario->Has(ElectionFault::kClockSkew)
+                                ? 0.9 + 0.01 * static_cast<double>(
+                                                   parts.world->chance.Pick(21))
+                                : 1),
+      book_("/run/", ReplicaOf(name_)),
+      voter_(name_),
+      run_id_(disk().run_id),
+      epoch_(disk().epoch) {
+  parts_.world->Trace(name_, "          starts, with ", disk().log.size(),
+                      " changes, epoch ", epoch_);
+  OfficeLoop();
+  Loop();
+  MakeChanges();
+}
+
+void ElectedCoordinator::Die() {
+  parts_.world->Trace(name_, "          dies");
+  process_.Die();
+  disk().Crash(chance());
+  (*parts_.running)[machine_] = nullptr;
+  BreakStreams(std::nullopt, absl::Milliseconds(100));
+}
+
+void ElectedCoordinator::BreakStreams(std::optional<uint32_t> machine,
+                                      absl::Duration noticed) {
+  std::vector<Stream> broken = followers_;
+  if (stream_ != nullptr) broken.push_back(stream_);
+  for (const Stream& stream : broken) {
+    if (machine.has_value() && stream->follower->machine_ != *machine &&
+        stream->leader_machine != *machine) {
+      continue;
+    }
+    stream->is_broken = true;
+    stream->follower->process_.After(
+        chance().Between(absl::Milliseconds(10), noticed),
+        [stream] { stream->follower->Lost(stream); });
+    if (stream->leader == nullptr) continue;
+    stream->leader->process_.After(
+        chance().Between(absl::Milliseconds(10), noticed),
+        [stream] { stream->leader->Leave(stream); });
+  }
+}
+
+absl::Duration ElectedCoordinator::WriteTime() {
+  const bool is_slow =
+      parts_.scenario->Has(ElectionFault::kSlowDisk) && chance().OneIn(10);
+  return is_slow
+             ? chance().Between(absl::Milliseconds(100), absl::Seconds(3))
+             : chance().Between(absl::Milliseconds(1), absl::Milliseconds(30));
+}
+
+void ElectedCoordinator::Append(std::shared_ptr<const v1::LogChange> change,
+                                uint64_t epoch, std::function<void()> done) {
+  is_busy_ = true;
+  disk().log.push_back(std::move(change));
+  process_.After(WriteTime(), [this, epoch, done = std::move(done)] {
+    is_busy_ = false;
+    disk().durable = disk().log.size();
+    disk().epoch = epoch;
+    done();
+    HandleNext();
+  });
+}
+
+std::shared_ptr<const v1::LogChange> ElectedCoordinator::NewChange(
+    uint64_t epoch) {
+  auto change = std::make_shared<v1::LogChange>();
+  const v1::LogPosition before = disk().Position();
+  change->set_rows(absl::StrCat(number_, ".", ++changes_made_));
+  change->mutable_position()->set_index(before.index() + 1);
+  change->mutable_position()->set_hash(
+      ChainOf(before.hash(), epoch, change->rows()));
+  return change;
+}
+
+void ElectedCoordinator::Loop() {
+  process_.After(absl::Milliseconds(100), [this] { Loop(); });
+  if (leads()) {
+    LeadLoop();
+  } else {
+    Vote();
+  }
+}
+
+void ElectedCoordinator::Ask(const etcdserverpb::TxnRequest& request,
+                             std::function<void(const TxnAnswer&)> done) {
+  parts_.etcd->Ask<TxnAnswer>(
+      machine_, &process_,
+      [request](EtcdModel& etcd) { return etcd.Transact(request); },
+      std::move(done));
+}
+
+void ElectedCoordinator::GrantLease(
+    std::function<void(const absl::StatusOr<int64_t>&)> done) {
+  parts_.etcd->Ask<absl::StatusOr<int64_t>>(
+      machine_, &process_,
+      [parts = parts_](EtcdModel& etcd) -> absl::StatusOr<int64_t> {
+        return etcd.GrantLease(parts.scenario->lease, parts.world->loop.now());
+      },
+      std::move(done));
+}
+
+void ElectedCoordinator::Revoke(int64_t lease) {
+  parts_.etcd->Ask<absl::Status>(
+      machine_, &process_,
+      [lease](EtcdModel& etcd) { return etcd.Revoke(lease); },
+      [](const absl::Status&) {});
+}
+
+void ElectedCoordinator::Refresh(std::function<void()> done) {
+  Ask(book_.Reading(), [this, done = std::move(done)](const TxnAnswer& answer) {
+    book_.NoteRead(answer);
+    done();
+  });
+}
+
+void ElectedCoordinator::OfficeLoop() {
+  Refresh([this] {
+    TendLease([this] {
+      process_.After(
+          std::min(parts_.scenario->lease / 10, absl::Milliseconds(500)),
+          [this] { OfficeLoop(); });
+    });
+  });
+}
+
+void ElectedCoordinator::TendLease(std::function<void()> done) {
+  const auto replace = [this, done] {
+    GrantLease([this, done](const absl::StatusOr<int64_t>& granted) {
+      if (!granted.ok() || !book_.leads()) return done();
+      Write(book_.Renew(*granted), [done](const absl::Status&) { done(); });
+    });
+  };
+  switch (book_.lease_step()) {
+    case OfficeBook::LeaseStep::kNone:
+      return done();
+    case OfficeBook::LeaseStep::kReplace:
+      return replace();
+    case OfficeBook::LeaseStep::kKeepAlive:
+      return parts_.etcd->Ask<absl::Status>(
+          machine_, &process_,
+          [etcd = parts_.etcd, lease = book_.lease()](EtcdModel& model) {
+            return etcd->KeepAlive(model, lease);
+          },
+          [done, replace](const absl::Status& kept) {
+            if (absl::IsNotFound(kept)) return replace();
+            done();
+          });
+  }
+}
+
+void ElectedCoordinator::Write(const OfficeBook::Change& change,
+                               std::function<void(const absl::Status&)> done) {
+  Ask(change.request,
+      [this, change, done = std::move(done)](const TxnAnswer& answer) {
+        done(book_.NoteChange(change, answer));
+      });
+}
+
+void ElectedCoordinator::Vote() {
+  // A pause ends with what is being written.
+  if (is_campaigning_ || (is_busy_ && stream_ == nullptr)) return;
+  const absl::StatusOr<OfficeView> office = book_.view();
+  const Holding holding{run_id_, disk().is_complete, epoch_};
+  const absl::StatusOr<Voter::Step> step = voter_->Next(office, holding);
+  if (!step.ok()) {
+    parts_.checker->Fail(name_, " ends for good: ", step.status().message());
+    return;
+  }
+  switch (*step) {
+    case Voter::Step::kWait:
+      return;
+    case Voter::Step::kFollow:
+      Pause();
+      following_ = CoordinatorOf(office->leader->address());
+      return Dial();
+    case Voter::Step::kPause:
+      Pause();
+      return Vote();
+    case Voter::Step::kCampaign:
+      return Campaign(*office, holding);
+  }
+}
+
+void ElectedCoordinator::Campaign(const OfficeView& office,
+                                  const Holding& holding) {
+  is_campaigning_ = true;
+  GrantLease([=, this](const absl::StatusOr<int64_t>& lease) {
+    if (!lease.ok()) {
+      is_campaigning_ = false;
+      return;
+    }
+    const OfficeBook::Change claim = book_.Claim(office, holding, *lease);
+    Write(claim, [=, this, lease = *lease](const absl::Status& won) {
+      if (absl::IsAborted(won)) Revoke(lease);
+      Refresh([=, this] {
+        if (!won.ok()) {
+          is_campaigning_ = false;
+          return;
+        }
+        parts_.world->Trace(name_, "          is elected, epoch ",
+                            claim.office.epoch());
+        replaced_.reset();
+        const std::string& before = office.office.leader().name();
+        if (!before.empty() && before != name_) {
+          replaced_ = CoordinatorOf(before);
+        }
+        TakeOver(claim.office.epoch());
+      });
+    });
+  });
+}
+
+void ElectedCoordinator::TakeOver(uint64_t epoch) {
+  if (is_busy_) {
+    process_.After(absl::Milliseconds(10), [this, epoch] { TakeOver(epoch); });
+    return;
+  }
+  if (run_id_.empty()) {
+    // The log of a new run has its own first epoch.
+    disk() = {.run_id = absl::StrCat("run ", number_), .is_complete = true};
+    epoch = 1;
+  }
+  is_busy_ = true;
+  process_.After(WriteTime(), [this, epoch] {
+    disk().epoch = std::max(disk().epoch, epoch);
+    disk().is_copy = false;
+    Append(NewChange(disk().epoch), disk().epoch, [this] {
+      process_.After(
+          chance().Between(absl::Milliseconds(50), absl::Milliseconds(500)),
+          [this] { Lead(); });
+    });
+  });
+}
+
+void ElectedCoordinator::Dial() {
+  if (!following_.has_value() || stream_ != nullptr || leads()) return;
+  if (is_busy_) {
+    process_.After(absl::Milliseconds(10), [this] { Dial(); });
+    return;
+  }
+  if (!disk().is_complete) disk() = ElectionDisk();
+  stream_ = std::make_shared<FollowStream>();
+  stream_->follower = this;
+  stream_->leader_machine = *following_;
+  Hello hello;
+  if (disk().is_complete) hello = {run_id_, epoch_, disk().Position()};
+  parts_.network->SendOn(stream_->to_leader, machine_, *following_,
+                         [parts = parts_, stream = stream_, hello] {
+                           ElectedCoordinator* const leader =
+                               (*parts.running)[stream->leader_machine];
+                           if (leader == nullptr) {
+                             stream->follower->process_.After(
+                                 parts.network->Delay(),
+                                 [stream] { stream->follower->Lost(stream); });
+                             return;
+                           }
+                           leader->process_.Deliver([leader, stream, hello] {
+                             leader->Accept(stream, hello);
+                           });
+                         });
+  process_.After(absl::Seconds(10), [this, stream = stream_] {
+    if (stream->leader == nullptr) Lost(stream);
+  });
+}
+
+void ElectedCoordinator::Lost(const Stream& stream) {
+  if (stream != stream_) return;
+  Close();
+  process_.After(chance().Between(absl::Milliseconds(200), absl::Seconds(2)),
+                 [this] { Dial(); });
+}
+
+void ElectedCoordinator::Close() {
+  const Stream stream = std::exchange(stream_, nullptr);
+  inbox_.clear();
+  if (stream == nullptr) return;
+  stream->is_closed = true;
+  if (stream->leader == nullptr) return;
+  const auto leave = [stream] { stream->leader->Leave(stream); };
+  parts_.network->SendOn(
+      stream->to_leader, machine_, stream->leader_machine,
+      [stream, leave] { stream->leader->process_.Deliver(leave); });
+  // If that is lost, keep-alives are missed.
+  stream->leader->process_.After(absl::Seconds(20), leave);
+}
+
+void ElectedCoordinator::Pause() {
+  following_.reset();
+  Close();
+}
+
+void ElectedCoordinator::Receive(const Stream& stream,
+                                 std::function<void()> handle) {
+  if (stream != stream_) return;
+  inbox_.push_back(std::move(handle));
+  HandleNext();
+}
+
+void ElectedCoordinator::HandleNext() {
+  while (!is_busy_ && !inbox_.empty()) {
+    const std::function<void()> handle = std::move(inbox_.front());
+    inbox_.pop_front();
+    handle();
+  }
+}
+
+void ElectedCoordinator::TakeRun(const Stream& stream,
+                                 const std::string& run_id, uint64_t epoch) {
+  if (disk().is_complete && !disk().is_copy && epoch <= epoch_) {
+    parts_.checker->Fail(name_, " ends for good: its directory leads");
+    return;
+  }
+  if (epoch < epoch_) return Lost(stream);
+  run_id_ = run_id;
+  epoch_ = epoch;
+  disk().is_copy = true;
+}
+
+void ElectedCoordinator::TakeCopy(const Stream& stream,
+                                  const LogOfChanges& log) {
+  parts_.world->Trace(name_, "          begins a copy of ", log.size(),
+                      " changes");
+  disk() = ElectionDisk();
+  is_busy_ = true;
+  process_.After(3 * WriteTime(), [this, stream, log] {
+    is_busy_ = false;
+    disk() = {.run_id = run_id_,
+              .epoch = epoch_,
+              .is_copy = true,
+              .is_complete = true,
+              .log = log,
+              .durable = log.size()};
+    Acknowledge(stream, log.size());
+    HandleNext();
+  });
+}
+
+void ElectedCoordinator::TakeChange(
+    const Stream& stream, const std::shared_ptr<const v1::LogChange>& change) {
+  const v1::LogPosition before = disk().Position();
+  const uint64_t index = change->position().index();
+  if (index != before.index() + 1 ||
+      change->position().hash() !=
+          ChainOf(before.hash(), epoch_, change->rows())) {
+    parts_.checker->Fail(name_, " ends for good: change ", index,
+                         " does not continue its log");
+    return;
+  }
+  Append(change, epoch_, [this, stream, index] { Acknowledge(stream, index); });
+}
+
+void ElectedCoordinator::Acknowledge(const Stream& stream, uint64_t index) {
+  if (stream != stream_) return;
+  ElectedCoordinator* const leader = stream->leader;
+  if (leader->leads()) {
+    parts_.checker->Acknowledges(name_, disk(), leader->disk(), index);
+  }
+  parts_.network->SendOn(
+      stream->to_leader, machine_, stream->leader_machine, [stream, index] {
+        if (stream->is_broken) return;
+        stream->leader->process_.Deliver(
+            [stream, index] { stream->leader->Hear(stream, index); });
+      });
+}
+
+}  // namespace causeway::simulation

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A process of a simulated coordinator. It decides by the real OfficeBook,
+// Voter, Electorate and LogFeed. What carries that out with threads and gRPC
+// (server/election/election, server/elected, server/lead, the follower) is
+// modelled in virtual time.
+#ifndef TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
+#define TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/election/electorate.h"
+#include "server/election/office_book.h"
+#include "server/election/voter.h"
+#include "server/replication/log_feed.h"
+#include "tests/simulation/elections/election_disk.h"
+#include "tests/simulation/elections/elections_checker.h"
+#include "tests/simulation/elections/surroundings.h"
+
+namespace causeway::simulation {
+
+class ElectedCoordinator;
+
+// What the processes of a history share. It outlives them.
+struct ElectionParts {
+  const ElectionScenario* scenario;
+  World* world;
+  ElectionNetwork* network;
+  EtcdService* etcd;
+  ElectionsChecker* checker;
+  std::vector<ElectionDisk>* disks;
+  // The process that runs on each machine; null if none does.
+  std::vector<ElectedCoordinator*>* running;
+};
+
+// A follower's connection to a leader.
+struct FollowStream {
+  ElectedCoordinator* follower;
+  // Null until it has answered.
+  ElectedCoordinator* leader = nullptr;
+  uint32_t leader_machine = 0;
+  absl::Time to_leader = absl::InfinitePast();
+  absl::Time to_follower = absl::InfinitePast();
+  // The changes that were sent.
+  uint64_t sent = 0;
+  // Whether the leader counts it.
+  bool has_joined = false;
+  // Whether nothing arrives any more, though nobody may have noticed.
+  bool is_broken = false;
+  // Whether the follower has ended it.
+  bool is_closed = false;
+};
+
+class ElectedCoordinator {
+ public:
+  // `number` is the process's own.
+  ElectedCoordinator(const ElectionParts& parts, uint32_t machine,
+                     uint64_t number);
+
+  uint32_t machine() const { return machine_; }
+  const std::string& name() const { return name_; }
+  ElectionProcess& process() { return process_; }
+  bool leads() const { return feed_ != nullptr; }
+
+  // Kills the process.
+  void Die();
+  // Breaks the streams to a machine, or all; both ends notice within `noticed`.
+  void BreakStreams(std::optional<uint32_t> machine, absl::Duration noticed);
+
+ private:
+  using Stream = std::shared_ptr<FollowStream>;
+  // What a follower says first.
+  struct Hello {
+    std::string run_id;
+    uint64_t epoch = 0;
+    v1::LogPosition position;
+  };
+
+  ElectionDisk& disk() { return (*parts_.disks)[machine_]; }
+  Chance& chance() { return parts_.world->chance; }
+  absl::Duration WriteTime();
+  // Appends a change to the disk's log, and calls `done` when it is durable.
+  void Append(std::shared_ptr<const v1::LogChange> change, uint64_t epoch,
+              std::function<void()> done);
+  std::shared_ptr<const v1::LogChange> NewChange(uint64_t epoch);
+  void Loop();
+
+  // --- The office (server/election/election.cc). ---
+
+  void Ask(const etcdserverpb::TxnRequest& request,
+           std::function<void(const absl::StatusOr<etcdserverpb::TxnResponse>&)>
+               done);
+  void GrantLease(std::function<void(const absl::StatusOr<int64_t>&)> done);
+  void Revoke(int64_t lease);
+  void Refresh(std::function<void()> done);
+  void OfficeLoop();
+  void TendLease(std::function<void()> done);
+  void Write(const OfficeBook::Change& change,
+             std::function<void(const absl::Status&)> done);
+
+  // --- One that does not lead (server/elected.cc, the follower). ---
+
+  void Vote();
+  void Campaign(const OfficeView& office, const Holding& holding);
+  void TakeOver(uint64_t epoch);
+  void Dial();
+  // Notes that a stream is over, and dials again.
+  void Lost(const Stream& stream);
+  void Close();
+  void Pause();
+  // Handles what came, one after the other.
+  void Receive(const Stream& stream, std::function<void()> handle);
+  void HandleNext();
+  void TakeRun(const Stream& stream, const std::string& run_id, uint64_t epoch);
+  void TakeCopy(const Stream& stream, const LogOfChanges& log);
+  void TakeChange(const Stream& stream,
+                  const std::shared_ptr<const v1::LogChange>& change);
+  void Acknowledge(const Stream& stream, uint64_t index);
+
+  // --- A leader (server/lead.cc, the engine). ---
+
+  void Lead();
+  void LeadLoop();
+  void Tend();
+  void MakeChanges();
+  // Publishes the version that waits, if it may be.
+  void TryPublish();
+  void StandDown(uint64_t epoch);
+  void EndLeading();
+  void Accept(const Stream& stream, const Hello& hello);
+  void Send(const Stream& stream, std::function<void()> handle);
+  // Sends the changes that are new.
+  void Pump(const Stream& stream);
+  void Hear(const Stream& stream, uint64_t index);
+  void Leave(const Stream& stream);
+  // Ends a stream of a follower.
+  void Refuse(const Stream& stream);
+  void TellReplaced();
+
+  const ElectionParts parts_;
+  const uint32_t machine_;
+  const uint64_t number_;
+  const std::string name_;
+  ElectionProcess process_;
+  OfficeBook book_;
+  // Whether the disk or the outer step is busy.
+  bool is_busy_ = false;
+
+  std::optional<Voter> voter_;
+  bool is_campaigning_ = false;
+  // What the copy is, as this process knows.
+  std::string run_id_;
+  uint64_t epoch_ = 0;
+  // The machine that is followed.
+  std::optional<uint32_t> following_;
+  // Null while there is none.
+  Stream stream_;
+  std::deque<std::function<void()>> inbox_;
+
+  // The leader's; null if it does not lead.
+  std::unique_ptr<LogFeed> feed_;
+  std::optional<Electorate> electorate_;
+  bool is_tending_ = false;
+  bool stood_down_ = false;
+  // The changes that its log began with, and whether islands may come.
+  size_t first_ = 0;
+  bool is_begun_ = false;
+  // The change of the version that waits for followers; 0 if none does.
+  uint64_t awaited_ = 0;
+  std::vector<Stream> followers_;
+  // The machine of the leader before.
+  std::optional<uint32_t> replaced_;
+  uint64_t changes_made_ = 0;
+};
+
+}  // namespace causeway::simulation
+
+#endif  // TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
