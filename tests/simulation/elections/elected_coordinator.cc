@@ -60,15 +60,19 @@ void ElectedCoordinator::BreakStreams(std::optional<uint32_t> machine,
         stream->leader_machine != *machine) {
       continue;
     }
-    stream->is_broken = true;
-    stream->follower->process_.After(
-        chance().Between(absl::Milliseconds(10), noticed),
-        [stream] { stream->follower->Lost(stream); });
-    if (stream->leader == nullptr) continue;
-    stream->leader->process_.After(
-        chance().Between(absl::Milliseconds(10), noticed),
-        [stream] { stream->leader->Leave(stream); });
+    Break(stream, noticed);
   }
+}
+
+void ElectedCoordinator::Break(const Stream& stream, absl::Duration noticed) {
+  if (std::exchange(stream->is_broken, true)) return;
+  stream->follower->process_.After(
+      chance().Between(absl::Milliseconds(10), noticed),
+      [stream] { stream->follower->Lost(stream); });
+  if (stream->leader == nullptr) return;
+  stream->leader->process_.After(
+      chance().Between(absl::Milliseconds(10), noticed),
+      [stream] { stream->leader->Leave(stream); });
 }
 
 absl::Duration ElectedCoordinator::WriteTime() {
@@ -116,7 +120,11 @@ void ElectedCoordinator::Ask(const etcdserverpb::TxnRequest& request,
                              std::function<void(const TxnAnswer&)> done) {
   parts_.etcd->Ask<TxnAnswer>(
       machine_, &process_,
-      [request](EtcdModel& etcd) { return etcd.Transact(request); },
+      [request, token = request.compare().empty()
+                            ? nullptr
+                            : parts_.etcd->change_token()](EtcdModel& etcd) {
+        return etcd.Transact(request);
+      },
       std::move(done));
 }
 
@@ -275,20 +283,21 @@ void ElectedCoordinator::Dial() {
   stream_->leader_machine = *following_;
   Hello hello;
   if (disk().is_complete) hello = {run_id_, epoch_, disk().Position()};
-  parts_.network->SendOn(stream_->to_leader, machine_, *following_,
-                         [parts = parts_, stream = stream_, hello] {
-                           ElectedCoordinator* const leader =
-                               (*parts.running)[stream->leader_machine];
-                           if (leader == nullptr) {
-                             stream->follower->process_.After(
-                                 parts.network->Delay(),
-                                 [stream] { stream->follower->Lost(stream); });
-                             return;
-                           }
-                           leader->process_.Deliver([leader, stream, hello] {
-                             leader->Accept(stream, hello);
-                           });
-                         });
+  parts_.network->SendOn(
+      stream_->to_leader, machine_, *following_,
+      [parts = parts_, stream = stream_, hello] {
+        ElectedCoordinator* const leader =
+            (*parts.running)[stream->leader_machine];
+        if (leader == nullptr) {
+          stream->follower->process_.After(parts.network->Delay(), [stream] {
+            stream->follower->Lost(stream);
+          });
+          return;
+        }
+        leader->process_.Deliver(
+            [leader, stream, hello] { leader->Accept(stream, hello); });
+      },
+      [this, stream = stream_] { Break(stream, absl::Seconds(20)); });
   process_.After(absl::Seconds(10), [this, stream = stream_] {
     if (stream->leader == nullptr) Lost(stream);
   });
@@ -310,7 +319,7 @@ void ElectedCoordinator::Close() {
   const auto leave = [stream] { stream->leader->Leave(stream); };
   parts_.network->SendOn(
       stream->to_leader, machine_, stream->leader_machine,
-      [stream, leave] { stream->leader->process_.Deliver(leave); });
+      [stream, leave] { stream->leader->process_.Deliver(leave); }, [] {});
   // If that is lost, keep-alives are missed.
   stream->leader->process_.After(absl::Seconds(20), leave);
 }
@@ -387,11 +396,13 @@ void ElectedCoordinator::Acknowledge(const Stream& stream, uint64_t index) {
     parts_.checker->Acknowledges(name_, disk(), leader->disk(), index);
   }
   parts_.network->SendOn(
-      stream->to_leader, machine_, stream->leader_machine, [stream, index] {
+      stream->to_leader, machine_, stream->leader_machine,
+      [stream, index] {
         if (stream->is_broken) return;
         stream->leader->process_.Deliver(
             [stream, index] { stream->leader->Hear(stream, index); });
-      });
+      },
+      [this, stream] { Break(stream, absl::Seconds(20)); });
 }
 
 }  // namespace causeway::simulation

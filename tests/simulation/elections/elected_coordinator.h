@@ -88,6 +88,8 @@ class ElectedCoordinator {
   ElectionDisk& disk() { return (*parts_.disks)[machine_]; }
   Chance& chance() { return parts_.world->chance; }
   absl::Duration WriteTime();
+  // Breaks a stream; both ends notice within `noticed`.
+  void Break(const Stream& stream, absl::Duration noticed);
   // Appends a change to the disk's log, and calls `done` when it is durable.
   void Append(std::shared_ptr<const v1::LogChange> change, uint64_t epoch,
               std::function<void()> done);

@@ -130,14 +130,14 @@ void ElectedCoordinator::Accept(const Stream& stream, const Hello& hello) {
 
 void ElectedCoordinator::Send(const Stream& stream,
                               std::function<void()> handle) {
-  parts_.network->SendOn(stream->to_follower, machine_,
-                         stream->follower->machine_,
-                         [stream, handle = std::move(handle)] {
-                           if (stream->is_broken) return;
-                           stream->follower->process_.Deliver([stream, handle] {
-                             stream->follower->Receive(stream, handle);
-                           });
-                         });
+  parts_.network->SendOn(
+      stream->to_follower, machine_, stream->follower->machine_,
+      [stream, handle = std::move(handle)] {
+        if (stream->is_broken) return;
+        stream->follower->process_.Deliver(
+            [stream, handle] { stream->follower->Receive(stream, handle); });
+      },
+      [this, stream] { Break(stream, absl::Seconds(20)); });
 }
 
 void ElectedCoordinator::Pump(const Stream& stream) {

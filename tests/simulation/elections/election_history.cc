@@ -142,6 +142,8 @@ class History {
 
   // Whether another coordinator in sync has everything.
   bool MayLose(uint32_t machine) const {
+    // A change under way might leave only this one in sync.
+    if (etcd_.MayChange()) return false;
     for (const std::string& name : checker_.office().in_sync()) {
       const uint32_t other = CoordinatorOf(name);
       if (other != machine && disks_[other].is_complete) return true;

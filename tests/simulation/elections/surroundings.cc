@@ -56,10 +56,12 @@ void ElectionNetwork::Send(uint32_t from, uint32_t to,
 }
 
 void ElectionNetwork::SendOn(absl::Time& last_arrival, uint32_t from,
-                             uint32_t to, EventLoop::Action deliver) {
+                             uint32_t to, EventLoop::Action deliver,
+                             EventLoop::Action lost) {
   last_arrival = std::max(last_arrival, world_->loop.now() + Delay());
-  world_->loop.At(last_arrival, [this, from, to, deliver = std::move(deliver)] {
-    if (!IsCut(from, to)) deliver();
+  world_->loop.At(last_arrival, [this, from, to, deliver = std::move(deliver),
+                                 lost = std::move(lost)] {
+    IsCut(from, to) ? lost() : deliver();
   });
 }
 

@@ -70,9 +70,10 @@ class ElectionNetwork {
   }
   // Sends a message that is by itself: runs `deliver` if it arrives.
   void Send(uint32_t from, uint32_t to, EventLoop::Action deliver);
-  // Sends a message after those that were sent on the lane before.
+  // Sends a message after those that were sent on the lane before; runs `lost`
+  // instead if it does not arrive.
   void SendOn(absl::Time& last_arrival, uint32_t from, uint32_t to,
-              EventLoop::Action deliver);
+              EventLoop::Action deliver, EventLoop::Action lost);
   void Heal();
 
  private:
@@ -93,6 +94,11 @@ class EtcdService {
               ElectionNetwork* network, std::function<void()> after_each);
 
   const EtcdModel& model() const { return model_; }
+
+  // A copy goes with each change of the office that is asked for.
+  std::shared_ptr<const int> change_token() const { return changes_; }
+  // Whether one may still be made.
+  bool MayChange() const { return changes_.use_count() > 1; }
 
   // Lets `process`, of a coordinator, ask for `operation`, and calls `done`
   // once: with the answer, or with an error if none comes in time. What was
@@ -137,6 +143,7 @@ class EtcdService {
   ElectionNetwork* const network_;
   const std::function<void()> after_each_;
   EtcdModel model_;
+  const std::shared_ptr<const int> changes_ = std::make_shared<int>(0);
   absl::Time away_until_ = absl::InfinitePast();
   // Leases that are over end then.
   absl::Time expires_at_ = absl::InfinitePast();
