@@ -21,7 +21,7 @@ namespace causeway::simulation {
 namespace {
 
 // Far more events than a history has, unless it goes round in circles.
-constexpr uint64_t kMostEvents = 2'000'000;
+constexpr uint64_t kMostEvents = 200'000;
 
 class History {
  public:
