@@ -134,6 +134,45 @@ bool IsReplaced(Engine& engine, const Election& election) {
   return !engine.CheckInOffice().ok();
 }
 
+// Does what has to be done again and again while the coordinator leads, until
+// it ends. `trust` may be null; `election` and `electorate` are both null or
+// both there.
+LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
+                      Trust* trust, Election* election,
+                      Electorate* electorate) {
+  ServiceManager manager(options.now);
+  manager.Ready();
+
+  LeadEnd end = LeadEnd::kStopped;
+  absl::Time finished_since = absl::InfiniteFuture();
+  int signal = 0;
+  while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
+    // The answer needs the engine's lock: an engine that hangs feeds no
+    // watchdog.
+    manager.SetStatus(absl::StrCat("port ", port, ", run ",
+                                   v1::RunState_Name(engine.run_state())));
+    manager.Alive();
+    if (trust != nullptr) trust->Tend();
+    if (electorate != nullptr) {
+      if (IsReplaced(engine, *election)) {
+        end = LeadEnd::kReplaced;
+        break;
+      }
+      Tend(*electorate, *election);
+    }
+    if (options.exit_when_finished &&
+        FinishedAndAlone(engine, options.now(), finished_since)) {
+      break;
+    }
+  }
+  LOG(INFO) << (end == LeadEnd::kReplaced ? "another coordinator leads the run"
+                : signal == 0             ? "the run is finished"
+                                          : "signal received")
+            << "; ending";
+  manager.Stopping();
+  return end;
+}
+
 }  // namespace
 
 absl::Status WritePortFile(const ServeOptions& options, int port) {
@@ -203,36 +242,9 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
             << ", waiting for islands";
   if (trust != nullptr) LogHowToJoin(options.state_dir, server->port());
-  ServiceManager manager(now);
-  manager.Ready();
-
-  LeadEnd end = LeadEnd::kStopped;
-  absl::Time finished_since = absl::InfiniteFuture();
-  int signal = 0;
-  while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
-    // The answer needs the engine's lock: an engine that hangs feeds no
-    // watchdog.
-    manager.SetStatus(absl::StrCat("port ", server->port(), ", run ",
-                                   v1::RunState_Name(engine->run_state())));
-    manager.Alive();
-    if (trust != nullptr) trust->Tend();
-    if (electorate.has_value()) {
-      if (IsReplaced(*engine, *election)) {
-        end = LeadEnd::kReplaced;
-        break;
-      }
-      Tend(*electorate, *election);
-    }
-    if (options.exit_when_finished &&
-        FinishedAndAlone(*engine, now(), finished_since)) {
-      break;
-    }
-  }
-  LOG(INFO) << (end == LeadEnd::kReplaced ? "another coordinator leads the run"
-                : signal == 0             ? "the run is finished"
-                                          : "signal received")
-            << "; ending";
-  manager.Stopping();
+  const LeadEnd end =
+      ServeUntilEnd(options, *engine, server->port(), trust.get(), election,
+                    electorate.has_value() ? &*electorate : nullptr);
   server->Shutdown(absl::Seconds(2));
   return end;
 }

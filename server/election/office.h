@@ -26,7 +26,7 @@
 
 namespace causeway {
 
-// What a coordinator has read at one moment.
+// Holds what a coordinator has read at one moment.
 struct OfficeView {
   // The holder of the lease; none if there is no lease.
   std::optional<v1::Replica> leader;
@@ -37,11 +37,11 @@ struct OfficeView {
   v1::Office office;
 };
 
-// What a coordinator has on its disk.
+// Says what a coordinator has on its disk.
 struct Holding {
   // Empty if it has no run.
   std::string run_id;
-  // Whether a run could go on from there.
+  // True if a run could go on from there.
   bool is_complete = false;
   uint64_t epoch = 0;
 };

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator knows of its run's office, and has written there: the
-// transactions that it asks etcd for, and what an answer means, or its absence.
+// Keeps what a coordinator knows of its run's office, and has written there.
+// Makes the transactions that it asks etcd for, and says what an answer means,
+// or its absence.
 //
 //   answer = etcd.Transact(book.Reading());
 //   book.NoteRead(answer);
@@ -49,7 +50,7 @@ class OfficeBook {
   OfficeBook(std::string prefix, v1::Replica self)
       : prefix_(std::move(prefix)), self_(std::move(self)) {}
 
-  // What etcd has said last, or why it does not answer.
+  // Returns what etcd has said last, or why it does not answer.
   const absl::StatusOr<OfficeView>& view() const { return view_; }
 
   // Returns the transaction that reads both keys.

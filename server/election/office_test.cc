@@ -23,7 +23,7 @@ v1::Replica ReplicaOf(const std::string& name) {
   return replica;
 }
 
-// What is read after "a" has led run "r", with "b" in sync.
+// Returns what is read after "a" has led run "r", with "b" in sync.
 OfficeView ViewOf(const std::string& leader) {
   OfficeView view;
   view.office.set_run_id("r");
@@ -85,7 +85,7 @@ TEST(OfficeTest, TheSuccessorHasAHigherEpochAndNotTheOneBefore) {
   EXPECT_EQ(after.epoch(), 4);
   EXPECT_EQ(after.leader().name(), "b");
   EXPECT_THAT(after.in_sync(), ElementsAre("b"));
-  // The same coordinator again.
+  // The leader before may be elected again.
   EXPECT_THAT(Successor(ViewOf("").office, ReplicaOf("a"), kCopy).in_sync(),
               ElementsAre("a", "b"));
   // The run was promoted by hand before.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator that does not lead does next. A host reads the office and
-// what its disk has, does what Next() says, and asks again.
+// Decides what a coordinator that does not lead does next. A host reads the
+// office and what its disk has, does what Next() says, and asks again.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_ELECTION_VOTER_H_

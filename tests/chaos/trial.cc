@@ -168,19 +168,14 @@ class Trial {
   absl::Status Start(Service& service) {
     service.logs.push_back(
         Path(absl::StrCat(service.name, "-", service.logs.size(), ".log")));
-    // The system kills it with this process, even if that is killed itself.
-    std::vector<std::string> arguments = {"/usr/bin/setpriv", "--pdeathsig",
-                                          "KILL", "--"};
-    arguments.insert(arguments.end(), service.arguments.begin(),
-                     service.arguments.end());
     std::optional<NetworkNamespace::Scope> scope;
     if (service.inside != nullptr) {
       absl::StatusOr<NetworkNamespace::Scope> entered = service.inside->Enter();
       RETURN_IF_ERROR(entered.status());
       scope.emplace(*std::move(entered));
     }
-    service.process =
-        std::make_unique<Process>(std::move(arguments), service.logs.back());
+    service.process = std::make_unique<Process>(
+        DyingWithParent(service.arguments), service.logs.back());
     return absl::OkStatus();
   }
 

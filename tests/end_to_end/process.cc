@@ -80,6 +80,12 @@ bool Process::AwaitOutput(absl::string_view text, absl::Duration timeout) {
   }
 }
 
+std::vector<std::string> DyingWithParent(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(),
+                   {"/usr/bin/setpriv", "--pdeathsig", "KILL", "--"});
+  return arguments;
+}
+
 std::string ProgramPath(absl::string_view program) {
   const char* root = std::getenv("TEST_SRCDIR");
   CHECK(root != nullptr) << "TEST_SRCDIR is not set: run under bazel test";

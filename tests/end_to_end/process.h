@@ -46,6 +46,10 @@ class Process {
   int exit_code_ = -1;
 };
 
+// Returns the arguments of a process that the system kills with the thread that
+// starts it, even if this process is killed itself.
+std::vector<std::string> DyingWithParent(std::vector<std::string> arguments);
+
 // Returns the path of a program of this repository, for instance
 // "server/causeway-coordinator".
 std::string ProgramPath(absl::string_view program);

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <string>
 
 #include "common/clock.h"
@@ -9,6 +7,7 @@
 #include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/election/testing/etcd_process.h"
 #include "tests/end_to_end/process.h"
 #include "tests/takeover/trial.h"
 
@@ -18,7 +17,7 @@ namespace {
 using testing::IsEmpty;
 
 TEST(TakeoverTest, NothingIsLostWithALeader) {
-  if (access("/usr/bin/etcd", X_OK) != 0) GTEST_SKIP() << "there is no etcd";
+  if (!EtcdProcess::IsInstalled()) GTEST_SKIP() << "there is no etcd";
   ASSERT_OK_AND_ASSIGN(auto directory, TemporaryDirectory::Make("takeover"));
   const std::string coordinator = ProgramPath("server/causeway-coordinator");
   const absl::StatusOr<TakeoverResult> result = RunTakeover(

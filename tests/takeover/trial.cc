@@ -20,6 +20,7 @@
 #include "common/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "server/election/testing/etcd_process.h"
 #include "tests/chaos/evaluation.h"
 #include "tests/end_to_end/free_port.h"
 #include "tests/end_to_end/process.h"
@@ -109,11 +110,10 @@ class Trial {
     const std::string text =
         absl::Substitute(kConfig, options_.islands, options_.coordinators - 1);
     RETURN_IF_ERROR(WriteFileAtomically(Path("run.textproto"), {text}));
-    const int etcd_port = FreePort();
-    RETURN_IF_ERROR(StartEtcd(etcd_port));
+    ASSIGN_OR_RETURN(etcd_, EtcdProcess::Make());
     std::vector<std::string> addresses;
     for (int i = 0; i < options_.coordinators; ++i) {
-      AddCoordinator(absl::StrCat("replica-", i), etcd_port);
+      AddCoordinator(absl::StrCat("replica-", i));
       addresses.push_back(AddressOf(coordinators_.back().from_islands->port()));
     }
     for (int i = 0; i < options_.islands; ++i) {
@@ -136,30 +136,11 @@ class Trial {
     return absl::StrCat("127.0.0.1:", port);
   }
 
-  absl::Status StartEtcd(int port) {
-    const std::string clients = absl::StrCat("http://", AddressOf(port));
-    const std::string peers = absl::StrCat("http://", AddressOf(FreePort()));
-    etcd_.name = "etcd";
-    etcd_.arguments = {"/usr/bin/etcd",
-                       "--name=e",
-                       absl::StrCat("--data-dir=", Path("etcd")),
-                       absl::StrCat("--listen-client-urls=", clients),
-                       absl::StrCat("--advertise-client-urls=", clients),
-                       absl::StrCat("--listen-peer-urls=", peers),
-                       absl::StrCat("--initial-advertise-peer-urls=", peers),
-                       absl::StrCat("--initial-cluster=e=", peers)};
-    Start(etcd_);
-    if (etcd_.process->AwaitOutput("ready to serve client requests")) {
-      return absl::OkStatus();
-    }
-    return absl::InternalError(etcd_.process->Output());
-  }
-
-  void AddCoordinator(const std::string& name, int etcd_port) {
+  void AddCoordinator(const std::string& name) {
     const int port = FreePort();
     Program& coordinator = coordinators_.emplace_back();
     coordinator.name = name;
-    coordinator.to_etcd = std::make_unique<Relay>(etcd_port);
+    coordinator.to_etcd = std::make_unique<Relay>(etcd_->port());
     coordinator.from_followers = std::make_unique<Relay>(port);
     coordinator.from_islands = std::make_unique<Relay>(port);
     coordinator.arguments = {
@@ -180,13 +161,8 @@ class Trial {
     program.logs.push_back(
         Path(absl::StrCat(program.name, "-", program.logs.size(), ".log")));
     program.commits = 0;
-    // The system kills it with this process, even if that is killed itself.
-    std::vector<std::string> arguments = {"/usr/bin/setpriv", "--pdeathsig",
-                                          "KILL", "--"};
-    arguments.insert(arguments.end(), program.arguments.begin(),
-                     program.arguments.end());
-    program.process =
-        std::make_unique<Process>(std::move(arguments), program.logs.back());
+    program.process = std::make_unique<Process>(
+        DyingWithParent(program.arguments), program.logs.back());
   }
 
   // Reads new commits. Fails if a program has ended by itself.
@@ -320,10 +296,10 @@ class Trial {
 
   absl::Status StopEtcd() {
     const Program& leader = Leader();
-    etcd_.process->Signal(SIGSTOP);
+    etcd_->process().Signal(SIGSTOP);
     RETURN_IF_ERROR(Pass(3 * options_.lease));
     const absl::Status went_on = AwaitCommits(1);
-    etcd_.process->Signal(SIGCONT);
+    etcd_->process().Signal(SIGCONT);
     RETURN_IF_ERROR(went_on);
     RETURN_IF_ERROR(AwaitCommits(2));
     return ExpectLeader(leader, "etcd was away");
@@ -426,7 +402,7 @@ class Trial {
 
   const TakeoverOptions& options_;
   std::mt19937_64 random_;
-  Program etcd_;
+  std::unique_ptr<EtcdProcess> etcd_;
   std::vector<Program> coordinators_;
   std::vector<Program> islands_;
   ChaosRecord record_;

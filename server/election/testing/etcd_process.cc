@@ -21,7 +21,8 @@ bool EtcdProcess::IsInstalled() { return access(kProgram, X_OK) == 0; }
 
 EtcdProcess::EtcdProcess(TemporaryDirectory directory)
     : directory_(std::move(directory)),
-      member_(absl::StrCat("127.0.0.1:", FreePort())) {}
+      port_(FreePort()),
+      member_(absl::StrCat("127.0.0.1:", port_)) {}
 
 absl::StatusOr<std::unique_ptr<EtcdProcess>> EtcdProcess::Make() {
   absl::StatusOr<TemporaryDirectory> directory =
@@ -37,14 +38,13 @@ absl::Status EtcdProcess::Start() {
   const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
   const std::string clients = absl::StrCat("http://", member_);
   process_ = std::make_unique<Process>(
-      std::vector<std::string>{
-          kProgram, "--name=e",
-          absl::StrCat("--data-dir=", directory(), "/data"),
-          absl::StrCat("--listen-client-urls=", clients),
-          absl::StrCat("--advertise-client-urls=", clients),
-          absl::StrCat("--listen-peer-urls=", peers),
-          absl::StrCat("--initial-advertise-peer-urls=", peers),
-          absl::StrCat("--initial-cluster=e=", peers)},
+      DyingWithParent({kProgram, "--name=e",
+                       absl::StrCat("--data-dir=", directory(), "/data"),
+                       absl::StrCat("--listen-client-urls=", clients),
+                       absl::StrCat("--advertise-client-urls=", clients),
+                       absl::StrCat("--listen-peer-urls=", peers),
+                       absl::StrCat("--initial-advertise-peer-urls=", peers),
+                       absl::StrCat("--initial-cluster=e=", peers)}),
       absl::StrCat(directory(), "/log"));
   if (process_->AwaitOutput("ready to serve client requests")) {
     return absl::OkStatus();

@@ -16,7 +16,7 @@ namespace causeway {
 
 class EtcdProcess {
  public:
-  // Whether this machine has an etcd.
+  // Returns whether this machine has an etcd.
   static bool IsInstalled();
   // Makes one with an empty directory, and starts it.
   static absl::StatusOr<std::unique_ptr<EtcdProcess>> Make();
@@ -24,6 +24,7 @@ class EtcdProcess {
   // Starts it, again once it has ended.
   absl::Status Start();
   Process& process() { return *process_; }
+  int port() const { return port_; }
   // Its address, host:port.
   const std::string& member() const { return member_; }
   const std::string& directory() const { return directory_.path(); }
@@ -32,6 +33,7 @@ class EtcdProcess {
   explicit EtcdProcess(TemporaryDirectory directory);
 
   const TemporaryDirectory directory_;
+  const int port_;
   const std::string member_;
   std::unique_ptr<Process> process_;
 };
