@@ -18,6 +18,9 @@ to those in the file. Those of a run that has failed are missing.
   seconds_lost_worker   for how long the other workers do nothing new after one
                         was killed; null where they never end
   seconds_lost_server   the same of all workers
+  steps_lost_worker     the steps that workers make again, or never, after it;
+                        null where the others never end
+  steps_lost_server     the same
 """
 
 import json
@@ -97,14 +100,36 @@ def seconds_lost(workers, killed):
     return statistics.mean(lost)
 
 
+def steps_lost(workers, again):
+    """Returns how many steps were made again, or never.
+
+    `again` is what a worker that was killed, the last one, has become. Its
+    steps do not count if it had not ended by the end of the run.
+    """
+    made = [[step for step, _ in worker.steps] for worker in workers]
+    if again is not None:
+        workers = workers[:-1]
+        made[-1] += [step for step, _ in again.steps if again.figures]
+    if any(worker.figures is None for worker in workers):
+        return None
+    all_steps = max(map(max, made))
+    return sum(all_steps + len(steps) - 2 * len(set(steps)) for steps in made)
+
+
 def collect(folder):
     """Returns figures by peer and setting."""
-    runs = {}
+    runs, again = {}, {}
     for name in sorted(os.listdir(folder)):
-        match = re.match(r"(.+)\.(\d+)\.([0-9.:]+)\.(\w+)\.\d+\.log$", name)
-        if match:
-            runs.setdefault(match.groups(), []).append(
-                Worker(os.path.join(folder, name)))
+        match = re.match(
+            r"(.+)\.(\d+)\.([0-9.:]+)\.(\w+)\.\d+(-again)?\.log$", name)
+        if not match:
+            continue
+        *run, is_again = match.groups()
+        worker = Worker(os.path.join(folder, name))
+        if is_again:
+            again[tuple(run)] = worker
+        else:
+            runs.setdefault(tuple(run), []).append(worker)
     report = {}
     for (peer, count, link, kind), workers in runs.items():
         rate, round_trip = link.split(":")
@@ -120,6 +145,8 @@ def collect(folder):
                 killed = float(file.read())
             others = workers[:-1] if kind == "worker" else workers
             figures[f"seconds_lost_{kind}"] = seconds_lost(others, killed)
+            figures[f"steps_lost_{kind}"] = steps_lost(
+                workers, again.get((peer, count, link, kind)))
     return report
 
 

@@ -51,19 +51,22 @@ class TrialTest(ProcessTestCase):
         for loss in (alone["loss_equal_tokens"], island["loss_equal_tokens"]):
             self.assertLess(loss, 4.5)
 
-    def test_a_pause_is_lost_as_far_as_it_is_the_longest_so_far(self):
-        for worker, pause in ((0, 3), (1, 0)):
+    def test_what_a_kill_loses(self):
+        # The second worker dies in its step 13, and goes on with step 11.
+        for worker, first, last, pause in (("0", 1, 20, 3), ("1", 1, 12, 0),
+                                           ("1-again", 11, 20, 0)):
             path = self.path(f"causeway.2.100:50.worker.{worker}.log")
             with open(path, "w", encoding="utf-8") as log:
-                for step in range(1, 21):
+                for step in range(first, last + 1):
                     log.write(f"step {step} {step + pause * (step > 10)}\n")
-                log.write('{"steps": 19}\n' if worker == 0 else "")
+                log.write('{"steps": 19}\n' if last == 20 else "")
         with open(self.path("causeway.2.100:50.worker.killed"), "w",
                   encoding="ascii") as file:
             file.write("10.0\n")
         report = figures.collect(self.folder)
         self.assertEqual(report["causeway"][_SETTING],
-                         {"seconds_lost_worker": 3.0})
+                         {"seconds_lost_worker": 3.0,
+                          "steps_lost_worker": 2})
 
     def test_the_loss_between_two_rounds_is_interpolated(self):
         curve = [[40, 10.0, 3.0], [80, 20.0, 2.0]]

@@ -28,14 +28,16 @@ usage: tests/pytorch/benchmark.sh [--json FILE] [--parts LIST] [--seeds LIST]
   --rates LIST  Mbit/s of the link in plain (default: 10,100)
   --keep        keep the working directory
 
-Writes after_step_idle_microseconds, send_over_copy and apply_over_copy (cost),
-and val_loss_two_islands, val_loss_one_island and val_loss_ddp (loss; a list with
-a value for each seed), lora_loss_ratio (lora; the same, two islands over DDP,
-which train an adapter of PEFT), utilization by link (links), and plain, which has tokens/s,
-bytes on the link and loss, by rate, of two islands and of DiLoCo as people write
-it themselves: an all-reduce in fp32 over Gloo. Costs, rates and utilization mean
-something only on a machine that has nothing else to do; the losses do not depend
-on it. Links and plain need root, for network namespaces.
+Writes after_step_idle_microseconds, send_over_copy and apply_over_copy (cost;
+also with _pytorch2, and with _fsdp2 and _fsdp2_two_ranks for ranks whose model
+FSDP2 shards), val_loss_two_islands, val_loss_one_island and val_loss_ddp (loss;
+a list with a value for each seed), lora_loss_ratio (lora; the same, two islands
+over DDP, which train an adapter of PEFT), utilization by link (links), and
+plain, which has tokens/s, bytes on the link and loss, by rate, of two islands
+and of DiLoCo as people write it themselves: an all-reduce in fp32 over Gloo.
+Costs, rates and utilization mean something only on a machine that has nothing
+else to do; the losses do not depend on it. Links and plain need root, for
+network namespaces.
 USAGE
 }
 
@@ -65,17 +67,39 @@ begin_run() {
     --exit_when_finished "${@:2}"
 }
 
-cost() {
-  start_script create tests/pytorch/step_cost.py --create_run "${work}/cost.files"
-  begin_run cost
-  start_script cost-island tests/pytorch/step_cost.py --coordinator "${address}"
+# measure_cost SUFFIX RANKS [--pytorch2]: measures an island of so many ranks that
+# shard the model, or of one process (0), and ends the names of the figures in
+# SUFFIX.
+measure_cost() {
+  local run="cost$1" ranks="$2" program=("${@:3}" tests/pytorch/step_cost.py)
+  local rank line name value
+  start_script "create-${run}" "${program[@]}" --create_run "${work}/${run}.files"
+  begin_run "${run}"
+  program+=(--coordinator "${address}")
+  if ((ranks == 0)); then start_script "${run}-0" "${program[@]}"; fi
+  for ((rank = 0; rank < ranks; ++rank)); do
+    RANK="${rank}" WORLD_SIZE="${ranks}" MASTER_ADDR=127.0.0.1 \
+      MASTER_PORT=29577 start_script "${run}-${rank}" "${program[@]}"
+  done
   await_scripts
-  local line name value
-  line="$(grep '^{' "${work}/cost-island.log")"
-  say "cost: ${line}"
-  while read -r name value; do figure "${name}" "${value}"; done < <(
+  line="$(grep '^{' "${work}/${run}-0.log")"
+  say "${run}: ${line}"
+  while read -r name value; do figure "${name}$1" "${value}"; done < <(
     perl -MJSON::PP -e 'my $figures = decode_json($ARGV[0]);
       print "$_ $figures->{$_}\n" for sort keys %$figures' "${line}")
+}
+
+use_pytorch2() {
+  CAUSEWAY_PYTORCH2="$(tests/pytorch/environment.sh)"
+  export CAUSEWAY_PYTORCH2
+}
+
+cost() {
+  measure_cost "" 0
+  use_pytorch2
+  measure_cost _pytorch2 0 --pytorch2
+  measure_cost _fsdp2 1 --pytorch2
+  measure_cost _fsdp2_two_ranks 2 --pytorch2
 }
 
 # train NAME SEED SCRIPT FLAG...: starts a loop of examples/pytorch.
@@ -129,8 +153,7 @@ adapt() {
 # Trains a small Llama on prose, and then adapters of it on sources of Python.
 lora() {
   local seed rank islands='' ddp='' ratios='' flags
-  CAUSEWAY_PYTORCH2="$(tests/pytorch/environment.sh)"
-  export CAUSEWAY_PYTORCH2
+  use_pytorch2
   use_perl_manual
   cat /usr/lib/python3.*/*.py >"${work}/sources.txt"
   adapt llama --pretrain --steps 800 --data "${data[@]}"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what an island adds to a step of PyTorch's optimizer.
 
-Trains nothing: the optimizer's step is empty. Prints a JSON object with
+Trains nothing: the optimizer's step is empty. If it is a rank (RANK), FSDP2
+shards the model. Prints a JSON object with
 
   after_step_idle_microseconds  the step's hook where nothing is due, median
   send_over_copy                the hook where a fragment is sent, over a plain
@@ -12,6 +13,7 @@ Trains nothing: the optimizer's step is empty. Prints a JSON object with
 
 import argparse
 import json
+import os
 import statistics
 import time
 
@@ -37,6 +39,20 @@ def make_model(tensors, values):
     })
 
 
+def shard(model):
+    """Shards a model among the ranks."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    torch.distributed.init_process_group("gloo")
+    fully_shard(model, mesh=init_device_mesh(
+        "cpu", (torch.distributed.get_world_size(),)))
+
+
+def local(parameter):
+    """Returns the values of a parameter that this rank has."""
+    return getattr(parameter, "_local_tensor", parameter).detach()
+
+
 def timed(function):
     began = time.perf_counter()
     function()
@@ -45,7 +61,7 @@ def timed(function):
 
 def copy_seconds(model):
     """Returns the seconds of copying all values to memory that was used."""
-    source = torch.cat([p.detach() for p in model.parameters()])
+    source = torch.cat([local(p).flatten() for p in model.parameters()])
     target = torch.zeros_like(source)
     return statistics.median(
         timed(lambda: target.copy_(source)) for _ in range(21))
@@ -67,6 +83,8 @@ def main():
             total_steps=args.steps_per_round * args.rounds, sequence_length=1,
             inner_steps_per_round=args.steps_per_round, overlap_steps=_OVERLAP)
         return
+    if "RANK" in os.environ:
+        shard(model)
     optimizer = NoStep(model.parameters(), lr=0.1)
     bare = statistics.median(timed(optimizer.step) for _ in range(1000))
     idle, send, apply = [], [], []
@@ -75,9 +93,8 @@ def main():
         while not island.should_stop:
             place = island.step % args.steps_per_round
             if place == 0:
-                with torch.no_grad():
-                    for parameter in model.parameters():
-                        parameter.add_(torch.randn_like(parameter), alpha=1e-3)
+                for values in map(local, model.parameters()):
+                    values.add_(torch.randn_like(values), alpha=1e-3)
             island.report(tokens=1, loss=1.0)
             seconds = timed(optimizer.step)
             (send if place == 0 else apply if place == _OVERLAP else
