@@ -95,6 +95,9 @@ std::string FollowersFact(const v1::RunStatus& run) {
                         absl::AsciiStrToLower(absl::StrReplaceAll(
                             v1::FollowerStatus::State_Name(follower.state()),
                             {{"_", " "}})));
+        if (!follower.region().empty()) {
+          absl::StrAppend(out, ", region ", follower.region());
+        }
         if (follower.changes_behind() == 0) return;
         absl::StrAppend(
             out, ", lacks ", follower.changes_behind(), " changes, ",

@@ -202,14 +202,15 @@ TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
     follower.set_name(absl::StrCat("f", snapshot.run.followers_size()));
     follower.set_state(state);
   }
+  snapshot.run.mutable_followers(0)->set_region("b");
   snapshot.run.mutable_followers(1)->set_changes_behind(12);
   snapshot.run.mutable_followers(1)->set_seconds_behind(3);
   std::ostringstream out;
   PrintStatus(snapshot, kNow, out);
   EXPECT_THAT(
       out.str(),
-      testing::HasSubstr("\nfollowers   f1 in sync; f2 catching up, lacks 12 "
-                         "changes, 3 s\n"));
+      testing::HasSubstr("\nfollowers   f1 in sync, region b; f2 catching up, "
+                         "lacks 12 changes, 3 s\n"));
   snapshot.run.set_follows("a:7070");
   PrintStatus(snapshot, kNow, out);
   EXPECT_THAT(out.str(), testing::HasSubstr("\ncoordinator follows a:7070\n"));

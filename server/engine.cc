@@ -206,19 +206,7 @@ absl::StatusOr<OpenedParameters> Engine::OpenParameters(
     absl::MutexLock lock(&mu_);
     RETURN_IF_ERROR(coordinator_.Check(request.identity()));
   }
-  std::shared_ptr<const StoredFragment> version =
-      fragment_heads_->Find(request.fragment(), request.version());
-  if (version == nullptr) {
-    return absl::NotFoundError(
-        absl::Substitute("version $0 of fragment $1 is not, or no longer, "
-                         "kept: fetch the newest",
-                         request.version(), request.fragment()));
-  }
-  OpenedParameters opened{.bytes = version->contents().theta_bytes()};
-  *opened.response.mutable_head() = version->contents().head;
-  opened.response.set_total_bytes(opened.bytes.size());
-  opened.owner = std::move(version);
-  return opened;
+  return OpenVersion(*fragment_heads_, request);
 }
 
 absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
@@ -289,7 +277,7 @@ void Engine::CarryOut(const Effects& effects) {
     orders_.insert(orders_.end(), effects.outer_steps.begin(),
                    effects.outer_steps.end());
   }
-  if (effects.view_changed) NotifyListeners();
+  if (effects.view_changed) news_.Notify();
 }
 
 void Engine::TickLoop() {
@@ -343,22 +331,6 @@ uint64_t Engine::FragmentSize(uint32_t fragment) const {
   return coordinator_.options()
       .plan.fragments(static_cast<int>(fragment))
       .size();
-}
-
-uint64_t Engine::AddListener(std::function<void()> listener) {
-  absl::MutexLock lock(&listeners_mu_);
-  listeners_.emplace(next_listener_, std::move(listener));
-  return next_listener_++;
-}
-
-void Engine::RemoveListener(uint64_t id) {
-  absl::MutexLock lock(&listeners_mu_);
-  listeners_.erase(id);
-}
-
-void Engine::NotifyListeners() {
-  absl::MutexLock lock(&listeners_mu_);
-  for (const auto& [id, listener] : listeners_) listener();
 }
 
 v1::RunState Engine::run_state() {

@@ -47,6 +47,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/listeners.h"
 #include "common/thread_pool.h"
 #include "common/transport/chunk.h"
 #include "outer_optimizer/outer_step.h"
@@ -55,6 +56,7 @@
 #include "proto/status.pb.h"
 #include "server/fragment_heads.h"
 #include "server/fragment_merge.h"
+#include "server/opened.h"
 #include "server/replication/copy_stream.h"
 #include "server/replication/log_feed.h"
 #include "server/rules/commit_sequence.h"
@@ -68,17 +70,6 @@
 #include "server/storage/state_directory.h"
 
 namespace causeway {
-
-// Stored bytes that are being read, which `owner` keeps alive.
-template <typename Response>
-struct Opened {
-  // The first response, without a chunk.
-  Response response;
-  absl::string_view bytes;
-  std::shared_ptr<const void> owner;
-};
-using OpenedParameters = Opened<v1::FetchParametersResponse>;
-using OpenedUpdate = Opened<v1::FetchUpdateResponse>;
 
 class Engine {
  public:
@@ -136,7 +127,8 @@ class Engine {
   // Listeners hear when it is made, and when the island's membership ends.
   //   ABORTED  The incarnation is fenced off.
   absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
-  void CountSent(uint64_t bytes) { bytes_sent_ += bytes; }
+  // The bytes of data that downloads have sent.
+  std::atomic<uint64_t>& bytes_sent() { return bytes_sent_; }
   // Notes that an island has received the update that led to `head`.
   void NoteDelivered(const v1::FragmentHead& head);
   absl::Status Leave(const v1::LeaveRequest& request);
@@ -190,11 +182,8 @@ class Engine {
 
   // --- News: any of the answers above may have changed. ---
 
-  // Returns the listener's id. `listener` is called from any thread, without
-  // the engine's lock; it must not block, nor add or remove listeners.
-  uint64_t AddListener(std::function<void()> listener);
-  // When this returns, the listener is not running and will not be called.
-  void RemoveListener(uint64_t id);
+  // Listeners are called from any thread, without the engine's lock.
+  Listeners& news() { return news_; }
 
   absl::Time now() const { return options_.now(); }
   v1::RunState run_state();
@@ -261,7 +250,6 @@ class Engine {
   // Returns the bytes of a contribution that is about to be merged.
   absl::StatusOr<StagedEncoding> EncodingOf(const ContributionKey& key)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void NotifyListeners() ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
@@ -321,10 +309,7 @@ class Engine {
   v1::DurationHistogram outer_steps_ ABSL_GUARDED_BY(mu_);
   v1::DurationHistogram commits_ ABSL_GUARDED_BY(mu_);
 
-  absl::Mutex listeners_mu_;
-  uint64_t next_listener_ ABSL_GUARDED_BY(listeners_mu_) = 1;
-  std::map<uint64_t, std::function<void()>> listeners_
-      ABSL_GUARDED_BY(listeners_mu_);
+  Listeners news_;
 
   std::thread ticker_;
   std::thread merger_;

@@ -261,7 +261,7 @@ TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
   ASSERT_OK_AND_ASSIGN(const std::vector<float> other, run_.Fetch(a_, 1, 0));
   absl::Notification merged;
   absl::Notification go_on;
-  const uint64_t listener = run_.engine().AddListener([&] {
+  const uint64_t listener = run_.engine().news().Add([&] {
     if (run_.Head(0).version() == 0 || merged.HasBeenNotified()) return;
     merged.Notify();
     go_on.WaitForNotification();
@@ -282,7 +282,7 @@ TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
   const std::filesystem::path update =
       run_.state_dir() + "/updates/update-0001-v00000001.safetensors";
   ASSERT_TRUE(run_.Await([&] { return std::filesystem::exists(update); }));
-  run_.engine().RemoveListener(listener);
+  run_.engine().news().Remove(listener);
   EXPECT_EQ(run_.engine().run_state(), v1::SUSPENDED);
   EXPECT_EQ(run_.engine().GetRun().epoch(), a_.epoch());
   EXPECT_THAT(run_.engine().Pause({}), StatusIs(absl::StatusCode::kUnavailable,

@@ -184,14 +184,14 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
 // Islands hear of the doubt from the engine's news, not from a clock.
 TEST_F(EngineOutcomeTest, ListenersHearOfADoubt) {
   std::atomic<bool> heard = false;
-  const uint64_t listener = run_.engine().AddListener([&] {
+  const uint64_t listener = run_.engine().news().Add([&] {
     if (run_.engine().run_state() == v1::SUSPENDED) heard = true;
   });
   ASSERT_OK(Contribute(a_, 0));
   disk_.sync_error = EIO;
   ASSERT_OK(Contribute(b_, 0));
   EXPECT_TRUE(run_.Await([&] { return heard.load(); }));
-  run_.engine().RemoveListener(listener);
+  run_.engine().news().Remove(listener);
   // A coordinator that is told to stop does not wait for the disk.
   run_.Stop();
   disk_.Repair();

@@ -142,6 +142,7 @@ absl::StatusOr<OuterStepOutcome> Engine::MakeVersion(
         }
         fragment_heads_->Install(std::move(made.merged.after),
                                  made.record_bytes);
+        feed_.Published();
         return absl::OkStatus();
       case Step::kEnd:
         break;

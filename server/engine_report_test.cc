@@ -114,7 +114,7 @@ class EngineReportTest : public testing::Test {
 };
 
 TEST_F(EngineReportTest, OfTheRun) {
-  run_.engine().CountSent(30);
+  run_.engine().bytes_sent() += 30;
   v1::RunStatus run = run_.engine().GetRun();
   EXPECT_GT(run.memory_bytes(), 1 << 20);
   run.clear_memory_bytes();
@@ -315,10 +315,10 @@ TEST_F(EngineReportTest, OfTheQuarantine) {
                                     .DebugString());
   // Listeners hear of every event, although no island's view changes.
   std::atomic<int> told = 0;
-  const uint64_t listener = run_.engine().AddListener([&told] { ++told; });
+  const uint64_t listener = run_.engine().news().Add([&told] { ++told; });
   ASSERT_OK(run_.engine().Drop(1));
   EXPECT_EQ(told, 1);
-  run_.engine().RemoveListener(listener);
+  run_.engine().news().Remove(listener);
   ASSERT_OK(run_.engine().Resume());
   EXPECT_EQ(told, 1);
   EXPECT_EQ(run_.engine().ListQuarantine(false).contributions_size(), 0);

@@ -164,8 +164,8 @@ TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
 }
 
 TEST_F(EngineStatusTest, BytesAddUp) {
-  run_.engine().CountSent(10);
-  run_.engine().CountSent(20);
+  run_.engine().bytes_sent() += 10;
+  run_.engine().bytes_sent() += 20;
   EXPECT_EQ(run_.engine().GetRun().bytes_sent(), 30);
   Join("a", 0, 0);
   const v1::IslandIdentity b = Join("b", 0, 0);

@@ -320,13 +320,13 @@ TEST_F(EngineTest, WhoeverClosesARoundTellsListenersBeforeItIsMerged) {
       run_.MakeContribution(a, 0, 0, anchor, Shifted(anchor, 0.01f))));
   std::atomic<int> told = 0;
   const uint64_t listener =
-      run_.engine().AddListener([&told, self = std::this_thread::get_id()] {
+      run_.engine().news().Add([&told, self = std::this_thread::get_id()] {
         if (std::this_thread::get_id() == self) ++told;
       });
   // The round has waited for b only.
   ASSERT_OK(run_.Leave(b));
   EXPECT_EQ(told, 1);
-  run_.engine().RemoveListener(listener);
+  run_.engine().news().Remove(listener);
   EXPECT_TRUE(run_.AwaitVersion(0, 1));
 }
 

@@ -19,8 +19,10 @@
 #include "common/transport/enrolment.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
+#include "server/edge/copy_source.h"
 #include "server/edge/server.h"
 #include "server/lead.h"
+#include "server/page/page_handlers.h"
 #include "server/status_metrics.h"
 #include "server/storage/state_directory.h"
 
@@ -43,7 +45,8 @@ absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
   return leader;
 }
 
-void AddMetrics(const Follower::View& view, MetricFamilies& families) {
+void AddMetrics(const Follower::View& view, uint64_t bytes_sent,
+                MetricFamilies& families) {
   const MetricLabels labels = {{"run", view.config.name()}};
   AddLeads(view.config.name(), false, families);
   families.AddSample({.name = "causeway_copy_complete",
@@ -57,11 +60,16 @@ void AddMetrics(const Follower::View& view, MetricFamilies& families) {
        .help = "Changes of the leader's that the copy is known to lack."},
       Number(view.leader_changes - std::min(view.leader_changes, view.changes)),
       labels);
+  families.AddSample(
+      {.name = "causeway_copy_sent_bytes_total",
+       .help = "Bytes of updates and parameters that were sent to islands.",
+       .type = prometheus::MetricType::Counter},
+      Number(bytes_sent), labels);
 }
 
 // Returns null if no metrics were asked for.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
-    const ServeOptions& options, const Follower& follower) {
+    const ServeOptions& options, Follower& follower) {
   return StartMetricsServer(
       options.metrics_listen, options.now,
       [&follower] {
@@ -71,7 +79,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       },
       [&follower, add = options.add_metrics](MetricFamilies& families) {
         const Follower::View view = follower.view();
-        if (!view.run_id.empty()) AddMetrics(view, families);
+        if (!view.run_id.empty()) {
+          AddMetrics(view, follower.published().bytes_sent(), families);
+        }
         if (add != nullptr) add(families);
       });
 }
@@ -82,12 +92,15 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
     const ServeOptions& options) {
   ASSIGN_OR_RETURN(auto credentials,
                    MakeChannelCredentials(options.peer_files, options.now()));
-  return Follower::Open({.credentials = std::move(credentials),
-                         .state_dir = options.state_dir,
-                         .name = options.name,
-                         .now = options.now,
-                         .seed = options.random(),
-                         .merge_threads = options.merge_threads});
+  return Follower::Open(
+      {.credentials = std::move(credentials),
+       .state_dir = options.state_dir,
+       .name = options.name,
+       .region = options.region,
+       .address = options.region.empty() ? "" : options.advertised,
+       .now = options.now,
+       .seed = options.random(),
+       .merge_threads = options.merge_threads});
 }
 
 absl::StatusOr<bool> ServeFollower(
@@ -98,7 +111,10 @@ absl::StatusOr<bool> ServeFollower(
   CertificateExpiry certificate(options.files.tls_cert, options.now);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
                    ServeMetrics(options, follower));
+  CopySource source(&follower);
   std::unique_ptr<CoordinatorServer> server;
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
+                   ServePage(options, PageOf(&source)));
   ServiceManager manager(options.now);
   bool is_signalled = false;
   while (true) {
@@ -111,7 +127,7 @@ absl::StatusOr<bool> ServeFollower(
     if (server == nullptr && !view.run_id.empty()) {
       ASSIGN_OR_RETURN(
           server, CoordinatorServer::StartFollower(
-                      &follower,
+                      &follower, &source,
                       {.address = options.address,
                        .now = options.now,
                        .credentials = credentials,

@@ -93,27 +93,6 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       });
 }
 
-// Returns null if no page was asked for.
-absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
-    const ServeOptions& options, const StatusSource& status) {
-  const std::string& address = options.http_listen;
-  if (address.empty()) return nullptr;
-  std::vector<std::string> hosts = options.http_hosts;
-  for (std::string& host : hosts) absl::AsciiStrToLower(&host);
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<HttpServer> server,
-      HttpServer::Start({.address = address,
-                         .ready = [] { return absl::OkStatus(); },
-                         .handlers = PageHandlers(status, options.now),
-                         .now = options.now,
-                         .hosts = std::move(hosts)}));
-  LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
-            << server->port() << "/";
-  LOG_IF(WARNING, !IsLoopback(address))
-      << "whoever reaches --http_listen " << address << " can see the run";
-  return server;
-}
-
 // Asks etcd for what the electorate has to change. It takes as long as etcd
 // does.
 void Tend(Electorate& electorate, Election& election) {
@@ -181,6 +160,26 @@ absl::Status WritePortFile(const ServeOptions& options, int port) {
   return WriteFileAtomically(options.port_file, {absl::string_view(text)});
 }
 
+absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
+    const ServeOptions& options, const PageSource& source) {
+  const std::string& address = options.http_listen;
+  if (address.empty()) return nullptr;
+  std::vector<std::string> hosts = options.http_hosts;
+  for (std::string& host : hosts) absl::AsciiStrToLower(&host);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<HttpServer> server,
+      HttpServer::Start({.address = address,
+                         .ready = [] { return absl::OkStatus(); },
+                         .handlers = PageHandlers(source, options.now),
+                         .now = options.now,
+                         .hosts = std::move(hosts)}));
+  LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
+            << server->port() << "/";
+  LOG_IF(WARNING, !IsLoopback(address))
+      << "whoever reaches --http_listen " << address << " can see the run";
+  return server;
+}
+
 absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const v1::RunConfig& config,
                              const std::string& replaced, Election* election,
@@ -221,6 +220,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
           engine.get(),
           {.address = options.address,
            .now = now,
+           .region = options.region,
            .credentials = credentials,
            .client_certificates = options.ClientsShowCertificates(),
            .check_certificate = CheckOf(trust.get()),
@@ -230,7 +230,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
                    ServeMetrics(options, server->status()));
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
-                   ServePage(options, server->status()));
+                   ServePage(options, PageOf(server->status())));
   std::optional<ReplacementNotice> notice;
   if (!replaced.empty()) {
     ASSIGN_OR_RETURN(auto peer_credentials,

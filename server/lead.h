@@ -5,12 +5,15 @@
 #ifndef SERVER_LEAD_H_
 #define SERVER_LEAD_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/http/http_server.h"
 #include "proto/run_config.pb.h"
 #include "server/election/election.h"
 #include "server/fragment_heads.h"
+#include "server/page/page_handlers.h"
 #include "server/serve_options.h"
 
 namespace causeway {
@@ -33,6 +36,10 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
 
 // Writes the port to the file of the options, if there is one.
 absl::Status WritePortFile(const ServeOptions& options, int port);
+
+// Serves the page, if the options ask for one; returns null otherwise.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
+    const ServeOptions& options, const PageSource& source);
 
 }  // namespace causeway
 

@@ -81,8 +81,13 @@ ABSL_FLAG(std::string, etcd_user, "", "A user of etcd's.");
 ABSL_FLAG(std::string, etcd_password_file, "",
           "File with the password of --etcd_user.");
 ABSL_FLAG(std::string, advertise, "",
-          "With --etcd: the address, host:port, at which the other "
-          "coordinators reach this one. Empty: that of --listen.");
+          "With --etcd or --region: the address, host:port, at which the other "
+          "coordinators and islands of the region reach this one. Empty: that "
+          "of --listen.");
+ABSL_FLAG(std::string, region, "",
+          "The region of this coordinator, 1 to 64 of [a-z0-9-]. While it "
+          "follows, islands with the same --region fetch updates and "
+          "parameters from it. Empty: none do.");
 ABSL_FLAG(std::string, initial_parameters, "",
           "Checkpoint that a new run begins with, instead of parameters made "
           "from its seed: a safetensors file, or a directory of the Hugging "
@@ -236,6 +241,27 @@ std::string OwnName() {
   return name;
 }
 
+// Checks the region, and the address at which others reach this coordinator.
+// INVALID_ARGUMENT says what is wrong.
+absl::Status CheckPlace(const ServeOptions& options) {
+  const std::string& address = options.advertised;
+  const bool is_elected = !absl::GetFlag(FLAGS_etcd).empty();
+  if (!options.region.empty() && !IsValidName(options.region)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--region is \"", options.region, "\"; allowed: 1 to 64 of [a-z0-9-]"));
+  }
+  const bool is_dialled = is_elected || (!options.region.empty() &&
+                                         !absl::GetFlag(FLAGS_follow).empty());
+  if (is_dialled &&
+      (!HasHostAndPort(address) || absl::StartsWith(address, "0.0.0.0:") ||
+       absl::StartsWith(address, "[::]:"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        is_elected ? "the other coordinators" : "the islands of --region",
+        " cannot reach \"", address, "\": set --advertise"));
+  }
+  return absl::OkStatus();
+}
+
 // Returns the options that the flags name. Errors are wrong use.
 absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
   ServeOptions options{
@@ -245,6 +271,8 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .certificate_life = absl::GetFlag(FLAGS_certificate_life),
       .peer_files = PeerFilesOfFlags(),
       .name = OwnName(),
+      .region = absl::GetFlag(FLAGS_region),
+      .advertised = absl::GetFlag(FLAGS_advertise),
       .metrics_listen = absl::GetFlag(FLAGS_metrics_listen),
       .http_listen = absl::GetFlag(FLAGS_http_listen),
       .http_hosts = absl::GetFlag(FLAGS_http_hosts),
@@ -259,6 +287,8 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
   if (!problem.empty()) return absl::InvalidArgumentError(problem);
   ASSIGN_OR_RETURN(options.address,
                    ListenAddress(options.ClientsShowCertificates()));
+  if (options.advertised.empty()) options.advertised = options.address;
+  RETURN_IF_ERROR(CheckPlace(options));
   return options;
 }
 
@@ -284,14 +314,7 @@ absl::StatusOr<Election::Options> ElectionOptionsOfFlags(
         "--etcd_lease must be whole seconds, 2 or more");
   }
   options.self.set_name(serve.name);
-  const std::string advertised = absl::GetFlag(FLAGS_advertise);
-  options.self.set_address(advertised.empty() ? serve.address : advertised);
-  if (!HasHostAndPort(options.self.address()) ||
-      absl::StartsWith(options.self.address(), "0.0.0.0:")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the other coordinators cannot reach \"",
-                     options.self.address(), "\": set --advertise"));
-  }
+  options.self.set_address(serve.advertised);
   ASSIGN_OR_RETURN(
       options.etcd.credentials,
       MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_etcd_tls_ca),

@@ -30,6 +30,10 @@ struct ServeOptions {
   ClientTlsFiles peer_files;
   // This coordinator's name among those of the run.
   std::string name;
+  // Its region; empty if it has none.
+  std::string region;
+  // The address at which others reach it; checked only where one is needed.
+  std::string advertised;
   // Addresses of metrics and page; empty: none.
   std::string metrics_listen;
   std::string http_listen;

@@ -87,7 +87,10 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
   data.mutable_events()->Assign(events.begin(), events.end());
   ASSIGN_OR_RETURN(const std::vector<v1::Event> newest,
                    log.NewestEvents(/*after_id=*/0, 1));
-  if (!newest.empty()) time = ToTime(newest.back().time());
+  if (!newest.empty()) {
+    time = ToTime(newest.back().time());
+    data.set_newest_event(newest.back().id());
+  }
   RETURN_IF_ERROR(AppendHistoryPages(
       [&](const v1::GetHistoryRequest& request) {
         return log.HistoryAfter(request);

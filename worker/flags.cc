@@ -92,6 +92,11 @@ ABSL_FLAG(std::string, tls_ca, "",
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: this island's certificate, if the coordinator wants one.");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
+ABSL_FLAG(std::string, region, "",
+          "The region of this island, 1 to 64 of [a-z0-9-]: updates and "
+          "parameters come from a follower with the same --region, if one "
+          "keeps up, and else from the coordinator. Empty: always from the "
+          "coordinator.");
 ABSL_FLAG(int, bulk_connections, 1,
           "Connections to the coordinator that share bulk data, beside the one "
           "for control: 1 to 64. Several help on links that lose packets.");
@@ -212,6 +217,11 @@ std::string UsageProblem() {
   if (connections < 1 || connections > kMaxBulkConnections) {
     return absl::StrCat("--bulk_connections must be 1 to ",
                         kMaxBulkConnections);
+  }
+  const std::string region = absl::GetFlag(FLAGS_region);
+  if (!region.empty() && !IsValidName(region)) {
+    return absl::StrCat("--region is \"", region,
+                        "\"; allowed: 1 to 64 of [a-z0-9-]");
   }
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
     return "--coordinator, --island and --data are needed";

@@ -38,6 +38,7 @@ ABSL_DECLARE_FLAG(std::string, join_file);
 ABSL_DECLARE_FLAG(std::string, tls_ca);
 ABSL_DECLARE_FLAG(std::string, tls_cert);
 ABSL_DECLARE_FLAG(std::string, tls_key);
+ABSL_DECLARE_FLAG(std::string, region);
 ABSL_DECLARE_FLAG(int, bulk_connections);
 ABSL_DECLARE_FLAG(causeway::LinkRate, uplink_mbit_s);
 ABSL_DECLARE_FLAG(causeway::LinkRate, downlink_mbit_s);

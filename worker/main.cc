@@ -328,6 +328,7 @@ absl::Status Lead() {
            [&] {
              return NewGrpcCoordinatorClient(
                  {.address = absl::GetFlag(FLAGS_coordinator),
+                  .region = absl::GetFlag(FLAGS_region),
                   .credentials = credentials,
                   .tls = !absl::GetFlag(FLAGS_tls).empty() ||
                          !absl::GetFlag(FLAGS_tls_ca).empty(),

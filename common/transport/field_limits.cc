@@ -25,6 +25,8 @@ constexpr int kSentence = 256;
 constexpr int kReason = 1024;
 // One with a key on P-256 has 300.
 constexpr int kCertificateRequest = 2048;
+// A host's name has 253 at most.
+constexpr int kAddress = 259;
 // As many as fit into a request.
 constexpr int kFragments = 1500;
 // More than there are kinds of events.
@@ -44,7 +46,11 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.Chunk.data", kMaxChunkBytes},
     {"causeway.v1.EncodedObject.digest", kDigest},
     {"causeway.v1.FetchUpdateRequest.contribution_digest", kDigest},
+    {"causeway.v1.FetchUpdateRequest.region", kName},
+    {"causeway.v1.FetchParametersRequest.region", kName},
     {"causeway.v1.FollowRequest.Hello.name", kName},
+    {"causeway.v1.FollowRequest.Hello.region", kName},
+    {"causeway.v1.FollowRequest.Hello.address", kAddress},
     {"causeway.v1.FollowRequest.Hello.run_id", kRunId},
     {"causeway.v1.FollowRequest.Hello.heads", kFragments},
     {"causeway.v1.FragmentHead.digest", kDigest},

@@ -56,6 +56,7 @@ class Options(Structure):
         ("rank_secret", c_char_p),
         ("encrypt_ranks", c_int32),
         ("rank_timeout_seconds", c_double),
+        ("region", c_char_p),
     ]
 
     def __init__(self, **values: Any) -> None:

@@ -42,6 +42,7 @@ def join(coordinator: Optional[str] = None,
          uplink_mbit_s: Union[float, str] = 0,
          downlink_mbit_s: Union[float, str] = 0,
          bulk_connections: int = 1,
+         region: Optional[str] = None,
          description: Optional[str] = None,
          timeout: Optional[float] = 600,
          step_timeout: Optional[float] = None,
@@ -79,6 +80,8 @@ def join(coordinator: Optional[str] = None,
       uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
         does not pace, "auto" measures what the link can do.
       bulk_connections: the connections for bulk data.
+      region: the region of this island, from whose follower updates and
+        parameters come if one keeps up. Default: $CAUSEWAY_REGION.
       description: what `causeway islands` says of this island.
       timeout: the most seconds to wait for the coordinator; None waits for
         ever.
@@ -128,6 +131,7 @@ def join(coordinator: Optional[str] = None,
         "uplink_mbit_s": _rate(uplink_mbit_s),
         "downlink_mbit_s": _rate(downlink_mbit_s),
         "bulk_connections": bulk_connections,
+        "region": region or environment("CAUSEWAY_REGION"),
         "overlap_steps": overlap_steps,
         "initial_parameters": initial_parameters,
         "checkpoint_directory":

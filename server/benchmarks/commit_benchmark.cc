@@ -131,7 +131,7 @@ class Bench {
                        .merge_threads = absl::GetFlag(FLAGS_merge_threads)});
     CHECK(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
-    listener_ = engine_->AddListener([this] {
+    listener_ = engine_->news().Add([this] {
       absl::MutexLock lock(&mu_);
       ++news_;
     });
@@ -141,7 +141,7 @@ class Bench {
   ~Bench() {
     followers_.clear();
     server_ = nullptr;
-    engine_->RemoveListener(listener_);
+    engine_->news().Remove(listener_);
   }
 
   // Uploads to one round and returns the seconds of its commit.

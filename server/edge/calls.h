@@ -5,6 +5,7 @@
 #ifndef SERVER_EDGE_CALLS_H_
 #define SERVER_EDGE_CALLS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/listeners.h"
 #include "google/protobuf/message_lite.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.pb.h"
@@ -57,20 +59,28 @@ struct Download {
   std::function<void()> sent;
 };
 
+// What downloads need of an engine or a follower, which outlives them: the news
+// at which they try again, and the count of the bytes that they have sent.
+struct DownloadHost {
+  Listeners* news = nullptr;
+  std::atomic<uint64_t>* bytes_sent = nullptr;
+};
+
 // Checks a request for `size` stored bytes. INVALID_ARGUMENT says which value
 // is out of range.
 absl::Status CheckDownload(uint64_t size, uint64_t offset,
                            const v1::StreamOptions& stream);
 
 // Opens the download that a request asks for, or says why there is none.
-// Returns null if it is not there yet; the call then tries again when the
-// engine has news. Called from any thread, one call at a time.
+// Returns null if it is not there yet; the call then tries again when there is
+// news. Called from any thread, one call at a time.
 using DownloadOpener =
     std::function<absl::StatusOr<std::unique_ptr<Download>>(grpc::ByteBuffer&)>;
 
 // Sends the download that `open` returns for the request, or ends with its
 // error.
-Call* NewDownloadCall(BegunCall begun, Engine* engine, DownloadOpener open);
+Call* NewDownloadCall(BegunCall begun, const DownloadHost& host,
+                      DownloadOpener open);
 
 }  // namespace causeway
 

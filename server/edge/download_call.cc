@@ -25,25 +25,25 @@ namespace {
 // In bytes per second. At a slower pace a chunk would take minutes.
 constexpr double kSlowestPace = 1000;
 
-// gRPC calls one method at a time, except OnCancel; the engine's news may come
+// gRPC calls one method at a time, except OnCancel; news may come
 // on any thread.
 class DownloadCall : public Call {
  public:
-  DownloadCall(BegunCall begun, Engine* engine, DownloadOpener open)
-      : Call(std::move(begun)), engine_(engine), open_(std::move(open)) {
+  DownloadCall(BegunCall begun, const DownloadHost& host, DownloadOpener open)
+      : Call(std::move(begun)), host_(host), open_(std::move(open)) {
     Read(&request_);
   }
 
   void OnRead(bool ok) override {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("no request")));
     // Listen before the first try, so that nothing in between is missed.
-    listener_ = engine_->AddListener([this] { OnNews(); });
+    listener_ = host_.news->Add([this] { OnNews(); });
     Try();
   }
 
   void OnWritten(bool ok) override {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
-    engine_->CountSent(sending_);
+    *host_.bytes_sent += sending_;
     if (offset_ >= download_.bytes.size()) {
       NoteSent();
       return Finish(grpc::Status::OK);
@@ -62,7 +62,7 @@ class DownloadCall : public Call {
     Finish(ToGrpcStatus(absl::CancelledError("client gone")));
   }
 
-  void OnEnd() override { engine_->RemoveListener(listener_); }
+  void OnEnd() override { host_.news->Remove(listener_); }
 
  private:
   enum class State {
@@ -146,7 +146,7 @@ class DownloadCall : public Call {
     if (!IsLight() || offset_ < download_.bytes.size()) {
       return Write(&buffer_, sending_);
     }
-    engine_->CountSent(sending_);
+    *host_.bytes_sent += sending_;
     NoteSent();
     WriteAndFinish(&buffer_, sending_);
   }
@@ -161,7 +161,7 @@ class DownloadCall : public Call {
     if (download_.sent != nullptr) download_.sent();
   }
 
-  Engine* const engine_;
+  const DownloadHost host_;
   const DownloadOpener open_;
   grpc::ByteBuffer request_;
   uint64_t listener_ = 0;
@@ -213,8 +213,9 @@ absl::Status CheckDownload(uint64_t size, uint64_t offset,
   return absl::OkStatus();
 }
 
-Call* NewDownloadCall(BegunCall begun, Engine* engine, DownloadOpener open) {
-  return new DownloadCall(std::move(begun), engine, std::move(open));
+Call* NewDownloadCall(BegunCall begun, const DownloadHost& host,
+                      DownloadOpener open) {
+  return new DownloadCall(std::move(begun), host, std::move(open));
 }
 
 }  // namespace causeway

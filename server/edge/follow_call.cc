@@ -9,6 +9,7 @@
 #include "common/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk_message.h"
+#include "common/transport/coordinator_target.h"
 #include "proto/replication.pb.h"
 #include "server/edge/calls.h"
 #include "server/edge/news_call.h"
@@ -33,7 +34,7 @@ class FollowCall : public NewsCall {
   }
 
   void OnEnd() override {
-    source_.feed->RemoveListener(listener_);
+    source_.feed->news().Remove(listener_);
     if (!name_.empty()) source_.feed->Leave(name_, "its stream has ended");
   }
 
@@ -62,15 +63,23 @@ class FollowCall : public NewsCall {
       RETURN_IF_ERROR(engine_->StandDown(hello.epoch()));
     }
     RETURN_IF_ERROR(engine_->CheckInOffice());
-    RETURN_IF_ERROR(
-        source_.feed->Join(hello.name(), caller().peer(), engine_->now()));
+    if (!hello.region().empty() &&
+        (!IsValidName(hello.region()) || !HasHostAndPort(hello.address()))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a follower in region \"", hello.region(), "\" at \"",
+          hello.address(),
+          "\" is not allowed; use 1 to 64 of [a-z0-9-], and host:port"));
+    }
+    RETURN_IF_ERROR(source_.feed->Join(hello.name(), caller().peer(),
+                                       engine_->now(),
+                                       {hello.region(), hello.address()}));
     name_ = hello.name();
     {
       ASSIGN_OR_RETURN(CopyStream stream, CopyStream::Begin(source_, hello));
       absl::MutexLock lock(&mu_);
       stream_.emplace(std::move(stream));
     }
-    listener_ = source_.feed->AddListener([this] { OnNews(); });
+    listener_ = source_.feed->news().Add([this] { OnNews(); });
     OnNews();
     return absl::OkStatus();
   }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The methods of a follower.
-#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,9 +14,8 @@
 #include "proto/page.pb.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
+#include "server/edge/send_stored.h"
 #include "server/edge/services.h"
-#include "server/storage/state_directory.h"
-#include "server/stored_run.h"
 
 namespace causeway {
 namespace {
@@ -42,35 +41,22 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
   }
 }
 
-// Returns what the copy tells of the run.
-absl::StatusOr<v1::PageData> ReadCopy(const Follower& follower) {
-  const Follower::View view = follower.view();
-  if (!view.is_complete) {
-    return absl::UnavailableError(absl::Substitute(
-        "the copy of the run at $0 is not complete yet", view.leader));
-  }
-  ASSIGN_OR_RETURN(v1::PageData data, ReadPageData(follower.state_dir(), 0));
-  data.mutable_run()->set_follows(view.leader);
-  data.mutable_run()->set_epoch(view.epoch);
-  *data.mutable_run()->mutable_config() = view.config;
-  return data;
-}
-
 }  // namespace
 
-std::vector<Methods> FollowerMethods(Follower* follower) {
+std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
+                                     IslandLinks* links) {
   Methods status = {
       {"/causeway.v1.Status/GetRun",
        Unary<v1::GetRunRequest>(
            [=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
-             ASSIGN_OR_RETURN(const v1::PageData data, ReadCopy(*follower));
+             ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
              return data.run();
            })},
       {"/causeway.v1.Status/ListIslands",
        Unary<v1::ListIslandsRequest>(
            [=](const v1::ListIslandsRequest& request)
                -> absl::StatusOr<v1::ListIslandsResponse> {
-             ASSIGN_OR_RETURN(const v1::PageData data, ReadCopy(*follower));
+             ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
              v1::ListIslandsResponse response;
              for (const v1::IslandStatus& island : data.islands()) {
                if (island.island_id() > request.after() &&
@@ -85,26 +71,35 @@ std::vector<Methods> FollowerMethods(Follower* follower) {
        Unary<v1::ListFragmentsRequest>(
            [=](const v1::ListFragmentsRequest&)
                -> absl::StatusOr<v1::ListFragmentsResponse> {
-             ASSIGN_OR_RETURN(const v1::PageData data, ReadCopy(*follower));
+             ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
              v1::ListFragmentsResponse response;
              *response.mutable_fragments() = data.fragments();
              return response;
            })},
       {"/causeway.v1.Status/GetHistory",
-       Unary<v1::GetHistoryRequest>(
-           [=](const v1::GetHistoryRequest& request)
-               -> absl::StatusOr<v1::GetHistoryResponse> {
-             ASSIGN_OR_RETURN(
-                 const std::unique_ptr<StateDirectory> state,
-                 StateDirectory::OpenReadOnly(follower->state_dir()));
-             return state->log().HistoryAfter(request);
-           })}};
+       Unary<v1::GetHistoryRequest>([=](const v1::GetHistoryRequest& request) {
+         return source->History(request);
+       })}};
   Methods replication = {
       {"/causeway.v1.Replication/Promote",
        Unary<v1::PromoteRequest>([=](const v1::PromoteRequest& request) {
          return follower->Promote(request);
        })}};
-  Methods coordinator;
+  PublishedCopy* const copy = &follower->published();
+  const DownloadServer downloads = {
+      .host = {&copy->news(), &copy->bytes_sent()}, .links = links};
+  Methods coordinator = {
+      {"/causeway.v1.Coordinator/FetchParameters",
+       SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(
+           downloads,
+           [=](const v1::FetchParametersRequest& request) {
+             return copy->OpenParameters(request);
+           })},
+      {"/causeway.v1.Coordinator/FetchUpdate",
+       SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
+           downloads, [=](const v1::FetchUpdateRequest& request) {
+             return copy->OpenUpdate(request);
+           })}};
   Methods control;
   const auto refuse_others = [&](const google::protobuf::Descriptor* of,
                                  const char* service, Methods& methods) {

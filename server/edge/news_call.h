@@ -36,14 +36,14 @@ class NewsCall : public Call {
     FinishOnce(grpc::Status::CANCELLED);
   }
 
-  void OnEnd() override { engine_->RemoveListener(listener_); }
+  void OnEnd() override { engine_->news().Remove(listener_); }
 
  protected:
   NewsCall(BegunCall begun, Engine* engine)
       : Call(std::move(begun)), engine_(engine) {}
 
   void Listen() {
-    listener_ = engine_->AddListener([this] { OnNews(); });
+    listener_ = engine_->news().Add([this] { OnNews(); });
   }
 
   void OnNews() ABSL_LOCKS_EXCLUDED(mu_) {

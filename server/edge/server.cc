@@ -189,7 +189,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
       }));
   server->status_.engine = engine;
   std::vector<Methods> services = {
-      CoordinatorMethods(engine, &server->links_),
+      CoordinatorMethods(engine, &server->links_, options.region),
       StatusMethods(&server->status_),
       ControlMethods(engine, &server->connections_),
       ReplicationMethods(engine)};
@@ -199,7 +199,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   RETURN_IF_ERROR(server->Serve(config, options, std::move(services),
                                 /*is_coordinator=*/true));
   // Clients that know several addresses then turn to another one.
-  server->news_ = engine->AddListener(
+  server->news_ = engine->news().Add(
       [engine, health = server->server_->GetHealthCheckService()] {
         if (engine->CheckInOffice().ok()) return;
         health->SetServingStatus(v1::Coordinator::service_full_name(), false);
@@ -208,14 +208,16 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
 }
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>>
-CoordinatorServer::StartFollower(Follower* follower, const Options& options) {
+CoordinatorServer::StartFollower(Follower* follower, CopySource* source,
+                                 const Options& options) {
   const v1::RunConfig config = follower->view().config;
   ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                    Listen(config, options, [](const CoordinatorEvent& event) {
                      LOG(WARNING) << Printable(event.text);
                    }));
-  RETURN_IF_ERROR(server->Serve(config, options, FollowerMethods(follower),
-                                /*is_coordinator=*/false));
+  RETURN_IF_ERROR(server->Serve(
+      config, options, FollowerMethods(follower, source, &server->links_),
+      /*is_coordinator=*/false));
   return server;
 }
 
@@ -233,7 +235,7 @@ void CoordinatorServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
   // After its end gRPC drops new connections without closing them.
   listener_->Stop();
-  if (status_.engine != nullptr) status_.engine->RemoveListener(news_);
+  if (status_.engine != nullptr) status_.engine->news().Remove(news_);
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(FromNow(grace));
   server_->Wait();

@@ -27,6 +27,7 @@
 #include "grpcpp/grpcpp.h"
 #include "server/edge/access.h"
 #include "server/edge/connections.h"
+#include "server/edge/copy_source.h"
 #include "server/edge/island_links.h"
 #include "server/edge/listener.h"
 #include "server/edge/services.h"
@@ -42,6 +43,9 @@ class CoordinatorServer {
     // As for Listener::Listen.
     std::string address;
     Clock now;
+    // The coordinator's region: islands of others fetch from a follower of
+    // theirs, if there is one.
+    std::string region = "";
     // See common/transport/credentials.h.
     std::shared_ptr<grpc::ServerCredentials> credentials =
         grpc::InsecureServerCredentials();
@@ -65,10 +69,11 @@ class CoordinatorServer {
   // `engine` must outlive the server. Returns the errors of Listener::Listen.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const Options& options);
-  // The same for a follower: serves what its copy tells, and refuses islands.
-  // The follower has heard of the run.
+  // The same for a follower: serves what its copy tells, and refuses the rest.
+  // The follower has heard of the run. `source` is of it, and must outlive the
+  // server, too.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> StartFollower(
-      Follower* follower, const Options& options);
+      Follower* follower, CopySource* source, const Options& options);
   // Shuts down without grace if Shutdown was not called.
   ~CoordinatorServer();
 

@@ -3,8 +3,8 @@
 #include "server/edge/services.h"
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "common/proto_time.h"
@@ -15,87 +15,54 @@
 #include "proto/status.pb.h"
 #include "proto/trust.pb.h"
 #include "server/edge/calls.h"
+#include "server/edge/send_stored.h"
 #include "server/edge/upload_turns.h"
 
 namespace causeway {
-namespace {
 
-// Sends the download that `open` returns for a Request; the first Response
-// describes it.
-template <typename Request, typename Response, typename Open>
-Method SendStored(Engine* engine, IslandLinks* links, Open open) {
-  return [=](BegunCall begun, grpc::CallbackServerContext& context) {
-    const Caller caller = begun.caller;
-    return NewDownloadCall(
-        std::move(begun), engine,
-        [=, peer = PeerAddress(context.peer())](grpc::ByteBuffer& bytes)
-            -> absl::StatusOr<std::unique_ptr<Download>> {
-          Request request;
-          RETURN_IF_ERROR(ParseRequest(caller, bytes, request));
-          // Encodings of updates are compressed already.
-          bool compress = false;
-          if constexpr (std::is_same_v<Request, v1::FetchUpdateRequest>) {
-            ASSIGN_OR_RETURN(const bool awaited, engine->IsAwaited(request));
-            if (awaited) return std::unique_ptr<Download>();
-          } else {
-            compress = request.compress();
-          }
-          ASSIGN_OR_RETURN(const auto stored, open(request));
-          RETURN_IF_ERROR(CheckDownload(stored.bytes.size(), request.offset(),
-                                        request.stream()));
-          auto download = std::make_unique<Download>(Download{
-              .description = std::make_unique<Response>(stored.response),
-              .chunk_field = Response::kChunkFieldNumber,
-              .bytes = stored.bytes,
-              .owner = stored.owner,
-              .offset = request.offset(),
-              .compress = compress,
-              .stream = request.stream(),
-              .link = links->Get(request.identity().island_id())});
-          if constexpr (std::is_same_v<Request, v1::FetchUpdateRequest>) {
-            download->sent = [=, head = stored.response.head()] {
-              engine->NoteDelivered(head);
-            };
-          }
-          download->link->BeginDownload(
-              request.stream().pace_bytes_per_second(), peer);
-          return download;
-        });
-  };
-}
-
-}  // namespace
-
-Methods CoordinatorMethods(Engine* engine, IslandLinks* links) {
+Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
+                           const std::string& own_region) {
   const auto uploads = std::make_shared<SharedUploads>();
-  return {{"/causeway.v1.Coordinator/Join",
-           Unary<v1::JoinRequest>([=](const v1::JoinRequest& request) {
-             return engine->Join(request);
+  const DownloadServer downloads = {
+      .host = {&engine->news(), &engine->bytes_sent()},
+      .links = links,
+      .find_near = [feed = engine->followed().feed, own_region](
+                       const std::string& region, const std::string& island) {
+        return region == own_region ? "" : feed->FindNear(region, island);
+      }};
+  return {
+      {"/causeway.v1.Coordinator/Join",
+       Unary<v1::JoinRequest>([=](const v1::JoinRequest& request) {
+         return engine->Join(request);
+       })},
+      {"/causeway.v1.Coordinator/Session",
+       [=](BegunCall begun, grpc::CallbackServerContext&) {
+         return NewSessionCall(std::move(begun), engine);
+       }},
+      {"/causeway.v1.Coordinator/FetchParameters",
+       SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(
+           downloads,
+           [=](const v1::FetchParametersRequest& request) {
+             return engine->OpenParameters(request);
            })},
-          {"/causeway.v1.Coordinator/Session",
-           [=](BegunCall begun, grpc::CallbackServerContext&) {
-             return NewSessionCall(std::move(begun), engine);
-           }},
-          {"/causeway.v1.Coordinator/FetchParameters",
-           SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(
-               engine, links,
-               [=](const v1::FetchParametersRequest& request) {
-                 return engine->OpenParameters(request);
-               })},
-          {"/causeway.v1.Coordinator/Contribute",
-           [=](BegunCall begun, grpc::CallbackServerContext&) {
-             return NewContributeCall(std::move(begun), engine, uploads.get());
-           }},
-          {"/causeway.v1.Coordinator/FetchUpdate",
-           SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
-               engine, links,
-               [=](const v1::FetchUpdateRequest& request) {
-                 return engine->OpenUpdate(request);
-               })},
-          {"/causeway.v1.Coordinator/Leave",
-           Unary<v1::LeaveRequest>([=](const v1::LeaveRequest& request) {
-             return engine->Leave(request);
-           })}};
+      {"/causeway.v1.Coordinator/Contribute",
+       [=](BegunCall begun, grpc::CallbackServerContext&) {
+         return NewContributeCall(std::move(begun), engine, uploads.get());
+       }},
+      {"/causeway.v1.Coordinator/FetchUpdate",
+       SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
+           downloads,
+           [=](const v1::FetchUpdateRequest& request)
+               -> absl::StatusOr<std::optional<OpenedUpdate>> {
+             ASSIGN_OR_RETURN(const bool awaited, engine->IsAwaited(request));
+             if (awaited) return std::nullopt;
+             return engine->OpenUpdate(request);
+           },
+           [=](const v1::FragmentHead& head) { engine->NoteDelivered(head); })},
+      {"/causeway.v1.Coordinator/Leave",
+       Unary<v1::LeaveRequest>([=](const v1::LeaveRequest& request) {
+         return engine->Leave(request);
+       })}};
 }
 
 v1::RunStatus StatusSource::GetRun() const {

@@ -15,6 +15,7 @@
 #include "proto/status.pb.h"
 #include "server/edge/call.h"
 #include "server/edge/connections.h"
+#include "server/edge/copy_source.h"
 #include "server/edge/island_links.h"
 #include "server/engine.h"
 #include "server/replication/follower.h"
@@ -41,13 +42,16 @@ struct StatusSource {
 };
 
 // The pointers must outlive the methods.
-Methods CoordinatorMethods(Engine* engine, IslandLinks* links);
+// Islands of `own_region` fetch from the coordinator itself.
+Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
+                           const std::string& own_region);
 Methods StatusMethods(const StatusSource* source);
 Methods ControlMethods(Engine* engine, const Connections* connections);
 Methods ReplicationMethods(Engine* engine);
 Methods TrustMethods(Trust* trust);
 // All services of a follower.
-std::vector<Methods> FollowerMethods(Follower* follower);
+std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
+                                     IslandLinks* links);
 
 }  // namespace causeway
 

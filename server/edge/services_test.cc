@@ -508,8 +508,8 @@ TEST_F(ServicesTest, EveryMethodIsServed) {
   const StatusSource status;
   std::set<std::string> served;
   for (const Methods& methods :
-       {CoordinatorMethods(nullptr, nullptr), StatusMethods(&status),
-        ControlMethods(nullptr, nullptr)}) {
+       {CoordinatorMethods(&driver_.engine(), nullptr, ""),
+        StatusMethods(&status), ControlMethods(nullptr, nullptr)}) {
     for (const auto& [path, method] : methods) {
       served.insert(path);
       EXPECT_TRUE(Access::Knows(path)) << path;

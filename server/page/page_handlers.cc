@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "google/protobuf/repeated_field.h"
 #include "server/page/assets.h"
 #include "server/page/page_json.h"
 #include "server/rules/event_filter.h"
@@ -64,9 +65,10 @@ uint64_t NumberOf(absl::string_view query, absl::string_view name) {
 
 // Leaves out what the page does not show: what ranks do, and most of the
 // islands that have ended.
-void ShortenIslands(v1::ListIslandsResponse& islands) {
+void ShortenIslands(
+    google::protobuf::RepeatedPtrField<v1::IslandStatus>& islands) {
   std::vector<int64_t> ended;
-  for (v1::IslandStatus& island : *islands.mutable_islands()) {
+  for (v1::IslandStatus& island : islands) {
     island.mutable_progress()->clear_ranks();
     if (island.state() != v1::IslandStatus::LIVE) {
       ended.push_back(island.joined_at().seconds());
@@ -76,37 +78,25 @@ void ShortenIslands(v1::ListIslandsResponse& islands) {
   const auto oldest = ended.begin() + kMostEnded - 1;
   std::nth_element(ended.begin(), oldest, ended.end(), std::greater<>());
   size_t kept = 0;
-  auto& list = *islands.mutable_islands();
-  list.erase(std::remove_if(list.begin(), list.end(),
-                            [&](const v1::IslandStatus& island) {
-                              return island.state() != v1::IslandStatus::LIVE &&
-                                     (island.joined_at().seconds() < *oldest ||
-                                      ++kept > kMostEnded);
-                            }),
-             list.end());
+  islands.erase(
+      std::remove_if(islands.begin(), islands.end(),
+                     [&](const v1::IslandStatus& island) {
+                       return island.state() != v1::IslandStatus::LIVE &&
+                              (island.joined_at().seconds() < *oldest ||
+                               ++kept > kMostEnded);
+                     }),
+      islands.end());
 }
 
-absl::StatusOr<std::string> StatusJson(const StatusSource& source,
+absl::StatusOr<std::string> StatusJson(const PageSource& source,
                                        absl::Time now) {
-  Engine& engine = *source.engine;
-  v1::PageData data;
+  ASSIGN_OR_RETURN(v1::PageData data, source.status());
   *data.mutable_time() = ToTimestamp(now);
-  *data.mutable_run() = source.GetRun();
-  v1::ListIslandsResponse islands =
-      source.ListIslands(/*include_departed=*/true);
-  ShortenIslands(islands);
-  *data.mutable_islands() = std::move(*islands.mutable_islands());
-  *data.mutable_fragments() =
-      std::move(*engine.ListFragments().mutable_fragments());
-  *data.mutable_quarantine() =
-      std::move(*engine.ListQuarantine(/*include_decided=*/false)
-                     .mutable_contributions());
-  ASSIGN_OR_RETURN(const uint64_t newest, engine.NewestEvent());
-  data.set_newest_event(newest);
+  ShortenIslands(*data.mutable_islands());
   return PageJson(data);
 }
 
-absl::StatusOr<std::string> EventsJson(Engine& engine,
+absl::StatusOr<std::string> EventsJson(const PageSource& source,
                                        absl::string_view query) {
   const uint64_t severity = NumberOf(query, "min_severity");
   EventFilter filter;
@@ -115,20 +105,20 @@ absl::StatusOr<std::string> EventsJson(Engine& engine,
   }
   ASSIGN_OR_RETURN(
       const std::vector<v1::Event> events,
-      engine.NewestEvents(NumberOf(query, "after"), kMostPageEvents, filter));
+      source.events(NumberOf(query, "after"), kMostPageEvents, filter));
   v1::PageData data;
   data.mutable_events()->Assign(events.begin(), events.end());
   ShortenEvents(data);
   return PageJson(data);
 }
 
-absl::StatusOr<std::string> HistoryJson(Engine& engine,
+absl::StatusOr<std::string> HistoryJson(const PageSource& source,
                                         absl::string_view query) {
   v1::GetHistoryRequest request;
   request.set_training_after(NumberOf(query, "training_after"));
   request.set_validation_after(NumberOf(query, "validation_after"));
   ASSIGN_OR_RETURN(const v1::GetHistoryResponse history,
-                   engine.GetHistory(request));
+                   source.history(request));
   return PageJson(history);
 }
 
@@ -141,10 +131,48 @@ struct SharedStatus {
 
 }  // namespace
 
-std::map<std::string, HttpHandler> PageHandlers(const StatusSource& status,
+PageSource PageOf(const StatusSource& status) {
+  Engine* const engine = status.engine;
+  return {
+      .status = [=, &status]() -> absl::StatusOr<v1::PageData> {
+        v1::PageData data;
+        *data.mutable_run() = status.GetRun();
+        *data.mutable_islands() = std::move(
+            *status.ListIslands(/*include_departed=*/true).mutable_islands());
+        *data.mutable_fragments() =
+            std::move(*engine->ListFragments().mutable_fragments());
+        *data.mutable_quarantine() =
+            std::move(*engine->ListQuarantine(/*include_decided=*/false)
+                           .mutable_contributions());
+        ASSIGN_OR_RETURN(const uint64_t newest, engine->NewestEvent());
+        data.set_newest_event(newest);
+        return data;
+      },
+      .history =
+          [=](const v1::GetHistoryRequest& request) {
+            return engine->GetHistory(request);
+          },
+      .events =
+          [=](uint64_t after, uint64_t most, const EventFilter& filter) {
+            return engine->NewestEvents(after, most, filter);
+          }};
+}
+
+PageSource PageOf(CopySource* copy) {
+  return {.status = [=] { return copy->Read(); },
+          .history =
+              [=](const v1::GetHistoryRequest& request) {
+                return copy->History(request);
+              },
+          .events =
+              [=](uint64_t after, uint64_t most, const EventFilter& filter) {
+                return copy->NewestEvents(after, most, filter);
+              }};
+}
+
+std::map<std::string, HttpHandler> PageHandlers(const PageSource& source,
                                                 Clock now) {
   const auto shared = std::make_shared<SharedStatus>();
-  Engine* const engine = status.engine;
   return {{"/", Asset("text/html", PageHtml())},
           {"/page.css", Asset("text/css", PageCss())},
           {"/page.js", Asset("text/javascript", PageJs())},
@@ -152,11 +180,11 @@ std::map<std::string, HttpHandler> PageHandlers(const StatusSource& status,
           {"/favicon.ico",
            [](const HttpRequest&) { return HttpResponse{.status = 204}; }},
           {"/api/status",
-           [=, &status](const HttpRequest&) -> HttpResponse {
+           [=](const HttpRequest&) -> HttpResponse {
              absl::MutexLock lock(&shared->mu);
              const absl::Time time = now();
              if (shared->json.empty() || time >= shared->made + kShared) {
-               absl::StatusOr<std::string> json = StatusJson(status, time);
+               absl::StatusOr<std::string> json = StatusJson(source, time);
                if (!json.ok()) return Json(json.status());
                shared->json = *std::move(json);
                shared->made = time;
@@ -165,10 +193,10 @@ std::map<std::string, HttpHandler> PageHandlers(const StatusSource& status,
            }},
           {"/api/history",
            [=](const HttpRequest& request) {
-             return Json(HistoryJson(*engine, request.query));
+             return Json(HistoryJson(source, request.query));
            }},
           {"/api/events", [=](const HttpRequest& request) {
-             return Json(EventsJson(*engine, request.query));
+             return Json(EventsJson(source, request.query));
            }}};
 }
 

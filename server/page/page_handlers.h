@@ -12,17 +12,41 @@
 #ifndef SERVER_PAGE_PAGE_HANDLERS_H_
 #define SERVER_PAGE_PAGE_HANDLERS_H_
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/http/http_server.h"
+#include "proto/page.pb.h"
+#include "proto/status.pb.h"
+#include "server/edge/copy_source.h"
 #include "server/edge/services.h"
+#include "server/rules/event_filter.h"
 
 namespace causeway {
 
-// `status` must outlive the handlers.
-std::map<std::string, HttpHandler> PageHandlers(const StatusSource& status,
+// Where the page's data come from. Called from any thread.
+struct PageSource {
+  // The run, islands, fragments, quarantine and the newest event's id.
+  std::function<absl::StatusOr<v1::PageData>()> status;
+  std::function<absl::StatusOr<v1::GetHistoryResponse>(
+      const v1::GetHistoryRequest&)>
+      history;
+  // The newest events after an id, at most so many.
+  std::function<absl::StatusOr<std::vector<v1::Event>>(
+      uint64_t after, uint64_t most, const EventFilter&)>
+      events;
+};
+// These are of a coordinator, and of a follower. The arguments must outlive
+// them.
+PageSource PageOf(const StatusSource& status);
+PageSource PageOf(CopySource* copy);
+
+std::map<std::string, HttpHandler> PageHandlers(const PageSource& source,
                                                 Clock now);
 
 }  // namespace causeway

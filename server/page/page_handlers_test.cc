@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/http_client.h"
@@ -23,7 +24,9 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "proto/status.grpc.pb.h"
+#include "server/edge/copy_source.h"
 #include "server/edge/server.h"
+#include "server/replication/follower.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -47,7 +50,7 @@ class PageHandlersTest : public testing::Test {
                    {.address = "127.0.0.1:0",
                     .ready = [] { return absl::OkStatus(); },
                     .handlers = PageHandlers(
-                        server_->status(),
+                        PageOf(server_->status()),
                         [this] { return absl::FromUnixSeconds(seconds_); }),
                     .now = SteadyWallClock()}));
   }
@@ -208,15 +211,45 @@ TEST(ManyIslandsTest, AreListedInPagesAndFitThePage) {
 
   ASSERT_OK_AND_ASSIGN(
       const auto http,
-      HttpServer::Start(
-          {.address = "127.0.0.1:0",
-           .ready = [] { return absl::OkStatus(); },
-           .handlers = PageHandlers(server->status(), SteadyWallClock()),
-           .now = SteadyWallClock()}));
+      HttpServer::Start({.address = "127.0.0.1:0",
+                         .ready = [] { return absl::OkStatus(); },
+                         .handlers = PageHandlers(PageOf(server->status()),
+                                                  SteadyWallClock()),
+                         .now = SteadyWallClock()}));
   const HttpReply reply = HttpGet(http->port(), "/api/status");
   EXPECT_LT(reply.body.size(), 1'000'000);
   const json status = json::parse(reply.body, nullptr, false);
   EXPECT_EQ(status["islands"].size(), 100 + kLive);
+}
+
+TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
+  MakeRound();
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Follower> follower,
+      Follower::Open({.state_dir = driver_.state_dir() + "-copy",
+                      .name = "f",
+                      .now = SteadyWallClock()}));
+  CopySource copy(follower.get());
+  ASSERT_OK_AND_ASSIGN(
+      http_, HttpServer::Start(
+                 {.address = "127.0.0.1:0",
+                  .ready = [] { return absl::OkStatus(); },
+                  .handlers = PageHandlers(PageOf(&copy), SteadyWallClock()),
+                  .now = SteadyWallClock()}));
+  EXPECT_EQ(HttpGet(http_->port(), "/api/status").status, 503);
+  const std::string leader = absl::StrCat("127.0.0.1:", server_->port());
+  follower->Follow(leader);
+  for (int i = 0; !follower->view().is_complete && i < 1000; ++i) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  const json status = Get("/api/status");
+  EXPECT_EQ(status["run"]["follows"], leader);
+  EXPECT_EQ(status["fragments"][0]["head"]["version"], "1");
+  EXPECT_EQ(status["islands"][0]["island_id"], "east");
+  EXPECT_NE(status["newest_event"], "0");
+  EXPECT_FALSE(Get("/api/events")["events"].empty());
+  EXPECT_EQ(HttpGet(http_->port(), "/api/history").status, 200);
+  http_.reset();
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ absl::StatusOr<CopyStream> CopyStream::Begin(
 
 absl::Status CopyStream::Recognize(const v1::FollowRequest::Hello& hello) {
   held_.resize(source_.heads->size());
+  told_.resize(held_.size());
   for (const v1::FragmentHead& head : hello.heads()) {
     if (head.fragment() >= held_.size()) continue;
     const absl::StatusOr<CommitRecord> commit =
@@ -188,6 +189,19 @@ grpc::ByteBuffer CopyStream::NextPiece() {
                       object.owner);
 }
 
+std::optional<v1::FragmentHead> CopyStream::NextPublished() {
+  if (!source_.feed->IsBegun()) return std::nullopt;
+  for (uint32_t fragment = 0; fragment < told_.size(); ++fragment) {
+    // The engine installs a version when it is published.
+    const v1::FragmentHead head =
+        source_.heads->Newest(fragment)->contents().head;
+    if (told_[fragment] == head.version()) continue;
+    told_[fragment] = head.version();
+    return head;
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::Next() {
   if (first_.has_value()) {
     const v1::FollowResponse first = *std::exchange(first_, std::nullopt);
@@ -213,6 +227,11 @@ absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::Next() {
     if (change_ != nullptr) {
       v1::FollowResponse response;
       *response.mutable_change() = *std::exchange(change_, nullptr);
+      return ToByteBuffer(response);
+    }
+    if (const auto published = NextPublished(); published.has_value()) {
+      v1::FollowResponse response;
+      *response.mutable_published() = *published;
       return ToByteBuffer(response);
     }
     const auto next = source_.feed->After(index_);

@@ -51,7 +51,7 @@ class CopyStream {
       const FollowedSource& source, const v1::FollowRequest::Hello& hello);
 
   // Returns the next message, a v1::FollowResponse; nothing if it is still to
-  // come (LogFeed::AddListener).
+  // come (LogFeed::news).
   //   UNAVAILABLE  The follower has fallen behind what is kept: it must begin
   //                another stream.
   absl::StatusOr<std::optional<grpc::ByteBuffer>> Next();
@@ -83,6 +83,8 @@ class CopyStream {
   absl::Status QueueLog();
   absl::Status QueueWhatIsLacking(const v1::FollowRequest::Hello& hello);
   void EndCatchUp(const v1::LogPosition& position);
+  // Returns a published version that the follower has not heard of, if any.
+  std::optional<v1::FragmentHead> NextPublished();
 
   grpc::ByteBuffer NextPiece();
 
@@ -92,6 +94,8 @@ class CopyStream {
   // The version that the copy has, by fragment, once it has what is queued;
   // none if it has none.
   std::vector<std::optional<uint64_t>> held_;
+  // The newest version that the follower knows to be published, by fragment.
+  std::vector<std::optional<uint64_t>> told_;
   // Messages to send, before objects.
   std::optional<v1::FollowResponse> first_;
   std::deque<Object> objects_;

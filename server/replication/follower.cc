@@ -93,6 +93,7 @@ Follower::View Follower::view() const {
 }
 
 absl::Status Follower::OpenDirectory() {
+  published_.Close();
   heads_ = nullptr;
   state_ = nullptr;
   run_.reset();
@@ -114,6 +115,7 @@ absl::Status Follower::OpenDirectory() {
     LogBatch batch{.snapshots = {std::move(snapshot)}};
     return log->Apply(batch);
   });
+  published_.Open(state_.get(), heads_.get(), run_->run_id);
   absl::MutexLock lock(&mu_);
   view_.run_id = run_->run_id;
   view_.config = run_->config;
@@ -127,6 +129,7 @@ void Follower::Loop() {
   Backoff backoff({}, options_.seed);
   while (true) {
     const absl::Status broken = FollowOnce();
+    published_.Disconnect();
     absl::MutexLock lock(&mu_);
     if (std::exchange(view_.is_connected, false)) backoff.Reset();
     if (stopping_) return;
@@ -174,6 +177,8 @@ v1::FollowRequest Follower::Hello() {
   v1::FollowRequest request;
   v1::FollowRequest::Hello& hello = *request.mutable_hello();
   hello.set_name(options_.name);
+  hello.set_region(options_.region);
+  hello.set_address(options_.address);
   if (heads_ == nullptr) return request;
   hello.set_run_id(run_->run_id);
   hello.set_epoch(view().epoch);
@@ -195,6 +200,9 @@ absl::Status Follower::Handle(const v1::FollowResponse& response,
       return TakeChunk(response.chunk());
     case v1::FollowResponse::kChange:
       return TakeChange(response.change(), stream);
+    case v1::FollowResponse::kPublished:
+      published_.Publish(response.published());
+      return absl::OkStatus();
     case v1::FollowResponse::PAYLOAD_NOT_SET:
       break;
   }
@@ -222,6 +230,7 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
     view_.leader_changes = run.position().index();
     view_.is_connected = true;
   }
+  published_.Connect(run.epoch());
   LOG(INFO) << "following run " << run.run_id() << " at " << leader_
             << ", epoch " << run.epoch();
   if (heads_ == nullptr) return absl::OkStatus();
@@ -240,6 +249,7 @@ absl::Status Follower::BeginCopy() {
   RETURN_IF_ERROR(state_->BeginCopy());
   is_copying_ = true;
   states_.clear();
+  published_.Close();
   heads_ = nullptr;
   return absl::OkStatus();
 }
@@ -412,6 +422,7 @@ absl::Status Follower::TakeChange(const v1::LogChange& change, Stream& stream) {
     heads_->Install(std::move(ahead->second.after), ahead->second.record_bytes);
     ahead_.erase(ahead);
   }
+  if (change.commits_size() > 0) published_.Added();
   {
     absl::MutexLock lock(&mu_);
     view_.changes = index;
@@ -489,6 +500,7 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
 
 OpenedRun Follower::Release() {
   Pause();
+  published_.Close();
   return {std::move(state_), std::move(heads_)};
 }
 

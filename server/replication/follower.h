@@ -43,6 +43,7 @@
 #include "proto/run_config.pb.h"
 #include "server/buffer_pool.h"
 #include "server/fragment_heads.h"
+#include "server/replication/published_copy.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -56,6 +57,9 @@ class Follower {
     std::string state_dir;
     // The follower's name: 1 to 64 characters of [a-z0-9-].
     std::string name;
+    // See FollowRequest.Hello.
+    std::string region;
+    std::string address;
     Clock now;
     // Spreads the retries.
     uint64_t seed = 0;
@@ -100,6 +104,8 @@ class Follower {
   void Pause() ABSL_LOCKS_EXCLUDED(mu_);
 
   View view() const;
+  // What others may read.
+  PublishedCopy& published() { return published_; }
   const std::string& state_dir() const { return options_.state_dir; }
 
   // Ends following and makes the copy the run's state directory, for an Engine
@@ -157,6 +163,8 @@ class Follower {
   absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);
 
   const Options options_;
+
+  PublishedCopy published_;
 
   // --- Of the following thread, and of others while it does not run. ---
 

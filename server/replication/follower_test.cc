@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/replication/follower.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,7 +20,9 @@
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "proto/replication.grpc.pb.h"
+#include "server/edge/copy_source.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 #include "server/testing/engine_driver.h"
@@ -369,6 +374,97 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
     return driver_.Head(1).version() == 1;
   }));
   EXPECT_EQ(state(), v1::FollowerStatus::BEHIND);
+}
+
+TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
+  StartLeader();
+  // The follower hears of version 1 at most.
+  Proxy proxy(leader(), [](v1::FollowResponse& response) {
+    if (response.has_published()) {
+      v1::FragmentHead& head = *response.mutable_published();
+      head.set_version(std::min<uint64_t>(head.version(), 1));
+    }
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  PublishedCopy& copy = follower_->published();
+  v1::FetchUpdateRequest update;
+  *update.mutable_identity() = islands_[0];
+  absl::StatusOr<std::optional<OpenedUpdate>> opened;
+  ASSERT_TRUE(Await([&](const Follower::View&) {
+    opened = copy.OpenUpdate(update);
+    return !opened.ok() || opened->has_value();
+  }));
+  ASSERT_OK(opened);
+  ASSERT_OK_AND_ASSIGN(const OpenedUpdate own,
+                       driver_.engine().OpenUpdate(update));
+  EXPECT_EQ((*opened)->bytes, own.bytes);
+  EXPECT_EQ((*opened)->response.head().digest(), own.response.head().digest());
+  EXPECT_EQ((*opened)->response.object().digest(),
+            own.response.object().digest());
+  update.set_from_version(1);
+  EXPECT_FALSE(copy.OpenUpdate(update).value().has_value());
+  v1::FetchParametersRequest parameters;
+  *parameters.mutable_identity() = islands_[0];
+  parameters.set_version(2);
+  EXPECT_FALSE(copy.OpenParameters(parameters).value().has_value());
+
+  const auto code = [&](const auto& change) {
+    v1::FetchUpdateRequest request = update;
+    change(request);
+    return copy.OpenUpdate(request).status().code();
+  };
+  EXPECT_EQ(code([](auto& r) { r.mutable_identity()->set_epoch(2); }),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code([](auto& r) { r.mutable_identity()->set_run_id("other"); }),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code([](auto& r) { r.set_fragment(9); }),
+            absl::StatusCode::kNotFound);
+  // Nothing is to come any more, and what was published can be read.
+  follower_->Pause();
+  EXPECT_EQ(code([](auto&) {}), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code([](auto& r) { r.set_from_version(0); }),
+            absl::StatusCode::kOk);
+}
+
+TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  CopySource source(follower_.get());
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<CoordinatorServer> server,
+      CoordinatorServer::StartFollower(
+          follower_.get(), &source,
+          {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+  const auto stub = v1::Coordinator::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                          grpc::InsecureChannelCredentials()));
+  // The version is still to come when the call begins.
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = islands_[0];
+  request.set_version(1);
+  grpc::ClientContext context;
+  const auto reader = stub->FetchParameters(&context, request);
+  Train();
+  std::string bytes;
+  v1::FetchParametersResponse response;
+  while (reader->Read(&response)) bytes += response.chunk().data();
+  EXPECT_TRUE(reader->Finish().ok());
+  ASSERT_OK_AND_ASSIGN(const OpenedParameters own,
+                       driver_.engine().OpenParameters(request));
+  EXPECT_EQ(bytes, own.bytes);
+  EXPECT_EQ(follower_->published().bytes_sent(), own.bytes.size());
+
+  grpc::ClientContext join_context;
+  v1::JoinResponse joined;
+  const grpc::Status refused = stub->Join(&join_context, {}, &joined);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.error_message(), HasSubstr(leader()));
 }
 
 }  // namespace

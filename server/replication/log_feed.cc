@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/checksum.h"
 
 namespace causeway {
 
@@ -29,14 +30,14 @@ void LogFeed::NotifyLoop() {
       absl::MutexLock lock(&mu_);
       const auto is_due = [this] {
         mu_.AssertReaderHeld();
-        return stopped_ || notified_ < NewestIndex();
+        return stopped_ || is_woken_ || notified_ < NewestIndex();
       };
       mu_.Await(absl::Condition(&is_due));
       if (stopped_) return;
+      is_woken_ = false;
       notified_ = NewestIndex();
     }
-    absl::MutexLock lock(&listeners_mu_);
-    for (const auto& [id, listener] : listeners_) listener();
+    news_.Notify();
   }
 }
 
@@ -77,22 +78,19 @@ absl::StatusOr<std::shared_ptr<const v1::LogChange>> LogFeed::After(
   return skipped < kept_.size() ? kept_[skipped].change : nullptr;
 }
 
-uint64_t LogFeed::AddListener(std::function<void()> listener) {
-  absl::MutexLock lock(&listeners_mu_);
-  if (!notifier_.joinable()) {
-    notifier_ = std::thread([this] { NotifyLoop(); });
-  }
-  listeners_.emplace(next_listener_, std::move(listener));
-  return next_listener_++;
+Listeners& LogFeed::news() {
+  std::call_once(notifier_started_,
+                 [this] { notifier_ = std::thread([this] { NotifyLoop(); }); });
+  return news_;
 }
 
-void LogFeed::RemoveListener(uint64_t id) {
-  absl::MutexLock lock(&listeners_mu_);
-  listeners_.erase(id);
+void LogFeed::Published() {
+  absl::MutexLock lock(&mu_);
+  is_woken_ = true;
 }
 
 absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
-                           absl::Time now) {
+                           absl::Time now, Place place) {
   absl::MutexLock lock(&mu_);
   Follower& follower = followers_[name];
   if (follower.is_connected) {
@@ -101,12 +99,27 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   }
   follower.is_connected = true;
   follower.peer = peer;
+  follower.place = std::move(place);
   // Versions that wait for a follower do so no longer because it comes again.
   if (!follower.is_due) follower.joined_at = now;
   events_.push_back(
       {"follower_joined", "",
        absl::StrCat("follower ", name, " has come, from ", peer)});
   return absl::OkStatus();
+}
+
+std::string LogFeed::FindNear(absl::string_view region,
+                              absl::string_view key) const {
+  if (region.empty()) return "";
+  absl::MutexLock lock(&mu_);
+  std::vector<const std::string*> near;
+  for (const auto& [name, follower] : followers_) {
+    if (follower.place.region == region && follower.is_connected &&
+        follower.is_due) {
+      near.push_back(&follower.place.address);
+    }
+  }
+  return near.empty() ? "" : *near[Crc32c(key) % near.size()];
 }
 
 void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
@@ -279,6 +292,7 @@ std::vector<v1::FollowerStatus> LogFeed::Report(absl::Time now) const {
       status.set_seconds_behind(absl::ToDoubleSeconds(now - since));
     }
     status.set_bytes_sent(follower.bytes_sent);
+    status.set_region(follower.place.region);
   }
   return report;
 }

@@ -20,9 +20,9 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -30,8 +30,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/listeners.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/coordinator.h"
@@ -61,17 +63,25 @@ class LogFeed {
   absl::StatusOr<std::shared_ptr<const v1::LogChange>> After(
       uint64_t index) const;
 
-  // Calls `listener` after changes, from a thread of the feed's own, which the
-  // first listener starts. Returns its id. When RemoveListener returns, it is
-  // not running.
-  uint64_t AddListener(std::function<void()> listener);
-  void RemoveListener(uint64_t id);
+  // The listeners hear of changes, and of what is published, from a thread of
+  // the feed's own, which the first call starts.
+  Listeners& news();
+  // Wakes the listeners: a version is published.
+  void Published();
 
   // --- Followers. ---
 
+  // Where a follower serves reads; both are empty if it does not.
+  struct Place {
+    std::string region;
+    std::string address;
+  };
   // ALREADY_EXISTS if a follower has this name.
   absl::Status Join(const std::string& name, const std::string& peer,
-                    absl::Time now);
+                    absl::Time now, Place place = {});
+  // Returns the address of a follower in `region` that keeps up; empty if there
+  // is none. Callers with different keys share the followers of a region.
+  std::string FindNear(absl::string_view region, absl::string_view key) const;
   // Notes what the follower has made durable.
   void Acknowledge(const std::string& name, uint64_t index);
   void CountSent(const std::string& name, uint64_t bytes);
@@ -113,6 +123,7 @@ class LogFeed {
   };
   struct Follower {
     std::string peer;
+    Place place;
     bool is_connected = false;
     v1::FollowerStatus::State state = v1::FollowerStatus::CATCHING_UP;
     // Whether it ought to be in sync.
@@ -157,13 +168,13 @@ class LogFeed {
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
   // Changes that listeners have heard of.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
+  // Whether they are to hear of a version that is published.
+  bool is_woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 
-  absl::Mutex listeners_mu_;
-  uint64_t next_listener_ ABSL_GUARDED_BY(listeners_mu_) = 1;
-  std::map<uint64_t, std::function<void()>> listeners_
-      ABSL_GUARDED_BY(listeners_mu_);
-  std::thread notifier_ ABSL_GUARDED_BY(listeners_mu_);
+  Listeners news_;
+  std::once_flag notifier_started_;
+  std::thread notifier_;
 };
 
 }  // namespace causeway

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -88,12 +89,12 @@ TEST_F(LogFeedTest, OldChangesMakeRoom) {
 
 TEST_F(LogFeedTest, ListenersHearOfChanges) {
   absl::Notification heard;
-  const uint64_t id = feed_.AddListener([&] {
+  const uint64_t id = feed_.news().Add([&] {
     if (!heard.HasBeenNotified()) heard.Notify();
   });
   Add(11);
   heard.WaitForNotification();
-  feed_.RemoveListener(id);
+  feed_.news().Remove(id);
 }
 
 TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
@@ -122,6 +123,35 @@ TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
   feed_.Leave("f", "broken connection");
   EXPECT_THAT(feed_.Tick(late), SizeIs(2));
   EXPECT_THAT(feed_.Report(late), IsEmpty());
+}
+
+TEST_F(LogFeedTest, IslandsAreSentToFollowersOfTheirRegionThatKeepUp) {
+  ASSERT_OK(feed_.Join("a", "", kNow, {.region = "x", .address = "a:1"}));
+  ASSERT_OK(feed_.Join("b", "", kNow, {.region = "y", .address = "b:1"}));
+  ASSERT_OK(feed_.Join("c", "", kNow));
+  EXPECT_EQ(feed_.FindNear("x", "island"), "") << "it catches up";
+  for (const char* name : {"a", "b", "c"}) feed_.Acknowledge(name, 10);
+  EXPECT_EQ(feed_.FindNear("x", "island"), "a:1");
+  EXPECT_EQ(feed_.FindNear("y", "island"), "b:1");
+  EXPECT_EQ(feed_.FindNear("z", "island"), "");
+  EXPECT_EQ(feed_.FindNear("", "island"), "");
+  // Islands share the followers of a region.
+  ASSERT_OK(feed_.Join("d", "", kNow, {.region = "x", .address = "d:1"}));
+  feed_.Acknowledge("d", 10);
+  std::set<std::string> found;
+  for (int i = 0; i < 20; ++i) {
+    const std::string island = absl::StrCat("island-", i);
+    found.insert(feed_.FindNear("x", island));
+    EXPECT_EQ(feed_.FindNear("x", island), feed_.FindNear("x", island));
+  }
+  EXPECT_THAT(found, ElementsAre("a:1", "d:1"));
+  feed_.Leave("d", "");
+  Add(11);
+  feed_.Acknowledge("b", 11);
+  feed_.Tick(kNow);
+  feed_.Tick(kNow + LogFeed::kBehindAfter);
+  EXPECT_EQ(feed_.FindNear("x", "island"), "") << "it is behind";
+  EXPECT_EQ(feed_.FindNear("y", "island"), "b:1");
 }
 
 TEST_F(LogFeedTest, WaitsForTheFollowersInSync) {

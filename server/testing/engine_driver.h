@@ -88,7 +88,7 @@ class EngineDriver {
     Stop();
     ASSIGN_OR_RETURN(engine_, TryStart(config, initial_parameters));
     config_ = config;
-    listener_ = engine_->AddListener([this] {
+    listener_ = engine_->news().Add([this] {
       absl::MutexLock lock(&mu_);
       ++news_;
     });
@@ -105,7 +105,7 @@ class EngineDriver {
   }
   void Stop() {
     if (engine_ == nullptr) return;
-    engine_->RemoveListener(listener_);
+    engine_->news().Remove(listener_);
     engine_.reset();
   }
 

@@ -4,10 +4,12 @@
 // Coordinators that follow one another: real processes, real SIGKILL.
 #include <signal.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -18,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/end_to_end/free_port.h"
 #include "tests/end_to_end/process_test_fixture.h"
 
 namespace causeway {
@@ -62,17 +65,22 @@ class FollowersTest : public ProcessTestFixture {
     std::string address;
   };
 
-  Server Coordinator(int steps, int sync_replicas) {
+  Server Coordinator(int steps, int sync_replicas,
+                     const std::vector<std::string>& flags = {}) {
     Write("run.textproto", absl::Substitute(kConfig, steps, sync_replicas));
-    Server server{.process = Start("leader", CoordinatorCommand(0, "leader"))};
+    std::vector<std::string> command = CoordinatorCommand(0, "leader");
+    command.insert(command.end(), flags.begin(), flags.end());
+    Server server{.process = Start("leader", std::move(command))};
     EXPECT_TRUE(server.process->AwaitOutput("waiting for islands"))
         << server.process->Output();
     server.address = absl::StrCat("127.0.0.1:", Port());
     return server;
   }
 
+  // A follower with a region needs a port.
   Server Follower(const std::string& name, const std::string& leader,
-                  const std::string& state, const std::string& port = "0") {
+                  const std::string& state, const std::string& port = "0",
+                  const std::string& region = "") {
     const std::string port_file = Path(absl::StrCat(name, ".port"));
     std::remove(port_file.c_str());
     Server server{.process =
@@ -82,6 +90,7 @@ class FollowersTest : public ProcessTestFixture {
                                    absl::StrCat("--state_dir=", Path(state)),
                                    absl::StrCat("--listen=127.0.0.1:", port),
                                    absl::StrCat("--port_file=", port_file),
+                                   absl::StrCat("--region=", region),
                                    "--exit_when_finished"})};
     EXPECT_TRUE(server.process->AwaitOutput("following "))
         << server.process->Output();
@@ -94,9 +103,11 @@ class FollowersTest : public ProcessTestFixture {
   }
 
   std::unique_ptr<Process> Worker(const std::string& island,
-                                  const std::string& addresses) {
+                                  const std::string& addresses,
+                                  const std::string& region = "") {
     std::vector<std::string> command = WorkerCommand(island, 0);
     command[1] = absl::StrCat("--coordinator=", addresses);
+    command.push_back(absl::StrCat("--region=", region));
     return Start(island, std::move(command));
   }
 
@@ -107,6 +118,11 @@ class FollowersTest : public ProcessTestFixture {
   static int VersionOf(const json& status, int fragment) {
     return std::stoi(
         status["fragments"][fragment]["head"]["version"].get<std::string>());
+  }
+  // Returns the bytes of updates and parameters that a coordinator has sent.
+  int64_t SentBy(const Server& server) {
+    return std::stoll(
+        Status(server.address)["run"]["bytes_sent"].get<std::string>());
   }
   // Waits until followers are in sync.
   void AwaitInSync(const Server& leader, size_t followers) {
@@ -253,6 +269,57 @@ TEST_F(FollowersTest, AKilledFollowerComesBackAndNobodyWaitsForIt) {
   EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
   EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
             json::parse(Evaluate("leader"))["loss"]);
+}
+
+// The leader is in region a, and islands of region b have a follower there.
+TEST_F(FollowersTest, IslandsOfARegionFetchFromItsFollower) {
+  Server leader =
+      Coordinator(/*steps=*/300, /*sync_replicas=*/1, {"--region=a"});
+  const Server follower =
+      Follower("f", leader.address, "copy", absl::StrCat(FreePort()), "b");
+  AwaitInSync(leader, 1);
+  auto east = Worker("east", leader.address, "b");
+  auto west = Worker("west", leader.address, "b");
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 2 is at version 20"));
+  const int64_t by_leader = SentBy(leader);
+  EXPECT_GT(SentBy(follower), 100'000);
+  EXPECT_LT(by_leader, 10'000) << east->Output();
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+}
+
+TEST_F(FollowersTest, IslandsGoOnWithoutTheirFollowerAndComeBackToIt) {
+  Server leader = Coordinator(/*steps=*/3000, /*sync_replicas=*/0,
+                              {"--region=a", "--exit_when_finished=false"});
+  const std::string port = absl::StrCat(FreePort());
+  Server follower = Follower("f", leader.address, "copy", port, "b");
+  AwaitInSync(leader, 1);
+  auto east = Worker("east", leader.address, "b");
+  auto west = Worker("west", leader.address, "b");
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 20"));
+  EXPECT_GT(SentBy(follower), 0);
+  const int64_t before = SentBy(leader);
+  // It hangs, and islands give it up.
+  follower.process->Signal(SIGSTOP);
+  ASSERT_TRUE(east->AwaitOutput("fetching from the coordinator for 5s"))
+      << east->Output();
+  EXPECT_GT(SentBy(leader), before);
+  follower.process->Signal(SIGKILL);
+  EXPECT_EQ(follower.process->Wait(), 128 + SIGKILL);
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 60"));
+
+  follower = Follower("f", leader.address, "copy", port, "b");
+  for (int i = 0; SentBy(follower) == 0 && i < 300; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+  EXPECT_GT(SentBy(follower), 0) << east->Output();
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  const json ledger = Status(leader.address)["run"]["ledger"];
+  EXPECT_EQ(ledger["reported"], ledger["merged"]) << ledger;
+  leader.process->Signal(SIGTERM);
+  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
 }
 
 }  // namespace

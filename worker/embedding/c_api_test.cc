@@ -60,6 +60,8 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
               HasSubstr("rank_secret"));
   EXPECT_THAT(error([](auto& o) { o.bulk_connections = 1000; }),
               HasSubstr("bulk_connections is 1000"));
+  EXPECT_THAT(error([](auto& o) { o.region = "B"; }),
+              HasSubstr("region is \"B\""));
   EXPECT_THAT(error([](auto& o) { o.join_token = "x"; }),
               HasSubstr("join_token needs tls"));
   EXPECT_EQ(causeway_open(nullptr, &island_), CAUSEWAY_INVALID_ARGUMENT);

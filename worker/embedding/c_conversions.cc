@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/socket_address.h"
@@ -67,6 +68,12 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
   to.connection.uplink_bytes_per_second = BytesPerSecond(from.uplink_mbit_s);
   to.connection.downlink_bytes_per_second =
       BytesPerSecond(from.downlink_mbit_s);
+  to.connection.region = Text(from.region);
+  if (!to.connection.region.empty() && !IsValidName(to.connection.region)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("region is \"", to.connection.region,
+                     "\"; allowed: 1 to 64 of [a-z0-9-]"));
+  }
   to.connection.bulk_connections = std::max(1, from.bulk_connections);
   if (to.connection.bulk_connections > kMaxBulkConnections) {
     return absl::InvalidArgumentError(

@@ -157,6 +157,9 @@ typedef struct causeway_options {
   /* The seconds after which a rank that does not answer has failed; default
    * 300. */
   double rank_timeout_seconds;
+
+  /* See the flag of causeway-worker with this name. */
+  const char* region;
 } causeway_options;
 
 #define CAUSEWAY_OPTIONS_INIT \

@@ -41,9 +41,13 @@ void BulkStream::WritesDone() {
   if (AwaitWritable()) StartWritesDone();
 }
 
-bool BulkStream::Read(grpc::ByteBuffer* message) {
+bool BulkStream::Read(grpc::ByteBuffer* message, absl::Duration patience) {
   absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(&read_));
+  if (!mu_.AwaitWithTimeout(absl::Condition(&read_), patience)) {
+    impatient_ = true;
+    context_->TryCancel();
+    mu_.Await(absl::Condition(&read_));
+  }
   if (!readable_) return false;
   message->Swap(&incoming_);
   incoming_.Clear();
@@ -96,6 +100,9 @@ grpc::Status BulkStream::AwaitDone() {
   RemoveHold();
   absl::MutexLock lock(&mu_);
   mu_.Await(absl::Condition(&done_));
+  if (impatient_ && status_.error_code() == grpc::StatusCode::CANCELLED) {
+    return {grpc::StatusCode::DEADLINE_EXCEEDED, "no message has come in time"};
+  }
   return status_;
 }
 

@@ -17,6 +17,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 
@@ -38,8 +39,10 @@ class BulkStream
   void WriteLast(grpc::ByteBuffer message);
   // Tells the other side that no more messages will be written.
   void WritesDone();
-  // Returns false after the last message, or if the stream is broken.
-  bool Read(grpc::ByteBuffer* message);
+  // Returns false after the last message, or if the stream is broken, as it is
+  // if nothing comes for so long.
+  bool Read(grpc::ByteBuffer* message,
+            absl::Duration patience = absl::InfiniteDuration());
   // Returns whether Read would return without waiting.
   bool CanRead() const;
   // Waits until the other side ends the call, and drops the messages until
@@ -68,6 +71,8 @@ class BulkStream
   bool readable_ ABSL_GUARDED_BY(mu_) = false;
   bool writable_ ABSL_GUARDED_BY(mu_) = true;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
+  // Whether a reader has waited for too long.
+  bool impatient_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };
 

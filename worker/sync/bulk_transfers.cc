@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,8 +24,18 @@ namespace {
 // "Parameters for a joiner").
 constexpr double kFastestCompressed = 250e6;
 
+// The bytes of a chunk where lanes take turns, so that a small object also uses
+// several lanes; and of one that a follower sends, which must keep coming.
+constexpr uint64_t kSmallChunk = 256 << 10;
+
 std::string MethodName(absl::string_view method) {
   return absl::StrCat("/", v1::Coordinator::service_full_name(), "/", method);
+}
+std::string MethodOf(const v1::FetchUpdateRequest&) {
+  return MethodName("FetchUpdate");
+}
+std::string MethodOf(const v1::FetchParametersRequest&) {
+  return MethodName("FetchParameters");
 }
 
 absl::Status Incomplete() {
@@ -94,6 +105,7 @@ BulkTransfers::BulkTransfers(
       calls_(calls),
       round_trip_(std::move(round_trip)),
       bulk_(std::move(channels), calls),
+      near_(options, calls),
       up_(options.now),
       down_(options.now) {
   pacer_.SetRate(options.uplink_bytes_per_second.value_or(0));
@@ -105,12 +117,9 @@ v1::LinkUse BulkTransfers::UplinkUse() const {
   return use;
 }
 
-// Chunks are smaller where lanes take turns, so that a small object also uses
-// several lanes.
 uint64_t BulkTransfers::ChunkBytes(double bytes_per_second) const {
-  constexpr uint64_t kStriped = 256 << 10;
   return std::min(PacedChunkBytes(bytes_per_second),
-                  bulk_.connections() > 1 ? kStriped : kMaxChunkBytes);
+                  bulk_.connections() > 1 ? kSmallChunk : kMaxChunkBytes);
 }
 
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
@@ -272,7 +281,8 @@ std::unique_ptr<UpdateStream> BulkTransfers::FetchUpdate(
     const UpdateDownload& download) {
   v1::FetchUpdateRequest resumed = request;
   resumed.set_offset(download.encoded.received().size());
-  Incoming incoming = OpenDownload("FetchUpdate", resumed, max_bytes);
+  resumed.set_region(near_.region());
+  Incoming incoming = OpenDownload(bulk_, down_rate_, resumed, max_bytes);
   incoming.waits = request.wait();
   return std::make_unique<UpdateTransfer>(this, std::move(incoming), max_bytes,
                                           resumed);
@@ -283,24 +293,29 @@ absl::Status BulkTransfers::FetchParameters(
     ParametersDownload& download) {
   v1::FetchParametersRequest resumed = request;
   resumed.set_offset(download.bytes.received().size());
-  const double rate =
-      options_.downlink_bytes_per_second.value_or(down_rate_.Best());
-  resumed.set_compress(rate < kFastestCompressed);
-  Incoming incoming = OpenDownload("FetchParameters", resumed, max_bytes);
-  // The measured rate would be that of the coordinator's compression.
-  if (resumed.compress()) incoming.measures = false;
-  RETURN_IF_ERROR(Receive<v1::FetchParametersResponse>(
-      incoming, download.bytes,
+  resumed.set_region(near_.region());
+  std::string follower;
+  absl::Status received = Receive<v1::FetchParametersResponse>(
+      OpenDownload(bulk_, down_rate_, resumed, max_bytes), download.bytes,
       [&](const v1::FetchParametersResponse& response) {
         download.head = response.head();
+        follower = response.follower();
         return MakeRoom(response.total_bytes(), max_bytes, download.bytes);
       },
-      [] { return absl::OkStatus(); }));
+      [] { return absl::OkStatus(); });
+  if (!received.ok() && !follower.empty()) {
+    received = ReceiveFrom<v1::FetchParametersResponse>(
+        follower, resumed, max_bytes, download.head, download.bytes,
+        [] { return absl::OkStatus(); });
+  }
+  RETURN_IF_ERROR(received);
   if (download.bytes.digest() != download.head.digest()) {
     download = {};
-    return absl::DataLossError(absl::StrCat(
+    const absl::Status damaged = absl::DataLossError(absl::StrCat(
         "the parameters of fragment ", request.fragment(), " at version ",
         request.version(), " do not match their digest; fetching them anew"));
+    if (!follower.empty()) near_.Ended(follower, damaged);
+    return damaged;
   }
   return absl::OkStatus();
 }
@@ -308,24 +323,35 @@ absl::Status BulkTransfers::FetchParameters(
 // Starts a try to download at most `max_bytes`, of which `request.offset` have
 // come.
 template <typename Request>
-BulkTransfers::Incoming BulkTransfers::OpenDownload(absl::string_view method,
+BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
+                                                    RateFinder& rate,
                                                     Request request,
                                                     uint64_t max_bytes) {
   const bool configured = options_.downlink_bytes_per_second.has_value();
   const double pace =
-      configured ? *options_.downlink_bytes_per_second : down_rate_.Next();
-  const int count = bulk_.LanesFor(
-      max_bytes - std::min(max_bytes, request.offset()), ChunkBytes(pace));
+      configured ? *options_.downlink_bytes_per_second : rate.Next();
+  const bool is_near = &lanes != &bulk_;
+  const uint64_t chunk_bytes =
+      is_near ? std::min(ChunkBytes(pace), kSmallChunk) : ChunkBytes(pace);
+  const int count = lanes.LanesFor(
+      max_bytes - std::min(max_bytes, request.offset()), chunk_bytes);
   v1::StreamOptions& stream = *request.mutable_stream();
   stream.set_count(count);
-  stream.set_chunk_bytes(static_cast<uint32_t>(ChunkBytes(pace)));
+  stream.set_chunk_bytes(static_cast<uint32_t>(chunk_bytes));
   stream.set_pace_bytes_per_second(pace);
   Incoming incoming;
-  incoming.measures = pace == 0 && !configured;
+  if (is_near) incoming.patience = NearFollower::kPatience;
+  if (pace == 0 && !configured) incoming.rate = &rate;
+  if constexpr (std::is_same_v<Request, v1::FetchParametersRequest>) {
+    request.set_compress(options_.downlink_bytes_per_second.value_or(
+                             rate.Best()) < kFastestCompressed);
+    // The measured rate would be that of the sender's compression.
+    if (request.compress()) incoming.rate = nullptr;
+  }
   for (int i = 0; i < count; ++i) {
     stream.set_index(i);
     incoming.lanes.push_back(
-        bulk_.Open(MethodName(method), CallTimeout(options_, max_bytes)));
+        lanes.Open(MethodOf(request), CallTimeout(options_, max_bytes)));
     incoming.lanes[i]->stream().WriteLast(ToByteBuffer(request));
   }
   return incoming;
@@ -345,12 +371,13 @@ absl::Status BulkTransfers::Receive(
   if (!incoming.waits) transfer.emplace(&down_);
   // Chunks come over each lane in turn, until one has no more.
   Response response;
-  for (size_t turn = 0;; ++turn) {
+  size_t turn = 0;
+  for (;; ++turn) {
     BulkStream& from = incoming.lanes[turn % incoming.lanes.size()]->stream();
     bool has_chunk = false;
     grpc::ByteBuffer message;
     Chunk chunk;
-    while (!has_chunk && from.Read(&message)) {
+    while (!has_chunk && from.Read(&message, incoming.patience)) {
       if (!transfer.has_value()) transfer.emplace(&down_);
       if (!described_at.has_value()) {
         described_at = options_.now();
@@ -369,16 +396,45 @@ absl::Status BulkTransfers::Receive(
     down_.Add(chunk.size());
     RETURN_IF_ERROR(progress());
   }
-  if (incoming.measures && described_at.has_value()) {
+  if (incoming.rate != nullptr && described_at.has_value()) {
     // Counts all that came, as other downloads may have used part of the link.
-    down_rate_.Measured(down_.bytes() - bytes_before,
-                        options_.now() - *described_at);
+    incoming.rate->Measured(down_.bytes() - bytes_before,
+                            options_.now() - *described_at);
   }
-  for (const std::unique_ptr<BulkLane>& lane : incoming.lanes) {
-    RETURN_IF_ERROR(CallStatus(options_, lane->stream().Finish()));
+  // The lane that has no more chunks says why; a broken one does not wait for
+  // the others.
+  for (size_t i = 0; i < incoming.lanes.size(); ++i, ++turn) {
+    RETURN_IF_ERROR(CallStatus(
+        options_,
+        incoming.lanes[turn % incoming.lanes.size()]->stream().Finish()));
   }
   return bytes.received().size() < bytes.size() ? Incomplete()
                                                 : absl::OkStatus();
+}
+
+// Receives the bytes of `request` that are still to come from a follower, or,
+// if that fails, from the coordinator.
+template <typename Response, typename Request>
+absl::Status BulkTransfers::ReceiveFrom(
+    const std::string& follower, Request request, uint64_t max_bytes,
+    const v1::FragmentHead& head, IncomingBytes& bytes,
+    absl::FunctionRef<absl::Status()> progress) {
+  const auto check = [&](const Response& response) {
+    return response.head().digest() == head.digest()
+               ? absl::OkStatus()
+               : absl::DataLossError("it has another version");
+  };
+  request.clear_region();
+  request.set_offset(bytes.received().size());
+  const std::shared_ptr<NearFollower::Link> link = near_.Connect(follower);
+  const absl::Status received = Receive<Response>(
+      OpenDownload(link->lanes, link->rate, request, max_bytes), bytes, check,
+      progress);
+  near_.Ended(follower, received);
+  if (received.ok()) return received;
+  request.set_offset(bytes.received().size());
+  return Receive<Response>(OpenDownload(bulk_, down_rate_, request, max_bytes),
+                           bytes, check, progress);
 }
 
 absl::Status BulkTransfers::ReceiveUpdate(
@@ -387,7 +443,8 @@ absl::Status BulkTransfers::ReceiveUpdate(
     absl::FunctionRef<absl::Status()> progress) {
   std::optional<TraceSpan> span;
   span.emplace("await update", request.fragment());
-  RETURN_IF_ERROR(Receive<v1::FetchUpdateResponse>(
+  std::string follower;
+  absl::Status received = Receive<v1::FetchUpdateResponse>(
       incoming, download.encoded,
       [&](const v1::FetchUpdateResponse& response) -> absl::Status {
         span.emplace("download", request.fragment());
@@ -406,14 +463,24 @@ absl::Status BulkTransfers::ReceiveUpdate(
               response.head().version()));
         }
         download.object = response.object();
+        follower = response.follower();
         return MakeRoom(response.object().encoded_bytes(), max_bytes,
                         download.encoded);
       },
-      progress));
+      progress);
+  if (!received.ok() && !follower.empty()) {
+    received = ReceiveFrom<v1::FetchUpdateResponse>(follower, request,
+                                                    max_bytes, download.head,
+                                                    download.encoded, progress);
+  }
+  RETURN_IF_ERROR(received);
   const absl::Status verified =
       CheckArrival(download.object, download.encoded.received().size(),
                    download.encoded.digest());
-  if (!verified.ok()) download = {};
+  if (!verified.ok()) {
+    if (!follower.empty()) near_.Ended(follower, verified);
+    download = {};
+  }
   return verified;
 }
 

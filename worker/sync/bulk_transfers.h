@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,6 +31,7 @@
 #include "worker/sync/coordinator_channel.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/incoming_bytes.h"
+#include "worker/sync/near_follower.h"
 #include "worker/sync/streamed_encoding.h"
 
 namespace causeway {
@@ -87,17 +89,24 @@ class BulkTransfers {
     Lanes lanes;
     // Whether it may come long after the request.
     bool waits = false;
-    // Whether nothing but the link limits its rate.
-    bool measures = false;
+    // What to tell the rate, if nothing but the link limits it; or null.
+    RateFinder* rate = nullptr;
+    // The longest time without a message.
+    absl::Duration patience = absl::InfiniteDuration();
   };
   template <typename Request>
-  Incoming OpenDownload(absl::string_view method, Request request,
+  Incoming OpenDownload(BulkLanes& lanes, RateFinder& rate, Request request,
                         uint64_t max_bytes);
   template <typename Response>
   absl::Status Receive(
       const Incoming& incoming, IncomingBytes& bytes,
       absl::FunctionRef<absl::Status(const Response&)> describe,
       absl::FunctionRef<absl::Status()> progress);
+  template <typename Response, typename Request>
+  absl::Status ReceiveFrom(const std::string& follower, Request request,
+                           uint64_t max_bytes, const v1::FragmentHead& head,
+                           IncomingBytes& bytes,
+                           absl::FunctionRef<absl::Status()> progress);
   absl::Status ReceiveUpdate(const Incoming& incoming,
                              const v1::FetchUpdateRequest& request,
                              uint64_t max_bytes, UpdateDownload& download,
@@ -114,6 +123,7 @@ class BulkTransfers {
   Pacer pacer_;
   RateFinder up_rate_;
   RateFinder down_rate_;
+  NearFollower near_;
   LinkMeter up_;
   LinkMeter down_;
 };

@@ -8,8 +8,9 @@
 
 namespace causeway {
 
-std::vector<std::shared_ptr<grpc::Channel>> NewCoordinatorChannels(
-    const GrpcCoordinatorClientOptions& options) {
+std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
+    const GrpcCoordinatorClientOptions& options, const std::string& addresses,
+    int count) {
   grpc::ChannelArguments arguments;
   // Gives each channel its own connection: by default gRPC shares one between
   // channels to the same address.
@@ -27,9 +28,9 @@ std::vector<std::shared_ptr<grpc::Channel>> NewCoordinatorChannels(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetMaxReceiveMessageSize(16 << 20);
-  const CoordinatorTarget target(options.address);
+  const CoordinatorTarget target(addresses);
   std::vector<std::shared_ptr<grpc::Channel>> channels;
-  for (int i = 0; i < 1 + options.bulk_connections; ++i) {
+  for (int i = 0; i < count; ++i) {
     channels.push_back(target.Connect(options.credentials, arguments));
   }
   return channels;

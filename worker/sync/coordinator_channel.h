@@ -26,6 +26,9 @@ inline constexpr int kMaxBulkConnections = 64;
 struct GrpcCoordinatorClientOptions {
   // One address, or several (common/transport/coordinator_target.h).
   std::string address;
+  // The region whose follower the island fetches from, if there is one; empty:
+  // it fetches from the coordinator.
+  std::string region = "";
   // Credentials from common/transport/credentials.h.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
       grpc::InsecureChannelCredentials();
@@ -45,10 +48,11 @@ struct GrpcCoordinatorClientOptions {
   Clock now;
 };
 
-// Returns a channel for control, and then options.bulk_connections others. Each
-// has connections of its own, one to each address.
-std::vector<std::shared_ptr<grpc::Channel>> NewCoordinatorChannels(
-    const GrpcCoordinatorClientOptions& options);
+// Returns `count` channels to `addresses`. Each has connections of its own, one
+// to each address.
+std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
+    const GrpcCoordinatorClientOptions& options, const std::string& addresses,
+    int count);
 
 // Returns the timeout of a call that carries at most `bulk_bytes`.
 absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,

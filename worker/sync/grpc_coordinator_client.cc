@@ -83,7 +83,9 @@ class GrpcControlStream : public ControlStream {
 class GrpcCoordinatorClient : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options)
-      : GrpcCoordinatorClient(options, NewCoordinatorChannels(options)) {}
+      : GrpcCoordinatorClient(options,
+                              NewChannels(options, options.address,
+                                          1 + options.bulk_connections)) {}
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {

@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/checksum.h"
 #include "common/clock.h"
@@ -45,6 +46,8 @@ class FalseCoordinator : public v1::Coordinator::Service {
   // Changes the description of an update.
   std::function<void(v1::FetchUpdateResponse&)> describe =
       [](v1::FetchUpdateResponse&) {};
+  // The follower that islands of a region are sent to.
+  std::string follower;
   // A call ends after so many bytes.
   uint64_t most_bytes = kBytes;
 
@@ -71,6 +74,8 @@ class FalseCoordinator : public v1::Coordinator::Service {
     if (request->stream().index() == 0) {
       *response.mutable_chunk() = ChunkFrom(request->offset());
     }
+    response.set_follower(FollowerFor(request->region()));
+    if (!response.follower().empty()) response.clear_chunk();
     writer->Write(response);
     return grpc::Status::OK;
   }
@@ -91,12 +96,18 @@ class FalseCoordinator : public v1::Coordinator::Service {
     object.set_encoded_bytes(bytes.size());
     object.set_digest(Digest128(announced));
     describe(response);
-    *response.mutable_chunk() = ChunkFrom(request->offset());
+    response.set_follower(FollowerFor(request->region()));
+    if (response.follower().empty()) {
+      *response.mutable_chunk() = ChunkFrom(request->offset());
+    }
     writer->Write(response);
     return grpc::Status::OK;
   }
 
  private:
+  std::string FollowerFor(const std::string& region) const {
+    return region.empty() ? "" : follower;
+  }
   // Returns the rest from `offset` on.
   v1::Chunk ChunkFrom(uint64_t offset) const {
     v1::Chunk chunk;
@@ -301,6 +312,118 @@ TEST_F(GrpcDownloadsTest, DownloadsUseAsManyStreamsAsTheyHaveChunks) {
     std::iota(all.begin(), all.end(), 0);
     EXPECT_THAT(indexes, UnorderedElementsAreArray(all)) << bytes;
   }
+}
+
+// A coordinator with a follower, and an island of its region.
+class NearDownloadsTest : public GrpcDownloadsTest {
+ protected:
+  NearDownloadsTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(&follower_);
+    follower_server_ = builder.BuildAndStart();
+    coordinator_.follower = absl::StrCat("127.0.0.1:", port);
+    coordinator_.bytes = coordinator_.announced;
+    coordinator_.describe = DescribeMerge;
+    client_ = NewGrpcCoordinatorClient(
+        {.address = address_, .region = "b", .now = [this] {
+           return absl::FromUnixMillis(now_);
+         }});
+  }
+  ~NearDownloadsTest() override {
+    client_.reset();
+    follower_server_->Shutdown();
+  }
+
+  // Fetches an update, which must be the announced one.
+  void ExpectUpdate() {
+    v1::FetchUpdateRequest request;
+    request.set_wait(true);
+    UpdateDownload download;
+    EXPECT_OK(
+        client_->FetchUpdate(request, kBytes, download)->Receive(download, [] {
+          return absl::OkStatus();
+        }));
+    EXPECT_EQ(download.encoded.received(), coordinator_.announced);
+    EXPECT_TRUE(download.includes_island) << "the coordinator's word";
+  }
+  // Expects that the last update came from the coordinator, and that the next
+  // do until the pause is over.
+  void ExpectPause(absl::Duration pause) {
+    const size_t asked = follower_.update_requests().size();
+    EXPECT_EQ(coordinator_.update_requests().back().region(), "");
+    now_ += absl::ToInt64Milliseconds(pause) - 1;
+    ExpectUpdate();
+    EXPECT_EQ(coordinator_.update_requests().back().region(), "");
+    EXPECT_EQ(follower_.update_requests().size(), asked);
+    ++now_;
+  }
+
+  // Milliseconds.
+  std::atomic<int64_t> now_ = 0;
+  FalseCoordinator follower_;
+  std::unique_ptr<grpc::Server> follower_server_;
+};
+
+TEST_F(NearDownloadsTest, BytesComeFromTheFollower) {
+  ExpectUpdate();
+  EXPECT_EQ(coordinator_.update_requests().back().region(), "b");
+  ASSERT_EQ(follower_.update_requests().size(), 1);
+  EXPECT_EQ(follower_.update_requests()[0].region(), "");
+  ParametersDownload download;
+  EXPECT_OK(client_->FetchParameters({}, kBytes, download));
+  EXPECT_EQ(download.bytes.received(), coordinator_.announced);
+  EXPECT_EQ(follower_.parameters_requests().size(), 1);
+}
+
+TEST_F(NearDownloadsTest, TheRestComesFromTheCoordinatorIfTheFollowerFails) {
+  follower_.most_bytes = 600;
+  ExpectUpdate();
+  EXPECT_EQ(coordinator_.update_requests().back().offset(), 600);
+  EXPECT_EQ(client_->bytes_down(), kBytes) << "no byte comes twice";
+  ExpectPause(absl::Seconds(5));
+  // It is tried again, and left alone for longer.
+  ExpectUpdate();
+  ExpectPause(absl::Seconds(10));
+  follower_.most_bytes = kBytes;
+  ExpectUpdate();
+  EXPECT_EQ(coordinator_.update_requests().back().region(), "b");
+  // A success sets the time back.
+  follower_.most_bytes = 600;
+  ExpectUpdate();
+  ExpectPause(absl::Seconds(5));
+}
+
+TEST_F(NearDownloadsTest, AFollowerThatIsGoneCostsNoUpdate) {
+  follower_server_->Shutdown();
+  ExpectUpdate();
+  ExpectPause(absl::Seconds(5));
+}
+
+TEST_F(NearDownloadsTest, AFollowerWithAnotherVersionIsNotBelieved) {
+  follower_.describe = [](v1::FetchUpdateResponse& response) {
+    response.mutable_head()->set_digest("another");
+  };
+  ExpectUpdate();
+  ExpectPause(absl::Seconds(5));
+}
+
+TEST_F(NearDownloadsTest, AFollowerWithWrongBytesIsNotBelieved) {
+  follower_.bytes[7] = 'b';
+  UpdateDownload download;
+  EXPECT_THAT(FetchUpdate(download), StatusIs(absl::StatusCode::kDataLoss));
+  ExpectUpdate();
+  ExpectPause(absl::Seconds(5));
+}
+
+TEST_F(NearDownloadsTest, AFollowerThatSaysNothingIsGivenUp) {
+  absl::Notification done;
+  follower_.before_update = [&] { done.WaitForNotification(); };
+  ExpectUpdate();
+  done.Notify();
+  ExpectPause(absl::Seconds(5));
 }
 
 }  // namespace

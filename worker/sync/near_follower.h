@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The follower of an island's region, from which the island fetches what the
+// coordinator would else send to each island of the region. One that fails is
+// left alone for a while.
+#ifndef WORKER_SYNC_NEAR_FOLLOWER_H_
+#define WORKER_SYNC_NEAR_FOLLOWER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/transport/rate_finder.h"
+#include "worker/sync/bulk_lanes.h"
+#include "worker/sync/call_group.h"
+#include "worker/sync/coordinator_channel.h"
+
+namespace causeway {
+
+// Thread-safe.
+class NearFollower {
+ public:
+  // A follower that sends nothing for so long has failed.
+  static constexpr absl::Duration kPatience = absl::Seconds(5);
+  // The time for which the coordinator sends all after a failure: it doubles
+  // with each one, and a success sets it back.
+  static constexpr absl::Duration kShortestPause = absl::Seconds(5);
+  static constexpr absl::Duration kLongestPause = absl::Minutes(5);
+
+  // The connections to a follower, and their rate.
+  struct Link {
+    std::string address;
+    BulkLanes lanes;
+    RateFinder rate;
+  };
+
+  // `calls` outlives the object.
+  NearFollower(const GrpcCoordinatorClientOptions& options, CallGroup* calls)
+      : options_(options), calls_(calls) {}
+
+  // Returns the region to name to the coordinator; empty if that is to send
+  // all.
+  std::string region() const;
+  // Returns the link to the follower at this address.
+  std::shared_ptr<Link> Connect(const std::string& address);
+  // Notes how a download from it has ended.
+  void Ended(const std::string& address, const absl::Status& status);
+
+ private:
+  const GrpcCoordinatorClientOptions options_;
+  CallGroup* const calls_;
+
+  mutable absl::Mutex mu_;
+  std::shared_ptr<Link> link_ ABSL_GUARDED_BY(mu_);
+  absl::Time paused_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Duration pause_ ABSL_GUARDED_BY(mu_) = kShortestPause;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SYNC_NEAR_FOLLOWER_H_
