@@ -43,7 +43,7 @@ constexpr const char* kTokenizerFiles[] = {
     "tokenizer.model",     "special_tokens_map.json",
     "added_tokens.json",   "vocab.json",
     "merges.txt",          "generation_config.json",
-    "chat_template.jinja",
+    "chat_template.jinja", "tekken.json",
 };
 
 // A value of --dtype in the terms of safetensors and of config.json.
@@ -244,12 +244,12 @@ Command ExportCommand(ProgressEnvironment progress) {
           "STATE_DIR is the coordinator's state directory; the coordinator may "
           "be running. The command writes the merged model under the names "
           "of the Hugging Face libraries, and a config.json for "
-          "LlamaForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM. A run that "
-          "is defined by its tensors comes out under their names, without "
-          "those that it excludes; its config.json is that of --like. Where "
-          "--like has an adapter_config.json, as the folder that "
-          "causeway.create_run wrote for a model of PEFT, the run comes out as "
-          "an adapter that PEFT loads."};
+          "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or "
+          "SmolLM3ForCausalLM. A run that is defined by its tensors comes out "
+          "under their names, without those that it excludes; its config.json "
+          "is that of --like. Where --like has an adapter_config.json, as the "
+          "folder that causeway.create_run wrote for a model of PEFT, the run "
+          "comes out as an adapter that PEFT loads."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "DIR", "The directory to write; made if missing.",
                   &flags->out);

@@ -41,6 +41,10 @@ struct Family {
   uint32_t head_dim;
   // If true, "sliding_window" counts only with "use_sliding_window".
   bool asks_for_window;
+  // The libraries' own defaults of "no_rope_layer_interval", 0 if the family
+  // does not know it, and of "tie_word_embeddings".
+  uint32_t no_rope_interval;
+  bool tied;
 };
 // An export is of the first family that has the model's tensors.
 constexpr Family kFamilies[] = {
@@ -55,6 +59,11 @@ constexpr Family kFamilies[] = {
      .qk_norm = true,
      .head_dim = 128,
      .asks_for_window = true},
+    {.model_type = "smollm3",
+     .architecture = "SmolLM3ForCausalLM",
+     .asks_for_window = true,
+     .no_rope_interval = 4,
+     .tied = true},
 };
 
 absl::StatusOr<Json> ParseObject(absl::string_view text) {
@@ -115,8 +124,8 @@ absl::StatusOr<Family> FindFamily(const Json& json) {
     if (type == family.model_type) return family;
   }
   return Refuse("model_type", type,
-                "Causeway's islands train \"llama\", \"mistral\", \"qwen2\" "
-                "and \"qwen3\"");
+                "Causeway's islands train \"llama\", \"mistral\", \"qwen2\", "
+                "\"qwen3\" and \"smollm3\"");
 }
 
 // Parts of the names of keys with which other models than islands train change
@@ -172,7 +181,8 @@ bool IsOff(const Json& value) {
 absl::Status CheckKey(const std::string& key, const Json& value,
                       const Family& family) {
   if ((key == "qkv_bias" && family.qkv_bias) ||
-      (absl::EndsWith(key, "qk_norm") && family.qk_norm)) {
+      (absl::EndsWith(key, "qk_norm") && family.qk_norm) ||
+      (absl::StartsWith(key, "no_rope_layer") && family.no_rope_interval > 0)) {
     return absl::OkStatus();
   }
   if (HasPart(key, kForeignParts) && !IsOff(value)) {
@@ -254,6 +264,28 @@ absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// Reads which layers have no rotary embedding.
+absl::Status ReadRopeLayers(const Json& json, const Family& family,
+                            v1::ModelConfig& model) {
+  uint32_t interval = family.no_rope_interval;
+  if (interval == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(ReadCount(json, "no_rope_layer_interval", interval));
+  model.set_no_rope_interval(interval);
+  const Json& layers = At(json, "no_rope_layers");
+  for (uint32_t i = 0; i < model.layers() && !layers.is_null(); ++i) {
+    // The libraries' 1 is a layer that has the embedding.
+    if (!layers.is_array() || i >= layers.size() ||
+        layers[i] != static_cast<int>(HasRope(model, i))) {
+      return Refuse("no_rope_layers", layers,
+                    absl::StrCat("islands leave the rotary embedding out of "
+                                 "every layer whose number is a multiple of "
+                                 "\"no_rope_layer_interval\", ",
+                                 interval));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadLengths(const Json& json, const Family& family,
                          uint32_t sequence_length, v1::ModelConfig& model) {
   uint32_t longest = 0;
@@ -306,13 +338,14 @@ absl::Status ReadHeads(const Json& json, const Family& family,
 absl::StatusOr<Family> FamilyOf(const v1::ModelConfig& model) {
   for (const Family& family : kFamilies) {
     if (family.qkv_bias == model.qkv_bias() &&
-        family.qk_norm == model.qk_norm()) {
+        family.qk_norm == model.qk_norm() &&
+        (family.no_rope_interval > 0) == (model.no_rope_interval() > 0)) {
       return family;
     }
   }
   return absl::FailedPreconditionError(
-      "no model of the Hugging Face libraries has both model.qkv_bias and "
-      "model.qk_norm");
+      "no model of the Hugging Face libraries has more than one of "
+      "model.qkv_bias, model.qk_norm and model.no_rope_interval");
 }
 
 }  // namespace
@@ -340,6 +373,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
   }
   RETURN_IF_ERROR(ReadHeads(json, family, model));
   RETURN_IF_ERROR(ReadRope(json, model));
+  RETURN_IF_ERROR(ReadRopeLayers(json, family, model));
   RETURN_IF_ERROR(ReadLengths(json, family, sequence_length, model));
   // The libraries' own default, which is not ours.
   double epsilon = 1e-6;
@@ -349,7 +383,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
   if (!tied.is_null() && !tied.is_boolean()) {
     return Refuse("tie_word_embeddings", tied, "want true or false");
   }
-  model.set_tie_embeddings(tied == true);
+  model.set_tie_embeddings(tied.is_null() ? family.tied : tied == true);
   return model;
 }
 
@@ -381,10 +415,17 @@ absl::StatusOr<std::string> WriteHuggingFaceConfig(
       // The library's defaults belong to another vocabulary.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
+      {"pad_token_id", nullptr},
   };
   if (family.asks_for_window) {
     json["use_sliding_window"] = false;
     json["sliding_window"] = nullptr;
+  }
+  if (family.no_rope_interval > 0) {
+    json["no_rope_layer_interval"] = model.no_rope_interval();
+    for (uint32_t i = 0; i < model.layers(); ++i) {
+      json["no_rope_layers"].push_back(static_cast<int>(HasRope(model, i)));
+    }
   }
   if (model.has_rope_scaling()) {
     const v1::RopeScaling& scaling = model.rope_scaling();

@@ -62,6 +62,21 @@ constexpr char kQwen3[] = R"({
   "torch_dtype": "bfloat16", "use_cache": true, "use_sliding_window": false,
   "vocab_size": 151936})";
 
+// The values of SmolLM3-3B, of which those that are its library's defaults are
+// not all there.
+constexpr char kSmolLm3[] = R"({
+  "architectures": ["SmolLM3ForCausalLM"], "attention_bias": false,
+  "eos_token_id": 128012, "hidden_act": "silu", "hidden_size": 2048,
+  "initializer_range": 0.02, "intermediate_size": 11008,
+  "max_position_embeddings": 65536, "max_window_layers": 28, "mlp_bias": false,
+  "model_type": "smollm3", "no_rope_layer_interval": 4, "no_rope_layers": [
+  1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0,
+  1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0], "num_attention_heads": 16,
+  "num_hidden_layers": 36, "num_key_value_heads": 4, "pad_token_id": 128004,
+  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 5000000.0,
+  "sliding_window": null, "torch_dtype": "bfloat16",
+  "use_sliding_window": false, "vocab_size": 128256})";
+
 MATCHER_P(IsModel, text, "") {
   v1::ModelConfig model;
   *result_listener << arg.ShortDebugString();
@@ -138,6 +153,19 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 head_dim: 128
                 qk_norm: true
               )pb")));
+  EXPECT_THAT(ReadHuggingFaceConfig(kSmolLm3, 1024), IsOkAndHolds(IsModel(R"pb(
+                layers: 36
+                hidden_size: 2048
+                intermediate_size: 11008
+                heads: 16
+                kv_heads: 4
+                vocab_size: 128256
+                sequence_length: 1024
+                rope_theta: 5000000
+                norm_epsilon: 1e-6
+                tie_embeddings: true
+                no_rope_interval: 4
+              )pb")));
 }
 
 TEST(HuggingFaceTest, ReadsBothSpellingsOfTheRotaryEmbedding) {
@@ -176,6 +204,13 @@ TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
   EXPECT_FALSE(
       ReadHuggingFaceConfig(Without(kTinyLlama, "tie_word_embeddings"), 0)
           ->tie_embeddings());
+  EXPECT_THAT(
+      ReadHuggingFaceConfig(Without(kSmolLm3, "no_rope_layers"), 0),
+      IsOkAndHolds(IsModel(ReadHuggingFaceConfig(kSmolLm3, 0)->DebugString())));
+  EXPECT_EQ(
+      ReadHuggingFaceConfig(Without(kSmolLm3, "no_rope_layer_interval"), 0)
+          ->no_rope_interval(),
+      4);
 }
 
 // As in Mistral Nemo, whose heads do not fill the model.
@@ -234,6 +269,10 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
        "\"partial_rotary_factor\" is 0.5"},
       {With(kTinyLlama, "no_rope_layers", {1, 1, 0}),
        "\"no_rope_layers\" is [1,1,0]"},
+      {With(kSmolLm3, "no_rope_layer_interval", 3), "\"no_rope_layers\" is ["},
+      {With(kSmolLm3, "no_rope_layers", {1, 1, 1, 0}),
+       "\"no_rope_layers\" is [1,1,1,0]"},
+      {With(kSmolLm3, "no_rope_layers", 4), "\"no_rope_layers\" is 4"},
       {With(kTinyLlama, "layer_types", {"full_attention", "mamba"}),
        "\"layer_types\" is \"mamba\""},
       {With(kTinyLlama, "is_causal", false), "\"is_causal\" is false"},
@@ -299,7 +338,8 @@ TEST(HuggingFaceTest, MessagesBoundWhatTheyQuote) {
 }
 
 TEST(HuggingFaceTest, WritesWhatItReads) {
-  for (const char* original : {kTinyLlama, kLlama32, kQwen25, kQwen3}) {
+  for (const char* original :
+       {kTinyLlama, kLlama32, kQwen25, kQwen3, kSmolLm3}) {
     v1::RunConfig config;
     config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
     ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
@@ -314,21 +354,26 @@ TEST(HuggingFaceTest, WritesWhatItReads) {
     for (const char* key :
          {"bos_token_id", "eos_token_id", "max_position_embeddings",
           "rope_scaling", "rope_theta", "head_dim", "architectures",
-          "model_type", "use_sliding_window"}) {
+          "model_type", "use_sliding_window", "no_rope_layer_interval",
+          "no_rope_layers"}) {
       if (!before.contains(key)) continue;
       EXPECT_EQ(written[key], before[key]) << key;
     }
   }
 }
 
-TEST(HuggingFaceTest, SaysThatNoLibraryHasBiasesAndQkNorm) {
+TEST(HuggingFaceTest, SaysWhatNoLibraryHas) {
   v1::RunConfig config;
   ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
                        ReadHuggingFaceConfig(kQwen3, 512));
-  config.mutable_model()->set_qkv_bias(true);
-  EXPECT_THAT(WriteHuggingFaceConfig(config, "float32", "").status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("both model.qkv_bias and model.qk_norm")));
+  v1::RunConfig with_bias = config;
+  with_bias.mutable_model()->set_qkv_bias(true);
+  config.mutable_model()->set_no_rope_interval(4);
+  for (const v1::RunConfig& both : {with_bias, config}) {
+    EXPECT_THAT(WriteHuggingFaceConfig(both, "float32", "").status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("model.qkv_bias, model.qk_norm and")));
+  }
 }
 
 TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {

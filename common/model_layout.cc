@@ -66,6 +66,11 @@ int64_t HeadDim(const v1::ModelConfig& config) {
   return int64_t{config.hidden_size()} / config.heads();
 }
 
+bool HasRope(const v1::ModelConfig& config, uint32_t block) {
+  const uint32_t interval = config.no_rope_interval();
+  return interval == 0 || (block + 1) % interval != 0;
+}
+
 ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
   const int64_t hidden = config.hidden_size();
   const int64_t intermediate = config.intermediate_size();

@@ -54,6 +54,9 @@ struct ModelLayout {
 // Returns the number of values in a query, key or value head.
 int64_t HeadDim(const v1::ModelConfig& config);
 
+// Returns whether a block has the rotary embedding.
+bool HasRope(const v1::ModelConfig& config, uint32_t block);
+
 // Returns the layout of a model. `config` must have been validated
 // (common/run_config.h), with vocab_size and kv_heads resolved.
 ModelLayout MakeModelLayout(const v1::ModelConfig& config);

@@ -49,6 +49,7 @@ constexpr Range kModelRanges[] = {
     {"model.rope_theta", 1, 1e12, true},
     {"model.norm_epsilon", 0, 0.1, true},
     {"model.init_stddev", 0, 10, true},
+    {"model.no_rope_interval", 0, kMostLayers},
 };
 
 constexpr Range kRanges[] = {

@@ -65,6 +65,9 @@ FAMILIES = {
     "qwen2.5-untied": (QWEN2, 2),
     "qwen3": (dict(QWEN3, tie_word_embeddings=True), 1),
     "qwen3-untied": (dict(QWEN3, torch_dtype="float32"), 3),
+    "smollm3": (dict(LLAMA, model_type="smollm3", num_hidden_layers=4,
+                     architectures=["SmolLM3ForCausalLM"],
+                     tie_word_embeddings=True), 1),
 }
 
 
@@ -178,6 +181,8 @@ def loss(directory, tokens_path, length):
               "kv_heads": text["num_key_value_heads"],
               "norm_epsilon": text["rms_norm_eps"],
               "rope_theta": rope.get("rope_theta", text.get("rope_theta"))}
+    if text["model_type"] == "smollm3":
+        config["no_rope_interval"] = text.get("no_rope_layer_interval", 4)
     if "head_dim" in text:
         config["head_dim"] = text["head_dim"]
     if rope["rope_type"] == "llama3":

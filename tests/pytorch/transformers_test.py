@@ -12,6 +12,7 @@ import subprocess
 import sys
 import unittest
 
+import tokenizers
 import torch
 import transformers
 from torch.nn import functional as F
@@ -39,13 +40,28 @@ _SAVED = {
                 torch.bfloat16),
     "qwen2.5": (transformers.Qwen2Config(**_SMALL), torch.float16),
     "qwen3": (transformers.Qwen3Config(**_SMALL, head_dim=8), torch.float32),
+    "smollm3": (transformers.SmolLM3Config(**_SMALL, no_rope_layer_interval=2),
+                torch.bfloat16),
 }
+_TEXT = "several sites train one model, and every site has a part of it"
 _REFUSED = {
-    "smollm3": transformers.SmolLM3Config(**_SMALL),
     "olmo2": transformers.Olmo2Config(**_SMALL),
     "gemma3": transformers.Gemma3TextConfig(**_SMALL, head_dim=8),
     "phi": transformers.PhiConfig(**_SMALL),
 }
+
+
+def make_tokenizer():
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    tokenizer.train_from_iterator(
+        [_TEXT], tokenizers.trainers.BpeTrainer(
+            vocab_size=checkpoints.VOCABULARY, show_progress=False,
+            special_tokens=["<s>", "</s>"]))
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>",
+        chat_template="{% for m in messages %}<s>{{ m.content }}{% endfor %}")
 
 
 class TransformersTest(ProcessTestCase):
@@ -60,6 +76,7 @@ class TransformersTest(ProcessTestCase):
     def save(self, name, config, dtype=torch.float32):
         model = transformers.AutoModelForCausalLM.from_config(config)
         model.to(dtype).save_pretrained(self.work / name)
+        make_tokenizer().save_pretrained(self.work / name)
 
     def begin_run(self, name):
         """Makes a run from a checkpoint; returns its state's folder."""
@@ -121,6 +138,22 @@ class TransformersTest(ProcessTestCase):
                 for key, values in before.items():
                     self.assertEqual(values.dtype, after[key].dtype)
                     self.assertTrue(torch.equal(values, after[key]), key)
+                self.assert_tokenizer_goes_along(name)
+
+    def assert_tokenizer_goes_along(self, name):
+        files = {path.name for path in (self.work / name).iterdir()}
+        files -= {"config.json", "model.safetensors"}
+        self.assertLessEqual({"tokenizer.json", "tokenizer_config.json",
+                              "chat_template.jinja", "generation_config.json"},
+                             files)
+        for file in files:
+            before, after = ((self.work / folder / file).read_bytes()
+                             for folder in (name, f"{name}-exported"))
+            self.assertEqual(before, after, file)
+        before, after = (
+            transformers.AutoTokenizer.from_pretrained(self.work / folder)
+            for folder in (name, f"{name}-exported"))
+        self.assertEqual(before(_TEXT), after(_TEXT))
 
     def test_other_families_are_refused_with_the_reason(self):
         for name, config in _REFUSED.items():

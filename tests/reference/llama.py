@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Llama architecture in PyTorch, with what Qwen2.5 and Qwen3 add to it.
+"""The Llama architecture in PyTorch, and what Qwen2.5, Qwen3 and SmolLM3 add.
 
 This implementation shares nothing with that in C++: it uses PyTorch tensors,
 automatic differentiation, and whatever precision its weights have. It follows
@@ -50,8 +50,12 @@ def rotate(x, config):
     return x * angle.cos() + half_turned * angle.sin()
 
 
-def attention(x, weights, prefix, config):
+def attention(x, weights, block, config):
     batch, length, hidden = x.shape
+    prefix = f"model.layers.{block}."
+    interval = config.get("no_rope_interval", 0)
+    rotated = ((lambda y: rotate(y, config))
+               if not interval or (block + 1) % interval else lambda y: y)
     heads, kv_heads = config["heads"], config["kv_heads"]
     dim = config.get("head_dim", hidden // heads)
 
@@ -62,8 +66,8 @@ def attention(x, weights, prefix, config):
         gain = weights.get(prefix + name + "_norm.weight")
         return y if gain is None else rms_norm(y, gain, config["norm_epsilon"])
 
-    query = rotate(project("self_attn.q", heads), config)
-    key = rotate(project("self_attn.k", kv_heads), config)
+    query = rotated(project("self_attn.q", heads))
+    key = rotated(project("self_attn.k", kv_heads))
     value = project("self_attn.v", kv_heads)
     key = key.repeat_interleave(heads // kv_heads, dim=1)
     value = value.repeat_interleave(heads // kv_heads, dim=1)
@@ -82,7 +86,7 @@ def logits_of(tokens, weights, config):
     for block in range(config["layers"]):
         prefix = f"model.layers.{block}."
         gain = weights[prefix + "input_layernorm.weight"]
-        x = x + attention(rms_norm(x, gain, epsilon), weights, prefix, config)
+        x = x + attention(rms_norm(x, gain, epsilon), weights, block, config)
         gain = weights[prefix + "post_attention_layernorm.weight"]
         y = rms_norm(x, gain, epsilon)
         gate = y @ weights[prefix + "mlp.gate_proj.weight"].T

@@ -59,6 +59,10 @@ CASES = {
                                   heads=2, kv_heads=2, vocab_size=19,
                                   sequence_length=7, tie_embeddings=False,
                                   batch=2, head_dim=16, qk_norm=True),
+    # The second and fourth block do not rotate, as some of SmolLM3 do not.
+    "no_rope": dict(COMMON, layers=4, hidden_size=24, intermediate_size=20,
+                    heads=6, kv_heads=2, vocab_size=23, sequence_length=9,
+                    tie_embeddings=True, batch=2, no_rope_interval=2),
     # No published model has all of it, and half a head has an odd width.
     "all_untied": dict(COMMON, hidden_size=18, intermediate_size=21, heads=6,
                        kv_heads=2, vocab_size=19, sequence_length=7,

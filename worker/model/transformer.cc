@@ -233,6 +233,7 @@ void Transformer::ForwardQkv(const float* parameters, int block,
     ops_->QkNorm(added, parameters + at.qk_norm, norm_epsilon_, qkv,
                  to.raw_heads, to.heads_inverse_rms);
   }
+  if (!at.has_rope) return;
   const int64_t angles = shape.first * shape.head_dim / 2;
   ops_->Rope(added, {rope_cosine_ + angles, rope_sine_ + angles},
              RopeDirection::kForward, qkv);
@@ -361,8 +362,10 @@ void Transformer::BackwardQkv(const float* parameters, int block,
                               GradientSum gradients) {
   const BlockActivations& from = activations_[block];
   const BlockOffsets& at = blocks_[block];
-  ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kBackward,
-             d_qkv_);
+  if (at.has_rope) {
+    ops_->Rope(shape, {rope_cosine_, rope_sine_}, RopeDirection::kBackward,
+               d_qkv_);
+  }
   if (qk_norm_) {
     ops_->QkNormBackward(shape, from.raw_heads, from.heads_inverse_rms,
                          parameters + at.qk_norm, d_qkv_,

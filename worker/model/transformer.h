@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A decoder-only transformer in the Llama layout (Touvron et al. 2023), with
-// the biases of Qwen2 and the QK-norm of Qwen3 where the configuration has
-// them: forward pass, exact backward pass, and logits for sampling, written
-// once over the operations of ops.h. Parameters and gradients are flat fp32
-// vectors in the order of common/model_layout.h, in the device memory of the
-// Ops object.
+// the biases of Qwen2, the QK-norm of Qwen3 and the blocks without rotary
+// embedding of SmolLM3 where the configuration has them: forward pass, exact
+// backward pass, and logits for sampling, written once over the operations of
+// ops.h. Parameters and gradients are flat fp32 vectors in the order of
+// common/model_layout.h, in the device memory of the Ops object.
 //
 //   std::unique_ptr<Ops> ops = MakeCpuOps(2);
 //   ASSIGN_OR_RETURN(auto model, Transformer::Create(
@@ -143,6 +143,8 @@ class Transformer {
   // Offsets into the flat vectors. Projections of the same input are adjacent
   // in the layout and are used as one matrix.
   struct BlockOffsets {
+    // Not an offset: whether the block has the rotary embedding.
+    bool has_rope = true;
     int64_t input_norm = 0;
     int64_t qkv = 0;
     int64_t qkv_bias = 0;
@@ -167,7 +169,7 @@ class Transformer {
   };
 
   Transformer(const v1::ModelConfig& config, const Options& options, Ops* ops);
-  void FindOffsets();
+  void FindOffsets(const v1::ModelConfig& config);
   // The place of each array in the arena, and the length of the arena.
   struct ArenaPlan {
     int64_t bytes = 0;

@@ -92,16 +92,17 @@ Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
   CHECK(config.head_dim() != 0 || hidden_ % heads_ == 0);
   CHECK_EQ(head_dim_ % 2, 0);
   CHECK_EQ(heads_ % kv_heads_, 0);
-  FindOffsets();
+  FindOffsets(config);
 }
 
-void Transformer::FindOffsets() {
+void Transformer::FindOffsets(const v1::ModelConfig& config) {
   for (int block = 0; block < layers_; ++block) {
     const std::string prefix = absl::StrCat("model.layers.", block, ".");
     const auto find = [&](std::vector<absl::string_view> names) {
       return FindAdjacent(layout_, prefix, std::move(names));
     };
     BlockOffsets& at = blocks_.emplace_back();
+    at.has_rope = HasRope(config, static_cast<uint32_t>(block));
     at.input_norm = find({"input_layernorm.weight"});
     at.qkv = find({"self_attn.q_proj.weight", "self_attn.k_proj.weight",
                    "self_attn.v_proj.weight"});

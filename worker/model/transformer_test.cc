@@ -37,12 +37,13 @@ v1::ModelConfig SmallConfig() {
   return config;
 }
 
-// All that Qwen2 and Qwen3 add.
-v1::ModelConfig QwenConfig() {
+// All that Qwen2, Qwen3 and SmolLM3 add.
+v1::ModelConfig RichConfig() {
   v1::ModelConfig config = SmallConfig();
   config.set_head_dim(10);
   config.set_qkv_bias(true);
   config.set_qk_norm(true);
+  config.set_no_rope_interval(2);
   return config;
 }
 
@@ -125,7 +126,7 @@ void ExpectGolden(const GoldenCase& golden, int threads) {
 
 TEST(TransformerTest, LossGradientsAndLogitsAreThoseOfPyTorch) {
   ASSERT_OK_AND_ASSIGN(const std::vector<GoldenCase> cases, ReadGolden());
-  ASSERT_EQ(cases.size(), 8u);
+  ASSERT_EQ(cases.size(), 9u);
   for (const GoldenCase& golden : cases) {
     for (const int threads : {1, 2}) ExpectGolden(golden, threads);
   }
@@ -151,7 +152,7 @@ TEST(TransformerTest, RecomputationChangesNoBitAndSavesMemory) {
   const Transformer::Options keep = {.micro_batch = 4};
   const Transformer::Options recompute = {.micro_batch = 4,
                                           .recompute_activations = true};
-  for (const v1::ModelConfig& config : {SmallConfig(), QwenConfig()}) {
+  for (const v1::ModelConfig& config : {SmallConfig(), RichConfig()}) {
     const Result kept = RunOnce(config, keep, 2);
     const Result recomputed = RunOnce(config, recompute, 2);
     EXPECT_EQ(recomputed.loss, kept.loss);
@@ -280,7 +281,7 @@ void ExpectSameLogitsWithKeptPrefix(const v1::ModelConfig& config) {
 
 TEST(TransformerTest, AKeptPrefixChangesNoLogits) {
   ExpectSameLogitsWithKeptPrefix(SmallConfig());
-  ExpectSameLogitsWithKeptPrefix(QwenConfig());
+  ExpectSameLogitsWithKeptPrefix(RichConfig());
 }
 
 // Documents that share a sequence are computed as if each had its own: the
