@@ -23,7 +23,7 @@ def _unless_sanitized(values):
 
 def _precompiled(name, own_copts):
     """Returns the copts and deps of sources that begin with //third_party:NAME."""
-    if own_copts:
+    if [flag for flag in own_copts if flag != "-w"]:
         # GCC takes some flags, such as -O3, from the header and not from the
         # command line.
         return [], []
@@ -37,13 +37,16 @@ def _sources(name, extension, given):
     """Returns the sources of a target: NAME.extension, unless it says otherwise."""
     return native.glob([name + extension]) if given == None else given
 
-def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, **kwargs):
+def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly = False, optimized = None, **kwargs):
     more_copts, more_deps = [], []
+    if optimized == None:
+        optimized = not testonly
     if precompiled:
-        more_copts, more_deps = _precompiled("precompiled_for_libraries", copts)
+        more_copts, more_deps = _precompiled("precompiled_for_libraries" if optimized else "precompiled_for_tests", copts)
     rule(
         name = name,
-        copts = _WARNINGS + copts + more_copts,
+        testonly = testonly,
+        copts = _WARNINGS + ([] if optimized else ["-O0"]) + copts + more_copts,
         deps = deps + more_deps,
         **kwargs
     )
@@ -56,7 +59,8 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
       srcs: NAME.cc, if it is there, unless it says otherwise.
       hdrs: likewise NAME.h.
       **kwargs: passed to cc_library; precompiled = False is for sources whose
-        headers do not bear those of third_party/precompiled.h.
+        headers do not bear those of third_party/precompiled.h, and optimized =
+        True for those with testonly that compute much.
     """
     _causeway_cc(
         native.cc_library,

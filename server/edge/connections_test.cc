@@ -158,9 +158,9 @@ TEST_F(ConnectionsTest, ThoseThatAreClosedMakeRoom) {
 
 TEST_F(ConnectionsTest, WhatNoCallTakesIsBounded) {
   const auto greedy = Admit();
-  greedy->Deliver(2 * kMiB);
+  greedy->Deliver(6 * kMiB);
   const auto calling = Admit();
-  calling->Deliver(2 * kMiB);
+  calling->Deliver(6 * kMiB);
   const CallTicket call = connections_.BeginCall(calling->peer());
   const auto taken = Admit();
   taken->Deliver(9 * kMiB);
@@ -193,6 +193,17 @@ TEST_F(ConnectionsTest, WhatGrpcReadsAheadOfABusyCallIsNoAttack) {
   busy->Deliver(4 * kMiB);
   connections_.Audit();
   EXPECT_FALSE(busy->open()) << "all together hold too much";
+}
+
+// The window of an upload may arrive before its call gets a processor.
+TEST_F(ConnectionsTest, WhatArrivesBeforeItsCallBeginsIsNoAttack) {
+  const auto early = Admit();
+  early->Deliver(4 * kMiB + (64 << 10));
+  connections_.Audit();
+  EXPECT_TRUE(early->open());
+  early->Deliver(kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(early->open());
 }
 
 uint64_t HeldBytes(const Connections& connections) {
@@ -242,7 +253,7 @@ TEST_F(ConnectionsTest, BytesForACallThatBrokeOffAreNotHeld) {
   }
   now_ += absl::Minutes(1);
   // The connection may hold no more than any other.
-  late->Deliver(3 * kMiB);
+  late->Deliver(6 * kMiB);
   connections_.Audit();
   EXPECT_FALSE(late->open());
 }
@@ -416,10 +427,10 @@ TEST_F(ConnectionsTest, OnlyWhoHasNeverCalledIsCountedAsUnused) {
 TEST_F(ConnectionsTest, HeadersAndAnswersAccountForBytes) {
   const auto calling = Admit();
   for (int i = 0; i < 2048; ++i) connections_.BeginCall(calling->peer());
-  calling->Deliver(2 * kMiB);
+  calling->Deliver(6 * kMiB);
   const auto served = Admit();
   served->Answer(2 * kMiB);
-  served->Deliver(4 * kMiB);
+  served->Deliver(8 * kMiB);
   connections_.Audit();
   EXPECT_TRUE(calling->open()) << "a kilobyte for each of its calls";
   EXPECT_TRUE(served->open()) << "twice what it was sent";

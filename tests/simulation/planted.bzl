@@ -29,7 +29,7 @@ def planted_bugs(bugs, deps):
             name = "planted_" + name,
             testonly = True,
             srcs = ["planted/%s/%s" % (name, source)],
-            # Bugs may leave things unused, and need not be fast.
-            copts = ["-w", "-O1"],
+            # Bugs may leave things unused.
+            copts = ["-w"],
             deps = [":main"] + deps,
         )
