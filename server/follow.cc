@@ -126,14 +126,19 @@ absl::StatusOr<bool> ServeFollower(
     RETURN_IF_ERROR(view.ended);
     if (server == nullptr && !view.run_id.empty()) {
       ASSIGN_OR_RETURN(
-          server, CoordinatorServer::StartFollower(
-                      &follower, &source,
-                      {.address = options.address,
-                       .now = options.now,
-                       .credentials = credentials,
-                       .client_certificates = options.ClientsShowCertificates(),
-                       .certificate = &certificate,
-                       .max_connections = options.max_connections}));
+          server,
+          CoordinatorServer::StartFollower(
+              &follower, &source,
+              {.address = options.address,
+               .now = options.now,
+               .credentials = credentials,
+               .client_certificates = options.ClientsShowCertificates(),
+               .check_certificate =
+                   [&follower](const ClientCertificate& certificate) {
+                     return follower.CheckCertificate(certificate.serial);
+                   },
+               .certificate = &certificate,
+               .max_connections = options.max_connections}));
       options.address =
           absl::StrCat(HostOf(options.address), ":", server->port());
       RETURN_IF_ERROR(WritePortFile(options, server->port()));

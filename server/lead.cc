@@ -51,13 +51,17 @@ absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
                                                  const std::string& run,
                                                  Engine* engine) {
   if (!options.has_own_authority) return nullptr;
-  return Trust::Open({.folder = absl::StrCat(options.state_dir, "/tls"),
-                      .run = run,
-                      .certificate_life = options.certificate_life,
-                      .now = options.now,
-                      .record = [engine](const CoordinatorEvent& event) {
-                        engine->Record(event);
-                      }});
+  return Trust::Open(
+      {.folder = absl::StrCat(options.state_dir, "/tls"),
+       .run = run,
+       .certificate_life = options.certificate_life,
+       .now = options.now,
+       .record =
+           [engine](const CoordinatorEvent& event) { engine->Record(event); },
+       .revoked =
+           [feed = engine->followed().feed](v1::RevokedCertificates revoked) {
+             feed->SetRevoked(std::move(revoked));
+           }});
 }
 
 std::function<absl::Status(const ClientCertificate&)> CheckOf(Trust* trust) {

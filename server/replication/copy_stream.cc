@@ -207,6 +207,12 @@ absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::Next() {
     const v1::FollowResponse first = *std::exchange(first_, std::nullopt);
     return ToByteBuffer(first);
   }
+  if (auto revoked = source_.feed->revoked(); revoked != revoked_) {
+    revoked_ = std::move(revoked);
+    v1::FollowResponse response;
+    *response.mutable_revoked() = *revoked_;
+    return ToByteBuffer(response);
+  }
   while (true) {
     while (!objects_.empty()) {
       const std::vector<absl::string_view>& parts = objects_.front().parts;

@@ -96,6 +96,8 @@ class CopyStream {
   std::vector<std::optional<uint64_t>> held_;
   // The newest version that the follower knows to be published, by fragment.
   std::vector<std::optional<uint64_t>> told_;
+  // The revoked certificates that it knows of; null if it knows of none.
+  std::shared_ptr<const v1::RevokedCertificates> revoked_;
   // Messages to send, before objects.
   std::optional<v1::FollowResponse> first_;
   std::deque<Object> objects_;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/backoff.h"
@@ -90,6 +92,18 @@ void Follower::Pause() {
 Follower::View Follower::view() const {
   absl::MutexLock lock(&mu_);
   return view_;
+}
+
+absl::Status Follower::CheckCertificate(absl::string_view serial) const {
+  absl::MutexLock lock(&mu_);
+  if (absl::c_none_of(revoked_.ids(), [&](const std::string& id) {
+        return absl::StartsWith(serial, id);
+      })) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(
+      "this certificate was revoked; enrol with a new token of an operator "
+      "(causeway token create)");
 }
 
 absl::Status Follower::OpenDirectory() {
@@ -203,6 +217,11 @@ absl::Status Follower::Handle(const v1::FollowResponse& response,
     case v1::FollowResponse::kPublished:
       published_.Publish(response.published());
       return absl::OkStatus();
+    case v1::FollowResponse::kRevoked: {
+      absl::MutexLock lock(&mu_);
+      revoked_ = response.revoked();
+      return absl::OkStatus();
+    }
     case v1::FollowResponse::PAYLOAD_NOT_SET:
       break;
   }

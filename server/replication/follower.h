@@ -32,6 +32,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
@@ -104,6 +105,10 @@ class Follower {
   void Pause() ABSL_LOCKS_EXCLUDED(mu_);
 
   View view() const;
+  // Says whether a client's certificate is still good, as far as the leader has
+  // told. `serial` is in lower-case hexadecimal digits.
+  //   UNAUTHENTICATED  It was revoked.
+  absl::Status CheckCertificate(absl::string_view serial) const;
   // What others may read.
   PublishedCopy& published() { return published_; }
   const std::string& state_dir() const { return options_.state_dir; }
@@ -188,6 +193,7 @@ class Follower {
   absl::Mutex promote_mu_;
   mutable absl::Mutex mu_;
   View view_ ABSL_GUARDED_BY(mu_);
+  v1::RevokedCertificates revoked_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // The call under way; null if there is none.
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;

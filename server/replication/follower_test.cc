@@ -431,6 +431,20 @@ TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
             absl::StatusCode::kOk);
 }
 
+TEST_F(FollowerTest, HearsWhichCertificatesWereRevoked) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_OK(follower_->CheckCertificate("abcd01"));
+  v1::RevokedCertificates revoked;
+  revoked.add_ids("abcd");
+  driver_.engine().followed().feed->SetRevoked(revoked);
+  EXPECT_TRUE(Await([&](const Follower::View&) {
+    return absl::IsUnauthenticated(follower_->CheckCertificate("abcd01"));
+  }));
+  EXPECT_OK(follower_->CheckCertificate("abce01"));
+}
+
 TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
   StartLeader();
   Follow(leader());

@@ -89,6 +89,18 @@ void LogFeed::Published() {
   is_woken_ = true;
 }
 
+void LogFeed::SetRevoked(v1::RevokedCertificates revoked) {
+  absl::MutexLock lock(&mu_);
+  revoked_ =
+      std::make_shared<const v1::RevokedCertificates>(std::move(revoked));
+  is_woken_ = true;
+}
+
+std::shared_ptr<const v1::RevokedCertificates> LogFeed::revoked() const {
+  absl::MutexLock lock(&mu_);
+  return revoked_;
+}
+
 absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
                            absl::Time now, Place place) {
   absl::MutexLock lock(&mu_);

@@ -68,6 +68,10 @@ class LogFeed {
   Listeners& news();
   // Wakes the listeners: a version is published.
   void Published();
+  // What followers hear of the certificates that were revoked; null if none
+  // ever were.
+  void SetRevoked(v1::RevokedCertificates revoked);
+  std::shared_ptr<const v1::RevokedCertificates> revoked() const;
 
   // --- Followers. ---
 
@@ -168,7 +172,8 @@ class LogFeed {
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
   // Changes that listeners have heard of.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
-  // Whether they are to hear of a version that is published.
+  std::shared_ptr<const v1::RevokedCertificates> revoked_ ABSL_GUARDED_BY(mu_);
+  // Whether listeners are to hear of something else than changes.
   bool is_woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

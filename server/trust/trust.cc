@@ -74,6 +74,7 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
       new Trust(std::move(options), std::move(authority), std::move(records)));
   absl::MutexLock lock(&trust->mu_);
   RETURN_IF_ERROR(trust->WriteOwnPairs());
+  trust->TellRevoked();
   return trust;
 }
 
@@ -147,6 +148,16 @@ absl::StatusOr<CertificateRecord*> Trust::FindGood(absl::string_view serial) {
       record == nullptr ? "the coordinator has no record of this certificate"
                         : "this certificate was revoked",
       "; enrol with a new token of an operator (causeway token create)"));
+}
+
+void Trust::TellRevoked() const {
+  if (options_.revoked == nullptr) return;
+  v1::RevokedCertificates revoked;
+  for (const CertificateRecord& record : records_.certificates()) {
+    const v1::IssuedCertificate& certificate = record.certificate();
+    if (certificate.revoked()) revoked.add_ids(certificate.id());
+  }
+  options_.revoked(std::move(revoked));
 }
 
 absl::Status Trust::Check(absl::string_view serial) {
@@ -422,6 +433,7 @@ absl::Status Trust::RevokeCertificate(
       uses_left = record.token().uses_left();
       record.mutable_token()->set_uses_left(0);
     }
+    TellRevoked();
     RETURN_IF_ERROR(Write());
   }
   Record(

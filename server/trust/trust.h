@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/transport/credentials.h"
+#include "proto/replication.pb.h"
 #include "proto/trust.pb.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/quiet_count.h"
@@ -51,6 +52,9 @@ class Trust {
     Clock now;
     // Records an event. May be null.
     std::function<void(const CoordinatorEvent&)> record;
+    // Hears which certificates are revoked, at the start and after each change.
+    // May be null.
+    std::function<void(v1::RevokedCertificates)> revoked;
   };
 
   // Opens the folder, or makes everything in it. Signs the coordinator's own
@@ -89,6 +93,7 @@ class Trust {
         authority_(std::move(authority)),
         records_(std::move(records)) {}
 
+  void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Forgets what has expired. Pointers to records are not valid afterwards.
   void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -55,6 +55,10 @@ class TrustTest : public testing::Test {
                                      events_.push_back(absl::StrCat(
                                          event.kind, " ", event.island_id));
                                      texts_.push_back(event.text);
+                                   },
+                               .revoked =
+                                   [this](v1::RevokedCertificates revoked) {
+                                     revoked_ = std::move(revoked);
                                    }});
     if (opened.ok()) trust_ = *std::move(opened);
     return opened.status();
@@ -98,6 +102,7 @@ class TrustTest : public testing::Test {
   std::unique_ptr<TemporaryDirectory> directory_;
   std::vector<std::string> events_;
   std::vector<std::string> texts_;
+  v1::RevokedCertificates revoked_;
   PrivateKey key_;
   std::unique_ptr<Trust> trust_;
 };
@@ -252,7 +257,10 @@ TEST_F(TrustTest, ACertificateIsRenewedUntilItIsRevoked) {
   v1::RevokeCertificateRequest revoke;
   revoke.set_id(list.certificates(1).id());
   ASSERT_OK(trust_->RevokeCertificate(revoke, "operator o"));
+  EXPECT_THAT(revoked_.ids(), ElementsAre(revoke.id()));
+  revoked_.Clear();
   ASSERT_OK(Start());
+  EXPECT_THAT(revoked_.ids(), ElementsAre(revoke.id()));
   for (const std::string& serial : {first.serial, second.serial}) {
     EXPECT_THAT(trust_->Check(serial), StatusIs(StatusCode::kUnauthenticated,
                                                 HasSubstr("was revoked")));

@@ -4,24 +4,31 @@
 // Coordinators that follow one another: real processes, real SIGKILL.
 #include <signal.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/end_to_end/free_port.h"
 #include "tests/end_to_end/process_test_fixture.h"
+#include "tests/load/joiner.h"
 
 namespace causeway {
 namespace {
@@ -34,7 +41,7 @@ constexpr char kConfig[] = R"pb(
   name: "followers"
   model {
     layers: 2
-    hidden_size: 32
+    hidden_size: $2
     intermediate_size: 64
     heads: 2
     sequence_length: 32
@@ -66,8 +73,10 @@ class FollowersTest : public ProcessTestFixture {
   };
 
   Server Coordinator(int steps, int sync_replicas,
-                     const std::vector<std::string>& flags = {}) {
-    Write("run.textproto", absl::Substitute(kConfig, steps, sync_replicas));
+                     const std::vector<std::string>& flags = {},
+                     int hidden_size = 32) {
+    Write("run.textproto",
+          absl::Substitute(kConfig, steps, sync_replicas, hidden_size));
     std::vector<std::string> command = CoordinatorCommand(0, "leader");
     command.insert(command.end(), flags.begin(), flags.end());
     Server server{.process = Start("leader", std::move(command))};
@@ -320,6 +329,75 @@ TEST_F(FollowersTest, IslandsGoOnWithoutTheirFollowerAndComeBackToIt) {
   EXPECT_EQ(ledger["reported"], ledger["merged"]) << ledger;
   leader.process->Signal(SIGTERM);
   EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+}
+
+// The test's output has the figures.
+TEST_F(FollowersTest, JoinersAtAFollowerCostTheLeaderNothing) {
+  Server leader = Coordinator(/*steps=*/100'000, /*sync_replicas=*/1,
+                              {"--region=a"}, /*hidden_size=*/256);
+  const Server follower =
+      Follower("f", leader.address, "copy", absl::StrCat(FreePort()), "b");
+  AwaitInSync(leader, 1);
+  std::vector<std::unique_ptr<Process>> islands;
+  for (const char* name : {"east", "west"}) {
+    std::vector<std::string> command = WorkerCommand(name, Port());
+    command.push_back("--simulated_step_seconds=0.05");
+    islands.push_back(Start(name, std::move(command)));
+  }
+  int version = 10;
+  const auto await_version = [&] {
+    ASSERT_TRUE(leader.process->AwaitOutput(
+        absl::StrCat("fragment 0 is at version ", version)))
+        << leader.process->Output();
+  };
+  await_version();
+  // Returns what the leader sends in 20 rounds while ten joiners, one after the
+  // other, download all parameters from their region, and what these get.
+  const auto measure = [&](const std::string& name,
+                           std::optional<std::string> region) {
+    const int64_t before = SentBy(leader);
+    std::atomic<bool> over = false;
+    std::atomic<uint64_t> received = 0;
+    std::vector<std::thread> joiners;
+    for (int i = 0; region.has_value() && i < 10; ++i) {
+      joiners.emplace_back([&, i] {
+        for (uint64_t again = 0; !over;) {
+          const absl::StatusOr<uint64_t> got =
+              JoinAndLeave({.address = leader.address,
+                            .name = absl::StrCat("joiner-", i),
+                            .instance_id = again * 10 + i + 1,
+                            .limit = 2e6,
+                            .region = *region});
+          // A joiner whose version is gone joins again.
+          if (!got.ok()) continue;
+          received += *got;
+          ++again;
+        }
+      });
+    }
+    const absl::Time began = absl::Now();
+    version += 20;
+    await_version();
+    const absl::Duration took = absl::Now() - began;
+    over = true;
+    for (std::thread& joiner : joiners) joiner.join();
+    const int64_t sent = SentBy(leader) - before;
+    std::cout << name << ": a round takes " << took / 20
+              << "; the leader has sent " << sent << " bytes, joiners have got "
+              << received << "\n";
+    return std::pair<int64_t, int64_t>(sent, received);
+  };
+  const int64_t alone = measure("no joiners", std::nullopt).first;
+  const auto [near, received_near] = measure("joiners at the follower", "b");
+  const auto [far, received_far] = measure("joiners at the leader", "");
+  EXPECT_GT(received_near, 10'000'000);
+  EXPECT_LT(near - alone, received_near / 10);
+  EXPECT_GT(received_far, 10'000'000);
+  EXPECT_GT(far - alone, received_far / 2);
+  for (const std::unique_ptr<Process>& island : islands) {
+    island->Signal(SIGTERM);
+    EXPECT_EQ(island->Wait(), 0) << island->Output();
+  }
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/load/joiner.h"
 
+#include <future>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
@@ -15,24 +17,35 @@
 namespace causeway {
 namespace {
 
+std::unique_ptr<v1::Coordinator::Stub> Connect(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  // Each joiner has its own connection, like an island.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return v1::Coordinator::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments));
+}
+
 absl::StatusOr<uint64_t> Download(v1::Coordinator::Stub& stub,
-                                  const v1::IslandIdentity& identity,
-                                  const v1::FragmentHead& head, double limit) {
-  v1::FetchParametersRequest request;
-  *request.mutable_identity() = identity;
+                                  const v1::FragmentHead& head,
+                                  v1::FetchParametersRequest request) {
   request.set_fragment(head.fragment());
   request.set_version(head.version());
-  request.mutable_stream()->set_pace_bytes_per_second(limit);
   grpc::ClientContext context;
   const auto stream = stub.FetchParameters(&context, request);
   v1::FetchParametersResponse response;
+  std::string follower;
   Digest128Stream digest;
   uint64_t bytes = 0;
   while (stream->Read(&response)) {
+    if (!response.follower().empty()) follower = response.follower();
     digest.Update(response.chunk().data());
     bytes += response.chunk().data().size();
   }
   RETURN_IF_ERROR(FromGrpcStatus(stream->Finish()));
+  if (!follower.empty()) {
+    request.clear_region();
+    return Download(*Connect(follower), head, request);
+  }
   if (digest.Finish() == head.digest()) return bytes;
   return absl::DataLossError(
       absl::StrCat("fragment ", head.fragment(), " at version ", head.version(),
@@ -42,12 +55,7 @@ absl::StatusOr<uint64_t> Download(v1::Coordinator::Stub& stub,
 }  // namespace
 
 absl::StatusOr<uint64_t> JoinAndLeave(const JoinerOptions& options) {
-  grpc::ChannelArguments arguments;
-  // Each joiner has its own connection, like an island.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const std::unique_ptr<v1::Coordinator::Stub> stub =
-      v1::Coordinator::NewStub(grpc::CreateCustomChannel(
-          options.address, grpc::InsecureChannelCredentials(), arguments));
+  const std::unique_ptr<v1::Coordinator::Stub> stub = Connect(options.address);
   v1::JoinRequest request;
   request.set_island_id(options.name);
   request.set_instance_id(options.instance_id);
@@ -59,9 +67,19 @@ absl::StatusOr<uint64_t> JoinAndLeave(const JoinerOptions& options) {
     RETURN_IF_ERROR(FromGrpcStatus(stub->Join(&context, request, &joined)));
   }
   uint64_t bytes = 0;
+  v1::FetchParametersRequest fetch;
+  *fetch.mutable_identity() = joined.identity();
+  fetch.set_region(options.region);
+  fetch.mutable_stream()->set_pace_bytes_per_second(options.limit);
+  // All at once, as islands do: a version may be gone a round later.
+  std::vector<std::future<absl::StatusOr<uint64_t>>> downloads;
   for (const v1::FragmentHead& head : joined.heads()) {
-    ASSIGN_OR_RETURN(const uint64_t received,
-                     Download(*stub, joined.identity(), head, options.limit));
+    downloads.push_back(std::async(std::launch::async, [&stub, &fetch, head] {
+      return Download(*stub, head, fetch);
+    }));
+  }
+  for (auto& download : downloads) {
+    ASSIGN_OR_RETURN(const uint64_t received, download.get());
     bytes += received;
   }
   v1::LeaveRequest leave;

@@ -21,6 +21,8 @@ struct JoinerOptions {
   // The rate in bytes per second that it asks the coordinator to keep; 0 asks
   // for no limit.
   double limit = 0;
+  // See --region of causeway-worker; it must have a follower, or be empty.
+  std::string region = "";
 };
 
 // Blocks until the joiner has left. Returns the number of bytes that it
