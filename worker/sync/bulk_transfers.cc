@@ -396,7 +396,8 @@ absl::Status BulkTransfers::Receive(
     down_.Add(chunk.size());
     RETURN_IF_ERROR(progress());
   }
-  if (incoming.rate != nullptr && described_at.has_value()) {
+  // A coordinator that names a follower sends no chunk.
+  if (incoming.rate != nullptr && turn > 0) {
     // Counts all that came, as other downloads may have used part of the link.
     incoming.rate->Measured(down_.bytes() - bytes_before,
                             options_.now() - *described_at);
