@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/buffer_pool.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <map>
 #include <new>
@@ -10,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "glog/logging.h"
 
 namespace causeway {
 namespace {
@@ -17,13 +20,42 @@ namespace {
 constexpr uint64_t kHugePageBytes = 2 << 20;
 
 struct Free {
+  // The length of the mapping; 0 for memory that is not in a file.
+  uint64_t mapped_bytes = 0;
+
   void operator()(char* memory) const {
-    ::operator delete(memory, std::align_val_t(kHugePageBytes));
+    if (mapped_bytes > 0) {
+      munmap(memory, mapped_bytes);
+    } else {
+      ::operator delete(memory, std::align_val_t(kHugePageBytes));
+    }
   }
 };
 using Memory = std::unique_ptr<char, Free>;
 
-Memory Allocate(uint64_t bytes) {
+// Returns a mapped file of the folder, which has its room on the disk; null if
+// there cannot be one.
+Memory MapFile(const std::string& folder, uint64_t bytes) {
+  const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) return nullptr;
+  const auto length = static_cast<off_t>(bytes);
+  void* const mapped =
+      posix_fallocate(file, 0, length) == 0
+          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+          : MAP_FAILED;
+  // The mapping keeps the file.
+  close(file);
+  if (mapped == MAP_FAILED) return nullptr;
+  return Memory(static_cast<char*>(mapped), Free{.mapped_bytes = bytes});
+}
+
+Memory Allocate(const std::string& folder, uint64_t bytes) {
+  if (!folder.empty() && bytes > 0) {
+    if (Memory mapped = MapFile(folder, bytes)) return mapped;
+    LOG_EVERY_T(WARNING, 60)
+        << "no room for a file of " << bytes << " bytes in " << folder
+        << " that memory could be evicted to: takes memory";
+  }
   Memory memory(static_cast<char*>(
       ::operator new(bytes, std::align_val_t(kHugePageBytes))));
   // This is only advice: without huge pages everything works, only slower. The
@@ -45,8 +77,9 @@ struct BufferPool::Idle {
   uint64_t bytes ABSL_GUARDED_BY(mu) = 0;
 };
 
-BufferPool::BufferPool(uint64_t idle_capacity_bytes)
-    : idle_(std::make_shared<Idle>(idle_capacity_bytes)) {}
+BufferPool::BufferPool(uint64_t idle_capacity_bytes, std::string folder)
+    : folder_(std::move(folder)),
+      idle_(std::make_shared<Idle>(idle_capacity_bytes)) {}
 
 BufferPool::~BufferPool() = default;
 
@@ -66,12 +99,13 @@ PooledBuffer BufferPool::Take(uint64_t bytes) {
       idle_->bytes -= bytes;
     }
   }
-  if (memory == nullptr) memory = Allocate(bytes);
+  if (memory == nullptr) memory = Allocate(folder_, bytes);
+  const Free free = memory.get_deleter();
   char* const data = memory.release();
   return {.bytes = absl::MakeSpan(data, bytes),
           .owner = std::shared_ptr<const void>(
-              data, [idle = idle_, bytes](char* returned) {
-                Memory back(returned);
+              data, [idle = idle_, bytes, free](char* returned) {
+                Memory back(returned, free);
                 absl::MutexLock lock(&idle->mu);
                 if (bytes > idle->capacity - idle->bytes) return;
                 idle->buffers.emplace(bytes, std::move(back));

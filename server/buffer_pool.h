@@ -1,9 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large buffers for reuse. The first touch of fresh memory costs several times
-// as much as receiving the bytes (a page fault for each 4 KiB), and uploads
-// have the same few sizes in every round: one for each fragment.
+// Large buffers for reuse, in memory or, where that is short, in files. The
+// first touch of fresh memory costs several times as much as receiving the
+// bytes (a page fault for each 4 KiB), and uploads have the same few sizes in
+// every round: one for each fragment.
+//
+// A buffer in a file is memory that the kernel may write to that file and take
+// away, page by page, when others need it; reading it brings the page back.
 //
 //   BufferPool pool(1 << 30);
 //   PooledBuffer buffer = pool.Take(bytes);  // back when its owner is gone
@@ -14,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/types/span.h"
 
@@ -28,17 +33,20 @@ struct PooledBuffer {
 
 class BufferPool {
  public:
-  // Keeps at most `idle_capacity_bytes` of unused memory.
-  explicit BufferPool(uint64_t idle_capacity_bytes);
+  // Keeps at most `idle_capacity_bytes` of unused memory. With a `folder`,
+  // buffers are in files there, which have no names and end with the process.
+  explicit BufferPool(uint64_t idle_capacity_bytes, std::string folder = "");
   ~BufferPool();
 
-  // Returns exactly `bytes` bytes; large buffers are aligned for huge pages.
+  // Returns exactly `bytes` bytes; large buffers in memory are aligned for huge
+  // pages. Takes memory if the folder has no room for a file.
   PooledBuffer Take(uint64_t bytes);
 
   uint64_t idle_bytes() const;
 
  private:
   struct Idle;
+  const std::string folder_;
   // Shared with the buffers that are in use.
   const std::shared_ptr<Idle> idle_;
 };

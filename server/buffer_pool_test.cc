@@ -3,14 +3,22 @@
 #include "server/buffer_pool.h"
 
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/file.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
 namespace {
+
+using ::testing::IsEmpty;
 
 TEST(BufferPoolTest, ABufferThatIsGivenBackIsUsedAgainForItsSizeOnly) {
   BufferPool pool(10'000);
@@ -53,6 +61,40 @@ TEST(BufferPoolTest, ABufferMayOutliveItsPool) {
     buffer = pool.Take(5 << 20);
   }
   std::memset(buffer.bytes.data(), 1, buffer.bytes.size());
+}
+
+// Returns the bytes of this process's memory that no file has.
+uint64_t AnonymousBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != "RssAnon:") continue;
+    uint64_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes << 10;
+  }
+  return 0;
+}
+
+TEST(BufferPoolTest, ABufferInAFileTakesNoMemoryOfItsOwn) {
+  constexpr uint64_t kBytes = 64 << 20;
+  ASSERT_OK_AND_ASSIGN(const TemporaryDirectory directory,
+                       TemporaryDirectory::Make("buffers"));
+  BufferPool pool(kBytes, directory.path());
+  const uint64_t before = AnonymousBytes();
+  PooledBuffer buffer = pool.Take(kBytes);
+  std::memset(buffer.bytes.data(), 1, kBytes);
+  EXPECT_LT(AnonymousBytes(), before + kBytes / 4);
+  EXPECT_THAT(ListDirectory(directory.path()), IsOkAndHolds(IsEmpty()));
+  const char* const memory = buffer.bytes.data();
+  buffer = {};
+  EXPECT_EQ(pool.Take(kBytes).bytes.data(), memory);
+}
+
+TEST(BufferPoolTest, WithoutRoomForAFileABufferIsInMemory) {
+  BufferPool pool(0, "/nowhere");
+  const PooledBuffer buffer = pool.Take(1000);
+  std::memset(buffer.bytes.data(), 1, 1000);
 }
 
 TEST(BufferPoolTest, ThreadsNeverShareABuffer) {

@@ -35,9 +35,9 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
   return options;
 }
 
-// Returns the bytes of two versions of the largest fragment with their updates:
-// one that is being made, and one that was read until now. And of a merged
-// gradient.
+// Returns the bytes of versions of the largest fragment with their updates: of
+// those that are being made, and one that was read until now. And of the merged
+// gradients.
 uint64_t IdleMergeBytes(const v1::RunConfig& config,
                         const v1::FragmentPlan& plan) {
   uint64_t largest = 0;
@@ -46,10 +46,12 @@ uint64_t IdleMergeBytes(const v1::RunConfig& config,
   }
   const double state =
       StateBytesPerValue(config) * static_cast<double>(largest);
-  return 2 * (static_cast<uint64_t>(state) +
-              MaxEncodedBytes(DownlinkSpec(config.synchronization()),
-                              largest)) +
-         sizeof(float) * largest;
+  const uint64_t version =
+      static_cast<uint64_t>(state) +
+      MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest);
+  const auto steps = static_cast<uint64_t>(
+      OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size())));
+  return (steps + 1) * version + steps * sizeof(float) * largest;
 }
 
 }  // namespace
@@ -68,7 +70,8 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       staging_(staging_bytes),
       step_options_(StepOptions(options_.config, rules.plan)),
       merge_pool_(options_.merge_threads),
-      merge_memory_(IdleMergeBytes(options_.config, rules.plan)),
+      merge_memory_(IdleMergeBytes(options_.config, rules.plan),
+                    options_.evictable_state ? options_.state_dir : ""),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_, std::move(history)),
       health_(health) {}
@@ -84,7 +87,9 @@ void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
   });
   LOG_IF(ERROR, !begun.ok()) << begun;
   ticker_ = std::thread([this] { TickLoop(); });
-  merger_ = std::thread([this] { OuterStepLoop(); });
+  for (size_t i = 0; i < OuterStepsAtOnce(fragment_heads_->size()); ++i) {
+    mergers_.emplace_back([this] { OuterStepLoop(); });
+  }
   preparer_ = std::thread([this] { PrepareLoop(); });
   fragment_heads_->StartSnapshots([this](SnapshotRecord snapshot) {
     return NoteSnapshot(std::move(snapshot));
@@ -98,7 +103,7 @@ Engine::~Engine() {
     stopping_ = true;
   }
   if (ticker_.joinable()) ticker_.join();
-  if (merger_.joinable()) merger_.join();
+  for (std::thread& merger : mergers_) merger.join();
   if (preparer_.joinable()) preparer_.join();
   // Makes the last snapshots, which this engine still notes.
   fragment_heads_.reset();
@@ -319,8 +324,8 @@ void Engine::TickLoop() {
 void Engine::Reconcile() {
   const absl::Status reconciled = Handle([&](Effects& effects) -> absl::Status {
     mu_.AssertHeld();
-    ASSIGN_OR_RETURN(const bool found, state_->log().Reconcile());
-    journal_.Reconciled(found, effects);
+    ASSIGN_OR_RETURN(const DoubtfulWrite write, state_->log().Reconcile());
+    journal_.Reconciled(write, effects);
     return absl::OkStatus();
   });
   LOG_IF(WARNING, !reconciled.ok())

@@ -16,8 +16,9 @@
 //   * the callers' threads (those of gRPC, and main) run the public functions;
 //   * the tick thread ends leases and closes rounds whose time has come, and
 //     finds out what a failed write has left (TickLoop);
-//   * the merge thread makes outer steps, so that a merge never delays a
-//     heartbeat (OuterStepLoop);
+//   * the merge threads make outer steps, so that a merge never delays a
+//     heartbeat (OuterStepLoop). Each makes one on a fragment of its own: while
+//     it waits for the disk or for followers, others compute;
 //   * the prepare thread begins to write contributions to the disk, so that no
 //     island waits for a busy disk (PrepareLoop);
 //   * the snapshot thread is that of server/fragment_heads.h.
@@ -82,6 +83,9 @@ class Engine {
     Clock now;
     // Threads of an outer step, at least 1. Any number gives the same bits.
     int merge_threads = 1;
+    // Whether the kernel may write versions of fragments to files of the state
+    // directory, and take their memory away.
+    bool evictable_state = false;
     // The checkpoint that a new run begins with
     // (common/checkpoint/tensor_files.h). Empty: the run's seed makes version
     // 0. A run that has begun does not read it again.
@@ -97,8 +101,8 @@ class Engine {
   //   DATA_LOSS            A committed file is damaged.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options,
                                                        OpenedRun opened = {});
-  // Waits for the outer step under way, if any, and makes a snapshot of each
-  // fragment, so that the next start has nothing to repeat.
+  // Waits for the outer steps under way, and makes a snapshot of each fragment,
+  // so that the next start has nothing to repeat.
   ~Engine();
 
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
@@ -286,8 +290,10 @@ class Engine {
   Staging staging_;
   // One for each fragment.
   const std::vector<OuterStepOptions> step_options_;
-  // Used by the merge thread only.
-  ThreadPool merge_pool_;
+  // Held while values are merged. Merges take turns, and each has all threads:
+  // so the first is done earlier than if they shared, and the last no later.
+  absl::Mutex merge_mu_;
+  ThreadPool merge_pool_ ABSL_GUARDED_BY(merge_mu_);
   // The memory of versions and updates that nobody reads any more.
   BufferPool merge_memory_;
   std::atomic<uint64_t> bytes_received_ = 0;
@@ -312,7 +318,7 @@ class Engine {
   Listeners news_;
 
   std::thread ticker_;
-  std::thread merger_;
+  std::vector<std::thread> mergers_;
   std::thread preparer_;
 };
 

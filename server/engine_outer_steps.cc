@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Engine that makes outer steps, on the merge thread.
+// The part of Engine that makes outer steps, on the merge threads.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -101,6 +101,7 @@ absl::StatusOr<Engine::MadeVersion> Engine::Merge(const OuterStepOrder& order) {
   const bool with_gradient =
       RecordsGradient(config.storage(), encoded_bytes,
                       static_cast<double>(before->contents().theta.size()));
+  absl::MutexLock turn(&merge_mu_);
   const TraceSpan span("outer step", order.fragment);
   ASSIGN_OR_RETURN(
       MergedFragment merged,
@@ -201,7 +202,7 @@ absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
   std::optional<absl::Status> outcome;
   const auto known = [&] {
     mu_.AssertReaderHeld();
-    outcome = journal_.OutcomeOfCommit(unknown);
+    outcome = journal_.OutcomeOfCommit(order.fragment, unknown);
     return stopping_ || outcome.has_value();
   };
   absl::MutexLock lock(&mu_, absl::Condition(&known));

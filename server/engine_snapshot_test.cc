@@ -68,9 +68,11 @@ class EngineSnapshotTest : public testing::Test {
     fs::copy(run_.state_dir(), killed_, fs::copy_options::recursive);
   }
   absl::StatusOr<std::unique_ptr<Engine>> StartKilled() {
-    return Engine::Start({.state_dir = killed_, .config = config_, .now = [] {
-                            return absl::UnixEpoch();
-                          }});
+    // In files, merges that are made again have the same bits.
+    return Engine::Start({.state_dir = killed_,
+                          .config = config_,
+                          .now = [] { return absl::UnixEpoch(); },
+                          .evictable_state = true});
   }
   // Expects that an engine on the copy has the run's newest version and its
   // updates.

@@ -206,8 +206,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   if (fragment_heads == nullptr ||
       !fragment_heads->Are(commits, run->config.storage())) {
     fragment_heads = nullptr;
-    ASSIGN_OR_RETURN(fragment_heads, FragmentHeads::Restore(
-                                         *state, *run, options.merge_threads));
+    ASSIGN_OR_RETURN(fragment_heads,
+                     FragmentHeads::Restore(*state, *run, options.merge_threads,
+                                            options.evictable_state));
   }
   std::vector<Coordinator::CommittedFragment> heads;
   for (const CommitRecord& commit : commits) {

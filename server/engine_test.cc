@@ -72,6 +72,31 @@ TEST_F(EngineTest, ANewRunBeginsWithTheInitialParameters) {
   }
 }
 
+TEST_F(EngineTest, WhileAVersionWaitsForFollowersAnotherFragmentsIsMade) {
+  ASSERT_OK(run_.Start(
+      TestRunConfig("model { layers: 3 } synchronization { fragments: 4 } "
+                    "storage { sync_replicas: 1 }")));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));
+  const FollowedSource followed = run_.engine().followed();
+  LogFeed& feed = *followed.feed;
+  ASSERT_OK(feed.Join("f", "here", run_.engine().now()));
+  feed.Acknowledge("f", feed.Newest().index());
+  ContributeBoth(a, b, 0, 0);
+  ContributeBoth(a, b, 1, 0);
+  const auto are_committed = [&] {
+    const auto heads = followed.state->log().Heads();
+    return heads.ok() && heads->at(0).head.version() == 1 &&
+           heads->at(1).head.version() == 1;
+  };
+  EXPECT_TRUE(run_.Await(are_committed));
+  EXPECT_EQ(run_.Head(0).version(), 0);
+  EXPECT_EQ(run_.Head(1).version(), 0);
+  feed.Acknowledge("f", feed.Newest().index());
+  EXPECT_TRUE(run_.AwaitVersion(0, 1));
+  EXPECT_TRUE(run_.AwaitVersion(1, 1));
+}
+
 TEST_F(EngineTest, ADirectoryHasOneEngine) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_THAT(run_.TryStart(TestRunConfig()).status(),

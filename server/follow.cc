@@ -100,7 +100,8 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .address = options.region.empty() ? "" : options.advertised,
        .now = options.now,
        .seed = options.random(),
-       .merge_threads = options.merge_threads});
+       .merge_threads = options.merge_threads,
+       .evictable_state = options.evictable_state});
 }
 
 absl::StatusOr<bool> ServeFollower(

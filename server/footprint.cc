@@ -3,6 +3,9 @@
 #include "server/footprint.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "quantization/codec.h"
@@ -39,6 +42,11 @@ double RecordBytes(const v1::StorageConfig& storage, double state,
          (storage.snapshot_log_ratio() * state + merge);
 }
 
+size_t OuterStepsAtOnce(size_t fragments) {
+  constexpr size_t kMostAtOnce = 4;
+  return std::clamp<size_t>(fragments / 2, 1, kMostAtOnce);
+}
+
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan) {
   const v1::SynchronizationConfig& sync = config.synchronization();
@@ -49,24 +57,31 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
   double up = 0;
   double down = 0;
   double largest_down = 0;
+  std::vector<double> sizes;
   for (const v1::Fragment& fragment : plan.fragments()) {
     const auto size = static_cast<double>(fragment.size());
     const auto update = static_cast<double>(
         MaxEncodedBytes(DownlinkSpec(sync), fragment.size()));
     values += size;
+    sizes.push_back(size);
     largest = std::max(largest, size);
     up +=
         static_cast<double>(MaxEncodedBytes(UplinkSpec(sync), fragment.size()));
     down += update;
     largest_down = std::max(largest_down, update);
   }
+  // Outer steps may be under way on the largest fragments.
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  sizes.resize(OuterStepsAtOnce(sizes.size()));
+  const double in_steps = std::accumulate(sizes.begin(), sizes.end(), 0.0);
   const double uploads = up * config.membership().max_islands();
   const bool gradient = RecordsGradient(storage, uploads, values);
   return {.first_memory = largest * state,
           .first_disk = values * state,
           .uploads = uploads,
-          .most_memory = uploads + (values + largest) * state + largest_down +
-                         (gradient ? sizeof(float) * largest : 0),
+          .most_memory = uploads + (values + in_steps) * state +
+                         static_cast<double>(sizes.size()) * largest_down +
+                         (gradient ? sizeof(float) * in_steps : 0),
           .most_disk = (values * storage.versions_kept() + largest) * state +
                        RecordBytes(storage, values * state, uploads, values) +
                        down * storage.update_history() + largest_down};

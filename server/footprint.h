@@ -5,6 +5,7 @@
 #ifndef SERVER_FOOTPRINT_H_
 #define SERVER_FOOTPRINT_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -21,8 +22,8 @@ struct Footprint {
   double first_disk = 0;
   // Contributions under way of max_islands islands to every fragment.
   double uploads = 0;
-  // The most memory: `uploads`, the newest version of every fragment, and an
-  // outer step on the largest one, whose gradient may be recorded.
+  // The most memory: `uploads`, the newest version of every fragment, and outer
+  // steps on the largest ones, whose gradients may be recorded.
   double most_memory = 0;
   // The disk space of the snapshots, records and updates that are kept, and the
   // next.
@@ -46,6 +47,12 @@ bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
 // not count records that are kept for good (record_contributions).
 double RecordBytes(const v1::StorageConfig& storage, double state,
                    double uploads, double values);
+
+// Returns the number of outer steps that may be under way at once, each on a
+// fragment of its own: while some wait for the disk or for followers, others
+// are made. Each takes the memory of another version, so this is at most half
+// of the fragments.
+size_t OuterStepsAtOnce(size_t fragments);
 
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan);

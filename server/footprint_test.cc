@@ -56,6 +56,25 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
                                      (5 * 3072 + 2048) * 4);
 }
 
+TEST(FootprintTest, AFewOuterStepsAreMadeAtOnce) {
+  EXPECT_EQ(OuterStepsAtOnce(1), 1);
+  EXPECT_EQ(OuterStepsAtOnce(3), 1);
+  EXPECT_EQ(OuterStepsAtOnce(4), 2);
+  EXPECT_EQ(OuterStepsAtOnce(100), 4);
+  v1::RunConfig config;
+  config.mutable_outer_optimizer()->set_algorithm(Outer::NESTEROV);
+  config.mutable_synchronization()->set_uplink_format(v1::BF16);
+  config.mutable_synchronization()->set_downlink_format(v1::FP32);
+  config.mutable_membership()->set_max_islands(1);
+  v1::FragmentPlan plan;
+  for (const uint64_t size : {100, 400, 300, 200}) {
+    plan.add_fragments()->set_size(size);
+  }
+  const Footprint footprint = CoordinatorFootprint(config, plan);
+  EXPECT_EQ(footprint.most_memory - footprint.uploads,
+            (1000 + 400 + 300) * 8 + 2 * 400 * 4);
+}
+
 TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {
   constexpr uint64_t kGibibyte = uint64_t{1} << 30;
   const Footprint footprint{.first_memory = 3.0 * kGibibyte,

@@ -31,9 +31,9 @@ void LowerDiskPriority() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
-    StateDirectory& state, const RunRecord& run, int threads) {
+    StateDirectory& state, const RunRecord& run, int threads, bool evictable) {
   ThreadPool pool(threads);
-  BufferPool memory(0);
+  BufferPool memory(0, evictable ? state.path() : "");
   const uint64_t window = run.config.storage().update_history();
   std::vector<Fragment> fragments;
   for (const v1::Fragment& placed : run.plan.fragments()) {

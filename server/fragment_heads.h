@@ -48,10 +48,11 @@ class FragmentHeads {
   // Reads the newest version of each fragment, and makes their updates again
   // that a power loss may have torn. Finds damage now, not in the middle of the
   // next round. `run` has the configuration that is in force; `threads` repeat
-  // merges. `state` must outlive the result. Errors of RestoreHead
+  // merges, into memory that is `evictable` to the state directory or not.
+  // `state` must outlive the result. Errors of RestoreHead
   // (server/fragment_merge.h) and FragmentStore::WriteUpdate.
   static absl::StatusOr<std::unique_ptr<FragmentHeads>> Restore(
-      StateDirectory& state, const RunRecord& run, int threads);
+      StateDirectory& state, const RunRecord& run, int threads, bool evictable);
   // If snapshots were started, makes one of each fragment that has records
   // since its last, so that the next start has nothing to repeat. `note` must
   // still work.

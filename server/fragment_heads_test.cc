@@ -38,7 +38,8 @@ class FragmentHeadsTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(state_, StateDirectory::Open(run_.state_dir(), {}));
     ASSERT_OK_AND_ASSIGN(const RunRecord run, state_->log().LoadRun());
     run_id_ = run.run_id;
-    ASSERT_OK_AND_ASSIGN(heads_, FragmentHeads::Restore(*state_, run, 1));
+    ASSERT_OK_AND_ASSIGN(heads_,
+                         FragmentHeads::Restore(*state_, run, 1, false));
     values_ = heads_->Newest(0)->contents().theta.size();
   }
 

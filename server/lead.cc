@@ -201,6 +201,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                      .random = options.random(),
                      .now = now,
                      .merge_threads = options.merge_threads,
+                     .evictable_state = options.evictable_state,
                      .initial_parameters = options.initial_parameters},
                     std::move(opened)));
   std::optional<Electorate> electorate;

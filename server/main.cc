@@ -135,6 +135,10 @@ ABSL_FLAG(int, max_connections, 0,
           "takes 256, and 8 for each of membership.max_islands.");
 ABSL_FLAG(int, merge_threads, 0,
           "Threads of an outer step; 0 takes one for each core, at most 4.");
+ABSL_FLAG(bool, evictable_state, false,
+          "For models beyond memory: keep parameters and outer optimizer in "
+          "files of the state directory, from which the kernel brings them to "
+          "memory as it is needed. Costs disk space and time.");
 ABSL_FLAG(bool, exit_when_finished, false,
           "End once the run is finished and its islands have left.");
 
@@ -279,6 +283,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .port_file = absl::GetFlag(FLAGS_port_file),
       .max_connections = absl::GetFlag(FLAGS_max_connections),
       .merge_threads = MergeThreads(),
+      .evictable_state = absl::GetFlag(FLAGS_evictable_state),
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .exit_when_finished = absl::GetFlag(FLAGS_exit_when_finished),
       .now = SteadyWallClock(),

@@ -42,6 +42,7 @@ struct ServeOptions {
   std::string port_file;
   int max_connections = 0;
   int merge_threads = 1;
+  bool evictable_state = false;
   std::string initial_parameters;
   bool exit_when_finished = false;
   // Adds more metrics; may be null.

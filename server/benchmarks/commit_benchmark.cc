@@ -47,8 +47,11 @@ ABSL_FLAG(std::vector<std::string>, islands,
           "numbers of islands to measure with");
 ABSL_FLAG(int, rounds, 60, "commits of each measurement");
 ABSL_FLAG(int, merge_threads, 2, "threads of an outer step");
-ABSL_FLAG(int, vocabulary, 17800, "scales the fragment: 512 values each");
+ABSL_FLAG(int, vocabulary, 17800, "scales the model: 512 values each");
+ABSL_FLAG(int, fragments, 1,
+          "fragments of the model, whose rounds close together");
 ABSL_FLAG(std::string, storage, "", "fields of the run's StorageConfig");
+ABSL_FLAG(bool, evictable_state, false, "as of causeway-coordinator");
 ABSL_FLAG(int, followers, 0,
           "followers in this process that each commit waits for; they share "
           "its processors and disk");
@@ -100,6 +103,8 @@ v1::RunConfig Config(int islands) {
                        inner_steps_per_round: 1
                        uplink_format: INT4
                        downlink_format: INT4
+                       fragments:)pb",
+                   absl::GetFlag(FLAGS_fragments), R"pb(
                      }
                      membership { lease_seconds: 100000 grace_seconds: 100000 }
                      storage { )pb",
@@ -123,12 +128,13 @@ class Bench {
  public:
   explicit Bench(int islands) {
     const v1::RunConfig config = Config(islands);
-    auto engine =
-        Engine::Start({.state_dir = directory_.path() + "/state",
-                       .config = config,
-                       .random = 1,
-                       .now = absl::Now,
-                       .merge_threads = absl::GetFlag(FLAGS_merge_threads)});
+    auto engine = Engine::Start(
+        {.state_dir = directory_.path() + "/state",
+         .config = config,
+         .random = 1,
+         .now = absl::Now,
+         .merge_threads = absl::GetFlag(FLAGS_merge_threads),
+         .evictable_state = absl::GetFlag(FLAGS_evictable_state)});
     CHECK(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
     listener_ = engine_->news().Add([this] {
@@ -144,14 +150,17 @@ class Bench {
     engine_->news().Remove(listener_);
   }
 
-  // Uploads to one round and returns the seconds of its commit.
+  // Uploads to one round of each fragment, and returns the seconds from the
+  // last upload's end to the last commit's.
   double Round() {
     double begin = 0;
-    for (size_t i = 0; i < headers_.size(); ++i) {
-      Upload(i);
+    for (std::vector<Contribution>& island : islands_) {
+      for (Contribution& contribution : island) Upload(contribution);
       begin = Seconds();
-      const auto completed = engine_->Complete(headers_[i]);
-      CHECK(completed.ok()) << completed.status();
+      for (const Contribution& contribution : island) {
+        const auto completed = engine_->Complete(contribution.header);
+        CHECK(completed.ok()) << completed.status();
+      }
     }
     ++version_;
     Await();
@@ -162,6 +171,11 @@ class Bench {
   double uploaded() const { return uploaded_; }
 
  private:
+  struct Contribution {
+    v1::ContributionHeader header;
+    std::string encoding;
+  };
+
   void Join(int island, const v1::RunConfig& config) {
     v1::JoinRequest join;
     join.set_instance_id(1);
@@ -172,20 +186,25 @@ class Bench {
     *ready.mutable_identity() = joined->identity();
     ready.mutable_progress()->set_ready(true);
     CHECK(engine_->Heartbeat(ready).ok());
-    values_ = joined->plan().fragments(0).size();
     std::mt19937 random(static_cast<uint32_t>(island));
     std::normal_distribution<float> normal(0, 1e-4f);
-    std::vector<float> change(values_);
-    for (float& value : change) value = normal(random);
     const CodecSpec spec = UplinkSpec(config.synchronization());
-    encodings_.push_back(
-        *Encode(spec, change, UplinkOptions(config.synchronization(), 0)));
-    v1::ContributionHeader& header = headers_.emplace_back();
-    *header.mutable_identity() = joined->identity();
-    header.set_tokens(64);
-    header.set_inner_steps(1);
-    *header.mutable_object() =
-        DescribeEncoding(spec, values_, encodings_.back());
+    values_ = 0;
+    std::vector<Contribution>& contributions = islands_.emplace_back();
+    for (const v1::Fragment& fragment : joined->plan().fragments()) {
+      values_ += fragment.size();
+      std::vector<float> change(fragment.size());
+      for (float& value : change) value = normal(random);
+      auto& [header, encoding] = contributions.emplace_back();
+      encoding =
+          *Encode(spec, change, UplinkOptions(config.synchronization(), 0));
+      *header.mutable_identity() = joined->identity();
+      header.set_fragment(fragment.id());
+      header.set_tokens(64);
+      header.set_inner_steps(1);
+      *header.mutable_object() =
+          DescribeEncoding(spec, fragment.size(), encoding);
+    }
   }
 
   // Starts the followers, and waits until they have everything.
@@ -217,13 +236,12 @@ class Bench {
     while (in_sync() < followers) absl::SleepFor(absl::Milliseconds(10));
   }
 
-  void Upload(size_t island) {
-    v1::ContributionHeader& header = headers_[island];
+  void Upload(Contribution& contribution) {
+    auto& [header, bytes] = contribution;
     header.set_base_version(version_);
     const auto offered = engine_->Offer(header);
     CHECK(offered.ok()) << offered.status();
     CHECK(offered->verdict() == v1::ContributeResponse::UPLOAD);
-    const std::string& bytes = encodings_[island];
     for (uint64_t offset = 0; offset < bytes.size(); offset += kMaxChunkBytes) {
       const auto last = engine_->Append(KeyOf(header), CutChunk(bytes, offset));
       CHECK(last.ok()) << last.status();
@@ -231,7 +249,7 @@ class Bench {
     uploaded_ += static_cast<double>(bytes.size());
   }
 
-  // Waits for the version. Takes news as they come, as gRPC's calls do.
+  // Waits for the versions. Takes news as they come, as gRPC's calls do.
   void Await() {
     while (true) {
       uint64_t seen;
@@ -239,7 +257,11 @@ class Bench {
         absl::MutexLock lock(&mu_);
         seen = news_;
       }
-      if (engine_->ListFragments().fragments(0).head().version() >= version_) {
+      const v1::ListFragmentsResponse response = engine_->ListFragments();
+      if (std::all_of(response.fragments().begin(), response.fragments().end(),
+                      [&](const v1::FragmentStatus& fragment) {
+                        return fragment.head().version() >= version_;
+                      })) {
         return;
       }
       const auto changed = [&] { return news_ != seen; };
@@ -255,8 +277,8 @@ class Bench {
   uint64_t listener_ = 0;
   std::unique_ptr<CoordinatorServer> server_;
   std::vector<std::unique_ptr<Follower>> followers_;
-  std::vector<v1::ContributionHeader> headers_;
-  std::vector<std::string> encodings_;
+  // The contributions of each island, one to each fragment.
+  std::vector<std::vector<Contribution>> islands_;
   uint64_t values_ = 0;
   uint64_t version_ = 0;
   double uploaded_ = 0;

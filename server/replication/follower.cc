@@ -55,7 +55,7 @@ absl::Status NotSent(absl::string_view what) {
 Follower::Follower(Options options)
     : options_(std::move(options)),
       pool_(options_.merge_threads),
-      memory_(kIdleBytes) {}
+      memory_(kIdleBytes, options_.evictable_state ? options_.state_dir : "") {}
 
 absl::StatusOr<std::unique_ptr<Follower>> Follower::Open(Options options) {
   std::unique_ptr<Follower> follower(new Follower(std::move(options)));
@@ -124,7 +124,8 @@ absl::Status Follower::OpenDirectory() {
   if (is_copy_) run->config = leader.config;
   run_ = *std::move(run);
   ASSIGN_OR_RETURN(
-      heads_, FragmentHeads::Restore(*state_, *run_, options_.merge_threads));
+      heads_, FragmentHeads::Restore(*state_, *run_, options_.merge_threads,
+                                     options_.evictable_state));
   heads_->StartSnapshots([log = &state_->log()](SnapshotRecord snapshot) {
     LogBatch batch{.snapshots = {std::move(snapshot)}};
     return log->Apply(batch);

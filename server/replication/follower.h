@@ -66,6 +66,8 @@ class Follower {
     uint64_t seed = 0;
     // Threads of an outer step, at least 1.
     int merge_threads = 1;
+    // See Engine::Options.
+    bool evictable_state = false;
   };
 
   // What the follower knows.

@@ -97,7 +97,7 @@ absl::StatusOr<LogBatch> Journal::BeginCommit(const Coordinator& coordinator,
                                               absl::Span<const float> shares,
                                               CommitRecord commit) {
   RETURN_IF_ERROR(coordinator.CheckInOffice());
-  commit_found_.reset();
+  commits_found_.erase(order.fragment);
   LogBatch batch;
   batch.admitted = order.admitted;
   for (size_t i = 0; i < order.contributions.size(); ++i) {
@@ -117,31 +117,32 @@ absl::StatusOr<LogBatch> Journal::BeginCommit(const Coordinator& coordinator,
 }
 
 std::optional<absl::Status> Journal::OutcomeOfCommit(
-    const absl::Status& unknown) const {
-  if (!commit_found_.has_value()) return std::nullopt;
-  if (*commit_found_) return absl::OkStatus();
+    uint32_t fragment, const absl::Status& unknown) const {
+  const auto found = commits_found_.find(fragment);
+  if (found == commits_found_.end()) return std::nullopt;
+  if (found->second) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("the commit was not written: ", unknown.message()));
 }
 
-void Journal::Reconciled(bool found, Effects& effects) {
-  if (doubtful_events_.has_value()) {
+void Journal::Reconciled(const DoubtfulWrite& write, Effects& effects) {
+  if (write.fragment.has_value()) {
+    commits_found_[*write.fragment] = write.found;
+  } else if (doubtful_events_.has_value()) {
     // The rest of the batch may be written twice without harm.
-    if (found) {
+    if (write.found) {
       unwritten_.events.erase(
           unwritten_.events.begin(),
           unwritten_.events.begin() +
               static_cast<std::ptrdiff_t>(*doubtful_events_));
     }
     doubtful_events_.reset();
-  } else {
-    commit_found_ = found;
   }
   effects.events.push_back(
       {"log_reconciled", "",
        absl::StrCat("the disk takes writes again; the write whose outcome was "
                     "unknown ",
-                    found ? "is there" : "is not there")});
+                    write.found ? "is there" : "is not there")});
 }
 
 }  // namespace causeway

@@ -26,6 +26,8 @@
 #define SERVER_RULES_JOURNAL_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -71,7 +73,8 @@ class Journal {
     return written;
   }
 
-  // --- Commits of outer steps (server/rules/commit_sequence.h), one at a time.
+  // --- Commits of outer steps (server/rules/commit_sequence.h), one at a time
+  // for each fragment.
 
   // Begins the commit of the version that `commit` has, whose merge took the
   // contributions with these shares. Returns what the log gets.
@@ -81,13 +84,13 @@ class Journal {
                                        const OuterStepOutcome& outcome,
                                        absl::Span<const float> shares,
                                        CommitRecord commit);
-  // Returns what became of the commit whose write ended with `unknown`; nothing
-  // as long as nobody knows.
+  // Returns what became of the fragment's commit, whose write ended with
+  // `unknown`; nothing as long as nobody knows.
   std::optional<absl::Status> OutcomeOfCommit(
-      const absl::Status& unknown) const;
+      uint32_t fragment, const absl::Status& unknown) const;
 
-  // Notes whether the write of unknown outcome was found in the log.
-  void Reconciled(bool found, Effects& effects);
+  // Notes what became of the write of unknown outcome.
+  void Reconciled(const DoubtfulWrite& write, Effects& effects);
 
  private:
   static bool MayTell(const Entry& entry, const absl::Status& written,
@@ -99,8 +102,8 @@ class Journal {
   // The number of events in `unwritten_` that may be in the log already,
   // because the outcome of the last write of it is unknown.
   std::optional<size_t> doubtful_events_;
-  // Whether the commit in doubt was found; empty until then.
-  std::optional<bool> commit_found_;
+  // By fragment, whether a commit that was in doubt was found.
+  std::map<uint32_t, bool> commits_found_;
 };
 
 }  // namespace causeway

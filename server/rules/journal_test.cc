@@ -105,7 +105,7 @@ TEST_F(JournalTest, AnEventWhoseWriteIsFoundIsNotWrittenAgain) {
         Answer(Join("b"), absl::FailedPreconditionError("refused by the log")),
         StatusIs(absl::StatusCode::kUnavailable));
     Effects effects;
-    journal_.Reconciled(found, effects);
+    journal_.Reconciled({.found = found}, effects);
     const std::string told = effects.events.at(0).text;
     EXPECT_THAT(told, HasSubstr(found ? "is there" : "is not there"));
     const Journal::Entry entry = journal_.Enter(effects, kNow);
@@ -175,20 +175,32 @@ TEST_F(JournalCommitTest, IsRefusedOnceTheCoordinatorWasReplaced) {
 TEST_F(JournalCommitTest, IsInDoubtUntilItIsReconciled) {
   for (const bool found : {true, false}) {
     ASSERT_OK(Begin());
-    EXPECT_EQ(journal_.OutcomeOfCommit(unknown_), std::nullopt);
+    EXPECT_EQ(journal_.OutcomeOfCommit(0, unknown_), std::nullopt);
     Effects effects;
-    journal_.Reconciled(found, effects);
-    ASSERT_NE(journal_.OutcomeOfCommit(unknown_), std::nullopt);
-    EXPECT_EQ(journal_.OutcomeOfCommit(unknown_)->ok(), found);
+    journal_.Reconciled({.found = found, .fragment = 0}, effects);
+    // Another fragment's commit comes into doubt before this one's host looks.
+    journal_.Reconciled({.found = !found, .fragment = 1}, effects);
+    ASSERT_NE(journal_.OutcomeOfCommit(0, unknown_), std::nullopt);
+    EXPECT_EQ(journal_.OutcomeOfCommit(0, unknown_)->ok(), found);
+    EXPECT_EQ(journal_.OutcomeOfCommit(1, unknown_)->ok(), !found);
   }
+}
+
+TEST_F(JournalCommitTest, TheDoubtAboutItIsNotThatAboutAnEvent) {
+  EXPECT_FALSE(
+      Answer(Join("b"), absl::FailedPreconditionError("in doubt")).ok());
+  Effects effects;
+  journal_.Reconciled({.found = true, .fragment = 0}, effects);
+  EXPECT_THAT(Texts(*journal_.Enter(effects, kNow).batch),
+              ElementsAre("b joined", HasSubstr("is there")));
 }
 
 TEST_F(JournalCommitTest, TheDoubtAboutAnEventIsNotThatAboutTheCommit) {
   ASSERT_OK(Begin());
   EXPECT_FALSE(Answer(Join("b"), unknown_).ok());
   Effects effects;
-  journal_.Reconciled(/*found=*/true, effects);
-  EXPECT_EQ(journal_.OutcomeOfCommit(unknown_), std::nullopt);
+  journal_.Reconciled({.found = true}, effects);
+  EXPECT_EQ(journal_.OutcomeOfCommit(0, unknown_), std::nullopt);
 }
 
 }  // namespace

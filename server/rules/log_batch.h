@@ -115,6 +115,13 @@ struct LogBatch {
   }
 };
 
+// What became of a batch whose outcome was unknown.
+struct DoubtfulWrite {
+  bool found = false;
+  // The fragment whose commit was in it, if there was one.
+  std::optional<uint32_t> fragment;
+};
+
 }  // namespace causeway
 
 #endif  // SERVER_RULES_LOG_BATCH_H_

@@ -197,9 +197,9 @@ bool CommitLog::InDoubt() {
   return !unknown_outcome_.ok();
 }
 
-absl::StatusOr<bool> CommitLog::Reconcile() {
+absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   absl::MutexLock lock(&mutex_);
-  if (unknown_outcome_.ok()) return false;
+  if (unknown_outcome_.ok()) return DoubtfulWrite{};
   // The path may name nothing, or a database that knows nothing of the write.
   RETURN_IF_ERROR(CheckInPlaceLocked());
   // While the disk takes no writes, the open database can still be read.
@@ -222,12 +222,14 @@ absl::StatusOr<bool> CommitLog::Reconcile() {
   unknown_outcome_ = absl::OkStatus();
   const std::shared_ptr<const v1::LogChange> doubtful =
       std::exchange(doubtful_, nullptr);
-  if (doubtful == nullptr ||
-      position_.index() != doubtful->position().index()) {
-    return false;
+  DoubtfulWrite write;
+  if (doubtful == nullptr) return write;
+  if (doubtful->commits_size() > 0) {
+    write.fragment = doubtful->commits(0).fragment();
   }
-  Advance(doubtful);
-  return true;
+  write.found = position_.index() == doubtful->position().index();
+  if (write.found) Advance(doubtful);
+  return write;
 }
 
 absl::Status CommitLog::ReadPosition() {

@@ -118,9 +118,9 @@ class CommitLog {
 
   // Ends the doubt: opens the database anew, as a restart would, makes durable
   // what it finds, and returns whether the batch in doubt is there. For a batch
-  // of snapshots alone it returns false, because such a batch can be written
-  // again. Fails, and changes nothing, while the disk takes no writes.
-  absl::StatusOr<bool> Reconcile();
+  // of snapshots alone it returns that it is not, because such a batch can be
+  // written again. Fails, and changes nothing, while the disk takes no writes.
+  absl::StatusOr<DoubtfulWrite> Reconcile();
 
   // --- Copies of the log. ---
 

@@ -109,16 +109,17 @@ TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
     const absl::Status committed = CommitVersion(*log, version + 1);
     if (committed.ok()) continue;
     ASSERT_THAT(committed, StatusIs(absl::StatusCode::kUnknown));
-    absl::StatusOr<bool> found = log->Reconcile();
-    for (int tries = 0; !found.ok() && tries < 8; ++tries) {
-      EXPECT_TRUE(log->InDoubt()) << found.status();
-      found = log->Reconcile();
+    absl::StatusOr<DoubtfulWrite> write = log->Reconcile();
+    for (int tries = 0; !write.ok() && tries < 8; ++tries) {
+      EXPECT_TRUE(log->InDoubt()) << write.status();
+      write = log->Reconcile();
     }
     disk_.Repair();
-    ASSERT_OK(found);
-    seen.insert(*found);
+    ASSERT_OK(write);
+    EXPECT_EQ(write->fragment, 0);
+    seen.insert(write->found);
     EXPECT_FALSE(log->InDoubt());
-    EXPECT_EQ(NewestVersion(*log), version + (*found ? 1 : 0));
+    EXPECT_EQ(NewestVersion(*log), version + (write->found ? 1 : 0));
     EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
     EXPECT_EQ(NewestVersion(*Open()), NewestVersion(*log));
   }
@@ -132,8 +133,10 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
   disk_.sync_error = EIO;
   EXPECT_THAT(log->Apply(batch), StatusIs(absl::StatusCode::kUnknown));
   disk_.sync_error = 0;
-  ASSERT_OK_AND_ASSIGN(const bool found, log->Reconcile());
-  EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(SizeIs(found ? 2 : 0)));
+  ASSERT_OK_AND_ASSIGN(const DoubtfulWrite write, log->Reconcile());
+  EXPECT_EQ(write.fragment, std::nullopt);
+  EXPECT_THAT(log->EventsAfter(0, 10),
+              IsOkAndHolds(SizeIs(write.found ? 2 : 0)));
   EXPECT_OK(log->Apply(batch));
 }
 

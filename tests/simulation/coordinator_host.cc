@@ -80,7 +80,7 @@ void CoordinatorHost::Kill() {
   waiting_.clear();
   journal_ = {};
   orders_.clear();
-  step_.reset();
+  steps_.clear();
   newest_.clear();
   records_since_.clear();
   snapshotting_ = false;
@@ -110,7 +110,7 @@ void CoordinatorHost::CarryOut(const Effects& effects) {
     Publish();
     ServeAwaited();
   }
-  BeginOuterStep();
+  BeginOuterSteps();
 }
 
 void CoordinatorHost::Publish() {

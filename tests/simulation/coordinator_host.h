@@ -142,12 +142,14 @@ class CoordinatorHost {
   void ServeAwaited();
   void ShowView(const Session& session);
   void Tick();
-  void BeginOuterStep();
+  // Begins as many of the outer steps that are due as may be under way.
+  void BeginOuterSteps();
+  void BeginOuterStep(const OuterStepOrder& order);
   absl::StatusOr<MergeRecord> Merge(const OuterStepOrder& order) const;
-  // Does what comes next of the outer step under way.
-  void TakeStep();
-  void StepDone(const absl::Status& status);
-  void EndOuterStep(const absl::Status& status);
+  // Does what comes next of the fragment's outer step, which is under way.
+  void TakeStep(uint32_t fragment);
+  void StepDone(uint32_t fragment, const absl::Status& status);
+  void EndOuterStep(uint32_t fragment, const absl::Status& status);
   // Finds out, when the disk takes writes again, what became of the last one.
   void Reconcile();
   // Makes a snapshot of a fragment, if one is due and none is being made.
@@ -177,7 +179,8 @@ class CoordinatorHost {
   bool busy_ = false;
   std::deque<EventLoop::Action> waiting_;
   std::deque<OuterStepOrder> orders_;
-  std::optional<OuterStep> step_;
+  // The outer steps under way, by fragment.
+  std::map<uint32_t, OuterStep> steps_;
   // The newest version of each fragment, and the records since its last
   // snapshot.
   std::vector<Version> newest_;

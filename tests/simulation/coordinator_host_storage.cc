@@ -3,11 +3,16 @@
 //
 // What a simulated coordinator makes of its disk besides the events' batches:
 // server/engine_outer_steps.cc and server/fragment_heads.cc in virtual time.
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "server/rules/fragment_files.h"
 #include "tests/simulation/coordinator_host.h"
 
@@ -16,6 +21,9 @@ namespace {
 
 // The records of a fragment after which a snapshot is due.
 constexpr uint64_t kRecordsPerSnapshot = 2;
+
+// The outer steps that may be under way at once.
+constexpr size_t kOuterStepsAtOnce = 2;
 
 }  // namespace
 
@@ -52,23 +60,33 @@ absl::Status CoordinatorHost::Restore(uint32_t fragment) {
   return absl::OkStatus();
 }
 
-void CoordinatorHost::BeginOuterStep() {
-  if (step_.has_value() || orders_.empty()) return;
-  step_.emplace(OuterStep{.order = std::move(orders_.front())});
-  orders_.pop_front();
-  absl::StatusOr<MergeRecord> made = Merge(step_->order);
+void CoordinatorHost::BeginOuterSteps() {
+  while (steps_.size() < kOuterStepsAtOnce && !orders_.empty()) {
+    const OuterStepOrder order = std::move(orders_.front());
+    orders_.pop_front();
+    BeginOuterStep(order);
+  }
+}
+
+void CoordinatorHost::BeginOuterStep(const OuterStepOrder& order) {
+  const uint32_t fragment = order.fragment;
+  const auto [step, is_new] =
+      steps_.emplace(fragment, OuterStep{.order = order});
+  CHECK(is_new) << "two outer steps on fragment " << fragment;
+  absl::StatusOr<MergeRecord> made = Merge(order);
   if (IsOutOfRange()) {
     made = absl::OutOfRangeError("the result is not finite");
   }
-  if (made.ok()) step_->made = *std::move(made);
+  if (made.ok()) step->second.made = *std::move(made);
   const absl::Duration work = world_->chance.Between(
       absl::Milliseconds(20),
       world_->chance.OneIn(8) ? absl::Seconds(4) : absl::Milliseconds(300));
-  world_->loop.After(work, [this, life = life_, status = made.status()] {
-    if (life != life_) return;
-    if (!status.ok()) return EndOuterStep(status);
-    TakeStep();
-  });
+  world_->loop.After(work,
+                     [this, fragment, life = life_, status = made.status()] {
+                       if (life != life_) return;
+                       if (!status.ok()) return EndOuterStep(fragment, status);
+                       TakeStep(fragment);
+                     });
 }
 
 absl::StatusOr<MergeRecord> CoordinatorHost::Merge(
@@ -90,15 +108,18 @@ absl::StatusOr<MergeRecord> CoordinatorHost::Merge(
   return record;
 }
 
-void CoordinatorHost::TakeStep() {
+void CoordinatorHost::TakeStep(uint32_t fragment) {
   using Step = CommitSequence::Step;
-  const auto done = [this](const absl::Status& status) { StepDone(status); };
-  const OuterStepOrder& order = step_->order;
-  const Version& made = step_->made.version;
-  const absl::Status& status = step_->sequence.status();
-  switch (step_->sequence.next()) {
+  const auto done = [this, fragment](const absl::Status& status) {
+    StepDone(fragment, status);
+  };
+  const OuterStep& step = steps_.at(fragment);
+  const OuterStepOrder& order = step.order;
+  const Version& made = step.made.version;
+  const absl::Status& status = step.sequence.status();
+  switch (step.sequence.next()) {
     case Step::kRecord:
-      return disk_->WriteRecord(step_->made, done);
+      return disk_->WriteRecord(step.made, done);
     case Step::kCommit: {
       const std::vector<float> shares(order.contributions.size());
       const absl::StatusOr<LogBatch> batch =
@@ -116,26 +137,27 @@ void CoordinatorHost::TakeStep() {
       // Nobody follows.
       return done(absl::OkStatus());
     case Step::kInstall:
-      newest_[order.fragment] = made;
-      ++records_since_[order.fragment];
+      newest_[fragment] = made;
+      ++records_since_[fragment];
       MakeSnapshot();
       return done(absl::OkStatus());
     case Step::kEnd:
-      return EndOuterStep(status);
+      return EndOuterStep(fragment, status);
   }
 }
 
-void CoordinatorHost::StepDone(const absl::Status& status) {
-  step_->sequence.Done(status);
-  TakeStep();
+void CoordinatorHost::StepDone(uint32_t fragment, const absl::Status& status) {
+  steps_.at(fragment).sequence.Done(status);
+  TakeStep(fragment);
 }
 
-void CoordinatorHost::EndOuterStep(const absl::Status& status) {
-  Handle([this, status](Effects& effects) {
-    const OuterStep step = *std::exchange(step_, std::nullopt);
+void CoordinatorHost::EndOuterStep(uint32_t fragment,
+                                   const absl::Status& status) {
+  Handle([this, fragment, status](Effects& effects) {
+    const OuterStep step = std::move(steps_.extract(fragment).mapped());
     const OuterStepOrder& order = step.order;
     const v1::FragmentHead& head = step.made.version.head;
-    checker_->OuterStepEnds(order.fragment, status.ok(), now());
+    checker_->OuterStepEnds(fragment, status.ok(), now());
     if (status.ok()) {
       core_->OuterStepCommitted(order, {.head = head}, now(), effects);
       staging_->DiscardBefore(order.fragment, head.version());
@@ -154,13 +176,16 @@ void CoordinatorHost::Reconcile() {
         return absl::OkStatus();
       },
       [this](const absl::Status&) {
-        if (!step_.has_value() ||
-            step_->sequence.next() != CommitSequence::Step::kDoubt) {
-          return;
+        std::map<uint32_t, absl::Status> outcomes;
+        for (const auto& [fragment, step] : steps_) {
+          if (step.sequence.next() != CommitSequence::Step::kDoubt) continue;
+          const std::optional<absl::Status> outcome =
+              journal_.OutcomeOfCommit(fragment, step.sequence.status());
+          if (outcome.has_value()) outcomes[fragment] = *outcome;
         }
-        const std::optional<absl::Status> outcome =
-            journal_.OutcomeOfCommit(step_->sequence.status());
-        if (outcome.has_value()) StepDone(*outcome);
+        for (const auto& [fragment, outcome] : outcomes) {
+          StepDone(fragment, outcome);
+        }
       });
 }
 

@@ -130,13 +130,16 @@ void Disk::Crash() {
   under_way_.clear();
 }
 
-bool Disk::Reconcile() {
-  const bool written = world_->chance.OneIn(2);
+DoubtfulWrite Disk::Reconcile() {
+  DoubtfulWrite write = {.found = world_->chance.OneIn(2)};
   world_->Trace("disk       the write of unknown outcome is ",
-                written ? "there" : "not there");
-  if (written) Apply(*unknown_);
+                write.found ? "there" : "not there");
+  if (!unknown_->commits.empty()) {
+    write.fragment = unknown_->commits[0].head.fragment();
+  }
+  if (write.found) Apply(*unknown_);
   unknown_.reset();
-  return written;
+  return write;
 }
 
 void Disk::Apply(const LogBatch& batch) {

@@ -59,8 +59,8 @@ class Disk {
   // Returns whether the log refuses every write until Reconcile or the next
   // Crash.
   bool poisoned() const { return unknown_.has_value(); }
-  // Returns whether the write of unknown outcome took place.
-  bool Reconcile();
+  // Returns what became of the write of unknown outcome.
+  DoubtfulWrite Reconcile();
 
   // --- What is durable. ---
 
