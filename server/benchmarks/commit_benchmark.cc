@@ -88,23 +88,23 @@ double BytesWritten() {
 }
 
 v1::RunConfig Config(int islands) {
+  const int fragments = absl::GetFlag(FLAGS_fragments);
   auto config = ParseRunConfig(
       absl::StrCat(R"pb(
                      name: "commits"
-                     model { layers: 2 hidden_size: 256 intermediate_size: 768
-                             heads: 4
+                     model { hidden_size: 256 intermediate_size: 768 heads: 4
                              sequence_length: 64
-                             vocab_size:)pb",
-                   absl::GetFlag(FLAGS_vocabulary), R"pb(
+                             layers:)pb",
+                   std::max(2, fragments - 1),
+                   " vocab_size: ", absl::GetFlag(FLAGS_vocabulary), R"pb(
                      }
                      data { tokenizer: PRETOKENIZED }
                      training { total_steps: 1000000 batch_size: 1 }
                      synchronization {
-                       inner_steps_per_round: 1
                        uplink_format: INT4
                        downlink_format: INT4
                        fragments:)pb",
-                   absl::GetFlag(FLAGS_fragments), R"pb(
+                   fragments, " inner_steps_per_round: ", fragments, R"pb(
                      }
                      membership { lease_seconds: 100000 grace_seconds: 100000 }
                      storage { )pb",

@@ -59,7 +59,14 @@ Follower::Follower(Options options)
 
 absl::StatusOr<std::unique_ptr<Follower>> Follower::Open(Options options) {
   std::unique_ptr<Follower> follower(new Follower(std::move(options)));
-  RETURN_IF_ERROR(follower->OpenDirectory());
+  const absl::Status opened = follower->OpenDirectory();
+  if (absl::IsDataLoss(opened) && follower->is_copy_) {
+    return absl::DataLossError(absl::StrCat(
+        opened.message(),
+        "; as long as the run has a leader, an empty directory gets another "
+        "copy"));
+  }
+  RETURN_IF_ERROR(opened);
   return follower;
 }
 
@@ -146,7 +153,9 @@ void Follower::Loop() {
     const absl::Status broken = FollowOnce();
     published_.Disconnect();
     absl::MutexLock lock(&mu_);
-    if (std::exchange(view_.is_connected, false)) backoff.Reset();
+    const bool was_connected = std::exchange(view_.is_connected, false);
+    // While the disk is full, the leader need not send again all the time.
+    if (was_connected && !absl::IsResourceExhausted(broken)) backoff.Reset();
     if (stopping_) return;
     LOG(WARNING) << "not following " << leader_ << ": " << broken;
     if (IsFinal(broken)) {

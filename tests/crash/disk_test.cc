@@ -3,14 +3,9 @@
 //
 // The coordinator's disk fails: commits stop with a clear message, status and
 // parameters are still served, and the run continues when the disk works again.
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/statvfs.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,7 +46,6 @@ class DiskTest : public ProcessTestFixture {
   void TearDown() override {
     coordinator_.reset();
     island_.reset();
-    umount2(Path("disk").c_str(), MNT_DETACH);
   }
 
   void StartCoordinator(const std::vector<std::string>& environment) {
@@ -109,20 +103,10 @@ class DiskTest : public ProcessTestFixture {
 };
 
 TEST_F(DiskTest, AFullDiskStopsCommitsUntilThereIsSpace) {
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("tmpfs", Path("disk").c_str(), "tmpfs", 0, "size=8m") != 0) {
-    GTEST_SKIP() << "this process may not mount a disk of its own: "
-                 << std::strerror(errno);
-  }
+  const std::string refused = MountSmallDisk();
+  if (!refused.empty()) GTEST_SKIP() << refused;
   StartRun({});
-  // Write a chunk at a time until the disk takes not a byte more.
-  std::ofstream filler(Path("disk/filler"), std::ios::binary);
-  const std::string chunk(4096, 'x');
-  while (filler.write(chunk.data(), static_cast<std::streamsize>(chunk.size()))
-             .flush()) {
-  }
-  filler.close();
+  FillSmallDisk();
   ExpectSuspended("No space left|disk is full");
   std::filesystem::remove(Path("disk/filler"));
   ExpectToFinish();

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -35,6 +37,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr char kConfig[] = R"pb(
@@ -278,6 +281,66 @@ TEST_F(FollowersTest, AKilledFollowerComesBackAndNobodyWaitsForIt) {
   EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
   EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
             json::parse(Evaluate("leader"))["loss"]);
+}
+
+TEST_F(FollowersTest, NobodyWaitsForAFollowerWhoseDiskIsFull) {
+  const std::string refused = MountSmallDisk();
+  if (!refused.empty()) GTEST_SKIP() << refused;
+  Server leader = Coordinator(/*steps=*/4000, /*sync_replicas=*/1);
+  const Server follower = Follower("f", leader.address, "disk/copy");
+  AwaitInSync(leader, 1);
+  auto east = Worker("east", leader.address);
+  auto west = Worker("west", leader.address);
+  ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 3:"));
+  FillSmallDisk();
+  ASSERT_TRUE(follower.process->AwaitOutput("not following"));
+  EXPECT_THAT(follower.process->Output(),
+              ContainsRegex("No space left|disk is full"));
+  const int version = VersionOf(Status(leader.address), 0);
+  ASSERT_TRUE(leader.process->AwaitOutput(
+      absl::StrCat("fragment 0 is at version ", version + 3, ":")));
+  std::filesystem::remove(Path("disk/filler"));
+  AwaitInSync(leader, 1);
+  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+  follower.process->Signal(SIGTERM);
+  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  EXPECT_EQ(json::parse(Evaluate("disk/copy"))["loss"],
+            json::parse(Evaluate("leader"))["loss"]);
+}
+
+// A copy whose files have rotted is found when it is opened, and made again in
+// an empty directory.
+TEST_F(FollowersTest, ARottenCopyIsRefused) {
+  const Server leader = Coordinator(/*steps=*/300, /*sync_replicas=*/0);
+  {
+    const Server follower = Follower("f", leader.address, "copy");
+    AwaitInSync(leader, 1);
+    follower.process->Signal(SIGTERM);
+    EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  }
+  for (const auto& file :
+       std::filesystem::directory_iterator(Path("copy/fragments"))) {
+    std::fstream bytes(file.path(),
+                       std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(-5, std::ios::end);
+    const int byte = bytes.peek();
+    bytes.seekp(-5, std::ios::end);
+    bytes.put(static_cast<char>(byte ^ 1));
+  }
+  const auto rotten =
+      Start("rotten", {ProgramPath("server/causeway-coordinator"),
+                       absl::StrCat("--follow=", leader.address), "--name=f",
+                       absl::StrCat("--state_dir=", Path("copy")),
+                       "--listen=127.0.0.1:0"});
+  EXPECT_NE(rotten->Wait(), 0);
+  EXPECT_THAT(rotten->Output(),
+              AllOf(HasSubstr("copy/fragments/"), HasSubstr("is damaged"),
+                    HasSubstr("an empty directory gets another copy")));
+  std::filesystem::remove_all(Path("copy"));
+  const Server follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
 }
 
 // The leader is in region a, and islands of region b have a follower there.

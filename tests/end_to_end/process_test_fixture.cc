@@ -2,8 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/end_to_end/process_test_fixture.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -27,6 +33,7 @@ TemporaryDirectory MakeDirectory() {
 ProcessTestFixture::ProcessTestFixture() : directory_(MakeDirectory()) {}
 
 ProcessTestFixture::~ProcessTestFixture() {
+  umount2(Path("disk").c_str(), MNT_DETACH);
   if (HasFailure()) directory_.Keep();
 }
 
@@ -73,6 +80,26 @@ std::string ProcessTestFixture::RunTool(std::vector<std::string> arguments,
   std::string output = tool.Output();
   std::remove(Path("tool.log").c_str());
   return output;
+}
+
+std::string ProcessTestFixture::MountSmallDisk() {
+  const std::string disk = Path("disk");
+  std::filesystem::create_directory(disk);
+  if (unshare(CLONE_NEWNS) == 0 &&
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+      mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=32m") == 0) {
+    return "";
+  }
+  return absl::StrCat("this process may not mount a disk of its own: ",
+                      std::strerror(errno));
+}
+
+void ProcessTestFixture::FillSmallDisk() const {
+  std::ofstream filler(Path("disk/filler"), std::ios::binary);
+  const std::string chunk(4096, 'x');
+  while (filler.write(chunk.data(), static_cast<std::streamsize>(chunk.size()))
+             .flush()) {
+  }
 }
 
 std::unique_ptr<Process> ProcessTestFixture::Start(

@@ -23,7 +23,7 @@ inline constexpr char kText[] = "/usr/share/common-licenses/GPL-3";
 class ProcessTestFixture : public testing::Test {
  protected:
   ProcessTestFixture();
-  // Removes the directory if the test has passed.
+  // Removes the directory if the test has passed, and unmounts its disk.
   ~ProcessTestFixture() override;
 
   // Returns the path of a file in the directory.
@@ -47,6 +47,12 @@ class ProcessTestFixture : public testing::Test {
   // its output.
   std::string RunTool(std::vector<std::string> arguments,
                       int exit_code = 0) const;
+
+  // Mounts a disk of 32 MB at Path("disk") that only this process and those
+  // that it starts see. Returns why it may not; empty if it did.
+  std::string MountSmallDisk();
+  // Writes to Path("disk/filler") until the disk takes not a byte more.
+  void FillSmallDisk() const;
 
   // Starts `command` with its output in Path(name + ".log").
   std::unique_ptr<Process> Start(absl::string_view name,
