@@ -71,15 +71,15 @@ begin_run() {
 # shard the model, or of one process (0), and ends the names of the figures in
 # SUFFIX.
 measure_cost() {
-  local run="cost$1" ranks="$2" program=("${@:3}" tests/pytorch/step_cost.py)
+  local run="cost$1" ranks="$2" trainer=("${@:3}" tests/pytorch/step_cost.py)
   local rank line name value
-  start_script "create-${run}" "${program[@]}" --create_run "${work}/${run}.files"
+  start_script "create-${run}" "${trainer[@]}" --create_run "${work}/${run}.files"
   begin_run "${run}"
-  program+=(--coordinator "${address}")
-  if ((ranks == 0)); then start_script "${run}-0" "${program[@]}"; fi
+  trainer+=(--coordinator "${address}")
+  if ((ranks == 0)); then start_script "${run}-0" "${trainer[@]}"; fi
   for ((rank = 0; rank < ranks; ++rank)); do
     RANK="${rank}" WORLD_SIZE="${ranks}" MASTER_ADDR=127.0.0.1 \
-      MASTER_PORT=29577 start_script "${run}-${rank}" "${program[@]}"
+      MASTER_PORT=29577 start_script "${run}-${rank}" "${trainer[@]}"
   done
   await_scripts
   line="$(grep '^{' "${work}/${run}-0.log")"
