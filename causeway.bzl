@@ -37,16 +37,20 @@ def _sources(name, extension, given):
     """Returns the sources of a target: NAME.extension, unless it says otherwise."""
     return native.glob([name + extension]) if given == None else given
 
+def _options(optimized, own_copts, precompiled = True):
+    """Returns the copts and deps of sources that compute much, or do not."""
+    name, copts = ("precompiled_for_libraries", []) if optimized else ("precompiled_for_tests", ["-O0"])
+    more_copts, more_deps = _precompiled(name, own_copts) if precompiled else ([], [])
+    return copts + own_copts + more_copts, more_deps
+
 def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly = False, optimized = None, **kwargs):
-    more_copts, more_deps = [], []
     if optimized == None:
         optimized = not testonly
-    if precompiled:
-        more_copts, more_deps = _precompiled("precompiled_for_libraries" if optimized else "precompiled_for_tests", copts)
+    copts, more_deps = _options(optimized, copts, precompiled)
     rule(
         name = name,
         testonly = testonly,
-        copts = _WARNINGS + ([] if optimized else ["-O0"]) + copts + more_copts,
+        copts = _WARNINGS + copts,
         deps = deps + more_deps,
         **kwargs
     )
@@ -76,13 +80,13 @@ def causeway_cc_binary(name, srcs = None, **kwargs):
     _causeway_cc(native.cc_binary, name, srcs = _sources(name, ".cc", srcs), **kwargs)
 
 def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", **kwargs):
-    more_copts, more_deps = _precompiled("precompiled_for_tests", copts)
+    # Half of a build compiles tests, and tests compute little.
+    copts, more_deps = _options(False, copts)
     native.cc_test(
         name = name,
         size = size,
         srcs = _sources(name, ".cc", srcs),
-        # Half of a build compiles tests, and tests compute little.
-        copts = _TEST_WARNINGS + ["-O0"] + copts + more_copts,
+        copts = _TEST_WARNINGS + copts,
         deps = deps + ["//third_party:gtest_main"] + more_deps,
         **kwargs
     )

@@ -83,7 +83,7 @@ class Engine {
     Clock now;
     // Threads of an outer step, at least 1. Any number gives the same bits.
     int merge_threads = 1;
-    // Whether the kernel may write versions of fragments to files of the state
+    // If true, the kernel may write versions of fragments to files of the state
     // directory, and take their memory away.
     bool evictable_state = false;
     // The checkpoint that a new run begins with

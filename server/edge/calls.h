@@ -59,7 +59,7 @@ struct Download {
   std::function<void()> sent;
 };
 
-// What downloads need of an engine or a follower, which outlives them: the news
+// Downloads need this of an engine or a follower, which outlives them: the news
 // at which they try again, and the count of the bytes that they have sent.
 struct DownloadHost {
   Listeners* news = nullptr;

@@ -25,8 +25,8 @@ namespace {
 // In bytes per second. At a slower pace a chunk would take minutes.
 constexpr double kSlowestPace = 1000;
 
-// gRPC calls one method at a time, except OnCancel; news may come
-// on any thread.
+// gRPC calls one method at a time, except OnCancel. News may come on any
+// thread.
 class DownloadCall : public Call {
  public:
   DownloadCall(BegunCall begun, const DownloadHost& host, DownloadOpener open)

@@ -69,9 +69,9 @@ class CoordinatorServer {
   // `engine` must outlive the server. Returns the errors of Listener::Listen.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const Options& options);
-  // The same for a follower: serves what its copy tells, and refuses the rest.
-  // The follower has heard of the run. `source` is of it, and must outlive the
-  // server, too.
+  // Does the same for a follower that has heard of the run: the server tells
+  // what the copy tells, and refuses the rest. `source` is of the follower, and
+  // must outlive the server, too.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> StartFollower(
       Follower* follower, CopySource* source, const Options& options);
   // Shuts down without grace if Shutdown was not called.

@@ -111,7 +111,7 @@ class Follower {
   // told. `serial` is in lower-case hexadecimal digits.
   //   UNAUTHENTICATED  It was revoked.
   absl::Status CheckCertificate(absl::string_view serial) const;
-  // What others may read.
+  // Returns what others may read.
   PublishedCopy& published() { return published_; }
   const std::string& state_dir() const { return options_.state_dir; }
 

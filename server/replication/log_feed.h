@@ -68,8 +68,8 @@ class LogFeed {
   Listeners& news();
   // Wakes the listeners: a version is published.
   void Published();
-  // What followers hear of the certificates that were revoked; null if none
-  // ever were.
+  // Set and return the revoked certificates that followers hear of; null if
+  // none ever were.
   void SetRevoked(v1::RevokedCertificates revoked);
   std::shared_ptr<const v1::RevokedCertificates> revoked() const;
 
@@ -173,7 +173,7 @@ class LogFeed {
   // Changes that listeners have heard of.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<const v1::RevokedCertificates> revoked_ ABSL_GUARDED_BY(mu_);
-  // Whether listeners are to hear of something else than changes.
+  // This is true if listeners are to hear of something else than changes.
   bool is_woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What islands read of a follower's copy: updates and parameters of versions
+// Islands read this of a follower's copy: updates and parameters of versions
 // that the leader has published. A version that the copy does not have yet is
 // still to come while the leader sends.
 //

@@ -115,7 +115,7 @@ struct LogBatch {
   }
 };
 
-// What became of a batch whose outcome was unknown.
+// Tells what became of a batch whose outcome was unknown.
 struct DoubtfulWrite {
   bool found = false;
   // The fragment whose commit was in it, if there was one.
