@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/engine.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -40,12 +39,9 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
 // gradients.
 uint64_t IdleMergeBytes(const v1::RunConfig& config,
                         const v1::FragmentPlan& plan) {
-  uint64_t largest = 0;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    largest = std::max<uint64_t>(largest, fragment.size());
-  }
-  const double state =
-      StateBytesPerValue(config) * static_cast<double>(largest);
+  const double values = LargestFragments(plan, 1);
+  const double state = StateBytesPerValue(config) * values;
+  const auto largest = static_cast<uint64_t>(values);
   const uint64_t version =
       static_cast<uint64_t>(state) +
       MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -47,40 +46,50 @@ size_t OuterStepsAtOnce(size_t fragments) {
   return std::clamp<size_t>(fragments / 2, 1, kMostAtOnce);
 }
 
+double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
+  std::vector<uint64_t> sizes;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    sizes.push_back(fragment.size());
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  double sum = 0;
+  for (size_t i = 0; i < std::min(count, sizes.size()); ++i) {
+    sum += static_cast<double>(sizes[i]);
+  }
+  return sum;
+}
+
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan) {
   const v1::SynchronizationConfig& sync = config.synchronization();
   const v1::StorageConfig& storage = config.storage();
   const double state = StateBytesPerValue(config);
   double values = 0;
-  double largest = 0;
   double up = 0;
   double down = 0;
   double largest_down = 0;
-  std::vector<double> sizes;
   for (const v1::Fragment& fragment : plan.fragments()) {
     const auto size = static_cast<double>(fragment.size());
     const auto update = static_cast<double>(
         MaxEncodedBytes(DownlinkSpec(sync), fragment.size()));
     values += size;
-    sizes.push_back(size);
-    largest = std::max(largest, size);
     up +=
         static_cast<double>(MaxEncodedBytes(UplinkSpec(sync), fragment.size()));
     down += update;
     largest_down = std::max(largest_down, update);
   }
+  const double largest = LargestFragments(plan, 1);
   // Outer steps may be under way on the largest fragments.
-  std::sort(sizes.begin(), sizes.end(), std::greater<>());
-  sizes.resize(OuterStepsAtOnce(sizes.size()));
-  const double in_steps = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  const size_t steps =
+      OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size()));
+  const double in_steps = LargestFragments(plan, steps);
   const double uploads = up * config.membership().max_islands();
   const bool gradient = RecordsGradient(storage, uploads, values);
   return {.first_memory = largest * state,
           .first_disk = values * state,
           .uploads = uploads,
           .most_memory = uploads + (values + in_steps) * state +
-                         static_cast<double>(sizes.size()) * largest_down +
+                         static_cast<double>(steps) * largest_down +
                          (gradient ? sizeof(float) * in_steps : 0),
           .most_disk = (values * storage.versions_kept() + largest) * state +
                        RecordBytes(storage, values * state, uploads, values) +

@@ -54,6 +54,9 @@ double RecordBytes(const v1::StorageConfig& storage, double state,
 // of the fragments.
 size_t OuterStepsAtOnce(size_t fragments);
 
+// Returns the number of values in the `count` largest fragments.
+double LargestFragments(const v1::FragmentPlan& plan, size_t count);
+
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan);
 

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/run_plan.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -81,20 +79,6 @@ absl::StatusOr<SyncSchedule> MakeSchedule(const v1::SynchronizationConfig& sync,
         latest, round_steps));
   }
   return SyncSchedule::Create(std::move(options));
-}
-
-// Returns the number of values in the `count` largest fragments.
-double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
-  std::vector<uint64_t> sizes;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    sizes.push_back(fragment.size());
-  }
-  std::sort(sizes.begin(), sizes.end(), std::greater<>());
-  double sum = 0;
-  for (size_t i = 0; i < std::min(count, sizes.size()); ++i) {
-    sum += static_cast<double>(sizes[i]);
-  }
-  return sum;
 }
 
 struct BytesPerValue {
