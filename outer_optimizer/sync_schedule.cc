@@ -81,16 +81,6 @@ std::optional<SyncSchedule::Send> SyncSchedule::NextSend(uint32_t fragment,
               .version = version};
 }
 
-std::optional<SyncSchedule::Send> SyncSchedule::NextSend(uint64_t step) const {
-  std::optional<Send> next;
-  for (uint32_t fragment = 0; fragment < fragments(); ++fragment) {
-    const std::optional<Send> send = NextSend(fragment, step);
-    if (!send.has_value()) continue;
-    if (!next.has_value() || send->step < next->step) next = send;
-  }
-  return next;
-}
-
 uint64_t SyncSchedule::ApplyStep(uint64_t send_step) const {
   CHECK_LE(send_step, options_.total_steps);
   return send_step +

@@ -78,9 +78,6 @@ class SyncSchedule {
 
   // Returns the first send after `step`; none when the run is over.
   std::optional<Send> NextSend(uint32_t fragment, uint64_t step) const;
-  // Returns the first send of any fragment after `step`; of several at the same
-  // step, that of the lowest fragment.
-  std::optional<Send> NextSend(uint64_t step) const;
 
   // Returns the last step at which an island applies the update of its send at
   // `send_step` (without max_overlap_steps).

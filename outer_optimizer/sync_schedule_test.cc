@@ -117,7 +117,7 @@ TEST(SyncScheduleTest, NothingFollowsTheEnd) {
       const SyncSchedule schedule,
       SyncSchedule::Create(
           {.round_steps = 10, .send_offsets = {0, 5}, .total_steps = 30}));
-  EXPECT_EQ(schedule.NextSend(30), std::nullopt);
+  EXPECT_EQ(schedule.NextSend(0, 30), std::nullopt);
   EXPECT_EQ(schedule.NextSend(1, 1000), std::nullopt);
   EXPECT_THAT(schedule.SendsAt(0), IsEmpty());
   EXPECT_THAT(schedule.SendsAt(31), IsEmpty());

@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/status_macros.h"
 #include "common/transport/socket_address.h"
 
 namespace causeway {

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/run_config.h"
 #include "common/status_macros.h"
-#include "common/transport/chunk_message.h"
 #include "common/transport/coordinator_target.h"
 #include "proto/replication.pb.h"
 #include "server/edge/calls.h"

@@ -60,7 +60,6 @@ class Split {
     return windows_per_block_ * sequence_length_ + 1;
   }
   int64_t blocks() const { return training_blocks_ + validation_blocks_; }
-  int64_t validation_blocks() const { return validation_blocks_; }
 
   // Returns the number of windows of `shard` (0 .. shards - 1); at least 1.
   int64_t training_windows(int64_t shard) const;

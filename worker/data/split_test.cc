@@ -82,7 +82,8 @@ TEST(SplitTest, ValidationBlocksAreAsManyAsAskedForAndEvenlySpread) {
                                       .shards = 2}));
   EXPECT_EQ(split.windows_per_block(), 16);
   EXPECT_EQ(split.blocks(), 1'000'000 / 1025);
-  EXPECT_EQ(split.validation_blocks(), std::lround(split.blocks() * 0.05));
+  EXPECT_EQ(split.validation_windows(),
+            16 * std::lround(split.blocks() * 0.05));
   const int64_t stride = 20 * split.block_tokens();
   int64_t previous = -stride / 2;
   for (int64_t i = 0; i < split.validation_windows(); i += 16) {
@@ -111,7 +112,7 @@ TEST(SplitTest, ShardsAreOfEqualSizeToOneBlock) {
 TEST(SplitTest, MatchesAnExampleByHand) {
   ASSERT_OK_AND_ASSIGN(const Split split, Split::Create({20, 1, 0.2, 1}));
   EXPECT_EQ(split.windows_per_block(), 1);
-  EXPECT_EQ(split.validation_blocks(), 2);
+  EXPECT_EQ(split.validation_windows(), 2);
   // floor((2 (b + 1) + 5) / 10) rises at b = 2 and b = 7.
   EXPECT_EQ(split.ValidationWindow(0), 2 * 2);
   EXPECT_EQ(split.ValidationWindow(1), 7 * 2);

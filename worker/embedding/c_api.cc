@@ -22,7 +22,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/clock.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"

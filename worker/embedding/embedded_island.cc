@@ -9,6 +9,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/restated.h"
 #include "common/status_macros.h"
 #include "common/tensors_layout.h"
