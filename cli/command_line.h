@@ -16,7 +16,7 @@
 // Flags are --name VALUE or --name=VALUE, anywhere after the command word; a
 // boolean is --name or --name=false. A list flag takes all words up to the next
 // flag and may be repeated. "--" ends the flags. As a flag's default, the help
-// shows the value that it had when the command was made.
+// shows its value when the command was made.
 #ifndef CLI_COMMAND_LINE_H_
 #define CLI_COMMAND_LINE_H_
 
@@ -48,15 +48,16 @@ class FlagSet {
   using Target = std::variant<bool*, uint32_t*, uint64_t*, double*,
                               std::string*, std::vector<std::string>*>;
 
-  // Returns INVALID_ARGUMENT, and why, for a text that a flag does not take.
+  // Returns INVALID_ARGUMENT, with the reason, for a text that a flag does not
+  // accept.
   using Check = absl::Status (*)(absl::string_view text);
 
-  // Adds a flag. `value` stands for its value in the help ("ADDRESS"); empty
-  // for booleans. `help` is a sentence. `check` may be null.
+  // Adds a flag. `value` names its value in the help ("ADDRESS"); empty for
+  // booleans. `help` is a sentence. `check` may be null.
   void Add(std::string name, std::string value, std::string help, Target target,
            Check check = nullptr);
 
-  // Adds a flag without which the command makes no sense.
+  // Adds a flag that must be given.
   void AddRequired(std::string name, std::string value, std::string help,
                    Target target, Check check = nullptr);
 
@@ -110,9 +111,9 @@ struct Command {
   std::function<absl::Status(const Invocation&)> run;
 };
 
-// Finds and runs the command that `words` (without the program's name) begins
-// with. Returns the exit code: kExitUsage, with a pointer to the help, if the
-// words make no sense; kExitFailure, with the message on `err`, if the command
+// Finds and runs the command with which `words` (without the program's name)
+// begins. Returns the exit code: kExitUsage, with a pointer to the help, if the
+// words are not valid; kExitFailure, with the message on `err`, if the command
 // returns an error. Also answers "help", "--help" and "--version".
 int RunCommandLine(absl::string_view program, absl::string_view summary,
                    absl::Span<const Command> commands,

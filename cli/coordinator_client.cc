@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Create(
   RETURN_IF_ERROR(CheckCoordinators(flags.coordinator));
   if (const std::string& folder = flags.tls.tls; !folder.empty()) {
     const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
-    // If it fails, the old certificate may still do.
+    // If this fails, the old certificate may still be valid.
     if (due.ok() && now >= *due) {
       Renew(flags.coordinator, folder, now).IgnoreError();
     }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a coordinator's Status, Control and Trust services. Every call but a
-// following WatchEvents ends within ten seconds. Only one thread may use a
-// client at a time.
+// Calls a coordinator's Status, Control and Trust services. Every call except a
+// WatchEvents that follows ends within ten seconds. Only one thread at a time
+// may use a client.
 //
 // Errors: those of ExplainCall (common/transport/reachability.h) if no
 // coordinator answers; otherwise the service's own (proto/status.proto,
@@ -56,8 +56,8 @@ class CoordinatorClient {
       const ConnectionFlags& flags, absl::Time now);
 
   // Connects with `credentials`, by default in plain text; `tls` says whether
-  // they are others. `address` is one or several, as
-  // common/transport/coordinator_target.h says.
+  // they use TLS. `address` is one or several
+  // (common/transport/coordinator_target.h).
   explicit CoordinatorClient(
       std::string address,
       const std::shared_ptr<grpc::ChannelCredentials>& credentials =
@@ -68,14 +68,13 @@ class CoordinatorClient {
   // were evicted.
   absl::StatusOr<StatusSnapshot> Fetch(bool departed);
 
-  // Fetches the training history after the last points of `history`, and adds
-  // it there.
+  // Appends the training history after the last points of `history` to it.
   absl::Status FetchHistory(v1::GetHistoryResponse& history);
 
   // Calls `consume` with the recorded events that `request` asks for, oldest
-  // first, and then, unless it is `recorded_only`, with every such event as it
-  // happens. OK at the end of the recorded events, or when `consume` has
-  // returned false.
+  // first, and then, unless `recorded_only` is set, with every such event as it
+  // happens. Returns OK at the end of the recorded events, or when `consume`
+  // returns false.
   absl::Status WatchEvents(
       const v1::WatchEventsRequest& request,
       const std::function<bool(const v1::Event&)>& consume);
@@ -119,7 +118,7 @@ class CoordinatorClient {
 
   static void LimitTime(grpc::ClientContext& context);
 
-  // Returns the answer's status; the message says why if nobody answered.
+  // Returns the answer's status; without an answer, the message says why.
   absl::Status Explain(const grpc::Status& status) const;
 
   const std::string address_;

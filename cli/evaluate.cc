@@ -25,7 +25,7 @@
 namespace causeway {
 namespace {
 
-// The sequences that go through the model at once: enough for efficient matrix
+// The sequences that the model takes at once: enough for efficient matrix
 // products, few enough for the memory.
 constexpr int64_t kBatch = 8;
 
@@ -46,7 +46,7 @@ double BitsPerToken(const Evaluation& evaluation) {
   return evaluation.loss / std::numbers::ln2;
 }
 
-// The ranks that evaluate together, each a thread of its own.
+// The ranks that evaluate together, each on a thread of its own.
 struct Ranks {
   std::vector<Device> devices;
   uint64_t count = 1;

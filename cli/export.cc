@@ -137,8 +137,8 @@ struct Original {
   std::map<std::string, MappedFile> files;
 };
 
-// Opens all of it, so that nothing is written if a part is not readable. A run
-// of tensors may be that of an adapter.
+// Opens all of it, so that nothing is written if a part is unreadable. A run of
+// tensors may be an adapter's.
 absl::StatusOr<Original> OpenOriginal(const std::string& directory,
                                       bool is_tensors) {
   Original original;
@@ -176,7 +176,7 @@ absl::Status RunExport(const ExportFlags& flags,
   ASSIGN_OR_RETURN(const Original original,
                    OpenOriginal(flags.like, run.config.has_tensors()));
   const bool is_adapter = !original.prefix.empty();
-  // Only the original tells the architecture of a run of tensors.
+  // Only the original has the architecture of a run of tensors.
   std::string config = original.config;
   if (!run.config.has_tensors()) {
     ASSIGN_OR_RETURN(config,

@@ -26,8 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The special tokens of one kind that a model has; Llama 3 has three that end a
-// text.
+// The most special tokens of one kind; Llama 3 has three that end a text.
 constexpr size_t kMostTokenIds = 64;
 
 // A kind of model that islands train.
@@ -46,7 +45,7 @@ struct Family {
   uint32_t no_rope_interval;
   bool tied;
 };
-// An export is of the first family that has the model's tensors.
+// An export takes the first family that has the model's tensors.
 constexpr Family kFamilies[] = {
     {.model_type = "llama", .architecture = "LlamaForCausalLM"},
     {.model_type = "mistral", .architecture = "MistralForCausalLM"},
@@ -177,7 +176,7 @@ bool IsOff(const Json& value) {
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// Refuses a key that makes the model another one than its family.
+// Refuses a key that makes the model differ from its family.
 absl::Status CheckKey(const std::string& key, const Json& value,
                       const Family& family) {
   if ((key == "qkv_bias" && family.qkv_bias) ||
@@ -375,7 +374,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
   RETURN_IF_ERROR(ReadRope(json, model));
   RETURN_IF_ERROR(ReadRopeLayers(json, family, model));
   RETURN_IF_ERROR(ReadLengths(json, family, sequence_length, model));
-  // The libraries' own default, which is not ours.
+  // This is the libraries' default, not ours.
   double epsilon = 1e-6;
   RETURN_IF_ERROR(ReadNumber(json, "rms_norm_eps", epsilon));
   model.set_norm_epsilon(epsilon);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Translates between a run's model and config.json, with which the Hugging Face
-// libraries describe a model.
+// Translates between a run's model and config.json, the Hugging Face libraries'
+// description of a model.
 #ifndef CLI_HUGGING_FACE_H_
 #define CLI_HUGGING_FACE_H_
 
@@ -20,12 +20,11 @@ namespace causeway {
 // Reads Llama (2 to 3.3, SmolLM2, TinyLlama), Mistral, Qwen2 and 2.5, Qwen3,
 // and SmolLM3.
 //   INVALID_ARGUMENT  `json` is not JSON, lacks a number, or describes a model
-//                     that Causeway cannot compute: another architecture
-//                     (mixtures of experts, too), another bias than that of
-//                     Qwen2, another activation, another kind of rotary
-//                     embedding, a sliding window that is shorter than the
-//                     sequence, or quantized weights. The message names the key
-//                     and its value.
+//                     that Causeway cannot compute: another architecture (such
+//                     as a mixture of experts), biases other than Qwen2's,
+//                     another activation or rotary embedding, a sliding window
+//                     shorter than the sequence, or quantized weights. The
+//                     message names the key and its value.
 absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(absl::string_view json,
                                                       uint32_t sequence_length);
 
@@ -36,8 +35,8 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(absl::string_view json,
 // empty, is the config.json of the model that the run began with; special
 // tokens and the longest sequence are taken from it. Ends with a newline.
 //   INVALID_ARGUMENT     `original` is not JSON.
-//   FAILED_PRECONDITION  the model has more than one of these; no class of the
-//                        libraries does.
+//   FAILED_PRECONDITION  the model has more than one of these, for which the
+//                        libraries have no class.
 absl::StatusOr<std::string> WriteHuggingFaceConfig(
     const v1::RunConfig& config, absl::string_view torch_dtype,
     absl::string_view original);

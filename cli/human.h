@@ -51,8 +51,8 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // Adds a row with one cell for each column. A cell may come from a peer: it
-  // is made printable (common/printable.h).
+  // Adds a row with one cell for each column. Makes cells, which may come from
+  // a peer, printable (common/printable.h).
   void AddRow(std::vector<std::string> cells);
 
   // Prints titles and rows, with columns two spaces apart and no trailing

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// `causeway import`: writes the configuration of a run that goes on from a
-// model of the Hugging Face libraries.
+// `causeway import`: writes the configuration of a run that begins with a model
+// of the Hugging Face libraries.
 #ifndef CLI_IMPORT_H_
 #define CLI_IMPORT_H_
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The `causeway` program: looks at runs and at what they have learnt.
+// The `causeway` program: shows runs and what they have learnt.
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ std::vector<Command> AllCommands() {
 int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
-  // A reader that goes away (`| head`) shows as a failed write.
+  // Make a reader that goes away (`| head`) a failed write.
   std::signal(SIGPIPE, SIG_IGN);
   return causeway::RunCommandLine(
       "causeway",

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Says whether outer learning rate, momentum, H and the number of islands fit
-// together. The momentum adds up what successive rounds have in common, so that
-// a step moves the parameters further than the learning rate says. With rho the
-// correlation of the merged pseudo-gradients of two successive rounds, the rate
-// at which the common part moves is, in the long run,
+// Checks whether outer learning rate, momentum, H and the number of islands fit
+// together. The momentum accumulates what successive rounds have in common, so
+// that a step moves the parameters further than the learning rate alone. If rho
+// is the correlation of the merged pseudo-gradients of two successive rounds,
+// the long-run rate of the common part is
 //
 //   NESTEROV, DELAYED_NESTEROV   lr (1 + mu / (1 - mu rho))
 //   HEAVY_BALL                   lr / (1 - mu rho)
@@ -24,7 +24,7 @@
 // (2510.15830).
 //
 // A momentum that remembers more rounds, 1 / (1 - mu), than a fifth of the run
-// never gets to its rate, and cannot turn in time. The fifth is ours.
+// never reaches its rate, and cannot turn in time. The fifth is ours.
 #ifndef CLI_OUTER_GAIN_H_
 #define CLI_OUTER_GAIN_H_
 
@@ -38,9 +38,10 @@ namespace causeway {
 // Returns the effective rate.
 double EffectiveOuterRate(const v1::RunConfig& config);
 
-// Returns a line for people, without an end: the effective rate and, if it or
-// the momentum does not suit a run of `rounds` rounds a fragment, what would.
-// The ranges are of merge MEAN; with another merge, the rate alone.
+// Returns a line for people, without a newline: the effective rate and, if it
+// or the momentum does not suit a run of `rounds` rounds per fragment, what
+// would. The ranges hold for merge MEAN; with another merge, the line has only
+// the rate.
 std::string OuterGainAdvice(const v1::RunConfig& config, uint64_t rounds);
 
 }  // namespace causeway

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shows how far a long command has come:
+// Shows the progress of a long command:
 //
 //   1.25 GiB of 5.00 GiB (25 %), 320 MiB/s, 12 s left
 #ifndef CLI_PROGRESS_H_
@@ -20,8 +20,8 @@ namespace causeway {
 
 struct ProgressEnvironment {
   std::function<absl::Time()> now;
-  // Says whether the output is a terminal: one line is redrawn there, ten times
-  // a second at most. Elsewhere a line is written every ten seconds.
+  // Whether the output is a terminal, where one line is redrawn at most ten
+  // times a second. Elsewhere a line is written every ten seconds.
   bool terminal = false;
 };
 
@@ -36,7 +36,7 @@ class Progress {
   // Erases the line on a terminal.
   ~Progress();
 
-  // Notes that this much more is done.
+  // Adds to what is done.
   void Add(uint64_t done);
 
  private:

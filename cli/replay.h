@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// `causeway replay`: makes the recorded merges of a run again on one thread and
-// says whether they come to the committed bits (server/replay.h).
+// `causeway replay`: repeats the recorded merges of a run on one thread and
+// says whether they give the committed bits (server/replay.h).
 #ifndef CLI_REPLAY_H_
 #define CLI_REPLAY_H_
 

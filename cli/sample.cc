@@ -31,8 +31,7 @@ struct SampleFlags {
   SampleOptions options;
 };
 
-// Stands for a tokenizer that is not known: texts are ids with spaces between
-// them.
+// Replaces an unknown tokenizer: texts are ids separated by spaces.
 class IdTokenizer : public Tokenizer {
  public:
   explicit IdTokenizer(int64_t vocabulary) : vocabulary_(vocabulary) {}

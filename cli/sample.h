@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// `causeway sample`: lets a run's model continue a text, so that a person sees
-// what it has learnt.
+// `causeway sample`: lets a run's model continue a text, to show what it has
+// learnt.
 #ifndef CLI_SAMPLE_H_
 #define CLI_SAMPLE_H_
 
@@ -50,17 +50,17 @@ using NextTokenFunction = std::function<absl::StatusOr<absl::Span<const float>>(
     absl::Span<const int32_t> prefix)>;
 
 // Continues `tokens` (not empty) by up to options.tokens more. The model sees
-// at most the last `sequence_length` tokens; when they are full, it forgets all
-// but the last half, so that most prefixes continue the one before. `consume`
-// gets each new token as it is drawn and ends the text by returning false.
-// DATA_LOSS if a logit is not finite; errors of `next_token`.
+// at most the last `sequence_length` tokens; when there are as many, it forgets
+// all but the last half, so that most prefixes continue the previous one.
+// `consume` gets each new token as it is drawn and ends the text by returning
+// false. DATA_LOSS if a logit is not finite; errors of `next_token`.
 absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
                       const SampleOptions& options,
                       const NextTokenFunction& next_token,
                       const std::function<bool(int32_t)>& consume);
 
-// The text that tokens add to that of a prompt. A token's text can depend on
-// the tokens before it: SentencePiece drops a space at the beginning only.
+// The text that tokens add to a prompt. A token's text can depend on earlier
+// tokens: SentencePiece drops a space only at the beginning.
 class ContinuedText {
  public:
   // `tokenizer` must outlive the object. Errors of Tokenizer::Decode.
@@ -76,7 +76,7 @@ class ContinuedText {
 
   const Tokenizer* tokenizer_;
   std::vector<int32_t> tokens_;
-  // The bytes of text that were returned, with those of the prompt.
+  // The bytes of the prompt and of the returned text.
   size_t returned_ = 0;
 };
 

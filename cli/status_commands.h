@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands that look at a running coordinator: status, watch, islands,
+// The commands that show a running coordinator: status, watch, islands,
 // fragments, events.
 #ifndef CLI_STATUS_COMMANDS_H_
 #define CLI_STATUS_COMMANDS_H_
@@ -20,11 +20,11 @@ namespace causeway {
 // The commands' environment.
 struct StatusEnvironment {
   std::function<absl::Time()> now;
-  // Waits; false ends a command that repeats itself.
+  // Waits; false ends a repeating command.
   std::function<bool(absl::Duration)> sleep;
   // The time zone in which events are shown.
   absl::TimeZone time_zone;
-  // Says whether stdout is a terminal with a screen, where `watch` draws.
+  // Whether stdout is a terminal with a screen, where `watch` draws.
   bool terminal = false;
 };
 

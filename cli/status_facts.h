@@ -30,25 +30,25 @@ std::string ProgressFact(const v1::RunStatus& run);
 // Returns "2 islands, 4.10k tokens/s, loss 2.3457, 1.23M tokens merged".
 std::string TrainingFact(const v1::RunStatus& run);
 
-// Returns what the coordinator has received and sent, and how much more data
-// parallel training would have needed.
+// Returns the coordinator's traffic, and how much more data parallel training
+// would have needed.
 std::string TrafficFact(const v1::RunStatus& run);
 
-// Returns the text of something that is known, and otherwise "-".
+// Returns `text` if `known`, and otherwise "-".
 std::string OrDash(bool known, std::string text);
 
 // Returns "1.2345", or "-" for 0, which stands for no loss.
 std::string Loss(double loss);
 
-// Returns an island's rate of training; "-" if it does not train now.
+// Returns an island's rate of training; "-" if it is not training.
 std::string TrainingRate(const v1::IslandStatus& island);
 
-// Returns how many updates came late, and in brackets the steps that were
-// trained meanwhile: "2 (+7)". "-" without overlap, which knows no lateness.
+// Returns how many updates came late, and in brackets the steps trained
+// meanwhile: "2 (+7)". "-" without overlap, where no update can be late.
 std::string Lateness(const v1::IslandProgress& progress);
 
-// Returns how many of the live islands a round has merged: "2 of 3". If more of
-// them began to hand in: "2 of 4 (3 began)".
+// Returns how many of the live islands a round has merged: "2 of 3", or "2 of 4
+// (3 began)" if more began to hand in.
 std::string Participants(const v1::Participation& round);
 
 // Returns "12 of 24 (50 %)".

@@ -105,7 +105,7 @@ std::string FollowersFact(const v1::RunStatus& run) {
       });
 }
 
-// A follower does not run the run, so it has no memory and time to tell.
+// Returns the coordinator's memory and time; a follower has none to report.
 std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
   if (!run.follows().empty()) return absl::StrCat("follows ", run.follows());
   std::string text = absl::StrCat(

@@ -41,9 +41,9 @@ std::string StatusJson(const StatusSnapshot& snapshot);
 std::string MessageJson(const google::protobuf::Message& message);
 
 // Prints an empty line, then a line for each live island and direction: the
-// rate that transfers reached, how long transfers were under way, how long
-// pacing held them back, and how much was sent more than once. Prints nothing
-// if no island is live.
+// rate of transfers, how long they were under way, how long pacing delayed
+// them, and how much was sent more than once. Prints nothing if no island is
+// live.
 void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out);
 
 }  // namespace causeway

@@ -55,7 +55,8 @@ struct TrainedModel {
 };
 
 // Reads the model.
-//   NOT_FOUND            `state_dir` is no state directory or has no run yet.
+//   NOT_FOUND            `state_dir` is not a state directory or has no run
+//                        yet.
 //   DATA_LOSS            a committed file is damaged.
 //   FAILED_PRECONDITION  a newer version of Causeway wrote it, or the run is
 //                        defined by its tensors, not by a model.
@@ -67,8 +68,8 @@ std::string DescribeVersions(absl::string_view run_id,
 
 class Inference {
  public:
-  // Prepares for at most `batch` sequences at once, on a device that can be
-  // used; the CPU computes with `threads` threads.
+  // Prepares for at most `batch` sequences at once, on a usable device; the CPU
+  // computes with `threads` threads.
   //   INVALID_ARGUMENT    `threads` is not in 1 to 1024, or the device cannot
   //                       compute the model.
   //   RESOURCE_EXHAUSTED  There is not enough memory.

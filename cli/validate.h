@@ -18,9 +18,9 @@ namespace causeway {
 
 Command ValidateCommand();
 
-// Checks what only several fields of `config`, which must be resolved, show
-// together; the tensors of `checkpoint`, unless that is empty; and the data at
-// `paths`, if any, as an island would. Describes the run on `out`.
+// Checks combinations of fields of the resolved `config`; the tensors of
+// `checkpoint`, unless it is empty; and the data at `paths`, if any, as an
+// island would. Describes the run on `out`.
 absl::Status Validate(const v1::RunConfig& config,
                       const std::string& checkpoint,
                       absl::Span<const std::string> paths, std::ostream& out);

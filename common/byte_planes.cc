@@ -20,7 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "values and numbers are copied as they lie in memory");
 
-// Higher levels took more time, and more bytes.
+// Higher levels took more time and more bytes.
 constexpr int kLevel = 1;
 
 // A plane begins with a header: the number of bytes that follow in the lower 31
@@ -33,8 +33,8 @@ struct FreeContext {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
 
-// Splits the bytes of values into planes of `count` bytes each; Join is the way
-// back.
+// Splits the bytes of values into planes of `count` bytes each; Join inverts
+// it.
 template <size_t kWidth>
 void Split(const char* values, size_t count, char* planes) {
   for (size_t i = 0; i < count; ++i) {

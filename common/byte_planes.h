@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compresses exact values. A plane holds the bytes at one place of every value,
-// and these are alike even where the values are not: the exponents of fp32
+// Compresses exact values. A plane holds the bytes at one place of every value.
+// These are similar even if the values are not: the exponents of fp32
 // parameters, for example, take 3 bits instead of 8. zstd compresses each plane
 // that it makes smaller. docs/encodings.md specifies the bytes, and
 // docs/benchmarks.md says what they save.
@@ -31,11 +31,11 @@ inline constexpr size_t kPlanesBlock = 1 << 20;
 // off. Returns an empty string if the result would not be shorter.
 std::string CompressPlanes(absl::string_view bytes, size_t width);
 
-// Restores `bytes`, whose size the caller knows. Takes memory for two blocks
-// and time in proportion to the size, whatever `compressed` is.
-//   INVALID_ARGUMENT  CompressPlanes cannot have made `compressed` of that many
-//                     bytes. Most damage is found, but not all: that is what
-//                     checksums are for. The content of `bytes` is undefined.
+// Restores `bytes`, whose size the caller knows. Whatever `compressed` is,
+// takes memory for two blocks and time in proportion to the size.
+//   INVALID_ARGUMENT  CompressPlanes cannot have made `compressed` from that
+//                     many bytes. Not all damage is found, which takes a
+//                     checksum. The content of `bytes` is undefined.
 absl::Status DecompressPlanes(absl::string_view compressed, size_t width,
                               absl::Span<char> bytes);
 

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checksums: CRC-32C guards each chunk on its way, XXH3-128 names a whole
-// object or the state of a fragment. Both find accidents; neither proves that
-// nobody forged the data.
+// Checksums: CRC-32C guards each chunk in transit, XXH3-128 identifies a whole
+// object or the state of a fragment. Both detect accidents, not forgery.
 //
 //   chunk->set_crc32c(Crc32c(data));
 //   if (Digest128(values) != head.digest()) ...  // the anchors differ
@@ -44,8 +43,8 @@ std::string Digest128(absl::Span<const float> values);
 // Returns a digest as 32 hexadecimal digits, for people.
 std::string DigestToHex(absl::string_view digest);
 
-// Computes the Digest128 of data that come in pieces. A copy goes on by itself,
-// so data that turn out to be wrong can be taken back.
+// Computes the Digest128 of data in pieces. Copies are independent, so wrong
+// data can be taken back.
 class Digest128Stream {
  public:
   Digest128Stream();

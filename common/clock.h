@@ -11,10 +11,9 @@ namespace causeway {
 
 using Clock = std::function<absl::Time()>;
 
-// Returns a clock that reads the wall clock once, now, and adds what a steady
-// clock counts from then on. It serves for timestamps, and no lease ends
-// because somebody corrects the system's time, which may jump by hours.
-// Thread-safe.
+// Returns a clock that reads the wall clock once, now, and then adds a steady
+// clock's time. So it gives timestamps, but no lease ends because the system's
+// time is corrected, perhaps by hours. Thread-safe.
 Clock SteadyWallClock();
 
 }  // namespace causeway

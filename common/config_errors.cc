@@ -30,7 +30,7 @@ std::string FieldNames(const Descriptor& message) {
 
 // The mistakes that a message lists.
 constexpr size_t kMostErrors = 50;
-// The bytes of the parser's messages, which quote what it stumbled over.
+// The most bytes of the parser's messages, which quote the input.
 constexpr size_t kMostMessageBytes = 500;
 
 // Returns the text between the first pair of quotes after `marker`, or an empty
@@ -60,8 +60,8 @@ const EnumDescriptor* FindEnumOfField(const Descriptor& message,
   return nullptr;
 }
 
-// Adds the allowed values to the parser's message, which only says what it
-// stumbled over.
+// Adds the allowed values to the parser's message, which only quotes the wrong
+// one.
 std::string WithAllowed(const std::string& whole) {
   const std::string message = Excerpt(whole, kMostMessageBytes);
   const Descriptor* const type =

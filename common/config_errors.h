@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collects what is wrong with a configuration in text format, with file, line
-// and column, the line itself, and what is allowed where it is not known.
+// Collects the errors of a configuration in text format, with file, line and
+// column, the line itself, and the allowed names in place of an unknown one.
 #ifndef COMMON_CONFIG_ERRORS_H_
 #define COMMON_CONFIG_ERRORS_H_
 
@@ -36,7 +36,7 @@ class ConfigErrors : public google::protobuf::io::ErrorCollector {
 
   const std::vector<std::string> lines_;
   const std::string file_;
-  // The first of them.
+  // The first errors.
   std::vector<std::string> errors_;
   size_t count_ = 0;
 };

@@ -31,7 +31,7 @@ namespace causeway {
 // report it again; errors that break the device's context stay. Thread-safe.
 absl::Status CudaStatus(cudaError_t error, absl::string_view doing);
 
-// Returns the error with the device's name in front ("cuda:1: ...").
+// Returns the error with the device's name prefixed ("cuda:1: ...").
 absl::Status OfCudaDevice(int device, const absl::Status& status);
 
 }  // namespace causeway

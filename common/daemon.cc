@@ -78,7 +78,7 @@ bool AsksForHelp(absl::string_view name) {
          name == "only_check_args";
 }
 
-// Returns what is wrong with the flags, or "". After a mistake,
+// Returns the problem with the flags, or "". After a mistake,
 // absl::ParseCommandLine would end the process with exit code 1.
 std::string FlagProblem(absl::Span<char* const> words) {
   for (size_t i = 0; i < words.size(); ++i) {
@@ -119,7 +119,7 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   BlockTerminationSignals();
   // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Debian's Abseil is built such that each lock is looked up in a graph.
+  // Debian's Abseil otherwise looks each lock up in a graph.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How every daemon of Causeway starts and exits. Daemons can wait for SIGTERM,
+// Starts and ends every daemon of Causeway. Daemons can wait for SIGTERM,
 // SIGINT and SIGUSR1, which batch schedulers send ahead of time.
 #ifndef COMMON_DAEMON_H_
 #define COMMON_DAEMON_H_
@@ -18,13 +18,12 @@ namespace causeway {
 // Blocks the signals as below, sets up logging to stderr, --version and --help,
 // and parses the flags. `main` must call it first. --help prints `usage` before
 // the flags of `main_file`. Returns the arguments that are not flags; ends the
-// process as after UsageError() if a flag is unknown or has no such value.
+// process as after UsageError() if a flag is unknown or has an invalid value.
 std::vector<std::string> StartDaemon(int argc, char** argv,
                                      absl::string_view usage,
                                      absl::string_view main_file);
 
-// Prints what is wrong with the command line to stderr. Returns the exit code,
-// 2.
+// Prints the problem with the command line to stderr. Returns the exit code, 2.
 int UsageError(absl::string_view program, absl::string_view problem);
 
 // Prints to stderr why `program` failed, if it did. Returns the exit code, 0 or

@@ -169,7 +169,7 @@ absl::Status SyncFile(const std::string& path) {
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  // Otherwise the call would wait for somebody to write to a pipe.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const int descriptor = OpenRetrying(path, O_RDONLY | O_NONBLOCK);
   if (descriptor < 0) return ErrnoStatus(errno, "open", path);
   // The mapping outlives the descriptor.
@@ -207,7 +207,7 @@ MappedFile::~MappedFile() {
 
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Create(
     const std::string& path, WriteStageHook hook, mode_t mode) {
-  // The process id keeps two processes that write the same file apart.
+  // The process id distinguishes two processes that write the same file.
   std::string temporary_path = absl::StrCat(path, kTemporaryMarker, getpid());
   const int descriptor =
       OpenRetrying(temporary_path, O_RDWR | O_CREAT | O_TRUNC, mode);
@@ -261,7 +261,7 @@ absl::Status AtomicFileWriter::Overwrite(int64_t offset,
 }
 
 void AtomicFileWriter::StartWriteback() const {
-  // Not all file systems can do this, and none needs it.
+  // This is only a hint, which some file systems do not support.
   sync_file_range(descriptor_, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 

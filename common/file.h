@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files as the rest of the project wants them: every failure is a Status that
-// names the path and what the system said, and a file is either complete under
-// its name or not there at all.
+// File operations whose failures are Statuses that name the path and the
+// system's error. A written file is either complete under its name or not there
+// at all.
 //
 // Durability: AtomicFileWriter writes to a temporary name in the same
 // directory, calls fsync(2), renames the file to its final name and calls
@@ -75,8 +75,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // The content, page-aligned. Valid as long as this object, also after it was
-  // moved.
+  // The content, page-aligned. Valid as long as this object or the one it was
+  // moved to.
   absl::string_view bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
 
@@ -132,8 +132,8 @@ class AtomicFileWriter {
   // Writes over what was appended at `offset` of the file.
   absl::Status Overwrite(int64_t offset, absl::string_view bytes);
 
-  // Lets the system begin to write to the disk what was appended, so that
-  // Commit has less to wait for.
+  // Lets the system begin to write the appended bytes to the disk, so that
+  // Commit waits less.
   void StartWriteback() const;
 
   // The alternative to Append: makes the file `bytes` long (more than 0),
@@ -174,7 +174,7 @@ class AtomicFileWriter {
   int64_t bytes_written_ = 0;
 };
 
-// How a new file ends: by AtomicFileWriter's Commit, or by its Publish.
+// How to end a new file: by AtomicFileWriter's Commit, or by its Publish.
 enum class Durability { kDurable, kVisible };
 
 // Writes the concatenation of `pieces` without building it in memory.
@@ -191,8 +191,7 @@ inline absl::Status WriteSecretAtomically(const std::string& path,
 
 // An exclusive advisory lock (flock(2)) on a file that holds the owner's
 // process id as text. The file is created if it is missing, and stays. The
-// destructor releases the lock, and so does the end of the process, however it
-// ends.
+// destructor releases the lock, and so does any end of the process.
 class FileLock {
  public:
   // Does not wait. FAILED_PRECONDITION if another process holds the lock; the

@@ -12,8 +12,8 @@
 
 namespace causeway {
 
-// Every value from here on is nearer to 2^16, which F16 does not have, than to
-// its largest value, 65504; the tie goes to the even one, which is 2^16.
+// The smallest value that rounds to 2^16, which F16 does not have, and not to
+// its largest value, 65504. This tie goes to the even one, 2^16.
 inline constexpr float kTooLargeForF16 = 65520;
 
 inline float FromBf16(uint16_t bits) {
@@ -21,8 +21,8 @@ inline float FromBf16(uint16_t bits) {
 }
 
 // Moves sign, exponent and fraction to their places in binary32, and corrects
-// the exponent's bias by a multiplication, which is exact for subnormal numbers
-// too. What is not finite becomes an infinity.
+// the exponent's bias by a multiplication, which is exact even for subnormal
+// numbers. Values that are not finite become infinities.
 inline float FromF16(uint16_t bits) {
   const uint32_t magnitude = bits & 0x7fff;
   const float value = magnitude >= 0x7c00

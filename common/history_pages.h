@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole training history from its pages.
+// Reads the whole training history from its pages.
 #ifndef COMMON_HISTORY_PAGES_H_
 #define COMMON_HISTORY_PAGES_H_
 
@@ -12,8 +12,8 @@
 
 namespace causeway {
 
-// Asks `fetch` for one page after the other, and adds to `history` what comes
-// after its last points. Returns the first error.
+// Gets one page after the other from `fetch`, and appends the points after the
+// last ones in `history`. Returns the first error.
 inline absl::Status AppendHistoryPages(
     absl::FunctionRef<
         absl::StatusOr<v1::GetHistoryResponse>(const v1::GetHistoryRequest&)>

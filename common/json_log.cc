@@ -22,8 +22,8 @@ class JsonSink : public google::LogSink {
         absl::FromTimeT(time.timestamp()) + absl::Microseconds(time.usec()),
         google::GetLogSeverityName(severity), file, line, gettid(),
         {message, size});
-    // One write keeps the lines of several threads apart. Nobody is left to
-    // tell if it fails.
+    // One write keeps the lines of several threads apart. There is no way to
+    // report its failure.
     [[maybe_unused]] const ssize_t written =
         write(STDERR_FILENO, text.data(), text.size());
   }

@@ -16,8 +16,7 @@
 
 namespace causeway {
 
-// Sends what is logged to stderr as JSON, and no longer as text, until the
-// process ends.
+// Writes the log to stderr as JSON instead of text until the process ends.
 void LogAsJson();
 
 // Returns one line. Bytes of `message` that are not UTF-8 become U+FFFD.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A list of those who want to hear of news.
+// A list of callbacks that are notified of news.
 //
 //   Listeners listeners;
 //   const uint64_t id = listeners.Add([&] { ... });

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the room that the machine has, in bytes.
+// Returns the machine's memory and disk space in bytes.
 #ifndef COMMON_MACHINE_H_
 #define COMMON_MACHINE_H_
 

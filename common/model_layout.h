@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensors of a Llama-layout model: names, shapes, order and initial values.
-// Everything that must agree on them (trainer, fragment plan, export) asks
-// here.
+// The tensors of a Llama-layout model: names, shapes, order and initial values,
+// for everything that must agree on them (trainer, fragment plan, export).
 //
 // Initial values come from a counter-based generator in integer arithmetic, so
 // that every machine makes the same bits and version 0 of a run never travels.

@@ -8,11 +8,11 @@
 namespace causeway {
 
 // Returns the bytes of memory that this process holds (VmRSS), without mapped
-// files, which the system may drop at any time; 0 if the system does not say.
+// files, which the system may drop at any time; 0 if unknown.
 uint64_t ResidentBytes();
 
-// Returns the highest resident size so far (VmHWM), with mapped files; 0 if the
-// system does not say.
+// Returns the highest resident size so far (VmHWM), with mapped files; 0 if
+// unknown.
 uint64_t PeakResidentBytes();
 
 }  // namespace causeway

@@ -9,8 +9,8 @@
 
 namespace causeway {
 
-// Returns an error with another code and message, and with the payloads of
-// `error`, which may name the rank to blame.
+// Returns an error with another code and message and the payloads of `error`,
+// which may name the rank to blame.
 inline absl::Status Restated(const absl::Status& error, absl::StatusCode code,
                              absl::string_view message) {
   absl::Status restated(code, message);

@@ -25,7 +25,7 @@ namespace causeway {
 // special tokens.
 inline constexpr uint32_t kByteVocabulary = 258;
 
-// Stands for a target that a loss mask hides (DataConfig.loss_masks).
+// A target that a loss mask hides (DataConfig.loss_masks).
 inline constexpr int32_t kNoTarget = -1;
 
 // Parses and checks `text`; errors name it `file`. The result is resolved:
@@ -39,8 +39,7 @@ absl::StatusOr<v1::RunConfig> ParseRunConfig(absl::string_view text,
 //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read.
 absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path);
 
-// Returns the token that ends a document, if the run's documents do not see one
-// another.
+// Returns the token that ends a document, if attention stays within documents.
 std::optional<int32_t> DocumentEnd(const v1::DataConfig& config);
 
 // Returns the tokens of an inner step of one island.
@@ -49,14 +48,14 @@ uint64_t TokensPerStep(const v1::RunConfig& config);
 // Returns whether `name` may name a run or an island: 1 to 64 of [a-z0-9-].
 bool IsValidName(absl::string_view name);
 
-// Says which part of a run's identity differs between the configuration it was
-// made with and the one to continue it with; empty if none does. The identity
-// is the model or the tensors, seed, tokenizer, plan of fragments, and whatever
-// decides the shape of the stored state.
+// Returns which part of a run's identity differs between its original
+// configuration and the one to continue it with, or "". The identity is the
+// model or the tensors, seed, tokenizer, plan of fragments, and everything that
+// determines the shape of the stored state.
 std::string IdentityDifference(const v1::RunConfig& original,
                                const v1::RunConfig& proposed);
 
-// Says how the configurations differ in any field; empty if they do not.
+// Returns how the configurations differ in any field, or "".
 std::string ConfigDifference(const v1::RunConfig& original,
                              const v1::RunConfig& proposed);
 

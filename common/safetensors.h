@@ -14,7 +14,7 @@
 // "__metadata__" maps strings to strings.
 //
 // Reading never copies tensor bytes: a Safetensors is a table of contents whose
-// views point into the caller's bytes or into a mapped file. The reader trusts
+// views point into the caller's bytes or a mapped file. The reader trusts
 // nothing: it checks sizes, offsets and types before it makes a view, and
 // refuses tensors that overlap, leave holes, repeat or have negative offsets.
 //
@@ -92,8 +92,8 @@ absl::Status WriteSafetensors(const std::string& path, Safetensors contents,
                               WriteStageHook hook = nullptr,
                               Durability durability = Durability::kDurable);
 
-// A mapped file with its table of contents. Movable; views stay valid as long
-// as the object that it was moved to.
+// A mapped file with its table of contents. Movable; views stay valid with the
+// object that it was moved to.
 class SafetensorsFile {
  public:
   // Opens and parses a file. Errors of MappedFile::Open and ParseSafetensors,

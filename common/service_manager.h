@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the service manager that started this process what it is doing, by the
+// Tells the service manager that started this process what it is doing, by
 // datagrams of sd_notify(3):
 //
 //   ServiceManager manager(now);      // in main
@@ -38,15 +38,15 @@ class ServiceManager {
 
   void Ready() { Send("READY=1"); }
   void Stopping() { Send("STOPPING=1"); }
-  // Sends `status` if it is another than the last.
+  // Sends `status` if it has changed.
   void SetStatus(absl::string_view status);
-  // Feeds the watchdog, if it expects that and a quarter of its time is over
-  // since it was fed.
+  // Feeds the watchdog, if there is one and a quarter of its time has passed
+  // since the last time.
   void Alive();
 
  private:
-  // Connects to the socket at `address`, whose first character is @ if it is in
-  // the abstract namespace.
+  // Connects to the socket at `address`, which begins with @ if it is in the
+  // abstract namespace.
   absl::Status Connect(absl::string_view address);
   void Send(absl::string_view message);
 

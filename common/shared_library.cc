@@ -70,8 +70,8 @@ absl::StatusOr<SharedLibrary> SharedLibrary::Load(
       paths.push_back(std::move(path));
     }
   }
-  // A library that is there but cannot be used says more than one that is not
-  // found.
+  // The error of a library that cannot be used says more than that of a missing
+  // one.
   std::string error;
   for (const std::string& path : paths) {
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads a library when it is first needed, so that a program which can use it
-// also runs on machines without it.
+// Loads a library when it is first needed, so that a program that can use it
+// also runs without it.
 //
 //   ASSIGN_OR_RETURN(const SharedLibrary library,
 //                    SharedLibrary::Load("libz.so.1", {"/opt/lib"}));
@@ -57,9 +57,9 @@ class SharedLibrary {
 // Loads NAME.so.MAJOR of the CUDA toolkit and logs its path. Looks where the
 // loader does, then beside this program (as deploy/bundle.sh has it), in the
 // toolkit's default directory, and where pip puts the libraries of PyTorch: in
-// the virtual environment that is active, in Conda's, in the user's and in the
-// system's. The error ends with `advice`, which names what to install, and how
-// to say where it is.
+// the active virtual environment, in Conda's, in the user's and in the
+// system's. The error ends with `advice` on what to install, and how to say
+// where it is.
 absl::StatusOr<SharedLibrary> LoadCudaLibrary(absl::string_view name, int major,
                                               absl::string_view advice);
 

@@ -26,8 +26,8 @@ namespace {
 
 constexpr size_t kLongestName = 512;
 
-// Names and shapes are part of the messages that islands and `causeway status`
-// get; the latter are of at most 4 MiB.
+// Names and shapes are part of the messages to islands and `causeway status`;
+// the latter have at most 4 MiB.
 constexpr size_t kMostNameBytes = 3 << 20;
 // The bytes of a tensor in a message, beside its name.
 constexpr size_t kShapeBytes = 16;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parameters of a run, whichever way its configuration defines them: by a
-// `model`, or by `tensors`, of which only names and shapes are known.
+// The parameters of a run, which its configuration defines by a `model`, or by
+// `tensors`, of which only names and shapes are known.
 //
 //   new run        list or checkpoint -> MakeTensorsLayout -> plan
 //   existing run   plan -> RunLayout
 //
 // A new run's layout comes from NewRunLayout
-// (common/checkpoint/initial_values.h), as it may need a checkpoint.
+// (common/checkpoint/initial_values.h), because it may need a checkpoint.
 #ifndef COMMON_TENSORS_LAYOUT_H_
 #define COMMON_TENSORS_LAYOUT_H_
 
@@ -49,11 +49,10 @@ struct NamedShape {
 std::vector<NamedShape> ListedTensors(const v1::TensorsConfig& config);
 
 // Returns the layout of `tensors` in their order, without those that the
-// configuration excludes. Blocks are numbered from 0 in the order of their
-// first tensors' prefixes, then of their indices; a gap between two indices
-// takes no number.
-//   INVALID_ARGUMENT  A name is empty, too long, not printable or there twice;
-//                     an extent is less than 1; all tensors together have more
+// configuration excludes. Blocks are numbered from 0, without gaps, in the
+// order of their first tensors' prefixes, then of their indices.
+//   INVALID_ARGUMENT  A name is empty, too long, not printable or repeated; an
+//                     extent is less than 1; all tensors together have more
 //                     than kMostParameters values, or more names than a message
 //                     holds; a pattern is not valid or matches no tensor; or no
 //                     tensor is left.

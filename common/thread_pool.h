@@ -9,9 +9,9 @@
 //     for (int64_t row = rows.begin; row < rows.end; ++row) ...
 //   });
 //
-// There is no queue and no stealing: the caller decides from a worker's number
-// alone what that worker does, so results that depend on the partition are the
-// same in every run with the same number of threads.
+// There is no queue and no stealing: a worker's number alone decides what it
+// does, so results that depend on the partition are the same in every run with
+// the same number of threads.
 #ifndef COMMON_THREAD_POOL_H_
 #define COMMON_THREAD_POOL_H_
 
@@ -37,9 +37,9 @@ class ThreadPool {
   int threads() const { return threads_; }
 
   // Calls body(worker) once for each worker in [0, threads), concurrently, and
-  // returns when all calls have; the calling thread is worker 0. What a call
-  // wrote is visible to the caller afterwards. One Run at a time: neither
-  // concurrent nor nested calls are allowed. `body` must not throw.
+  // returns when all calls have; the calling thread is worker 0. Their writes
+  // are then visible to the caller. Concurrent and nested calls of Run are not
+  // allowed. `body` must not throw.
   void Run(absl::FunctionRef<void(int worker)> body);
 
  private:

@@ -8,13 +8,13 @@
 namespace causeway {
 
 // Lets the calling thread, and those that it starts from now on, give way to
-// others when processors are scarce: a nice value higher by 10, which is about
-// a tenth of an ordinary thread's weight, and SCHED_BATCH, so that it does not
-// interrupt others when it wakes up. It still gets every idle processor. There
-// is no way back without privileges.
+// others when processors are scarce: raises the nice value by 10, which leaves
+// about a tenth of an ordinary thread's weight, and sets SCHED_BATCH, so that
+// it does not interrupt others when it wakes up. It still gets every idle
+// processor. Only privileged threads can undo this.
 //
-// Linux requires no permission for this. Where a sandbox forbids the calls all
-// the same, the error says so and the thread stays as it was.
+// Linux requires no permission for this. If a sandbox still forbids the calls,
+// the error says so and the thread is unchanged.
 absl::Status LowerThreadPriority();
 
 }  // namespace causeway

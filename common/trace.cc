@@ -19,8 +19,8 @@
 namespace causeway {
 namespace {
 
-// Spans beyond this size are dropped, so that a trace which was forgotten does
-// not fill the disk.
+// Spans beyond this size are dropped, so that a forgotten trace does not fill
+// the disk.
 constexpr size_t kMostBytes = size_t{1} << 30;
 
 std::atomic<bool> recording = false;
@@ -46,8 +46,8 @@ double Microseconds(absl::Duration duration) {
   return absl::ToDoubleMicroseconds(duration);
 }
 
-// The format allows a comma after the last event, and needs no closing bracket:
-// the file of a process that was killed can be read, too.
+// The format allows a comma after the last event, and needs no closing bracket,
+// so the file of a killed process can be read, too.
 void Write(const std::string& event) {
   Trace& trace = TheTrace();
   absl::MutexLock lock(&trace.mu);

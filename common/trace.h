@@ -11,8 +11,8 @@
 //   }
 //   StopTrace();
 //
-// A process has one trace or none. Without one, a span costs an atomic load.
-// With one it takes two looks at the clock and, at its end, a lock.
+// A process has at most one trace. Without one, a span costs an atomic load.
+// With one, it takes two reads of the clock and, at its end, a lock.
 //
 // Thread-safe, except that StartTrace and StopTrace are for one thread.
 #ifndef COMMON_TRACE_H_
@@ -40,7 +40,7 @@ void StopTrace();
 // The time from construction to destruction, on the calling thread.
 class TraceSpan {
  public:
-  // `name` outlives the trace. A negative fragment is none.
+  // `name` outlives the trace. A negative fragment stands for none.
   explicit TraceSpan(const char* name, int64_t fragment = -1);
   ~TraceSpan();
 

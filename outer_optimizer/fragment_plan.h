@@ -4,8 +4,8 @@
 // Cuts a model into fragments, and copies between a fragment's vector and the
 // flat vector of the whole model.
 //
-// The coordinator makes the plan once, when it creates the run. Everybody else
-// receives the plan and resolves it against the model's layout:
+// The coordinator makes the plan once, when it creates the run. All others
+// receive the plan and resolve it against the model's layout:
 //
 //   ASSIGN_OR_RETURN(FragmentMap map, FragmentMap::Create(layout, plan));
 //   std::vector<float> values(map.size(fragment));
@@ -34,8 +34,9 @@ namespace causeway {
 //           every tensor is in a block, all P fragments hold blocks.
 // The tensors of a fragment are in layout order. Fragment p is sent with the
 // offset t_p = p * floor(H / P).
-//   INVALID_ARGUMENT  P is not in [1, blocks + 1] (without tensors in no block,
-//                     [1, blocks]), H is 0, or the pattern is unknown.
+//   INVALID_ARGUMENT  P is not in [1, blocks + 1] (or [1, blocks] if all
+//                     tensors are in blocks), H is 0, or the pattern is
+//                     unknown.
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);
 
@@ -52,8 +53,8 @@ class FragmentMap {
   };
 
   // Returns INVALID_ARGUMENT unless every tensor of the layout is in the plan
-  // exactly once, with its shape, and the tensors of each fragment lie one
-  // after the other. The message names the first tensor that is wrong.
+  // exactly once, with its shape, and the tensors of each fragment are
+  // consecutive. The message names the first wrong tensor.
   static absl::StatusOr<FragmentMap> Create(const ModelLayout& layout,
                                             const v1::FragmentPlan& plan);
 
@@ -62,8 +63,8 @@ class FragmentMap {
   uint64_t model_size() const { return model_size_; }
   // The number of values in the fragment.
   uint64_t size(uint32_t fragment) const { return parts_[fragment].size; }
-  // The fragment's segments, in fragment order. Few and long: neighbouring
-  // tensors share one.
+  // The fragment's segments, in fragment order. Neighbouring tensors share one,
+  // so they are few and long.
   absl::Span<const Segment> segments(uint32_t fragment) const {
     return parts_[fragment].segments;
   }

@@ -27,7 +27,7 @@ struct Effort {
 //   UNIFORM                  equal shares
 //   TOKENS_SQUARED_PER_STEP  proportional to tokens * (tokens / inner_steps),
 //                            as in Decoupled DiLoCo
-//   INVALID_ARGUMENT  There are no contributions, or all weigh nothing; one has
+//   INVALID_ARGUMENT  There are no contributions, or all weights are 0; one has
 //                     tokens but no inner steps; or the weighting is unknown.
 absl::StatusOr<std::vector<float>> MergeShares(
     v1::OuterOptimizerConfig::Weighting weighting,

@@ -1,17 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The island's operations on one fragment: it takes its pseudo-gradient, and
-// applies the update that comes back. All spans of a call have the same size.
-// Pure functions; element i of the result depends only on element i of the
-// inputs.
+// The island's operations on one fragment: computing its pseudo-gradient, and
+// applying updates. All spans of a call have the same size. Pure functions;
+// element i of the result depends only on element i of the inputs.
 //
 // The anchor follows the coordinator's parameters bit for bit, because both
 // make the same fp32 additions of the same decoded updates.
 //
 // Source: DiLoCo (Douillard et al., arXiv 2311.08105), algorithm 1. Streaming
-// DiLoCo (arXiv 2501.18512, section 2.3) mixes the merged parameters with local
-// ones instead, by a factor, and so loses training that was sent nowhere.
+// DiLoCo (arXiv 2501.18512, section 2.3) instead mixes the merged parameters
+// with local ones by a factor, and so loses training that was never sent.
 #ifndef OUTER_OPTIMIZER_MIXING_H_
 #define OUTER_OPTIMIZER_MIXING_H_
 
@@ -19,23 +18,24 @@
 
 namespace causeway {
 
-// pseudo_gradient = anchor - parameters: OLD minus NEW, so that it points the
-// way a gradient does. The result may overwrite either input.
+// pseudo_gradient = anchor - parameters: OLD minus NEW, so that it has a
+// gradient's direction. The result may overwrite either input.
 void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient);
 
-// values += update. This advances every anchor. An island also does this with
-// its parameters when its contribution is not part of the update (it came late,
-// or the island joined later): the island's training since its old anchor
-// stays, and is part of its next contribution.
+// values += update. This advances every anchor. If the island's contribution is
+// not part of the update (it came late, or the island joined later), this also
+// advances the island's parameters: its training since the old anchor stays,
+// and is part of its next contribution.
 void Rebase(absl::Span<const float> update, absl::Span<float> values);
 
 // Applies an update that contains the island's contribution:
 //   parameters = anchor + (parameters - snapshot)
-// with the new anchor, and the parameters as they were sent. What was trained
-// since the send stays, and is part of the next contribution. Parameters that
-// have not changed since become the anchor, to the bit but for signs of zeros.
+// with the new anchor, where `snapshot` has the parameters as sent. The
+// training since the send stays, and is part of the next contribution.
+// Parameters that have not changed since become the anchor, bit for bit except
+// for signs of zeros.
 void Mix(absl::Span<const float> anchor, absl::Span<const float> snapshot,
          absl::Span<float> parameters);
 

@@ -64,7 +64,7 @@ HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
 template <bool kStream>
 HWY_INLINE void MakeChangeTo(const StepCoefficients& coefficients,
                              const ChangeArrays& all, size_t count) {
-  // Copy both: as far as the compiler knows, storing a result could change
+  // Copy both, because the compiler must assume that storing a result changes
   // them.
   const StepCoefficients by = coefficients;
   const ChangeArrays arrays = all;

@@ -7,9 +7,9 @@
 //
 // Arrays have `count` values and need no alignment. New and old state must not
 // overlap. An array of new state at a multiple of kStreamAlignment is written
-// past the caches, because nobody reads it soon, and a plain store would first
-// read the memory that it is about to replace. Such stores reach other threads
-// in order only after FlushStreams().
+// past the caches, because it is not read soon, and a plain store would first
+// read the memory that it replaces. Such stores reach other threads in order
+// only after FlushStreams().
 #ifndef OUTER_OPTIMIZER_OUTER_KERNELS_H_
 #define OUTER_OPTIMIZER_OUTER_KERNELS_H_
 
@@ -56,8 +56,8 @@ bool ApplyDecoded(const float* change, const float* decoded,
                   const float* old_theta, float* new_theta, float* new_residual,
                   size_t count);
 
-// Makes this thread's stores past the caches visible to the threads that it
-// synchronizes with next.
+// Makes this thread's stores past the caches visible to threads that it
+// synchronizes with later.
 void FlushStreams();
 
 }  // namespace causeway

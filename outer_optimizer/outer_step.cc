@@ -73,7 +73,7 @@ absl::Status CheckState(const OuterStepOptions& options,
                    HasGradientSum(options) ? size : 0);
 }
 
-// Returns `status` with the contribution's place in front.
+// Returns `status` prefixed with the contribution's place.
 absl::Status AtContribution(const absl::Status& status, size_t index) {
   return absl::Status(status.code(), absl::StrCat("contribution ", index, ": ",
                                                   status.message()));
@@ -202,9 +202,9 @@ class FusedStep {
     hwy::AlignedFreeUniquePtr<float[]> decoded;
   };
 
-  // Values that go through the whole step together: few, so that the demand for
-  // memory is even, because encoding needs no memory traffic and the rest more
-  // than there is.
+  // The values that go through the whole step together: few, so that memory
+  // traffic is even, because encoding needs none and the rest more than there
+  // is.
   static constexpr uint64_t kPieceValues = 512;
 
   // Runs a tile or, if it is larger, a piece.

@@ -11,18 +11,18 @@
 //   residual <- change + residual - decode(update)
 //
 // The weights are the contributions' shares, or differ from tensor to tensor
-// (outer_optimizer/tensor_weights.h). The pass goes in tiles that stay
-// in the cache, so memory sees each input and output once, and no contribution
-// is ever decoded as a whole. Everything is fp32, each operation rounded
+// (outer_optimizer/tensor_weights.h). The pass works on tiles that stay in the
+// cache, so each input and output passes memory once, and no contribution is
+// ever decoded as a whole. Everything is fp32, each operation rounded
 // separately; the result does not depend on the number of threads.
 //
 // theta moves by the DECODED update, so that islands, which make the same
 // addition to their anchors, hold the same bits. The residual adds the
 // encoding's error to the next update; lossless formats have none.
 //
-// Delayed Nesterov, for rounds of few contributions, lets the momentum act in
-// every N-th step only. d is the sum of g since the last such step, and c
-// spreads the momentum's effect over the other steps:
+// Delayed Nesterov, for rounds of few contributions, updates the momentum only
+// in every N-th step. d is the sum of g since the last such step, and c spreads
+// the momentum's effect over the other steps:
 //
 //   d <- d + g
 //   every N-th step:  m <- mu m + d / N;  d <- 0;
@@ -31,8 +31,8 @@
 //
 // With N = 1 it is Nesterov, bit for bit.
 //
-// Inputs are only read, and results go to other memory of the caller's: a step
-// that fails, or whose result cannot be stored, changes nothing.
+// Results go to separate memory of the caller, so a step that fails, or whose
+// result cannot be stored, changes nothing.
 //
 // Sources: DiLoCo (arXiv 2311.08105), algorithm 1, with Nesterov momentum as
 // torch.optim.SGD defines it (dampening 0); error feedback of the downlink as
@@ -127,10 +127,10 @@ struct MergeInput {
   double norm = std::numeric_limits<double>::quiet_NaN();
 };
 
-// The memory for a step's results: the caller's, separate from the inputs. Each
-// part has the old state's size. Parts that begin at multiples of
-// kStreamAlignment are written past the caches (outer_kernels.h), which makes
-// the step faster by half if all do. After an error the content is undefined.
+// The caller's memory for a step's results, separate from the inputs. Each part
+// has the old state's size. Parts that begin at multiples of kStreamAlignment
+// are written past the caches (outer_kernels.h), which makes the step faster by
+// half if all do. After an error the content is undefined.
 struct OuterStepOutput {
   absl::Span<float> theta;
   absl::Span<float> momentum;

@@ -11,7 +11,7 @@
 namespace causeway {
 namespace {
 
-// Below this, pairs drown in the rounding of |g|^2, which is that of fp32.
+// Below this, pairs are lost in the rounding of |g|^2 to fp32.
 constexpr double kLeastPairs = 1e-4;
 
 double Square(double x) { return x * x; }

@@ -1,21 +1,22 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much the contributions to a round point the same way, without another
-// pass over their values. g is the sum of the contributions' parts x_i, each
-// the contribution d_i times its weights (outer_optimizer/weighted_merge.h), so
-// |g|^2 holds all products of pairs:
+// Measures how much the contributions to a round have the same direction,
+// without another pass over their values. g is the sum of the contributions'
+// parts x_i, each the contribution d_i times its weights
+// (outer_optimizer/weighted_merge.h), so |g|^2 contains the products of all
+// pairs:
 //
 //   similarity = sum of <x_i, x_j> / sum of |x_i| |x_j|     over all i < j
 //              = (|g|^2 - sum of |x_i|^2) / ((sum of |x_i|)^2 - sum of |x_i|^2)
 //
-// This is the mean cosine of all pairs; a pair weighs as much as its two parts
-// are long. Two contributions to the weighted mean have the cosine of d_1 and
-// d_2. It is 1 if all point the same way and 0 if they are orthogonal; n parts
-// of one length have at least -1 / (n - 1).
+// This is the mean cosine over all pairs, weighted by the product of their
+// norms. For two contributions to the weighted mean it is the cosine of d_1 and
+// d_2. It is 1 if all have the same direction and 0 if they are orthogonal; for
+// n parts of equal norm it is at least -1 / (n - 1).
 //
-// With weights by tensor, the similarity is that of the parts as they are
-// merged: a tensor counts as much as it adds to g, not to d_i.
+// With weights by tensor, the similarity is that of the merged parts: a tensor
+// counts by what it adds to g, not to d_i.
 #ifndef OUTER_OPTIMIZER_SIMILARITY_H_
 #define OUTER_OPTIMIZER_SIMILARITY_H_
 
@@ -26,8 +27,8 @@
 
 namespace causeway {
 
-// Returns the similarity, in [-1, 1]; none if all parts but one are shorter
-// than the norms can tell, or a norm is not a number. `norms` has the
+// Returns the similarity, in [-1, 1]; none if all parts but one are too small
+// for the norms' precision, or a norm is not a number. `norms` has the
 // contributions' Euclidean norms, in the order of the weights; `gradient_norm`
 // is that of g.
 std::optional<double> Similarity(const MergeWeights& weights,

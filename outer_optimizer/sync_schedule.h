@@ -3,7 +3,7 @@
 //
 // The steps at which each fragment is sent and applied: a pure function of H
 // (inner steps per round), the fragments' send offsets t_p, tau (overlap steps)
-// and the run's total steps. Coordinator and islands compute it alike, so it is
+// and the run's total steps. Coordinator and islands all compute it, so it is
 // never sent.
 //
 // Steps are counted when they are complete: "at step t" means after inner step
@@ -14,9 +14,9 @@
 //   * its update is applied tau steps later, so that training overlaps with
 //     the transfer;
 //   * at the last step, every fragment whose last regular send was earlier is
-//     sent once more, with the training since then, so that nothing trained is
-//     lost. Updates that are still on their way are applied before that, and
-//     those of the last sends at once: there is nothing left to overlap with.
+//     sent once more, so that no training is lost. Updates that are still on
+//     their way are applied before that, and those of the last sends at once,
+//     because there is no training left to overlap with.
 //
 // P = 1, t_0 = 0, tau = 0 is DiLoCo: send and apply at H, 2H, 3H, ...
 //
@@ -88,27 +88,27 @@ class SyncSchedule {
   uint64_t FinalVersion(uint32_t fragment) const;
   uint64_t TotalRounds() const;
 
-  // Returns the step at which the round of `version` is sent: the training that
-  // the version contains. 0 for version 0; the last step for the final version
-  // and above.
+  // Returns the step at which the round of `version` is sent, up to which the
+  // version contains training. 0 for version 0; the last step for the final
+  // version and above.
   uint64_t StepOfVersion(uint32_t fragment, uint64_t version) const;
 
-  // A version of the whole model: each fragment has this version, or its last
-  // one if that is lower. Returns the newest that a set of versions (one for
-  // each fragment) has reached.
+  // Returns the newest version of the whole model that a set of versions (one
+  // for each fragment) has reached: each fragment has at least this version, or
+  // its last one.
   uint64_t ModelVersion(absl::Span<const uint64_t> versions) const;
-  // Returns whether the set is exactly that version, with no fragment ahead.
+  // Returns whether the set is exactly this version, with no fragment ahead.
   bool IsModelVersion(absl::Span<const uint64_t> versions) const;
   // Returns the version of the model at the end of the run.
   uint64_t FinalModelVersion() const;
 
-  // Returns the run's position, in inner steps, that a set of versions (one for
-  // each fragment) stands for: the latest StepOfVersion.
+  // Returns the run's position, in inner steps, for a set of versions (one for
+  // each fragment): the latest StepOfVersion.
   uint64_t RunPosition(absl::Span<const uint64_t> versions) const;
 
   // Returns `step`, moved to where an island with these versions can be: not
-  // behind RunPosition, and not beyond a send whose round is still open. An
-  // island that was away, or joins, goes on from there.
+  // behind RunPosition, and not beyond a send whose round is still open.
+  // Islands that join or were away go on from there.
   uint64_t ClampToVersions(uint64_t step,
                            absl::Span<const uint64_t> versions) const;
 

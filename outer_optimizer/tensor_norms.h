@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Euclidean norms of the tensors in vectors that are decoded, or summed, a
-// tile at a time. Squares are summed in double over tiles, pieces and tensors,
-// each in order, so that no bit depends on the number of threads.
+// Computes the Euclidean norms of the tensors in encoded vectors or their sums,
+// a tile at a time. Squares are summed in double over tiles, pieces and
+// tensors, each in order, so that no bit depends on the number of threads.
 #ifndef OUTER_OPTIMIZER_TENSOR_NORMS_H_
 #define OUTER_OPTIMIZER_TENSOR_NORMS_H_
 

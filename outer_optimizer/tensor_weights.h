@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weights of the contributions v_i to a round, tensor by tensor, where the
-// shares w_i do not hold for the whole fragment: the penalty of long ones
-// (outer_optimizer/penalty.h), and radial-directional averaging.
+// The weights of the contributions v_i to a round, tensor by tensor, where they
+// differ from the shares w_i: for the penalty of large norms
+// (outer_optimizer/penalty.h), and for radial-directional averaging.
 //
-// Radial-directional averaging takes the length and the direction of the
-// contributions apart:
+// Radial-directional averaging treats the lengths and the directions of the
+// contributions separately:
 //
 //   g = (sum of w_i |v_i|) unit(u),  u = sum of w_i unit(v_i)
 //
@@ -18,14 +18,14 @@
 //   radial   c_i = w_i / |v_i| * (sum of w_j |v_j|) / |u|
 //   mean     c_i = w_i
 //
-// with the shares that the penalty leaves. It takes two passes over the
-// contributions with radial tensors, and one without. For formats of few bits,
-// that is little compared with the step itself.
+// with the penalized shares. It takes two passes over the contributions with
+// radial tensors, and one without. For formats of few bits, that is little
+// compared with the step itself.
 //
 // Degenerate cases of radial tensors: a contribution of zeros has no direction,
 // but its share makes g shorter. If the directions cancel (|u| is below 2^-20,
-// which is what rounding leaves of opposite directions), or there are none, g
-// is 0. A single contribution is taken as it is.
+// the rounding error of opposite directions), or there are none, g is 0. A
+// single contribution is not changed.
 //
 // Source: Decoupled DiLoCo (arXiv 2604.21428), which uses it for all tensors
 // except embeddings.
@@ -42,7 +42,7 @@
 
 namespace causeway {
 
-// How the tensors of a fragment are merged that have weights of their own.
+// How to merge those tensors of a fragment that have weights of their own.
 struct TensorMerge {
   // Ascending and disjoint; all tensors of the fragment with a penalty.
   std::vector<ValueRange> tensors;
@@ -51,11 +51,11 @@ struct TensorMerge {
   uint32_t penalty_power = 0;
 };
 
-// Radial-directional are all matrices except embedding and head, or what
-// tensors.mean_only matches. Rows of these belong to tokens, some of which a
-// contribution has seen more often than others. Norm gains take the mean, too:
-// each value scales one channel, so together they make up no direction, and
-// they are too few for their mean to get short.
+// Merges all matrices radial-directionally except embedding and head, or what
+// tensors.mean_only matches. Their rows belong to tokens, some of which a
+// contribution has seen more often than others. Norm gains also take the mean:
+// each value scales one channel, so together they have no direction, and they
+// are too few for their mean to get short.
 TensorMerge MakeTensorMerge(const v1::RunConfig& config,
                             const v1::Fragment& fragment);
 

@@ -6,8 +6,8 @@
 //   merged[j] = sum over i of weight_i(j) * contribution_i[j], in order of i
 //
 // with each product and each sum rounded to fp32, starting from +0. No
-// contribution is ever decoded as a whole, and a value of the sum does not
-// depend on the tiles.
+// contribution is ever decoded as a whole, and the sum does not depend on the
+// tiles.
 //
 //   WeightedMerge merge(contributions, weights);  // one per thread
 //   merge.Sum(begin, absl::MakeSpan(merged));

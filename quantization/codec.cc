@@ -48,8 +48,8 @@ const StripPlanes& PlanesOf(const CodecSpec& spec) {
 }
 
 // Every format takes at least two bytes, a scale, for every 256 values. Larger
-// claims are refused before bytes are computed: `values` may be anything that a
-// peer says, and must not overflow.
+// claims of a peer are refused before bytes are computed, so that these do not
+// overflow.
 constexpr uint64_t kMaxValuesPerByte = 128;
 
 absl::Status CheckEcqTarget(const EncodeOptions& options) {

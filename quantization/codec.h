@@ -9,8 +9,8 @@
 //   ASSIGN_OR_RETURN(std::string encoded, Encode(spec, pseudo_gradient));
 //   RETURN_IF_ERROR(Decode(spec, encoded, absl::MakeSpan(values)));
 //
-// In pieces, as the fused outer step does, which walks many encoded vectors
-// side by side in tiles that stay in the cache:
+// In pieces, as in the fused outer step, which walks many encoded vectors side
+// by side in tiles that stay in the cache:
 //
 //   ASSIGN_OR_RETURN(auto decoder, OpenDecoder(spec, encoded, size));
 //   auto cursor = decoder->NewCursor();  // one per thread
@@ -18,12 +18,11 @@
 //     cursor->DecodeAccumulate(begin, weight, tile);
 //   }
 //
-// quantization/strips/encoding_reader.h decodes while the bytes come in.
+// quantization/strips/encoding_reader.h decodes while the bytes arrive.
 //
-// OpenDecoder and Decoder::CheckFinite, or an EncodingReader, report everything
-// that can be wrong with bytes from a peer; decoding cannot fail after that. To
-// add a format, write its StripPlanes and name them in codec.cc; callers do not
-// change.
+// OpenDecoder and Decoder::CheckFinite, or an EncodingReader, report all errors
+// in bytes from a peer; decoding cannot fail after that. To add a format, write
+// its StripPlanes and name them in codec.cc; callers do not change.
 #ifndef QUANTIZATION_CODEC_H_
 #define QUANTIZATION_CODEC_H_
 
@@ -56,9 +55,8 @@ struct CodecSpec {
 };
 
 // Checks that the choices exist and fit each other.
-//   INVALID_ARGUMENT  unknown format, a block size that is none of the three,
-//                     entropy coding of a format that has none, or ECQ without
-//                     entropy coding.
+//   INVALID_ARGUMENT  unknown format or block size, entropy coding of a format
+//                     that has none, or ECQ without entropy coding.
 absl::Status CheckCodecSpec(const CodecSpec& spec);
 
 // Checks the options of an encoder. `spec` must pass CheckCodecSpec.
@@ -69,8 +67,7 @@ absl::Status CheckCodecSpec(const CodecSpec& spec);
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options);
 
-// Returns whether every vector keeps all its bits when it is encoded and
-// decoded.
+// Returns whether encoding and decoding keeps all bits of every vector.
 bool IsLossless(v1::Format format);
 
 // Returns the most bytes that an encoding of `values` values takes; encodings
@@ -86,10 +83,10 @@ uint64_t PieceAlignment(const CodecSpec& spec);
 // checks above. `buffer` has MaxEncodedBytes(spec, values) bytes and outlives
 // the encoder.
 //
-// The values may be whole strips of a longer vector; the first of them is then
-// value `first_value` of that vector, a multiple of kStripValues. So several
-// processes may each encode a part of it. Their encodings, one after the other,
-// equal the encoding of the whole vector, bit for bit.
+// The values may be whole strips of a longer vector, from its value
+// `first_value`, a multiple of kStripValues. So several processes may each
+// encode a part of it. The concatenation of their encodings equals the encoding
+// of the whole vector, bit for bit.
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
                                     uint64_t values, absl::Span<char> buffer,

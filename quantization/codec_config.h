@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Derives from a run's configuration how both directions are encoded. `config`
+// Derives the encodings of both directions from a run's configuration. `config`
 // must have been validated (common/run_config.h).
 #ifndef QUANTIZATION_CODEC_CONFIG_H_
 #define QUANTIZATION_CODEC_CONFIG_H_
@@ -21,7 +21,7 @@ EncodeOptions UplinkOptions(const v1::SynchronizationConfig& config,
                             uint64_t seed);
 
 // Returns how the coordinator encodes updates for islands. It rounds to the
-// nearest level, since it adds what an update loses to the next one.
+// nearest level, because it adds an update's error to the next one.
 CodecSpec DownlinkSpec(const v1::SynchronizationConfig& config);
 EncodeOptions DownlinkOptions(const v1::SynchronizationConfig& config);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decodes encodings that have come in whole. quantization/codec.h opens them.
+// Decodes complete encodings. quantization/codec.h opens them.
 #ifndef QUANTIZATION_DECODER_H_
 #define QUANTIZATION_DECODER_H_
 
@@ -23,8 +23,7 @@ class Decoder;
 
 // Decodes pieces of one vector. It keeps the strip that it read last, so going
 // forward is fastest. Codes that cannot be decompressed decode to NaN;
-// Decoder::CheckFinite() says what is wrong with them. One thread at a time may
-// use it.
+// Decoder::CheckFinite() returns their error. One thread at a time may use it.
 class DecodeCursor {
  public:
   // `decoder` outlives the cursor.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that only the sender of an encoding needs to know: they change
-// the codes, but not how they are read.
+// The options that only the sender of an encoding needs: they change the codes,
+// but not how to read them.
 #ifndef QUANTIZATION_ENCODE_OPTIONS_H_
 #define QUANTIZATION_ENCODE_OPTIONS_H_
 

@@ -12,9 +12,9 @@
 //
 // quantization/strips/encoding_reader.h checks whether the bytes can be merged.
 //
-// A sender that is still encoding sends an open description, which says how the
-// values are encoded, but lacks the size in bytes and the digest; the complete
-// description follows the last chunk, as the trailer.
+// A sender that is still encoding sends an open description, which lacks the
+// size in bytes and the digest. The complete description follows the last chunk
+// as the trailer.
 //
 // Pure functions, thread-safe.
 #ifndef QUANTIZATION_ENCODED_OBJECT_H_

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Error feedback on the sender: what the encoding of one contribution loses is
-// added to the next one.
+// Error feedback on the sender: the encoding error of one contribution is added
+// to the next one.
 //
 //   x_t = values_t + e_t      sent: encode(x_t)
 //   e_{t+1} = decay * (x_t - decode(encode(x_t)))     if x_t was merged
@@ -34,12 +34,12 @@ class ErrorFeedback {
   explicit ErrorFeedback(float decay) : decay_(decay) {}
 
   // Encodes values [begin, begin + values.size()) plus their error, as
-  // Encoder::Encode(). Leaves in `values` the new error; keep it until it is
+  // Encoder::Encode(). Replaces `values` by the new error; keep it until it is
   // known whether the contribution was merged.
   void Encode(uint64_t begin, absl::Span<float> values, Encoder& encoder);
 
-  // Records that the contribution was merged whose new error is `error`, for
-  // the whole fragment.
+  // Records that the contribution with the new error `error`, for the whole
+  // fragment, was merged.
   void SetError(std::vector<float> error) { error_ = std::move(error); }
 
  private:

@@ -33,8 +33,8 @@ struct Free {
 };
 using Memory = std::unique_ptr<char, Free>;
 
-// Returns a mapped file of the folder, which has its room on the disk; null if
-// there cannot be one.
+// Returns a mapped file of the folder, with its disk space reserved; null if
+// that fails.
 Memory MapFile(const std::string& folder, uint64_t bytes) {
   const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0) return nullptr;
@@ -58,8 +58,8 @@ Memory Allocate(const std::string& folder, uint64_t bytes) {
   }
   Memory memory(static_cast<char*>(
       ::operator new(bytes, std::align_val_t(kHugePageBytes))));
-  // This is only advice: without huge pages everything works, only slower. The
-  // last page that is touched must not reach beyond the buffer.
+  // This is only advice: everything works without huge pages, only slower. The
+  // last touched page must not reach beyond the buffer.
   const uint64_t whole = bytes / kHugePageBytes * kHugePageBytes;
   if (whole > 0) madvise(memory.get(), whole, MADV_HUGEPAGE);
   return memory;

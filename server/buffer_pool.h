@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large buffers for reuse, in memory or, where that is short, in files. The
-// first touch of fresh memory costs several times as much as receiving the
-// bytes (a page fault for each 4 KiB), and uploads have the same few sizes in
-// every round: one for each fragment.
+// Reuses large buffers, in memory or, where memory is short, in files. The
+// first touch of fresh memory (a page fault for each 4 KiB) costs several times
+// as much as receiving the bytes, and uploads have the same few sizes in every
+// round, one for each fragment.
 //
 // A buffer in a file is memory that the kernel may write to that file and take
 // away, page by page, when others need it; reading it brings the page back.

@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-// A coordinator that does not lead, and does what the office asks for.
+// A coordinator that does not lead, and acts as the office requires.
 class Candidate {
  public:
   Candidate(std::string name, Election* election, Follower* follower)
@@ -30,7 +30,7 @@ class Candidate {
         follower_(follower),
         voter_(name_) {}
 
-  // Makes the next move. Returns whether this coordinator is the leader now.
+  // Makes the next move. Returns whether this coordinator now leads.
   absl::StatusOr<bool> Step() {
     const absl::StatusOr<OfficeView> office = election_->view();
     const Follower::View own = follower_->view();
@@ -51,7 +51,7 @@ class Candidate {
     return absl::InternalError("an unknown step");
   }
 
-  // The address of the leader before.
+  // The address of the previous leader.
   const std::string& replaced() const { return replaced_; }
 
  private:

@@ -34,9 +34,8 @@ std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
   return options;
 }
 
-// Returns the bytes of versions of the largest fragment with their updates: of
-// those that are being made, and one that was read until now. And of the merged
-// gradients.
+// Returns the bytes of the largest fragment's versions that are being made, and
+// one more that was being read, with their updates and merged gradients.
 uint64_t IdleMergeBytes(const v1::RunConfig& config,
                         const v1::FragmentPlan& plan) {
   const double values = LargestFragments(plan, 1);
@@ -101,7 +100,7 @@ Engine::~Engine() {
   if (ticker_.joinable()) ticker_.join();
   for (std::thread& merger : mergers_) merger.join();
   if (preparer_.joinable()) preparer_.join();
-  // Makes the last snapshots, which this engine still notes.
+  // This makes the last snapshots, which the engine still notes.
   fragment_heads_.reset();
 }
 
@@ -158,7 +157,7 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const TraceSpan span("verify", header.fragment());
     return staging_.Verify(KeyOf(header), header.object());
   }();
-  // The rules decide about values that are not finite.
+  // Leave values that are not finite to the rules.
   if (!absl::IsOutOfRange(verified.status())) {
     RETURN_IF_ERROR(verified.status());
   }
@@ -183,7 +182,7 @@ void Engine::PrepareMerge(const v1::ContributionHeader& header) {
   }
   {
     absl::MutexLock lock(&mu_);
-    // Nobody reads the encodings if the gradient is recorded.
+    // The encodings are not needed if the gradient is recorded.
     if (RecordsGradient(options_.config.storage(),
                         static_cast<double>(header.object().encoded_bytes()) *
                             coordinator_.membership().ready_count(),
@@ -224,8 +223,8 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
         return state_->fragments().OpenUpdate(commit.update_file, run_id_,
                                               commit.head);
       });
-  // The log still tells who was merged when the update is no longer kept. An
-  // island that is in the middle of a download has heard it already.
+  // When the update is no longer kept, the log still has what was merged. An
+  // island in the middle of a download already knows.
   if (!stored.ok() &&
       (!absl::IsNotFound(stored.status()) || request.offset() > 0)) {
     return stored.status();
@@ -296,7 +295,7 @@ void Engine::TickLoop() {
       const absl::StatusOr<bool> rescued = state_->RescueLog();
       LOG_IF(ERROR, !rescued.ok())
           << "cannot copy the commit log: " << rescued.status();
-      // One copy is enough, as nothing is committed meanwhile.
+      // One copy is enough, because nothing is committed meanwhile.
       rescue_at = rescued.ok() && *rescued ? absl::InfiniteFuture()
                                            : options_.now() + kReconcilePause;
     }

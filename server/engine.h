@@ -1,28 +1,28 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the coordinator's rules (server/rules/coordinator.h) in the real world.
-// For each event, the engine
+// Runs the coordinator's rules (server/rules/coordinator.h) with threads, time
+// and files. For each event, the engine
 //   * asks the rules what to do, under one lock, with the current time;
 //   * writes to the commit log what the journal (server/rules/journal.h) says
 //     must be durable before it answers;
 //   * carries out the effects: discards uploads, keeps quarantined bytes,
 //     queues outer steps, and tells listeners that the view has changed.
 //
-// Besides, it keeps uploads in memory (Staging), opens stored files for
-// downloads, makes outer steps, and answers operators and people.
+// It also keeps uploads in memory (Staging), opens stored files for downloads,
+// makes outer steps, and answers operators and people.
 //
 // Threads:
 //   * the callers' threads (those of gRPC, and main) run the public functions;
-//   * the tick thread ends leases and closes rounds whose time has come, and
-//     finds out what a failed write has left (TickLoop);
+//   * the tick thread ends leases and closes rounds when their time has come,
+//     and finds out the outcome of writes in doubt (TickLoop);
 //   * the merge threads make outer steps, so that a merge never delays a
 //     heartbeat (OuterStepLoop). Each makes one on a fragment of its own: while
 //     it waits for the disk or for followers, others compute;
 //   * the prepare thread begins to write contributions to the disk, so that no
 //     island waits for a busy disk (PrepareLoop);
 //   * the snapshot thread is that of server/fragment_heads.h.
-// Each of them but the last may call listeners.
+// All but the last may call listeners.
 //
 // Knows no gRPC; server/edge/services.h does. Thread-safe. Calls block for as
 // long as a database transaction takes (milliseconds).
@@ -78,7 +78,8 @@ class Engine {
     std::string state_dir;
     // With every field filled in (common/run_config.h).
     v1::RunConfig config;
-    // Makes a new run's id unique; used only when the state directory is new.
+    // A random number that makes a new run's id unique; used only if the state
+    // directory is new.
     uint64_t random = 0;
     Clock now;
     // Threads of an outer step, at least 1. Any number gives the same bits.
@@ -87,13 +88,13 @@ class Engine {
     // directory, and take their memory away.
     bool evictable_state = false;
     // The checkpoint that a new run begins with
-    // (common/checkpoint/tensor_files.h). Empty: the run's seed makes version
-    // 0. A run that has begun does not read it again.
+    // (common/checkpoint/tensor_files.h). If it is empty, the run's seed makes
+    // version 0. A run that has begun does not read it again.
     std::string initial_parameters;
   };
 
   // Opens the state directory, or creates it with version 0 of every fragment,
-  // and starts the threads. Goes on with `opened`, if there is such, as it is.
+  // and starts the threads. Goes on with `opened` instead, if given.
   //   INVALID_ARGUMENT     The checkpoint cannot be read, or does not fit the
   //                        model. Nothing was written.
   //   FAILED_PRECONDITION  Another coordinator holds the directory, or it
@@ -108,15 +109,15 @@ class Engine {
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
 
   // Where coordinators are elected, these return UNAVAILABLE until followers
-  // have what the log began with. No island hears of the epoch before, so none
-  // gets a version that only this coordinator has.
+  // have what the log began with. Before that no island learns of the epoch, so
+  // none gets a version that only this coordinator has.
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
   absl::Status Heartbeat(const v1::SessionRequest& request);
   v1::SessionResponse View(const v1::IslandIdentity& identity);
   // Returns UPLOAD with the offset to go on from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header);
-  // Returns true once the chunk was the last one; always false if the header's
+  // Returns true if the chunk was the last one; always false if the header's
   // description was open.
   absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk);
   // Verifies and accepts the upload, after its last chunk. `header` has the
@@ -127,8 +128,9 @@ class Engine {
       const v1::FetchParametersRequest& request);
   absl::StatusOr<OpenedUpdate> OpenUpdate(
       const v1::FetchUpdateRequest& request);
-  // Returns whether the update that an island waits for is still to be made.
-  // Listeners hear when it is made, and when the island's membership ends.
+  // Returns whether the update that an island waits for has not been made yet.
+  // Listeners are called when it is made, and when the island's membership
+  // ends.
   //   ABORTED  The incarnation is fenced off.
   absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
   // The bytes of data that downloads have sent.
@@ -136,11 +138,11 @@ class Engine {
   // Notes that an island has received the update that led to `head`.
   void NoteDelivered(const v1::FragmentHead& head);
   absl::Status Leave(const v1::LeaveRequest& request);
-  // Stops deciding about the run, for good: see Coordinator::StandDown. No
-  // commit begins afterwards.
+  // Stops deciding about the run for good (Coordinator::StandDown). No commit
+  // begins afterwards.
   absl::Status StandDown(uint64_t epoch);
-  // Returns UNAVAILABLE if the coordinator has stood down; listeners hear of
-  // it.
+  // Returns UNAVAILABLE if the coordinator has stood down; listeners are called
+  // when it does.
   absl::Status CheckInOffice();
 
   // --- The Status service. ---
@@ -151,8 +153,8 @@ class Engine {
   // Returns all islands at once.
   v1::ListIslandsResponse ListIslands(bool include_departed);
   v1::ListFragmentsResponse ListFragments();
-  // Reads the log by a connection of its own, which holds up no round. Errors
-  // of CommitLog::OpenReadOnly.
+  // Reads the log by a connection of its own, so that no round waits. Errors of
+  // CommitLog::OpenReadOnly.
   absl::StatusOr<v1::GetHistoryResponse> GetHistory(
       const v1::GetHistoryRequest& request);
   // See CommitLog.
@@ -201,14 +203,15 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, uint64_t staging_bytes);
 
-  // Waits for work in a queue, and takes it out; none once the engine stops.
+  // Waits for work in a queue and removes it; returns none once the engine
+  // stops.
   template <typename Work>
   std::optional<Work> AwaitNext(std::deque<Work> Engine::*queue)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   void PrepareLoop();
-  // Begins to write a verified contribution to the disk, if the next merge of
-  // its fragment may have it.
+  // Begins to write a verified contribution to the disk, if its fragment's next
+  // merge may include it.
   void PrepareMerge(const v1::ContributionHeader& header)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -247,8 +250,7 @@ class Engine {
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
   // Saves the bytes of new entries from staging; removes those of decided ones.
   void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns the bytes of an entry that can be admitted; empty for other
-  // entries.
+  // Returns the bytes of an entry if it can be admitted, or else nothing.
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the bytes of a contribution that is about to be merged.
@@ -258,8 +260,8 @@ class Engine {
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
   void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits until the disk tells whether the outer step's commit, whose outcome
-  // is `unknown`, succeeded, and returns the outcome.
+  // Waits until it is found out whether the outer step's commit, whose write
+  // ended with `unknown`, succeeded, and returns the outcome.
   absl::Status AwaitOutcome(const OuterStepOrder& order,
                             const absl::Status& unknown)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -270,7 +272,7 @@ class Engine {
   // Merges the contributions.
   absl::StatusOr<MadeVersion> Merge(const OuterStepOrder& order)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Merges, makes the result durable, and gives it to everybody.
+  // Merges, makes the result durable, and publishes it.
   absl::StatusOr<OuterStepOutcome> MakeVersion(const OuterStepOrder& order)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Writes the update, and makes the record of the merge durable.
@@ -290,11 +292,11 @@ class Engine {
   Staging staging_;
   // One for each fragment.
   const std::vector<OuterStepOptions> step_options_;
-  // Held while values are merged. Merges take turns, and each has all threads:
-  // so the first is done earlier than if they shared, and the last no later.
+  // Held while values are merged. Merges take turns with all threads: the first
+  // is done earlier than if they shared the threads, and the last no later.
   absl::Mutex merge_mu_;
   ThreadPool merge_pool_ ABSL_GUARDED_BY(merge_mu_);
-  // The memory of versions and updates that nobody reads any more.
+  // Memory for reuse, of versions and updates that are no longer read.
   BufferPool merge_memory_;
   std::atomic<uint64_t> bytes_received_ = 0;
   std::atomic<uint64_t> bytes_sent_ = 0;
@@ -309,8 +311,8 @@ class Engine {
   // Verified contributions whose write to the disk is to begin.
   std::deque<v1::ContributionHeader> verified_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // The sum over contributions merged since this process took the run up: inner
-  // steps times the fragment's values.
+  // The sum of inner steps times the fragment's values, over the contributions
+  // merged since this process took the run up.
   double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
   v1::DurationHistogram outer_steps_ ABSL_GUARDED_BY(mu_);
   v1::DurationHistogram commits_ ABSL_GUARDED_BY(mu_);
@@ -350,7 +352,7 @@ auto Engine::Handle(AnyEvent event)
     entry = journal_.Enter(effects, options_.now());
     persisted = Persist(entry);
   }
-  // Even if that failed: a round that has closed must be merged.
+  // Carry the effects out even if that failed: a closed round must be merged.
   CarryOut(effects);
   return Journal::Answer(entry, persisted, std::move(result));
 }

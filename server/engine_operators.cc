@@ -88,7 +88,7 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
     absl::MutexLock lock(&mu_);
     const auto& quarantine = coordinator_.quarantine();
     const auto found = quarantine.find(id);
-    // The rules say what is wrong with an entry that needs no bytes.
+    // The rules return the error for an entry that needs no bytes.
     if (found == quarantine.end() || !found->second.admissible ||
         found->second.state != v1::QuarantinedContribution::HELD) {
       return std::string();

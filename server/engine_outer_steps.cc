@@ -23,8 +23,8 @@ struct Engine::MadeVersion {
   absl::Time begin;
   MergedFragment merged;
   std::vector<float> shares;
-  // What the record of the merge gets: the contributions' encodings, which live
-  // as long as `encodings`, or the merged gradient.
+  // The contents of the merge's record: the contributions' encodings, which
+  // live as long as `encodings`, or the merged gradient.
   std::vector<absl::string_view> recorded;
   std::vector<StagedEncoding> encodings;
   uint64_t record_bytes = 0;
@@ -41,7 +41,7 @@ void Engine::ExecuteOrder(const OuterStepOrder& order) {
   const absl::Time begin = options_.now();
   absl::StatusOr<OuterStepOutcome> outcome = MakeVersion(order);
   const absl::Time end = options_.now();
-  // Islands that hear of the version find room for the next contributions.
+  // Free memory before islands learn of the version and send contributions.
   if (outcome.ok()) {
     staging_.DiscardBefore(order.fragment, outcome->head.version());
   }
@@ -193,7 +193,7 @@ absl::Status Engine::WriteCommit(const OuterStepOrder& order,
 
 absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
                                   const absl::Status& unknown) {
-  // The event that tells of the doubt is written once the disk allows.
+  // The event about the doubt is written once the disk allows.
   Handle([&](Effects& effects) {
     mu_.AssertHeld();
     coordinator_.OuterStepInDoubt(order, unknown, effects);

@@ -45,8 +45,8 @@ absl::StatusOr<InitialValues> OpenInitialValues(
                                        std::move(layout));
 }
 
-// Names a new run in the log, if there is room for it. Its files are written
-// afterwards, so that the remains of a crash are known to belong to this run.
+// Records a new run in the log, if there is room for it. Its files are written
+// afterwards, so that the remains of a crash are known to belong to it.
 absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
                        const ModelLayout& layout) {
   const v1::RunConfig& config = options.config;
@@ -117,10 +117,9 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
   return run;
 }
 
-// Returns the bytes of memory for uploads: for all fragments at once, as these
-// are in flight together at the last step, and when the overlap is long. With
-// less, some islands could hold the memory that others need to close the
-// rounds.
+// Returns the bytes of memory for uploads of all fragments at once, which are
+// in flight together at the last step, and when the overlap is long. With less,
+// some islands could hold the memory that others need to close the rounds.
 uint64_t StagingBytes(const v1::RunConfig& config,
                       const v1::FragmentPlan& plan) {
   uint64_t bytes = 0;
@@ -131,7 +130,7 @@ uint64_t StagingBytes(const v1::RunConfig& config,
   return bytes * config.membership().max_islands();
 }
 
-// Returns what the log says about the run's health before this process.
+// Returns what the log has about the run's health before this process.
 absl::StatusOr<RunHealth::Options> HealthOptions(
     const v1::RunConfig& config, const SyncSchedule& schedule,
     absl::Span<const Member> members, CommitLog& log) {
@@ -180,7 +179,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
           run->plan.from_checkpoint() ? "with" : "without",
           " --initial_parameters, or remove the state directory"));
     }
-    // The tensors may be those of another checkpoint than the first start's.
+    // The checkpoint may be another one than at the first start.
     RETURN_IF_ERROR(FragmentMap::Create(values.layout(), run->plan).status());
     RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
     ASSIGN_OR_RETURN(commits, state->log().Heads());

@@ -23,10 +23,10 @@ namespace {
 constexpr double kDataParallelBytesPerValue = 4;
 
 // See ListIslandsResponse. A page is much shorter than the 4 MB that gRPC's
-// clients take, also if its last island has the most ranks.
+// clients take, even if its last island has the most ranks.
 constexpr uint64_t kIslandPageBytes = 256 << 10;
 
-// Returns the time of a round of the slowest live island, as it says.
+// Returns the time of a round that the slowest live island reports.
 absl::Duration ClaimedRound(const Coordinator& coordinator) {
   double slowest = 0;
   for (const auto& [name, member] : coordinator.membership().members()) {

@@ -29,8 +29,8 @@
 namespace causeway {
 namespace {
 
-// Returns whom this state directory took its run over from; nothing if it did
-// not. With `promote`, takes it over.
+// Returns the coordinator from which this state directory took its run over, if
+// it did. With `promote`, takes it over.
 absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
     const std::string& state_dir, bool promote) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,

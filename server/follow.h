@@ -20,16 +20,16 @@ namespace causeway {
 absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
     const ServeOptions& options);
 
-// Serves a follower, once it has heard of its run, until `is_over` returns
-// true, which is asked every 100 ms. Returns false if a signal came.
-// options.address gets the port that was listened on.
+// Serves a follower, once it knows its run, until `is_over` returns true; calls
+// it every 100 ms. Returns false if a signal came. Sets options.address to the
+// port that it listens on.
 absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
     const std::function<absl::StatusOr<bool>()>& is_over);
 
-// Follows the coordinator at `leader`, and leads the run once that is asked
-// for. With `promote`, takes the run over at once if the state directory has a
-// copy. `leader` may be empty then.
+// Follows the coordinator at `leader`, and leads the run once asked to. With
+// `promote`, takes the run over at once if the state directory has a copy;
+// `leader` may then be empty.
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          bool promote);
 

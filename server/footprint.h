@@ -14,16 +14,17 @@
 
 namespace causeway {
 
-// Bytes; double, since a configuration may ask for more than any machine has.
+// Numbers of bytes, as double because a configuration may ask for more than any
+// machine has.
 struct Footprint {
-  // A new run takes at once: version 0 of every fragment on disk, of which the
-  // largest fragment's is written in memory.
+  // What a new run takes at first: version 0 of every fragment on disk, written
+  // one at a time from memory.
   double first_memory = 0;
   double first_disk = 0;
-  // Contributions under way of max_islands islands to every fragment.
+  // The contributions of max_islands islands to every fragment.
   double uploads = 0;
   // The most memory: `uploads`, the newest version of every fragment, and outer
-  // steps on the largest ones, whose gradients may be recorded.
+  // steps on the largest fragments, with gradients that may be recorded.
   double most_memory = 0;
   // The disk space of the snapshots, records and updates that are kept, and the
   // next.
@@ -35,23 +36,23 @@ struct Footprint {
 double StateBytesPerValue(const v1::RunConfig& config);
 
 // Returns whether the record of a merge has the merged gradient of `values`
-// values, in fp32, in place of contributions of `encoded_bytes`: where it takes
-// less than half the bytes, since contributions are written while they arrive,
-// but the gradient while islands wait for the update.
+// values, in fp32, in place of contributions of `encoded_bytes`. It does if the
+// gradient takes less than half the bytes, because contributions are written
+// while they arrive, but a gradient while islands wait for the update.
 bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
                      double values);
 
-// Returns the most bytes of records of merges: snapshot_log_ratio times the
-// `state` of the run in bytes since each snapshot that is kept, and the merges,
-// of `uploads` bytes in contributions to `values` values, that exceed it. Does
-// not count records that are kept for good (record_contributions).
+// Returns the most bytes that records of merges take. For each kept snapshot
+// these are snapshot_log_ratio times the run's `state` in bytes, and the merge
+// that exceeds this, of `uploads` bytes of contributions to `values` values.
+// Does not count records that are kept for good (record_contributions).
 double RecordBytes(const v1::StorageConfig& storage, double state,
                    double uploads, double values);
 
 // Returns the number of outer steps that may be under way at once, each on a
 // fragment of its own: while some wait for the disk or for followers, others
-// are made. Each takes the memory of another version, so this is at most half
-// of the fragments.
+// compute. Each takes the memory of another version, so this is at most half
+// the number of fragments.
 size_t OuterStepsAtOnce(size_t fragments);
 
 // Returns the number of values in the `count` largest fragments.

@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// Lets the disk serve this thread after all others.
+// Makes the disk serve this thread after all others.
 void LowerDiskPriority() {
   // linux/ioprio.h: the lowest of eight levels of the class "best effort".
   constexpr int kThisThread = 1;
@@ -126,14 +126,14 @@ void FragmentHeads::Install(StoredFragment after, uint64_t record_bytes) {
   {
     absl::MutexLock lock(&mu_);
     Fragment& fragment = fragments_[head.fragment()];
-    // Copies are made under the lock only.
+    // Copies are made only under the lock.
     const bool is_read = fragment.head.use_count() > 1;
     fragment.previous = is_read ? std::move(fragment.head) : nullptr;
     fragment.head = std::make_shared<const StoredFragment>(std::move(after));
     fragment.record_bytes += record_bytes;
     snapshot_failed_ = false;
   }
-  // An old file only takes space. If it cannot be removed now, the next start
+  // An old file only takes space: if it cannot be removed now, the next start
   // removes it.
   const uint64_t kept = storage_.update_history();
   if (head.version() <= kept) return;

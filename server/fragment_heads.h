@@ -4,17 +4,17 @@
 // The newest version of each fragment, in memory, and the snapshots that make
 // these versions durable in the background.
 //
-// A version that came by a merge is durable at once through the merge's record
-// (server/storage/merge_store.h). When the records of a fragment since its last
-// snapshot have become many, the snapshot thread writes the newest version to
-// the disk and removes what that makes superfluous.
+// A merged version is durable at once through the merge's record
+// (server/storage/merge_store.h). When many records have accumulated since a
+// fragment's last snapshot, the snapshot thread writes the newest version to
+// the disk and removes the files that are no longer needed.
 //
 //   ASSIGN_OR_RETURN(auto heads, FragmentHeads::Restore(state, run, threads));
 //   heads->StartSnapshots([&](SnapshotRecord snapshot) { ... });
 //   auto before = heads->Newest(fragment);  // and merge, record, commit
 //   heads->Install(std::move(after), record_bytes);
 //
-// Thread-safe; but there must be one thread at most that installs versions of a
+// Thread-safe, except that at most one thread may install versions of a
 // fragment.
 #ifndef SERVER_FRAGMENT_HEADS_H_
 #define SERVER_FRAGMENT_HEADS_H_
@@ -45,17 +45,17 @@ class FragmentHeads {
   // thread, without a lock of this class.
   using NoteSnapshot = std::function<absl::Status(SnapshotRecord snapshot)>;
 
-  // Reads the newest version of each fragment, and makes their updates again
-  // that a power loss may have torn. Finds damage now, not in the middle of the
-  // next round. `run` has the configuration that is in force; `threads` repeat
-  // merges, into memory that is `evictable` to the state directory or not.
-  // `state` must outlive the result. Errors of RestoreHead
+  // Reads the newest version of each fragment, so that damage is found now and
+  // not in the middle of the next round, and makes updates again that a power
+  // loss may have torn. `run` has the configuration that is in force; `threads`
+  // repeat merges, into memory that is `evictable` to the state directory or
+  // not. `state` must outlive the result. Errors of RestoreHead
   // (server/fragment_merge.h) and FragmentStore::WriteUpdate.
   static absl::StatusOr<std::unique_ptr<FragmentHeads>> Restore(
       StateDirectory& state, const RunRecord& run, int threads, bool evictable);
   // If snapshots were started, makes one of each fragment that has records
-  // since its last, so that the next start has nothing to repeat. `note` must
-  // still work.
+  // since its last one, so that the next start has nothing to repeat. `note`
+  // must still work.
   ~FragmentHeads();
 
   FragmentHeads(const FragmentHeads&) = delete;
@@ -64,8 +64,8 @@ class FragmentHeads {
   // Starts the snapshot thread. May be called again, with another `note`.
   void StartSnapshots(NoteSnapshot note) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns whether these are the versions of `commits`, in order of their
-  // fragments, kept as `storage` says.
+  // Returns whether these are the versions of `commits`, which are ordered by
+  // fragment, kept as `storage` says.
   bool Are(absl::Span<const CommitRecord> commits,
            const v1::StorageConfig& storage) const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -73,9 +73,8 @@ class FragmentHeads {
   // `fragment` must be less than size().
   std::shared_ptr<const StoredFragment> Newest(uint32_t fragment) const
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns the newest version or, if somebody still read it when the newest
-  // came, the one before; null if `version` is neither, or there is no such
-  // fragment.
+  // Returns `version` if it is the newest, or the one before and still in
+  // memory; otherwise, or if there is no such fragment, null.
   std::shared_ptr<const StoredFragment> Find(uint32_t fragment,
                                              uint64_t version) const
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -86,10 +85,10 @@ class FragmentHeads {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // A fragment's newest version, and what makes a snapshot of it due.
+  // A fragment's newest version, and what decides when a snapshot is due.
   struct Fragment {
     std::shared_ptr<const StoredFragment> head;
-    // The version before, if somebody was still reading it.
+    // The version before, if it was still being read.
     std::shared_ptr<const StoredFragment> previous;
     // The bytes of the merges' records since the newest snapshot.
     uint64_t record_bytes = 0;
@@ -113,14 +112,14 @@ class FragmentHeads {
   std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
   // Whether a snapshot failed; the next version clears it.
   bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether the last version has come, and only snapshots are left to make.
+  // Whether the last version has come, so that only snapshots are left to make.
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
 
   std::thread snapshotter_;
 };
 
-// A state directory that is open, with the heads of its run; without heads if
-// they have to be read. The heads need the directory.
+// An open state directory, and the heads of its run unless they are yet to be
+// read. The heads need the directory.
 struct OpenedRun {
   std::unique_ptr<StateDirectory> state;
   std::unique_ptr<FragmentHeads> heads;

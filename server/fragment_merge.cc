@@ -23,8 +23,8 @@
 namespace causeway {
 namespace {
 
-// The parts of a state begin at multiples of so many bytes, so that the step
-// may write them past the caches.
+// The parts of a state begin at multiples of this number of bytes, so that the
+// step may write them past the caches.
 constexpr size_t kAlignment = 64;
 
 size_t Padded(size_t bytes) {
@@ -59,12 +59,12 @@ NewState TakeState(const FragmentContents& before, BufferPool& memory) {
   return state;
 }
 
-// Empty for an empty vector, as in the record.
+// Returns the digest, or "" for an empty vector, as in the record.
 std::string DigestOf(absl::Span<const float> values) {
   return values.empty() ? "" : Digest128(values);
 }
 
-// Sets the digests in parallel, since each of them reads a whole vector.
+// Sets the digests in parallel, because each reads a whole vector.
 void DigestParts(const FragmentContents& after, absl::string_view update,
                  absl::string_view gradient, v1::RecordedMerge& digests,
                  ThreadPool& pool) {
@@ -108,7 +108,7 @@ absl::StatusOr<StoredFragment> OpenSnapshot(StateDirectory& state,
                                             const SnapshotRecord& newest) {
   const v1::FragmentHead& head = snapshot.head;
   if (head.version() != newest.head.version()) {
-    // The merges since an older one must be recorded.
+    // The merges since an older snapshot must be recorded.
     RETURN_IF_ERROR(
         state.merges().Size(head.fragment(), head.version() + 1).status());
     LOG(WARNING) << "going back to " << snapshot.file
@@ -346,7 +346,7 @@ absl::StatusOr<RestoredFragment> RestoreHead(
     StateDirectory& state, const RunRecord& run, uint32_t fragment,
     BufferPool& memory, ThreadPool& pool, MergeRepeated repeated) {
   // While a coordinator runs, a new snapshot may remove files between reading
-  // the log and opening them. So many in a row do not come.
+  // the log and opening them, but not this many times in a row.
   constexpr int kAttempts = 5;
   absl::Status status;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges in memory: from one version of a fragment to the next. A merge depends
-// on nothing but the version before, the contributions and the configuration,
-// down to the bit. So the record of a merge (server/storage/merge_store.h) is
-// as good as its result, and the newest version of a fragment is its newest
-// snapshot with the recorded merges since.
+// Merges in memory, from one version of a fragment to the next. The result
+// depends, bit for bit, only on the version before, the contributions and the
+// configuration. So the record of a merge (server/storage/merge_store.h) is as
+// good as its result, and the newest version of a fragment follows from its
+// newest snapshot and the merges recorded since.
 //
-// Thread-safe, except that two calls must not use one ThreadPool together.
+// Thread-safe, except that two calls must not use a ThreadPool at the same
+// time.
 #ifndef SERVER_FRAGMENT_MERGE_H_
 #define SERVER_FRAGMENT_MERGE_H_
 
@@ -48,15 +49,15 @@ struct MergedFragment {
   v1::RecordedMerge digests;
 };
 
-// Makes one outer step on `before`, into memory of `memory`. The result has the
+// Makes one outer step on `before`, in memory from `memory`. The result has the
 // gradient if `with_gradient`. Errors of RunOuterStep.
 absl::StatusOr<MergedFragment> MergeFragment(
     const OuterStepOptions& options, const FragmentContents& before,
     absl::Span<const MergeInput> inputs, bool with_gradient, BufferPool& memory,
     ThreadPool& pool);
 
-// Returns the record of a merge of `contributions`, which stand in the order in
-// which they were merged.
+// Returns the record of a merge of `contributions`, in the order in which they
+// were merged.
 v1::RecordedMerge MakeMergeRecord(
     const MergedFragment& merged,
     absl::Span<const v1::ContributionHeader> contributions);
@@ -79,8 +80,8 @@ absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
 std::string Difference(const v1::RecordedMerge& recorded,
                        const MergedFragment& repeated);
 
-// Returns how the record differs from what the log has of its version, for
-// people; empty if they are of the same merge.
+// Returns how the record differs from the log's entry of its version, for
+// people; empty if both describe the same merge.
 absl::StatusOr<std::string> DifferenceFromLog(CommitLog& log,
                                               const v1::RecordedMerge& merge);
 
@@ -95,10 +96,10 @@ struct RestoredFragment {
 using MergeRepeated = absl::FunctionRef<absl::Status(
     const CommitRecord& commit, const MergedFragment& merged)>;
 
-// Returns the newest committed version of a fragment: its newest snapshot that
-// can be read, and the merges that were recorded since, all verified.
-// DATA_LOSS if the snapshots, or the records after them, are damaged or
-// missing; the message names a file.
+// Returns the newest committed version of a fragment: its newest readable
+// snapshot, and the merges recorded since, all verified. DATA_LOSS if the
+// snapshots, or the records after them, are damaged or missing; the message
+// names a file.
 absl::StatusOr<RestoredFragment> RestoreHead(
     StateDirectory& state, const RunRecord& run, uint32_t fragment,
     BufferPool& memory, ThreadPool& pool,

@@ -36,7 +36,7 @@
 namespace causeway {
 namespace {
 
-// The time that islands get to fetch the last update before the process ends.
+// How long islands may fetch the last update before the process ends.
 constexpr absl::Duration kFarewell = absl::Seconds(30);
 
 bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
@@ -71,7 +71,7 @@ std::function<absl::Status(const ClientCertificate&)> CheckOf(Trust* trust) {
   };
 }
 
-// Says how operators and islands get in.
+// Logs how operators and islands join.
 void LogHowToJoin(const std::string& state_dir, int port) {
   LOG(INFO) << "TLS with an authority of its own; operators on this machine "
                "use --coordinator 127.0.0.1:"
@@ -97,8 +97,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       });
 }
 
-// Asks etcd for what the electorate has to change. It takes as long as etcd
-// does.
+// Asks etcd for the electorate's change, and takes as long as etcd does.
 void Tend(Electorate& electorate, Election& election) {
   const std::optional<v1::Office> next = electorate.Next(election.office());
   if (!next.has_value()) return;
@@ -117,9 +116,8 @@ bool IsReplaced(Engine& engine, const Election& election) {
   return !engine.CheckInOffice().ok();
 }
 
-// Does what has to be done again and again while the coordinator leads, until
-// it ends. `trust` may be null; `election` and `electorate` are both null or
-// both there.
+// Does the recurring work of a leading coordinator until it ends. `trust` may
+// be null; `election` and `electorate` are both null or both there.
 LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
                       Trust* trust, Election* election,
                       Electorate* electorate) {
@@ -130,7 +128,7 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
-    // The answer needs the engine's lock: an engine that hangs feeds no
+    // The answer needs the engine's lock, so an engine that hangs feeds no
     // watchdog.
     manager.SetStatus(absl::StrCat("port ", port, ", run ",
                                    v1::RunState_Name(engine.run_state())));
@@ -191,7 +189,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   const Clock& now = options.now;
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.has_own_authority) {
-    // Bad files end the program before the state is touched.
+    // Check the files before the state is touched.
     ASSIGN_OR_RETURN(credentials, MakeServerCredentials(options.files, now()));
   }
   ASSIGN_OR_RETURN(

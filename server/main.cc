@@ -4,7 +4,7 @@
 // causeway-coordinator: holds one run and serves it.
 //
 // Exit codes: 0 the run is finished, or SIGTERM or SIGINT came; 1 failure; 2
-// wrong use, such as a configuration with mistakes, which no repetition mends.
+// wrong use, such as an invalid configuration, which a restart cannot mend.
 #include <unistd.h>
 
 #include <algorithm>
@@ -152,7 +152,7 @@ int MergeThreads() {
                     4);
 }
 
-// The least --certificate_life that leaves time to renew.
+// The shortest --certificate_life that leaves time to renew.
 constexpr absl::Duration kShortestLife = absl::Seconds(5);
 
 bool HasOwnAuthority() { return absl::GetFlag(FLAGS_tls) == "auto"; }
@@ -170,7 +170,7 @@ ServerTlsFiles FilesOfFlags() {
           .tls_client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
 }
 
-// Returns the files that are shown to the coordinator that is followed.
+// Returns the files to present to the followed coordinator.
 ClientTlsFiles PeerFilesOfFlags() {
   const std::string authorities = absl::GetFlag(FLAGS_follow_tls_ca);
   if (authorities.empty()) return {.tls = absl::GetFlag(FLAGS_follow_tls)};
@@ -179,7 +179,7 @@ ClientTlsFiles PeerFilesOfFlags() {
           .tls_key = absl::GetFlag(FLAGS_tls_key)};
 }
 
-// Returns what is wrong with the flags of TLS, or "".
+// Returns the problem with the flags of TLS, or "".
 std::string TlsProblem() {
   const std::string tls = absl::GetFlag(FLAGS_tls);
   const bool is_elected = !absl::GetFlag(FLAGS_etcd).empty();
@@ -246,7 +246,7 @@ std::string OwnName() {
 }
 
 // Checks the region, and the address at which others reach this coordinator.
-// INVALID_ARGUMENT says what is wrong.
+// Returns INVALID_ARGUMENT if one is not valid.
 absl::Status CheckPlace(const ServeOptions& options) {
   const std::string& address = options.advertised;
   const bool is_elected = !absl::GetFlag(FLAGS_etcd).empty();
@@ -340,7 +340,7 @@ int WrongUse(const absl::Status& status) {
   return UsageError(kProgram, status.message());
 }
 
-// Runs as the flags say. Returns the exit code.
+// Runs the program and returns the exit code.
 int Main() {
   const absl::StatusOr<ServeOptions> options = ServeOptionsOfFlags();
   if (!options.ok()) return WrongUse(options.status());
@@ -353,7 +353,7 @@ int Main() {
       LoadRunConfig(absl::GetFlag(FLAGS_config));
   if (!config.ok()) {
     ExitCode(kProgram, config.status());
-    // systemd starts the service again after other failures.
+    // systemd restarts the service after other failures.
     return 2;
   }
   if (absl::GetFlag(FLAGS_etcd).empty()) {
@@ -366,7 +366,7 @@ int Main() {
   return ExitCode(kProgram, RunElected(*options, *config, election));
 }
 
-// Returns what is wrong with the command line, or "".
+// Returns the problem with the command line, or "".
 std::string FlagsProblem(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) {
     return absl::StrCat("unknown argument \"", arguments[0], "\"");
@@ -395,7 +395,7 @@ int main(int argc, char** argv) {
       "auto\n"
       "  causeway-coordinator --follow HOST:PORT --state_dir DIR",
       "server/main.cc");
-  // Protobuf would log each request with a text that is not UTF-8.
+  // Otherwise protobuf would log each request with a text that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
   const std::string problem = causeway::FlagsProblem(rest);
   if (!problem.empty()) {

@@ -15,7 +15,7 @@
 
 namespace causeway {
 
-// Stored bytes that are being read, which `owner` keeps alive.
+// Stored bytes that are being read; `owner` keeps them alive.
 template <typename Response>
 struct Opened {
   // The first response, without a chunk.

@@ -81,7 +81,7 @@ class Replayer {
       RETURN_IF_ERROR(recorded);
       --first;
     }
-    // Version 0 can be made anew from the seed; other versions need their file.
+    // Version 0 can be made from the seed; other versions need their file.
     for (uint64_t version = first; version < head || version == 0; ++version) {
       if (version == 0 && !run_.plan.from_checkpoint()) return 0;
       const absl::Status kept = OpenKept(fragment, version).status();

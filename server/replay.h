@@ -6,7 +6,7 @@
 // every version, momentum, residual and gradient sum.
 //
 // A merge needs only the state before it, so the first version that differs
-// tells which merge went wrong. server/storage/merge_store.h has the records.
+// shows which merge went wrong. server/storage/merge_store.h has the records.
 #ifndef SERVER_REPLAY_H_
 #define SERVER_REPLAY_H_
 
@@ -23,10 +23,10 @@ namespace causeway {
 // The result for one fragment.
 struct FragmentReplay {
   uint32_t fragment = 0;
-  // The version that the replay began with: 0 if it comes from the seed, or
-  // the oldest one whose file is kept and after which every merge was recorded.
+  // The version that the replay began with: 0 from the seed, or the oldest one
+  // whose file is kept and after which every merge was recorded.
   uint64_t first_version = 0;
-  // The newest version that came out the same.
+  // The newest version that is the same.
   uint64_t last_version = 0;
   uint64_t contributions = 0;
   // How the next version differs, for people; empty if none does.

@@ -26,7 +26,7 @@ struct ServeOptions {
   ServerTlsFiles files;
   bool has_own_authority = false;
   absl::Duration certificate_life;
-  // What the coordinator shows to the one that it follows.
+  // The certificate that the coordinator presents to the one that it follows.
   ClientTlsFiles peer_files;
   // This coordinator's name among those of the run.
   std::string name;
@@ -34,11 +34,11 @@ struct ServeOptions {
   std::string region;
   // The address at which others reach it; checked only where one is needed.
   std::string advertised;
-  // Addresses of metrics and page; empty: none.
+  // The addresses of metrics and page; empty for none.
   std::string metrics_listen;
   std::string http_listen;
   std::vector<std::string> http_hosts;
-  // A file to write the port to; empty: none.
+  // A file to write the port to; empty for none.
   std::string port_file;
   int max_connections = 0;
   int merge_threads = 1;
@@ -48,7 +48,7 @@ struct ServeOptions {
   // Adds more metrics; may be null.
   std::function<void(MetricFamilies&)> add_metrics;
   Clock now;
-  // Returns another number each time.
+  // Returns a different number each time.
   std::function<uint64_t()> random;
 
   bool ClientsShowCertificates() const {

@@ -32,7 +32,7 @@ ChunkAssembler::Use UseOf(uint64_t bytes) {
                               : ChunkAssembler::Use::kSoon;
 }
 
-// Whether the upload may still succeed after this error.
+// Returns whether the upload may still succeed after this error.
 bool IsForLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
 }
@@ -150,7 +150,7 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
         " goes beyond the object's ", object.encoded_bytes(), " bytes"));
   }
   EncodingReader& reader = upload->reader;
-  // Verify() reports what is wrong with the encoding.
+  // Verify() reports errors of the encoding.
   const absl::Status added = upload->assembler.Add(
       chunk,
       [&reader](absl::string_view bytes) { reader.Read(bytes).IgnoreError(); });

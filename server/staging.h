@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Holds encoded contributions between their first chunk and their merge, in
-// memory that the configuration bounds: an upload gets all its memory when it
-// begins, or is told to come back later.
+// Holds encoded contributions between their first chunk and their merge. The
+// configuration bounds the memory: an upload gets all its memory when it
+// begins, or is refused for the time being.
 //
 // A ContributionKey names an upload. An upload that breaks off keeps its bytes
-// and resumes where it stopped; Discard ends it. While its sender still
-// encodes, an upload may begin with an open description (IsOpen in
-// quantization/encoded_object.h); Verify gets the full one.
+// and resumes where it stopped; Discard ends it. An upload may begin while its
+// sender still encodes, with an open description (IsOpen in
+// quantization/encoded_object.h); Verify then gets the full one.
 //
 // Thread-safe. Uploads do not wait for one another: each has its own lock for
 // checksums, copies and the check of its values.
@@ -53,8 +53,8 @@ class Staging {
                                  const v1::EncodedObject& object,
                                  uint64_t max_bytes);
 
-  // Takes the next chunk. Returns true once all bytes that the description
-  // announces are there; always false while it is open.
+  // Takes the next chunk. Returns true once all described bytes are there;
+  // always false while the description is open.
   //   UNAVAILABLE  The upload was discarded, or the chunk is not the next one
   //                because two streams feed the upload: Begin again.
   //   else         As ChunkAssembler::Add.
@@ -63,9 +63,9 @@ class Staging {
   // Checks the bytes against `object`, which must describe them fully and agree
   // with the description that the upload began with. Returns the Euclidean norm
   // of their values. Verified bytes can be discarded but not replaced; bytes
-  // that fail are discarded. Does not read the bytes again: Append has looked
-  // at them.
-  //   UNAVAILABLE          There is no such upload, or no longer: Begin again.
+  // that fail are discarded. Does not read the bytes again, because Append has
+  // checked them.
+  //   UNAVAILABLE          There is no such upload (any more): Begin again.
   //   FAILED_PRECONDITION  The upload is not complete.
   //   INVALID_ARGUMENT     `object` contradicts the open description.
   //   else                 As CheckArrival and EncodingReader::Norm.
@@ -79,12 +79,12 @@ class Staging {
 
   void Discard(const ContributionKey& key);
 
-  // Discards every upload that builds on a version of `fragment` below
-  // `version`: those that were late or whose island is gone.
+  // Discards every upload whose base version of `fragment` is below `version`:
+  // it was late, or its island is gone.
   void DiscardBefore(uint32_t fragment, uint64_t version);
 
-  // The sum of the uploads' described sizes; an open upload counts with the
-  // most it can have.
+  // Returns the sum of the uploads' described sizes. An open upload counts with
+  // its largest possible size.
   uint64_t used_bytes() const;
   uint64_t capacity_bytes() const { return capacity_; }
 
@@ -94,7 +94,7 @@ class Staging {
 
   // Returns null if there is no such upload.
   std::shared_ptr<Upload> Find(const ContributionKey& key) const;
-  // Releases the upload's memory; returns the next upload.
+  // Releases the upload's memory and returns the next upload.
   Uploads::iterator EraseLocked(Uploads::iterator upload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the upload's part of used_ to `bytes`.

@@ -241,7 +241,7 @@ constexpr Metric<v1::Participation> kParticipation[] = {
      .label_value = "merged"},
 };
 
-// Tokens move from one fate to another, so these are no counters.
+// Gauges, because tokens move from one fate to another.
 constexpr Metric<TokenLedger> kLedger[] = {
     {.name = "ledger_tokens",
      .help = "Reported tokens by what became of them; each token counts once "

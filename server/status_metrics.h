@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's metrics: the very messages that the Status service answers
-// with, in Prometheus's text format. docs/metrics.md lists them.
+// The coordinator's metrics: the messages of the Status service in Prometheus's
+// text format. docs/metrics.md lists them.
 #ifndef SERVER_STATUS_METRICS_H_
 #define SERVER_STATUS_METRICS_H_
 
@@ -14,11 +14,11 @@
 
 namespace causeway {
 
-// Adds the metrics of a run at `now`. Of `islands`, which may include departed
-// ones, the live ones are shown; then departed ones that are missed (IsMissed)
-// or gave a sign of life in the last hour, those first that gave it last, up to
-// kMostIslands in all. So nobody fills a Prometheus with islands that come and
-// go, and no alert on a missed island ends because its metrics do.
+// Adds the metrics of a run at `now`. Shows up to kMostIslands of `islands`:
+// first the live ones, then departed ones that are missed (IsMissed) or were
+// heard of in the last hour, most recent first. So islands that come and go
+// cannot fill a Prometheus, and no alert on a missed island ends because its
+// metrics do.
 void AddStatus(const v1::RunStatus& run, const v1::ListIslandsResponse& islands,
                const v1::ListFragmentsResponse& fragments, absl::Time now,
                MetricFamilies& families);

@@ -22,7 +22,7 @@
 namespace causeway {
 namespace {
 
-// Returns the rules in the state in which a coordinator would take the run up.
+// Returns the rules as a coordinator that takes the run up would have them.
 absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
                                                        RunRecord run,
                                                        absl::Time now) {
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
       std::move(heads), std::move(members), now, std::move(history));
 }
 
-// Adds what heartbeats said last; the rules know only what came since their
+// Adds the last heartbeats' reports; the rules know only those since their
 // start.
 void AddReports(const v1::TrainingPoint& newest, v1::PageData& data) {
   data.mutable_run()->set_loss(newest.loss());

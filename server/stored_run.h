@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Describes the run of a state directory as the Status service would, for tools
-// that look at it without a coordinator.
+// that read it without a coordinator.
 #ifndef SERVER_STORED_RUN_H_
 #define SERVER_STORED_RUN_H_
 
@@ -14,9 +14,9 @@
 
 namespace causeway {
 
-// Reads the state directory, also while a coordinator uses it. Losses, speeds
+// Reads the state directory, even while a coordinator uses it. Losses, speeds
 // and bytes are those of the newest point of the history; the time is that of
-// the newest event. `most_events` limits the events.
+// the newest event. Returns at most `most_events` events.
 //
 // Errors of StateDirectory::OpenReadOnly and CommitLog.
 absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,

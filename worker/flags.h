@@ -58,11 +58,11 @@ namespace causeway {
 // Returns what is wrong with the flags, or "".
 std::string UsageProblem();
 
-// Returns --data_weights. A text that is no number is 0, which no weight may
-// be.
+// Returns --data_weights. A text that is not a number gives 0, which is no
+// valid weight.
 std::vector<double> DataWeights();
 
-// Returns whether only this machine reaches --island_leader.
+// Returns whether only this machine can reach --island_leader.
 bool LeaderIsOnLoopback();
 
 }  // namespace causeway

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner training of one island: the steps between two looks at the outer
-// loop. The island (worker/island.h) drives it. How many ranks take part and
-// how they communicate is up to the implementation.
+// The inner training of one island, which the island (worker/island.h) drives
+// step by step. How many ranks take part and how they communicate is up to the
+// implementation.
 #ifndef WORKER_INNER_TRAINER_H_
 #define WORKER_INNER_TRAINER_H_
 
@@ -31,12 +31,12 @@ struct InnerStepResult {
   uint64_t tokens = 0;
   // The micro-batches in the step, by rank.
   std::vector<int64_t> rank_micro_batches;
-  // The time that the ranks communicated while they computed, and the part of
-  // it in which this rank had nothing to compute. Both are zero if ranks
-  // communicate only after they have computed (DDP).
+  // How long the ranks communicated while they computed, and how much of this
+  // time this rank had nothing to compute. Both are zero if ranks communicate
+  // only after they have computed (DDP).
   absl::Duration communication;
   absl::Duration exposed_communication;
-  // The trouble that slows the ranks down at present. Its kind is unspecified
+  // The trouble that slows the ranks down at present; its kind is unspecified
   // if there is none.
   v1::RankTrouble trouble;
 };
@@ -87,10 +87,10 @@ class InnerTrainer {
     return absl::OkStatus();
   }
 
-  // Between steps, after MakeReplica: measures `parameters`, those of a whole
-  // model, on at most `max_sequences` of the held-out sequences (0: all). The
-  // loss may be not finite. Training goes on as if it had not been called.
-  // Errors are those of Step, but for OUT_OF_RANGE.
+  // Measures the `parameters` of a whole model on at most `max_sequences`
+  // held-out sequences (0: all). Call between steps, after MakeReplica;
+  // training is not affected. The loss may be not finite. Errors are those of
+  // Step, except OUT_OF_RANGE.
   virtual absl::StatusOr<ValidationLoss> Validate(
       std::vector<float> /*parameters*/, uint32_t /*max_sequences*/) {
     return ValidationLoss();

@@ -153,7 +153,7 @@ void Island::RequestLeave(absl::string_view reason) {
     core.RequestLeave(reason);
     return core.fragments() == 0;
   });
-  // Before it trains there is nothing to hand in, so calls can be cut off.
+  // Before training there is nothing to hand in, so calls can be cut off.
   if (joins) client_->Shutdown();
 }
 
@@ -372,7 +372,7 @@ void Island::Leave(const absl::Status& status) {
   // An island that never joined has nothing to leave.
   if (request.identity().run_id().empty()) return;
   *request.mutable_progress() = progress_.Report();
-  // Tells that the replica has diverged, if the coordinator does not know.
+  // Tell the coordinator that the replica has diverged, if it does not know.
   if (absl::IsOutOfRange(status)) {
     request.mutable_progress()->set_loss(
         std::numeric_limits<double>::quiet_NaN());

@@ -16,8 +16,9 @@
 //   island.Start();
 //   while (true) {
 //     ASSIGN_OR_RETURN(std::optional<uint64_t> step,
-//     island.NextStep(deadline)); if (!step.has_value()) continue;   // Not
-//     yet. if (*step == 0) break;             // The run is finished.
+//                      island.NextStep(deadline));
+//     if (!step.has_value()) continue;   // not yet
+//     if (*step == 0) break;             // the run is finished
 //     island.Stepped({.loss = loss, .tokens = tokens});
 //   }
 //   island.End(status);
@@ -65,9 +66,9 @@ class Island {
     v1::JoinRequest join;
     TrainerFactory make_trainer;
     // Returns why the island cannot train the run that it has joined. Called
-    // before anything is fetched. Null: the island can train any run.
+    // before anything is fetched. If null, the island can train any run.
     std::function<absl::Status(const v1::JoinResponse& joined)> check_run;
-    // tau of this island, as its own link needs it, instead of the run's
+    // The island's own tau, as its link needs it, instead of the run's
     // overlap_steps. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
     // The island's checkpoints; null keeps none. Must outlive the island.
@@ -108,29 +109,29 @@ class Island {
   //   DEADLINE_EXCEEDED  It has not joined before `deadline`; call again.
   //   otherwise          See Run.
   absl::StatusOr<const v1::JoinResponse*> AwaitRun(absl::Time deadline);
-  // Does what the outer loop orders until the next step is to be trained.
-  // Returns the step's number, 0 if the run is finished, or nothing if nothing
-  // is to be done before `deadline`. After an error, which Run explains, every
-  // call returns it again.
+  // Carries out the outer loop's orders until the next step is to be trained.
+  // Returns the step's number, 0 if the run is finished, or nothing at
+  // `deadline`. After an error (see Run), every call returns it again.
   absl::StatusOr<std::optional<uint64_t>> NextStep(absl::Time deadline);
-  // The step that NextStep returned is not trained yet, and NextStep is called
-  // again: it returns a step once the updates of all that was sent are applied.
+  // Makes the next call of NextStep, before the returned step is trained, wait
+  // until the updates of everything sent are applied.
   void SettleFirst();
-  // The step that NextStep returned is trained.
+  // Notes that the step that NextStep returned is trained.
   void Stepped(const InnerStepResult& result);
   // Makes Run or NextStep return `status` soon. Thread-safe.
   void Fail(const absl::Status& status);
   // Ends what Start has begun, and leaves the run for the reason in `status`.
   void End(const absl::Status& status);
 
-  // Between steps: copies the anchors of the whole model, from which the
-  // parameters differ by what was trained since.
+  // Copies the anchors of the whole model. The parameters differ from them by
+  // the training since. Call between steps.
   absl::Status ReadAnchors(absl::Span<float> model);
-  // Between steps: returns the state from which another process can continue.
+  // Returns the state from which another process can continue. Call between
+  // steps.
   absl::StatusOr<IslandState> State();
 
   // Return the island's progress, its activity, whether that is a step, the
-  // step that it has reached, and the time that training has stood still for
+  // step that it has reached, and how long training has stood still for
   // synchronization. Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
   // Like Progress, but reports nothing: the next heartbeat has the mean loss of
@@ -141,8 +142,8 @@ class Island {
   uint64_t Step() const;
   absl::Duration Waited() const { return progress_.waited(); }
 
-  // Makes Run finish the current step, or NextStep at once hand in the training
-  // so far as partial contributions within leave_timeout, and return CANCELLED.
+  // Makes Run, after its current step, or NextStep hand in the training so far
+  // as partial contributions within leave_timeout, and return CANCELLED.
   // Thread-safe.
   void RequestLeave(absl::string_view reason);
 
@@ -151,8 +152,7 @@ class Island {
   void Stop();
 
  private:
-  // Makes steps until the outer loop ends; returns the status that it ends
-  // with.
+  // Makes steps until the outer loop ends; returns its status.
   absl::Status Train();
   // Each carries out an action and reports the result to the loop. An error
   // ends the island.

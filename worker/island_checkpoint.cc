@@ -65,7 +65,7 @@ IslandCheckpointStore::Open(const std::string& directory) {
                    FileLock::Acquire(absl::StrCat(directory, "/lock")));
   std::unique_ptr<IslandCheckpointStore> store(
       new IslandCheckpointStore(directory, std::move(lock)));
-  // Files of somebody else that happen to have our names must not be replaced.
+  // Foreign files that happen to have our names must not be replaced.
   RETURN_IF_ERROR(store->ReadProcess().status());
   return store;
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An island's local checkpoint: the state with which a process continues where
-// another one stopped. It is one file of one directory:
+// another one stopped, in one directory:
 //
 //   lock                 held by the process that uses the directory
 //   island.safetensors   parameters and anchors of the whole model, the moments
@@ -12,8 +12,8 @@
 //   process              instance_id of the last process that was a member,
 //                        which may have contributed and died before it saved
 //
-// Contributions are not saved: they are the difference of anchors and
-// parameters, and the coordinator knows how much of it is merged.
+// Contributions are not saved: they follow from anchors and parameters, and the
+// coordinator knows how much is merged.
 //
 //   ASSIGN_OR_RETURN(auto store, IslandCheckpointStore::Open("/data/east"));
 //   ASSIGN_OR_RETURN(std::optional<IslandState> state, store->Load());
@@ -57,9 +57,9 @@ class IslandCheckpointStore {
   // Waits for a write in progress.
   ~IslandCheckpointStore();
 
-  // Returns the state that was saved last, if any. Its instance_id is that of
-  // the last process that was a member, even if another one saved. DATA_LOSS:
-  // the checkpoint is damaged.
+  // Returns the last saved state, if any. Its instance_id is that of the last
+  // process that was a member, even if another one saved it. DATA_LOSS: the
+  // checkpoint is damaged.
   absl::StatusOr<std::optional<IslandState>> Load() const;
 
   // Notes that this process has become a member. Call before it contributes.
@@ -71,7 +71,7 @@ class IslandCheckpointStore {
   // checkpoint stays until then. A failure is only logged: the next write may
   // succeed.
   void SaveLater(IslandState state);
-  // Writes the state atomically. Not beside a write in progress.
+  // Writes the state atomically. There must be no write in progress.
   absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint, if there is
   // one, so that no process continues from it.

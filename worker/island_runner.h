@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An island that starts again when its replica diverges: it drops its
-// parameters and its optimizer's state and joins as a new process would, from
-// the run's parameters. The coordinator keeps what the island had handed in
-// before.
+// parameters and its optimizer's state and joins, like a new process, from the
+// run's parameters. The coordinator keeps what the island had handed in before.
 #ifndef WORKER_ISLAND_RUNNER_H_
 #define WORKER_ISLAND_RUNNER_H_
 
@@ -27,9 +26,9 @@ namespace causeway {
 class IslandRunner {
  public:
   struct Options {
-    // Makes a client, for each start a new one.
+    // Makes a new client for each start.
     std::function<std::unique_ptr<CoordinatorClient>()> connect;
-    // Makes the options of an island, for each start with a new instance_id.
+    // Makes the island's options, with a new instance_id for each start.
     std::function<Island::Options()> island;
     // Removes the island's own checkpoint after it diverged, before it starts
     // again or ends. May be null.
@@ -52,9 +51,9 @@ class IslandRunner {
   // two starts. Thread-safe.
   std::optional<v1::IslandProgress> Progress();
 
-  // Returns whether the island has made a step since the last call, or is not
-  // making one: it joins, waits, validates or leaves. False for long means that
-  // training hangs. Thread-safe.
+  // Returns whether the island has made a step since the last call, or is doing
+  // something else: joining, waiting, validating or leaving. If it stays false
+  // for long, training hangs. Thread-safe.
   bool GetsOn();
 
  private:

@@ -4,8 +4,8 @@
 // causeway-worker: one island of a run, or one rank of it.
 //
 // SIGTERM, SIGINT, SIGUSR1 (which schedulers send ahead of time) and a
-// pre-emption notice make the island hand in what it has trained and leave; a
-// second signal makes it leave at once.
+// pre-emption notice make the island hand in its training and leave; a second
+// signal makes it leave at once.
 //
 // Exit codes: 0 the run is finished, or the island has left; 1 failure; 2
 // usage; --interrupted_exit_code if a signal or a notice made it leave.
@@ -217,9 +217,9 @@ absl::StatusOr<std::string> Token() {
   return token;
 }
 
-// Returns how to connect to the coordinator; enrols first if need be. Takes the
-// island's name from its certificate, if it has none. CANCELLED if a signal
-// comes meanwhile.
+// Returns the credentials for the coordinator; enrols first if necessary. Takes
+// a missing island name from the certificate. CANCELLED if a signal comes
+// meanwhile.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
     const Clock& now) {
   const ClientTlsFiles files = {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
@@ -259,8 +259,7 @@ absl::Status Lead() {
     ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
     ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(options));
   }
-  // Devices are looked for before the join, so that a missing one is reported
-  // at once.
+  // Find devices before the join, so that a missing one is reported at once.
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   ASSIGN_OR_RETURN(const std::string description, Description(local));
   const auto make_trainer = [&](const v1::JoinResponse& joined,
@@ -310,7 +309,7 @@ absl::Status Lead() {
     // An island that diverged starts again from the run's parameters.
     options.resume = std::exchange(resume, nullptr);
     if (options.resume != nullptr) {
-      // The lock on the directory shows that this process is dead.
+      // The lock on the directory shows that the earlier process is dead.
       options.join.set_replaces_instance_id(
           options.resume->position.instance_id());
     }
@@ -345,8 +344,8 @@ absl::Status Lead() {
              return checkpoints == nullptr ? absl::OkStatus()
                                            : checkpoints->Remove();
            },
-       // Ranks in other processes end with rank 0's trainer; whoever started
-       // them all must start them again.
+       // Ranks in other processes end with rank 0's trainer, and must be
+       // started again from outside.
        .restarts = rendezvous == nullptr ? 3 : 0});
   CertificateExpiry certificate(CertificatePath(), now);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics_server,
@@ -380,8 +379,7 @@ absl::Status Lead() {
 // Runs a process of the island that does not have rank 0.
 absl::Status Follow() {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
-  // The process ends once rank 0 has led the island out of the run: rank 0
-  // needs it until then.
+  // Rank 0 needs this process until it has led the island out of the run.
   Terminator terminator([](const std::string&) {}, [] { _exit(0); }, [] {});
   const ProcessRankOptions without_table = RankOptions(local, nullptr);
   ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
@@ -393,8 +391,8 @@ absl::Status Follow() {
 
 // Returns the exit code.
 absl::StatusOr<int> Run() {
-  // The configuration, which says more about the files, comes with the join;
-  // whether they can be read is known now.
+  // Check now that the files can be read. The configuration, which says more
+  // about them, comes with the join.
   for (const std::string& path : absl::GetFlag(FLAGS_data)) {
     if (access(path.c_str(), R_OK) != 0) {
       return absl::NotFoundError(
@@ -408,7 +406,7 @@ absl::StatusOr<int> Run() {
     return if_interrupted;
   }
   const absl::Status status = Lead();
-  // A stop on request is not a failure.
+  // A requested stop is not a failure.
   if (absl::IsCancelled(status)) return interrupted ? if_interrupted : 0;
   RETURN_IF_ERROR(status);
   return 0;

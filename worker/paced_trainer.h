@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A trainer whose steps take a simulated time: after each real step it waits
-// until that time is over. A small model thus stands for a large one where only
-// the ratio of step time to transfer time counts, as in experiments on slow
-// links (tests/wan), and islands on one machine do not compete for processors.
-// The replica is that of the wrapped trainer.
+// until that time is over. A small model can thus stand for a large one where
+// only the ratio of step time to transfer time counts, as in experiments on
+// slow links (tests/wan), and islands on one machine do not compete for
+// processors. The replica is the wrapped trainer's.
 #ifndef WORKER_PACED_TRAINER_H_
 #define WORKER_PACED_TRAINER_H_
 
@@ -27,7 +27,7 @@ namespace causeway {
 
 class PacedTrainer : public InnerTrainer {
  public:
-  // Later steps do not make up for one that takes longer than `step_time`.
+  // Later steps do not make up for a step that takes longer than `step_time`.
   // `sleep` blocks for the given time.
   PacedTrainer(std::unique_ptr<InnerTrainer> trainer, absl::Duration step_time,
                Clock now, std::function<void(absl::Duration)> sleep)

@@ -70,7 +70,7 @@ void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::MutexLock lock(&mu_);
   total_steps_ = config.training().total_steps();
   alone_ = together_ = "training";
-  // Who trains tensors has a trainer of their own.
+  // Runs that are defined by tensors have foreign trainers.
   if (config.has_tensors()) return;
   const auto algorithm = config.training().inner_algorithm();
   absl::StrAppend(&together_, " (",
@@ -89,7 +89,7 @@ void TrainingProgress::RecordValidation(uint64_t version,
   LOG(INFO) << absl::StrFormat(
       "version %d of the model: validation loss %.4f over %d tokens, %.3f s",
       version, measured.loss, measured.tokens, absl::ToDoubleSeconds(duration));
-  // The coordinator takes only what can be real.
+  // The coordinator takes only possible values.
   absl::MutexLock lock(&mu_);
   v1::Validation& validation = *progress_.mutable_validation();
   validation.set_version(version);
@@ -176,14 +176,14 @@ void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
   absl::MutexLock lock(&mu_);
   progress_.set_tokens(progress_.tokens() + result.tokens);
   ReadLoop();
-  // The loop hears of the step when this returns.
+  // The loop is told of the step after this returns.
   progress_.set_run_step(std::max<uint64_t>(progress_.run_step(), step));
   RecordRanks(result);
   if (std::isfinite(result.loss)) {
     loss_sum_ += result.loss;
     ++loss_count_;
   }
-  // NaN is a loss that is not known.
+  // NaN stands for an unknown loss.
   LOG_IF(WARNING, std::isinf(result.loss))
       << "the loss of step " << step << " is " << result.loss;
   UpdateRate(result.tokens, duration, now);

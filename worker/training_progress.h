@@ -51,7 +51,7 @@ class TrainingProgress {
   void RecordValidation(uint64_t version, const ValidationLoss& measured,
                         absl::Duration duration);
 
-  // Returns the time that training has stood still for synchronization.
+  // Returns how long training has stood still for synchronization.
   absl::Duration waited() const;
 
  private:
@@ -78,8 +78,8 @@ class TrainingProgress {
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
   uint64_t total_steps_ ABSL_GUARDED_BY(mu_) = 0;
-  // "training (ACCO)" and the like, of one rank and of several. DDP of one rank
-  // is plain training.
+  // Names such as "training (ACCO)", for one rank and for several. DDP on one
+  // rank is plain training.
   std::string alone_ ABSL_GUARDED_BY(mu_);
   std::string together_ ABSL_GUARDED_BY(mu_);
   // Sum and number of losses since the last heartbeat.

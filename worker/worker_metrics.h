@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metrics of a worker: what its island reports to the coordinator, and what
-// only the island's own machine knows.
+// The metrics of a worker: its island's reports to the coordinator, and what
+// only its own machine knows.
 #ifndef WORKER_WORKER_METRICS_H_
 #define WORKER_WORKER_METRICS_H_
 

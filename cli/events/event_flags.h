@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flags of `causeway events`, which say what events to show.
+// The flags of `causeway events`, which select the events to show.
 #ifndef CLI_EVENTS_EVENT_FLAGS_H_
 #define CLI_EVENTS_EVENT_FLAGS_H_
 
@@ -32,13 +32,13 @@ void AddEventFlags(EventFlags& flags, FlagSet& set);
 // Returns "detail", "notice", "warning" or "critical".
 std::string SeverityName(v1::Severity severity);
 
-// Returns the time that `text` names: a time of `zone`, or how long it was
-// before `now`.
+// Returns the time that `text` names: a time in `zone`, or a duration before
+// `now`.
 //   INVALID_ARGUMENT  It is neither; the message has examples.
 absl::StatusOr<absl::Time> ParseSince(absl::string_view text, absl::Time now,
                                       absl::TimeZone zone);
 
-// Asks for what the flags say. INVALID_ARGUMENT names a flag.
+// Returns the request for what the flags select. INVALID_ARGUMENT names a flag.
 absl::StatusOr<v1::WatchEventsRequest> EventsRequest(const EventFlags& flags,
                                                      absl::Time now,
                                                      absl::TimeZone zone);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The `history` command: loss, speed, traffic and participation over the time
-// of a run.
+// The `history` command: loss, speed, traffic and participation over a run.
 #ifndef CLI_HISTORY_HISTORY_H_
 #define CLI_HISTORY_HISTORY_H_
 
@@ -16,16 +15,16 @@
 
 namespace causeway {
 
-// `zone` is the one in which the table shows times.
+// The table shows times in `zone`.
 Command HistoryCommand(Clock now, absl::TimeZone zone);
 
 // Prints a table of the newest `rows` versions of the model; all if 0.
 void PrintHistory(const v1::GetHistoryResponse& history, uint64_t rows,
                   absl::TimeZone zone, std::ostream& out);
 
-// Prints a line for each version: the columns' names first, times in UTC, and
-// the training loss of each island in a column of its own. What was not
-// measured stays empty.
+// Prints the columns' names, then a line for each version, with times in UTC
+// and the training loss of each island in a column of its own. Unmeasured
+// values are empty.
 void PrintHistoryCsv(const v1::GetHistoryResponse& history, std::ostream& out);
 
 }  // namespace causeway

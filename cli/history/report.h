@@ -16,7 +16,7 @@ namespace causeway {
 
 Command ReportCommand(Clock now);
 
-// Returns the file. It loads nothing, and a browser lets it load nothing.
+// Returns the file. It loads nothing, and forbids the browser to load anything.
 std::string ReportHtml(const v1::PageData& data);
 
 }  // namespace causeway

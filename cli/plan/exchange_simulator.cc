@@ -28,8 +28,8 @@ enum Direction : size_t { kUp = 0, kDown = 1 };
 
 // The payload that TCP sends in the first round trip (RFC 6928).
 constexpr double kInitialWindowBits = 10 * 1448 * 8;
-// TCP begins anew after a pause of its retransmission timeout, which is a round
-// trip and at least this.
+// TCP starts over after a pause of its retransmission timeout, which is a round
+// trip, but at least this.
 constexpr double kLeastPauseSeconds = 0.2;
 
 // Returns how much longer `bits` take on a link where TCP begins with its

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Simulates how fast islands train, and how much their links carry, when
-// training has to wait for exchanges with a coordinator: a discrete-event
-// simulation. Pure.
+// Simulates by discrete events how fast islands train, and how much their links
+// carry, when training waits for exchanges with a coordinator. Pure.
 //
 // An exchange recurs in every period of inner steps. An island starts it when
 // its training is at `ready_at`, and stands still at `needed_at` until the
-// exchange is back. On the way the exchange passes
+// exchange is complete. An exchange passes
 //
 //   1. the island's uplink, one exchange after the other: the offer goes ahead
 //      of the bytes, which do not wait for its answer;

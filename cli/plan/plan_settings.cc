@@ -24,7 +24,7 @@ constexpr double kBitsPerMegabit = 1e6;
 constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr double kValuesPerMillion = 1e6;
 
-// Half of what two cores and a disk of 350 MB/s do with eight islands
+// Half the rate of two cores and a disk of 350 MB/s with eight islands
 // (docs/benchmarks.md).
 constexpr double kDefaultMergeRate = 100e6;
 constexpr size_t kDefaultIslands = 2;

@@ -53,12 +53,11 @@ struct PlanSettings {
 // Adds the flags that fill `settings`, which must outlive `flags`.
 void AddSettingsFlags(FlagSet& flags, PlanSettings& settings);
 
-// Makes the assumptions. INVALID_ARGUMENT names the flag that is missing or
-// makes no sense; errors of LoadRunConfig.
+// Makes the assumptions. INVALID_ARGUMENT names the missing or invalid flag.
+// Also returns errors of LoadRunConfig.
 absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings);
 
-// Changes assumptions that came from elsewhere as the flags say, but not the
-// number of islands.
+// Applies the flags, except the number of islands, to other assumptions.
 absl::Status ApplySettings(const PlanSettings& settings,
                            RunAssumptions& assumptions);
 

@@ -23,15 +23,15 @@ namespace causeway {
 
 struct MeasuredIsland {
   std::string name;
-  // The time of the newest incarnation since it could begin to train, and the
-  // part of it that it stood still for synchronization.
+  // The time since the newest incarnation could begin to train, and how much of
+  // it the island stood still for synchronization.
   double seconds = 0;
   double wait_seconds = 0;
   double steps = 0;
   double up_bytes = 0;
   double down_bytes = 0;
   double memory_bytes = 0;
-  // The rates that transfers reached; kUnlimited if there were none.
+  // The measured rates of transfers; kUnlimited if there were none.
   LinkRates link;
   double round_trip_seconds = 0;
 
@@ -52,18 +52,18 @@ struct MeasuredRun {
 //   INVALID_ARGUMENT  `text` is not such output; the message says where.
 absl::StatusOr<StatusSnapshot> ParseStatusJson(absl::string_view text);
 
-// Measures a run. `now` is when the status was asked for; without it, and for
-// islands that have left, time ends with the newest commit. An island can begin
-// to train when it and membership.min_islands islands have joined.
+// Measures a run. `now` is the time of the status; without it, and for islands
+// that have left, time ends with the newest commit. An island can begin to
+// train when it and membership.min_islands islands have joined.
 //   FAILED_PRECONDITION  no island has trained long enough to tell.
 absl::StatusOr<MeasuredRun> Measure(const StatusSnapshot& status,
                                     std::optional<absl::Time> now);
 
-// Returns the run of `status` with the measured step times, links and round
-// trips of the islands, and the coordinator's measured outer steps. A link's
-// rate is the one that its transfers reached, their own round trips included:
-// where transfers are short, the link carries more. `checkpoint` is what
-// NewRunLayout takes, and its errors are returned.
+// Returns the run of `status` with the islands' measured step times, links and
+// round trips, and the coordinator's measured outer steps. A link's rate is
+// that of its transfers, including their round trips: if transfers are short,
+// the link carries more. `checkpoint` is as for NewRunLayout, whose errors are
+// returned.
 absl::StatusOr<RunAssumptions> AssumptionsOf(const StatusSnapshot& status,
                                              const MeasuredRun& measured,
                                              const std::string& checkpoint);

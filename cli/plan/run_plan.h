@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Predicts a run before it is started: how much of their time islands train,
-// how much their links and the coordinator's carry, and the memory it takes.
-// Pure. Fragments and their steps are those of the run itself
-// (outer_optimizer/fragment_plan.h, sync_schedule.h).
+// Predicts a run: how much of their time islands train, how much their links
+// and the coordinator's carry, and how much memory it takes. Pure. Fragments
+// and their steps are those of the run itself (outer_optimizer/fragment_plan.h,
+// sync_schedule.h).
 #ifndef CLI_PLAN_RUN_PLAN_H_
 #define CLI_PLAN_RUN_PLAN_H_
 
@@ -24,9 +24,9 @@ struct RunAssumptions {
   // `storage` decide what the coordinator holds. `model` is not read, because
   // `layout` has it.
   v1::RunConfig config;
-  // Bits that a value takes on the wire, including its share of scales. 0 takes
-  // what the format needs: the exact number, or for entropy coding one measured
-  // on pseudo-gradients of another model.
+  // Bits of a value on the wire, including its share of scales. 0 takes the
+  // format's number, which for entropy coding was measured on pseudo-gradients
+  // of another model.
   double uplink_bits = 0;
   double downlink_bits = 0;
   std::vector<SimulatedIsland> islands;
@@ -48,8 +48,8 @@ struct RunPrediction {
   // Bytes of the records of a round's merges, which the coordinator writes, and
   // sends to each follower.
   double record_bytes_per_round = 0;
-  // The bytes that data parallel training moves, with 16 bits a parameter both
-  // ways in every step, over the bytes of this run.
+  // The bytes of data parallel training, with 16 bits per parameter both ways
+  // in every step, divided by the bytes of this run.
   double data_parallel_ratio = 0;
   // Memory for parameters, gradients, the optimizer's state, anchors and
   // exchanges, but not for activations.
@@ -61,8 +61,8 @@ struct RunPrediction {
   double coordinator_disk_bytes = 0;
 };
 
-// Returns a model of which only the size is known: `layers` blocks of equal
-// size, and one more tensor for everything outside the blocks.
+// Returns a model of known size only: `layers` blocks of equal size, and one
+// more tensor for everything outside the blocks.
 //   INVALID_ARGUMENT  there are no layers, less than one parameter per layer,
 //                     or more outside the layers than in all.
 absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
@@ -70,8 +70,8 @@ absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
                                               uint64_t layers);
 
 // Predicts the run.
-//   INVALID_ARGUMENT  says which setting is out of range, or that the size of
-//                     an encoding is not known beforehand.
+//   INVALID_ARGUMENT  a setting, which the message names, is out of range, or
+//                     the size of an encoding is not known beforehand.
 absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions);
 
 }  // namespace causeway

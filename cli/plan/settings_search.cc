@@ -26,11 +26,11 @@ constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8, v1::INT4,
 // The bits per value of ECQ if the configuration has no rate.
 constexpr double kEcqBits = 2;
 constexpr uint32_t kLayersPerFragment = 3;
-// Sums of many times are not exact; nobody misses a millionth of the time.
+// The tolerance for sums of many times, which are not exact.
 constexpr double kTolerance = 1e-6;
 
-// Tries rounds from the shortest until one is enough; false if none is. `best`
-// becomes that one, or else the highest utilization so far.
+// Tries rounds from the shortest until one is enough; returns false if none is.
+// Sets `best` to that one, or else to the highest utilization so far.
 absl::StatusOr<bool> TryRounds(RunAssumptions assumptions,
                                const std::set<uint32_t>& fragment_counts,
                                double utilization, Settings& best) {

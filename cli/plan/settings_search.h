@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds settings of synchronization that let islands train a wanted share of
+// Finds settings of synchronization with which islands train a given share of
 // their time. Pure.
 #ifndef CLI_PLAN_SETTINGS_SEARCH_H_
 #define CLI_PLAN_SETTINGS_SEARCH_H_
@@ -22,7 +22,7 @@ struct Settings {
 struct FoundSettings {
   // Sorted by H, then tau.
   std::vector<Settings> reaching;
-  // The settings with the highest utilization of all that were tried.
+  // The tried settings with the highest utilization.
   Settings closest;
 };
 
@@ -31,9 +31,9 @@ struct FoundSettings {
 // both ways. Everything else is as in `assumptions`, except uplink_bits and
 // downlink_bits, which the formats decide.
 //
-// `reaching` has the settings that reach `utilization` and that no other one
-// beats: one beats another if its H and tau are no larger and its format has no
-// fewer bits, because each of these costs learning.
+// `reaching` has the settings that reach `utilization` and that no other
+// setting beats. A setting beats another if its H and tau are no larger and its
+// format has no fewer bits, because each of these costs learning.
 //   INVALID_ARGUMENT  utilization is not above 0 and at most 1; errors of
 //                     PredictRun.
 absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The input of cli/plan/exchange_simulator.h, and how busy everything is. Pure.
+// The input of cli/plan/exchange_simulator.h, and how busy resources are. Pure.
 #ifndef CLI_PLAN_SIMULATION_H_
 #define CLI_PLAN_SIMULATION_H_
 
@@ -56,9 +56,9 @@ struct Simulation {
   uint64_t periods = 0;
 };
 
-// Seconds of one period for which each resource is busy with exchanges. In the
-// long run no period is shorter than the longest of them, however late
-// exchanges may be.
+// The seconds of one period for which each resource is busy with exchanges. In
+// the long run a period is at least as long as the longest of them, however
+// late exchanges may be.
 struct PeriodTimes {
   // Training of the slowest island, and the slowest links.
   double training = 0;
@@ -76,8 +76,8 @@ absl::Status CheckSimulation(const Simulation& simulation);
 
 PeriodTimes TimesOf(const Simulation& simulation);
 
-// Returns the length of a period in the long run: the busiest resource sets the
-// pace of all. 0 if nothing binds the islands together.
+// Returns the long-run length of a period, which the busiest resource
+// determines; 0 if nothing binds the islands together.
 double LongRunPeriod(const Simulation& simulation);
 
 }  // namespace causeway

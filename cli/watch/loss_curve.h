@@ -25,13 +25,13 @@ struct LossCurves {
 };
 
 // Returns the points that have a loss. A measurement is placed at the step at
-// which the run had the version that was measured.
+// which the run had the measured version.
 LossCurves MakeLossCurves(const v1::GetHistoryResponse& history);
 
 // Returns `rows` lines (at least 3): a legend, the curves over the steps from 0
 // to `total_steps`, and the axis of the steps. Values above nearly all others,
-// as those of the first steps are, lie on the upper edge. Empty if there is no
-// point.
+// such as those of the first steps, are drawn on the upper edge. Empty if there
+// is no point.
 std::vector<ScreenLine> DrawLossCurves(const LossCurves& curves,
                                        uint64_t total_steps, int rows,
                                        const ScreenFormat& format);

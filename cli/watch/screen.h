@@ -23,12 +23,12 @@ enum class Style {
   kValidation,
 };
 
-// Describes what a terminal can show.
+// What a terminal can show.
 struct ScreenFormat {
   int rows = 24;
   int columns = 80;
   bool colours = false;
-  // Says whether text may contain other characters than those of ASCII.
+  // Whether text may contain characters other than ASCII.
   bool unicode = false;
 };
 
@@ -51,8 +51,8 @@ class ScreenLine {
   int width() const;
 
   // Returns the line's first columns, with escape sequences for its styles
-  // (ECMA-48, SGR) if the format has colours. The last column of a line that
-  // was cut says so.
+  // (ECMA-48, SGR) if the format has colours. The last column marks a line that
+  // was cut.
   std::string Text(const ScreenFormat& format) const;
 
  private:

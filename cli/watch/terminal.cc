@@ -103,7 +103,7 @@ void Terminal::Write(const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t written =
         write(output_, text.data() + done, text.size() - done);
-    // A terminal that is gone is noticed by SIGHUP.
+    // SIGHUP reports a terminal that is gone.
     if (written < 0 && errno != EINTR) return;
     if (written > 0) done += static_cast<size_t>(written);
   }

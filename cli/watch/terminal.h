@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A terminal that a program has for itself for a while: the alternate screen,
-// without a cursor and without echo. What was on the screen before comes back
-// at the end, also when a signal ends the program.
+// A terminal that a program has to itself for a while: the alternate screen,
+// without cursor and echo. The previous screen is restored at the end, even if
+// a signal ends the program.
 #ifndef CLI_WATCH_TERMINAL_H_
 #define CLI_WATCH_TERMINAL_H_
 
@@ -19,15 +19,15 @@
 
 namespace causeway {
 
-// For one thread. There is at most one in a process, as it handles SIGINT,
-// SIGTERM, SIGHUP, SIGTSTP and SIGWINCH while it is there.
+// For one thread. A process may have at most one, because it handles SIGINT,
+// SIGTERM, SIGHUP, SIGTSTP and SIGWINCH.
 class Terminal {
  public:
   // Returns whether this is a terminal that can be drawn on.
   static bool IsOne(int descriptor);
 
-  // Takes the terminal at `output`; keys are read from `input` if that is a
-  // terminal, too. The descriptors stay open longer. RESOURCE_EXHAUSTED if no
+  // Takes the terminal at `output`; reads keys from `input` if it is a
+  // terminal, too. The descriptors must stay open. RESOURCE_EXHAUSTED if no
   // descriptor is left.
   static absl::StatusOr<std::unique_ptr<Terminal>> Take(int input, int output);
 
@@ -55,7 +55,7 @@ class Terminal {
 
   const int input_;
   const int output_;
-  // The input's settings before; absent if it is no terminal.
+  // The input's previous settings; absent if it is not a terminal.
   std::optional<termios> before_;
 };
 

@@ -20,21 +20,20 @@ struct WatchEnvironment {
   std::function<absl::Time()> now;
   // The time zone in which events are shown.
   absl::TimeZone time_zone;
-  // Shows the run; not owned. Without one it is printed to `out` each time.
+  // Shows the run; not owned. If null, the run is printed to `out` each time.
   Terminal* terminal = nullptr;
   std::ostream& out;
   // Waits between two updates; false ends the loop.
   std::function<bool(absl::Duration)> sleep;
 };
 
-// Shows the run after each `update` of it, every `interval`. If one fails, the
-// last state stays under a line that says so, and the loop goes on. Returns
-// when environment.sleep says so, or `out` fails.
+// Updates and shows the run every `interval`. If an update fails, the last
+// state stays under a line that says so, and the loop goes on. Returns when
+// environment.sleep returns false, or `out` fails.
 void Watch(const std::function<absl::Status(WatchedRun&)>& update,
            absl::Duration interval, const WatchEnvironment& environment);
 
-// Asks the coordinator for the history and the events since `run` was updated
-// last.
+// Gets the history and the events since the last update of `run`.
 absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run);
 
 }  // namespace causeway

@@ -20,7 +20,7 @@
 namespace causeway {
 namespace {
 
-// The curves are not drawn lower, and need not be higher.
+// The height of the curves: they are not drawn lower, and need not be higher.
 constexpr int kLeastCurveRows = 6;
 constexpr int kMostCurveRows = 14;
 
@@ -104,7 +104,8 @@ std::vector<ScreenLine> Header(const WatchedRun& watched,
   return lines;
 }
 
-// A table whose less important columns are left out where there is no room.
+// A column of a table whose less important columns are left out for lack of
+// room.
 struct Column {
   const char* title;
   // Columns of higher importance stay longer.
@@ -298,7 +299,8 @@ std::vector<ScreenLine> DrawWatchScreen(const WatchedRun& run,
     lines.emplace_back();
     std::move(block.begin(), block.end(), std::back_inserter(lines));
   };
-  // Islands take up to half of the room, and what the curves do not need.
+  // Islands take up to half of the room, and the room that the curves do not
+  // need.
   const int islands = std::max(3, (rows_left() - 1) / 2);
   std::vector<ScreenLine> island_table =
       IslandTable(run.status, islands, format);

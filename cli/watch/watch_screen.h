@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The picture of `causeway watch`: the run's state, its curves, its islands,
-// its fragments and its last events, as much of it as the terminal has room
-// for. Pure functions.
+// Draws the screen of `causeway watch`: the run's state, curves, islands,
+// fragments and last events, as far as the terminal has room. Pure functions.
 #ifndef CLI_WATCH_WATCH_SCREEN_H_
 #define CLI_WATCH_WATCH_SCREEN_H_
 
@@ -25,12 +24,12 @@ struct WatchedRun {
   v1::GetHistoryResponse history;
   // The last events that are worth a line, oldest first.
   std::deque<v1::Event> events;
-  // The number of the last event of all.
+  // The id of the last event of any kind.
   uint64_t last_event = 0;
 };
 
 // Returns at most `format.rows` lines. `trouble` says why there is no newer
-// state; empty if there is one. Only that is shown before the first state.
+// state, or is empty. Before the first state, only `trouble` is shown.
 std::vector<ScreenLine> DrawWatchScreen(const WatchedRun& run,
                                         const std::string& trouble,
                                         absl::Time now, absl::TimeZone zone,

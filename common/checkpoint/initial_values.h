@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Version 0 of a run's parameters: made from the run's seed, or read from a
-// checkpoint of the Hugging Face libraries. Such a checkpoint also says which
-// tensors a run has whose configuration does not.
+// checkpoint of the Hugging Face libraries. The checkpoint also defines the
+// run's tensors if the configuration does not.
 #ifndef COMMON_CHECKPOINT_INITIAL_VALUES_H_
 #define COMMON_CHECKPOINT_INITIAL_VALUES_H_
 
@@ -22,16 +22,16 @@
 
 namespace causeway {
 
-// Checks that the files have the tensors of the layout, and no others. Tensors
-// that the layout ignores, and a head that equals the embedding it is tied to,
-// may be there. Reads no values but these.
+// Checks that the files have exactly the tensors of the layout. Tensors that
+// the layout ignores, and a head that equals the embedding it is tied to, may
+// be there, too. Reads no values except the head's and the embedding's.
 //   INVALID_ARGUMENT  Lists the tensors that are missing, that the run does not
 //                     have, or that have another shape or an unknown type.
 absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout);
 
-// Returns the layout of a new run: of its model, of the tensors that it lists,
-// or else of those in the checkpoint. `checkpoint` is the path of one that has
-// these tensors, or empty.
+// Returns the layout of a new run: of its model, of its listed tensors, or else
+// of the checkpoint's. `checkpoint` is the path of one with these tensors, or
+// empty.
 //   INVALID_ARGUMENT  The run is defined by a checkpoint, and there is none.
 //   Errors of TensorFiles::Open, MakeTensorsLayout and CheckTensors, with the
 //   path.
@@ -44,7 +44,7 @@ class InitialValues {
   static InitialValues FromSeed(ModelLayout layout, uint64_t seed);
 
   // Opens a checkpoint (common/checkpoint/tensor_files.h) and reads all of it
-  // once, so that Read will not fail. A few KiB of memory are needed beyond the
+  // once, so that Read will not fail. Takes a few KiB of memory beyond the
   // mapped files.
   //   INVALID_ARGUMENT  A value is not finite.
   //   Errors of TensorFiles::Open and CheckTensors, with the path.

@@ -32,8 +32,8 @@ struct TensorFilesOptions {
   // The type to write: "F32", "BF16" or "F16". Values are rounded to nearest,
   // ties to even.
   std::string dtype = "F32";
-  // A file that would have more bytes of tensors is cut into several with an
-  // index, between tensors.
+  // The most bytes of tensors in a file. Larger files are cut between tensors
+  // into several with an index.
   uint64_t most_bytes = 5'000'000'000;
   // Called with the number of values written since the last call, if not null.
   std::function<void(uint64_t)> progress;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that other people have made: models, tokenizers, texts, run files.
-// Nothing but a regular file is read, so that no program waits for a pipe or
-// reads a device without end, and a pointer that Git LFS has left in a file's
-// place is called by its name.
+// Reads files that other people have made: models, tokenizers, texts, run
+// files. Only regular files are read, so that no program waits for a pipe or
+// reads a device without end. A pointer that Git LFS has left in a file's place
+// gets an error of its own.
 //
 // Errors, beside those of MappedFile::Open:
-//   INVALID_ARGUMENT  It is a pipe, a device or the like, a pointer of Git LFS,
-//                     or too large. The message says what to do.
+//   INVALID_ARGUMENT  It is a pointer of Git LFS, too large, or not a regular
+//                     file. The message says what to do.
 #ifndef COMMON_FOREIGN_FILE_H_
 #define COMMON_FOREIGN_FILE_H_
 
@@ -20,7 +20,7 @@
 
 namespace causeway {
 
-// The most that files of text have, beside those that are mapped.
+// The largest size of text files that are not mapped.
 inline constexpr uint64_t kMostForeignBytes = 64 << 20;
 
 absl::StatusOr<MappedFile> OpenForeignFile(const std::string& path);

@@ -11,10 +11,10 @@
 
 namespace causeway {
 
-// Parses a JSON object. The library handles values by recursion, so a text that
-// is nested without bound would overflow the stack.
-//   INVALID_ARGUMENT  The text is not JSON, no object, or nested deeper than
-//                     64 levels.
+// Parses a JSON object. Limits the nesting, because the library handles values
+// by recursion and could overflow the stack.
+//   INVALID_ARGUMENT  The text is not a JSON object, or nested deeper than 64
+//                     levels.
 absl::StatusOr<nlohmann::json> ParseForeignJson(absl::string_view text);
 
 }  // namespace causeway

@@ -12,8 +12,7 @@ namespace causeway {
 
 struct HttpRequest {
   std::string method;
-  // The address up to "?", as it came, and the part after it; the latter is
-  // empty if there is none.
+  // The address up to "?", as received, and the part after it, or "".
   std::string path;
   std::string query;
   // The value of the header Host; empty if there is none.
@@ -22,12 +21,13 @@ struct HttpRequest {
 
 // Reads the head of an HTTP/1 request (RFC 9112): everything before the empty
 // line.
-//   INVALID_ARGUMENT  It is no request to a server: no method, path and
-//                     version, a header that is none, or not one Host.
+//   INVALID_ARGUMENT  It is no request to a server: it lacks method, path and
+//                     version, a header is malformed, or there is not exactly
+//                     one Host.
 absl::StatusOr<HttpRequest> ParseHttpRequest(absl::string_view head);
 
-// Returns the host in the value of a Host header: without its port and a dot at
-// its end, in lower case.
+// Returns the host in the value of a Host header, in lower case and without
+// port or trailing dot.
 std::string HttpHost(absl::string_view value);
 
 // Returns whether `host`, as HttpHost returns it, is an IP address.

@@ -20,7 +20,7 @@ namespace {
 constexpr char kEndOfHead[] = "\r\n\r\n";
 constexpr size_t kMostRequestBytes = 16 << 10;
 
-// The most that one call writes, so that no peer holds up the others.
+// The most bytes that one call writes, so that no peer holds up the others.
 constexpr size_t kPiece = 64 << 10;
 
 // The pause after an accept that failed, as without a descriptor.
@@ -131,7 +131,7 @@ std::set<int> HttpServer::Await(absl::Time now) {
     polled.push_back(file);
     wake = std::min(wake, peer.deadline);
   }
-  // Rounds up: a peer whose time is over is closed, and no turn is in vain.
+  // Round up, so that the wait ends when a peer's time is over and not before.
   const absl::Duration wait =
       std::clamp(wake - now, absl::ZeroDuration(), absl::Hours(1)) +
       absl::Milliseconds(1);
@@ -160,7 +160,7 @@ void HttpServer::Accept(int socket, absl::Time now) {
       continue;
     }
     Peer peer{.file = file, .deadline = now + options_.timeout};
-    // Mostly the request comes with the connection.
+    // Usually the request comes with the connection.
     if (Read(peer, now)) {
       peers_[next_peer_++] = std::move(peer);
     } else {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small HTTP/1.1 server for people and tools that watch a daemon. It is
-// read-only and knows nobody: whoever reaches its port may read what it serves
-// (docs/security.md).
+// read-only and does not authenticate: any client that reaches its port may
+// read what it serves (docs/security.md).
 //
 //   ASSIGN_OR_RETURN(
 //       auto server,
@@ -16,12 +16,12 @@
 //
 // It answers GET and HEAD of exact paths, one request for each connection, and
 // serves nothing from disk. Its memory, threads and descriptors are bounded
-// whatever peers send: a request is at most 16 KiB, `threads` are answered at a
-// time, kMostAnswers answers are made and sent at a time, and kMostPeers are
-// connected. A newcomer takes the place of the peer that has not been answered
-// for the longest time, so silent peers keep nobody out.
+// whatever peers send: a request has at most 16 KiB, at most `threads` handlers
+// run, kMostAnswers answers are made and sent at a time, and kMostPeers are
+// connected. A new peer replaces the one that has not been answered for the
+// longest time, so silent peers keep no other out.
 //
-// One thread reads and writes all connections; it answers probes itself, so
+// One thread reads and writes all connections. It answers probes itself, so
 // that they wait for no handler.
 #ifndef COMMON_HTTP_HTTP_SERVER_H_
 #define COMMON_HTTP_HTTP_SERVER_H_
@@ -70,16 +70,16 @@ class HttpServer {
     // Returns why the daemon cannot serve its purpose yet; OK once it can.
     // Thread-safe, and does not wait.
     std::function<absl::Status()> ready;
-    // By path. /healthz, which answers as long as the process lives, and
-    // /readyz, which answers 503 until `ready` returns OK, are there anyway.
+    // By path. Besides these there are /healthz, which answers as long as the
+    // process lives, and /readyz, which answers 503 until `ready` returns OK.
     std::map<std::string, HttpHandler> handlers;
     Clock now;
     // If set, handlers answer only requests whose Host is an IP address,
     // localhost, the host of `address` or one of these names, in lower case. So
-    // no web site can read them by giving its own name the server's address
-    // (DNS rebinding).
+    // no web site can read them by resolving its own name to the server's
+    // address (DNS rebinding).
     std::optional<std::vector<std::string>> hosts;
-    // The time that a peer has to send its request, and to read the response.
+    // How long a peer may take to send its request, and to read the response.
     absl::Duration timeout = absl::Seconds(5);
     // The number of handlers that run at a time.
     int threads = 2;
@@ -88,7 +88,7 @@ class HttpServer {
   //   INVALID_ARGUMENT  `address` is not host:port.
   //   UNAVAILABLE       The address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(Options options);
-  // Cuts off the requests under way, but waits for the handlers that run.
+  // Cuts off the requests under way, but waits for running handlers.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -98,29 +98,29 @@ class HttpServer {
  private:
   // A connection, which goes through these states in this order.
   enum class State {
-    // The request comes.
+    // The request is being received.
     kReading,
     // The request waits until fewer answers are under way.
     kWaiting,
     // A handler has the request.
     kHandled,
-    // The answer goes.
+    // The answer is being sent.
     kWriting,
-    // The answer has gone. Closing at once would destroy it if the peer has
-    // sent more than a request.
+    // The answer is sent. Closing at once would destroy it if the peer has sent
+    // more than a request.
     kEnding,
   };
   struct Peer {
     int file = -1;
     State state = State::kReading;
-    // The request as far as it has come, or the answer.
+    // The received part of the request, or the answer.
     std::string bytes;
-    // How much of the answer has gone.
+    // How much of the answer is sent.
     size_t written = 0;
     HttpRequest request;
     absl::Time deadline;
   };
-  // By the order of coming.
+  // In the order of arrival.
   using Peers = std::map<uint64_t, Peer>;
 
   explicit HttpServer(Options options) : options_(std::move(options)) {}
@@ -133,15 +133,15 @@ class HttpServer {
   void Accept(int socket, absl::Time now);
   // Makes room for one more peer. Returns false if all are being answered.
   bool Displace();
-  // Moves a peer on whose file there is an event. Returns false if it is done.
+  // Handles an event on a peer's file. Returns false if the peer is done.
   bool Serve(Peer& peer, absl::Time now);
   bool Read(Peer& peer, absl::Time now);
   bool Write(Peer& peer, absl::Time now);
-  // Decides how the request whose head has come is answered.
+  // Decides how to answer the request with this head.
   void Take(absl::string_view head, Peer& peer, absl::Time now);
   void Answer(const HttpResponse& response, Peer& peer, absl::Time now) const;
   bool IsForThisHost(const HttpRequest& request) const;
-  // Takes the handlers' answers, and gives them requests that wait.
+  // Takes the handlers' answers, and gives them waiting requests.
   void HandOver(absl::Time now);
   void Close(Peers::iterator peer);
 
@@ -158,13 +158,13 @@ class HttpServer {
   // Used by the thread of the connections only.
   Peers peers_;
   uint64_t next_peer_ = 0;
-  // No connection is accepted before this time: there were no descriptors.
+  // Descriptors ran out, so no connection is accepted before this time.
   absl::Time accept_after_ = absl::InfinitePast();
 
   absl::Mutex mu_;
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // Requests for handlers, and what these answered, by peer; and the number of
-  // requests that were given and not yet taken back.
+  // Requests for handlers and their answers, by peer, and the number of
+  // requests given to handlers and not yet taken back.
   std::deque<std::pair<uint64_t, HttpRequest>> requests_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<uint64_t, HttpResponse>> responses_
       ABSL_GUARDED_BY(mu_);

@@ -9,8 +9,8 @@
 
 namespace causeway {
 
-// Adds what an island reports of itself. The coordinator and the island's
-// worker publish the same metrics, with a `prefix` of their own.
+// Adds what an island reports. The coordinator and the island's worker publish
+// the same metrics, each with its own `prefix`.
 void AddIslandProgress(absl::string_view prefix,
                        const v1::IslandProgress& progress,
                        const MetricLabels& labels, MetricFamilies& families);

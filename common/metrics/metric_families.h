@@ -43,18 +43,18 @@ struct Metric {
   prometheus::MetricType type = prometheus::MetricType::Gauge;
   // NaN leaves the sample out, but not the name and its help.
   double (*value)(const Message& message) = nullptr;
-  // A label that tells rows of the same name apart; empty if there is no other.
+  // A label that distinguishes rows of the same name, or empty.
   absl::string_view label = "";
   absl::string_view label_value = "";
 };
 
-// The value of a row whose field is an integer.
+// Returns the value of an integer field.
 template <typename Integer>
 constexpr double Number(Integer value) {
   return static_cast<double>(value);
 }
 
-// The value of a row whose field is 0 where nothing is known.
+// Returns the value of a field that is 0 if unknown.
 constexpr double Known(double value) {
   return value == 0 ? std::numeric_limits<double>::quiet_NaN() : value;
 }

@@ -15,10 +15,9 @@
 
 namespace causeway {
 
-// Serves /metrics, with what `add` adds and the metrics of this process, at the
-// address of --metrics_listen; `ready` is as in HttpServer::Options. Logs the
-// address. Returns null if `address` is empty, and the errors of
-// HttpServer::Start.
+// Serves /metrics at `address` (--metrics_listen), with what `add` adds and the
+// metrics of this process; `ready` is as in HttpServer::Options. Logs the
+// address. Returns null if `address` is empty. Errors of HttpServer::Start.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(
     const std::string& address, const Clock& now,
     std::function<absl::Status()> ready,

@@ -7,9 +7,8 @@
 
 namespace causeway {
 
-// Adds the version of the program, and the metrics of this process that
-// Prometheus's client libraries have in common. Leaves out what the system does
-// not say.
+// Adds the version of the program, and the process metrics that Prometheus's
+// client libraries have in common, as far as the system provides them.
 void AddProcessMetrics(MetricFamilies& families);
 
 }  // namespace causeway

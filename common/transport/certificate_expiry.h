@@ -13,7 +13,7 @@
 
 namespace causeway {
 
-// Tells when the certificate in a PEM file expires. The file may be replaced at
+// Finds when the certificate in a PEM file expires. The file may be replaced at
 // any time; it is read at most once in ten seconds. Thread-safe.
 class CertificateExpiry {
  public:

@@ -16,8 +16,9 @@ namespace {
 // first-level cache.
 constexpr size_t kTileBytes = 16 << 10;
 
-// Prefetches the beginning of a piece. The network's pieces lie all over
-// memory, mostly in another core's cache, and the hardware cannot foresee them.
+// Prefetches the beginning of a piece. The network's pieces are scattered over
+// memory, mostly in another core's cache, where the hardware cannot predict
+// them.
 void Prefetch(absl::string_view piece) {
   constexpr size_t kCacheLineBytes = 64;
   const size_t end = std::min(piece.size(), kTileBytes);

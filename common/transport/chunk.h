@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Byte streams in chunks: cuts an object into chunks, and puts them together
-// again, in order, bounded and checked. Only the assembler copies bytes. A
-// chunk travels as a v1::Chunk (common/transport/chunk_message.h).
+// Cuts an object into chunks, and reassembles them in order, bounded and
+// checked. Only the assembler copies bytes. A chunk travels as a v1::Chunk
+// (common/transport/chunk_message.h).
 //
 // Sender:    for (offset = 0; offset < object.size();
 //                 offset += chunk.size()) {
@@ -65,9 +65,9 @@ class ChunkAssembler {
  public:
   // Says when the caller will read the object.
   enum class Use {
-    // As it comes in: the assembler writes through the caches.
+    // As it arrives: the assembler writes through the caches.
     kSoon,
-    // After more has come in than caches hold.
+    // After more has arrived than caches hold.
     kLater,
   };
 
@@ -76,10 +76,10 @@ class ChunkAssembler {
   explicit ChunkAssembler(absl::Span<char> destination, Use use = Use::kSoon)
       : destination_(destination), use_(use) {}
 
-  // Takes the next chunk. After an error the earlier chunks are unchanged; the
-  // destination behind them is undefined. Calls `look` with the chunk's data in
-  // order, in pieces that are in the first-level cache, even if the CRC turns
-  // out to be wrong.
+  // Takes the next chunk. After an error the earlier chunks are unchanged, and
+  // the destination behind them is undefined. Calls `look` with the chunk's
+  // data in order, in pieces that are in the first-level cache, even if the CRC
+  // turns out to be wrong.
   //   INVALID_ARGUMENT  the chunk is compressed, empty or too large, does not
   //                     begin at next_offset(), or reaches beyond the
   //                     destination.

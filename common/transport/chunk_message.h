@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages that carry a v1::Chunk, as gRPC's byte buffers, without copying the
-// chunk's data: a sender's buffer refers to the bytes where they lie, a
-// receiver's chunk refers to the pieces that came from the network. On the wire
-// they are the protobuf messages of proto/coordinator.proto, byte for byte, so
-// either side may be a plain protobuf program.
+// Converts messages with a v1::Chunk to and from gRPC's byte buffers without
+// copying the chunk's data: a sender's buffer refers to the bytes in place, a
+// receiver's chunk to the pieces from the network. On the wire they are the
+// protobuf messages of proto/coordinator.proto, byte for byte, so either side
+// may be a plain protobuf program.
 //
 // Sender:    stream.Write(ToByteBuffer(response, kChunkField,
 //                                      CutChunk(bytes, offset), owner));

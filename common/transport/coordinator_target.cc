@@ -113,7 +113,7 @@ CoordinatorTarget::CoordinatorTarget(const std::string& addresses)
   const std::vector<std::string> all = absl::StrSplit(addresses, ',');
   authority_ = all.front();
   const std::vector<std::string> resolved = ResolveAll(all);
-  // gRPC goes on trying to resolve a name.
+  // gRPC keeps trying to resolve a name.
   uri_ = resolved.empty() ? all.front() : UriOf(resolved);
 }
 

@@ -3,12 +3,12 @@
 //
 // TLS for coordinator, islands and tools: gRPC credentials from PEM files.
 //
-// The coordinator shows a certificate; with `tls_client_ca`, clients have to
-// show one as well, signed by that authority (mutual TLS). A client checks the
+// The coordinator presents a certificate; with `tls_client_ca`, clients must
+// also present one, signed by that authority (mutual TLS). A client checks the
 // coordinator's certificate, and the name in it, against `tls_ca`.
 //
-// gRPC would accept any files and only fail later, at each connection, with a
-// message that names none. So the files are checked here. Files that change
+// The files are checked here, because gRPC would accept any and fail only
+// later, at each connection, with a message that names none. Files that change
 // later are read again within some seconds, for new connections; gRPC's log
 // says if they cannot be used.
 //
@@ -40,7 +40,7 @@ struct ServerTlsFiles {
   // Certificates of the authorities that sign clients' certificates. If empty,
   // clients need no certificate.
   std::string tls_client_ca;
-  // Lets clients connect that show no certificate. A certificate that is shown
+  // Lets clients without a certificate connect. A certificate that is presented
   // must be valid.
   bool client_certificate_optional = false;
 };
@@ -53,9 +53,9 @@ struct ClientTlsFiles {
   std::string tls_key;
   // A folder of kFolderAuthority, kFolderCertificate and kFolderKey, as
   // enrolment writes it (common/transport/enrolment.h). The coordinator must
-  // then show a certificate of the run's coordinator, whatever address was
-  // dialled. Excludes the other files, with which the coordinator's certificate
-  // must name the host that was dialled.
+  // then present a certificate of the run's coordinator, at any address.
+  // Excludes the other files, with which the coordinator's certificate must
+  // name the dialled host.
   std::string tls;
 
   // Returns whether connections are encrypted.
@@ -67,7 +67,7 @@ inline constexpr char kFolderCertificate[] = "tls.crt";
 inline constexpr char kFolderKey[] = "tls.key";
 
 // Returns the identity in the certificate of a ClientTlsFiles::tls. Also
-// returns the errors of ParseIdentity.
+// returns errors of ParseIdentity.
 absl::StatusOr<Identity> FolderIdentity(const std::string& folder,
                                         absl::Time now);
 

@@ -41,8 +41,8 @@ std::string KeyDigestOf(X509& certificate) {
   return key == nullptr ? "" : KeyDigest(*key);
 }
 
-// PinVerifier tells by this what it has found out about the servers at all
-// addresses. The call that it serves reads it.
+// What PinVerifier has found out about the servers at all addresses, for the
+// call that it serves.
 struct Finding {
   absl::Mutex mu;
   // The error if the last server is an impostor.
@@ -152,7 +152,7 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& folder, absl::Time now) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   RETURN_IF_ERROR(CreateDirectory(folder, 0700));
-  // A key of an earlier try is used again: its token may be used up.
+  // Use the key of an earlier try again, because its token may be used up.
   absl::StatusOr<PrivateKey> key = ReadKey(folder);
   if (absl::IsNotFound(key.status())) {
     key = MakeKey();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other side of a coordinator's own authority (proto/trust.proto): gets a
+// The client side of a coordinator's own authority (proto/trust.proto): gets a
 // certificate with a join token, and renews it.
 //
 //   RETURN_IF_ERROR(Enrol("host:7070", token, "tls", now()));
@@ -29,22 +29,20 @@
 namespace causeway {
 
 // Writes a folder, made if missing, with which its owner can connect to the
-// coordinator at `addresses`. It must show a certificate of the authority that
-// the token names. Blocks for 20 s at most. After an error it
-// can be repeated with the same token, even if an answer was lost.
+// coordinator at `addresses`, which must present a certificate of the token's
+// authority. Blocks for 20 s at most. After an error it can be repeated with
+// the same token, even if an answer was lost.
 //   INVALID_ARGUMENT   `join_token` is no join token.
 //   UNAVAILABLE,
 //   DEADLINE_EXCEEDED  No coordinator answers.
-//   UNAUTHENTICATED    The coordinator is another one than the token's, or it
-//                      does not know the token, or the token is used up, or it
-//                      does without TLS.
+//   UNAUTHENTICATED    The coordinator is not the token's, does not know the
+//                      token, or has no TLS; or the token is used up.
 absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& folder, absl::Time now);
 
 // Enrols unless the folder has a valid certificate of the token's authority.
-// While no coordinator answers, or it is overloaded, it tries again after
-// `pause`, which returns false to end that. `seed` spreads the retries. Returns
-// Enrol's errors.
+// While no coordinator answers, or it is overloaded, tries again after `pause`,
+// until that returns false. `seed` spreads the retries. Returns Enrol's errors.
 absl::Status EnrolOnce(const std::string& addresses,
                        absl::string_view join_token, const std::string& folder,
                        const Clock& now, uint64_t seed,
@@ -57,9 +55,8 @@ absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder);
 absl::Status Renew(const std::string& addresses, const std::string& folder,
                    absl::Time now);
 
-// A thread that renews a folder's certificate whenever it is time, and tries
-// again after failures. Does nothing where the coordinator has no authority of
-// its own.
+// A thread that renews a folder's certificate when it is time, and tries again
+// after failures. Does nothing if the coordinator has no authority of its own.
 class CertificateRenewer {
  public:
   // `seed` spreads the retries.

@@ -28,7 +28,7 @@ absl::Span<const FieldLimit> FieldLimits();
 // The most ranks of an island, whose heartbeat has an entry for each.
 inline constexpr int kMostRanks = 2048;
 
-// Checks the fields that are set in `request` and in the messages within it.
+// Checks the fields that are set in `request` and in its nested messages.
 //   INVALID_ARGUMENT  a field is longer than the table allows, or not in it, or
 //                     a text is not UTF-8.
 absl::Status CheckFieldLimits(const google::protobuf::Message& request);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who the holder of a certificate is. One of the certificate's alternative
-// names says so, as a URI in the form of SPIFFE IDs or as a DNS name:
+// Identifies the holder of a certificate by one of its alternative names, a URI
+// in the form of SPIFFE IDs or a DNS name:
 //
 //   spiffe://DOMAIN/causeway/RUN/ROLE/NAME    DOMAIN may be anything
 //   NAME.ROLE.RUN.causeway
@@ -48,8 +48,8 @@ std::string FormatDns(const Identity& identity);
 
 // Returns the identity that the alternative names of a certificate, URIs and
 // DNS names, agree on. Names of other forms do not matter.
-//   UNAUTHENTICATED  None of the names is an identity, one of them is nearly
-//                    one, or they are different ones. The message lists them.
+//   UNAUTHENTICATED  None of the names is an identity, one is a malformed
+//                    identity, or they differ. The message lists them.
 absl::StatusOr<Identity> ParseIdentity(absl::Span<const std::string> names);
 
 }  // namespace causeway

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A join token: one word with which somebody enrols with a coordinator's own
-// authority (proto/trust.proto). It also names the authority's key, so that its
-// user can tell the coordinator from an impostor before it trusts anything.
+// A join token: one word with which a client enrols with a coordinator's own
+// authority (proto/trust.proto). It also names the authority's key, by which
+// the client recognizes an impostor before it trusts anything.
 //
 //   causeway1.PIN.ID.SECRET
 //
@@ -32,7 +32,8 @@ struct JoinToken {
 
 std::string FormatJoinToken(const JoinToken& token);
 // The inverse.
-//   INVALID_ARGUMENT  `text` is no join token. The message does not repeat it.
+//   INVALID_ARGUMENT  `text` is not a join token. The message does not repeat
+//                     it.
 absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text);
 
 }  // namespace causeway

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures one direction of a link while transfers, perhaps several at once, go
-// over it:
+// Measures one direction of a link during transfers, perhaps several at once:
 //
 //   LinkMeter meter(now);
 //   {
@@ -33,7 +32,7 @@ class LinkMeter {
 
   explicit LinkMeter(Clock now) : now_(std::move(now)) {}
 
-  // A transfer that is under way for as long as this lives.
+  // A transfer that is under way while this object lives.
   class Transfer {
    public:
     explicit Transfer(LinkMeter* meter) : meter_(meter) { meter_->Begin(); }
@@ -53,8 +52,8 @@ class LinkMeter {
   // Returns the total of the bytes added.
   uint64_t bytes() const;
 
-  // Returns the link's use as of now, without what the meter does not know (the
-  // pace's rate, TCP's retransmissions).
+  // Returns the link's use as of now, without the pacing rate and TCP's
+  // retransmissions, which the meter does not know.
   v1::LinkUse Use() const;
 
  private:

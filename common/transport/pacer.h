@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A token bucket that tells a sender when to send, so that all its streams
-// together keep to a rate. It refuses nothing: bytes beyond the rate go later,
-// in the order of the calls.
+// together keep to a rate. It refuses nothing: bytes beyond the rate are sent
+// later, in the order of the calls.
 //
 //   Pacer pacer;
 //   pacer.SetRate(bytes_per_second);
@@ -39,7 +39,7 @@ class Pacer {
     return rate_;
   }
 
-  // Returns when `bytes` may go: `now` or later.
+  // Returns when `bytes` may be sent: `now` or later.
   absl::Time Take(absl::Time now, uint64_t bytes) {
     absl::MutexLock lock(&mu_);
     if (rate_ <= 0) return now;
@@ -51,13 +51,13 @@ class Pacer {
  private:
   mutable absl::Mutex mu_;
   double rate_ ABSL_GUARDED_BY(mu_) = 0;
-  // The time when all bytes taken will have gone.
+  // When all bytes taken will have been sent.
   absl::Time free_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
-// Returns the size of chunks that keep to a rate without making each other wait
-// for long: the bytes of Pacer::kBurst, at least 16 KiB; the largest chunk if
-// there is no rate.
+// Returns the size of paced chunks that do not make each other wait for long:
+// the bytes of Pacer::kBurst, at least 16 KiB; the largest chunk if there is no
+// rate.
 inline uint64_t PacedChunkBytes(double bytes_per_second) {
   constexpr double kLeast = 16 << 10;
   if (bytes_per_second <= 0) return kMaxChunkBytes;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies that bypass the caches, for memory that will not be read soon: the
-// destination's lines are not read first, and other data stay in the caches.
+// destination's lines are not read first, and other data stay cached.
 //
 //   for (...) CopyPastCaches(piece, to);
 //   FlushPastCaches();  // before telling other threads

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds the rate at which to pace a link's transfers, from the speed of
-// transfers that were not paced. A paced transfer is never faster than its
-// pace, so a rate measured on it could only fall.
+// Finds the rate at which to pace a link's transfers from the speed of unpaced
+// transfers. A paced transfer is never faster than its pace, so a rate measured
+// on it could only fall.
 //
 //   RateFinder finder;
 //   double pace = finder.Next();           // 0: the link is to be measured
@@ -32,7 +32,7 @@ class RateFinder {
   static constexpr uint64_t kMeasureEvery = 16;
   // The number of measurements of which the best counts, and of transfers that
   // are measured before the first is paced. TCP begins slowly and others may
-  // use a part of the link, but nothing is faster than the link.
+  // use the link, but nothing is faster than the link.
   static constexpr size_t kKept = 3;
   // The bounds of what is measured, in bytes per second.
   static constexpr double kSlowest = 25e3;
@@ -41,8 +41,8 @@ class RateFinder {
   // than the rate.
   static constexpr uint64_t kLeastBytes = 64 << 10;
 
-  // Returns the bytes per second for the transfer that begins now; 0 is without
-  // pace.
+  // Returns the bytes per second for the transfer that begins now; 0 for no
+  // pacing.
   double Next() {
     absl::MutexLock lock(&mu_);
     if (measured_.size() < kKept || ++since_measured_ >= kMeasureEvery)
@@ -58,7 +58,7 @@ class RateFinder {
                : *std::max_element(measured_.begin(), measured_.end());
   }
 
-  // Records that a transfer without pace carried `bytes` in `duration`.
+  // Records that an unpaced transfer carried `bytes` in `duration`.
   void Measured(uint64_t bytes, absl::Duration duration) {
     if (bytes < kLeastBytes || duration <= absl::ZeroDuration()) return;
     const double rate =

@@ -44,8 +44,8 @@ class NotingVerifier : public grpc::experimental::ExternalCertificateVerifier {
   const std::shared_ptr<std::atomic<bool>> shown_;
 };
 
-// Returns whether a connection with these credentials comes about; for several
-// addresses, whether one does.
+// Returns whether a connection with these credentials to one of the addresses
+// succeeds.
 bool Connects(const std::string& address,
               const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
@@ -82,7 +82,7 @@ bool SpeaksTls(const std::vector<std::string>& addresses) {
 
 struct Cause {
   absl::string_view text;
-  // Whether only another configuration mends it.
+  // Whether only another configuration helps.
   bool lasting = false;
 };
 
@@ -184,7 +184,7 @@ absl::Status ExplainCall(const std::string& addresses, bool tls,
   const std::vector<std::string> all = absl::StrSplit(addresses, ',');
   const Cause cause = FindCause(all, tls, plain.message());
   if (all.size() > 1) {
-    // gRPC gives the reason of one address only.
+    // gRPC reports the reason of only one address.
     return absl::Status(
         plain.code(),
         absl::StrCat("no coordinator that leads the run answers at ",

@@ -21,8 +21,8 @@ struct FreeAddresses {
 };
 using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// Returns what `address` stands for, at least one socket address. `flags` are
-// those of getaddrinfo: AI_PASSIVE for an address to listen on.
+// Returns the socket addresses, at least one, of `address`. `flags` are those
+// of getaddrinfo: AI_PASSIVE for an address to listen on.
 //   INVALID_ARGUMENT  It is not host:port, with the port as a number.
 //   UNAVAILABLE       The host is not known.
 absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags);
@@ -30,12 +30,11 @@ absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags);
 // Returns an IPv4 or IPv6 address. IPv4 in an IPv6 address is written as IPv4.
 std::string AddressText(const sockaddr_storage& address);
 
-// Returns the host of host:port or of a host alone, with its brackets if it has
-// some.
+// Returns the host of host:port or of a host alone, with its brackets if any.
 absl::string_view HostOf(absl::string_view address);
 
-// Returns whether only this machine reaches host:port: 127.0.0.0/8, [::1] or
-// localhost. What other names stand for may change.
+// Returns whether only this machine can reach host:port: 127.0.0.0/8, [::1] or
+// localhost. Other names may come to stand for other addresses.
 bool IsLoopback(absl::string_view address);
 
 }  // namespace causeway

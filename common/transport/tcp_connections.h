@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reports what the kernel knows about the TCP connections of this process. gRPC
-// keeps its sockets to itself, so they are looked up among the process's open
+// does not expose its sockets, so they are found among the process's open
 // files; they are only queried, never changed.
 #ifndef COMMON_TRANSPORT_TCP_CONNECTIONS_H_
 #define COMMON_TRANSPORT_TCP_CONNECTIONS_H_
@@ -23,25 +23,24 @@ struct TcpConnection {
   std::string peer;
   // The payload bytes that this end has sent more than once.
   uint64_t bytes_retransmitted = 0;
-  // The payload bytes that have come in, and those that the other end has
-  // confirmed, since the connection began.
+  // The payload bytes received, and those that the peer has confirmed, since
+  // the connection began.
   uint64_t bytes_received = 0;
   uint64_t bytes_acknowledged = 0;
   // The smoothed round-trip time.
   absl::Duration round_trip;
 };
 
-// Returns the established TCP connection that `file` is, or nullopt. If the
+// Returns the state of `file` if it is an established TCP connection. If the
 // file was closed meanwhile and its number reused, the answer is about the new
 // file.
 std::optional<TcpConnection> AskTcpConnection(int file);
-// Asks again for all but the peer, by one system call. Returns false, and
+// Updates everything except the peer, by one system call. Returns false, and
 // changes nothing, if the connection is no longer established.
 bool UpdateTcpConnection(int file, TcpConnection& connection);
 
-// Returns the established connections; none where the system does not tell (it
-// takes Linux and /proc). Thread-safe; costs some microseconds for each open
-// file.
+// Returns the established connections; none without Linux and /proc.
+// Thread-safe; costs some microseconds for each open file.
 std::vector<TcpConnection> OpenTcpConnections();
 
 // Returns the peer that grpc::ServerContext::peer() or ClientContext::peer()
@@ -49,8 +48,8 @@ std::vector<TcpConnection> OpenTcpConnections();
 // is not TCP.
 std::string PeerAddress(absl::string_view grpc_peer);
 
-// Returns the part of a TcpConnection::peer that limits by address go by: an
-// IPv4 address, or the network of an IPv6 address, as "2001:db8::/64".
+// Returns the part of a TcpConnection::peer to which limits by address apply:
+// an IPv4 address, or the network of an IPv6 address, as "2001:db8::/64".
 std::string NetworkOf(absl::string_view peer);
 
 }  // namespace causeway

@@ -37,7 +37,7 @@ using PrivateKey = std::unique_ptr<EVP_PKEY, FreeX509>;
 using PublicKey = std::unique_ptr<EVP_PKEY, FreeX509>;
 using Certificate = std::unique_ptr<X509, FreeX509>;
 
-// Returns `count` bytes from OpenSSL's generator, which serves for secrets.
+// Returns `count` random bytes that are fit for secrets.
 std::string RandomBytes(size_t count);
 std::string Sha256(absl::string_view bytes);
 
@@ -49,12 +49,12 @@ bool BelongTogether(X509& certificate, EVP_PKEY& key);
 // Returns the SHA-256 of the public key's SubjectPublicKeyInfo.
 std::string KeyDigest(EVP_PKEY& key);
 
-// Returns a request (PKCS #10, PEM) that names nobody: who signs it decides for
-// whom the certificate is.
+// Returns a request (PKCS #10, PEM) without a name: the signer decides for whom
+// the certificate is.
 absl::StatusOr<std::string> MakeRequest(EVP_PKEY& key);
-// Returns the public key of a request after a check that the sender has the
-// private key. Whatever else the request holds is ignored. Refuses keys that
-// are not on P-256.
+// Returns the public key of a request after checking that the sender has the
+// private key. Ignores the rest of the request. Refuses keys that are not on
+// P-256.
 absl::StatusOr<PublicKey> RequestedKey(absl::string_view pem);
 
 // Returns the certificates of a PEM file, at least one.
@@ -71,13 +71,12 @@ struct CertificateFacts {
   std::vector<std::string> names;
 };
 CertificateFacts FactsOf(X509& certificate);
-// The time at which a certificate is to be renewed: after two thirds of its
-// life.
+// Returns when to renew a certificate: after two thirds of its life.
 inline absl::Time RenewalTime(const CertificateFacts& facts) {
   return facts.valid_from + (facts.valid_until - facts.valid_from) * 2 / 3;
 }
-//   FAILED_PRECONDITION  The certificate is not valid at `now`. The message has
-//                        `name` for the certificate.
+//   FAILED_PRECONDITION  The certificate is not valid at `now`. The message
+//                        calls it `name`.
 absl::Status CheckTime(X509& certificate, absl::string_view name,
                        absl::Time now);
 

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of quantization/formats/block_format.h as a GPU does it: one
-// value per call, without branches, for the device and the host. The CUDA
-// kernels consist of these functions, and block_arithmetic_test.cc shows on the
-// CPU that they equal quantization/formats/testing/block_reference.h bit for
-// bit. Pure functions.
+// The arithmetic of quantization/formats/block_format.h for GPUs: one value per
+// call, without branches, for the device and the host. The CUDA kernels consist
+// of these functions, and block_arithmetic_test.cc shows on the CPU that they
+// equal quantization/formats/testing/block_reference.h bit for bit. Pure
+// functions.
 //
 // Bit identity needs products and sums that are not fused, division as IEEE 754
 // rounds it, and denormals; //:cuda.bzl and .bazelrc set the compilers' flags

@@ -16,8 +16,8 @@
 //                   words of a group of codes, without asking another lane;
 //                   quads q of four lanes are 64 consecutive bytes
 //
-// Lanes exchange nothing but the largest magnitude of a block, which the caller
-// finds in a few exchanges.
+// Lanes exchange only the largest magnitude of a block, which the caller finds
+// in a few exchanges.
 //
 // With kWhole false, for units that are not whole
 // (quantization/cuda/block_units.h), functions work value by value and byte by
@@ -56,9 +56,8 @@ class Lane {
   static constexpr bool kBytes = kBits == 8;
 
  public:
-  // The number of blocks that the lane has values of, the number of its quads
-  // in each of them, and the number of neighbouring lanes that share each of
-  // them.
+  // The number of blocks in which the lane has values, of its quads in each,
+  // and of neighbouring lanes that share each.
   static constexpr uint32_t kBlocks = kBytes             ? 256 / kBlockSize
                                       : kBlockSize == 64 ? 2
                                                          : 1;
@@ -86,8 +85,7 @@ class Lane {
     return at < values ? values - at : 0;
   }
 
-  // Returns which of the unit's blocks, counted from 0, the lane's block
-  // `block` is.
+  // Returns the index in the unit, from 0, of the lane's block `block`.
   CAUSEWAY_HOST_DEVICE uint32_t BlockAt(uint32_t block) const {
     return kBytes ? block : QuadAt(kQuadsOfBlock * block) / kBlockSize;
   }
@@ -153,8 +151,8 @@ class Lane {
     return decoded;
   }
 
-  // Writes the scales of those of the lane's blocks that the unit has, if the
-  // lane is the first of those that share them.
+  // Writes the scales of the lane's blocks that the unit has, if the lane is
+  // the first of those that share them.
   template <bool kWhole>
   CAUSEWAY_HOST_DEVICE void StoreScales(const uint16_t (&scales)[kBlocks],
                                         const UnitPlace& place,
@@ -254,8 +252,9 @@ class Lane {
   }
 
   // Adds the codes of the kQuadsOfRandoms quads from `first` on, which share
-  // their random numbers. Values `value` of these quads have one place in rows
-  // of 16, and hence one block of four random numbers, one for each row.
+  // their random numbers. Values `value` of these quads have the same place in
+  // rows of 16, and so share one block of four random numbers, one for each
+  // row.
   CAUSEWAY_HOST_DEVICE void AddStochastic(
       const StochasticBlockQuantizer<kFormat>& quantizer,
       const StochasticRounding& rounding, uint64_t begin, uint32_t first,

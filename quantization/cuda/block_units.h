@@ -115,7 +115,7 @@ CAUSEWAY_HOST_DEVICE inline UnitPlace PlaceOfUnit(uint64_t values,
   const uint64_t in_strip = begin % kStripValues;
   const uint64_t left = values - begin;
   // ValuesOfStrip() cannot be used: std::min takes the address of a constant,
-  // which has none on the device, and nvcc then leaves out all that follows.
+  // which has none on the device, and nvcc then omits all that follows.
   const uint64_t left_in_strip = values - strip * kStripValues;
   const uint64_t strip_values =
       left_in_strip < kStripValues ? left_in_strip : kStripValues;

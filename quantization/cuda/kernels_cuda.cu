@@ -34,7 +34,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarpSize = 32;
-// This is several times the number that fits: blocks begin where others end,
+// This is several times the number that fits: blocks begin when others end,
 // which evens out the last ones.
 constexpr uint32_t kBlocksPerMultiprocessor = 16;
 

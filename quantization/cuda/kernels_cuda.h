@@ -28,7 +28,7 @@
 //
 // Each call only launches one kernel on `stream`, or none if there are no
 // values. It neither allocates nor waits, may be captured in a CUDA graph, and
-// takes no device memory besides its arguments. Each kernel goes over memory
+// takes no device memory besides its arguments. Each kernel passes over memory
 // once.
 //
 // Errors: INVALID_ARGUMENT for an unknown block size, a misaligned pointer or

@@ -27,19 +27,18 @@ inline constexpr size_t kMaxCodePlaneBytes = 1 << 16;
 // Compresses `codes` to the front of `compressed`, which has at least
 // codes.size() bytes and does not overlap `codes`. Returns the number of bytes,
 // less than codes.size(), or 0 if the plane does not get smaller; `compressed`
-// then holds anything. A plane of nibbles is whole groups (a multiple of 64
+// is then unspecified. A plane of nibbles is whole groups (a multiple of 64
 // bytes).
 size_t CompressCodes(SymbolWidth width, absl::string_view codes,
                      absl::Span<char> compressed);
 
-// Restores the whole plane to `codes`, whose size the caller knows. Takes time
-// in proportion to that size whatever the bytes are, and reads and writes
-// nothing outside the two arrays. On an error `codes` holds anything.
+// Restores the whole plane to `codes`, whose size the caller knows. Whatever
+// the bytes are, takes time in proportion to that size, and reads and writes
+// nothing outside the two arrays. On an error `codes` is unspecified.
 //   INVALID_ARGUMENT  the bytes are cut off, too many, or were not made by
 //                     CompressCodes: the table is bad, or the states do not end
-//                     where the encoder began. This finds most damage, but not
-//                     all: nothing checks the last symbols of a lane. Checksums
-//                     have to find the rest.
+//                     where the encoder began. Checksums must find the
+//                     remaining damage, such as in the last symbols of a lane.
 absl::Status DecompressCodes(SymbolWidth width, absl::string_view compressed,
                              absl::Span<char> codes);
 

@@ -47,7 +47,7 @@ HWY_INLINE auto TableIndices(IntVec codes) {
   return hn::IndicesFromVec(Floats(), codes);
 }
 
-// The bits of a lane that contain a code; the other bits hold anything.
+// The bits of a lane that contain a code; the other bits are unspecified.
 enum class CodesIn { kLowestBits, kHighestBits };
 
 // Returns the level of an E3M0 code in the highest bits of a lane, times
@@ -92,8 +92,8 @@ class ScalarDequantizer {
   const float weight_;
 };
 
-// Does the same for 4-bit codes where one vector holds a table of all values of
-// the block. Multiplying the table rounds as multiplying each value does.
+// Does the same for 4-bit codes by a table of all values of the block in one
+// vector. Multiplying the table rounds as multiplying each value does.
 template <BlockFormat kFormat, bool kWeighted>
 class TableDequantizer {
  public:
@@ -129,7 +129,7 @@ template <BlockFormat kFormat>
 constexpr bool kHasShiftDequantizer =
     kFormat == BlockFormat::kE3m0 && !kHasTable<kFormat>;
 
-// Decodes kE3m0 with one multiplication. Its product is exact, and so is not
+// Decodes kE3m0 with one multiplication, whose product is exact and so not
 // rounded before it is added to a sum.
 class ShiftDequantizer {
  public:

@@ -10,15 +10,15 @@
 //
 // where the scale is a bfloat16 of the block: |largest value| / top level,
 // rounded to nearest. Rounding moves the scale by at most one part in 2^8, so
-// the largest value still maps to the top level, and is no further from it than
-// other values may be from theirs. It also makes codecs idempotent: decoded
-// values encode to the same bytes. (Measured for INT8 in blocks of 128 Gaussian
-// values: always rounding up, so that the top level is never below the largest
-// value, costs 1.1 % more squared error; a binary32 scale costs 0.4 % less, and
-// 0.125 bits a value.)
+// the largest value still maps to the top level, with no larger error than
+// other values may have. It also makes codecs idempotent: decoded values encode
+// to the same bytes. (Measured for INT8 in blocks of 128 Gaussian values:
+// always rounding up, so that the top level is never below the largest value,
+// costs 1.1 % more squared error; a binary32 scale costs 0.4 % less, and 0.125
+// bits a value.)
 //
-// With stochastic rounding a value becomes one of the two levels around it, at
-// random, such that the mean is the value. The scale is then rounded up, so
+// With stochastic rounding a value randomly becomes one of the two levels
+// around it, such that the mean is the value. The scale is then rounded up, so
 // that no value exceeds the top level.
 //
 // A strip (quantization/strips/layout.h) of n values has two planes, so that a

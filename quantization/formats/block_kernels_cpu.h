@@ -26,9 +26,9 @@ namespace causeway {
 inline constexpr size_t kBlockUnit = 256;
 
 struct BlockKernels {
-  // Encodes. Stochastic rounding takes the random numbers of values `begin`, a
-  // multiple of 64, and on. `decoded`, if not null, receives the values that
-  // decode() will return; it may be the same memory as `values`.
+  // Encodes. Stochastic rounding takes the random numbers of the values from
+  // `begin`, a multiple of 64, on. `decoded`, if not null, receives the values
+  // that decode() will return; it may be the same memory as `values`.
   void (*encode)(size_t block_size, size_t units, const EncodeOptions& options,
                  uint64_t begin, const float* values, char* scales, char* codes,
                  float* decoded);

@@ -105,9 +105,9 @@ class Quantizer<BlockFormat::kE3m0> {
   const int32_t zero_;
 };
 
-// The distance, in bytes, of prefetches ahead of the reads: further than the
-// hardware prefetches by itself. Of 0, 1, 2, 4 and 8 KiB the last was fastest.
-// Prefetching beyond the end of an array does no harm.
+// The distance, in bytes, of prefetches ahead of the reads, which is further
+// than the hardware's. Of 0, 1, 2, 4 and 8 KiB the last was fastest.
+// Prefetching beyond the end of an array is harmless.
 //
 // Encoders read a block twice, from memory and then from the cache. Each pass
 // prefetches half of the lines, so that memory is never idle.
@@ -140,9 +140,9 @@ HWY_INLINE float AbsMax(const float* values, size_t count) {
 // Writes the random numbers of values [index, index + count) of a vector;
 // `index` and `count` are multiples of 64.
 //
-// Each number of a block has a 64-bit lane to itself, of which only the lower
-// half counts. That is what a multiplication reads, and it leaves the lower and
-// the upper half of a product one shift apart.
+// Each number of a block has a 64-bit lane, of which only the lower half
+// counts. A multiplication reads just this half, and leaves the lower and the
+// upper half of a product one shift apart.
 inline HWY_ATTR void FillRandom(uint64_t seed, uint64_t index, size_t count,
                                 uint32_t* random) {
 #if HWY_TARGET == HWY_SCALAR

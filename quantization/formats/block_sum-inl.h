@@ -37,12 +37,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr size_t kSumPiece = 8 * kRow;
 static_assert(kSumPiece == kNibbleGroup);
 
-// The number of terms that are read in turns. More streams are too many for the
+// The number of terms that are read in turns. More streams overload the
 // hardware: with 32 the sum took more than twice as long.
 constexpr size_t kTermsAtOnce = 4;
 
-// The distance, in bytes, of prefetches of codes ahead of the reads. Many terms
-// are read in turns, so a short distance in each of them is long in total.
+// The distance, in bytes, of prefetches of codes ahead of the reads. Terms are
+// read in turns, so a short distance in each is long in total.
 constexpr size_t kSumPrefetchBytes = 2048;
 
 // Returns the codes of row `row` of the piece at value `begin`, from `lane` on.
@@ -226,7 +226,7 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
   const hn::Repartition<int16_t, Bytes> signed_halves;
   const hn::Repartition<uint32_t, Bytes> words;
   const hn::Repartition<uint64_t, Bytes> sums;
-  // The mask says which of each byte's two codes count.
+  // The mask selects which of each byte's two codes count.
   const auto counted = hn::BitCast(all, hn::Set(words, mask & 0x0f0f0f0f));
   auto low = hn::Zero(sums);
   auto high = hn::Zero(sums);

@@ -26,7 +26,7 @@ using Halves = hn::Rebind<uint16_t, Words>;
 // The distance, in bytes, of prefetches ahead of the reads. The outer step goes
 // from one encoded vector to the next every few pages, too often for the
 // hardware's prefetcher; this is about as far as it walks in each. Prefetching
-// beyond the end of an array does no harm.
+// beyond the end of an array is harmless.
 constexpr size_t kPrefetchBytes = 4096;
 
 template <typename T>

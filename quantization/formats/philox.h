@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random numbers that are a function of their place: Philox4x32-10 (Salmon et
-// al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). So any thread
-// on any machine rounds any piece of a vector to the same bits.
+// Random numbers as a function of their place: Philox4x32-10 (Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). So any thread on any
+// machine rounds any piece of a vector to the same bits.
 //
 // Pure functions.
 #ifndef QUANTIZATION_FORMATS_PHILOX_H_

@@ -59,10 +59,9 @@ class Encoder {
   // Returns the place of the planes of the values from `value` on, in an
   // encoding without entropy coding.
   StripPart PartAt(uint64_t value) const;
-  // Returns where to write strip `strip`: its final place if all strips before
-  // it are placed, otherwise where it would begin if nothing were compressed.
-  // That is never before the strip's final place, and never within another
-  // strip.
+  // Returns where to write strip `strip`: its final place if all earlier strips
+  // are placed, otherwise where it would begin if nothing were compressed,
+  // which is never before its final place or within another strip.
   char* PlaceOf(uint64_t strip);
   // Records a finished strip, and moves all strips that can be moved to their
   // final places.
@@ -77,9 +76,8 @@ class Encoder {
   // The bytes of a whole strip that is not compressed.
   const uint64_t strip_bytes_;
   // The number of values that each strip still lacks; for the thread that has
-  // the strip. A lock for each piece would wait for everything that the thread
-  // has written past the caches, which costs the outer step a tenth of its
-  // speed.
+  // the strip. A lock for each piece would wait for the thread's writes past
+  // the caches, which costs the outer step a tenth of its speed.
   std::vector<uint32_t> missing_;
 
   absl::Mutex mutex_;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads an encoding while its bytes come in: finds its strips, and checks
-// everything that a peer may have got wrong.
+// Reads an encoding while its bytes arrive: finds its strips, and checks for
+// all errors that a peer may have made.
 //
 // A reader that only finds strips suits callers that decode the strips as they
-// come, or pass them on:
+// arrive, or pass them on:
 //
 //   EncodingReader reader = NewEncodingReader(spec, size);
 //   RETURN_IF_ERROR(reader.Read(bytes));  // the next ones, when some have come
@@ -15,7 +15,7 @@
 //   RETURN_IF_ERROR(reader.CheckComplete());  // after the last byte
 //
 // A reader that measures values suits callers that keep the bytes for later. It
-// also checks the values, while they are in the cache:
+// also checks the values while they are in the cache:
 //
 //   EncodingReader reader =
 //       NewEncodingReader(spec, size, EncodingReader::Task::kMeasureValues);
@@ -41,7 +41,7 @@ namespace causeway {
 // GoBack(). The const functions may run on several threads, but not at the same
 // time as these two.
 //
-// `encoding` is always the encoding as far as it has come; it may have moved in
+// `encoding` is always the received part of the encoding; it may have moved in
 // memory since the last call.
 class EncodingReader {
  public:
@@ -59,7 +59,7 @@ class EncodingReader {
   //                     there are bytes after the last strip.
   absl::Status Read(absl::string_view bytes);
 
-  // Forgets all bytes beyond `encoding`, since they turned out to be damaged in
+  // Forgets all bytes beyond `encoding`, which turned out to be damaged in
   // transit. The reader must have read all of `encoding`.
   void GoBack(absl::string_view encoding);
 
@@ -97,7 +97,8 @@ class EncodingReader {
   // Returns the Euclidean norm of the values. Call it after the last byte, with
   // kMeasureValues. Squares are summed in binary64: within each tile
   // (StripPlanes::SumOfSquares), then over a strip's tiles and over the strips,
-  // in order. The norm does not depend on how the bytes came.
+  // in order. The norm does not depend on the pieces in which the bytes
+  // arrived.
   //   INVALID_ARGUMENT  as CheckComplete().
   //   OUT_OF_RANGE      a value is not finite or cannot be decoded.
   absl::StatusOr<double> Norm() const;
@@ -108,12 +109,12 @@ class EncodingReader {
     uint64_t end = 0;
     double squares = 0;
   };
-  // The strip that is coming in.
+  // The strip that is being received.
   struct IncomingStrip {
     uint64_t read = 0;
-    // 0 until the header, which tells it, is complete.
+    // 0 until the header is complete.
     uint64_t bytes = 0;
-    // The bytes of the strip that have come, if it is entropy coded and to be
+    // The received bytes of the strip, if it is entropy coded and to be
     // measured; otherwise its scales.
     std::string kept;
     // The first bytes of a tile's codes.
@@ -127,14 +128,14 @@ class EncodingReader {
   uint64_t EndOf(uint64_t strips) const {
     return strips == 0 ? 0 : complete_[strips - 1].end;
   }
-  // Reads bytes of the strip that is coming in; returns how many.
+  // Reads bytes of the strip that is being received; returns how many.
   uint64_t ReadStrip(absl::string_view bytes);
   // Reads the missing bytes of the header, and then the strip's length from it.
   uint64_t ReadHeader(absl::string_view bytes);
   void EndStrip();
 
-  // Measures the values of the strip that is coming in: MeasurePlain as far as
-  // they have come, tile by tile, MeasureEntropyCoded all at once.
+  // Measure the values of the strip that is being received: MeasurePlain the
+  // received tiles, MeasureEntropyCoded all at once.
   void MeasurePlain(absl::string_view bytes);
   void MeasureTile(ConstStripPart part);
   void MeasureEntropyCoded();
@@ -155,8 +156,8 @@ class EncodingReader {
   std::vector<char> decompressed_;
   // The error in the strips' lengths, if any.
   absl::Status layout_;
-  // The error of the first value that is not finite, if any. No strip is
-  // checked after it; checked_ is the last one that was.
+  // The error of the first value that is not finite, if any. No later strip is
+  // checked; checked_ is the last one that was.
   absl::Status finite_;
   uint64_t checked_ = 0;
 };

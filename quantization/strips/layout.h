@@ -28,8 +28,8 @@ namespace causeway {
 inline constexpr uint64_t kStripValues = 65536;
 
 // Pieces of a vector begin at multiples of this number of values, which is
-// whole blocks of every size. Encoders may need a larger one: PieceAlignment()
-// of quantization/codec.h.
+// whole blocks of every size. Encoders may need a larger alignment:
+// PieceAlignment() of quantization/codec.h.
 inline constexpr uint64_t kPieceAlignment = 256;
 
 // Returns the number of strips of a vector of `values` values.

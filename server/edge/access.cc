@@ -35,7 +35,7 @@ constexpr uint32_t Bit(Role role) { return 1u << static_cast<int>(role); }
 constexpr uint32_t kIsland = Bit(Role::kIsland);
 constexpr uint32_t kOperator = Bit(Role::kOperator);
 constexpr uint32_t kWatchers = kIsland | kOperator | Bit(Role::kViewer);
-// Whoever connects, even without a certificate.
+// Any client, even without a certificate.
 constexpr uint32_t kAnybody = 1u << 31;
 constexpr Precedence kJoiner = Precedence::kJoiner;
 constexpr Precedence kWatcher = Precedence::kWatcher;
@@ -86,9 +86,9 @@ const AccessRule* FindRule(absl::string_view method) {
   return rule == std::end(kRules) ? nullptr : rule;
 }
 
-// Events of refused calls: one a minute for each caller, and one for all
-// callers without an identity. An authority signs far fewer certificates than
-// this.
+// The most callers whose refused calls are counted. Refusals give one event a
+// minute for each caller, and one for all callers without an identity. An
+// authority signs far fewer certificates than this.
 constexpr size_t kMostRefused = 1024;
 
 // The most certificates that are remembered; 1 KB each.

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may call what. A table in access.cc has the roles that may call each
-// method, and how much load it is served under; a method that is not in it is
-// refused. Islands act under their own names only. docs/security.md describes
-// the roles.
+// Decides who may call what. A table in access.cc has each method's roles and
+// precedence; other methods are refused. Islands act under their own names
+// only. docs/security.md describes the roles.
 //
 //   Access access({.run = "r", .certificates = true, .now = now});
 //   const Caller caller = access.Identify(path, *context);
@@ -36,7 +35,7 @@
 
 namespace causeway {
 
-// The parts of a client's certificate that are checked besides its names.
+// What is checked of a client's certificate besides its names.
 struct ClientCertificate {
   // In lower-case hexadecimal digits, two for each byte.
   std::string serial;
@@ -47,18 +46,17 @@ class Access;
 // A line of the table.
 struct AccessRule;
 
-// Who makes a call, and of which method. Thread-safe; its Access must outlive
-// it.
+// The caller and the method of a call. Thread-safe; its Access must outlive it.
 class Caller {
  public:
-  // Checks that the caller may call the method now. A refusal is recorded as an
-  // event. Without certificates everybody may call every method of the table.
+  // Checks that the caller may call the method now. Records refusals as events.
+  // Without certificates, every caller may call every method of the table.
   //   UNAUTHENTICATED    There is no certificate, or none with an identity, or
   //                      it was revoked.
   //   UNAVAILABLE        The certificate has expired since the connection was
-  //                      made. The caller may have a new one by now, and should
-  //                      connect again.
-  //   PERMISSION_DENIED  The identity is of another run, or its role may not.
+  //                      made. The caller should connect again with a new one.
+  //   PERMISSION_DENIED  The identity is of another run, or its role may not
+  //                      call the method.
   absl::Status Check() const;
   // Checks a request as well.
   //   PERMISSION_DENIED  It names an island that the caller is not.
@@ -66,10 +64,10 @@ class Caller {
 
   // UNAUTHENTICATED without a certificate that has an identity.
   const absl::StatusOr<Identity>& identity() const { return identity_; }
-  // Returns, for people, "operator anna", or the address of a caller without an
-  // identity.
+  // Returns the caller's name for people, such as "operator anna", or its
+  // address if it has no identity.
   std::string Name() const;
-  // Says up to which load the call is served.
+  // Returns up to which load the call is served.
   Precedence precedence() const;
   // The address and port.
   const std::string& peer() const { return peer_; }
@@ -99,22 +97,22 @@ class Access {
   struct Options {
     // RunConfig.name.
     std::string run;
-    // Whether clients' certificates tell who they are. If not, nobody is known,
-    // and everybody may call everything.
+    // Whether clients' certificates identify them. If not, every caller is
+    // unknown and may call everything.
     bool certificates = false;
     Clock now;
-    // Says whether a certificate that has not expired is still good; all are if
-    // this is null. Called at each call and each heartbeat, from any thread.
+    // Checks whether an unexpired certificate is still good; null accepts all.
+    // Called at each call and each heartbeat, from any thread.
     std::function<absl::Status(const ClientCertificate&)> check_certificate;
-    // Records an event about refused calls. Called from any thread; a null one
-    // records nothing.
+    // Records an event about refused calls; may be null. Called from any
+    // thread.
     std::function<void(const CoordinatorEvent&)> record;
   };
 
   explicit Access(Options options) : options_(std::move(options)) {}
 
-  // Returns who makes the call `context` of `method`,
-  // "/package.Service/Method".
+  // Returns the caller of `method`, "/package.Service/Method", in the call
+  // `context`.
   Caller Identify(absl::string_view method,
                   const grpc::CallbackServerContext& context) const;
 
@@ -133,15 +131,15 @@ class Access {
   Shown ReadCertificate(const grpc::AuthContext& context) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Events of one caller's refused calls.
+  // Records an event about refused calls.
 
   void RecordRefusal(const Caller& caller, const absl::Status& refusal) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   mutable absl::Mutex mu_;
-  // By certificate (PEM). All calls of a connection show the same one, and to
-  // parse it takes longer than everything else about a short call.
+  // By certificate (PEM). All calls of a connection have the same one, and
+  // parsing it takes longer than the rest of a short call.
   mutable absl::flat_hash_map<std::string, Shown> shown_ ABSL_GUARDED_BY(mu_);
   // By name of the caller.
   mutable std::map<std::string, QuietCount> refusals_ ABSL_GUARDED_BY(mu_);

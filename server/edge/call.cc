@@ -10,8 +10,7 @@
 namespace causeway {
 namespace {
 
-// Tells a client that was refused for load when to try again (gRPC's proposal
-// A6).
+// Tells a client that was refused for load when to retry (gRPC's proposal A6).
 constexpr char kRetryAfter[] = "grpc-retry-pushback-ms";
 constexpr char kRetryMilliseconds[] = "5000";
 
@@ -155,7 +154,7 @@ std::unique_ptr<grpc::Service> NewService(Methods methods,
 absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request) {
   const absl::Status parsed = ParseByteBuffer(bytes, request);
-  // Protobuf does not say which text is not UTF-8, but it keeps the text.
+  // Protobuf keeps a text that is not UTF-8, but does not say which one it is.
   RETURN_IF_ERROR(CheckFieldLimits(request));
   RETURN_IF_ERROR(parsed);
   return caller.Check(request);

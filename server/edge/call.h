@@ -32,13 +32,13 @@
 
 namespace causeway {
 
-// A call that is being served: its place on its connection, and who makes it.
+// A call that is being served: its place on its connection, and its caller.
 struct BegunCall {
   CallTicket ticket;
   Caller caller;
 };
 
-// Deletes itself when it is done. gRPC calls one of the virtual functions at a
+// Deletes itself when it is done. gRPC calls the virtual functions one at a
 // time, except OnCancel. At most one read and one write are under way.
 class Call
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -52,7 +52,8 @@ class Call
  protected:
   // Reads the next message. The call must be done with the one before.
   void Read(grpc::ByteBuffer* message);
-  // Called when the message has come, or, if not `ok`, when no more will.
+  // Called when the message has arrived, or, if not `ok`, when there are no
+  // more.
   virtual void OnRead(bool ok) = 0;
 
   // Sends a message. `lent` bytes of it are not this call's memory.
@@ -66,7 +67,7 @@ class Call
   virtual void OnEnd() {}
   const Caller& caller() const { return begun_.caller; }
 
-  // For OnEnd: the call has ended although the peer may still have been
+  // For OnEnd: notes that the call has ended while the peer may still be
   // sending.
   void CountAsBrokenOff() { connection().CallBrokeOff(); }
 
@@ -76,7 +77,7 @@ class Call
 
   const BegunCall begun_;
   grpc::ByteBuffer* reading_ = nullptr;
-  // The size of the message that was read last, while it is still needed.
+  // The size of the message that was read last, while it is in use.
   uint64_t read_ = 0;
   bool sends_ = false;
   uint64_t sending_ = 0;
@@ -87,8 +88,8 @@ using Method = std::function<Call*(BegunCall, grpc::CallbackServerContext&)>;
 // Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
 
-// Returns a service with these methods only. All of them belong to one service.
-// `access` decides about each call before its method sees it.
+// Returns a service with these methods, all of one service. `access` decides
+// about each call before its method gets it.
 std::unique_ptr<grpc::Service> NewService(Methods methods,
                                           Connections* connections,
                                           const Access* access);
@@ -124,9 +125,9 @@ absl::StatusOr<grpc::ByteBuffer> ToAnswer(
   return ToByteBuffer(*response);
 }
 
-// The same for parsed messages: `handler` takes a Request, and the Caller
-// before it if it wants to know it. It returns a response, an absl::StatusOr of
-// one, or, for an empty response, an absl::Status.
+// The same for parsed messages: `handler` takes a Request, optionally preceded
+// by the Caller. It returns a response, an absl::StatusOr of one, or, for an
+// empty response, an absl::Status.
 template <typename Request, typename Handler>
 Method Unary(Handler handler) {
   return UnaryMethod(

@@ -24,14 +24,14 @@
 
 namespace causeway {
 
-// The control stream of an island: heartbeats in, the state of the run out,
-// after each heartbeat and whenever it changes.
+// The control stream of an island: receives heartbeats, and sends the state of
+// the run after each one and whenever it changes.
 Call* NewSessionCall(BegunCall begun, Engine* engine);
 
-// WatchEvents: the log's events, then new ones as they are added.
+// WatchEvents: sends the log's events, then new ones as they are added.
 Call* NewWatchEventsCall(BegunCall begun, Engine* engine);
 
-// Follow: what a follower's copy of the run lacks, and then every change.
+// Follow: sends what a follower's copy of the run lacks, then every change.
 Call* NewFollowCall(BegunCall begun, Engine* engine);
 
 // Contribute: an upload, or a further stream of one. `uploads` holds the
@@ -39,8 +39,7 @@ Call* NewFollowCall(BegunCall begun, Engine* engine);
 Call* NewContributeCall(BegunCall begun, Engine* engine,
                         SharedUploads* uploads);
 
-// One stream of a download. It sends stored bytes in chunks, from an offset on,
-// paced.
+// One stream of a download: sends stored bytes in paced chunks, from an offset.
 struct Download {
   // The first response, without a chunk. Each later response has the same type
   // and contains only a chunk (v1::Chunk, in `chunk_field`).
@@ -51,7 +50,7 @@ struct Download {
   std::shared_ptr<const void> owner;
   // The offset at which the island resumes.
   uint64_t offset = 0;
-  // Whether to compress chunks; `bytes` are fp32 values then.
+  // Whether to compress chunks; `bytes` must then be fp32 values.
   bool compress = false;
   v1::StreamOptions stream;
   std::shared_ptr<IslandLink> link;
@@ -59,8 +58,8 @@ struct Download {
   std::function<void()> sent;
 };
 
-// Downloads need this of an engine or a follower, which outlives them: the news
-// at which they try again, and the count of the bytes that they have sent.
+// What downloads need of an engine or a follower, which outlives them: the news
+// at which they try again, and the count of bytes sent.
 struct DownloadHost {
   Listeners* news = nullptr;
   std::atomic<uint64_t>* bytes_sent = nullptr;
@@ -72,7 +71,7 @@ absl::Status CheckDownload(uint64_t size, uint64_t offset,
                            const v1::StreamOptions& stream);
 
 // Opens the download that a request asks for, or says why there is none.
-// Returns null if it is not there yet; the call then tries again when there is
+// Returns null if it is not there yet; the call then tries again at the next
 // news. Called from any thread, one call at a time.
 using DownloadOpener =
     std::function<absl::StatusOr<std::unique_ptr<Download>>(grpc::ByteBuffer&)>;

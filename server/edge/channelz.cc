@@ -22,7 +22,7 @@ namespace {
 
 using google::protobuf::Message;
 
-// Debian ships the messages in a library, but no headers for them.
+// Debian's library has the messages, but there are no headers for them.
 std::unique_ptr<Message> NewMessage(absl::string_view name) {
   const google::protobuf::Descriptor* const type =
       google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(

@@ -9,7 +9,7 @@ namespace causeway {
 
 // Returns the methods of grpc.channelz.v1.Channelz, by which tools see the
 // process's channels, servers and sockets with their counts of calls and
-// messages. gRPC's own service would answer anybody; these ask Access.
+// messages. Unlike gRPC's own service, these check Access.
 Methods ChannelzMethods();
 
 }  // namespace causeway

@@ -17,25 +17,25 @@ namespace causeway {
 namespace {
 
 // A connection may hold kHeldBytes, kHeldBytesPerCall for each of its calls,
-// and as much as its calls have taken already. Without a call it may hold
-// kHeldBytesWithoutCall more: on a machine under load the first window of an
-// upload arrives before the upload's call begins. The bound is no larger,
-// because gRPC reads an unfinished header again with each piece that arrives:
-// 5 MiB of it cost 0.5 s of processor time, 16 MiB cost 5 s.
+// and as much as its calls have already taken. Without a call it may hold
+// kHeldBytesWithoutCall more: under load, the first window of an upload arrives
+// before its call begins. This bound is not larger because gRPC reads an
+// unfinished header again with each piece that arrives: a header of 5 MiB costs
+// 0.5 s of processor time, 16 MiB cost 5 s.
 //
-// gRPC reads ahead of a call that is busy, as on a machine under load: a
-// message that the call takes and one that it awaits, of 1 MiB and 64 KiB each,
-// and the stream's window. While there is memory the window is 4 MiB, and twice
-// the product of rate and round trip if that is more, up to 32 MiB
-// (flow_control.cc of gRPC 1.51). It follows the product in some tenths of a
-// second. By then a peer has delivered what it may hold beyond the 4 MiB; the
-// rest of the 8 MiB is for the time until then.
+// For a busy call gRPC reads ahead: a message that the call takes and one that
+// it awaits, of 1 MiB and 64 KiB each, and the stream's window. While there is
+// memory, the window is 4 MiB or twice the product of rate and round trip,
+// whichever is more, up to 32 MiB (flow_control.cc of gRPC 1.51). It follows
+// the product in some tenths of a second. By then a peer has delivered as much
+// as it may hold beyond the 4 MiB; the rest of the 8 MiB covers the time until
+// then.
 constexpr uint64_t kHeldBytes = 1 << 20;
 constexpr uint64_t kHeldBytesPerCall = 8 << 20;
 constexpr uint64_t kHeldBytesWithoutCall = 4 << 20;
 
-// A peer hears after this time at the latest that a call has broken off, and
-// sends no more to it.
+// The longest time until a peer knows that a call has broken off and stops
+// sending to it.
 constexpr absl::Duration kDropTime = absl::Seconds(10);
 
 // Memory that gRPC takes for a call (measured).
@@ -50,8 +50,8 @@ constexpr uint64_t kTakenBytesPerByteBeside = 256;
 constexpr uint64_t kSentBytesPerByteBeside = 32;
 constexpr double kBytesBesideSecond = 16;
 
-// A peer that takes less than this while there is something to send does not
-// read. Even a link of 18 kbit/s is faster.
+// A peer that takes less than this while there is something to send is not
+// reading. Even a link of 18 kbit/s is faster.
 constexpr uint64_t kLeastBytesRead = 64 << 10;
 constexpr absl::Duration kMostTimeUnread = absl::Seconds(30);
 
@@ -211,7 +211,7 @@ uint64_t Connections::FindUnread(Entry& entry, absl::Time now) {
       static_cast<uint64_t>(kBytesBesideSecond *
                             absl::ToDoubleSeconds(now - entry.admitted)) +
       entry.dropped;
-  // What a peer has not used it cannot save up.
+  // A peer cannot save up unused allowance.
   if (expected > received + entry.unused_allowance) {
     entry.unused_allowance = expected - received;
   }
@@ -226,8 +226,8 @@ std::string Connections::Examine(Entry& entry, absl::Time now) {
   const uint64_t taken = use.taken_;
   if (calls > 0) entry.used = now;
   uint64_t unread = FindUnread(entry, now);
-  // The bytes that came for calls that broke off cannot be told from those that
-  // gRPC holds, but for the times when there is no call: then it holds none.
+  // Bytes for calls that broke off cannot be distinguished from those that gRPC
+  // holds, except while there is no call: then it holds none.
   if (now >= entry.broke_off + kDropTime) {
     entry.droppable = std::min(entry.droppable, entry.held);
   }
@@ -303,8 +303,8 @@ int Connections::Count(const std::string& address) const {
 void Connections::Cut(const std::string& peer, Entry& entry,
                       absl::string_view why) {
   entry.cut = true;
-  // This resets the connection and drops what gRPC has not read yet, which a
-  // shutdown would not. gRPC then finds the error and closes the file.
+  // Unlike a shutdown, this resets the connection and drops what gRPC has not
+  // read yet. gRPC then finds the error and closes the file.
   const sockaddr nowhere = {.sa_family = AF_UNSPEC};
   connect(entry.file, &nowhere, sizeof(nowhere));
   LOG_EVERY_T(WARNING, kLogSeconds)

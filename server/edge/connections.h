@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's TCP connections: which are accepted, and how much of the
-// coordinator's memory each may hold. gRPC owns their sockets, but limits
-// neither their number nor what it buffers for one (it stores a message as it
-// comes, whatever length it announces). The kernel counts the bytes that a
-// connection has received, and the calls count the bytes they have taken; gRPC
-// holds the difference. docs/security.md has the limits.
+// Limits the coordinator's TCP connections and the memory that each may hold.
+// gRPC owns their sockets, but limits neither their number nor what it buffers
+// for one (it stores a message as it arrives, whatever length it announces).
+// The kernel counts the bytes that a connection has received, and the calls
+// count the bytes they have taken; gRPC holds the difference. docs/security.md
+// has the limits.
 //
-// When connections or memory run short, calls are refused before connections
-// are: first those of watchers, then those of joiners, never those of members.
+// When connections or memory run short, calls are refused before connections:
+// first calls of watchers, then of joiners, never of members.
 //
 // The listener:  if (!connections.Admit(file)) close(file);
 //                connections.Audit();      many times a second
@@ -42,13 +42,13 @@ struct ConnectionLimits {
   // Connections in all, and from one address (for IPv6, its first 64 bits).
   int connections = 1024;
   int per_address = 512;
-  // Bytes that gRPC and the calls may hold for all connections together: of
-  // each what it holds beyond what it has delivered, and of each all of it.
+  // The most bytes that gRPC and the calls may hold for all connections
+  // together: beyond what each connection has delivered, and in all.
   uint64_t undelivered_bytes = 64 << 20;
   uint64_t held_bytes = 320 << 20;
 };
 
-// Says up to which load a call is served.
+// Up to which load a call is served.
 enum class Precedence {
   // Always served: calls of members, and of operators.
   kMember,
@@ -61,7 +61,7 @@ enum class Precedence {
 // The use of one connection, as its calls count it. Thread-safe.
 class Connection {
  public:
-  // The call that has begun last is refused: it does not count as a use.
+  // Notes that the last begun call was refused, so that it does not count.
   void CallRefused() { ++calls_refused_; }
   //   RESOURCE_EXHAUSTED  Such calls have to wait until the load has passed.
   absl::Status CheckLoad(Precedence precedence) const;
@@ -70,18 +70,17 @@ class Connection {
     ++calls_;
   }
   void CallEnded() { --calls_; }
-  // A call ended although its peer may still have been sending to it. gRPC
-  // drops what comes after the end.
+  // Notes that a call ended while its peer may still be sending. gRPC drops
+  // what comes after the end.
   void CallBrokeOff() { ++calls_broken_off_; }
-  // The connection is of no more use: it will be cut off.
+  // Marks the connection to be cut off.
   void End() { ended_ = true; }
-  // A call is done with a message of `bytes` bytes.
+  // Notes that a call is done with a message of `bytes` bytes.
   void Took(uint64_t bytes) {
     taken_ += bytes;
     ++messages_;
   }
-  // A message that takes `bytes` bytes of memory was handed to gRPC, or was
-  // sent.
+  // Note that a message of `bytes` bytes was handed to gRPC, or was sent.
   void SendBegan(uint64_t bytes) {
     ++sends_;
     sending_ += bytes;
@@ -95,11 +94,10 @@ class Connection {
  private:
   friend class Connections;
 
-  // Whether it has had a call that was not refused.
+  // Returns whether it has had a call that was not refused.
   bool served() const { return calls_begun_ > calls_refused_; }
 
-  // The share of what the coordinator has, or has for the peer's address, that
-  // is in use.
+  // The share of the limits that is in use, in all or by the peer's address.
   std::atomic<double> load_ = 0;
   std::atomic<int64_t> calls_ = 0;
   std::atomic<uint64_t> calls_begun_ = 0;
@@ -113,7 +111,7 @@ class Connection {
   std::atomic<uint64_t> sent_ = 0;
 };
 
-// A call that is being served. Counts for its connection as long as it lives.
+// A call that is being served; its connection counts it as long as it lives.
 class CallTicket {
  public:
   explicit CallTicket(std::shared_ptr<Connection> connection)
@@ -139,26 +137,25 @@ class Connections {
 
   // Returns whether `file`, which was just accepted, may be handed to gRPC;
   // otherwise the caller closes it. If there are too many connections, a new
-  // one takes the place of an unused one, if any: first one that has sent
-  // nothing, then one of which no call was served, then one that has had no
-  // call for a minute; among equals, the one whose last use is the oldest.
-  // Admit and Audit belong to one thread: while it is in here, no known file
-  // descriptor can become another socket.
+  // one replaces an unused one, if any: first one that has sent nothing, then
+  // one without a served call, then one without a call for a minute; among
+  // equals, the least recently used. Admit and Audit belong to one thread, so
+  // that no known file descriptor becomes another socket meanwhile.
   bool Admit(int file);
 
-  // Cuts off connections that hold too much memory, or that do not read, and
-  // finds the load.
+  // Cuts off connections that hold too much memory or do not read, and computes
+  // the load.
   void Audit();
 
   // Begins a call on the connection `peer` (grpc::ServerContext::peer()) of the
-  // caller `name`, who is not known if that is empty. Thread-safe.
+  // caller `name`, which is empty if unknown. Thread-safe.
   CallTicket BeginCall(absl::string_view peer, absl::string_view name = "");
 
   // Thread-safe.
   v1::ConnectionUse Use() const;
 
   // Returns what each peer uses and has used: all peers with connections, and
-  // the kMostGone others that were there last. Thread-safe.
+  // the last kMostGone others. Thread-safe.
   v1::ListPeersResponse Peers() const;
 
   static constexpr size_t kMostGone = 256;
@@ -172,18 +169,19 @@ class Connections {
     uint64_t cookie = 0;
     // The address that ConnectionLimits::per_address counts.
     std::string address;
-    // The caller's name; empty as long as it is not known.
+    // The caller's name; empty while unknown.
     std::string name;
     // The state at the last look.
     TcpConnection tcp;
-    // What it holds, and how much of that it has not yet delivered as much of.
+    // The bytes that it holds, and how many of them exceed what it has
+    // delivered.
     uint64_t held = 0;
     uint64_t undelivered = 0;
-    // Bytes that may have come besides messages, but have not.
+    // The bytes that may still arrive besides messages.
     uint64_t unused_allowance = 0;
-    // Bytes that came for calls that had broken off; the bytes that may still
-    // be counted among these; the number of such calls; and the time at which
-    // the last of them was noticed.
+    // For calls that had broken off: the bytes that arrived, the bytes that may
+    // still be counted as such, the number of calls, and the time at which the
+    // last one was noticed.
     uint64_t dropped = 0;
     uint64_t droppable = 0;
     uint64_t broken_off = 0;
@@ -191,8 +189,8 @@ class Connections {
     absl::Time admitted;
     // The time of its last call, or of its admission.
     absl::Time used;
-    // The last time at which the other end acknowledged something, or nothing
-    // was left to send; and the counts at that time.
+    // The last time at which the peer acknowledged something or nothing was
+    // left to send, and the counts at that time.
     absl::Time read;
     uint64_t sent = 0;
     uint64_t acknowledged = 0;
@@ -207,23 +205,23 @@ class Connections {
     absl::Time last;
   };
 
-  // Adds what a connection has used.
+  // Adds the use of a connection.
   static void AddTo(const Entry& entry, v1::PeerUse& use);
   static bool IsInUse(const Entry& entry, absl::Time now);
   // Returns the sums of a peer without connections, which may be new ones.
   v1::PeerUse& Remember(const std::string& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells all connections the load.
+  // Sets the load of all connections.
   void SpreadLoad() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Updates all entries; removes those of closed connections.
   void Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes room for one more connection, from `address` or, if that is empty,
-  // from anywhere. Returns false if no connection can be closed for it.
+  // Makes room for one more connection, from `address` or, if empty, from
+  // anywhere. Returns false if no connection can be closed for it.
   bool Displace(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int Count(const std::string& address) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the bytes that have come and that no call has taken.
+  // Returns the bytes that have arrived and that no call has taken.
   static uint64_t FindUnread(Entry& entry, absl::Time now);
   // Returns why the connection must be cut off; empty if it need not be.
   std::string Examine(Entry& entry, absl::Time now)
@@ -240,8 +238,8 @@ class Connections {
   uint64_t undelivered_ ABSL_GUARDED_BY(mu_) = 0;
   // The peers' sums, by name or address.
   std::map<std::string, Gone> gone_ ABSL_GUARDED_BY(mu_);
-  // Counts since the start: connections that were refused, closed to make room,
-  // cut off, and ended without a call.
+  // Counts since the start of connections refused, closed to make room, cut
+  // off, and ended without a call.
   uint64_t refused_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t displaced_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t cut_ ABSL_GUARDED_BY(mu_) = 0;

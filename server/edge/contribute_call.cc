@@ -20,15 +20,15 @@
 namespace causeway {
 namespace {
 
-// Serves one upload: header, verdict, chunks, trailer if the header was open or
-// announced further streams, verdict. Or serves one of these further streams:
-// lane, chunks. If a stream breaks, its bytes stay in staging, where the next
-// one goes on.
+// Serves one upload (header, verdict, chunks, trailer if the header was open or
+// announced further streams, verdict), or one of the further streams (lane,
+// chunks). If a stream breaks, its bytes stay in staging, and the next stream
+// resumes there.
 //
-// gRPC calls one method at a time, except OnCancel, and except OnRead in an
-// upload of one stream, which reads ahead: the next message is read while one
-// is being taken. A turn (see server/edge/upload_turns.h) may come on another
-// stream's thread while nothing else is under way here.
+// gRPC calls one method at a time, with two exceptions: OnCancel, and OnRead in
+// an upload of one stream, which reads the next message while one is being
+// taken. A turn (server/edge/upload_turns.h) may come on another stream's
+// thread while nothing else is under way here.
 class ContributeCall : public Call {
  public:
   ContributeCall(BegunCall begun, Engine* engine, SharedUploads* uploads)
@@ -167,7 +167,7 @@ class ContributeCall : public Call {
     return absl::OkStatus();
   }
 
-  // The thread that takes messages takes this one, too, unless it has already
+  // The thread that takes messages also takes this one, unless it has already
   // found none left. So messages are taken in order.
   void OnReadAhead(bool ok) {
     {
@@ -191,12 +191,12 @@ class ContributeCall : public Call {
       // Free the memory for reuse while it is in the cache.
       message.Clear();
       if (!last.ok()) Fail(last.status());
-      // Nobody takes further messages.
+      // No further messages are taken.
       if (!last.ok() || *last) return;
     }
   }
 
-  // If this returns false, the thread that asked takes no more.
+  // If this returns false, the calling thread takes no more.
   bool IsAnotherToTake() {
     {
       absl::MutexLock lock(&mu_);
@@ -280,10 +280,10 @@ class ContributeCall : public Call {
   ContributionKey key_;
   // Points into the message that is being taken.
   Chunk chunk_;
-  // Whether messages go to ahead_: those after the header do, in an upload of
+  // Whether messages go to ahead_, as those after the header in an upload of
   // one stream.
   bool reads_ahead_ = false;
-  // Whether nothing more will be sent to this call.
+  // Whether this call will receive nothing more.
   bool read_all_ = false;
 
   absl::Mutex mu_;

@@ -20,7 +20,7 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   absl::MutexLock lock(&mu_);
   if (!data_.has_run() || changes_ != view.changes) {
     ASSIGN_OR_RETURN(data_, ReadPageData(follower_->state_dir(), 0));
-    // Who asks for the history gets it in pages.
+    // The history is served in pages.
     data_.clear_history();
     changes_ = view.changes;
   }

@@ -117,7 +117,7 @@ class DownloadCall : public Call {
     streams_ = std::max(1u, stream.count());
     offset_ = download_.offset + stream.index() * chunk_bytes_;
     if (IsLight() && offset_ < download_.bytes.size()) return WriteChunk();
-    // The description goes ahead of the first chunk: an island that has waited
+    // Send the description ahead of the first chunk: an island that has waited
     // measures the link from here on.
     buffer_ = ToByteBuffer(*download_.description);
     Write(&buffer_);
@@ -151,8 +151,8 @@ class DownloadCall : public Call {
     WriteAndFinish(&buffer_, sending_);
   }
 
-  // Returns whether there is too little to measure the link by. If so,
-  // description, chunk and the end of the call go to the network as one.
+  // Returns whether there are too few bytes to measure the link. If so,
+  // description, chunk and the end of the call are sent together.
   bool IsLight() const {
     return download_.bytes.size() < RateFinder::kLeastBytes;
   }

@@ -20,7 +20,7 @@
 namespace causeway {
 namespace {
 
-// Refuses all methods of a service but those in `methods`.
+// Refuses all methods of a service except those in `methods`.
 void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
                   Follower* follower, Methods& methods) {
   for (int i = 0; i < service.method_count(); ++i) {

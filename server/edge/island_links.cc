@@ -9,7 +9,7 @@
 namespace causeway {
 namespace {
 
-// More connections than an island has; older ones are closed by then.
+// More connections than an island has at a time.
 constexpr size_t kPeers = 128;
 
 }  // namespace

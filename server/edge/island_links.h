@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The coordinator's end of the links to its islands. Paces what it sends to
-// each island, and knows what only a sender can know.
+// each island, and measures what only a sender can.
 #ifndef SERVER_EDGE_ISLAND_LINKS_H_
 #define SERVER_EDGE_ISLAND_LINKS_H_
 
@@ -27,9 +27,9 @@ class IslandLink {
  public:
   explicit IslandLink(Clock now) : now_(std::move(now)) {}
 
-  // Notes that an island began a download, whose connection is `peer` as
-  // PeerAddress writes it. Paces the island's data to `bytes_per_second` from
-  // now on; 0 does not pace.
+  // Notes that an island began a download on the connection `peer`, in
+  // PeerAddress's form. Paces the island's data to `bytes_per_second` from now
+  // on; 0 does not pace.
   void BeginDownload(double bytes_per_second, std::string peer);
 
   // Returns how long to wait before `bytes` bytes may be sent.
@@ -54,7 +54,7 @@ class IslandLinks {
  public:
   explicit IslandLinks(Clock now) : now_(std::move(now)) {}
 
-  // Keeps the links of at least so many islands.
+  // At least this many islands' links are kept.
   static constexpr size_t kMostLinks = 1024;
 
   // Returns the link to an island that has joined.
@@ -67,7 +67,7 @@ class IslandLinks {
   const Clock now_;
 
   mutable absl::Mutex mu_;
-  // By island. A link that nobody uses makes room for another one.
+  // By island. An unused link makes room for another one.
   std::map<std::string, std::shared_ptr<IslandLink>> links_
       ABSL_GUARDED_BY(mu_);
 };

@@ -72,8 +72,8 @@ void Listener::Stop() {
     absl::MutexLock lock(&mu_);
     is_stopping_ = true;
   }
-  // Audits go on meanwhile: they free this thread of a peer that sends too
-  // much.
+  // Audits go on meanwhile, so that a peer that sends too much cannot hold this
+  // thread.
   hander_.join();
   eventfd_write(stop_, 1);
   thread_.join();
@@ -116,8 +116,7 @@ void Listener::Run() {
       connections_->Audit();
     }
     for (size_t i = 2; i < polled.size(); ++i) {
-      // A socket for which there were no descriptors is tried again after an
-      // audit.
+      // Without descriptors, the socket is tried again after an audit.
       if (polled[i].revents != 0 && !Accept(polled[i].fd)) {
         polled[i].events = 0;
       } else if (is_audit) {

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Accepts the coordinator's TCP connections. gRPC's own listener does not limit
-// them, and stops for good after one accept that fails because there is no
-// descriptor left.
+// them, and stops for good when an accept fails for lack of a descriptor.
 //
 //   ASSIGN_OR_RETURN(auto listener, Listener::Listen("[::]:7070"));
 //   listener->Start(&connections, [](int file) { ... });
@@ -36,8 +35,8 @@ class Listener {
   int port() const { return sockets_.port(); }
 
   // Starts to accept, on a thread that also audits `connections`. Hands each
-  // admitted socket, non-blocking, to `take`, which then owns it, on another
-  // thread: gRPC may use that one for a connection for as long as its peer
+  // admitted socket, non-blocking, to `take`, which then owns it. Calls `take`
+  // on another thread, because gRPC may use that thread for as long as a peer
   // sends. Call once.
   void Start(Connections* connections, std::function<void(int)> take);
 
@@ -49,21 +48,19 @@ class Listener {
   Listener() = default;
 
   void Run();
-  // Takes connections that wait on `socket`. Returns false if there are no
-  // descriptors for them.
+  // Accepts the connections that wait on `socket`. Returns false if descriptors
+  // run out.
   bool Accept(int socket);
-  // Calls take_ for what was admitted.
+  // Calls take_ for the admitted sockets.
   void HandOver();
-  // Refuses one connection by means of the reserved descriptor; returns as
-  // Accept.
+  // Refuses one connection with the reserved descriptor; returns as Accept.
   bool RefuseOne(int socket);
 
   ListeningSockets sockets_;
-  // They wake the thread up, to stop and to audit.
+  // Descriptors that wake the thread up to stop and to audit.
   int stop_ = -1;
   int timer_ = -1;
-  // A descriptor to give up when a connection must be refused and there is no
-  // other.
+  // A descriptor to give up when a connection must be refused without another.
   int reserve_ = -1;
   Connections* connections_ = nullptr;
   std::function<void(int)> take_;
@@ -75,8 +72,8 @@ class Listener {
   bool is_stopping_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Lets this process open enough files for `limits.connections` and everything
-// else, as far as the system allows; otherwise lowers the limits.
+// Raises the process's limit on open files to what `limits.connections` and
+// everything else need, or lowers `limits` to what the system allows.
 void ReserveDescriptors(ConnectionLimits& limits);
 
 }  // namespace causeway

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The base of calls that last, and send messages as there is news.
+// The base of long calls that send messages when there is news.
 #ifndef SERVER_EDGE_NEWS_CALL_H_
 #define SERVER_EDGE_NEWS_CALL_H_
 
@@ -18,12 +18,12 @@
 
 namespace causeway {
 
-// Writes one message at a time, and looks for the next one when that is sent
-// and when there is news.
+// Writes one message at a time, and looks for the next when it is sent or when
+// there is news.
 class NewsCall : public Call {
  public:
   void OnWritten(bool ok) override {
-    // These calls last; a certificate may expire or be revoked meanwhile.
+    // During a long call, a certificate may expire or be revoked.
     const absl::Status allowed = caller().Check();
     absl::MutexLock lock(&mu_);
     if (!ok || !allowed.ok()) return FinishOnce(ToGrpcStatus(allowed));
@@ -52,8 +52,8 @@ class NewsCall : public Call {
     Advance();
   }
 
-  // Returns the next message, or nothing if there is none now. May clear
-  // has_news_, and may end the call.
+  // Returns the next message, if there is one now. May clear has_news_, and may
+  // end the call.
   virtual std::optional<grpc::ByteBuffer> Next()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 

@@ -106,7 +106,7 @@ class WatchEventsCall : public NewsCall {
     ASSIGN_OR_RETURN(const uint64_t newest, engine_->NewestEvent());
     ASSIGN_OR_RETURN(std::vector<v1::Event> events,
                      engine_->EventsAfter(last_id_, kEventPage, filter_));
-    // Events that nobody wants are searched once.
+    // Search events that the watcher does not want only once.
     if (events.empty()) last_id_ = std::max(last_id_, newest);
     page_.assign(std::make_move_iterator(events.begin()),
                  std::make_move_iterator(events.end()));

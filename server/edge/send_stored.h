@@ -20,20 +20,20 @@
 
 namespace causeway {
 
-// Who sends. What is pointed to must outlive the methods.
+// The sender. What it points to must outlive the methods.
 struct DownloadServer {
   DownloadHost host;
   IslandLinks* links = nullptr;
-  // Returns the address of a follower that an island in `region` is to fetch
-  // from instead; empty if there is none. May be null.
+  // Returns the address of a follower from which an island in `region` should
+  // fetch instead, or "". May be null.
   std::function<std::string(const std::string& region,
                             const std::string& island)>
       find_near;
 };
 
 // Sends the download that `open` returns for a Request; the first Response
-// describes it. `open` returns nothing if that is still to come. `sent` is
-// called when a stream has sent its part; it may be null.
+// describes it. `open` returns nothing if the download is not there yet. `sent`
+// is called when a stream has sent its part; it may be null.
 template <typename Request, typename Response>
 Method SendStored(DownloadServer server,
                   std::function<absl::StatusOr<std::optional<Opened<Response>>>(

@@ -33,8 +33,8 @@ namespace {
 // control stream and short calls, or an operator's calls.
 constexpr int kOtherCalls = 16;
 
-// Memory for what is not an island's upload; and for an upload, whose window
-// may grow to 32 MiB (server/edge/connections.cc), with two messages.
+// Memory for everything except uploads; and for an upload, whose window may
+// grow to 32 MiB (server/edge/connections.cc), with two messages.
 constexpr uint64_t kBytesForOthers = 32 << 20;
 constexpr uint64_t kMostBytesOfIsland = 36 << 20;
 
@@ -44,8 +44,8 @@ constexpr int kHandshakeMilliseconds = 10'000;
 // Reflection takes a thread for each call.
 constexpr int kMostThreads = 16;
 
-// Leaves gRPC's reflection out of a server. The library adds it to all of them,
-// and serves it without asking Access.
+// Leaves gRPC's reflection out of a server. The library adds it to every
+// server, and serves it without checking Access.
 class NoReflection : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -87,7 +87,7 @@ int CallsOfAConnection(const v1::RunConfig& config) {
          2 * static_cast<int>(config.synchronization().fragments());
 }
 
-// Sets what islands rely on, and the bounds on what peers can ask for
+// Sets the options that islands rely on, and the bounds on peers
 // (docs/security.md).
 void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
@@ -104,8 +104,8 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  // The quota's bound of memory is of no use: beyond it gRPC ends calls at
-  // random, islands' control streams first, because these are alone on their
+  // The quota's memory bound is not used: beyond it gRPC ends calls at random,
+  // islands' control streams first, because these are alone on their
   // connections.
   builder.SetResourceQuota(
       grpc::ResourceQuota("coordinator").SetMaxThreads(kMostThreads));

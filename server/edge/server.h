@@ -43,14 +43,14 @@ class CoordinatorServer {
     // As for Listener::Listen.
     std::string address;
     Clock now;
-    // The coordinator's region: islands of others fetch from a follower of
-    // theirs, if there is one.
+    // The coordinator's region. Islands of other regions fetch from a follower
+    // of their own, if there is one.
     std::string region = "";
     // See common/transport/credentials.h.
     std::shared_ptr<grpc::ServerCredentials> credentials =
         grpc::InsecureServerCredentials();
-    // Whether `credentials` ask clients for certificates. If not, everybody may
-    // do everything, which is for trusted networks only.
+    // Whether `credentials` ask clients for certificates. If not, every client
+    // may do everything, which is for trusted networks only.
     bool client_certificates = false;
     // See Access::Options.
     std::function<absl::Status(const ClientCertificate&)> check_certificate =
@@ -69,8 +69,8 @@ class CoordinatorServer {
   // `engine` must outlive the server. Returns the errors of Listener::Listen.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const Options& options);
-  // Does the same for a follower that has heard of the run: the server tells
-  // what the copy tells, and refuses the rest. `source` is of the follower, and
+  // Does the same for a follower that knows the run: the server answers what it
+  // can from the copy, and refuses the rest. `source` is the follower's, and
   // must outlive the server, too.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> StartFollower(
       Follower* follower, CopySource* source, const Options& options);

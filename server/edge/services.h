@@ -23,8 +23,8 @@
 
 namespace causeway {
 
-// Answers as the Status service does, for those who ask within the process.
-// Thread-safe. What is pointed to must outlive it.
+// Answers as the Status service does, within the process. Thread-safe. What it
+// points to must outlive it.
 struct StatusSource {
   Engine* engine = nullptr;
   const IslandLinks* links = nullptr;

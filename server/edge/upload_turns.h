@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Uploads that several streams share. Bytes are taken in order. A stream whose
-// chunk is early waits for its turn and is not read meanwhile, so that a stream
-// costs the memory of one message.
+// Shares an upload between several streams. Bytes are taken in order. A stream
+// whose chunk is early waits for its turn and is not read meanwhile, so that a
+// stream costs the memory of one message.
 //
 //   Stream with the header:   turns = uploads.Open(key, next_offset, streams)
 //   further stream:           turns = uploads.Join(key)
@@ -59,8 +59,8 @@ class SharedUploads {
   // The most streams of one upload.
   static constexpr uint32_t kMaxStreams = 64;
 
-  // Begins an upload of at most `streams` streams. If it was begun before, it
-  // begins anew: the streams of the earlier try get UNAVAILABLE.
+  // Begins an upload of at most `streams` streams, or begins it again: the
+  // streams of the earlier try get UNAVAILABLE.
   //   INVALID_ARGUMENT  More than kMaxStreams.
   absl::StatusOr<std::shared_ptr<UploadTurns>> Open(const ContributionKey& key,
                                                     uint64_t next_offset,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordinator's part in the elections of its run, which are held in etcd by
-// the rules of server/election/office.h; OfficeBook says what etcd is asked.
+// A coordinator's part in the elections of its run. They are held in etcd by
+// the rules of server/election/office.h; OfficeBook makes the requests.
 //
 //   Election election(options);
 //   ... NextMove(*election.view(), ...)
@@ -10,13 +10,13 @@
 //   ... lead, until election.ReplacedBy() says that somebody else does ...
 //   election.Resign();
 //
-// A thread of its own reads the keys several times within a lease, keeps the
-// lease of a leader alive, and gets a new one if it was lost although nobody
-// else leads. There is no watch: reading again finds everything, also what
-// watches of older etcds lose.
+// A thread of its own reads the keys several times within a lease, keeps a
+// leader's lease alive, and gets a new one if it was lost while no other
+// coordinator leads. There is no watch: reading again finds everything, even
+// what watches of older etcds lose.
 //
-// While etcd does not answer, a leader goes on: what it publishes, all members
-// in sync have. Thread-safe.
+// While etcd does not answer, a leader goes on, because all members in sync
+// have what it publishes. Thread-safe.
 #ifndef SERVER_ELECTION_ELECTION_H_
 #define SERVER_ELECTION_ELECTION_H_
 
@@ -40,12 +40,11 @@ class Election {
  public:
   struct Options {
     EtcdClient::Options etcd;
-    // The run's keys in etcd begin with it.
+    // The prefix of the run's keys in etcd.
     std::string prefix;
     // This coordinator.
     v1::Replica self;
-    // How long a leader that is not heard of stays the leader; whole seconds,
-    // at least 2.
+    // How long a silent leader stays the leader; whole seconds, at least 2.
     absl::Duration lease = absl::Seconds(5);
   };
 
@@ -53,27 +52,27 @@ class Election {
   // Does not resign.
   ~Election();
 
-  // Returns what etcd has said last, or why it does not answer.
+  // Returns etcd's last answer, or why it does not answer.
   absl::StatusOr<OfficeView> view() const;
 
-  // Asks for the office, if it is still as in `before`. Returns the epoch of
-  // the new leader, this coordinator.
-  //   ABORTED  Somebody else was faster.
-  // After another error the outcome is not known: look at view() later.
+  // Asks for the office, if it is still as in `before`. Returns the epoch with
+  // which this coordinator then leads.
+  //   ABORTED  Another coordinator was faster.
+  // After another error the outcome is unknown: look at view() later.
   absl::StatusOr<uint64_t> Campaign(const OfficeView& before,
                                     const Holding& holding);
 
-  // --- Of a leader. ---
+  // --- For a leader. ---
 
-  // Returns the epoch of the coordinator that has replaced this one; 0 if none
-  // has, as far as is known.
+  // Returns the epoch of the coordinator that is known to have replaced this
+  // one, or 0.
   uint64_t ReplacedBy() const;
   // Returns the office as the leader has last written it.
   v1::Office office() const;
-  // Changes the run's id, or who is in sync. When it returns OK the change is
-  // made; after an error it may have been made, or may still be.
+  // Changes the run's id, or who is in sync. After an error, the change may
+  // have been made, or may still be made later.
   absl::Status Change(const v1::Office& office);
-  // Gives the lease back, so that somebody else may lead at once.
+  // Gives the lease back, so that another coordinator may lead at once.
   void Resign();
 
  private:
@@ -82,7 +81,7 @@ class Election {
   void Loop();
   // Keeps the lease of a leader, or gets another one.
   void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
-  // Asks for a change, and notes what came of it.
+  // Asks for a change, and notes its outcome.
   absl::Status Write(const OfficeBook::Change& change) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

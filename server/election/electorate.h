@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a leader's office up to date: who is in sync, and the id of a new run;
-// and tells the feed whom versions wait for.
+// Keeps a leader's office up to date (who is in sync, and the id of a new run),
+// and tells the feed which followers versions wait for.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_ELECTION_ELECTORATE_H_
@@ -20,15 +20,15 @@ namespace causeway {
 
 class Electorate {
  public:
-  // `office` is as the leader, `self`, has won it. `feed` is its log's, and
-  // outlives this object.
+  // `office` is as the leader `self` has won it. `feed` is its log's, and must
+  // outlive this object.
   Electorate(const v1::Office& office, std::string self, std::string run_id,
              LogFeed* feed);
 
-  // Returns the office to ask etcd for; nothing if `office`, the leader's, is
-  // up to date. Call it often.
+  // Returns the office to ask etcd for, unless the leader's `office` is up to
+  // date. Call it often.
   std::optional<v1::Office> Next(const v1::Office& office);
-  // Notes that the change that was returned last is made.
+  // Notes that the last returned change is made.
   void NoteMade();
 
  private:
@@ -38,7 +38,7 @@ class Electorate {
   const std::string run_id_;
   LogFeed* const feed_;
   SyncSet in_sync_;
-  // The last that was returned.
+  // The last returned names.
   std::set<std::string> due_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 std::shared_ptr<grpc::Channel> Connect(const EtcdClient::Options& options,
                                        const std::string& member) {
   grpc::ChannelArguments arguments;
-  // A member that comes back is found soon.
+  // Find a member that comes back soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   return grpc::CreateCustomChannel(member, options.credentials, arguments);
@@ -66,7 +66,7 @@ absl::Status EtcdClient::Ask(const Call& call) {
     answered = FromGrpcStatus(call(channel, context));
   }
   absl::MutexLock lock(&mu_);
-  // A token ends by time, and when the member that gave it starts again.
+  // A token ends after some time, and when the member that gave it restarts.
   token_ = answered.ok() ? token : "";
   if (answered.ok()) return answered;
   if (current_ == member) current_ = (member + 1) % channels_.size();

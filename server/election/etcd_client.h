@@ -3,9 +3,9 @@
 //
 // A client of etcd (version 3.4 or newer) with what elections need.
 //
-// Calls block for at most EtcdClient::kTimeout. One that fails may have had its
-// effect nevertheless, and is not repeated; the next call asks the next of the
-// members that were named. Thread-safe.
+// Calls block for at most EtcdClient::kTimeout. A call that fails may still
+// have had its effect, and is not repeated; the next call asks the next member.
+// Thread-safe.
 #ifndef SERVER_ELECTION_ETCD_CLIENT_H_
 #define SERVER_ELECTION_ETCD_CLIENT_H_
 
@@ -35,7 +35,7 @@ class EtcdClient {
     std::vector<std::string> members;
     std::shared_ptr<grpc::ChannelCredentials> credentials =
         grpc::InsecureChannelCredentials();
-    // A user of etcd's, and the password; empty where etcd asks for none.
+    // An etcd user and password; empty if etcd asks for none.
     std::string user;
     std::string password;
   };
@@ -64,7 +64,7 @@ class EtcdClient {
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
   absl::Mutex mu_;
   size_t current_ ABSL_GUARDED_BY(mu_) = 0;
-  // Proves the user to etcd; empty if it has to be asked for.
+  // The user's token; empty if it is yet to be asked for.
   std::string token_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -22,11 +22,11 @@ absl::StatusOr<Move> NextMove(const OfficeView& view, absl::string_view name,
         holding.run_id, office.run_id()));
   }
   if (view.leader.has_value()) {
-    // Its own lease is that of the process before, and ends soon.
+    // A lease in its own name is the previous process's, and ends soon.
     return view.leader->name() == name ? Move::kWait : Move::kFollow;
   }
   if (view.written.empty()) {
-    // The run is new to etcd, so whoever comes first begins with what it has.
+    // The run is new to etcd, so the first coordinator begins with what it has.
     return holding.run_id.empty() || holding.is_complete ? Move::kCampaign
                                                          : Move::kWait;
   }
@@ -62,7 +62,7 @@ std::string WriteKey(const google::protobuf::Message& message) {
   std::string text;
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
-  // Fails for messages with unknown types only.
+  // Fails only for messages with unknown types.
   google::protobuf::util::MessageToJsonString(message, &text, options);
   return text;
 }

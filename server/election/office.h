@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules by which the coordinators of a run elect the one that leads
-// (proto/election.proto); pure functions of what a coordinator reads in etcd
+// The rules by which the coordinators of a run elect their leader
+// (proto/election.proto): pure functions of what a coordinator reads in etcd
 // and has on its disk.
 //
-// No version that was published is lost, because a version is published once
-// every member of `in_sync` has it, and only such a member may lead next.
-// Before a member asks for the office it stops to follow, so that a leader that
-// does not know of it yet publishes nothing more. Leases and clocks only decide
-// how soon somebody else tries.
+// No published version is lost, because a version is published once every
+// member of `in_sync` has it, and only such a member may lead next. A member
+// stops following before it asks for the office, so that a leader that does not
+// know yet publishes nothing more. Leases and clocks decide only how soon
+// another coordinator tries.
 #ifndef SERVER_ELECTION_OFFICE_H_
 #define SERVER_ELECTION_OFFICE_H_
 
@@ -32,16 +32,16 @@ struct OfficeView {
   std::optional<v1::Replica> leader;
   // The lease's id.
   int64_t lease = 0;
-  // The key as it is written; empty if the run is new.
+  // The key as written; empty if the run is new.
   std::string written;
   v1::Office office;
 };
 
-// Says what a coordinator has on its disk.
+// What a coordinator has on its disk.
 struct Holding {
   // Empty if it has no run.
   std::string run_id;
-  // True if a run could go on from there.
+  // Whether a run could go on from there.
   bool is_complete = false;
   uint64_t epoch = 0;
 };
@@ -55,13 +55,13 @@ enum class Move {
   kWait,
 };
 
-// Returns what coordinator `name`, which does not lead, has to do.
+// Returns what coordinator `name`, which does not lead, must do.
 //   FAILED_PRECONDITION  Its disk has another run.
 absl::StatusOr<Move> NextMove(const OfficeView& view, absl::string_view name,
                               const Holding& holding);
 
-// Returns the office after `candidate`, which may campaign, has won. The leader
-// before is no longer in sync: nobody waits for it.
+// Returns the office after `candidate`, which may campaign, has won. The
+// previous leader is no longer in sync, so versions do not wait for it.
 v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
                      const Holding& holding);
 
@@ -70,25 +70,25 @@ std::set<std::string> InSync(const v1::Office& office);
 // Returns the office with these names in `in_sync`.
 v1::Office WithInSync(v1::Office office, const std::set<std::string>& names);
 
-// Whom a leader's versions wait for: everybody who may be in `in_sync`. That is
-// more than the leader means to have there, while it does not know whether a
-// change was made.
+// The coordinators that a leader's versions wait for: all that may be in
+// `in_sync`. While it is unknown whether a change was made, these are more than
+// the leader intends.
 class SyncSet {
  public:
   explicit SyncSet(std::set<std::string> names) : names_(std::move(names)) {}
 
   const std::set<std::string>& names() const { return names_; }
 
-  // Returns whether `in_sync` must be changed to `due`. Versions wait for
-  // `due`, too, from before the change is asked for.
+  // Returns whether `in_sync` must be changed to `due`. Versions also wait for
+  // `due` even before the change is requested.
   bool Propose(const std::set<std::string>& due) {
     if (is_settled_ && due == names_) return false;
     names_.insert(due.begin(), due.end());
     is_settled_ = false;
     return true;
   }
-  // Notes that `in_sync` was changed to `due`. No delayed change is made any
-  // more.
+  // Notes that `in_sync` was changed to `due`, and that no earlier change can
+  // still be made.
   void Settle(const std::set<std::string>& due) {
     names_ = due;
     is_settled_ = true;
@@ -99,7 +99,7 @@ class SyncSet {
   bool is_settled_ = true;
 };
 
-// Returns the text that etcd has for a message, and the reverse.
+// Convert a message to its text in etcd, and back.
 //   DATA_LOSS  The text was not written by this or an older version.
 std::string WriteKey(const google::protobuf::Message& message);
 absl::Status ReadKey(absl::string_view text,

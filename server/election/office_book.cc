@@ -68,7 +68,7 @@ absl::StatusOr<OfficeView> OfficeBook::Parse(
 
 void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
   view_ = Parse(answer);
-  // A change of this leader's may have been made after it was given up.
+  // A change of this leader may have been made after its call failed.
   if (view_.ok() && leads() && view_->office.epoch() == office_.epoch()) {
     written_ = view_->written;
     office_ = view_->office;
@@ -85,7 +85,7 @@ OfficeBook::LeaseStep OfficeBook::lease_step() const {
   if (!leads() || !view_.ok() || view_->written != written_) {
     return LeaseStep::kNone;
   }
-  // Older etcds keep a lease alive that they have revoked, so the key counts.
+  // Check the key, because older etcds keep revoked leases alive.
   return view_->leader.has_value() ? LeaseStep::kKeepAlive
                                    : LeaseStep::kReplace;
 }

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps what a coordinator knows of its run's office, and has written there.
-// Makes the transactions that it asks etcd for, and says what an answer means,
-// or its absence.
+// Keeps what a coordinator knows of its run's office and has written there.
+// Makes the transactions for etcd, and interprets answers and their absence.
 //
 //   answer = etcd.Transact(book.Reading());
 //   book.NoteRead(answer);
@@ -35,7 +34,7 @@ class OfficeBook {
     etcdserverpb::TxnRequest request;
     // The office once it is made.
     v1::Office office;
-    // The lease that the leader's key is put on; 0 if that is left alone.
+    // The lease that the leader's key gets; 0 leaves it unchanged.
     int64_t lease = 0;
   };
   enum class LeaseStep {
@@ -50,7 +49,7 @@ class OfficeBook {
   OfficeBook(std::string prefix, v1::Replica self)
       : prefix_(std::move(prefix)), self_(std::move(self)) {}
 
-  // Returns what etcd has said last, or why it does not answer.
+  // Returns etcd's last answer, or why it does not answer.
   const absl::StatusOr<OfficeView>& view() const { return view_; }
 
   // Returns the transaction that reads both keys.
@@ -61,29 +60,29 @@ class OfficeBook {
   Change Claim(const OfficeView& before, const Holding& holding,
                int64_t lease) const;
 
-  // --- Of a leader. ---
+  // --- For a leader. ---
 
   bool leads() const { return !written_.empty(); }
   // The office as the leader has last written it.
   const v1::Office& office() const { return office_; }
   int64_t lease() const { return lease_; }
-  // Returns the epoch of the coordinator that has replaced this one; 0 if none
-  // has, as far as is known.
+  // Returns the epoch of the coordinator that is known to have replaced this
+  // one, or 0.
   uint64_t ReplacedBy() const;
   LeaseStep lease_step() const;
-  // Asks for the leader's key anew.
+  // Asks for the leader's key again.
   Change Renew(int64_t lease) const { return Write(written_, office_, lease); }
   Change Alter(const v1::Office& office) const {
     return Write(written_, office, 0);
   }
-  // Leads no longer. Returns the lease, to be revoked.
+  // Stops leading. Returns the lease, which is to be revoked.
   int64_t Resign();
 
-  // --- Of both. ---
+  // --- For both. ---
 
-  // Notes what came of a change.
+  // Notes the outcome of a change.
   //   ABORTED  It was not made, and never will be.
-  // After another error the outcome is not known.
+  // After another error the outcome is unknown.
   absl::Status NoteChange(
       const Change& change,
       const absl::StatusOr<etcdserverpb::TxnResponse>& answer);
@@ -94,7 +93,7 @@ class OfficeBook {
   absl::StatusOr<OfficeView> Parse(
       const absl::StatusOr<etcdserverpb::TxnResponse>& answer) const;
   // Writes both keys, or only the office if `lease` is 0, unless the office is
-  // no longer `before`, or somebody holds the lease that is asked for.
+  // no longer `before`, or the leader's key, if it is to be written, exists.
   Change Write(const std::string& before, const v1::Office& after,
                int64_t lease) const;
 
@@ -102,7 +101,7 @@ class OfficeBook {
   const v1::Replica self_;
   absl::StatusOr<OfficeView> view_ =
       absl::UnavailableError("etcd was not asked yet");
-  // The leader's: its office, as written; empty if it does not lead.
+  // The leader's office as written; empty if it does not lead.
   std::string written_;
   v1::Office office_;
   int64_t lease_ = 0;

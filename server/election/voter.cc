@@ -8,14 +8,14 @@ namespace causeway {
 
 absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
                                         const Holding& holding) {
-  // The leader, which may be well, is followed on while etcd is away.
+  // While etcd is away, keep following the leader, which may be well.
   if (!view.ok()) return Step::kWait;
   ASSIGN_OR_RETURN(const Move move, NextMove(*view, name_, holding));
   switch (move) {
     case Move::kWait:
       return Step::kWait;
     case Move::kFollow: {
-      // A leader that was elected again is dialled at once.
+      // Dial a leader that was elected again at once.
       const uint64_t before = std::exchange(following_, view->office.epoch());
       return before == following_ ? Step::kWait : Step::kFollow;
     }

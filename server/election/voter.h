@@ -24,8 +24,8 @@ class Voter {
     kWait,
     // Follow the leader at its address.
     kFollow,
-    // End following, and ask again at once: what came until then may have
-    // changed what is there.
+    // Stop following, and ask again at once: what arrived until then may have
+    // changed the disk.
     kPause,
     // Ask for the office, as it was read.
     kCampaign,

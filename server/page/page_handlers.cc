@@ -28,11 +28,11 @@
 namespace causeway {
 namespace {
 
-// Browsers that ask within this time share an answer, which takes milliseconds
-// to make in a large run.
+// Requests within this time share an answer, which takes milliseconds to make
+// in a large run.
 constexpr absl::Duration kShared = absl::Milliseconds(500);
 
-// The most islands that have left or were evicted on the page: those that
+// The most islands on the page that have left or were evicted: those that
 // joined last.
 constexpr size_t kMostEnded = 100;
 
@@ -63,8 +63,8 @@ uint64_t NumberOf(absl::string_view query, absl::string_view name) {
   return 0;
 }
 
-// Leaves out what the page does not show: what ranks do, and most of the
-// islands that have ended.
+// Removes what the page does not show: the ranks' work, and most of the islands
+// that have ended.
 void ShortenIslands(
     google::protobuf::RepeatedPtrField<v1::IslandStatus>& islands) {
   std::vector<int64_t> ended;

@@ -8,7 +8,7 @@
 //   /api/history  GetHistoryResponse; ?training_after=V&validation_after=V
 //   /api/events   PageData with the newest events only, at most 200; ?after=ID
 //
-// They answer 503 if the disk does not give what was asked for.
+// They answer 503 if the data cannot be read.
 #ifndef SERVER_PAGE_PAGE_HANDLERS_H_
 #define SERVER_PAGE_PAGE_HANDLERS_H_
 
@@ -36,13 +36,13 @@ struct PageSource {
   std::function<absl::StatusOr<v1::GetHistoryResponse>(
       const v1::GetHistoryRequest&)>
       history;
-  // The newest events after an id, at most so many.
+  // Returns the newest events after an id, at most the given number.
   std::function<absl::StatusOr<std::vector<v1::Event>>(
       uint64_t after, uint64_t most, const EventFilter&)>
       events;
 };
-// These are of a coordinator, and of a follower. The arguments must outlive
-// them.
+// Return the data of a coordinator, and of a follower. The arguments must
+// outlive them.
 PageSource PageOf(const StatusSource& status);
 PageSource PageOf(CopySource* copy);
 

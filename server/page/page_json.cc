@@ -33,7 +33,8 @@ std::string PageJson(const google::protobuf::Message& message) {
   std::string json;
   const auto status =
       google::protobuf::util::MessageToJsonString(message, &json, options);
-  // Only well-known types with impossible values fail. No peer sends such.
+  // Fails only for well-known types with impossible values, which no peer
+  // sends.
   LOG_IF(ERROR, !status.ok()) << "cannot print JSON: " << status.ToString();
   if (!status.ok()) return "{}";
   return absl::StrReplaceAll(json, {{"<", "\\u003c"}});

@@ -66,7 +66,7 @@ CopyStream::RecordsAfter(uint32_t fragment, uint64_t held,
   for (uint64_t next = held + 1; next <= version; ++next) {
     ASSIGN_OR_RETURN(const CommitRecord commit,
                      source_.state->log().FindCommit(fragment, next));
-    // What is mapped can be read when the file is gone.
+    // A mapped file can be read even after it is removed.
     absl::StatusOr<MappedFile> file =
         source_.state->merges().OpenFile(fragment, next);
     if (absl::IsNotFound(file.status())) return std::nullopt;
@@ -142,7 +142,8 @@ absl::Status CopyStream::QueueWhatIsLacking(
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
                    source_.state->log().Heads());
   for (const CommitRecord& head : newest) {
-    // The changes up to now are sent with their records, so these must be kept.
+    // The changes up to now are sent with their records, so the records must be
+    // kept.
     std::optional<uint64_t>& held = held_[head.head.fragment()];
     if (held.has_value()) {
       ASSIGN_OR_RETURN(

@@ -5,10 +5,10 @@
 // first what the follower's copy lacks, then each change as it is committed,
 // after the records of the merges that it commits.
 //
-// A copy that is only behind gets changes and records alone. Otherwise the
+// A copy that is only behind gets just changes and records. Otherwise the
 // stream begins with states of fragments, then a copy of the log, then the
-// records of what was merged between the two; and a change without rows says
-// that the copy is complete. Nothing of that holds up a round.
+// records of the merges between the two; a change without rows says that the
+// copy is complete. None of this holds up a round.
 //
 // Not thread-safe.
 #ifndef SERVER_REPLICATION_COPY_STREAM_H_
@@ -33,7 +33,7 @@
 
 namespace causeway {
 
-// A run that can be followed. What is pointed to outlives the streams.
+// A run that can be followed. What it points to must outlive the streams.
 struct FollowedSource {
   std::string run_id;
   uint64_t epoch = 0;
@@ -50,8 +50,8 @@ class CopyStream {
   static absl::StatusOr<CopyStream> Begin(
       const FollowedSource& source, const v1::FollowRequest::Hello& hello);
 
-  // Returns the next message, a v1::FollowResponse; nothing if it is still to
-  // come (LogFeed::news).
+  // Returns the next message, a v1::FollowResponse, if it is there
+  // (LogFeed::news).
   //   UNAVAILABLE  The follower has fallen behind what is kept: it must begin
   //                another stream.
   absl::StatusOr<std::optional<grpc::ByteBuffer>> Next();
@@ -67,23 +67,23 @@ class CopyStream {
   CopyStream(const FollowedSource& source, const std::string& name)
       : source_(source), name_(name) {}
 
-  // Finds out which versions of `hello` are the run's.
+  // Determines which versions in `hello` are the run's.
   absl::Status Recognize(const v1::FollowRequest::Hello& hello);
   // Returns the records of a fragment after the version `held` up to `version`;
   // nothing if one is not kept.
   absl::StatusOr<std::optional<std::vector<Object>>> RecordsAfter(
       uint32_t fragment, uint64_t held, uint64_t version) const;
-  // Queues the records after the version that the copy has of a fragment, up to
-  // `version`. Returns false, and queues none, if one is not kept.
+  // Queues the records of a fragment after the copy's version, up to `version`.
+  // Returns false, and queues none, if one is not kept.
   absl::StatusOr<bool> QueueRecords(uint32_t fragment, uint64_t version);
   // Queues the newest state of a fragment.
   void QueueState(uint32_t fragment);
-  // Queues a copy of the log, and the records that it calls for. Fragments
-  // whose records are not kept get new states.
+  // Queues a copy of the log, and the records that it needs. Fragments whose
+  // records are not kept get new states.
   absl::Status QueueLog();
   absl::Status QueueWhatIsLacking(const v1::FollowRequest::Hello& hello);
   void EndCatchUp(const v1::LogPosition& position);
-  // Returns a published version that the follower has not heard of, if any.
+  // Returns a published version that the follower does not know of, if any.
   std::optional<v1::FragmentHead> NextPublished();
 
   grpc::ByteBuffer NextPiece();
@@ -91,8 +91,8 @@ class CopyStream {
   FollowedSource source_;
   // The follower's.
   std::string name_;
-  // The version that the copy has, by fragment, once it has what is queued;
-  // none if it has none.
+  // By fragment, the version that the copy will have once it has what is
+  // queued, if any.
   std::vector<std::optional<uint64_t>> held_;
   // The newest version that the follower knows to be published, by fragment.
   std::vector<std::optional<uint64_t>> told_;
@@ -101,8 +101,8 @@ class CopyStream {
   // Messages to send, before objects.
   std::optional<v1::FollowResponse> first_;
   std::deque<Object> objects_;
-  // The part of the first object that is being sent, and the bytes sent of it
-  // and of the object.
+  // The part of the first object that is being sent, and how many bytes of the
+  // part and the object are sent.
   bool is_described_ = false;
   size_t part_ = 0;
   uint64_t offset_ = 0;
@@ -111,7 +111,7 @@ class CopyStream {
   std::shared_ptr<const v1::LogChange> change_;
   // The number of changes that the copy has, once it has change_.
   uint64_t index_ = 0;
-  // Whether a log is to be queued once the objects are sent.
+  // Whether to queue a log once the objects are sent.
   bool log_is_due_ = false;
 };
 

@@ -22,7 +22,7 @@
 namespace causeway {
 namespace {
 
-// Memory of versions that nobody reads any more.
+// The memory of versions that are no longer read.
 constexpr uint64_t kIdleBytes = 256 << 20;
 
 std::shared_ptr<grpc::Channel> Connect(
@@ -39,7 +39,7 @@ std::shared_ptr<grpc::Channel> Connect(
   return grpc::CreateCustomChannel(leader, credentials, arguments);
 }
 
-// Whether a repetition cannot mend the error.
+// Returns whether retrying cannot help.
 bool IsFinal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          absl::IsPermissionDenied(status);
@@ -154,7 +154,7 @@ void Follower::Loop() {
     published_.Disconnect();
     absl::MutexLock lock(&mu_);
     const bool was_connected = std::exchange(view_.is_connected, false);
-    // While the disk is full, the leader need not send again all the time.
+    // While the disk is full, the leader should not send again all the time.
     if (was_connected && !absl::IsResourceExhausted(broken)) backoff.Reset();
     if (stopping_) return;
     LOG(WARNING) << "not following " << leader_ << ": " << broken;
@@ -460,7 +460,7 @@ absl::Status Follower::TakeChange(const v1::LogChange& change, Stream& stream) {
   }
   v1::FollowRequest request;
   request.set_durable_index(index);
-  // The stream says why, if it is broken.
+  // If the stream is broken, reading says why.
   stream.Write(request);
   return absl::OkStatus();
 }

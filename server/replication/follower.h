@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a copy of the run of another coordinator, the leader, in a state
-// directory (proto/replication.proto). The copy has the leader's log, the
-// records of merges, and parameters that come of the same outer steps, which
-// this process makes itself. So leader and copy prove one another: if an outer
-// step gives other values here, following ends with DATA_LOSS.
+// Keeps a copy of another coordinator's (the leader's) run in a state directory
+// (proto/replication.proto). The copy has the leader's log, the records of
+// merges, and the parameters of the same outer steps, which this process makes
+// itself. So leader and copy check each other: if an outer step gives other
+// values here, following ends with DATA_LOSS.
 //
 //   ASSIGN_OR_RETURN(auto follower, Follower::Open(options));
 //   follower->Follow("a.example:7070");
@@ -13,11 +13,11 @@
 //   ASSIGN_OR_RETURN(auto promoted, follower->Promote(request));
 //   Engine::Start(engine_options, follower->Release());
 //
-// While a copy is being completed, its directory has the file kIncomplete, and
-// no coordinator takes it up.
+// While a copy is incomplete, its directory has the file kIncomplete, and no
+// coordinator takes it up.
 //
-// A thread of its own follows, and connects again for as long as the leader
-// cannot be reached. Thread-safe, but Follow and Pause are for one thread.
+// A thread of its own follows, and keeps reconnecting while the leader cannot
+// be reached. Thread-safe, except that Follow and Pause are for one thread.
 #ifndef SERVER_REPLICATION_FOLLOWER_H_
 #define SERVER_REPLICATION_FOLLOWER_H_
 
@@ -72,10 +72,9 @@ class Follower {
 
   // What the follower knows.
   struct View {
-    // The address of the leader that it follows, or followed last; empty if it
-    // never did.
+    // The address of the leader that it follows or last followed, or empty.
     std::string leader;
-    // Empty until it has heard of the run.
+    // Empty until it knows the run.
     std::string run_id;
     // The configuration that the leader runs with.
     v1::RunConfig config;
@@ -87,39 +86,39 @@ class Follower {
     // The changes that the copy has, and that the leader is known to have.
     uint64_t changes = 0;
     uint64_t leader_changes = 0;
-    // Why following has ended for good; OK if it has not.
+    // Why following has permanently ended; OK if it has not.
     absl::Status ended;
     // Whether the copy has taken over.
     bool is_promoted = false;
   };
 
-  // Opens the directory, or makes it. It may also be that of the run's
-  // coordinator until now: it becomes a copy once a leader with a higher epoch
-  // is followed. Returns the errors of StateDirectory::Open and of
-  // FragmentHeads::Restore.
+  // Opens or makes the directory. A former leader's directory becomes a copy
+  // once a leader with a higher epoch is followed. Returns the errors of
+  // StateDirectory::Open and of FragmentHeads::Restore.
   static absl::StatusOr<std::unique_ptr<Follower>> Open(Options options);
   // Stops following, and makes snapshots, so that the next start is quick.
   ~Follower();
 
   // Follows the leader at this address from now on.
   void Follow(const std::string& leader);
-  // Ends following. The leader gets no acknowledgement any more.
+  // Stops following. The leader gets no more acknowledgements.
   void Pause() ABSL_LOCKS_EXCLUDED(mu_);
 
   View view() const;
-  // Says whether a client's certificate is still good, as far as the leader has
-  // told. `serial` is in lower-case hexadecimal digits.
+  // Checks a client's certificate against those that the leader has reported as
+  // revoked. `serial` is in lower-case hexadecimal digits.
   //   UNAUTHENTICATED  It was revoked.
   absl::Status CheckCertificate(absl::string_view serial) const;
   // Returns what others may read.
   PublishedCopy& published() { return published_; }
   const std::string& state_dir() const { return options_.state_dir; }
 
-  // Ends following and makes the copy the run's state directory, for an Engine
-  // to take up once this object is gone. Errors as in proto/replication.proto.
+  // Stops following and makes the copy the run's state directory, which an
+  // Engine may take up once this object is gone. Errors as in
+  // proto/replication.proto.
   absl::StatusOr<v1::PromoteResponse> Promote(
       const v1::PromoteRequest& request);
-  // The same for a follower that was paused, and elected with this epoch.
+  // Does the same for a paused follower that was elected with this epoch.
   absl::Status TakeOver(uint64_t epoch);
 
   // Hands the directory over, so that an Engine need not read it. Only view()
@@ -133,13 +132,13 @@ class Follower {
   // The object that is being received.
   struct Incoming {
     v1::ReplicatedObject description;
-    // The bytes to come, in one or more parts of memory or in a file.
+    // The bytes to receive, in one or more parts of memory or in a file.
     std::optional<AtomicFileWriter> file;
     std::optional<NewFragment> state;
     std::vector<absl::Span<char>> parts;
     uint64_t received = 0;
   };
-  // A version that is made, but not committed in the copy's log yet.
+  // A version that is made but not yet committed in the copy's log.
   struct Ahead {
     StoredFragment after;
     uint64_t record_bytes = 0;
@@ -162,7 +161,7 @@ class Follower {
   // Makes the outer step of a record again.
   absl::Status Repeat(const v1::FragmentHead& head);
   absl::Status TakeChange(const v1::LogChange& change, Stream& stream);
-  // Gives up what the directory has: a new log comes.
+  // Discards what the directory has, because a new log comes.
   absl::Status BeginCopy();
   // Puts the new log in place, and opens the copy.
   absl::Status EndCopy();
@@ -173,7 +172,7 @@ class Follower {
 
   PublishedCopy published_;
 
-  // --- Of the following thread, and of others while it does not run. ---
+  // --- For the following thread, and for others while it does not run. ---
 
   std::string leader_;
   std::unique_ptr<v1::Replication::Stub> stub_;
@@ -181,14 +180,13 @@ class Follower {
   // Null while the copy is incomplete.
   std::unique_ptr<FragmentHeads> heads_;
   std::optional<RunRecord> run_;
-  // Whether the directory has a copy, and not a run of its own.
+  // Whether the directory has a copy and not a run of its own.
   bool is_copy_ = false;
   ThreadPool pool_;
   BufferPool memory_;
   std::optional<Incoming> incoming_;
   std::map<uint32_t, Ahead> ahead_;
-  // Whether a new copy is being made; and, by fragment, the states that came
-  // for it.
+  // Whether a new copy is being made, and, by fragment, its received states.
   bool is_copying_ = false;
   std::map<uint32_t, SnapshotRecord> states_;
 

@@ -112,7 +112,7 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   follower.is_connected = true;
   follower.peer = peer;
   follower.place = std::move(place);
-  // Versions that wait for a follower do so no longer because it comes again.
+  // Versions do not wait longer for a follower because it reconnects.
   if (!follower.is_due) follower.joined_at = now;
   events_.push_back(
       {"follower_joined", "",
@@ -167,7 +167,7 @@ void LogFeed::SetInSync(const std::set<std::string>& names) {
   for (const std::string& name : names) {
     const auto [at, is_new] = followers_.try_emplace(name);
     Follower& follower = at->second;
-    // One that is not here has some time to come.
+    // An absent follower has some time to come.
     if (is_new) follower.is_due = true;
     if (follower.state != v1::FollowerStatus::IN_SYNC) {
       MarkInSync(name, follower);
@@ -204,7 +204,7 @@ void LogFeed::Leave(const std::string& name, const std::string& why) {
   const auto found = followers_.find(name);
   if (found == followers_.end() || !found->second.is_connected) return;
   found->second.is_connected = false;
-  // Versions go on to wait for one that SetInSync has named.
+  // Versions keep waiting for a follower that SetInSync has named.
   if (!is_set_ || found->second.state != v1::FollowerStatus::IN_SYNC) {
     followers_.erase(found);
   }
@@ -226,7 +226,7 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
     kept->at = now;
   }
   for (auto& [name, follower] : followers_) {
-    // One that was set before it came counts from now.
+    // A follower that was set before it came counts from now.
     if (follower.joined_at == absl::InfinitePast()) follower.joined_at = now;
     if (!follower.is_due || now - LacksSince(follower) < kBehindAfter) continue;
     follower.is_due = false;

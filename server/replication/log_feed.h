@@ -1,18 +1,17 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The newest changes of a run's log, in memory, for the coordinators that
-// follow it; and how far each of them is.
+// Keeps the newest changes of a run's log in memory for the coordinators that
+// follow it, and how far each of them is.
 //
 //   log.Publish([&](auto change) { feed.Add(std::move(change)); });
 //   ...
 //   feed.AwaitDurable(log.Position().index(), sync_replicas);
 //
-// A follower is in sync once it has everything. It is no longer, and nobody
-// waits for it, once it has lacked a change for kBehindAfter; it comes back
-// when it has everything again. Where coordinators are elected
-// (server/election), the feed only proposes that, and versions wait for the
-// followers of SetInSync, all of them, connected or not.
+// A follower is in sync once it has everything. Once it has lacked a change for
+// kBehindAfter, versions no longer wait for it until it has everything again.
+// Where coordinators are elected (server/election), the feed only proposes
+// this, and versions wait for all followers of SetInSync, connected or not.
 //
 // Thread-safe.
 #ifndef SERVER_REPLICATION_LOG_FEED_H_
@@ -43,7 +42,7 @@ namespace causeway {
 class LogFeed {
  public:
   static constexpr absl::Duration kBehindAfter = absl::Seconds(5);
-  // The changes that are kept take about so many bytes.
+  // The kept changes take about this many bytes.
   static constexpr uint64_t kMostBytes = 16 << 20;
 
   ~LogFeed();
@@ -56,20 +55,20 @@ class LogFeed {
 
   // Returns the position of the newest change.
   v1::LogPosition Newest() const;
-  // Whether a log at this position lacks only changes that are kept.
+  // Returns whether a log at this position lacks only changes that are kept.
   bool Continues(const v1::LogPosition& position) const;
-  // Returns the change after so many; null if it is still to come. NOT_FOUND if
-  // it is no longer kept.
+  // Returns the change after the first `index`, or null if there is none yet.
+  // NOT_FOUND if it is no longer kept.
   absl::StatusOr<std::shared_ptr<const v1::LogChange>> After(
       uint64_t index) const;
 
-  // The listeners hear of changes, and of what is published, from a thread of
-  // the feed's own, which the first call starts.
+  // Returns listeners that a thread of the feed's own, which the first call
+  // starts, notifies of changes and of published versions.
   Listeners& news();
   // Wakes the listeners: a version is published.
   void Published();
-  // Set and return the revoked certificates that followers hear of; null if
-  // none ever were.
+  // Set and return the revoked certificates that are sent to followers; null if
+  // never set.
   void SetRevoked(v1::RevokedCertificates revoked);
   std::shared_ptr<const v1::RevokedCertificates> revoked() const;
 
@@ -91,13 +90,13 @@ class LogFeed {
   void CountSent(const std::string& name, uint64_t bytes);
   void Leave(const std::string& name, const std::string& why);
 
-  // Looks who is behind; a change counts from the first call after it. Returns
-  // the events since the last call. Call it often.
+  // Determines which followers are behind; a change counts from the first call
+  // after it. Returns the events since the last call. Call it often.
   std::vector<CoordinatorEvent> Tick(absl::Time now);
 
   // From now on, versions wait for these followers, until others are set.
   void SetInSync(const std::set<std::string>& names);
-  // Returns the names that ought to be in sync.
+  // Returns the names that should be in sync.
   std::set<std::string> DueInSync() const;
 
   // Waits until `replicas` followers, or all that are in sync if these are
@@ -107,11 +106,12 @@ class LogFeed {
   absl::Status AwaitDurable(uint64_t index, uint32_t replicas);
   // The same without waiting: returns whether they have.
   bool TryDurable(uint64_t index, uint32_t replicas);
-  // Returns whether all in sync after SetInSync have had what the log began
-  // with: versions among it may be in no other log, so nobody may see them.
+  // Returns whether all followers of SetInSync have got what the log began
+  // with. Before that, its versions may be in no other log and must not be
+  // published.
   bool IsBegun();
-  // Returns whether these followers have all that others waited for with
-  // AwaitDurable or TryDurable, and got.
+  // Returns whether these followers have everything that AwaitDurable or
+  // TryDurable has reported as durable.
   bool HavePublished(const std::set<std::string>& names) const;
   // Ends all waits, now and later.
   void Stop();
@@ -130,11 +130,11 @@ class LogFeed {
     Place place;
     bool is_connected = false;
     v1::FollowerStatus::State state = v1::FollowerStatus::CATCHING_UP;
-    // Whether it ought to be in sync.
+    // Whether it should be in sync.
     bool is_due = false;
     uint64_t durable = 0;
     uint64_t bytes_sent = 0;
-    // The time from which it is expected to have changes.
+    // The time from which changes are expected to reach it.
     absl::Time joined_at = absl::InfinitePast();
   };
 
@@ -142,7 +142,7 @@ class LogFeed {
   // future if it lacks none that Tick has seen.
   absl::Time LacksSince(const Follower& follower) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  // Changes the state of a follower, which is recorded.
+  // Change the state of a follower and record it.
   void MarkInSync(const std::string& name, Follower& follower)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkBehind(const std::string& name, Follower& follower)
@@ -173,7 +173,7 @@ class LogFeed {
   // Changes that listeners have heard of.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<const v1::RevokedCertificates> revoked_ ABSL_GUARDED_BY(mu_);
-  // This is true if listeners are to hear of something else than changes.
+  // Whether listeners must be notified of something other than changes.
   bool is_woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Islands read this of a follower's copy: updates and parameters of versions
-// that the leader has published. A version that the copy does not have yet is
-// still to come while the leader sends.
+// The part of a follower's copy that islands read: updates and parameters of
+// versions that the leader has published. While the leader sends, a version
+// that the copy lacks is still to come.
 //
-// Thread-safe; but Open and Close are for one thread.
+// Thread-safe, except that Open and Close are for one thread.
 #ifndef SERVER_REPLICATION_PUBLISHED_COPY_H_
 #define SERVER_REPLICATION_PUBLISHED_COPY_H_
 
@@ -31,22 +31,22 @@ namespace causeway {
 
 class PublishedCopy {
  public:
-  // The copy can be read from now on.
+  // Makes the copy readable from now on.
   void Open(StateDirectory* state, FragmentHeads* heads,
             const std::string& run_id) ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
-  // Waits for readers; nobody reads afterwards, and nothing is published.
+  // Waits for readers. Afterwards nothing is read or published.
   void Close() ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
 
-  // The leader with this epoch sends; and it does no longer.
+  // Note that the leader with this epoch sends, and that it no longer does.
   void Connect(uint64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
   void Disconnect() ABSL_LOCKS_EXCLUDED(mu_);
-  // This version and those before are published.
+  // Notes that this version and those before it are published.
   void Publish(const v1::FragmentHead& head) ABSL_LOCKS_EXCLUDED(mu_);
-  // The copy has another version.
+  // Notes that the copy has another version.
   void Added() { news_.Notify(); }
 
-  // Open what an island asks for; return nothing if that is still to come,
-  // which `news` tells of. Errors as in proto/coordinator.proto.
+  // Open what an island asks for; return nothing if it is still to come, which
+  // `news` reports. Errors as in proto/coordinator.proto.
   absl::StatusOr<std::optional<OpenedUpdate>> OpenUpdate(
       const v1::FetchUpdateRequest& request) ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
   absl::StatusOr<std::optional<OpenedParameters>> OpenParameters(
@@ -72,7 +72,7 @@ class PublishedCopy {
   OpenFiles<StoredUpdate> open_updates_;
 
   absl::Mutex mu_ ABSL_ACQUIRED_AFTER(copy_mu_);
-  // By fragment; none: no version is.
+  // By fragment; none if no version is published.
   std::vector<std::optional<uint64_t>> published_ ABSL_GUARDED_BY(mu_);
   bool is_connected_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;

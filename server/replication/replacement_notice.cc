@@ -52,7 +52,7 @@ grpc::Status ReplacementNotice::Tell() {
   const auto stream = stub_->Follow(&context);
   v1::FollowResponse response;
   if (stream->Write(request_)) stream->Read(&response);
-  // A coordinator that sends has not understood.
+  // A coordinator that sends has not understood the notice.
   context.TryCancel();
   return stream->Finish();
 }

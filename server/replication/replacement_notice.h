@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the coordinator that was replaced that it was, again and again, since
-// it may come back at any time: it stands down as soon as it hears of the
-// higher epoch.
+// Repeatedly tells a replaced coordinator, which may come back at any time,
+// that it was replaced, so that it stands down.
 #ifndef SERVER_REPLICATION_REPLACEMENT_NOTICE_H_
 #define SERVER_REPLICATION_REPLACEMENT_NOTICE_H_
 
@@ -21,7 +20,7 @@ namespace causeway {
 
 class ReplacementNotice {
  public:
-  // Starts to tell the coordinator of run `run_id` at `address`. `epoch` is the
+  // Starts telling the coordinator of run `run_id` at `address`. `epoch` is the
   // caller's.
   ReplacementNotice(const std::string& address,
                     std::shared_ptr<grpc::ChannelCredentials> credentials,

@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bounds what islands claim to have trained, which decides about their weight
-// in a merge, by what the schedule lets an island train. A higher claim counts
-// as the bound.
+// Bounds what islands claim to have trained by what the schedule allows,
+// because the claims decide an island's weight in a merge. A higher claim
+// counts as the bound.
 //
-// All inner steps that an island contributes to a fragment are together at most
-// those of the schedule since its join, and kSlackRounds rounds more, because
-// it may repeat steps after a rebase; what it trains less is no credit beyond
-// that. An island that joins again may repeat a round. Of an island that was
-// known before the coordinator started, nothing is known until its next
-// contribution is merged.
+// An island contributes to a fragment at most the schedule's inner steps since
+// its join, plus kSlackRounds rounds, because it may repeat steps after a
+// rebase. Unused steps cannot be saved beyond this slack. An island that joins
+// again may repeat a round. If an island was known before the coordinator
+// started, its count begins with its next merged contribution.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_CLAIMS_H_
@@ -29,8 +28,8 @@ namespace causeway {
 
 class Claims {
  public:
-  // With ACCO, an island computes on while it communicates. Up to this many
-  // times training.batch_size counts for an inner step.
+  // The most batches (training.batch_size) that count for an inner step: with
+  // ACCO, an island keeps computing while it communicates.
   static constexpr uint64_t kMostBatches = 8;
 
   // `schedule` must outlive this object.
@@ -38,21 +37,21 @@ class Claims {
 
   static constexpr int64_t kSlackRounds = 2;
 
-  // The most inner steps of a contribution, and of a process: an island may
-  // repeat steps after a rebase or a restart.
+  // Returns the most inner steps of a contribution, and of a process: an island
+  // may repeat steps after a rebase or a restart.
   uint64_t most_steps() const { return 2 * schedule_->total_steps(); }
   // Returns the most tokens that an island trains in `inner_steps`, up to
   // TokenLedger::kMost.
   uint64_t MostTokens(uint64_t inner_steps) const;
 
-  // Returns `header` with possible numbers of steps and tokens.
+  // Returns `header` with its steps and tokens bounded.
   v1::ContributionHeader Bounded(v1::ContributionHeader header) const;
 
   // Notes a new incarnation of the island, which joins when the fragment is at
   // `version`.
   void Joined(const std::string& island_id, uint64_t incarnation,
               uint32_t fragment, uint64_t version);
-  // Notes that the contribution, which came from its island, was merged.
+  // Notes that a contribution was merged.
   void Merged(const v1::ContributionHeader& header);
 
  private:
@@ -67,8 +66,8 @@ class Claims {
   // The most tokens of an inner step.
   double step_tokens_;
   int64_t slack_;
-  // By island and fragment: the step of the run at which the contributed steps
-  // end if they are counted from the island's join, less slack_.
+  // By island and fragment: the step of the run that the contributed steps
+  // reach, counted from the island's join, minus slack_.
   std::map<std::pair<std::string, uint32_t>, int64_t> used_;
 };
 

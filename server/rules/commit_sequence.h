@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The way of a version that an outer step has made to those who may have it. A
-// host does what next() says, and tells what came of it:
+// The steps between making a version and publishing it. A host does what next()
+// says, and reports the result to Done():
 //
 //   kRecord --> kCommit --> kReplicate --> kInstall --> kEnd
 //                  |            ^
 //                  | unknown    | found
 //                  +--> kDoubt -+
 //
-// After an error, nobody gets the version.
+// After an error, the version is not published.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_COMMIT_SEQUENCE_H_
@@ -30,21 +30,21 @@ class CommitSequence {
     // The log does not know whether it has the commit: tell the rules, and wait
     // for Journal::OutcomeOfCommit.
     kDoubt,
-    // Wait for the followers without which nobody may see the version.
+    // Wait for the followers that must have the version before it is published.
     kReplicate,
     // Let downloads, the next merge and snapshots have the version.
     kInstall,
-    // Tell the rules about status().
+    // Report status() to the rules.
     kEnd,
   };
 
   CommitSequence();
 
   Step next() const { return next_; }
-  // What the last step came to.
+  // The result of the last step.
   const absl::Status& status() const { return status_; }
 
-  // Notes what the step came to.
+  // Notes the result of the step.
   void Done(absl::Status status);
 
  private:

@@ -17,9 +17,9 @@
 namespace causeway {
 namespace {
 
-// The least usual change: before outlier_factor is applied, the first
-// contributions may change a parameter by this much in the root mean square,
-// because some fragments begin with zeros.
+// The smallest change that counts as usual, because some fragments begin with
+// zeros: before outlier_factor is applied, the first contributions may change a
+// parameter by this much in the root mean square.
 constexpr double kLeastUsualChange = 0.1;
 
 }  // namespace
@@ -102,7 +102,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
         absl::StrCat("run ", options_.run_id,
                      " is finished: every fragment has its last version"));
   }
-  // A process that is known to be dead is not waited for.
+  // Do not wait for a process that is known to be dead.
   if (Member* const dead = membership_.Replaced(request); dead != nullptr) {
     EndMember(*dead, v1::IslandStatus::EVICTED, "its process was started again",
               now, effects);
@@ -230,14 +230,14 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   }
   if (round.Has(member->island_id, member->incarnation) ||
       round.HasBytes(member->island_id, header.object().digest())) {
-    // This also holds while the round is merged: the outer step may fail, and
-    // the round open again.
+    // This also holds while the round is merged, because the outer step may
+    // fail and the round open again.
     round.Credit(member->island_id, member->incarnation);
     response.set_verdict(v1::ContributeResponse::ACCEPTED);
     return response;
   }
-  // If the island went back to a checkpoint, this offer may contain what an
-  // earlier process of it handed in: only one of the two may count.
+  // If the island went back to a checkpoint, this offer may contain training
+  // that an earlier process of it handed in. Only one of the two may count.
   const bool forgotten = round.HasIsland(member->island_id);
   if (forgotten) {
     round.StandIn(member->island_id, member->incarnation);
@@ -250,7 +250,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
     return response;
   }
   // This also answers an island that acts on a view from before a restart: it
-  // retries, with a newer view by then.
+  // retries with a newer view.
   if (!flags_.started) {
     return absl::UnavailableError(absl::StrCat(
         "the run waits for ", options_.config.membership().min_islands(),
@@ -278,8 +278,8 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
 absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
     const v1::ContributionHeader& claimed, double norm, absl::Time now,
     Effects& effects) {
-  // The round may have closed, or the island been fenced off, while the bytes
-  // were on their way.
+  // While the bytes were on their way, the round may have closed, or the island
+  // may have been fenced off.
   ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(claimed, now));
   const v1::ContributionHeader header = claims_.Bounded(claimed);
   Round& round = rounds_[header.fragment()];
@@ -334,7 +334,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now,
 }
 
 void Coordinator::Tick(absl::Time now, Effects& effects) {
-  // A coordinator that has stood down decides nothing any more.
+  // A coordinator that has stood down no longer decides anything.
   if (!replaced_because_.empty()) return RecordReplacement(effects);
   for (Member* member : membership_.Expired(now)) {
     EndMember(

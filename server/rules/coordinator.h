@@ -6,11 +6,11 @@
 // that the same rules run in tests and simulations.
 //
 // An event is a method. It returns the answer to its caller, and appends to
-// `Effects` what must be done. First, everything in Effects::IsDurable() is
-// persisted (server/rules/journal.h). Then, even if that failed, the engine
+// `Effects` what must be done. The engine first persists everything in
+// Effects::IsDurable() (server/rules/journal.h). Then, even if that failed, it
 // keeps the bytes of new quarantine entries, drops `discarded` uploads,
-// publishes View() if `view_changed`, and starts `outer_steps`; each of these
-// is answered by OuterStepCommitted or OuterStepFailed.
+// publishes View() if `view_changed`, and starts `outer_steps`. It answers each
+// outer step with OuterStepCommitted or OuterStepFailed.
 //
 // Not thread-safe.
 #ifndef SERVER_RULES_COORDINATOR_H_
@@ -110,7 +110,7 @@ class Coordinator {
     v1::FragmentPlan plan;
     // Made from `config` and `plan`.
     SyncSchedule schedule;
-    // The number of this coordinator among those that have had the run.
+    // Which of the run's coordinators this one is, counted from 1.
     uint64_t epoch = 1;
   };
 
@@ -143,8 +143,8 @@ class Coordinator {
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header, absl::Time now);
   // Takes a contribution whose bytes have arrived and are verified. `norm` is
-  // its Euclidean norm, not finite if a value is not. What the header claims
-  // counts as far as it is possible. Returns ACCEPTED or LATE.
+  // its Euclidean norm, which is not finite if a value is not. Claims in the
+  // header are bounded (Claims). Returns ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Complete(
       const v1::ContributionHeader& claimed, double norm, absl::Time now,
       Effects& effects);
@@ -169,13 +169,13 @@ class Coordinator {
   // succeeds; the round is tried again after a pause.
   void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
-  // Suspends the run, with `problem` as its message, as long as its storage is
-  // not in place; OK ends that.
+  // Suspends the run, with `problem` as its message, until a call with OK says
+  // that its storage is in place again.
   void StorageChecked(const absl::Status& problem, Effects& effects);
-  // Stands down, because a coordinator of a higher epoch has taken the run
-  // over: from now on the run is suspended here, nothing is committed, and
-  // CheckInOffice says why. Calls of islands that have heard of a higher epoch
-  // have the same effect. Ignores an epoch that is not higher than its own.
+  // Stands down because a coordinator of a higher epoch has taken the run over:
+  // from now on the run is suspended here, nothing is committed, and
+  // CheckInOffice says why. A call of an island that knows a higher epoch has
+  // the same effect. Ignores an epoch that is not higher than its own.
   void StandDown(uint64_t epoch, Effects& effects);
 
   // --- Operators; errors as in proto/control.proto. ---
@@ -191,21 +191,21 @@ class Coordinator {
   absl::StatusOr<ContributionKey> Admit(uint64_t id, absl::Time now,
                                         Effects& effects);
   absl::Status Drop(uint64_t id, Effects& effects);
-  // Takes the data that a live island reads for the run's, for good.
+  // Permanently makes the data that a live island reads the run's data.
   absl::Status AcceptData(const std::string& island_id, Effects& effects);
 
   // --- Views. ---
 
-  // Returns OK if `identity` names a live member that may transfer data, or why
-  // it may not.
+  // Returns OK if `identity` names a live member that may transfer data;
+  // otherwise says why not.
   absl::Status Check(const v1::IslandIdentity& identity);
   // Returns UNAVAILABLE if the coordinator has stood down.
   absl::Status CheckInOffice() const;
-  // Returns whether the update that an island waits for is still to be made.
+  // Returns whether the update that an island waits for has not been made yet.
   // Errors of Check.
   absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
-  // Tells an island which of its training is in an update, into which these of
-  // its contributions were merged.
+  // Describes to an island how much of its training is in an update that has
+  // merged these contributions of it.
   void DescribeMerged(const v1::FetchUpdateRequest& request,
                       absl::Span<const ContributionRecord> merged,
                       v1::FetchUpdateResponse& response) const;
@@ -233,7 +233,8 @@ class Coordinator {
   // round.
   std::vector<std::string> Awaited(uint32_t fragment);
 
-  // Whether a live island has told that it reads other data than the run's.
+  // Returns whether a live island has reported that it reads other data than
+  // the run's.
   bool DataDiffers(const Member& member) const;
 
   // Returns H_i of a live member, as in SessionResponse.
@@ -264,8 +265,8 @@ class Coordinator {
   const std::map<uint64_t, QuarantineEntry>& quarantine() const {
     return quarantine_;
   }
-  // Whether a merged contribution came out of the quarantine. If so, its
-  // incarnation has diverged, and nobody continues its training.
+  // Returns whether a merged contribution came out of the quarantine. If so,
+  // its incarnation has diverged, and its training is not continued.
   bool WasAdmitted(const IncarnationKey& key, const std::string& digest) const;
   // The number of entries that wait for a decision.
   uint32_t held_count() const;
@@ -277,19 +278,19 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
 
  private:
-  // Takes note of the epoch that an island of this run has heard of; nobody if
-  // `island_id` is empty. Errors of CheckInOffice.
+  // Notes the epoch that an island of this run knows. An empty `island_id`
+  // names no island. Errors of CheckInOffice.
   absl::Status Hear(absl::string_view run_id, absl::string_view island_id,
                     uint64_t epoch);
   // Records once that the coordinator has stood down.
   void RecordReplacement(Effects& effects);
   // Returns the live member that makes a call. Errors of Check.
   absl::StatusOr<Member*> FindCaller(const v1::IslandIdentity& identity);
-  // Does so for a transfer, which belongs to the coordinator whose view the
-  // island acts on: UNAVAILABLE if it has heard of a lower epoch only.
+  // Does the same for a transfer, and also returns UNAVAILABLE if the island
+  // acts on the view of a coordinator of a lower epoch.
   absl::StatusOr<Member*> FindTransferring(const v1::IslandIdentity& identity);
-  // Records an event if the trouble of an island's ranks has changed, except in
-  // what it costs. Either kind may be unspecified.
+  // Records an event if the trouble of an island's ranks has changed in more
+  // than its cost. Either kind may be unspecified.
   static void NoteTrouble(const std::string& island_id,
                           const v1::RankTrouble& before,
                           const v1::RankTrouble& now, Effects& effects);
@@ -298,20 +299,22 @@ class Coordinator {
                   absl::Time now, Effects& effects);
   // Notes that an island can train: from now on rounds wait for it.
   void BecomeReady(Member& member, Effects& effects);
-  // Notes the data that an island reads; it told of `before` until now.
+  // Notes the data that an island reads; until now it reported `before`.
   void NoteData(const Member& member, absl::string_view before,
                 Effects& effects);
-  // While no operator has accepted data, takes those that more than half of the
-  // live islands read for the run's. The first island names them until then.
+  // Until an operator accepts data, makes the data that more than half of the
+  // live islands read the run's data. Before there is such a majority, the
+  // first island's data count.
   void ElectData(Effects& effects);
-  // Makes `data` the run's, and records that and who reads others now.
+  // Makes `data` the run's, and records this and the islands that read other
+  // data.
   void SetData(const std::string& data, CoordinatorEvent event,
                Effects& effects);
   // Records an island's measurement of the merged model if it is new and
   // possible, and if the island is the one that measures.
   void NoteValidation(const Member& member, absl::Time now, Effects& effects);
-  // Returns the island that measures the merged model: of those that read the
-  // run's data, the one that has been a member longest. Null if there is none.
+  // Returns the island that measures the merged model: the longest-standing
+  // member among those that read the run's data. Null if there is none.
   const Member* Validator();
   // Records a point of training if the model has reached a new version.
   void NoteTraining(absl::Time now, Effects& effects);
@@ -320,19 +323,20 @@ class Coordinator {
   bool IsFinished() const;
   Round NewRound(uint32_t fragment, std::set<std::string> silent = {}) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
-  // The number of contributions that the open round has or can still get.
+  // Returns the number of contributions that the open round has or can still
+  // get.
   size_t Reachable(uint32_t fragment);
-  // Returns the islands that the open round waits for in vain: they have not
-  // offered anything since it began.
+  // Returns the expected islands that have not offered anything since the open
+  // round began.
   std::set<std::string> Silent(uint32_t fragment);
   // Whether the island is silent in an open round.
   bool IsSilent(const std::string& island_id) const;
-  // Whether the longest grace window is over since islands that are not
-  // expected could have completed the quorum.
+  // Returns whether islands that are not expected could have completed the
+  // quorum for longer than the longest grace window.
   bool IsHeldUp(uint32_t fragment, absl::Time now);
-  // Expects every ready island if too few are expected to reach the quorum, or
-  // if the expected ones hold the round up: they may have been ready before
-  // the others, and never contribute.
+  // Expects every ready island if fewer islands than the quorum are expected,
+  // or if the expected ones hold the round up: they may never contribute
+  // although they were ready first.
   void RefreshExpectations(uint32_t fragment, absl::Time now, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
   void EndMember(Member& member, v1::IslandStatus::State state,
@@ -346,21 +350,21 @@ class Coordinator {
   void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
                        absl::Time now, Effects& effects);
   // Books a contribution that was removed from the round, and whose incarnation
-  // has ended, as never handed in: the island may still have this training, or
-  // have it in a checkpoint, and contribute it under its next incarnation.
+  // has ended, as never handed in: the island may still have this training,
+  // perhaps in a checkpoint, and contribute it under its next incarnation.
   void LeaveOut(const v1::ContributionHeader& header, absl::string_view reason,
                 Effects& effects);
   // Moves tokens that had expired with earlier incarnations of the same process
   // to the incarnation `key`.
   void TakeOver(const IncarnationKey& key, Effects& effects);
   // Fences off the island's live incarnation if it offered nothing to the round
-  // because a contribution of an earlier incarnation, now `removed`, stood for
-  // it. It joins again and can then offer its own.
+  // because the contribution `removed`, of an earlier incarnation, stood for
+  // it. The island joins again and can then offer its own.
   void EndMemberThatReliedOn(const ContributionKey& removed, absl::Time now,
                              Effects& effects);
-  // Fences off the members who were told that the round was closed, if it
+  // Fences off the members that were told that the round was closed, if it
   // cannot reach its quorum without them. They join again and can then offer
-  // anew.
+  // again.
   void EndMembersTurnedAway(uint32_t fragment, absl::Time now,
                             Effects& effects);
   // Returns the number of rounds of the fragment since the island's last
@@ -368,8 +372,8 @@ class Coordinator {
   uint64_t RoundsSinceMerged(const Member& member, uint32_t fragment) const;
   // Fault injection: whether to leave the contribution out.
   bool IsLeftOut(const v1::ContributionHeader& header);
-  // Returns who takes part in a round that closes: of several incarnations of
-  // an island one counts, and an island that has left still counts if it had
+  // Returns the participation in a round that closes. Several incarnations of
+  // an island count once, and an island that has left still counts if it had
   // begun to hand in.
   v1::Participation ParticipationIn(const Round& round);
   // Sets how long the round waits for the awaited islands.
@@ -377,8 +381,8 @@ class Coordinator {
   // Books a merged contribution.
   void Settle(const v1::ContributionHeader& header, Effects& effects);
   bool IsLive(const IncarnationKey& key) const;
-  // Returns the island's contributions to the fragment's open round, as far as
-  // they are not booked yet.
+  // Returns the island's contributions to the fragment's open round that are
+  // not booked yet.
   std::map<IncarnationKey, OpenTokens> Open(uint32_t fragment,
                                             const std::string& island_id) const;
   // Returns the contributions of one incarnation to open rounds, by fragment.
@@ -398,8 +402,8 @@ class Coordinator {
   std::map<ContributionKey, uint64_t> admitted_;
   v1::Participation participation_;
   std::vector<v1::Participation> last_rounds_;
-  // By island and fragment: the version after the last base version of a merged
-  // contribution of the island.
+  // By island and fragment: the base version of the island's last merged
+  // contribution, plus one.
   std::map<std::pair<std::string, uint32_t>, uint64_t> merged_until_;
   // The duration of the last outer step.
   absl::Duration outer_step_;
@@ -408,11 +412,11 @@ class Coordinator {
   RunFlags flags_;
   // Why the last outer step failed; empty if it did not.
   std::string suspended_because_;
-  // Why the storage takes nothing; empty if it does.
+  // Why the storage cannot be written; empty if it can.
   std::string storage_problem_;
   // Why the coordinator has stood down; empty if it has not.
   std::string replaced_because_;
-  // Whether the event of that is recorded.
+  // Whether the event that says so is recorded.
   bool replacement_recorded_ = false;
 };
 

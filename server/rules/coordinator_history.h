@@ -21,7 +21,7 @@
 
 namespace causeway {
 
-// A contribution that is merged only if an operator says so.
+// A contribution that is merged only on an operator's order.
 //
 //   HELD --DropContribution, or too many are held--> DROPPED
 //     |  ^
@@ -37,32 +37,33 @@ struct QuarantineEntry {
   double norm = 0;
   std::string reason;
   absl::Time quarantined_at;
-  // Whether it can be merged at all: its values are finite.
+  // Whether its values are finite, so that it can be merged at all.
   bool admissible = false;
   // Whether it is in the open round of its fragment.
   bool in_round = false;
 };
 
-// The most entries that are held: beyond it, the oldest is dropped. Bounds disk
-// and memory.
+// The most entries that are held, to bound disk and memory. Beyond it, the
+// oldest is dropped.
 inline constexpr size_t kMaxHeldContributions = 64;
 
 // Facts about the run that do not depend on who is live.
 struct RunFlags {
-  // Once min_islands have joined, the run goes on with whoever is left.
+  // Whether min_islands have joined once. From then on the run goes on with the
+  // islands that are left.
   bool started = false;
   bool paused = false;
   std::string pause_reason;
-  // Names the run's data (IslandProgress.data_digest): those that an operator
-  // has accepted, or those of most islands; empty until an island has told.
+  // Names the run's data (IslandProgress.data_digest), which an operator has
+  // accepted or most islands read. Empty until an island has reported its data.
   std::string data_digest;
-  // Whether an operator has accepted the data. Islands no longer decide then.
+  // Whether an operator has accepted the data, so that islands no longer
+  // decide.
   bool data_accepted = false;
 };
 
 struct CoordinatorHistory {
-  // The tokens of an incarnation's contributions to one fragment that met one
-  // fate.
+  // The tokens of an incarnation's contributions to one fragment with one fate.
   struct Settled {
     IncarnationKey key;
     uint32_t fragment = 0;
@@ -70,7 +71,7 @@ struct CoordinatorHistory {
     uint64_t tokens = 0;
     // The part of `tokens` that an earlier process of the island trained.
     uint64_t restored = 0;
-    // The newest version that one of the contributions builds on.
+    // The newest base version of the contributions.
     uint64_t base_version = 0;
   };
   RunFlags flags;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of Coordinator that takes islands' reports, and makes the run's
-// history of them.
+// history from them.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -35,7 +35,7 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
                              absl::Time now, Effects& effects) {
   NoteTrouble(member.island_id, member.progress.rank_trouble(),
               progress.rank_trouble(), effects);
-  // The first report says what sums begin with.
+  // Sums begin with the first report.
   if (std::exchange(member.has_reported, true)) {
     training_.Heard(member.island_id, member.progress, progress);
   }
@@ -48,8 +48,8 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
 }
 
 void Coordinator::BecomeReady(Member& member, Effects& effects) {
-  // If others train, they have a window under way in which this island has no
-  // share; it is expected from the next round on.
+  // If others train, this island has no share in their window under way; it is
+  // expected from the next round on.
   const bool window_under_way = flags_.started && membership_.ready_count() > 0;
   for (const CommittedFragment& state : heads_) {
     member.first_contribution_version[state.head.fragment()] =
@@ -72,7 +72,7 @@ void Coordinator::NoteData(const Member& member, absl::string_view before,
                            Effects& effects) {
   const std::string& data = member.progress.data_digest();
   if (data.size() != kDigestBytes || data == before) return;
-  // The island hears whether they differ.
+  // The view tells the island whether its data differ.
   effects.view_changed = true;
   if (flags_.data_digest.empty()) {
     flags_.data_digest = data;

@@ -18,8 +18,8 @@
 namespace causeway {
 namespace {
 
-// A failed outer step is tried again after this pause: long enough not to
-// hammer a full disk, short enough to use space soon after it is back.
+// The pause before a failed outer step is tried again: long enough not to
+// hammer a full disk, short enough to use free space soon.
 constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
 }  // namespace
@@ -27,7 +27,7 @@ constexpr absl::Duration kRetryPause = absl::Seconds(5);
 size_t Coordinator::Reachable(uint32_t fragment) {
   const Round& round = rounds_[fragment];
   size_t reachable = round.contributions().size();
-  // An island's contributions count once, whichever incarnation they came from.
+  // Contributions of several incarnations of an island count once.
   for (const std::string& island : Awaited(fragment)) {
     reachable += round.HasIsland(island) ? 0 : 1;
   }
@@ -96,8 +96,7 @@ void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
     return;
   }
   SetGrace(fragment);
-  // Whom the round awaits is worth a look at all members only if it could
-  // close.
+  // Look at all members for awaited islands only if the round could close.
   if (!round.MayClose(/*awaited=*/0, now) ||
       !round.MayClose(Awaited(fragment).size(), now)) {
     return;
@@ -350,7 +349,7 @@ void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
 void Coordinator::EndMembersTurnedAway(uint32_t fragment, absl::Time now,
                                        Effects& effects) {
   const Round& round = rounds_[fragment];
-  // With its quorum, the round closes without them.
+  // With a quorum, the round closes without them.
   if (round.contributions().size() >= options_.config.membership().quorum()) {
     return;
   }

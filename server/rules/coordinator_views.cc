@@ -189,7 +189,7 @@ bool Coordinator::IsFinished() const {
 uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
   std::vector<absl::Duration> steps;
   for (const Member* live : membership_.Live()) {
-    // An island sets no pace for others unless it contributes itself.
+    // A silent island sets no pace for others.
     if (live != &member && IsSilent(live->island_id)) continue;
     steps.push_back(absl::Seconds(live->progress.step_seconds()));
   }

@@ -17,8 +17,8 @@ struct KindSeverity {
   v1::Severity severity;
 };
 
-// docs/operations.md explains the kinds. Rounds are most of a log, and come
-// first.
+// docs/operations.md explains the kinds. Rounds come first, because they are
+// most of a log.
 constexpr KindSeverity kSeverities[] = {
     {"round_merged", v1::DETAIL},
     {"validated", v1::DETAIL},

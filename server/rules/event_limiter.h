@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bounds the events that are recorded of one island, which can cause them at
-// any rate: by heartbeats of changing trouble, for instance. Of each kind,
-// kMost are recorded in a window of time; one more event says how many were
-// left out. Kinds are counted apart, so that noise hides no event of another
-// kind.
+// Bounds the recorded events of an island, because it can cause events at any
+// rate: for instance by heartbeats with changing trouble. At most kMost events
+// of each kind are recorded in a window of time; one more event says how many
+// were left out. Kinds are counted separately, so that noise hides no event of
+// another kind.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_EVENT_LIMITER_H_
@@ -27,9 +27,8 @@ class EventLimiter {
   static constexpr uint64_t kMost = 60;
   static constexpr absl::Duration kWindow = absl::Hours(1);
 
-  // Returns those of `events` that are to be recorded, after an event for each
-  // window that has ended and of which some were left out. Events of no island
-  // are all recorded.
+  // Returns the `events` to record, preceded by an event for each ended window
+  // in which events were left out. Records all events that belong to no island.
   std::vector<CoordinatorEvent> Limit(std::vector<CoordinatorEvent> events,
                                       absl::Time now);
 

@@ -16,7 +16,7 @@ absl::StatusOr<uint64_t> OpenNewest(
   for (const SnapshotRecord& snapshot : snapshots) {
     const absl::Status opened = open(snapshot);
     if (opened.ok()) return snapshot.head.version();
-    // The error of the newest says most.
+    // The error of the newest snapshot is the most useful.
     if (&snapshot == &snapshots.front()) first = opened;
   }
   return first;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a fragment's files a run still needs, and how its newest version
-// comes out of them: from the newest snapshot that can be read, by repeating
-// the recorded merges since then. Snapshots are given newest first.
+// Decides which of a fragment's files a run still needs, and how to restore its
+// newest version: from the newest readable snapshot, by repeating the recorded
+// merges since then. Snapshots are given newest first.
 //
 // Pure rules: the files are the caller's.
 #ifndef SERVER_RULES_FRAGMENT_FILES_H_
@@ -18,15 +18,15 @@
 
 namespace causeway {
 
-// Returns the version up to which nobody needs the records of merges any more,
-// while the snapshots `kept` stay. 0 if there is none.
+// Returns the version up to which records of merges are no longer needed while
+// the snapshots `kept` stay. 0 if there is none.
 uint64_t LastUnneededRecord(absl::Span<const SnapshotRecord> kept);
 
 // Brings a fragment to its newest committed version: opens snapshots until one
-// can be read, and then repeats the merges that made the later versions.
+// can be read, then repeats the later merges.
 //   NOT_FOUND  There is no snapshot.
 //   DATA_LOSS  A snapshot is newer than the log.
-// Otherwise errors of `open`, about the newest snapshot, and of `repeat`.
+// Also returns errors of `open` for the newest snapshot, and of `repeat`.
 absl::Status RestoreVersion(
     absl::Span<const SnapshotRecord> snapshots, uint64_t newest,
     absl::FunctionRef<absl::Status(const SnapshotRecord& snapshot)> open,

@@ -8,12 +8,12 @@
 namespace causeway {
 namespace {
 
-// Islands whose speeds differ by less than this factor count as equals, however
-// short the window is: measured times vary.
+// Islands whose speeds differ by less than this factor count as equal even if
+// the window is short, because measured times vary.
 constexpr double kEquals = 1.25;
 
-// Speed is a claim. No island counts as faster than the median island by more
-// than this factor, so that a false claim leaves the others an eighth of H.
+// The most by which an island counts as faster than the median island. Speed is
+// a claim; a false one leaves the others at least an eighth of H.
 constexpr double kMostLead = 8;
 
 }  // namespace
@@ -26,7 +26,7 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
   if (own <= absl::ZeroDuration() || all.empty()) return 0;
   std::sort(all.begin(), all.end());
   const auto steps = static_cast<double>(options.steps);
-  // The duration of a step of the island that this one has to keep up with.
+  // The step time of the island that this one must keep up with.
   absl::Duration pace = all.front();
   const absl::Duration fastest = all[all.size() / 2] / kMostLead;
   if (options.shares == v1::SynchronizationConfig::ALWAYS_LATE) {

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many of the H inner steps of a round an island trains, so that it arrives
-// together with the other islands (H_i of SessionResponse).
+// Decides how many of a round's H inner steps an island trains, so that it
+// arrives together with the other islands (H_i of SessionResponse).
 //
-// From its quorum on, a round waits for a grace window. If an island's steps
-// take s, and those of the island that completes the quorum take p, it arrives
-// up to
+// After its quorum, a round waits for a grace window. If an island's steps take
+// s, and those of the island that completes the quorum take p, the first island
+// arrives up to
 //
 //   H (s - p) + overlap p
 //
-// after the quorum: it is slower over one window, and the other islands may
-// have gone on meanwhile without its update. If that exceeds the window, every
-// round would close without this island; it would rebase for ever, and its
-// training would be merged only when the run ends. Such an island gets H p / s
-// steps, and all others get H. A run may also ask for shares for every island,
-// relative to the fastest, or for none. Nobody counts as more than eight times
-// as fast as the median island.
+// after the quorum: it is slower over H steps, and the other islands may
+// meanwhile have trained through the overlap. If that exceeds the grace window,
+// every round would close without this island; it would rebase for ever, and
+// its training would be merged only when the run ends. Such an island gets H p
+// / s steps, and all others get H. A run may also ask for shares for every
+// island, relative to the fastest, or for none. An island counts as at most
+// eight times as fast as the median island.
 //
 // Pure rules: no clock, no I/O.
 #ifndef SERVER_RULES_INNER_STEPS_H_
@@ -40,13 +40,14 @@ struct InnerStepsOptions {
   // window the longest (server/rules/grace_window.h).
   absl::Duration grace;
   double grace_overlap_share = 0;
-  // Steps that an island may train between a send and the use of its update.
+  // The steps that an island may train between a send and the use of its
+  // update.
   uint64_t overlap_steps = 0;
 };
 
 // Returns H_i, 1 to H, or 0 if the island trains all steps. `own` is the
-// duration of the island's inner step, `all` those of the live islands, itself
-// included. A duration of zero is unknown.
+// duration of the island's inner step; `all` has the durations of all live
+// islands, including this one. A duration of zero is unknown.
 uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
                     std::vector<absl::Duration> all);
 

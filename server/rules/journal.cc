@@ -51,7 +51,7 @@ Journal::Entry Journal::Enter(Effects& effects, absl::Time now) {
   move(effects.accounts, unwritten_.accounts);
   move(effects.training, unwritten_.training);
   move(effects.validations, unwritten_.validations);
-  // Whoever carries the effects out needs the entries, too.
+  // The entries stay in the effects, because the host also needs them.
   unwritten_.quarantine.insert(unwritten_.quarantine.end(),
                                effects.quarantine.begin(),
                                effects.quarantine.end());
@@ -86,8 +86,8 @@ absl::Status Journal::Written(const absl::Status& outcome) {
 
 bool Journal::MayTell(const Entry& entry, const absl::Status& written,
                       bool succeeded) {
-  // A caller that was refused, and has changed nothing, may know that. A
-  // success may rest on an earlier change that is not written.
+  // A refused caller that has changed nothing may be told so. A success may
+  // rest on an earlier change that is not written.
   return written.ok() || (!entry.changes && !succeeded);
 }
 

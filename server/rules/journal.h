@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides what must be durable before what may be said. The rules of the run
+// Decides what must be durable before an answer is given. The rules of the run
 // (server/rules/coordinator.h) decide what changes; the journal holds back the
-// answers that rest on a change until the log has it. A host, which has the
-// log, handles one event at a time:
+// answers that rest on a change until the log has it. The host of the log
+// handles one event at a time:
 //
 //   const Journal::Entry entry = journal.Enter(effects, now);
 //   absl::Status written;
@@ -15,11 +15,11 @@
 //   // must be merged.
 //   return Journal::Answer(entry, written, result);
 //
-// Changes that could not be written stay, and go first the next time: nobody
-// may hear of a membership that a restart would not know.
+// Changes that could not be written stay, and are written first the next time:
+// no answer may tell of a membership that a restart would not know.
 //
-// The log may not know what became of a write. It then refuses all others
-// until the host has found out, and has called Reconciled.
+// If the outcome of a write is unknown, the log refuses all others until the
+// host has found it out and called Reconciled.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_JOURNAL_H_
@@ -46,26 +46,26 @@ class Journal {
   struct Entry {
     // Whether the event has changed what is to be durable.
     bool changes = false;
-    // What must be written before anybody hears of the event; null if there is
+    // What must be written before the event is answered; null if there is
     // nothing to write. Valid until the next call.
     LogBatch* batch = nullptr;
     // The batch's events that are new.
     absl::Span<const EventRecord> events;
   };
 
-  // Takes what is to be durable out of an event's effects, which say then that
-  // the view has changed if there are new events for people.
+  // Takes what must be durable out of an event's effects. Sets `view_changed`
+  // in them if there are new events for people.
   Entry Enter(Effects& effects, absl::Time now);
-  // The next entry has the snapshot, too.
+  // Adds a snapshot to the next entry.
   void AddSnapshot(SnapshotRecord snapshot);
 
-  // Notes what became of the write of an entry's batch. Returns OK if all
-  // entries are durable, or UNAVAILABLE: whatever the reason, it is this
-  // machine's fault, so islands go on and retry.
+  // Notes the outcome of writing an entry's batch. Returns OK if all entries
+  // are durable, and otherwise UNAVAILABLE: any error is this machine's fault,
+  // so islands go on and retry.
   absl::Status Written(const absl::Status& outcome);
 
-  // Returns what the caller of an event hears whose result is `result`: the
-  // result or, if that needs a write that has failed, the write's error.
+  // Returns the answer to an event: its `result`, or the error of a failed
+  // write that the result rests on.
   template <typename Result>
   static Result Answer(const Entry& entry, const absl::Status& written,
                        Result result) {
@@ -76,7 +76,7 @@ class Journal {
   // --- Commits of outer steps (server/rules/commit_sequence.h), one at a time
   // for each fragment.
 
-  // Begins the commit of the version that `commit` has, whose merge took the
+  // Begins the commit of the version in `commit`, which merged the
   // contributions with these shares. Returns what the log gets.
   //   UNAVAILABLE  The coordinator has stood down.
   absl::StatusOr<LogBatch> BeginCommit(const Coordinator& coordinator,
@@ -84,12 +84,12 @@ class Journal {
                                        const OuterStepOutcome& outcome,
                                        absl::Span<const float> shares,
                                        CommitRecord commit);
-  // Returns what became of the fragment's commit, whose write ended with
-  // `unknown`; nothing as long as nobody knows.
+  // Returns the outcome of the fragment's commit, whose write ended with
+  // `unknown`; nothing while it is not known.
   std::optional<absl::Status> OutcomeOfCommit(
       uint32_t fragment, const absl::Status& unknown) const;
 
-  // Notes what became of the write of unknown outcome.
+  // Notes the outcome of a write that was in doubt.
   void Reconciled(const DoubtfulWrite& write, Effects& effects);
 
  private:
@@ -97,10 +97,10 @@ class Journal {
                       bool succeeded);
 
   EventLimiter event_limiter_;
-  // What the log does not have yet, as far as is known.
+  // Changes that the log is not known to have.
   LogBatch unwritten_;
   // The number of events in `unwritten_` that may be in the log already,
-  // because the outcome of the last write of it is unknown.
+  // because the outcome of its last write is unknown.
   std::optional<size_t> doubtful_events_;
   // By fragment, whether a commit that was in doubt was found.
   std::map<uint32_t, bool> commits_found_;

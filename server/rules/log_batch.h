@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run's log gets in one transaction. The rules say what is in it
-// (server/rules/journal.h), and server/storage/commit_log.h writes it.
+// The changes that a run's log gets in one transaction: server/rules/journal.h
+// makes them, and server/storage/commit_log.h writes them.
 #ifndef SERVER_RULES_LOG_BATCH_H_
 #define SERVER_RULES_LOG_BATCH_H_
 
@@ -41,9 +41,9 @@ struct SnapshotRecord {
   std::string file;
 };
 
-// The fate of a contribution. Quarantined contributions are in the quarantine
-// (QuarantineEntry), and tokens that are lost with their incarnation follow
-// from its account (server/rules/token_ledger.h).
+// The fate of a contribution. Quarantined contributions are in QuarantineEntry,
+// and tokens that are lost with their incarnation follow from its account
+// (server/rules/token_ledger.h).
 enum class ContributionFate {
   // Part of the version after its base version.
   kMerged,
@@ -115,7 +115,7 @@ struct LogBatch {
   }
 };
 
-// Tells what became of a batch whose outcome was unknown.
+// The outcome of a batch, once it is found out.
 struct DoubtfulWrite {
   bool found = false;
   // The fragment whose commit was in it, if there was one.

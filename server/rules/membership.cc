@@ -87,9 +87,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
                      Age(now, member.last_heartbeat + options_.lease),
                      "; retry until then"));
   }
-  // After a divergence, no process may go on from a checkpoint of any process:
-  // the diverged one may have done so, too, and its contribution may still be
-  // admitted.
+  // After a divergence, no process may go on from any checkpoint: the diverged
+  // process may have used it, and its contribution may still be admitted.
   if (known != members_.end() &&
       known->second.state == v1::IslandStatus::DIVERGED &&
       (known->second.instance_id == request.instance_id() ||
@@ -211,7 +210,8 @@ void Membership::End(Member& member, v1::IslandStatus::State state,
 void Membership::ForgetOldest(const Member* kept) {
   while (members_.size() > kMostDeparted + live_count()) {
     auto oldest = members_.end();
-    // After a divergence, a process must learn that it may not go on.
+    // Keep diverged members longest: their process must learn that it may not
+    // go on.
     const auto rank = [](const Member& member) {
       return std::make_pair(member.state == v1::IslandStatus::DIVERGED,
                             member.ended_at);
@@ -264,9 +264,9 @@ uint32_t Membership::ready_count() const {
       }));
 }
 
-// An island that comes back gets its old shard. A new island gets the shard
-// that the fewest live islands read, so that shards are shared only when they
-// must be.
+// Gives an island that comes back its old shard, and a new island the shard
+// that the fewest live islands read, so that shards are shared only if
+// necessary.
 uint32_t Membership::PickShard(const std::string& island_id) const {
   const auto known = members_.find(island_id);
   if (known != members_.end()) return known->second.shard % options_.shards;

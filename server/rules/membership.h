@@ -41,8 +41,8 @@ inline constexpr char kByOperator[] = "by an operator";
 struct Member {
   static constexpr uint64_t kNotExpected = UINT64_MAX;
 
-  // Returns whether the island has reported that it can train. No round waits
-  // for it before.
+  // Returns whether the island has reported that it can train. Until then, no
+  // round waits for it.
   bool IsReady() const {
     return !first_contribution_version.empty() &&
            first_contribution_version.front() != kNotExpected;
@@ -61,26 +61,26 @@ struct Member {
   // Whether it was asked to leave.
   bool draining = false;
   absl::Time last_heartbeat = absl::InfinitePast();
-  // The last other process that wanted the name, and when it came first.
+  // The last other process that asked for the name, and when it first asked.
   uint64_t rival = 0;
   absl::Time rival_at = absl::InfinitePast();
   // Data shard, 0 .. shards - 1.
   uint32_t shard = 0;
-  // For each fragment, the first base version that it is expected to contribute
-  // to; kNotExpected before the island is ready.
+  // For each fragment, the first base version that the island is expected to
+  // contribute to; kNotExpected before it is ready.
   std::vector<uint64_t> first_contribution_version;
   v1::IslandProgress progress;
   // Whether `progress` is a report of this incarnation to this process.
   bool has_reported = false;
-  // How many joins the island's next processes have left at `joins_at`.
+  // The number of joins that the island has left at `joins_at`.
   double joins_left = 0;
   absl::Time joins_at = absl::InfinitePast();
   uint64_t contributions_merged = 0;
   uint64_t tokens_merged = 0;
 };
 
-// Returns whether an island is missed: it has gone without a word, or has
-// diverged, and neither has it come back, nor has an operator evicted it.
+// Returns whether an island is missed: its lease ended or it diverged, it has
+// not come back, and no operator has evicted it.
 bool IsMissed(v1::IslandStatus::State state, absl::string_view reason);
 
 class Membership {
@@ -92,13 +92,13 @@ class Membership {
     absl::Duration lease = absl::Seconds(10);
   };
 
-  // An island may join so often, and then once in each pause: every join is
-  // kept for ever.
+  // The number of joins that an island has at first; afterwards it gets one in
+  // each pause. This bounds the joins, which are kept for ever.
   static constexpr double kMostJoins = 128;
   static constexpr absl::Duration kJoinPause = absl::Seconds(10);
 
-  // So many islands that have ended are known; the one that ended first is
-  // forgotten, of those that have diverged only if all have.
+  // The most ended islands that are remembered. The one that ended first is
+  // forgotten first, but diverged ones only after all others.
   static constexpr size_t kMostDeparted = 512;
 
   explicit Membership(Options options) : options_(std::move(options)) {}
@@ -112,15 +112,15 @@ class Membership {
     // False if this was a retry of an earlier Join.
     bool is_new;
   };
-  // Errors as Coordinator.Join in coordinator.proto. The name of a live member
-  // is refused with ALREADY_EXISTS once the member was heard of after the
-  // request came first: until then it may be dead, and the request is to be
-  // repeated (RESOURCE_EXHAUSTED) until its lease ends.
+  // Errors as Coordinator.Join in coordinator.proto. A request for the name of
+  // a live member gets RESOURCE_EXHAUSTED, and is to be repeated until the
+  // member's lease ends, because the member may be dead. It gets ALREADY_EXISTS
+  // if the member is heard of after the first such request.
   absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
                                   absl::Time now);
 
-  // Returns the live member whose process is dead according to `request`; null
-  // if there is none. End it before the join.
+  // Returns the live member whose process is dead according to `request`, or
+  // null. End it before the join.
   Member* Replaced(const v1::JoinRequest& request);
 
   // Returns the live member that `identity` names, or why it may not act
@@ -138,8 +138,9 @@ class Membership {
   // Returns the member of that name if it is missed; null otherwise.
   Member* FindMissed(const std::string& island_id);
 
-  // Ends a membership. The member stays known, but not what its ranks did, and
-  // another one may be forgotten. Its incarnations keep rising in any case.
+  // Ends a membership. The member stays known, without what its ranks did;
+  // another ended member may be forgotten. The incarnations of its name keep
+  // rising in any case.
   void End(Member& member, v1::IslandStatus::State state,
            absl::string_view reason, absl::Time now);
 
@@ -164,8 +165,8 @@ class Membership {
   std::map<std::string, Member> members_;
   // Caches the result of Live; it is empty if members have changed.
   std::vector<Member*> live_;
-  // The highest incarnation of an island that was forgotten. Names that are not
-  // known begin above it.
+  // The highest incarnation of a forgotten island. Unknown names begin above
+  // it.
   uint64_t forgotten_incarnation_ = 0;
 };
 

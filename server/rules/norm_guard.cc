@@ -12,8 +12,8 @@
 namespace causeway {
 namespace {
 
-// Returns the median; of two middle values the upper, so that in doubt a
-// contribution passes.
+// Returns the median, or the upper of two middle values, so that contributions
+// pass in doubt.
 double Median(std::vector<double> values) {
   const auto middle =
       values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -3,20 +3,19 @@
 //
 // Detects contributions to one fragment that must not be merged unseen: a value
 // is not finite, or the norm is far above the usual one. The usual norm is the
-// median over the contributions merged lately, so that neither a few bad ones
-// nor the slow change over a run move it much. Small norms cannot harm other
+// median over the contributions merged lately, so a few bad ones hardly move
+// it, and it follows the slow change over a run. Small norms cannot harm other
 // islands and pass.
 //
 // If a window has more inner steps than usual, because the island's last
 // contributions came too late, its norm may be larger in proportion. The number
-// of steps is the island's claim. It counts up to the number of rounds since
-// the coordinator merged the island's last contribution, and up to
-// kMostWindows.
+// of steps is the island's claim, so it counts at most as the number of rounds
+// since the island's last contribution was merged, and as kMostWindows.
 //
-// Contributions that changed nothing do not show what is usual: an island that
-// has nothing to train must not make outliers of those that have. Until enough
-// others are merged, the norm of the fragment's parameters takes the place of
-// the usual norm.
+// Contributions that change nothing do not count as usual: otherwise an island
+// that has nothing to train would make outliers of those that have. Until
+// enough others are merged, the norm of the fragment's parameters takes the
+// place of the usual norm.
 //
 // Islands differ: some train fewer steps, or on other data. The end of a round
 // may hold islands of one kind only, whose norms are unusual for the other
@@ -37,7 +36,7 @@ namespace causeway {
 
 class NormGuard {
  public:
-  // The least contributions that count as "lately", and the least that show
+  // The smallest number of contributions that count as "lately", and that show
   // what is usual.
   static constexpr uint64_t kLately = 16;
   static constexpr size_t kLeast = 4;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bounds the events of what strangers can cause at any rate.
+// Bounds the events that strangers can cause at any rate.
 #ifndef SERVER_RULES_QUIET_COUNT_H_
 #define SERVER_RULES_QUIET_COUNT_H_
 
@@ -19,8 +19,8 @@ class QuietCount {
  public:
   static constexpr absl::Duration kQuiet = absl::Minutes(1);
 
-  // Notes an occurrence. If it is to be recorded, returns the number of those
-  // before it that were not.
+  // Notes an occurrence. If it is to be recorded, returns how many before it
+  // were not.
   std::optional<uint64_t> Note(absl::Time now) {
     if (now < quiet_until_) {
       ++unrecorded_;

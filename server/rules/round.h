@@ -6,11 +6,11 @@
 //
 //   OPEN --(Close)--> MERGING --(new version committed)--> next round OPEN
 //
-// A round closes when every expected live island has contributed, or when at
-// least `quorum` islands have and the grace window is over, which begins with
-// the quorum. It never closes with fewer than `quorum` contributions.
+// A round closes when every expected live island has contributed, or when
+// `quorum` islands have and the grace window, which begins then, is over. It
+// never closes with fewer than `quorum` contributions.
 //
-// An island is silent if it has offered nothing during a whole round, until it
+// An island that has offered nothing during a whole round is silent until it
 // offers something.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
@@ -63,25 +63,25 @@ class Round {
 
   // Whether the incarnation's contribution is in the round.
   bool Has(const std::string& island_id, uint64_t incarnation) const;
-  // Whether these bytes are in the round, from any incarnation of the island: a
-  // process that was evicted and joined again offers what it had already handed
-  // in.
+  // Returns whether these bytes are in the round, from any incarnation of the
+  // island: a process that was evicted and joins again offers the bytes that it
+  // had already handed in.
   bool HasBytes(const std::string& island_id, const std::string& digest) const;
-  // Whether any contribution of the island is in the round, from any
-  // incarnation.
+  // Returns whether the round has a contribution of any incarnation of the
+  // island.
   bool HasIsland(const std::string& island_id) const;
-  // Notes that `incarnation` will send nothing more: HasBytes found its bytes,
-  // or its contribution is left out on purpose.
+  // Notes that `incarnation` will send nothing more: HasBytes has found its
+  // bytes, or its contribution is left out on purpose.
   void Credit(const std::string& island_id, uint64_t incarnation);
-  // Notes that a contribution of an earlier incarnation stands for this one,
-  // whose own contribution the round does not take.
+  // Notes that a contribution of an earlier incarnation stands for this one, so
+  // that the round does not take this one's own.
   void StandIn(const std::string& island_id, uint64_t incarnation);
   // Notes that the incarnation was told that the round is closed.
   void TurnAway(const std::string& island_id, uint64_t incarnation);
   bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const;
-  // Whether the round need not wait for the incarnation.
+  // Returns whether the round need not wait for the incarnation.
   bool HasOrStandsFor(const std::string& island_id, uint64_t incarnation) const;
-  // Notes any offer of the island to the fragment, be it late.
+  // Notes any offer of the island to the fragment, even a late one.
   void NoteHeard(const std::string& island_id);
   // Whether the island has offered something during this round.
   bool HasHeard(const std::string& island_id) const {
@@ -90,9 +90,9 @@ class Round {
   bool IsSilent(const std::string& island_id) const {
     return silent_.contains(island_id);
   }
-  // Notes whether the quorum, not reached yet, would be if the islands that
-  // have trained the round's window but are not expected contributed. Returns
-  // since when it is so; the infinite future if it is not.
+  // Notes whether the quorum would be reached if islands that have trained the
+  // round's window but are not expected contributed. Returns the time since
+  // which this has been so, or the infinite future.
   absl::Time NoteCouldClose(bool could_close, absl::Time now);
   // Notes that the island has begun to hand in a contribution.
   void NoteOffer(const std::string& island_id, absl::Time now);

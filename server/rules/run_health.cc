@@ -11,7 +11,7 @@
 namespace causeway {
 namespace {
 
-// As many rounds show the pace.
+// The number of rounds from which the pace is computed.
 constexpr size_t kPaces = 15;
 
 // See the header.
@@ -34,13 +34,13 @@ v1::Attention Problem(v1::Severity severity, std::string text,
   return problem;
 }
 
-// Returns a reason in brackets. A peer may have sent it, of any length.
+// Returns a reason, which may come from a peer and be long, in brackets.
 std::string InBrackets(absl::string_view reason) {
   constexpr size_t kMostReason = 300;
   return reason.size() > kMostReason ? "" : absl::StrCat(" (", reason, ")");
 }
 
-// Returns what there is to say of an island that is missed.
+// Returns the problem of a missed island.
 v1::Attention MissedIsland(const Member& member) {
   const bool diverged = member.state == v1::IslandStatus::DIVERGED;
   v1::Attention problem = Problem(
@@ -79,7 +79,7 @@ uint32_t FollowersInSync(const v1::RunStatus& status) {
 void RunHealth::Observe(const Moment& moment, absl::Time now) {
   const bool first = moment_.state == v1::RUN_STATE_UNSPECIFIED;
   if (moment.state != moment_.state) {
-    // A process may begin with a run that is held.
+    // A process may begin with a paused run.
     state_since_ = first && moment.state == v1::PAUSED
                        ? std::min(options_.last_pause, now)
                        : now;
@@ -89,7 +89,8 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
   if (enough) {
     missing_since_ = absl::InfiniteFuture();
   } else {
-    // A process that begins with too few islands misses those of before.
+    // If a process begins with too few islands, count from the earlier
+    // process's time.
     missing_since_ = std::min(missing_since_,
                               first ? std::min(options_.last_end, now) : now);
   }

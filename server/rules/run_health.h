@@ -1,22 +1,24 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides whether a run moves, how long it still takes, and what an operator
-// should look at. `causeway status`, the page and the alerts all show it
-// (RunStatus.islands_needed to RunStatus.attention).
+// Decides whether a run makes progress, how long it still takes, and what needs
+// an operator's attention. `causeway status`, the page and the alerts all show
+// this (RunStatus.islands_needed to RunStatus.attention).
 //
-// The pace of a run is the median time of an inner step between the rounds that
-// were merged lately. A round that was held up because the run was paused or
-// had too few islands does not count, nor one that another process of the
+// The pace of a run is the median time of an inner step between the rounds
+// merged lately. Rounds that were held up because the run was paused or had too
+// few islands do not count, nor do rounds that an earlier process of the
 // coordinator began: after a restart the pace is unknown until two rounds are
 // merged.
 //
-// Rounds stand still if the run could merge, and has not for longer than
+// Rounds stand still if the run could have merged one, but has not, for longer
+// than
 //
 //   3 rounds + membership.grace_seconds + 30 s
 //
-// where a round takes H steps at that pace; at the pace that the slowest live
-// island reports, if no other is known; and 20 minutes if that neither is.
+// where a round takes H steps at that pace. If the pace is unknown, the slowest
+// live island's reported pace counts; if that is unknown as well, a round takes
+// 20 minutes.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_RUN_HEALTH_H_
@@ -37,7 +39,7 @@
 
 namespace causeway {
 
-// Returns the number of followers that have all but what is under way.
+// Returns the number of followers that are in sync.
 uint32_t FollowersInSync(const v1::RunStatus& status);
 
 class RunHealth {
@@ -83,9 +85,9 @@ class RunHealth {
   struct Details {
     // The newest incarnation of each island.
     const std::map<std::string, Member>& members;
-    // The time of a round of the slowest live island, as it says; 0 if unknown.
+    // The time of a round that the slowest live island reports; 0 if unknown.
     absl::Duration claimed_round;
-    // The time at which the oldest contribution in quarantine got there.
+    // The time at which the oldest contribution in quarantine was put there.
     absl::Time quarantined_since;
   };
 
@@ -104,10 +106,10 @@ class RunHealth {
   void Merged(const Head& head);
   // The time of an inner step; none while it is unknown.
   std::optional<absl::Duration> Pace() const;
-  // The time since which the run could merge a round, and has not; infinite if
-  // it cannot.
+  // Returns the time since which the run could have merged a round but has not;
+  // infinite if it cannot merge.
   absl::Time IdleSince() const;
-  // The longest time for which that is usual.
+  // Returns the longest usual time between merges.
   absl::Duration LongestIdle(absl::Duration claimed_round) const;
   // Return the problems of the run and of its islands.
   std::vector<v1::Attention> RunProblems(const Details& details, absl::Time now,
@@ -124,7 +126,7 @@ class RunHealth {
   std::map<std::string, absl::Time> other_data_since_;
   // The time since which rounds can be merged; infinite if they cannot.
   absl::Time able_since_ = absl::InfiniteFuture();
-  // The round with the latest step; of several with that step, the first.
+  // The first round with the latest step.
   Head newest_;
   // The time at which a round was merged last.
   absl::Time merged_at_ = absl::InfinitePast();

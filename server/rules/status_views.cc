@@ -35,8 +35,7 @@ void AddReports(const Membership& membership, v1::RunStatus& status) {
   if (reporting > 0) status.set_loss(loss_sum / reporting);
 }
 
-// Returns what keeps the update from the island, as far as the coordinator
-// knows; empty if it does not.
+// Returns why the island has no update yet, if the coordinator knows, or "".
 std::string Hindrance(Coordinator& coordinator, const v1::Wait& wait) {
   if (!wait.has_fragment() || wait.fragment() >= coordinator.heads().size()) {
     return "";
@@ -55,7 +54,7 @@ std::string Hindrance(Coordinator& coordinator, const v1::Wait& wait) {
   return absl::StrCat("; awaited: ", absl::StrJoin(names, ", "));
 }
 
-// Adds to the activity for how long the island has waited, and for whom.
+// Adds to the activity how long the island has waited, and for which islands.
 void DescribeWait(Coordinator& coordinator, v1::IslandStatus& island) {
   const v1::Wait& wait = island.progress().wait();
   if (wait.reason() == v1::Wait::REASON_UNSPECIFIED) return;

@@ -23,7 +23,7 @@ OpenTokens InRound(const IncarnationKey& key,
   return found == open.end() ? OpenTokens() : Bounded(found->second);
 }
 
-// Returns a + b, at most `most`; neither is above it, except b.
+// Returns a + b, at most `most`; a must not be above it.
 uint64_t Sum(uint64_t a, uint64_t b, uint64_t most = TokenLedger::kMost) {
   return b > most - a ? most : a + b;
 }
@@ -137,8 +137,8 @@ AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
 int64_t TokenLedger::BroughtBack(
     const IncarnationKey& key, uint32_t fragment,
     const std::map<IncarnationKey, OpenTokens>& open) const {
-  // The tokens that have expired with each incarnation so far and are not
-  // brought back yet, oldest incarnation first.
+  // The tokens that have expired with each incarnation so far and are not yet
+  // brought back, oldest incarnation first.
   struct Expired {
     const IncarnationKey* key;
     uint64_t process;
@@ -153,7 +153,7 @@ int64_t TokenLedger::BroughtBack(
     const OpenTokens tokens = InRound(each->first, open);
     const int64_t contributed = line.contributed(tokens);
     auto restored = static_cast<int64_t>(line.restored + tokens.restored);
-    // Perhaps these are only tokens that no heartbeat has reported yet.
+    // These may only be tokens that no heartbeat has reported yet.
     int64_t again = contributed - std::max<int64_t>(0, line.reported);
     for (auto from = expired.rbegin(); from != expired.rend(); ++from) {
       const auto take = [&](int64_t& tokens) {

@@ -15,20 +15,19 @@
 //   expired      the rest, once the incarnation has ended: lost with it
 //
 // The last two are not stored; they follow from the others. `reported` is what
-// heartbeats said, and at least what was contributed.
+// heartbeats reported, but at least what was contributed.
 //
 // A process that was evicted and comes back still has what it trained, so its
 // next incarnation takes over the tokens that had expired with the earlier one.
-// That includes tokens of a round that a restart of the coordinator has lost,
-// or that could not be merged with them.
+// They include tokens of a round that a restart of the coordinator lost, or
+// that could not be merged with them.
 //
 // A process that begins with the checkpoint of a dead process contributes the
 // dead one's training. Such tokens (`restored`) count for the incarnation that
-// contributes them. They no longer count as expired with earlier incarnations
-// of the island that belonged to other processes, the newest first.
+// contributes them. The tokens that expired with earlier incarnations of the
+// island, in other processes, decrease by as many, newest first.
 //
-// Counts are claims of islands: sums stop at kMost instead of overflowing, and
-// then no longer say how much it was.
+// Counts are claims of islands, so sums stop at kMost instead of overflowing.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_TOKEN_LEDGER_H_

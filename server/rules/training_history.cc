@@ -9,11 +9,11 @@
 namespace causeway {
 namespace {
 
-// Far above what a model and a link can do, and far below what overflows.
+// Bounds far above what models and links reach, and far below overflow.
 constexpr double kMostLoss = 1000;
 constexpr double kMostTokensPerSecond = 1e15;
 constexpr uint64_t kMostBytes = uint64_t{1} << 50;
-// As many islands as a run can have. Names that come and go could be more.
+// The most islands that a run can have. Names that come and go could be more.
 constexpr size_t kMostHeard = 4096;
 
 // Returns the growth of a count that never falls within a process.
@@ -21,8 +21,7 @@ uint64_t Growth(uint64_t before, uint64_t now) {
   return now > before ? now - before : 0;
 }
 
-// Adds what an island has moved since its last report, as far as it is
-// possible.
+// Adds the bytes that an island has moved since its last report, if possible.
 uint64_t AddBytes(uint64_t sum, uint64_t before, uint64_t now) {
   const uint64_t bytes = Growth(before, now);
   return bytes < kMostBytes && sum < kMostBytes * 1024 ? sum + bytes : sum;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The points of a run's training history, made from what islands report with
+// Makes the points of a run's training history from what islands report with
 // their heartbeats. Reports are claims: an island can falsify what is recorded
-// under its name, and no more than its share of a mean.
+// under its name, and its share of a mean, but no more.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_TRAINING_HISTORY_H_
@@ -22,8 +22,8 @@
 
 namespace causeway {
 
-// Whether a loss, in nats per token, can be real. Guessing among the most ids
-// that a vocabulary may have costs 14.
+// Returns whether a loss, in nats per token, can be real. Guessing in the
+// largest possible vocabulary costs 14.
 bool IsPossibleLoss(double loss);
 
 // Returns whether a speed can be real; NaN cannot.
@@ -43,7 +43,7 @@ class TrainingHistory {
              const v1::IslandProgress& report);
 
   // Notes that a round has made `head`. `sent` is the time of the round's first
-  // offer; infinite if it is not known. `similarity` is that of the round's
+  // offer; infinite if unknown. `similarity` is that of the round's
   // contributions, if there are several.
   void Merged(const v1::FragmentHead& head, absl::Time sent, absl::Time merged,
               std::optional<double> similarity);
@@ -72,12 +72,12 @@ class TrainingHistory {
   v1::TrainingPoint newest_;
   // The islands that have trained since then.
   std::map<std::string, Island> islands_;
-  // The newest round of each fragment, whose delivery is under way.
+  // The newest round of each fragment, which is being delivered.
   std::map<uint32_t, v1::RoundTimes> last_rounds_;
   // The rounds for the next point.
   std::vector<v1::RoundTimes> rounds_;
-  // The sum over the rounds merged since the newest point that have a
-  // similarity, and their number.
+  // The sum of similarities over the rounds merged since the newest point, and
+  // the number of rounds that have one.
   double similarity_sum_ = 0;
   uint64_t similarities_ = 0;
 };

@@ -182,7 +182,7 @@ absl::Status CommitLog::CommitLocked() {
                                     : absl::OkStatus();
   // If space was short or the lock was not granted, the mark that ends the
   // transaction in the log was not written, and a rollback ends it. After any
-  // other failure, above all of fsync, the mark may or may not be on the disk.
+  // other failure, above all of fsync, the mark may be on the disk.
   if (rollback.ok() &&
       (absl::IsResourceExhausted(status) || absl::IsUnavailable(status))) {
     return status;
@@ -200,7 +200,7 @@ bool CommitLog::InDoubt() {
 absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   absl::MutexLock lock(&mutex_);
   if (unknown_outcome_.ok()) return DoubtfulWrite{};
-  // The path may name nothing, or a database that knows nothing of the write.
+  // The path may name no file, or a database that does not know of the write.
   RETURN_IF_ERROR(CheckInPlaceLocked());
   // While the disk takes no writes, the open database can still be read.
   const std::string probe = absl::StrCat(path_, ".probe");
@@ -209,9 +209,9 @@ absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   RETURN_IF_ERROR(database_.Reopen());
   RETURN_IF_ERROR(PrepareSchema());
   RETURN_IF_ERROR(NoteFiles());
-  // The data read here may only be in the system's cache: after a failed sync
+  // The data read here may be only in the system's cache: after a failed sync
   // they count as written and are not written again. A checkpoint writes all of
-  // them to another place, and later transactions begin a new log.
+  // them elsewhere, and later transactions begin a new log.
   ASSIGN_OR_RETURN(const int64_t busy,
                    database_.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
   if (busy != 0) {

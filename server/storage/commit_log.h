@@ -7,16 +7,15 @@
 // (server/storage/merge_store.h), and now and then a snapshot of a fragment
 // (server/storage/fragment_store.h) that this log names.
 //
-// Apply() writes everything, one batch in one transaction. When Apply has
-// returned OK, the batch survives a power loss (WAL, synchronous=FULL). When
-// Apply has failed, nothing of the batch is there, except after UNKNOWN: the
-// disk failed while the transaction was being committed, so nobody can know.
-// The log then refuses every later write with FAILED_PRECONDITION, until
-// Reconcile() has read what is really there.
+// Apply() writes everything, one batch in one transaction. After OK, the batch
+// survives a power loss (WAL, synchronous=FULL). After an error, nothing of the
+// batch is there, except that after UNKNOWN the outcome is unknown, because the
+// disk failed during the commit. The log then refuses every later write with
+// FAILED_PRECONDITION, until Reconcile() has read what is really there.
 //
 // The log counts its transactions and chains them by a hash: logs with equal
-// positions (v1::LogPosition) are equal. Whoever follows the run gets the rows
-// that each transaction changes, and applies them to a copy of the database.
+// positions (v1::LogPosition) are equal. Followers get the rows that each
+// transaction changes, and apply them to a copy of the database.
 //
 // Other processes may read while the coordinator writes (OpenReadOnly). People
 // may read the database, too; times are microseconds since the Unix epoch:
@@ -64,16 +63,16 @@ struct RunRecord {
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
-  // The number of the coordinator that writes the log, or that wrote the log
-  // which this one is a copy of.
+  // The epoch of the coordinator that writes the log, or the log that this one
+  // copies.
   uint64_t epoch = 1;
 };
 
-// The coordinator whose log another one is a copy of.
+// The coordinator whose log this one is a copy of.
 struct LeaderRecord {
-  // Whether it still is; it is not once the copy has taken over.
+  // Whether it is still followed; not once the copy has taken over.
   bool is_followed = false;
-  // The address at which it was reached last; empty if there never was one.
+  // The address at which it was last reached, or empty.
   std::string address;
   v1::RunConfig config;
 };
@@ -82,27 +81,27 @@ absl::string_view ContributionFateName(ContributionFate fate);
 
 class CommitLog {
  public:
-  // Opens the database or creates it. For the run's only coordinator. Upgrades
-  // a database of the previous schema.
+  // Opens or creates the database, for the run's only coordinator. Upgrades a
+  // database of the previous schema.
   //   FAILED_PRECONDITION  It belongs to a version of Causeway with another
   //                        schema, or to another program.
   //   DATA_LOSS            It is damaged or not a database.
   static absl::StatusOr<std::unique_ptr<CommitLog>> Open(
       const std::string& path);
 
-  // For tools, also while a coordinator runs. NOT_FOUND if there is no
+  // For tools, even while a coordinator runs. NOT_FOUND if there is no
   // database. Writes fail with FAILED_PRECONDITION.
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenReadOnly(
       const std::string& path);
-  // The same for a database that nobody has open, in a directory that this
+  // The same for a database that no process has open, in a directory that this
   // process may not write to.
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenUnused(
       const std::string& path);
 
   // --- Writing. ---
 
-  // Names the log's run, before the first batch, which commits version 0 of
-  // every fragment. ALREADY_EXISTS if there is a run.
+  // Records the run, before the first batch, which commits version 0 of every
+  // fragment. ALREADY_EXISTS if there is a run.
   absl::Status CreateRun(const RunRecord& run);
 
   // Writes the batch and numbers its events.
@@ -133,30 +132,30 @@ class CommitLog {
   using Publisher = std::function<void(std::shared_ptr<const v1::LogChange>)>;
   v1::LogPosition Publish(Publisher publish);
 
-  // Makes a change of the log of which this one is a copy.
-  //   DATA_LOSS  The change does not continue this log, or a row is not as it
-  //              was there.
+  // Applies a change of the log that this one copies.
+  //   DATA_LOSS  The change does not continue this log, or a row differs from
+  //              that log's.
   absl::Status ApplyChange(const v1::LogChange& change, uint64_t epoch);
 
   // Makes this log, which CopyTo has made or which was a copy before, a copy of
-  // that of `leader`.
+  // the log of `leader`.
   absl::Status Follow(const LeaderRecord& leader);
   // Makes these the only snapshots of a fragment.
   absl::Status ReplaceSnapshots(uint32_t fragment,
                                 absl::Span<const SnapshotRecord> snapshots);
   absl::StatusOr<LeaderRecord> LoadLeader();
 
-  // Makes a copy the run's log, and returns the epoch, which rises by one.
+  // Makes a copy the run's log. Raises the epoch by one and returns it.
   //   FAILED_PRECONDITION  The log is no copy.
-  // With an epoch, raises it to that one, whether or not the log is a copy.
+  // With an `epoch`, raises it to that value, whether or not the log is a copy.
   absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {});
 
-  // FAILED_PRECONDITION if the database, or its write-ahead log, was removed or
-  // replaced since it was opened: what is written would be lost with this
+  // Returns FAILED_PRECONDITION if the database or its write-ahead log was
+  // removed or replaced since it was opened: writes would be lost with this
   // process.
   absl::Status CheckInPlace();
 
-  // Copies all that was committed to a database at `path`, also when this one's
+  // Copies everything committed to a database at `path`, even if this one's
   // file was removed.
   absl::Status CopyTo(const std::string& path);
 
@@ -166,8 +165,8 @@ class CommitLog {
   absl::StatusOr<RunRecord> LoadRun();
 
   // Checks that the rows of all commits of a run of `fragments` fragments are
-  // there, from version 0 to the newest version that any row tells of. OK for a
-  // run that was named but has not begun.
+  // there, from version 0 to the newest version that any row mentions. OK for a
+  // run that was created but has not begun.
   //   DATA_LOSS  Rows are missing; the message names fragments and versions.
   absl::Status CheckCommits(uint32_t fragments);
 
@@ -200,17 +199,17 @@ class CommitLog {
   absl::StatusOr<std::string> LoadDataDigest();
 
   // The most points of a series of the run's history. Beyond it, an eighth of
-  // them are dropped so that the rest are spread evenly. A point takes less
-  // than 16 KiB.
+  // them are dropped, and the rest are evenly spread. A point takes less than
+  // 16 KiB.
   static constexpr uint64_t kMostPoints = 1024;
   // Returns the points of both series after the versions of the request, up to
-  // the one that brings the page to kHistoryPageBytes.
+  // the one with which the page reaches kHistoryPageBytes.
   static constexpr uint64_t kHistoryPageBytes = 256 << 10;
   absl::StatusOr<v1::GetHistoryResponse> HistoryAfter(
       const v1::GetHistoryRequest& request);
 
-  // Returns the contributions that were merged into the version after
-  // `base_version`, of one island or, without a name, of all, ordered by island
+  // Returns the contributions of one island, or of all if no name is given,
+  // that were merged into the version after `base_version`, ordered by island
   // and incarnation.
   absl::StatusOr<std::vector<ContributionRecord>> MergedContributions(
       uint32_t fragment, uint64_t base_version,
@@ -220,11 +219,11 @@ class CommitLog {
   absl::StatusOr<uint64_t> NewestEvent();
 
   // Returns the newest events with ids above `after_id` that `filter` wants, at
-  // most `most`, oldest first. Writers wait for a part of the search at most.
+  // most `most`, oldest first. Writers wait for at most a part of the search.
   absl::StatusOr<std::vector<v1::Event>> NewestEvents(
       uint64_t after_id, uint64_t most, const EventFilter& filter = {});
 
-  // Returns such events from the other end: at most `limit`, and none after the
+  // Returns the oldest such events instead: at most `limit`, and none after the
   // event with which their texts reach kEventPageBytes.
   static constexpr uint64_t kEventPageBytes = 16 << 10;
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(
@@ -243,14 +242,14 @@ class CommitLog {
   absl::Status NoteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckInPlaceLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
-  // Runs `body` as one transaction, and tells a known outcome from an unknown
-  // one.
+  // Runs `body` as one transaction, and distinguishes known from unknown
+  // outcomes.
   absl::Status TransactLocked(absl::FunctionRef<absl::Status()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CommitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Runs `body` as a transaction that changes what copies have, too. `change`
-  // gets the rows and the position, and is published.
+  // Runs `body` as a transaction that also changes copies. `change` gets the
+  // rows and the position, and is published.
   absl::Status ChangeLocked(std::shared_ptr<v1::LogChange> change,
                             absl::FunctionRef<absl::Status()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -314,7 +313,8 @@ class CommitLog {
   std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
   // The reason why the outcome of a write is unknown; OK if there is none.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
-  // The change in doubt; null if there is none, or if it is none of the run.
+  // The change in doubt; null if there is none, or if it does not concern the
+  // run.
   std::shared_ptr<const v1::LogChange> doubtful_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   v1::LogPosition position_ ABSL_GUARDED_BY(mutex_);

@@ -32,8 +32,7 @@ constexpr ContributionFate kFates[] = {ContributionFate::kMerged,
                                        ContributionFate::kPartial,
                                        ContributionFate::kLate};
 
-// The schema's CHECKs allow no other names than those of `State`, in lower
-// case.
+// The schema's CHECKs allow only the names of `State`, in lower case.
 template <typename State>
 State StateOf(bool (*parse)(const std::string&, State*),
               absl::string_view name) {
@@ -99,7 +98,7 @@ absl::Status ParseText(const std::string& text, absl::string_view what,
       "the stored ", what, " cannot be read by this version: ", text));
 }
 
-// The rows that a search for events looks at while it holds the lock: a
+// The rows that a search for events reads while it holds the lock: a
 // millisecond of work.
 constexpr uint64_t kEventSearch = 4096;
 
@@ -170,7 +169,7 @@ absl::Status CommitLog::CheckCommits(uint32_t fragments) {
     known[query.Uint(0)] = {.newest = query.Uint(1), .commits = query.Uint(2)};
   }
   if (known.empty() && events == 0) return absl::OkStatus();
-  // A fragment that no row tells of has had version 0, at least.
+  // A fragment without rows has had at least version 0.
   for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
     known.try_emplace(fragment);
   }

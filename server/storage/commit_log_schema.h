@@ -141,10 +141,10 @@ CREATE TABLE log (
 INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');
 )sql";
 
-// The tables that tell of this state directory, not of the run.
+// The tables that describe this state directory, not the run.
 inline constexpr absl::string_view kCommitLogOwnTables[] = {"log", "snapshots"};
 
-// Returns, by fragment, the newest version that any row tells of, and the
+// Returns, by fragment, the newest version that any row mentions, and the
 // number of commits. The rows of a merge are written together.
 inline constexpr char kCommitLogKnownVersions[] = R"sql(
 SELECT fragment, max(newest), sum(commits) FROM (
@@ -159,8 +159,8 @@ GROUP BY fragment ORDER BY fragment
 )sql";
 
 // Removes at most ?2 points of a series (?1), no two of them neighbours: those
-// with the closest neighbours, of several the oldest. The first and the last
-// stay, and the rest stay evenly spread.
+// with the closest neighbours, and among equals the oldest. The first and the
+// last stay, and the rest stay evenly spread.
 inline constexpr char kCommitLogThinHistory[] = R"sql(
 DELETE FROM history WHERE series = ?1 AND version IN (
   SELECT version FROM (

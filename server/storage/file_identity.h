@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds out that a file which this process has open is no longer the one that
-// its path names: somebody has removed, moved or replaced it.
+// Detects that a file that this process has open was removed, moved or
+// replaced, so that its path no longer names it.
 #ifndef SERVER_STORAGE_FILE_IDENTITY_H_
 #define SERVER_STORAGE_FILE_IDENTITY_H_
 
@@ -34,7 +34,7 @@ class FileIdentity {
   absl::Status Check() const {
     struct stat file;
     const bool found = stat(path_.c_str(), &file) == 0;
-    // What cannot be inspected now may well be there.
+    // A file that cannot be inspected now may still be there.
     if (!found && errno != ENOENT && errno != ENOTDIR) return absl::OkStatus();
     if (found && file.st_dev == device_ && file.st_ino == number_) {
       return absl::OkStatus();

@@ -46,7 +46,7 @@ std::string MetadataChecksum(const Metadata& metadata) {
   uint32_t crc = 0;
   for (const auto& [key, value] : metadata) {
     if (key == kMetadataChecksum) continue;
-    // The lengths keep ("ab", "c") and ("a", "bc") apart.
+    // The lengths distinguish ("ab", "c") and ("a", "bc").
     crc = ExtendCrc32c(crc, absl::StrCat(key.size(), ":", key, "=",
                                          value.size(), ":", value, ";"));
   }
@@ -110,7 +110,7 @@ absl::StatusOr<std::string> FragmentHeader(const FragmentContents& contents,
 // Points the tensors of `fragment` into `file` and verifies them.
 absl::Status ReadTensors(const Safetensors& file, FragmentContents& fragment) {
   for (auto& [name, values] : TensorsOf(fragment)) {
-    // The metadata, which are verified, tell which tensors there are.
+    // The verified metadata say which tensors there are.
     const std::string digest_key = absl::StrCat(name, "_digest");
     if (file.metadata.count(digest_key) == 0) continue;
     ASSIGN_OR_RETURN(*values, file.Floats(name));

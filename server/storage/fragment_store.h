@@ -7,8 +7,8 @@
 // snapshot that the log does not name is the remains of a crash and may be
 // removed.
 //
-// An update is not durable at first: a power loss may tear it. Whoever takes
-// the run up then makes the updates since the last snapshot again, and a
+// An update is not durable at first: a power loss may tear it. A coordinator
+// that takes the run up makes the updates since the last snapshot again, and a
 // snapshot makes those before it durable.
 //
 //   fragments/fragment-0003-v00000012.safetensors
@@ -71,8 +71,8 @@ struct UpdateContents {
   absl::string_view encoding;
 };
 
-// Verified values with the memory that holds them: a file that is mapped, which
-// stays readable after the file is removed, or another owner. Copies share it.
+// Verified values with the memory that holds them: a mapped file, which stays
+// readable after the file is removed, or another owner. Copies share it.
 template <typename Contents>
 class Stored {
  public:
@@ -89,9 +89,8 @@ class Stored {
 using StoredFragment = Stored<FragmentContents>;
 using StoredUpdate = Stored<UpdateContents>;
 
-// A fragment's file that is being made. Its tensors are the mapped file itself:
-// values that are written to them need no copy, and take no memory of the
-// process's own.
+// A fragment's file that is being made. Its tensors are the mapped file itself,
+// so values written to them need no copy and no other memory.
 class NewFragment {
  public:
   // Empty tensors will not be in the file. The others begin at multiples of 64
@@ -114,7 +113,7 @@ class NewFragment {
 class FragmentStore {
  public:
   struct Options {
-    // Called at every stage of every write; for tests of crashes and faults.
+    // Called at every stage of every write, for tests of crashes and faults.
     WriteStageHook write_hook;
   };
 
@@ -130,8 +129,8 @@ class FragmentStore {
   absl::StatusOr<NewFragment> BeginFragment(const FragmentContents& like) const;
 
   // Makes a snapshot durable and returns its path; sets the digest in `head`.
-  // Replaces a file of the same name, which can only be one that was never
-  // committed. Errors of AtomicFileWriter.
+  // Replaces a file of the same name, which was never committed. Errors of
+  // AtomicFileWriter.
   absl::StatusOr<std::string> CommitFragment(NewFragment fragment,
                                              v1::FragmentHead& head) const;
 
@@ -143,8 +142,8 @@ class FragmentStore {
   // object.encoded_bytes and object.digest. Errors of WriteSafetensors.
   absl::StatusOr<std::string> WriteUpdate(UpdateContents& contents) const;
 
-  // Makes the updates that led to the versions after `from` up to `to` durable,
-  // but for those that are not there.
+  // Makes the existing updates that led to the versions after `from` up to `to`
+  // durable.
   absl::Status SyncUpdates(uint32_t fragment, uint64_t from, uint64_t to) const;
 
   // Removes a file, if it is there.
@@ -164,9 +163,9 @@ class FragmentStore {
                                           absl::string_view run_id,
                                           const v1::FragmentHead& head) const;
 
-  // Removes those files of the run of which `superseded` is true, and returns
-  // their paths. Files that cannot be read, or that belong to another run,
-  // stay. Must not run at the same time as a write.
+  // Removes the files of the run for which `superseded` is true, and returns
+  // their paths. Files that cannot be read or belong to another run stay. Must
+  // not run at the same time as a write.
   absl::StatusOr<std::vector<std::string>> RemoveIf(
       absl::string_view run_id,
       absl::FunctionRef<bool(const std::string& file)> superseded) const;
@@ -175,7 +174,7 @@ class FragmentStore {
   FragmentStore(std::string root, Options options)
       : root_(std::move(root)), options_(std::move(options)) {}
 
-  // Opens a file, whose values `read` finds and verifies.
+  // Opens a file; `read` finds and verifies its values.
   template <typename Contents>
   absl::StatusOr<Stored<Contents>> Open(
       const std::string& file, absl::string_view run_id,

@@ -126,8 +126,8 @@ absl::Status MergeStore::CreateFolder() const {
   return CreateDirectory(Directory(root_));
 }
 
-// A record that is being written: room for the header, and the tensors behind
-// it in the order in which they came. Thread-safe.
+// A record that is being written: room for the header, then the tensors in the
+// order in which they came. Thread-safe.
 class MergeStore::Draft {
  public:
   // Begins the file of `version` with room for a header with `encodings`.
@@ -221,7 +221,7 @@ class MergeStore::Draft {
     return file_->Commit();
   }
 
-  // Appends a tensor, whose bytes are looked at during the call only.
+  // Appends a tensor, whose bytes are read only during the call.
   absl::Status Append(SafetensorsTensor tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     RETURN_IF_ERROR(file_->Append(tensor.bytes));
@@ -275,8 +275,8 @@ class MergeStore::Draft {
   // None after an error, and after the commit.
   std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
   std::vector<Encoding> encodings_ ABSL_GUARDED_BY(mu_);
-  // The tensors of `encodings_`, in the same order and without a name until
-  // they are merged; then the messages. Of the bytes only the sizes are valid.
+  // The tensors of `encodings_`, in the same order and unnamed until they are
+  // merged; then the messages. Only the sizes of the bytes are valid.
   Safetensors contents_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -288,7 +288,7 @@ std::shared_ptr<MergeStore::Draft> MergeStore::DraftOf(
   if (merges.draft != nullptr && merges.draft->version() == version) {
     return merges.draft;
   }
-  // A new round makes what was prepared for an earlier one worthless.
+  // A new round makes an earlier draft worthless.
   merges.draft = nullptr;
   auto begun = Draft::Begin(FilePath(root_, fragment, version), version,
                             config.membership().max_islands(), config);
@@ -375,7 +375,7 @@ absl::Status MergeStore::RemoveThrough(uint32_t fragment,
       break;
     }
   }
-  // The oldest goes first, so that after a crash the rest is found again.
+  // Remove the oldest first, so that after a crash the rest is found again.
   for (; first <= version; ++first) {
     RETURN_IF_ERROR(RemoveFile(FilePath(root_, fragment, first)));
   }

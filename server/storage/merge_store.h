@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records of merges, from which a merge can be made again
+// Stores the records of merges, from which a merge can be repeated
 // (server/fragment_merge.h): one immutable file for each fragment and version.
 // A coordinator keeps the records since its oldest snapshot, or all of them
 // (storage.record_contributions).
@@ -19,14 +19,13 @@
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is
-// never committed, nobody reads the file, and it is replaced when the version
-// is made again.
+// never committed, the file is not read, and is replaced when the version is
+// made again.
 //
-// Encodings go to the disk as they arrive (Prepare), while others arrive and
-// while the outer step is computed: what is left for the commit is little more
-// than the sync.
+// Encodings are written as they arrive (Prepare), while others arrive and while
+// the outer step is computed, so that the commit does little more than sync.
 //
-// Thread-safe, but for two calls of Write about one fragment. Calls block on
+// Thread-safe, except for two calls of Write for one fragment. Calls block on
 // the disk.
 #ifndef SERVER_STORAGE_MERGE_STORE_H_
 #define SERVER_STORAGE_MERGE_STORE_H_
@@ -82,7 +81,7 @@ class MergeStore {
   absl::Status CreateFolder() const;
 
   // Begins to write the encoding of a contribution that the merge after its
-  // base version may have. Errors wait for Write, which tries again.
+  // base version may include. Errors wait for Write, which tries again.
   void Prepare(const v1::ContributionHeader& contribution,
                const v1::RunConfig& config, absl::string_view encoding);
 
@@ -108,21 +107,21 @@ class MergeStore {
   // Returns the size of a record in bytes. NOT_FOUND if there is none.
   absl::StatusOr<uint64_t> Size(uint32_t fragment, uint64_t version) const;
 
-  // Removes the records of a fragment up to `version`, but for those made with
-  // record_contributions and what came before them.
+  // Removes the records of a fragment up to `version`, except those made with
+  // record_contributions and those before them.
   absl::Status RemoveThrough(uint32_t fragment, uint64_t version) const;
 
  private:
   class Draft;
   // The merges of one fragment.
   struct Fragment {
-    // The newest version whose record is written, or was tried to be.
+    // The newest version whose record Write has written or tried to write.
     uint64_t written = 0;
-    // A later one whose encodings arrive; may be null.
+    // The draft of a later version, whose encodings are arriving; may be null.
     std::shared_ptr<Draft> draft;
   };
 
-  // Returns the draft of a version, which it may begin; null if its record is
+  // Returns the draft of a version, begun if necessary; null if its record is
   // being written, or if the disk refuses.
   std::shared_ptr<Draft> DraftOf(uint32_t fragment, uint64_t version,
                                  const v1::RunConfig& config);

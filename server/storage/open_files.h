@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stored files that are being read. Readers of the same file share it: when
-// a round has closed, all islands fetch the same update, and islands that join
-// together fetch the same parameters. The file is mapped and verified once for
-// all of them.
+// Shares stored files between their readers: when a round has closed, all
+// islands fetch the same update, and islands that join together fetch the same
+// parameters. A file is mapped and verified once for all of them.
 //
 //   OpenFiles<StoredUpdate> updates;
 //   ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> update,
@@ -33,8 +32,8 @@ class OpenFiles {
  public:
   // Returns the file called `name` that holds the version with `digest`. (If a
   // commit fails, its version is made again under the same name, with other
-  // contents.) Calls `open`, and returns its error, if nobody has that file
-  // open. Other callers wait meanwhile: most of them want the same file.
+  // contents.) Calls `open`, and returns its error, if the file is not open
+  // yet. Other callers wait meanwhile, because most of them want the same file.
   absl::StatusOr<std::shared_ptr<const Stored>> Get(
       const std::string& name, const std::string& digest,
       absl::FunctionRef<absl::StatusOr<Stored>()> open) {

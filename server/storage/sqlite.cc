@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBusyTimeoutMilliseconds = 5000;
 
-// More than there are statements without a filter of events.
+// More than the statements without a filter of events.
 constexpr size_t kMostIdle = 64;
 
 absl::StatusCode CodeOfResult(int result) {
@@ -59,7 +59,7 @@ bool HasLog(const std::string& path) {
   return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 && log.st_size > 0;
 }
 
-// Returns a path as it is written in a URI.
+// Returns a path in a URI's form.
 std::string UriPath(absl::string_view path) {
   return absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}});
 }
@@ -72,7 +72,7 @@ void SqliteStatement::Finalizer::operator()(sqlite3_stmt* statement) const {
 }
 
 void SqliteStatement::Returner::operator()(sqlite3_stmt* statement) const {
-  // Ends its hold on the database, as its end would.
+  // Ends the statement's hold on the database.
   sqlite3_reset(statement);
   sqlite3_clear_bindings(statement);
   Idle::mapped_type done(statement);
@@ -170,7 +170,7 @@ absl::Status SqliteDatabase::Reopen() {
   if (result != SQLITE_OK) return LastError(handle, path_);
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyTimeoutMilliseconds);
-  // The index of the log is then in memory, and not in a file.
+  // The index of the log is then in memory and not in a file.
   return vfs == nullptr ? absl::OkStatus()
                         : Execute("PRAGMA locking_mode = EXCLUSIVE");
 }

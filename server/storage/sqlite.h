@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thin owner of SQLite connections and statements that reports results as
-// Status. Not thread-safe; the owner of a SqliteDatabase serializes calls.
-// A database keeps statements that are done, since to compile one takes longer
-// than to insert a row with it.
+// Status. Not thread-safe; the owner of a SqliteDatabase serializes calls. A
+// database keeps finished statements, because compiling one takes longer than
+// inserting a row with it.
 //
 //   ASSIGN_OR_RETURN(SqliteStatement query,
 //                    database.Prepare("SELECT id, text FROM events"
@@ -34,7 +34,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-// Debian's SQLite has the session extension, whose header wants these.
+// The header of the session extension, which Debian's SQLite has, needs these.
 #define SQLITE_ENABLE_SESSION 1
 #define SQLITE_ENABLE_PREUPDATE_HOOK 1
 #include "sqlite3.h"
@@ -63,7 +63,7 @@ class SqliteStatement {
   struct Finalizer {
     void operator()(sqlite3_stmt* statement) const;
   };
-  // Statements that nobody uses, by their text.
+  // Unused statements, by their text.
   using Idle =
       std::map<absl::string_view, std::unique_ptr<sqlite3_stmt, Finalizer>>;
   // Makes the statement ready for its next use.
@@ -94,8 +94,7 @@ class SqliteStatement {
   std::string path_;
 };
 
-// Records the rows that are changed while it lives; must not outlive its
-// database.
+// Records the rows that change while it lives; must not outlive its database.
 class SqliteRecorder {
  public:
   // Returns the changes so far as a changeset of SQLite's session extension;
@@ -117,22 +116,22 @@ class SqliteDatabase {
   enum class Mode {
     kReadWriteCreate,
     kReadOnly,
-    // Reads a database that nobody has open, in a directory that this process
-    // may not write to: takes no locks and makes no files.
+    // Reads a database that no process has open, in a directory that this
+    // process may not write to: takes no locks and makes no files.
     kReadOnlyUnused,
   };
 
-  // Where another process holds a lock, calls wait up to five seconds.
+  // If another process holds a lock, calls wait up to five seconds.
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path,
                                              Mode mode);
 
-  // Closes the file and opens it anew, so that only the file's content counts,
-  // not what this connection remembers. All statements must be gone. After an
-  // error every call fails until Reopen succeeds.
+  // Closes the file and opens it again, so that only the file's content counts,
+  // not this connection's caches. All statements must be gone. After an error
+  // every call fails until Reopen succeeds.
   absl::Status Reopen();
 
-  // Writes all that this connection reads as a database at `path`, in place of
-  // what is there. Works when the file of this database has been removed.
+  // Writes everything that this connection reads to a database at `path`,
+  // replacing what is there. Works even if this database's file was removed.
   absl::Status CopyTo(const std::string& path);
 
   // Runs one or more statements that have neither parameters nor rows.
@@ -155,20 +154,21 @@ class SqliteDatabase {
     return statement.Run();
   }
 
-  // Begins to record changes of all tables but those for which `is_left_out`,
-  // which gets their names, is true. Each table needs a primary key.
+  // Begins to record changes of all tables except those whose names
+  // `is_left_out` accepts. Each table needs a primary key.
   absl::StatusOr<SqliteRecorder> RecordChanges(
       bool (*is_left_out)(absl::string_view table));
 
-  // Makes recorded changes in this database, all or none.
-  //   ALREADY_EXISTS  A row is not as it was where the changes were recorded.
+  // Applies recorded changes to this database, all or none.
+  //   ALREADY_EXISTS  A row differs from the database where the changes were
+  //                   recorded.
   //   DATA_LOSS       The changeset is damaged.
   absl::Status ApplyChanges(absl::string_view changes);
 
   // Returns the only value of a query with one row and one column.
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql);
 
-  // Whether BEGIN has been run and neither COMMIT nor ROLLBACK has.
+  // Returns whether a transaction is open.
   bool in_transaction() const;
 
  private:

@@ -65,8 +65,8 @@ absl::StatusOr<FileLock> Lock(const std::string& path) {
       holder));
 }
 
-// Checks that the directory is empty, or is a state directory already, even one
-// that is only just begun.
+// Checks that the directory is empty, or a state directory, even a barely begun
+// one.
 absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
@@ -92,7 +92,7 @@ bool IsMissingOrEmpty(const std::string& path) {
   return error || bytes == 0;
 }
 
-// Whether a coordinator holds the directory's lock, as far as can be seen.
+// Returns whether a coordinator is known to hold the directory's lock.
 bool IsInUse(const std::string& root) {
   const int lock =
       open(absl::StrCat(root, "/", kLockName).c_str(), O_RDONLY | O_CLOEXEC);
@@ -127,8 +127,8 @@ bool IsSnapshot(absl::string_view file) {
   return absl::StartsWith(file, "fragments/");
 }
 
-// Checks that the directory has no files of a run, because there is no log that
-// says what they are.
+// Checks that the directory has no files of a run, because no log describes
+// them.
 absl::Status CheckNoRunIsLost(const std::string& root) {
   std::vector<std::string> found;
   RETURN_IF_ERROR(VisitRunFiles(root, [&](const std::string& file) {
@@ -187,9 +187,9 @@ Versions VersionsOf(absl::Span<const CommitRecord> heads) {
   return versions;
 }
 
-// Checks that no file is later than a crash can leave it: snapshots are of
-// committed versions, other files at most of the next one, and a fragment that
-// has no version yet may have its first snapshot. Any other file shows that the
+// Checks that no file is newer than a crash can leave: snapshots are of
+// committed versions, other files at most of the next one, and a fragment
+// without versions may have its first snapshot. Any other file shows that the
 // log is older.
 absl::Status CheckLogIsNewest(const std::string& root,
                               const Versions& committed) {
@@ -264,8 +264,8 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
   }
   absl::StatusOr<std::unique_ptr<CommitLog>> log =
       CommitLog::OpenReadOnly(LogPath(path));
-  // A write-ahead log is read with an index beside it, which a coordinator has
-  // made, and which cannot be made here.
+  // Reading a write-ahead log takes an index beside it, which the coordinator
+  // has made and which cannot be made here.
   if ((absl::IsNotFound(log.status()) ||
        absl::IsPermissionDenied(log.status())) &&
       access(path.c_str(), W_OK) != 0 && !IsInUse(path)) {

@@ -13,19 +13,18 @@
 //   incomplete-copy   there while a copy of another coordinator's run is made
 //
 // A commit first makes the record of its merge durable, and then the
-// transaction that makes it count. The parameters that come of it are in
-// memory; a snapshot makes them durable now and then, and a restart repeats the
-// merges since the newest one (server/fragment_merge.h). A crash in between
-// leaves files that nothing names, of the version that is made next: they are
-// written again with it.
+// transaction that makes it count. The resulting parameters are in memory;
+// snapshots make them durable now and then, and a restart repeats the merges
+// since the newest one (server/fragment_merge.h). A crash in between leaves
+// unnamed files of the version that is made next; they are then written again.
 //
 // A file of the run is removed only if the log names what supersedes it. A
-// directory whose log is missing, empty or older than its files, as after a
-// partial restore, or lacks rows of commits, is refused and stays untouched.
+// directory is refused and stays untouched if its log is missing, empty or
+// older than its files, as after a partial restore, or lacks rows of commits.
 //
 // Tools open the directory read-only, even while a coordinator runs. A file
-// that they are about to open may then be removed because newer versions have
-// come: on NOT_FOUND they ask the log again.
+// that they are about to open may then be superseded and removed: on NOT_FOUND
+// they ask the log again.
 #ifndef SERVER_STORAGE_STATE_DIRECTORY_H_
 #define SERVER_STORAGE_STATE_DIRECTORY_H_
 
@@ -68,19 +67,19 @@ class StateDirectory {
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
       const std::string& path, Options options);
 
-  // For tools: takes no lock and changes nothing. A directory that nobody has
-  // open need not be writable, as a backup. NOT_FOUND if there is no run.
+  // For tools: takes no lock and changes nothing. A directory that no process
+  // has open, such as a backup, need not be writable. NOT_FOUND if there is no
+  // run.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> OpenReadOnly(
       const std::string& path);
 
   // --- Copies of another coordinator's run (server/replication/follower.h).
 
-  // Empties a directory whose copy was never completed. Does nothing to others.
+  // Empties a directory whose copy was never completed, and no other.
   static absl::Status RemoveIncompleteCopy(const std::string& path);
-  // Until EndCopy the directory cannot be opened again.
+  // Makes the directory one that cannot be opened again until EndCopy.
   absl::Status BeginCopy() const;
-  // Puts `log`, a file, in the place of the log of a directory that is not
-  // open.
+  // Replaces the log of a directory that is not open by the file `log`.
   static absl::Status EndCopy(const std::string& path, const std::string& log);
   // The file into which the copy of the log is received.
   std::string ReceivedLog() const;
@@ -92,12 +91,12 @@ class StateDirectory {
   const FragmentStore& fragments() const { return fragments_; }
   MergeStore& merges() { return merges_; }
 
-  // FAILED_PRECONDITION if the lock or the log was removed or replaced since
-  // the directory was opened: another coordinator could then take the run up,
-  // or what this one writes would be lost. Nothing may be committed. The
-  // message says what to do.
+  // Returns FAILED_PRECONDITION, with what to do, if the lock or the log was
+  // removed or replaced since the directory was opened. Nothing may then be
+  // committed: another coordinator could take the run up, or writes could be
+  // lost.
   absl::Status CheckInPlace() const;
-  // Copies the log to run.sqlite3.rescued, if its files are not in place.
+  // Copies the log to run.sqlite3.rescued if its files are not in place.
   // Returns whether it did.
   absl::StatusOr<bool> RescueLog() const;
 

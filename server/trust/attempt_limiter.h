@@ -16,14 +16,13 @@ namespace causeway {
 // Counts failures in windows of a minute. Not thread-safe.
 class AttemptLimiter {
  public:
-  // Failures of one address in a window.
+  // The most failures of one address in a window.
   static constexpr int kMostFailures = 10;
-  // Addresses that are counted in a window. Failures of others are not: the
-  // bound is on memory.
+  // The most addresses that are counted in a window, to bound memory. Failures
+  // of others are not counted.
   static constexpr size_t kMostAddresses = 4096;
 
-  // Notes a failure. Returns false if the address has had its failures of this
-  // window.
+  // Notes a failure. Returns false if the address has had its failures.
   bool MayFail(const std::string& address, absl::Time now) {
     if (now - window_ >= absl::Minutes(1)) {
       failures_.clear();

@@ -85,7 +85,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& folder,
   if (!pem.ok() && !absl::IsNotFound(pem.status())) return pem.status();
   if (pem.ok() || !may_make) RETURN_IF_ERROR(ReadFile(key_path).status());
   if (!pem.ok() && !may_make) {
-    // A new one would differ from the one that everybody has kept.
+    // A new one would differ from the one that clients have kept.
     return absl::FailedPreconditionError(absl::Substitute(
         "$0 is missing: restore it from a backup, or copy $1/operator/$2 there",
         path, folder, kFolderAuthority));
@@ -136,7 +136,7 @@ absl::Status Authority::WriteServerPair(absl::Time now,
   ASSIGN_OR_RETURN(const std::string certificate,
                    Sign({Role::kCoordinator, run_, "coordinator"},
                         NewHolderId(), *key, now, life));
-  // Who enrols finds the authority in the chain.
+  // Clients that enrol find the authority in the chain.
   return WriteText(files.tls_cert,
                    certificate + CertificatePem(*issuer_.certificate));
 }

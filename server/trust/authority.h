@@ -30,9 +30,9 @@ std::string NewHolderId();
 // Thread-safe but for WriteServerPair and WriteOperatorPair.
 class Authority {
  public:
-  // Whether the folder has an authority's certificate, or its key.
+  // Returns whether the folder has an authority's certificate, or its key.
   static bool Exists(const std::string& folder);
-  // Opens the authority of a run; if `may_make`, makes what is missing. The
+  // Opens the authority of a run, and makes what is missing if `may_make`. The
   // folder must exist.
   //   NOT_FOUND            The key is missing. It is not made if ca.crt is
   //                        there.
@@ -45,7 +45,7 @@ class Authority {
   // The digest of the authority's key, which join tokens carry.
   std::string pin() const { return KeyDigest(*issuer_.key); }
 
-  // Returns a client's certificate, PEM. It is valid from a bit before `now`,
+  // Returns a client's certificate, PEM. It is valid from shortly before `now`,
   // for clocks that are behind.
   absl::StatusOr<std::string> Sign(const Identity& identity,
                                    absl::string_view holder_id, EVP_PKEY& key,
@@ -53,9 +53,10 @@ class Authority {
 
   // Writes a new certificate for the coordinator, and its key if there is none.
   absl::Status WriteServerPair(absl::Time now, absl::Duration life) const;
-  // Returns the key of this machine's operator, which is made if it is missing.
+  // Returns the key of this machine's operator; makes it if it is missing.
   absl::StatusOr<PrivateKey> OperatorKey() const;
-  // Writes a new certificate for that key, and the authority's beside it.
+  // Writes a new certificate for the operator's key, and the authority's beside
+  // it.
   absl::Status WriteOperatorPair(const Identity& identity,
                                  absl::string_view holder_id, EVP_PKEY& key,
                                  absl::Time now, absl::Duration life) const;

@@ -32,7 +32,7 @@ constexpr absl::Duration kLongestTtl = absl::Hours(24 * 30);
 constexpr uint32_t kMostUses = 1000;
 constexpr absl::Duration kRetry = absl::Minutes(1);
 
-// The time for which an entry that has expired is kept.
+// How long an expired entry is kept.
 constexpr absl::Duration kKeepExpired = absl::Hours(24);
 
 std::string RecordsPath(const std::string& folder) {
@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
           path, " is missing: restore it from a backup; or move the folder ",
           options.folder, " away, and everybody must enrol anew"));
     }
-    // The first start. Empty records allow the next one to go on with it.
+    // This is the first start. Empty records let the next one continue it.
     RETURN_IF_ERROR(WriteSecretAtomically(path, ""));
     bytes = "";
   }
@@ -240,7 +240,7 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
                              v1::EnrolResponse& response) {
   absl::MutexLock lock(&mu_);
   DropExpired();
-  // A right token serves whatever others have sent from the same address.
+  // A valid token is accepted whatever others have sent from the same address.
   const absl::StatusOr<TokenRecord*> found = FindToken(request);
   if (!found.ok()) {
     if (wrong_tokens_.MayFail(address, options_.now())) return found.status();
@@ -427,7 +427,7 @@ absl::Status Trust::RevokeCertificate(
     }
     found->mutable_certificate()->set_revoked(true);
     entry = found->certificate();
-    // Whoever has the certificate's key may have the token, too.
+    // The holder of the certificate's key may also have the token.
     for (TokenRecord& record : *records_.mutable_tokens()) {
       if (record.token().id() != entry.token_id()) continue;
       uses_left = record.token().uses_left();

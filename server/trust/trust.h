@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may enrol, and who has (proto/trust.proto): join tokens, the certificates
-// that the coordinator's own authority has signed, and their renewal. What it
-// keeps is in the authority's folder, in the file `records` (TrustRecords); a
-// change is durable before it is answered.
+// Manages enrolment (proto/trust.proto): join tokens, the certificates that the
+// coordinator's own authority has signed, and their renewal. Its records are in
+// the authority's folder, in the file `records` (TrustRecords); a change is
+// durable before it is answered.
 //
 // A certificate is good only if it is among the records: if they are lost,
-// everybody has to enrol anew, and no certificate that was revoked comes back.
+// every client has to enrol again, and no revoked certificate becomes good.
 #ifndef SERVER_TRUST_TRUST_H_
 #define SERVER_TRUST_TRUST_H_
 
@@ -47,18 +47,18 @@ class Trust {
     std::string folder;
     // RunConfig.name.
     std::string run;
-    // The life of everybody else's certificates.
+    // The life of all other certificates.
     absl::Duration certificate_life = absl::Hours(24 * 7);
     Clock now;
     // Records an event. May be null.
     std::function<void(const CoordinatorEvent&)> record;
-    // Hears which certificates are revoked, at the start and after each change.
+    // Called with the revoked certificates, at the start and after each change.
     // May be null.
     std::function<void(v1::RevokedCertificates)> revoked;
   };
 
-  // Opens the folder, or makes everything in it. Signs the coordinator's own
-  // certificates anew.
+  // Opens the folder, or makes everything in it, and signs the coordinator's
+  // own certificates again.
   //   FAILED_PRECONDITION  A part of the authority is missing or damaged.
   static absl::StatusOr<std::unique_ptr<Trust>> Open(Options options);
 
@@ -67,7 +67,7 @@ class Trust {
   // Renews the coordinator's own certificates when it is time. Call it often.
   void Tend();
 
-  // Says whether a client's certificate, which gRPC has verified, is still
+  // Checks whether a client's certificate, which gRPC has verified, is still
   // good. `serial` is in lower-case hexadecimal digits.
   //   UNAUTHENTICATED  It is not; the message says why.
   absl::Status Check(absl::string_view serial);
@@ -94,7 +94,7 @@ class Trust {
         records_(std::move(records)) {}
 
   void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Forgets what has expired. Pointers to records are not valid afterwards.
+  // Removes what has expired, and so invalidates pointers to records.
   void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -103,8 +103,8 @@ class Trust {
   // DropExpired first.
   absl::StatusOr<v1::TrustRecords::TokenRecord*> FindToken(
       const v1::EnrolRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the entry that has enrolled with this token and key, or else a new
-  // one, for which it uses the token.
+  // Returns the entry that has enrolled with this token and key, or uses the
+  // token for a new one.
   absl::StatusOr<v1::TrustRecords::CertificateRecord*> TakeToken(
       v1::TrustRecords::TokenRecord& token, const std::string& key_sha256)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -129,8 +129,8 @@ class Trust {
                         std::optional<v1::Token>& token,
                         v1::IssuedCertificate& entry,
                         v1::EnrolResponse& response);
-  // Records at most one event a minute of all who have no token, and one of
-  // those who have.
+  // Records at most one event a minute about all callers without a token, and
+  // one about those with a token.
   void RecordRefusal(const std::string& address,
                      const std::optional<v1::Token>& token,
                      const absl::Status& refusal);

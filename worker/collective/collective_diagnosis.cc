@@ -22,7 +22,7 @@ struct Totals {
 
   // The time in operations and between them.
   absl::Duration time;
-  // By rank: the time that it came after all others.
+  // By rank: how long it came after all others.
   std::vector<absl::Duration> late;
   std::vector<absl::Duration> transfer;
   std::vector<int64_t> bytes;

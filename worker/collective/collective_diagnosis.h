@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds what slows an island down from the times of its collective operations
-// (after Dong et al. 2024, C4, arXiv 2406.04594: communication shows who is
-// slow, because all ranks meet there). A rank that computes slowly comes late
-// to every operation; the data of a slow link are late although the rank is
-// there. A stuck or dead rank ends the operation instead (communicator.h).
+// Finds what slows an island down from the times of its collective operations,
+// at which all ranks meet (after Dong et al. 2024, C4, arXiv 2406.04594). A
+// rank that computes slowly is late for every operation; over a slow link, the
+// data are late although the rank is there. A stuck or dead rank ends the
+// operation instead (communicator.h).
 //
 //   const CollectiveDiagnosis own =
 //       DiagnoseCollectives(communicator->rank(), communicator->TakeTimes());
@@ -27,15 +27,15 @@ struct CollectiveDiagnosis {
     kEven,
     // `rank` comes late.
     kSlowRank,
-    // Data from `rank` to `to_rank` are slow. With two ranks the link is the
-    // whole network; with more, it has less than half the median speed of the
-    // other links.
+    // Data from `rank` to `to_rank` are slow. With more than two ranks, the
+    // link has less than half the median speed of the other links.
     kSlowLink,
   };
   Kind kind = Kind::kEven;
   int rank = 0;
   int to_rank = 0;
-  // The share of the time that would be saved if it were like the others.
+  // The share of the time that would be saved if the rank or link were like the
+  // others.
   double share = 0;
   // The speed of a slow link, and the median speed of the other links to the
   // same rank, or 0 if there are none; in bytes per second.
@@ -43,14 +43,14 @@ struct CollectiveDiagnosis {
   double other_speed = 0;
 };
 
-// Returns what `rank` sees in `times`, those of its own communicator. Ignores
+// Returns the diagnosis of `rank` from its own communicator's `times`. Ignores
 // broadcasts, in which ranks wait for orders, and shares below a fifth.
 CollectiveDiagnosis DiagnoseCollectives(
     int rank, absl::Span<const CollectiveTimes> times);
 
-// Returns the costliest diagnosis of all ranks: only the receiving rank sees a
-// slow link. Every rank calls it and gets the same result. Errors are those of
-// Communicator.
+// Returns the costliest diagnosis of all ranks, because only the receiving rank
+// sees a slow link. Every rank calls it and gets the same result. Errors are
+// those of Communicator.
 absl::StatusOr<CollectiveDiagnosis> WorstOf(const CollectiveDiagnosis& own,
                                             Communicator* communicator);
 

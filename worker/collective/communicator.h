@@ -9,15 +9,16 @@
 // Every rank must call the same operations in the same order with the same
 // sizes. Ranks detect and report calls that do not match, and do not run them.
 //
-// Failure. An operation has a time limit, which starts when it begins to run on
-// this rank. When the limit passes, or a rank's connection breaks, the ranks
-// compare what they saw, and all fail with the same culprit in the message:
+// Failure. An operation has a time limit, which starts when it begins on this
+// rank. When the limit passes, or a rank's connection breaks, the ranks compare
+// what they saw, and all fail with the same culprit in the message:
 //   DEADLINE_EXCEEDED    a rank is stuck (or slower than the limit), or two
 //                        ranks cannot reach each other
 //   UNAVAILABLE          a rank is dead
-//   ABORTED              a rank has called Abort, whose reason is in the text
+//   ABORTED              a rank has called Abort; the message has its reason
 //   FAILED_PRECONDITION  ranks are in different operations
-// After a failure all operations fail alike: replace the communicator.
+// After a failure all operations fail in the same way: replace the
+// communicator.
 #ifndef WORKER_COLLECTIVE_COMMUNICATOR_H_
 #define WORKER_COLLECTIVE_COMMUNICATOR_H_
 
@@ -41,25 +42,25 @@ enum class Collective {
   kAllToAll,
 };
 
-// Returns "reduce-scatter" and so on.
+// Returns the operation's name, such as "reduce-scatter".
 absl::string_view CollectiveName(Collective collective);
 
 // The time that one operation took, as seen by one rank. collective_diagnosis.h
 // finds slow ranks and slow links in it.
 struct CollectiveTimes {
   struct Peer {
-    // The time that the peer was busy with other things before this operation,
-    // by its own clock.
+    // How long the peer, by its own clock, did other things before this
+    // operation.
     absl::Duration away;
-    // The time that this rank waited for the peer to come.
+    // How long this rank waited for the peer to begin the operation.
     absl::Duration wait;
-    // The time that this rank then waited for the peer to send or take data.
+    // How long this rank then waited for the peer to send or take data.
     absl::Duration transfer;
     // The bytes that came from the peer.
     int64_t bytes = 0;
   };
   Collective collective = Collective::kReduceScatter;
-  // The number of the communicator's operation, from 1.
+  // The operation's number, from 1.
   uint64_t sequence = 0;
   // The time from beginning to end on this rank.
   absl::Duration duration;
@@ -77,14 +78,15 @@ class Communicator {
   virtual int size() const = 0;
 
   // Returns the shard of `rank` in vectors of `values` values. Shards are
-  // consecutive and may be empty. Unless Divide has said otherwise they are
-  // nearly equal and begin at multiples of 16.
+  // consecutive and may be empty. By default (see Divide) they are nearly equal
+  // and begin at multiples of 16.
   Slice shard(int64_t values, int rank) const {
     if (!shards_.empty() && shards_.back().end == values) return shards_[rank];
     return SliceOf(values, size(), rank, /*granularity=*/16);
   }
-  // Gives all vectors of shards.back().end values `shards`, one for each rank.
-  // All ranks call it alike, before their first operation on such a vector.
+  // Sets the shards, one for each rank, of all vectors of shards.back().end
+  // values. All ranks call it in the same way, before their first operation on
+  // such a vector.
   void Divide(std::vector<Slice> shards) { shards_ = std::move(shards); }
 
   // Returns whether the values of ReduceScatter and AllGather go from rank to

@@ -19,7 +19,7 @@ namespace causeway {
 namespace {
 
 // Longer than a failed rank takes to report. The rank that a victim waits for
-// began to wait before the victim, so it also gave up before it.
+// began to wait earlier, so it also gave up earlier.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
 
 std::string Key(int rank) { return absl::StrCat("failure/", rank); }
@@ -103,7 +103,7 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
   const absl::StatusOr<v1::RankFailure> told =
       Report(rank, MakeReport(suspect, seen), rendezvous);
   if (!told.ok()) {
-    // Without rank 0 there is no island, whatever else is wrong.
+    // Without rank 0 there is no island, whatever else failed.
     return BlameRank(
         0, told.status().code(),
         absl::StrCat("it does not answer rank ", rank, "; ", seen.message()));

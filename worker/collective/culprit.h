@@ -17,8 +17,8 @@
 
 namespace causeway {
 
-// The time after a failure in which other ranks may need the rendezvous. If
-// rank 0 ends sooner, they take it for the culprit.
+// How long after a failure other ranks may need the rendezvous. If rank 0 ends
+// sooner, they blame it.
 inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 
 // Tells the other ranks that `rank` gives up for a reason of its own. Has no
@@ -27,21 +27,21 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous);
 
 // Reports that `rank` waited in vain for `suspect` (DEADLINE_EXCEEDED) or lost
-// its connection to it (UNAVAILABLE), and returns the status for every rank:
-// its message names the culprit, which may be another rank. Takes up to a
-// second for each rank on the way to the culprit, and a few if rank 0 is stuck.
+// its connection to it (UNAVAILABLE). Returns the status for every rank, whose
+// message names the culprit, perhaps another rank. Takes up to a second for
+// each rank on the way to the culprit, and a few if rank 0 is stuck.
 absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
                          Rendezvous* rendezvous);
 
-// Returns an error that blames rank `culprit`, because of `what`: UNAVAILABLE
-// for a dead rank, another code for one that is stuck.
+// Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
+// for a dead rank, another code for a stuck one.
 absl::Status BlameRank(int culprit, absl::StatusCode code,
                        absl::string_view what);
 
-// Returns the rank that `status`, from one of the last two, blames, and the
-// trouble: STUCK_RANK, DEAD_RANK, or SLOW_LINK with a share of 1 if two ranks
-// cannot reach each other. Returns nothing if it blames none, as a rank has
-// given up for a reason of its own.
+// Returns the rank that `status`, from one of the last two functions, blames,
+// and the trouble: STUCK_RANK, DEAD_RANK, or SLOW_LINK with a share of 1 if two
+// ranks cannot reach each other. Returns nothing if a rank gave up for a reason
+// of its own, so that none is to blame.
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status);
 
 }  // namespace causeway

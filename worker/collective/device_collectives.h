@@ -3,9 +3,9 @@
 //
 // Moves vectors between the devices of ranks: by NCCL (gpu_collectives.h), or
 // by copies if several ranks share a device (shared_gpu_collectives.cu). A
-// communicator calls it once the ranks have agreed over messages on the
-// operation (message_communicator.h), so that late, stuck or dead ranks are
-// found in the same way as on the CPU.
+// communicator calls it once the ranks have agreed on the operation by messages
+// (message_communicator.h), so that late, stuck or dead ranks are found as on
+// the CPU.
 #ifndef WORKER_COLLECTIVE_DEVICE_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_DEVICE_COLLECTIVES_H_
 

@@ -151,7 +151,7 @@ class NcclCollectives : public DeviceCollectives {
 
   absl::Status Connect(const ncclUniqueId& id) {
     RETURN_IF_ERROR(UseDevice());
-    // All ranks wait for a collective, so its blocks go before others.
+    // All ranks wait for a collective, so its blocks have priority.
     int least = 0;
     int greatest = 0;
     RETURN_IF_ERROR(

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Connects the ranks of an island on GPUs: by copies if they are threads that
-// share one GPU, else by NCCL.
+// share a GPU, otherwise by NCCL.
 #ifndef WORKER_COLLECTIVE_GPU_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_GPU_COLLECTIVES_H_
 
@@ -23,7 +23,7 @@ struct GpuCollectivesOptions {
   int device = 0;
   // Whether all ranks are threads of this process that share this device.
   bool shared = false;
-  // The time that NCCL may take to connect ranks that are all there.
+  // How long NCCL may take to connect the ranks once all are there.
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
 };
@@ -38,24 +38,23 @@ absl::StatusOr<std::unique_ptr<DeviceCollectives>> ConnectGpus(
     const GpuCollectivesOptions& options, Communicator* communicator,
     Rendezvous* rendezvous);
 
-// The rest is only there with CUDA.
+// The rest is available only with CUDA.
 
-// Makes the collectives of `rank`, of ranks that are threads of one process and
-// share CUDA device number `device`, where NCCL refuses to run: each rank reads
-// directly from the memory of the other ranks, on a stream of its own. Sums are
-// in order of rank. Errors are those of CudaStatus; operations of more than 64
-// ranks are INVALID_ARGUMENT.
+// Makes the collectives of `rank` among threads of one process that share CUDA
+// device number `device`, where NCCL refuses to run: each rank reads the other
+// ranks' memory on a stream of its own. Sums are in order of rank. Errors are
+// those of CudaStatus; operations of more than 64 ranks are INVALID_ARGUMENT.
 absl::StatusOr<std::unique_ptr<DeviceCollectives>> MakeSharedGpuCollectives(
     int rank, int device);
 
-// Loads NCCL, which otherwise happens when it is first needed: the host
+// Loads NCCL, which otherwise happens when it is first needed. The host
 // provides the version that fits its driver and network, and programs also run
 // on hosts without it. FAILED_PRECONDITION: it cannot be loaded; the message
 // says why. Thread-safe.
 absl::Status LoadNccl();
 
-// Blocks until every rank has connected. Rank 0 leaves NCCL's id in
-// `rendezvous`, which must be new and must not be used for anything else.
+// Blocks until every rank has connected. Rank 0 puts NCCL's id in `rendezvous`,
+// which must be new and not be used for anything else.
 //   DEADLINE_EXCEEDED    Some rank did not come.
 //   FAILED_PRECONDITION  NCCL cannot use the devices, as with two ranks on
 //                        one, or there is no driver, or no NCCL.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Collective operations by messages (OperationMessages), once the ranks have
-// agreed on the operation; communicator.h says what each one computes. Messages
-// have numbers from 1; number 0 is the communicator's.
+// agreed on the operation; communicator.h defines their results. Messages have
+// numbers from 1; number 0 is the communicator's.
 #ifndef WORKER_COLLECTIVE_MESSAGE_COLLECTIVES_H_
 #define WORKER_COLLECTIVE_MESSAGE_COLLECTIVES_H_
 
@@ -19,8 +19,7 @@
 
 namespace causeway {
 
-// The bytes of a value that goes between ranks in bf16, rounded to nearest,
-// ties to even.
+// The bytes of a value in bf16 (Communicator::rounds()).
 inline constexpr size_t kRoundedBytes = 2;
 
 // One rank's operations and the buffers for them. The caller waits for the
@@ -51,15 +50,15 @@ class MessageCollectives {
   // Return the memory in which a piece of a peer's contribution is received.
   absl::Span<float> Staging(int peer, int64_t piece, size_t values);
   absl::Span<char> StagedBytes(int peer, int64_t piece, size_t values);
-  // The rounded values of one operation's vector, which must stay valid until
-  // the next call of BeginRounded. The memory grows to the size of the longest.
+  // Begins the rounded values of an operation's vector, which must stay valid
+  // until the next call. The memory grows to the size of the longest vector.
   void BeginRounded(absl::Span<const float> values);
-  // Returns the memory for those of a part of the vector.
+  // Returns the memory for the rounded values of a part of the vector.
   absl::Span<char> Rounded(absl::Span<const float> part);
   // part <- its rounded values.
   void Restore(absl::Span<float> part);
-  // Return a part of an operation's vector as it is sent, and the memory in
-  // which it is received.
+  // Return a part of an operation's vector as it is sent, and the memory that
+  // receives it.
   absl::Span<const char> Outgoing(absl::Span<float> part);
   absl::Span<char> Incoming(absl::Span<float> part);
   // own <- the sum of a piece over all ranks, in order of rank.

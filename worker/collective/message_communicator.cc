@@ -21,12 +21,13 @@ namespace {
 
 constexpr size_t kTimesKept = 1024;
 
-// The time that ranks wait for the outcomes of an operation of the devices
-// after its time limit: one failing rank says so a little later than another.
+// How long after its time limit ranks wait for the outcomes of a device
+// operation: failing ranks report at slightly different times.
 constexpr absl::Duration kOutcomeTime = absl::Seconds(2);
 
-// The operation that a rank is about to do. Ranks run the same program on the
-// same kind of machine, so headers and values are sent as they are in memory.
+// The operation that a rank is about to do. Headers and values are sent in
+// their memory's form, because ranks run the same program on the same kind of
+// machine.
 struct Header {
   uint64_t sequence = 0;
   int64_t bytes = 0;
@@ -238,7 +239,7 @@ class MessageCommunicator : public Communicator {
           peer == rank() ? values.data()
                          : reinterpret_cast<float*>(headers_[peer].address));
     }
-    // The time that a late rank has taken is not missing here.
+    // The time limit begins here, so that a late rank's time does not count.
     const absl::Time begin = options_.now();
     messages_.set_deadline(begin + options_.timeout);
     const absl::Status own =
@@ -250,7 +251,7 @@ class MessageCommunicator : public Communicator {
       messages_.times(peer).bytes +=
           vectors.shards[peer].size() * static_cast<int64_t>(sizeof(float));
     });
-    // No rank may touch its memory either before all have read it.
+    // No rank may touch its memory before all have read it.
     messages_.set_deadline(std::max(messages_.deadline(), end + kOutcomeTime));
     return ExchangeOutcomes(own);
   }

@@ -6,16 +6,16 @@
 //
 // Every operation begins with a header from each rank to each other, which says
 // what the rank is about to do and how long it was away. Then data goes
-// directly from the rank that has it to the one that needs it: each rank sends
-// and receives (size - 1) / size of the vector, as in a ring, but in one hop,
-// so that it is known which rank late data comes from.
+// directly to the rank that needs it: each rank sends and receives (size - 1) /
+// size of the vector, as in a ring, but in one hop, so that the source of late
+// data is known.
 //
-// Finding the culprit. The rank that one waits for in vain may itself be
-// waiting for a third. So a failing rank first writes to the rendezvous which
-// rank it waited for, and then looks whether that rank has written there, too.
-// If so, that one is also a victim, and the search continues with the rank that
-// it names. The search ends at the culprit: a rank that others wait for and
-// that says nothing.
+// Finding the culprit. A rank that another one waits for in vain may itself be
+// waiting for a third. So a failing rank writes to the rendezvous which rank it
+// waited for, and then checks whether that rank has written there, too. If so,
+// that rank is also a victim, and the search continues with the rank that it
+// names. It ends at the culprit: a rank that others wait for and that has
+// written nothing.
 #ifndef WORKER_COLLECTIVE_MESSAGE_COMMUNICATOR_H_
 #define WORKER_COLLECTIVE_MESSAGE_COMMUNICATOR_H_
 
@@ -31,9 +31,9 @@
 namespace causeway {
 
 struct MessageCommunicatorOptions {
-  // The time limit of each operation. It must exceed the longest transfer and
-  // the time that ranks are apart in their computations. A failure is reported
-  // within this time and a few seconds.
+  // The time limit of each operation. It must exceed the longest transfer plus
+  // the time by which ranks' computations differ. A failure is reported within
+  // this time and a few seconds.
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
   // Sets Communicator::rounds(), with more than one rank. The same on all

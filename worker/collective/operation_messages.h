@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The messages of a rank's operations, one operation at a time, with the
-// operation's time limit, its times, and the rank that it failed on.
+// operation's time limit, times, and the rank that it failed on.
 //
 //   messages.Begin(Collective::kBroadcast, deadline);
 //   messages.ForPeers([&](int peer) { messages.Send(peer, 1, bytes); });
@@ -40,10 +40,10 @@ class OperationMessages {
   uint64_t sequence() const { return times_.sequence; }
   absl::Time deadline() const { return deadline_; }
   void set_deadline(absl::Time deadline) { deadline_ = deadline; }
-  // The times, which Await and AwaitData fill in, and others may.
+  // The times, which Await, AwaitData and callers fill in.
   CollectiveTimes& times() { return times_; }
   CollectiveTimes::Peer& times(int peer) { return times_.peers[peer]; }
-  // The rank that the operation failed on; this rank if on none.
+  // The rank that the operation failed on; this rank if none.
   int suspect() const { return suspect_; }
   void set_suspect(int rank) { suspect_ = rank; }
 

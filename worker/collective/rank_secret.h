@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The secret that the processes of an island share, and the keys with which
-// they prove themselves to one another (worker/collective/secure_socket.h).
+// The secret that the processes of an island share, and the keys by which they
+// authenticate each other (worker/collective/secure_socket.h).
 #ifndef WORKER_COLLECTIVE_RANK_SECRET_H_
 #define WORKER_COLLECTIVE_RANK_SECRET_H_
 
@@ -14,8 +14,8 @@
 
 namespace causeway {
 
-// Returns the file's bytes without white space at the end, which editors add.
-//   INVALID_ARGUMENT  They are fewer than 32: somebody might guess them.
+// Returns the file's bytes without trailing white space, which editors add.
+//   INVALID_ARGUMENT  There are fewer than 32, which might be guessed.
 //   NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE  See ReadFile.
 absl::StatusOr<std::string> ReadRankSecret(const std::string& path);
 

@@ -27,10 +27,10 @@ namespace {
 
 constexpr size_t kMostHandshakes = 64;
 constexpr absl::Duration kHandshakeTime = absl::Seconds(10);
-// No event tells when another host begins to listen.
+// No event says when another host begins to listen.
 constexpr absl::Duration kConnectPause = absl::Milliseconds(200);
-// AES-GCM keeps its bound on forgeries for 2^24.5 records of 2^14 bytes (RFC
-// 8446, section 5.5). New keys cost nothing, so they come far earlier.
+// AES-GCM is safe for 2^24.5 records of 2^14 bytes (RFC 8446, section 5.5). New
+// keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
 
 absl::Status SystemError(absl::string_view what) {
@@ -62,7 +62,7 @@ std::string AddressOf(int descriptor, int (*get)(int, sockaddr*, socklen_t*)) {
   return AddressText(address);
 }
 
-// Calls `move` with what is left of `bytes` until nothing is.
+// Calls `move` with the rest of `bytes` until nothing is left.
 template <typename Byte, typename Move>
 absl::Status MoveAll(absl::Span<Byte> bytes, pollfd file, absl::Time deadline,
                      const Clock& now, Move move) {
@@ -125,7 +125,7 @@ unsigned SecureSocket::FindKey(SSL* ssl, const char* identity,
                                unsigned char* key, unsigned key_size) {
   auto* self = static_cast<SecureSocket*>(SSL_get_app_data(ssl));
   CHECK_LE(kRankKeyBytes, key_size);
-  // The handshake will fail if whoever says this does not have the key.
+  // The handshake will fail if the peer does not have the key.
   self->name_ = identity;
   std::memcpy(key, self->key_.data(), kRankKeyBytes);
   return kRankKeyBytes;
@@ -179,7 +179,7 @@ absl::StatusOr<bool> SecureSocket::ContinueHandshake() {
     return absl::PermissionDeniedError("the key was not used");
   }
   if (!SSL_is_server(ssl_.get())) return true;
-  // Tells the other side that it was let in.
+  // Tell the other side that it was accepted.
   ASSIGN_OR_RETURN(const size_t written, Write(absl::string_view("\1")));
   if (written == 0) return Closed();
   return true;
@@ -190,8 +190,8 @@ absl::Status SecureSocket::ConnectTo(const addrinfo& address,
                                      absl::Time deadline, const Clock& now) {
   name_ = name;
   SSL_set_connect_state(ssl_.get());
-  // Without the key, a listener would need a certificate. No authority is
-  // trusted, so none will do.
+  // Without the key, a listener would need a certificate, but no authority is
+  // trusted.
   SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, nullptr);
   const auto await = [&](int16_t events) {
     pollfd file = {.fd = descriptor_, .events = events, .revents = 0};
@@ -334,8 +334,8 @@ void SecureListener::BeginHandshake() {
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
     LOG_EVERY_T(ERROR, 10) << "cannot accept a connection on " << address_
                            << ": " << strerror(errno);
-    // No descriptor is left, perhaps. The connection waits, so that poll would
-    // return at once for as long.
+    // Perhaps no descriptor is left. The connection keeps waiting, so poll
+    // would return at once.
     if (!handshakes_.empty()) handshakes_.erase(handshakes_.begin());
     pollfd stop = {.fd = stop_, .events = POLLIN, .revents = 0};
     poll(&stop, 1, /*timeout=*/100);

@@ -3,13 +3,12 @@
 //
 // TCP connections between the ranks of an island. Each begins with a TLS 1.3
 // handshake by a pre-shared key and an ephemeral Diffie-Hellman exchange (RFC
-// 8446, section 2.2): both sides prove that they have the key, nobody learns
-// it from what goes over the network, and a recorded handshake cannot be
-// replayed.
+// 8446, section 2.2): both sides prove that they have the key without revealing
+// it, and a recorded handshake cannot be replayed.
 //
-// Sockets do not block; PollUntil waits for them. Writing to a socket that the
-// other side has closed raises SIGPIPE, so making one makes the process ignore
-// that signal.
+// Sockets do not block; PollUntil waits for them. Making one makes the process
+// ignore SIGPIPE, which writing to a socket that the other side has closed
+// would raise.
 #ifndef WORKER_COLLECTIVE_SECURE_SOCKET_H_
 #define WORKER_COLLECTIVE_SECURE_SOCKET_H_
 
@@ -40,16 +39,16 @@ absl::Status PollUntil(absl::Span<pollfd> files, absl::Time deadline,
 class SecureSocket {
  public:
   // Connects to a SecureListener at `address`, host:port, that has the same
-  // `key`. `name`, 1 to 64 characters that are not secret, tells it who this
-  // is. Tries again while nobody listens there.
-  //   PERMISSION_DENIED  The other side has another key, or is no rank.
-  //   UNAVAILABLE        Nobody listened until `deadline`.
-  //   DEADLINE_EXCEEDED  Somebody listened but did not answer.
+  // `key`. `name`, 1 to 64 characters that are not secret, identifies this
+  // side. Tries again until a process listens there.
+  //   PERMISSION_DENIED  The other side has another key, or is not a rank.
+  //   UNAVAILABLE        No process listened until `deadline`.
+  //   DEADLINE_EXCEEDED  The listener did not answer.
   //   INVALID_ARGUMENT   `address` is not host:port.
   static absl::StatusOr<std::unique_ptr<SecureSocket>> Connect(
       const std::string& address, const std::string& key,
       const std::string& name, absl::Time deadline, const Clock& now);
-  // Like Connect, but fails with UNAVAILABLE at once if nobody listens.
+  // Like Connect, but fails with UNAVAILABLE at once if no process listens.
   static absl::StatusOr<std::unique_ptr<SecureSocket>> ConnectOnce(
       const std::string& address, const std::string& key,
       const std::string& name, absl::Time deadline, const Clock& now);
@@ -63,9 +62,9 @@ class SecureSocket {
   // anything is written.
   void StopEncrypting() { ssl_ = nullptr; }
 
-  // Move as many bytes as they can at once, and return their number; 0 if the
-  // socket must be waited for. `bytes` is not empty. UNAVAILABLE: the other
-  // side has closed the connection.
+  // Move as many bytes as possible without waiting, and return their number,
+  // perhaps 0. `bytes` is not empty. UNAVAILABLE: the other side has closed the
+  // connection.
   absl::StatusOr<size_t> Read(absl::Span<char> bytes);
   absl::StatusOr<size_t> Write(absl::Span<const char> bytes);
   // Move all bytes.
@@ -110,8 +109,8 @@ class SecureSocket {
   size_t written_ = 0;
 };
 
-// Accepts connections from those that have the key. Others are closed and
-// logged, after 10 seconds at the latest, and do not hold anybody up: of 64
+// Accepts connections from peers that have the key. Others are closed and
+// logged, after 10 seconds at the latest, and delay no other peer: of 64
 // handshakes under way, the oldest makes room for the next.
 //
 // One thread calls Accept; Stop is thread-safe.

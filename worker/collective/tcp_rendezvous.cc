@@ -25,10 +25,10 @@ constexpr absl::Duration kServeTimeout = absl::Seconds(10);
 // The longest message, which has the run's configuration, takes a few KB.
 constexpr uint32_t kMostBytes = 1 << 20;
 
-// Any rank may call; the table does not ask who it is.
+// Any rank may call; the table does not check which one.
 constexpr char kCaller[] = "rank";
 
-// Messages go after their length.
+// Writes a message after its length.
 absl::Status WriteMessage(const google::protobuf::MessageLite& message,
                           absl::Time deadline, const Clock& now,
                           SecureSocket& socket) {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rendezvous of an island of several processes: rank 0 keeps the table and
-// serves it, the other ranks call it (proto/island.proto). Each call takes a
-// connection of its own (secure_socket.h), which is encrypted: only who has the
-// island's secret can call, be called, or read along.
+// The rendezvous of an island of several processes: rank 0 keeps and serves the
+// table, the other ranks call it (proto/island.proto). Each call takes an
+// encrypted connection of its own (secure_socket.h), so that only processes
+// with the island's secret can call, be called, or read along.
 #ifndef WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_
 #define WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_
 
@@ -21,8 +21,8 @@ namespace causeway {
 struct RendezvousOptions {
   // Where rank 0 listens, host:port. For rank 0, port 0 takes a free one.
   std::string address;
-  // The same on all ranks. Anybody can guess a short one; with none, anybody
-  // may call.
+  // The same on all ranks. A short one can be guessed; without one, anyone may
+  // call.
   std::string secret;
   Clock now;
 };

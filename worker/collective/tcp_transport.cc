@@ -74,8 +74,8 @@ class Connections {
     return absl::OkStatus();
   }
 
-  // Gives the message up, and with it the connection if bytes are missing: what
-  // follows could not be told from them.
+  // Gives the message up, and also the connection if bytes are missing, because
+  // the rest could not be distinguished from what follows.
   template <typename Byte>
   void Drop(int peer, const Message<Byte>& message) {
     if (message.rest.empty() || !peers_[peer].status.ok()) return;
@@ -225,7 +225,7 @@ std::string ListenAddress(std::string host) {
   return absl::StrCat(host, ":0");
 }
 
-// Connects to the ranks below this one, which do not wait for it meanwhile.
+// Connects to the lower ranks, which do not wait for this one meanwhile.
 absl::Status ConnectToLower(const TcpTransportOptions& options,
                             absl::Time deadline, Rendezvous* rendezvous,
                             Sockets& sockets) {
@@ -246,8 +246,8 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
   return absl::OkStatus();
 }
 
-// Accepts the ranks above this one. A rank that comes again has given up its
-// first connection.
+// Accepts the higher ranks. A rank that connects again has given up its first
+// connection.
 absl::Status AcceptHigher(const TcpTransportOptions& options,
                           absl::Time deadline, SecureListener& listener,
                           Sockets& sockets) {

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The transport between processes and hosts: a TCP connection between every two
-// ranks (secure_socket.h), on which messages follow one another as they lie in
-// memory. The thread that waits for a transfer moves the bytes of all.
+// ranks (secure_socket.h), with consecutive messages in their memory's form.
+// The thread that waits for a transfer moves the bytes of all transfers.
 //
-// A rank accepts only the ranks that have read its random key in the
-// rendezvous, so the connections are as safe as the rendezvous is. After the
-// handshakes they are in the clear, unless `encrypt` is set.
+// A rank accepts only ranks that have read its random key in the rendezvous, so
+// the connections are as safe as the rendezvous. After the handshakes they are
+// in the clear, unless `encrypt` is set.
 #ifndef WORKER_COLLECTIVE_TCP_TRANSPORT_H_
 #define WORKER_COLLECTIVE_TCP_TRANSPORT_H_
 
@@ -25,7 +25,7 @@ namespace causeway {
 struct TcpTransportOptions {
   int rank = 0;
   int size = 1;
-  // Tells these connections from others among the same ranks.
+  // Distinguishes these connections from others among the same ranks.
   std::string name;
   // The name or address at which the other ranks reach this host. If empty, the
   // host's name.
@@ -37,8 +37,8 @@ struct TcpTransportOptions {
   Clock now;
 };
 
-// Blocks until every rank has connected. Ranks leave their addresses in
-// `rendezvous` for good, under options.name, which must be new there.
+// Blocks until every rank has connected. Ranks put their addresses in
+// `rendezvous` under options.name, which must be new there.
 //   DEADLINE_EXCEEDED  Some rank did not come.
 //   UNAVAILABLE        A connection or the rendezvous failed.
 absl::StatusOr<std::unique_ptr<Transport>> ConnectTcp(

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between two ranks of an island, of which collectives are made
-// (communicator.h).
+// Messages between two ranks of an island, for collectives (communicator.h).
 //
 //   auto sent = transport.Send(peer, tag, bytes);
 //   auto received = transport.Receive(peer, tag, target);
@@ -46,7 +45,7 @@ class Transport {
 
   // Start a message and return at once. `peer` is another rank. Both sides
   // start the messages from one to the other in the same order, each with the
-  // same tag, which is used once, and the same number of bytes, at least one.
+  // same unique tag and the same number of bytes, at least one.
   virtual std::unique_ptr<Transfer> Send(int peer, uint64_t tag,
                                          absl::Span<const char> bytes) = 0;
   virtual std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,

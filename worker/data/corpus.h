@@ -4,8 +4,8 @@
 // One stream of tokens from one or more token files.
 //
 // Text files are documents: the stream has an end-of-text token (257), which is
-// in no file, between two of them. Files of ids hold their own separators and
-// follow one another directly.
+// in no file, between them. Files of ids hold their own separators and follow
+// one another directly.
 //
 //   ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(config.data().tokenizer(),
 //                                                {"a.txt", "b.txt"}));
@@ -80,8 +80,8 @@ class Corpus {
 
   Corpus() = default;
 
-  // Calls visit(file, begin in the file, tokens) for the part of the tokens
-  // that is of each file, and writes the separators between files.
+  // Calls visit(file, begin in the file, tokens) for each file's part of the
+  // tokens, and writes the separators between files.
   template <typename Visitor>
   void ForEachFile(int64_t begin, absl::Span<int32_t> tokens,
                    const Visitor& visit) const;

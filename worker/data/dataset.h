@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The data of a run as an island or a tool uses it: opened, checked against the
-// model and divided. Whatever is wrong with the data is reported here, before
-// training starts.
+// model and divided. Errors in the data are reported here, before training
+// starts.
 //
 //   ASSIGN_OR_RETURN(Dataset dataset, OpenDataset(config, paths));
 //   ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(&dataset, ...));
@@ -28,14 +28,14 @@ namespace causeway {
 struct Dataset {
   Corpus corpus;
   Split split;
-  // How many sequences the trainer reads of each file, relative to one another.
-  // Empty: each file in proportion to its size.
+  // The relative numbers of sequences that the trainer reads of each file; in
+  // proportion to their sizes if empty.
   std::vector<double> weights;
 
-  // Returns 16 bytes that name the stream of tokens and its masks: the same
-  // tokens in the same order have the same name, and others have another. Reads
-  // at most 4 Mi tokens, in pieces spread evenly over the stream, so what
-  // differs between pieces only is not seen.
+  // Returns 16 bytes that identify the stream of tokens and its masks: the same
+  // tokens in the same order have the same digest. Reads at most 4 Mi tokens,
+  // in pieces spread evenly over the stream, and so misses differences between
+  // the pieces.
   std::string Digest() const;
 
   // Writes as many windows as the spans hold: rows of sequence_length tokens,
@@ -47,7 +47,7 @@ struct Dataset {
 };
 
 // Opens `paths` for a run. `config` must be resolved (common/run_config.h).
-// Reads files of token ids once (see token_file.h). Errors are those of
+// Reads files of token ids once (token_file.h). Errors are those of
 // Corpus::Open, Corpus::CheckFits and Split::Create.
 //   INVALID_ARGUMENT  also: there are weights, but not one for each file.
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,

@@ -17,7 +17,7 @@ namespace causeway {
 struct HeldOutLoss {
   // The sum over tokens, in nats.
   double sum = 0;
-  // The tokens that were predicted: those that no mask hides.
+  // The predicted tokens: those that no mask hides.
   int64_t tokens = 0;
   int64_t sequences = 0;
 };
@@ -28,7 +28,7 @@ struct HeldOutLoss {
 using LossFunction = std::function<absl::StatusOr<double>(
     absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets)>;
 
-// The part of one rank, of `ranks`: they take batches in turn.
+// One rank's part: the `ranks` ranks take batches in turn.
 struct HeldOutShare {
   // The most sequences of a batch.
   int64_t batch = 1;

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mixes several series into one by weights. The mixture repeats a cycle of
-// kCycle places, in which each source has its share, spread evenly. So the
-// source of a number, and how many numbers before it were of that source, need
-// no state.
+// kCycle places, over which each source's share is evenly spread. So a number's
+// source, and the number of earlier places of that source, need no state.
 //
 //   ASSIGN_OR_RETURN(const Mixture mixture, Mixture::Create({0.75, 0.25}));
 //   mixture.At(0);  // {.source = 0, .index = 0}
@@ -29,7 +28,7 @@ class Mixture {
 
   struct Place {
     size_t source = 0;
-    // How many earlier numbers are of the same source.
+    // How many earlier numbers have the same source.
     int64_t index = 0;
   };
 

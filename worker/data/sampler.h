@@ -12,9 +12,9 @@
 // If the dataset has weights, each file has such a series of the shard's
 // windows that begin in it, and mixture.h says which file comes when.
 //
-// So a sequence is a pure function of (seed, shard, number): it depends neither
-// on the age of the process nor on how many ranks share the batch, and an
-// island that comes back continues where it was.
+// So a sequence is a pure function of (seed, shard, number). It depends neither
+// on the age of the process nor on the number of ranks, and an island that
+// comes back continues where it was.
 //
 // Immutable, thread-safe.
 #ifndef WORKER_DATA_SAMPLER_H_

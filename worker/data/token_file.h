@@ -5,9 +5,9 @@
 //
 // Text needs no preparation: each byte is a token (id = byte value). Files of
 // ids are nanoGPT's, llm.c's or `causeway prepare`'s (token_file_format.h).
-// Opening a file of ids reads all of it once, to find its largest id and, in a
-// prepared file, to check its digest: whatever is wrong with the data is
-// reported before training starts.
+// Opening a file of ids reads all of it once, to find its largest id and to
+// check a prepared file's digest, so that errors are reported before training
+// starts.
 //
 // The file must not be written to while it is open (see common/file.h).
 // Immutable after Open, thread-safe.

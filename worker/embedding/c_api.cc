@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C interface: checks what comes in, and converts it to EmbeddedIsland's
+// The C interface: checks arguments, and converts them to EmbeddedIsland's
 // types and back.
 #include <unistd.h>
 
@@ -53,8 +53,8 @@ std::string& LastError() {
   return error;
 }
 
-// Does `work`, which returns a status; keeps its message, and the device that
-// is current.
+// Does `work`, which returns a status; keeps its message, and restores the
+// current device.
 template <typename Work>
 causeway_code Guard(Work work) {
   const KeepCurrentDevice keep;
@@ -212,7 +212,7 @@ const char* causeway_leader(const causeway_island* island) {
 
 void causeway_close(causeway_island* island) {
   if (island == nullptr) return;
-  // A fork has none of the island's threads, so what they hold stays held.
+  // A fork has none of the island's threads, so their locks stay held.
   if (island->process != getpid()) return;
   const causeway::KeepCurrentDevice keep;
   delete island;

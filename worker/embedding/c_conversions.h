@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The types of causeway.h as those of EmbeddedIsland.
+// Converts the types of causeway.h to those of EmbeddedIsland.
 #ifndef WORKER_EMBEDDING_C_CONVERSIONS_H_
 #define WORKER_EMBEDDING_C_CONVERSIONS_H_
 

@@ -87,7 +87,7 @@ class LeadingIsland : public EmbeddedIsland {
     if (end_.has_value() && !end_->ok()) return *end_;
     if (end_.has_value()) return 0;
     const absl::Time deadline = now_() + timeout;
-    // There is nothing to hand in before the ranks are there.
+    // Before the ranks are there, there is nothing to hand in.
     if (!asked_to_leave_ && attached_ < options_.ranks) {
       const absl::StatusOr<bool> all = AwaitAttached(deadline);
       if (!all.ok()) return End(all.status());
@@ -199,7 +199,7 @@ class LeadingIsland : public EmbeddedIsland {
         std::unique_ptr<EmbeddedRank> rank,
         EmbeddedRank::Create(
             layout(), &*tensors_, std::move(communicators), Pulse(options_),
-            // Whatever the island waits for, it ends then.
+            // This also ends any wait of the island.
             [island = island_.get()](const absl::Status& failure) {
               island->Fail(failure);
             }));
@@ -245,11 +245,11 @@ class LeadingIsland : public EmbeddedIsland {
     return goes_on || end_.has_value() ? status : End(status);
   }
 
-  // Leaves the run because of `status`; returns the one to tell.
+  // Leaves the run because of `status`; returns the status to report.
   absl::Status End(const absl::Status& status) {
     const bool in_order = status.ok() || absl::IsCancelled(status);
     end_ = has_run() ? FinalError(status) : status;
-    // What the ranks do together must not hold up the end.
+    // Common work of the ranks must not delay the end.
     if (!in_order && rank_ != nullptr) rank_->Fail(status);
     island_->End(status);
     if (absl::IsOutOfRange(status)) DropCheckpoint();
@@ -291,7 +291,7 @@ class LeadingIsland : public EmbeddedIsland {
   // Owned by the island.
   EmbeddedRank* rank_ = nullptr;
   // How many ranks are known to have attached their tensors, this one first,
-  // and when the time of the others is up.
+  // and the deadline of the others.
   int attached_ = 1;
   absl::Time ranks_deadline_;
   std::atomic<bool> asked_to_leave_ = false;

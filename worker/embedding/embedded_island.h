@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One process of an island whose training loop is not ours, as the C interface
+// One process of an island with a foreign training loop, as the C interface
 // shows it (worker/embedding/causeway.h): rank 0, which is a member of the run,
-// or one that follows it.
+// or a rank that follows it.
 #ifndef WORKER_EMBEDDING_EMBEDDED_ISLAND_H_
 #define WORKER_EMBEDDING_EMBEDDED_ISLAND_H_
 
@@ -77,26 +77,26 @@ class EmbeddedIsland {
   const ModelLayout& layout() const { return layout_; }
 
   virtual absl::Status Attach(const std::vector<TensorBuffer>& buffers) = 0;
-  // Call after Attach. Returns 0 if the run is finished, and nothing if the
-  // time is up. Any error has ended the island.
+  // Call after Attach. Returns 0 if the run is finished, and nothing at the
+  // timeout. Any error has ended the island.
   virtual absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) = 0;
   virtual void Stepped(const InnerStepResult& result) = 0;
-  // Before the step is trained: the next NextStep waits until the updates of
-  // all that was sent are applied. All ranks call it.
+  // Makes the next NextStep wait until the updates of everything sent are
+  // applied. Call before the step is trained, on all ranks.
   virtual void SettleFirst() = 0;
 
-  // Ends the island because of an error of the training loop, which the
-  // coordinator and the other ranks hear. Nothing is handed in.
+  // Ends the island because of an error of the training loop, which is reported
+  // to the coordinator and the other ranks. Nothing is handed in.
   virtual void Fail(const absl::Status& status) = 0;
   // Returns the error that has ended the island, if one has.
   virtual absl::Status Failure() = 0;
 
-  // The rest is for rank 0. Others do nothing, or return INVALID_ARGUMENT.
+  // The rest is for rank 0. Other ranks do nothing, or return INVALID_ARGUMENT.
   virtual void RequestLeave(absl::string_view reason) = 0;
   virtual absl::StatusOr<v1::IslandProgress> Progress() = 0;
-  // Returns what the island does or waits for, and the time that training has
-  // stood still.
+  // Return what the island does or waits for, and how long training has stood
+  // still.
   virtual std::string Activity() const = 0;
   virtual absl::Duration Waited() const = 0;
   // Copies the merged parameters of the whole model.
@@ -108,9 +108,9 @@ class EmbeddedIsland {
   bool has_run() const { return run_.has_value(); }
   // Sets the run that the island has joined.
   absl::Status SetRun(v1::JoinResponse run);
-  // Returns the error that ends an island which has joined, with a code that
-  // does not mean "call again" or "nothing has changed": ABORTED for a rank
-  // that is late or gone, FAILED_PRECONDITION for what the coordinator refuses.
+  // Returns the error that ends a joined island, with a code that does not mean
+  // "call again" or "nothing has changed": ABORTED if a rank is late or gone,
+  // FAILED_PRECONDITION if the coordinator refuses.
   static absl::Status FinalError(const absl::Status& status);
 
  private:

@@ -177,7 +177,7 @@ absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {
           },
       .masters =
           [this](bool) {
-            // An error of the device comes again with the next operation.
+            // An error of the device is reported again by the next operation.
             tensors_->AwaitTraining().IgnoreError();
             return tensors_->memory();
           },

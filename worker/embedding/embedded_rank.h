@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of an island whose training loop is not ours: its tensors and its
-// part of the replica. Rank 0 leads (worker/replica/orders.h).
+// One rank of an island with a foreign training loop: its tensors and its part
+// of the replica. Rank 0 leads (worker/replica/orders.h).
 //
 //   rank 0                              other ranks
 //   ASSIGN_OR_RETURN(auto rank, EmbeddedRank::Create(...));
@@ -46,7 +46,7 @@ namespace causeway {
 // For use by one thread.
 class EmbeddedRank : public InnerTrainer {
  public:
-  // Not steps: the run is finished, or the island has left it.
+  // Not steps: say that the run is finished, or that the island has left it.
   static constexpr uint64_t kFinished = 0;
   static constexpr uint64_t kLeft = UINT64_MAX;
 
@@ -59,17 +59,17 @@ class EmbeddedRank : public InnerTrainer {
       RankCommunicators communicators, absl::Duration pulse,
       std::function<void(const absl::Status&)> on_failure = nullptr);
 
-  // The next are for rank 0. After an error of any rank the object must not be
-  // used.
+  // The following are for rank 0. After an error of any rank the object must
+  // not be used.
 
-  // Writes `parameters`, those of the whole model, to the tensors of all ranks.
+  // Writes the whole model's `parameters` to the tensors of all ranks.
   absl::Status ShareParameters(std::vector<float> parameters);
   // Call after ShareParameters.
   absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
       const v1::JoinResponse& joined) override;
   absl::Status Save(TrainerState& state) override;
   // Lets the other ranks train a step, or tells them by one of the numbers
-  // below that there is none.
+  // above that there is none.
   absl::Status BeginStep(uint64_t run_step);
   // UNIMPLEMENTED: the training loop makes the steps.
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
@@ -80,9 +80,9 @@ class EmbeddedRank : public InnerTrainer {
   absl::Status failure() const { return orders_.failure(); }
 
   // On the other ranks: carries out rank 0's orders until it ends. Calls
-  // `train` for each step, which returns when the tensors are free for other
-  // orders, `free` before an order that is about the tensors, which waits for
-  // the same, and `saved` when a state was read from them.
+  // `train` for each step and `free` before each order about the tensors; both
+  // return once the tensors are free for orders. Calls `saved` when a state was
+  // read from the tensors.
   absl::Status Follow(absl::FunctionRef<absl::Status(uint64_t run_step)> train,
                       absl::FunctionRef<absl::Status()> free,
                       absl::FunctionRef<void()> saved);
@@ -101,8 +101,8 @@ class EmbeddedRank : public InnerTrainer {
     return communicator()->shard(layout_.size, rank);
   }
 
-  // Each is done by all ranks together; the arguments of ranks other than 0 are
-  // empty.
+  // All ranks call each of these together; ranks other than 0 pass empty
+  // arguments.
   absl::Status ExchangeSlices();
   absl::Status CheckWhole() const;
   absl::Status WriteParameters(std::vector<float> parameters);

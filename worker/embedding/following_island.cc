@@ -12,7 +12,7 @@
 namespace causeway {
 namespace {
 
-// A rank looks so often whether it is behind in the time that it may be.
+// How often a rank checks whether it is behind, within the time that it may be.
 constexpr int kLooks = 20;
 
 }  // namespace
@@ -130,7 +130,7 @@ absl::Status FollowingIsland::AwaitTensors() {
   const auto free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return closing_ || in_save_ || (!ordered_.has_value() && !in_step_);
   };
-  // No step takes too long as long as rank 0 is in it, too.
+  // A step may take any time while rank 0 is also in it.
   absl::Time behind_since = absl::InfiniteFuture();
   while (!mu_.AwaitWithTimeout(absl::Condition(&free),
                                options_.rank_timeout / kLooks)) {
@@ -160,7 +160,7 @@ absl::StatusOr<std::optional<uint64_t>> FollowingIsland::NextStep(
     return end_->ok() ? absl::CancelledError("rank 0 has ended") : *end_;
   }
   const uint64_t step = *ordered_;
-  // The last word stays.
+  // The last answer stays.
   if (step == EmbeddedRank::kFinished) return step;
   if (step == EmbeddedRank::kLeft) {
     return absl::CancelledError("the island has left the run");

@@ -27,9 +27,8 @@
 
 namespace causeway {
 
-// A rank that follows rank 0, whose orders a thread of its own carries out. The
-// thread touches the tensors only while the training loop is in NextStep or
-// Save.
+// A rank that follows rank 0. A thread of its own carries out the orders, and
+// touches the tensors only while the training loop is in NextStep or Save.
 class FollowingIsland : public EmbeddedIsland {
  public:
   // Waits for rank 0's rendezvous.
@@ -43,7 +42,7 @@ class FollowingIsland : public EmbeddedIsland {
   absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;
-  // Rank 0 knows what there is to wait for.
+  // Only rank 0 knows what to wait for.
   void SettleFirst() override { Stepped({}); }
   void Fail(const absl::Status& status) override;
   absl::Status Failure() override;
@@ -75,9 +74,8 @@ class FollowingIsland : public EmbeddedIsland {
   absl::Status Follow();
   absl::Status Train(uint64_t step);
   void Saved();
-  // Waits until the training loop leaves the tensors alone.
-  //   DEADLINE_EXCEEDED  Rank 0 has had other orders for so long that the loop
-  //                      must hang.
+  // Waits until the training loop does not use the tensors.
+  //   DEADLINE_EXCEEDED  The loop must hang: rank 0 has long had other orders.
   absl::Status AwaitTensors();
 
   EmbeddedIslandOptions options_;
@@ -92,7 +90,7 @@ class FollowingIsland : public EmbeddedIsland {
   std::optional<uint64_t> ordered_ ABSL_GUARDED_BY(mu_);
   // The last step that was ordered.
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 0;
-  // Both say where the training loop is: in a step, and in Save there.
+  // Whether the training loop is in a step, and in Save within it.
   bool in_step_ ABSL_GUARDED_BY(mu_) = false;
   bool in_save_ ABSL_GUARDED_BY(mu_) = false;
   // How rank 0's orders have ended, if they have.

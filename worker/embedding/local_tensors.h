@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parameters of a training loop that is not ours, in the memory where it
-// keeps them: any number of tensors, whole or in parts, of three types. The
-// outer loop sees fp32 values at their places in the model
-// (common/model_layout.h).
+// The parameters of a foreign training loop, in its own memory: any number of
+// tensors, whole or in parts, of three types. The outer loop sees fp32 values
+// at their places in the model (common/model_layout.h).
 //
-// A 16-bit tensor swallows changes that are smaller than half its step, as
-// outer steps often are. So each of its values has a reference r in fp32: the
-// value that was written last. A value p that is r rounded counts as r; one
-// that training has moved counts as r + (p - rounded r).
+// Changes smaller than half a step of a 16-bit value, as outer steps often are,
+// would be lost. So each 16-bit value has a reference r in fp32: the value that
+// was last written. A value p that equals r rounded counts as r; one that
+// training has moved counts as r + (p - rounded r).
 #ifndef WORKER_EMBEDDING_LOCAL_TENSORS_H_
 #define WORKER_EMBEDDING_LOCAL_TENSORS_H_
 
@@ -34,14 +33,14 @@ enum class ElementType { kFloat32, kBfloat16, kFloat16 };
 // A run of one tensor's values, in row-major order.
 struct TensorBuffer {
   std::string name;
-  // The tensor's extents, if the caller knows them.
+  // The tensor's extents, if known.
   std::optional<std::vector<int64_t>> shape;
-  // The values' indices in the tensor; none: all of them.
+  // The values' indices in the tensor; all of them if none are given.
   std::optional<Slice> values;
   ElementType type = ElementType::kFloat32;
   void* data = nullptr;
-  // Says whether `data` is a CUDA device's memory, which the training loop then
-  // writes on the stream, a cudaStream_t.
+  // Whether `data` is memory of a CUDA device, which the training loop writes
+  // on the stream, a cudaStream_t.
   bool on_device = false;
   void* stream = nullptr;
 };
@@ -69,12 +68,12 @@ class LocalTensors {
   // before Read or Write.
   absl::Status AwaitTraining() const;
 
-  // Copy those of the model's values in `slice` that are here, which must be
-  // all of them. Write sets the references, too. Errors are the device's.
+  // Copy the model's values in `slice`, which must all be here. Write also sets
+  // the references. Errors are the device's.
   absl::Status Read(const Slice& slice, absl::Span<float> values) const;
   absl::Status Write(const Slice& slice, absl::Span<const float> values);
-  // Waits like AwaitTraining, then writes all values that are here from those
-  // of the whole model.
+  // Waits like AwaitTraining, then writes all local values from those of the
+  // whole model.
   absl::Status WriteAll(absl::Span<const float> model);
 
   // Returns where the values of `slices` lie, as segments of the memory from
@@ -103,7 +102,7 @@ class LocalTensors {
   absl::Status FindDevice(const std::vector<TensorBuffer>& buffers);
 
   // Calls copy(buffer, first value in it, values) for each buffer with values
-  // of `slice`, until one fails.
+  // of `slice`, until a call fails.
   template <typename Buffers, typename Values, typename Copy>
   static absl::Status ForEach(Buffers& buffers, const Slice& slice,
                               Values values, Copy copy);

@@ -23,10 +23,10 @@ constexpr char kRunKey[] = "run";
 constexpr char kEncrypted = 'E';
 constexpr char kPlain = 'P';
 
-// The time until ranks come to the replica's operations has no bound.
+// Ranks may come to the replica's operations at any time.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
-// A rank that waits looks so often whether it is to stop.
+// How often a waiting rank checks whether it must stop.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 std::string Key(Milestone milestone, int rank) {
@@ -129,7 +129,7 @@ absl::Status AwaitBegin(const EmbeddedIslandOptions& options,
   const absl::Time deadline = options.connection.now() + options.rank_timeout;
   Milestone awaited = Milestone::kAttached;
   while (!stop()) {
-    // Loading has no time limit, as it depends on the link.
+    // Loading has no time limit, because it depends on the link.
     const absl::Duration left = awaited == Milestone::kAttached
                                     ? deadline - options.connection.now()
                                     : absl::InfiniteDuration();
@@ -172,7 +172,7 @@ absl::StatusOr<RankCommunicators> ConnectRanks(
 }
 
 absl::Duration Pulse(const EmbeddedIslandOptions& options) {
-  // Often enough for the other ranks to hear of it in time.
+  // Often enough for the other ranks to notice in time.
   return options.rank_timeout / 4;
 }
 

@@ -26,43 +26,44 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> ServeRendezvous(
 absl::StatusOr<std::unique_ptr<Rendezvous>> FindRendezvous(
     const EmbeddedIslandOptions& options);
 
-// On rank 0: leaves the run for the other ranks, and whether ranks encrypt. On
-// the others: waits for it; DEADLINE_EXCEEDED if it is not there in time.
+// On rank 0: publishes the run for the other ranks, and whether ranks encrypt.
+// On the others: waits for it; DEADLINE_EXCEEDED if it is not there in time.
 absl::Status ShareRun(const v1::JoinResponse& joined, bool encrypt,
                       Rendezvous* rendezvous);
 absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
                                                 absl::Duration timeout,
                                                 bool& encrypt);
 
-// Until the ranks are connected, each tells the others here how far it has
-// come, once. A status other than OK says why it goes no further.
+// Milestones that each rank reports once to the others, until the ranks are
+// connected. A status other than OK says why it goes no further.
 enum class Milestone {
   // The rank has attached its tensors.
   kAttached,
-  // Rank 0 knows that all have, has loaded the parameters, and connects.
+  // Rank 0 knows that all ranks have attached, has loaded the parameters, and
+  // connects.
   kBegun,
 };
 void TellRanks(Milestone milestone, int rank, const absl::Status& status,
                Rendezvous* rendezvous);
-// Waits until `rank` has come to the milestone, and returns what it said:
-// CANCELLED if it leaves in order, and ABORTED if it has failed.
-//   DEADLINE_EXCEEDED  It has said nothing within `timeout`.
+// Waits until `rank` reports the milestone, and returns its status: CANCELLED
+// if it leaves in order, and ABORTED if it has failed.
+//   DEADLINE_EXCEEDED  It has reported nothing within `timeout`.
 //   UNAVAILABLE        Rank 0 has ended.
 absl::Status AwaitRank(Milestone milestone, int rank, absl::Duration timeout,
                        Rendezvous* rendezvous);
-// Waits until rank 0 has begun. Errors are those of rank 0, and name it. Gives
-// up soon when `stop` returns true.
+// Waits until rank 0 has begun. Returns errors of rank 0, which name it. Gives
+// up soon after `stop` returns true.
 absl::Status AwaitBegin(const EmbeddedIslandOptions& options,
                         const std::function<bool()>& stop,
                         Rendezvous* rendezvous);
-// The error that names a rank which has not attached its tensors.
+// Returns the error that names a rank that has not attached its tensors.
 absl::Status NotAttached(int rank, absl::Duration timeout);
 
 // Connects all ranks, which call it together.
 absl::StatusOr<RankCommunicators> ConnectRanks(
     const EmbeddedIslandOptions& options, Rendezvous* rendezvous);
 
-// The period at which rank 0 shows that it is alive; see Orders.
+// Returns the period at which rank 0 shows that it is alive; see Orders.
 absl::Duration Pulse(const EmbeddedIslandOptions& options);
 
 }  // namespace causeway

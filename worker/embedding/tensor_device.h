@@ -13,8 +13,8 @@
 
 namespace causeway {
 
-// The GPU that has a training loop's tensors. Copies go through a piece of
-// pinned host memory. For one thread, but for parts().
+// The GPU that has a training loop's tensors. Copies go through pinned host
+// memory. For one thread, except for parts().
 class TensorDevice {
  public:
   // FAILED_PRECONDITION: the program was built without CUDA. Other errors are
@@ -24,11 +24,11 @@ class TensorDevice {
 
   int number() const { return number_; }
 
-  // Copies from the device to the pinned memory, piece by piece, and calls
-  // use(piece, offset, bytes) for each.
+  // Copies from the device to pinned memory, and calls use(piece, offset,
+  // bytes) for each piece.
   absl::Status Read(const char* from, size_t bytes,
                     absl::FunctionRef<void(const char*, size_t, size_t)> use);
-  // The other way: fill(piece, offset, bytes) writes what is copied.
+  // The reverse: fill(piece, offset, bytes) writes what is copied.
   absl::Status Write(absl::FunctionRef<void(char*, size_t, size_t)> fill,
                      size_t bytes, char* to);
 

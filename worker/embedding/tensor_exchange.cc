@@ -86,7 +86,7 @@ TensorExchange::TensorExchange(int rank, const std::vector<Slices>& held,
   fetched_by_.resize(ranks);
   for (int to = 0; to < ranks; ++to) {
     Slices missing = held[to];
-    // The rank itself is asked first.
+    // Ask the rank itself first.
     for (int i = 0; i < ranks && !missing.empty(); ++i) {
       const int from = i == 0 ? to : i <= to ? i - 1 : i;
       Slices found = Intersect(missing, trained[from]);

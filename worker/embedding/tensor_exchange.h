@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moves a fragment's values between two partitions of them over the ranks of an
-// island: the replica's, in which each value is held by one rank
+// Moves a fragment's values between two distributions over an island's ranks:
+// the replica's, in which one rank holds each value
 // (worker/replica/fragment_share.h), and the training loop's, in which several
 // ranks may have a value (copies of the model), or each rank has its part of
 // every tensor (sharded parameters).
@@ -29,13 +29,13 @@ Slices Subtract(absl::Span<const Slice> a, absl::Span<const Slice> b);
 // Immutable. All ranks call an object's functions together.
 class TensorExchange {
  public:
-  // `held` and `trained` are the two partitions, by rank. Every held value is
-  // trained by some rank.
+  // `held` and `trained` are the two distributions, by rank. Every held value
+  // is trained by some rank.
   TensorExchange(int rank, const std::vector<Slices>& held,
                  const std::vector<Slices>& trained);
 
-  // held <- the values that this rank holds, in order, from the tensors of this
-  // rank or, if it has not got them, of the first rank that has.
+  // held <- the values that this rank holds, in order, from its own tensors or,
+  // where it lacks them, from those of the first rank that has them.
   absl::Status Fetch(const LocalTensors& tensors, Communicator* communicator,
                      absl::Span<float> held) const;
   // Writes the held values of all ranks to all tensors that have them.
@@ -46,14 +46,14 @@ class TensorExchange {
   const int rank_;
   // The values that this rank holds.
   const Slices held_;
-  // By rank: the held values that come from it, and those that it trains.
+  // By rank: the held values that come from it, and the values that it trains.
   std::vector<Slices> fetched_from_;
   std::vector<Slices> brought_to_;
-  // By rank: the values that it fetches from this one, and that it holds and
-  // this one trains.
+  // By rank: the values that it fetches from this one, and those that it holds
+  // and this one trains.
   std::vector<Slices> fetched_by_;
   std::vector<Slices> brought_by_;
-  // Both say whether anything moves between ranks.
+  // Whether anything moves between ranks.
   bool fetches_ = false;
   bool brings_ = false;
 };

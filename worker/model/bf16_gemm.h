@@ -16,8 +16,8 @@ namespace causeway {
 // The upper half of a binary32.
 using Bf16Bits = uint16_t;
 
-// Returns whether this machine has matrix units for bf16. Without them nobody
-// should call Bf16Gemm, which may then be slow or unable to compute.
+// Returns whether this machine has matrix units for bf16. Without them Bf16Gemm
+// should not be called, as it may be slow or fail.
 bool HasBf16Gemm();
 
 // c[m, n] <- a op(b), row-major, where a is [m, k] and op(b) is [k, n]; lda,

@@ -41,14 +41,14 @@ struct DeviceChoice {
   std::vector<Device> devices;
 };
 
-// Parses "cpu", "cuda" (all GPUs), "cuda:N" or a list, "cuda:0,2,3". Looks at
-// no device.
+// Parses "cpu", "cuda" (all GPUs), "cuda:N" or a list, "cuda:0,2,3", without
+// using any device.
 //   INVALID_ARGUMENT  anything else, or a GPU is named twice.
 absl::StatusOr<DeviceChoice> ParseDevices(absl::string_view text);
 
-// Returns the devices of a choice, at least one, each of which can be used.
-// Logs which GPUs do not reach each other's memory. Errors are those of
-// MakeDeviceOps.
+// Returns the devices of a choice, at least one, after checking that each can
+// be used. Logs which GPUs cannot reach each other's memory. Errors are those
+// of MakeDeviceOps.
 absl::StatusOr<std::vector<Device>> FindDevices(const DeviceChoice& choice);
 
 // Describes devices for people: "CPU", "NVIDIA H200 (140 GiB)", "4 x NVIDIA

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Single-threaded fp32 matrix multiplication on the host, by oneDNN. Only
-// gemm.cc and bf16_gemm.cc know which library it is. (On 2 AVX-512 machines
-// oneDNN 2.6 gave 195-230 GFLOP/s on one core at the shapes of a 10M-parameter
-// model; OpenBLAS 0.3.21 gave 105-115 as installed, since it does not know the
-// CPU, and 160-220 only when an environment variable named a kernel for it.)
+// Single-threaded fp32 matrix multiplication on the host, by oneDNN, which only
+// gemm.cc and bf16_gemm.cc use. (On 2 AVX-512 machines oneDNN 2.6 gave 195-230
+// GFLOP/s on one core at the shapes of a 10M-parameter model; OpenBLAS 0.3.21
+// gave 105-115 as installed, since it does not know the CPU, and 160-220 only
+// when an environment variable named a kernel for it.)
 #ifndef WORKER_MODEL_GEMM_H_
 #define WORKER_MODEL_GEMM_H_
 

@@ -22,8 +22,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using Vector = hn::ScalableTag<float>;
-// A vector of one value, for the values left at the end of a row: the same code
-// serves both.
+// A vector of one value, so that the same code serves the values left at the
+// end of a row.
 using Single = hn::CappedTag<float, 1>;
 
 // Calls body(tag, i) for vectors at i = begin, begin + lanes, ..., then for the
@@ -43,7 +43,7 @@ template <typename Term>
 HWY_INLINE float SumOf(int64_t size, const Term& term) {
   const Vector tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
-  // There are two chains, since an addition takes several cycles.
+  // There are two chains because an addition takes several cycles.
   auto sum0 = hn::Zero(tag);
   auto sum1 = hn::Zero(tag);
   int64_t i = 0;

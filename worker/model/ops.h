@@ -22,8 +22,8 @@
 //   activations are written (=), unless the operation says otherwise.
 // * Arguments are the caller's contract: a violation is a bug and is CHECKed
 //   where that is cheap. Allocate can fail, and so can a device: after its
-//   first error, which Synchronize reports, nothing more is done, and sums are
-//   not a number.
+//   first error, which Synchronize reports, operations do nothing, and sums are
+//   NaN.
 // * One thread at a time uses an Ops object. Results depend on the arguments
 //   and on the backend's thread count only.
 #ifndef WORKER_MODEL_OPS_H_
@@ -59,7 +59,8 @@ struct AttentionShape {
   // it may compute that of the rows before as well.
   int64_t first = 0;
   // Device memory: for each row, the position in its sequence at which its
-  // document begins. A row sees only its document. Null: a sequence is one.
+  // document begins. A row sees only its document. If null, a sequence is one
+  // document.
   const int32_t* document_begin = nullptr;
 
   // constexpr makes these callable on devices.
@@ -126,11 +127,11 @@ constexpr int64_t OrthogonalizeScratchSize(int64_t rows, int64_t columns) {
 }
 
 // The sums of parameters' gradients: fp32 or, if activations are bf16,
-// optionally bf16. That takes half of the memory and of the traffic; each sum
-// is computed in fp32 and rounded, to nearest, ties to even.
+// optionally bf16, which halves memory and traffic. Each sum is computed in
+// fp32 and rounded to nearest, ties to even.
 class GradientSum {
  public:
-  // Implicit, since nearly all callers have fp32.
+  // Implicit because nearly all callers have fp32.
   GradientSum(float* values)  // NOLINT(google-explicit-constructor)
       : values_(values) {}
   static GradientSum Bf16(void* values) {
@@ -171,8 +172,8 @@ class Ops {
   // be 0.
   //   RESOURCE_EXHAUSTED  there is not enough; names the size.
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
-  // Frees memory of Allocate, after the operations that were called before;
-  // `bytes` is the size it was allocated with.
+  // Frees memory from Allocate after the earlier operations; `bytes` is its
+  // size.
   virtual void Free(void* memory, size_t bytes) = 0;
 
   // Returns how many bytes Allocate can still give, or the largest number if
@@ -190,16 +191,15 @@ class Ops {
   // not wait.
   virtual void CopyToDevice(const void* host, size_t bytes, void* device) = 0;
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
-  // Waits for the operations before. Returns the first error of any of them,
-  // with what to do about it; later calls return the same.
+  // Waits for the earlier operations. Returns their first error, with what to
+  // do about it; later calls return the same.
   virtual absl::Status Synchronize() = 0;
 
   // Runs `operations`, which calls operations of this object that neither
   // allocate or free memory, nor copy from or to the host, nor wait. A backend
   // may record the operations of a key, and later repeat the recording without
-  // calling `operations`. So the operations of one key must always be the same
-  // on the device, and `operations` must have no other effect that anybody
-  // needs.
+  // calling `operations`. So the operations of a key must always be the same on
+  // the device, and `operations` must have no other necessary effect.
   virtual void Replay(const ReplayKey& /*key*/,
                       absl::FunctionRef<void()> operations) {
     operations();
@@ -257,9 +257,8 @@ class Ops {
                        int64_t rows, int64_t width, float epsilon, void* sum,
                        float* inverse_rms, void* normalized) = 0;
   // Computes the backward pass of normalized = norm(x):
-  //   d_x += or = gradient of x    (accumulate: +=)
-  //   d_gain += gradient of gain
-  //   normalized <- the forward's output again, so that nobody has to keep it.
+  //   d_x += or = gradient of x (accumulate: +=) d_gain += gradient of gain
+  //   normalized <- the forward's output again, so that it need not be kept.
   // No two arrays may overlap.
   virtual void RmsNormBackward(const void* d_normalized, const void* x,
                                const float* inverse_rms, const float* gain,
@@ -348,12 +347,11 @@ class Ops {
   virtual void LinearCombination(float a, const float* x, float b,
                                  const float* y, int64_t size, float* to) = 0;
   // Divides `matrix`, which is [rows, columns], by its Frobenius norm + 1e-7,
-  // and then replaces each singular value by what `iterations` make of it, one
-  // after the other:
+  // and then applies the `iterations` to each singular value, in order:
   //   X <- (a I + b A + c A A) X, A = X X^T         (rows <= columns)
   //   X <- X (a I + b A + c A A), A = X^T X         (rows > columns)
-  // Products and what lies between them are fp32 or bf16, as the backend finds
-  // fastest, and their sums fp32. The result does not depend on the number of
+  // Products and intermediate values are fp32 or bf16, as is fastest on the
+  // backend, and sums are fp32. The result does not depend on the number of
   // threads. `scratch` is OrthogonalizeScratchSize(rows, columns) values of
   // device memory.
   virtual void Orthogonalize(absl::Span<const Quintic> iterations, int64_t rows,

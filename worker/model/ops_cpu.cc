@@ -38,7 +38,7 @@ const float* Fp32(const void* memory) {
 }
 float* Fp32(void* memory) { return static_cast<float*>(memory); }
 
-// A matrix product that is not larger takes less time than waking a thread.
+// Products up to this size take less time than waking a thread.
 constexpr int64_t kProductsOfOneThread = int64_t{1} << 18;
 
 // The number of logits at a time: about what a second-level cache holds.
@@ -274,7 +274,7 @@ class CpuOps final : public Ops {
     const float* const raw = Fp32(raw_memory);
     float* const d_qkv = Fp32(d_qkv_memory);
     const int64_t gain_size = 2 * shape.head_dim;
-    // Each worker has sums of its own, and a row of heads that nobody needs.
+    // Each worker has sums of its own, and a scratch row of heads.
     const int64_t scratch_size = gain_size + shape.query_width();
     float* scratch = Scratch(pool_.threads() * scratch_size);
     ForSlices(shape.rows(), 1, [&](Slice slice, int worker) {

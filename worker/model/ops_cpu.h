@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operations of ops.h on the CPU: oneDNN for matrix products, Highway for
-// the rest, one fixed team of threads for both. The shape and the thread count
-// alone divide each operation into one part per thread, and partial sums are
+// the rest, one fixed team of threads for both. Only the shape and the thread
+// count determine each thread's part of an operation, and partial sums are
 // added in thread order: the same inputs and the same `threads` give the same
 // bits.
 #ifndef WORKER_MODEL_OPS_CPU_H_

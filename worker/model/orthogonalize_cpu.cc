@@ -115,7 +115,7 @@ class NewtonSchulz {
     });
   }
 
-  // Replaces X by what `iterations` make of it.
+  // Applies the `iterations` to X.
   void Iterate(absl::Span<const Quintic> iterations, float* matrix,
                float* scratch) {
     const int64_t values = rows_ * columns_;
@@ -183,8 +183,8 @@ class NewtonSchulz {
 
   int64_t Panels() const { return (rows_ + kPanelRows - 1) / kPanelRows; }
 
-  // Copies the rows of `panel` left of the diagonal to where they belong in a
-  // symmetric matrix, which no other panel writes.
+  // Copies the rows of `panel` left of the diagonal to their mirrored places in
+  // a symmetric matrix, which no other panel writes.
   void Mirror(Slice panel, Value* symmetric) const {
     for (int64_t column = 0; column < panel.begin; ++column) {
       Value* const to = symmetric + column * rows_;

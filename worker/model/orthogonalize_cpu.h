@@ -19,8 +19,8 @@ namespace causeway {
 // for them. Otherwise everything is fp32.
 bool OrthogonalizesInBf16(int64_t rows, int64_t columns);
 
-// Does what Ops::Orthogonalize says, on the threads of `pool`. Every value is
-// made by the same products whatever the number of threads.
+// Does the same as Ops::Orthogonalize on the threads of `pool`. The products of
+// each value do not depend on the number of threads.
 void OrthogonalizeOnCpu(absl::Span<const Quintic> iterations, int64_t rows,
                         int64_t columns, const ModelKernels& kernels,
                         ThreadPool* pool, float* matrix, float* scratch);

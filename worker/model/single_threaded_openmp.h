@@ -7,10 +7,10 @@
 
 namespace causeway {
 
-// Sets one OpenMP thread. oneDNN divides each call among OpenMP's threads, but
-// our callers have divided the work already, so a second team would only
-// compete for the cores. The setting belongs to the calling thread, and the
-// destructor restores it.
+// Sets one OpenMP thread for the calling thread; the destructor restores the
+// setting. oneDNN divides each call among OpenMP's threads, but our callers
+// have already divided the work, so a second team would only compete for the
+// cores.
 class SingleThreadedOpenMp {
  public:
   SingleThreadedOpenMp() : threads_(omp_get_max_threads()) {

@@ -23,13 +23,12 @@
 // Memory. Create allocates everything, and activation_bytes() reports it. Per
 // token a block keeps its input, the rotated queries, keys and values, the
 // attention's output, the stream between its halves, and gate and up; with
-// QK-norm, also queries and keys before it. It does
-// not keep what one pass can recompute on the way (normalized streams, SwiGLU's
-// output), and never attention scores. With recompute_activations only the
-// blocks' inputs are kept, and the backward pass recomputes the rest. Logits
-// exist for a bounded number of rows at a time. If activations are bf16
-// (ops.h), so is a copy of the parameters that each forward pass makes for the
-// matrix products.
+// QK-norm, also queries and keys before it. It keeps neither what one pass can
+// recompute on the way (normalized streams, SwiGLU's output) nor attention
+// scores. With recompute_activations only the blocks' inputs are kept, and the
+// backward pass recomputes the rest. Logits exist for a bounded number of rows
+// at a time. If activations are bf16 (ops.h), so is a copy of the parameters
+// that each forward pass makes for the matrix products.
 #ifndef WORKER_MODEL_TRANSFORMER_H_
 #define WORKER_MODEL_TRANSFORMER_H_
 
@@ -61,17 +60,17 @@ class Transformer {
     bool training = true;
     // TrainingConfig.recompute_activations. Changes no bit of the results.
     bool recompute_activations = false;
-    // Whether a training pass rounds at random, such that the mean is the
-    // parameter, instead of to nearest. This matters where Linear reads a copy
-    // of the parameters that is rounded to bf16.
+    // Whether a training pass rounds stochastically, such that the mean is the
+    // parameter, instead of to nearest. This matters if Linear reads a copy of
+    // the parameters rounded to bf16.
     bool stochastic_rounding = false;
     // Whether NextTokenLogits keeps the queries, keys and values of its prefix,
-    // so that a longer one costs its new tokens only. Every block then has
-    // memory for them, and the parameters may not change between two calls.
+    // so that a longer prefix costs only its new tokens. Every block then has
+    // memory for them, and the parameters must not change between two calls.
     bool keep_prefix = false;
     // The token that ends a document. Tokens attend only to their own document;
-    // the rotary embedding knows distances only, so positions need not begin
-    // anew. Unset: a sequence is one document.
+    // positions need not begin again, because the rotary embedding depends only
+    // on distances. If unset, a sequence is one document.
     std::optional<int32_t> document_end;
   };
 
@@ -95,11 +94,11 @@ class Transformer {
   // Returns the bytes of device memory that the object holds.
   int64_t activation_bytes() const { return arena_.size(); }
 
-  // The functions below take whole sequences, at most micro_batch of them, one
-  // after the other; targets[i] is the token that should follow tokens[i], or
-  // kNoTarget (common/run_config.h). Their loss is the sum of the negative log
+  // The functions below take at most micro_batch consecutive whole sequences;
+  // targets[i] is the token that should follow tokens[i], or kNoTarget
+  // (common/run_config.h). Their loss is the sum of the negative log
   // likelihoods of the targets, in nats, divided by the number of tokens, with
-  // or without target. They return an error before anything is changed.
+  // or without target. After an error nothing is changed.
   //   INVALID_ARGUMENT  sizes are wrong or a token is not in the vocabulary.
 
   // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16
@@ -111,7 +110,7 @@ class Transformer {
                             absl::Span<const int32_t> targets,
                             double loss_scale, GradientSum gradients,
                             uint64_t rounding_seed = 0);
-  // Prepares AddGradients at other vectors, for a whole micro-batch, after a
+  // Prepares AddGradients for other vectors and a whole micro-batch, after a
   // call of it.
   void PrepareGradients(const float* parameters, double loss_scale,
                         GradientSum gradients);
@@ -198,7 +197,7 @@ class Transformer {
   absl::Status CheckBatch(absl::Span<const int32_t> tokens,
                           absl::Span<const int32_t> targets) const;
   AttentionShape ShapeOf(int64_t batch, int64_t length) const;
-  // Copies a batch to the device, which ends what NextTokenLogits has kept.
+  // Copies a batch to the device, which discards what NextTokenLogits has kept.
   void UploadBatch(absl::Span<const int32_t> tokens,
                    absl::Span<const int32_t> targets);
   // Tells attention the documents of sequences of `length` tokens.
@@ -222,7 +221,7 @@ class Transformer {
                 GradientSum gradients);
   void BackwardBlock(const float* parameters, int block,
                      const AttentionShape& shape, GradientSum gradients);
-  // Turns d_qkv_ from the gradient of what attention reads into that of the
+  // Turns d_qkv_ from the gradient of attention's input into that of the
   // projection.
   void BackwardQkv(const float* parameters, int block,
                    const AttentionShape& shape, GradientSum gradients);

@@ -54,8 +54,8 @@ class Muon {
     const float* gradient = nullptr;
     float* momentum = nullptr;
     float* parameters = nullptr;
-    // If it is not null, the updated parameters are written there, and nothing
-    // else changes. It may be `gradient`.
+    // If not null, receives the updated parameters, and nothing else changes.
+    // It may be `gradient`.
     float* estimate = nullptr;
   };
 

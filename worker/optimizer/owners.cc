@@ -20,8 +20,8 @@ double MatrixCost(const TensorSpec& matrix) {
   return 20 * m * m * static_cast<double>(most) + 10 * m * m * m;
 }
 
-// Gives each rank, in order, what costs at most `limit`. If that is not enough
-// for the whole model, the last slice ends before it does.
+// Gives each rank, in order, a slice that costs at most `limit`. If that is not
+// enough for the whole model, the last slice ends early.
 std::vector<Slice> Fill(const v1::TrainingConfig& config,
                         const ModelLayout& layout, int ranks, double limit) {
   std::vector<Slice> shards(ranks);

@@ -15,12 +15,11 @@
 
 namespace causeway {
 
-// Returns the shards of a model, by rank: consecutive slices, which may be
-// empty, such that no matrix of Muon is cut and the slowest rank's update takes
-// the least time. The time of a matrix with m <= n rows and columns, or columns
-// and rows, is counted as its 20 m m n + 10 m m m floating-point operations;
-// that of another value as 512, for its memory traffic. Other cuts are at
-// multiples of 16.
+// Returns the shards of a model, by rank: consecutive slices, perhaps empty,
+// such that no matrix of Muon is cut and the slowest rank's update takes the
+// least time. A matrix with sides m <= n counts as its 20 m m n + 10 m m m
+// floating-point operations; any other value counts as 512, for its memory
+// traffic. Other cuts are at multiples of 16.
 std::vector<Slice> DivideAmongOwners(const v1::TrainingConfig& config,
                                      const ModelLayout& layout, int ranks);
 

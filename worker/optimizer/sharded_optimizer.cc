@@ -178,7 +178,7 @@ void ShardedOptimizer::Update(double learning_rate,
 
 absl::Status ShardedOptimizer::Save(OptimizerState& state) {
   state.updates = updates_;
-  // Second moments travel where their parameters are.
+  // Second moments travel in their parameters' places.
   std::vector<float> second(static_cast<size_t>(layout_.size));
   for (const Segment& segment : segments_) {
     ops_->CopyToHost(second_moment_.data() + segment.second_offset,

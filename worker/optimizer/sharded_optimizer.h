@@ -42,7 +42,7 @@ struct MicroBatches {
   double loss = 0;
 };
 
-// The facts about the gradient that the ranks have accumulated together.
+// Facts about the gradient of all ranks together.
 struct ReducedGradient {
   // The number of micro-batches by rank, and the sum of these numbers.
   std::vector<int64_t> rank_micro_batches;
@@ -99,8 +99,8 @@ class ShardedOptimizer {
   void Restore(const OptimizerState& state);
 
  private:
-  // Adjacent values of the shard that AdamW updates, and that all decay or all
-  // do not.
+  // Adjacent values of the shard that AdamW updates, either all with decay or
+  // all without.
   struct Segment {
     int64_t offset = 0;
     int64_t size = 0;

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The actions that the outer loop (worker/outer_loop/outer_loop.h) orders from
-// its host.
+// The actions that the outer loop (worker/outer_loop/outer_loop.h) orders its
+// host to do.
 //
-// Three kinds of actors carry actions out, each of them one action at a time:
-// the trainer owns the parameters, the session keeps the membership, and one
-// actor for each fragment moves bulk data. The comment of an action names the
-// event by which the actor answers it. Wait and End have no answer.
+// Three kinds of actors carry out one action at a time: the trainer owns the
+// parameters, the session keeps the membership, and one actor for each fragment
+// moves bulk data. An action's comment names the event by which the actor
+// answers it. Wait and End have no answer.
 #ifndef WORKER_OUTER_LOOP_ACTIONS_H_
 #define WORKER_OUTER_LOOP_ACTIONS_H_
 
@@ -25,7 +25,7 @@ namespace action {
 
 // --- For every actor. ---
 
-// Do nothing before an event comes or the clock shows `until`. Only the
+// Do nothing until an event comes or the clock reaches `until`. Only the
 // trainer's action says why.
 struct Wait {
   absl::Time until = absl::InfiniteFuture();
@@ -46,13 +46,13 @@ struct Join {
   v1::JoinRequest request;
 };
 // Open a control stream. Answer: IslandMembership::StreamOpened. From then on
-// the session tells each view that comes by ViewArrived, and the end of the
-// stream by StreamBroke.
+// the session reports each view by ViewArrived, and the end of the stream by
+// StreamBroke.
 struct OpenStream {};
 // Send a heartbeat. Answer: IslandMembership::HeartbeatSent, or StreamBroke.
 struct Heartbeat {
   v1::IslandIdentity identity;
-  // Whether the island can train, to be told with its progress.
+  // Whether the island can train, which its progress reports.
   bool ready = false;
 };
 // Close the stream. Answer: IslandMembership::StreamEnded with its status.
@@ -63,17 +63,17 @@ struct CloseStream {
 
 // --- For a fragment. ---
 
-// Offer the replica's last snapshot, and upload the part of it that the
-// coordinator lacks. Answer: FragmentExchange::ContributionAnswered. Before it,
-// when the last byte has gone and the verdict has not come yet, the actor tells
+// Offer the replica's last snapshot, and upload the part that the coordinator
+// lacks. Answer: FragmentExchange::ContributionAnswered. If the last byte is
+// sent before the verdict comes, the actor first calls
 // FragmentExchange::ContributionSent.
 struct Contribute {
-  // The header, but for the description of the encoding.
+  // The header, without the description of the encoding.
   v1::ContributionHeader header;
-  // True: the snapshot was never offered, and must be made a contribution
-  // first. False: an earlier try broke off. All of the contribution must be
-  // encoded first, since an upload can be resumed only if its header describes
-  // the whole encoding.
+  // Whether the snapshot was never offered, and must first be made a
+  // contribution. If not, an earlier try broke off, and all of the contribution
+  // must be encoded first, because only an upload whose header describes the
+  // whole encoding can be resumed.
   bool is_new = false;
   // The connection on which the contribution is offered.
   uint64_t connection = 0;
@@ -81,32 +81,32 @@ struct Contribute {
 // Receive and decode an update. Answer: FragmentExchange::UpdateAnswered.
 struct ReceiveUpdate {
   v1::FetchUpdateRequest request;
-  // Whether the host has asked for the update already, when it had sent the
+  // Whether the host already asked for the update when it had sent the
   // contribution.
   bool is_under_way = false;
 };
-// Fetch a fragment's parameters. A fragment's actor makes them the new anchor;
-// its answer is FragmentExchange::ParametersAnswered. The trainer keeps them to
-// begin with, and may make version 0 by itself if it comes from the run's seed;
-// its answer is OuterLoop::ParametersAnswered.
+// Fetch a fragment's parameters. A fragment's actor makes them the new anchor
+// and answers by FragmentExchange::ParametersAnswered. The trainer keeps them
+// for its start, and may make version 0 itself from the run's seed; it answers
+// by OuterLoop::ParametersAnswered.
 struct FetchParameters {
   v1::FetchParametersRequest request;
 };
-// Ask how much of this island's training an update contains. The update itself
-// is not needed. Answer: FragmentExchange::MergedAnswered.
+// Ask how much of this island's training an update contains, without fetching
+// the update. Answer: FragmentExchange::MergedAnswered.
 struct AskWhatIsMerged {
   v1::FetchUpdateRequest request;
 };
 // End the replica's contribution. Answer: FragmentExchange::ContributionEnded.
 struct EndContribution {
-  // Whether the update that has come contains it.
+  // Whether the received update contains it.
   bool merged = false;
 };
 
 // --- For the trainer. ---
 
-// Make the replica, from the checkpoint or from the parameters that were
-// fetched. Answer: OuterLoop::Begun.
+// Make the replica, from the checkpoint or from fetched parameters. Answer:
+// OuterLoop::Begun.
 struct Begin {
   bool from_checkpoint = false;
   // The heads of the anchors, by fragment.
@@ -127,11 +127,11 @@ struct Apply {
   // Whether the update contains the training up to the snapshot.
   bool includes_island = false;
 };
-// Measure the anchors, which are together a version of the whole model, on the
-// held-out data, and report the loss. Answer: OuterLoop::Validated.
+// Measure the loss of the anchors, together a version of the whole model, on
+// the held-out data. Answer: OuterLoop::Validated.
 struct Validate {
   uint64_t version = 0;
-  // The most sequences; 0: all.
+  // The most sequences; 0 for all.
   uint32_t max_sequences = 0;
 };
 // Save a checkpoint. The host adds the digests of the anchors and the state of

@@ -26,7 +26,7 @@ FragmentAction FragmentExchange::Next(const IslandMembership& membership,
       action::FetchParameters fetch;
       *fetch.request.mutable_identity() = membership.identity();
       fetch.request.set_fragment(options_.fragment);
-      // An update that was waited for may have come before the news of it.
+      // An awaited update may arrive before the news of it.
       fetch.request.set_version(
           std::max(membership.newest_version(options_.fragment),
                    update_.head.version()));
@@ -60,7 +60,7 @@ FragmentAction FragmentExchange::Next(const IslandMembership& membership,
 
 bool FragmentExchange::MayOffer(const IslandMembership& membership) const {
   const v1::SessionResponse& state = membership.state();
-  // Whoever is fenced off, and has not heard of it yet, is expected nowhere.
+  // An island that is fenced off without knowing is not expected.
   const int fragment = static_cast<int>(options_.fragment);
   const bool expected = fragment < state.first_contribution_version_size() &&
                         state.first_contribution_version(fragment) <= version_;
@@ -115,7 +115,7 @@ void FragmentExchange::UpdateAnswered(const UpdateAnswer& answer,
                                       absl::Time now) {
   const bool waited = std::exchange(expecting_, false);
   if (waited && !answer.began && absl::IsDeadlineExceeded(answer.status)) {
-    // The round takes long; the session will tell when it is over.
+    // The round takes long; the session will report its end.
     return;
   }
   if (!answer.status.ok() && !absl::IsNotFound(answer.status)) {
@@ -140,7 +140,7 @@ void FragmentExchange::UpdateAnswered(const UpdateAnswer& answer,
 void FragmentExchange::ParametersAnswered(
     const absl::StatusOr<v1::FragmentHead>& head, absl::Time now) {
   if (!head.ok()) {
-    // The run has moved on; the session will tell where to.
+    // The run has moved on; the session will report where to.
     return Retry(absl::IsNotFound(head.status())
                      ? absl::UnavailableError(head.status().message())
                      : head.status(),

@@ -5,20 +5,20 @@
 //
 // Problem: the anchor (the fragment's global values that this island holds)
 // must advance through exactly the versions that the coordinator committed,
-// while uploads break off, rounds close late or without us, and the coordinator
-// or our own membership may be replaced at any moment.
-// Idea: the exchange keeps no record of what it told whom. It compares the
-// anchor's version with the newest published head, offers the contribution that
-// is due (this is idempotent, so that offering again is harmless), and
-// otherwise fetches the update from the anchor's version to the next. The
-// coordinator says whether our contribution is part of that update.
+// although uploads break off, rounds close late or without us, and the
+// coordinator or our membership may be replaced at any moment. Idea: the
+// exchange keeps no record of past messages. It compares the anchor's version
+// with the newest published head, offers the contribution that is due (offers
+// are idempotent), and otherwise fetches the update from the anchor's version
+// to the next. The coordinator says whether our contribution is part of that
+// update.
 //
 //   IDLE --Send--> SENDING --sent--> AWAITING --head moved--> FETCHING
 //   --> READY --Advance--> IDLE         (IDLE --head moved--> FETCHING)
 //
-// A round trip may be longer than many inner steps, so the exchange does not
-// wait for what it can ask for: the update is asked for when the last byte of
-// the contribution has gone, so that it sets out as soon as it is made.
+// A round trip may be longer than many inner steps, so the exchange asks for
+// the update as soon as the last byte of the contribution is sent. The
+// coordinator can then send the update as soon as it is made.
 //
 // Pure rules: no thread, socket or clock. Not thread-safe.
 #ifndef WORKER_OUTER_LOOP_FRAGMENT_EXCHANGE_H_
@@ -43,10 +43,10 @@ namespace causeway {
 struct UpdateAnswer {
   // NOT_FOUND if the update is no longer kept.
   absl::Status status;
-  // Whether any bytes of the update have come.
+  // Whether any bytes of the update have arrived.
   bool began = false;
-  // The description of the update, as in FetchUpdateResponse; with their
-  // defaults if it has not come.
+  // The description of the update, as in FetchUpdateResponse; default values if
+  // it has not arrived.
   v1::FragmentHead head;
   bool includes_island = false;
   FragmentWindow::Training other;
@@ -72,25 +72,25 @@ class FragmentExchange {
 
   // --- Events of the fragment's actor. ---
 
-  // The last byte of the contribution has gone, and `digest` is the digest of
-  // its encoding. Returns the request for the update that will contain it. The
-  // host sends the request at once, and receives the update when it is told to.
+  // Notes that the last byte of the contribution, whose encoding has `digest`,
+  // is sent. Returns the request for the update that will contain it. The host
+  // sends the request at once, and receives the update when ordered to.
   v1::FetchUpdateRequest ContributionSent(const IslandMembership& membership,
                                           std::string digest);
-  // A try to contribute has ended. If it has failed, the request that
-  // ContributionSent returned is void. `digest` is empty as long as not all of
-  // the contribution is encoded.
+  // Notes that a try to contribute has ended. A failure voids the request from
+  // ContributionSent. `digest` is empty until all of the contribution is
+  // encoded.
   void ContributionAnswered(
       const action::Contribute& contribute,
       const absl::StatusOr<v1::ContributeResponse>& response,
       std::string digest, absl::Time now);
   void UpdateAnswered(const UpdateAnswer& answer, absl::Time now);
-  // The parameters at `head` are the replica's new anchor, or fetching them has
-  // failed.
+  // Notes that the parameters at `head` are the replica's new anchor, or that
+  // fetching them failed.
   void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                           absl::Time now);
-  // `merged` is the part of the island's training that the update contains
-  // which was asked about.
+  // `merged` is the part of the island's training in the update that was asked
+  // about.
   void MergedAnswered(const absl::StatusOr<FragmentWindow::Training>& merged,
                       absl::Time now);
   void ContributionEnded();
@@ -100,24 +100,25 @@ class FragmentExchange {
   // Hands over the replica's last snapshot as a contribution against the
   // anchor. Requires: in_flight() is false.
   void Send(const FragmentWindow::Training& training, bool partial);
-  // The trainer has applied the update. Requires: ready().
+  // Notes that the trainer has applied the update. Requires: ready().
   void Advance();
 
   // --- Views. ---
 
   // The version of the anchor.
   uint64_t version() const { return version_; }
-  // Whether a contribution was handed over whose update is not applied yet.
+  // Returns whether the update of a handed-over contribution is not applied
+  // yet.
   bool in_flight() const { return in_flight_; }
-  // Whether the coordinator has accepted the contribution that was handed over:
-  // then nothing of it is lost if the island ends now.
+  // Returns whether the coordinator has accepted the handed-over contribution,
+  // so that it is not lost if the island ends now.
   bool accepted() const { return accepted_; }
-  // Whether an update waits for the trainer. The fragment's actor rests until
-  // it is applied.
+  // Returns whether an update waits for the trainer. Until it is applied, the
+  // fragment's actor rests.
   bool ready() const { return step_ == Step::kReady; }
   // Requires: ready().
   const FragmentUpdate& update() const { return update_; }
-  // OK, or the reason why the exchange cannot go on.
+  // Returns OK, or why the exchange cannot go on.
   const absl::Status& failure() const { return failure_; }
 
  private:
@@ -125,20 +126,19 @@ class FragmentExchange {
     FragmentWindow::Training training;
     bool partial = false;
     bool offered = false;
-    // The digest of the encoding. Empty while the encoding is not complete, and
-    // thus cannot have been accepted.
+    // The digest of the encoding. Empty while the encoding is incomplete, and
+    // so cannot have been accepted.
     std::string digest;
   };
   // How far the exchange has come on the way to its next version.
   enum class Step {
-    // No update has come.
+    // No update has arrived.
     kNone,
-    // The update is not kept any more or does not fit; the parameters are
-    // fetched.
+    // The update is no longer kept or does not fit; the parameters are fetched.
     kFetchParameters,
     // The coordinator is asked about the updates that the parameters skip.
     kAsk,
-    // The update has come; the replica ends its contribution.
+    // The update has arrived; the replica ends its contribution.
     kEndContribution,
     // The update waits for the trainer.
     kReady,
@@ -147,7 +147,7 @@ class FragmentExchange {
   bool MayOffer(const IslandMembership& membership) const;
   v1::FetchUpdateRequest UpdateRequest(const IslandMembership& membership,
                                        uint64_t from_version) const;
-  // The update or its replacement is complete.
+  // Notes that the update or its replacement is complete.
   void Arrived();
   void Retry(const absl::Status& status, absl::Time now);
 
@@ -159,7 +159,7 @@ class FragmentExchange {
 
   uint64_t version_;
   std::optional<Contribution> contribution_;
-  // The connection on which the contribution was last offered with success.
+  // The connection on which the contribution was last offered successfully.
   std::optional<uint64_t> offered_on_;
   bool in_flight_ = false;
   bool accepted_ = false;
@@ -168,7 +168,7 @@ class FragmentExchange {
   bool expecting_ = false;
   Step step_ = Step::kNone;
   FragmentUpdate update_;
-  // The version whose update is asked about, in kAsk.
+  // In kAsk, the version whose update is asked about.
   uint64_t ask_version_ = 0;
 };
 

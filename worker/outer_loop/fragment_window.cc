@@ -18,7 +18,7 @@ FragmentWindow::Training& FragmentWindow::Training::operator+=(
 FragmentWindow::Training& FragmentWindow::Training::operator-=(
     const Training& part) {
   tokens -= std::min(tokens, part.tokens);
-  // What earlier processes have trained comes first.
+  // The training of earlier processes comes first.
   restored_tokens -= std::min(restored_tokens, part.tokens);
   inner_steps -= std::min(inner_steps, part.inner_steps);
   return *this;
@@ -42,7 +42,7 @@ bool FragmentWindow::Settle(const FragmentUpdate& update) {
     training_ -= sent;
     return true;
   }
-  // An update that was not asked about is of the time after the join.
+  // Updates that were not asked about are from after the join.
   if (update.from_version >= earlier_until_ || update.other.tokens == 0) {
     return false;
   }

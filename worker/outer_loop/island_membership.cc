@@ -26,8 +26,8 @@ IslandMembership::IslandMembership(v1::JoinRequest join, uint64_t seed)
 
 SessionAction IslandMembership::Next(absl::Time now) const {
   if (phase_ == Phase::kStream) {
-    // Every heartbeat is answered by a view. A stream that is silent for half
-    // of a lease is dead; in the other half another one can save the
+    // Every heartbeat is answered by a view, so a stream that is silent for
+    // half of a lease is dead. In the other half a new stream can save the
     // membership.
     const v1::MembershipConfig& config = joined_->config().membership();
     const absl::Time silent_at =
@@ -45,7 +45,7 @@ SessionAction IslandMembership::Next(absl::Time now) const {
   if (now < not_before_) return action::Wait{.until = not_before_};
   if (phase_ == Phase::kConnecting) return action::OpenStream{};
   action::Join join{.request = join_};
-  // A run that the island was part of is the only one it may come back to.
+  // The island may come back only to the run that it was part of.
   join.request.set_expected_run_id(identity_.run_id());
   join.request.set_epoch(identity_.epoch());
   return join;

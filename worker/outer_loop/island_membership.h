@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an island stays a member of a run: it joins, trying for as long as it
-// makes sense; sends heartbeats; holds the newest state that the coordinator
+// Keeps an island a member of a run: joins, trying for as long as it makes
+// sense; sends heartbeats; holds the newest state that the coordinator
 // published; reconnects when the stream breaks; and joins again, as a new
 // incarnation, when it was fenced off.
 //
@@ -11,9 +11,9 @@
 //      |                    +--stream ended-------+
 //      +------------stream ended: ABORTED---------+
 //
-// If a follower has taken the run over, the coordinators' epochs tell the old
-// one from the new: the island believes none whose epoch is lower than the
-// highest that it has heard of, and tries again, until it finds the other.
+// If a follower has taken the run over, epochs distinguish the old coordinator
+// from the new one: the island believes no coordinator whose epoch is lower
+// than the highest that it knows, and tries again until it finds the new one.
 //
 // Pure rules: no thread, socket or clock. Not thread-safe.
 #ifndef WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_
@@ -44,23 +44,24 @@ class IslandMembership {
 
   // --- Events of the session. ---
 
-  // An answer of a coordinator that was replaced counts as UNAVAILABLE.
+  // An answer from a replaced coordinator counts as UNAVAILABLE.
   void JoinAnswered(const absl::StatusOr<v1::JoinResponse>& response,
                     absl::Time now);
   void StreamOpened(absl::Time now);
   void HeartbeatSent(const action::Heartbeat& heartbeat, absl::Time now);
-  // A view of a coordinator that was replaced is ignored, and ends the stream.
+  // A view from a replaced coordinator is ignored, and ends the stream.
   void ViewArrived(v1::SessionResponse view, absl::Time now);
-  // The stream has failed, in one direction or both.
+  // Notes that the stream has failed in one direction or both.
   void StreamBroke();
-  // The stream was closed, and this was its status.
+  // Notes that the stream was closed with this status.
   void StreamEnded(const absl::Status& status, absl::Time now);
 
   // --- Events from outside. ---
 
-  // The island can train: the next heartbeat, which is due at once, says so.
+  // Notes that the island can train. The next heartbeat, which is due at once,
+  // says so.
   void BeReady();
-  // Asks the island to hand in what it has trained, and to leave.
+  // Asks the island to hand in its training and to leave.
   void RequestLeave(absl::string_view reason);
   // Ends everything at once.
   void RequestStop() { stopping_ = true; }
@@ -70,7 +71,7 @@ class IslandMembership {
   // The answer to the first Join; none before it.
   const std::optional<v1::JoinResponse>& joined() const { return joined_; }
   // The island's identity, with its current incarnation and the highest epoch
-  // that it has heard of.
+  // that it knows.
   const v1::IslandIdentity& identity() const { return identity_; }
   // The newest state that the coordinator published.
   const v1::SessionResponse& state() const { return state_; }
@@ -80,16 +81,15 @@ class IslandMembership {
     return index < state_.heads_size() ? state_.heads(index).version() : 0;
   }
   // The number of streams that have brought a view. The coordinator may have
-  // forgotten what it was told before the last of them.
+  // forgotten what it was told on earlier ones.
   uint64_t connection() const { return connection_; }
-  // Whether the island can train: it has parameters, and a trainer.
+  // Whether the island can train: it has parameters and a trainer.
   bool ready() const { return ready_; }
-  // Why the last join did not succeed; OK after one that did, or before the
-  // first.
+  // The error of the last join; OK after success, or before the first.
   const absl::Status& join_error() const { return join_error_; }
   // Whether the stream is up.
   bool connected() const { return connected_; }
-  // OK, or the reason why the island cannot be part of the run any more.
+  // OK, or why the island can no longer be part of the run.
   const absl::Status& failure() const { return failure_; }
   bool stopping() const { return stopping_; }
   // Whether the island was asked to leave, here or by an operator, and why.
@@ -102,8 +102,8 @@ class IslandMembership {
   enum class Phase { kJoining, kConnecting, kStream, kFailed };
 
   void Fail(const absl::Status& status);
-  // Whether a coordinator of this epoch was replaced. 0 is the epoch of one
-  // that knows none.
+  // Returns whether a coordinator of this epoch was replaced. Epoch 0 is that
+  // of a coordinator that knows none.
   bool IsReplaced(uint64_t epoch) const {
     return epoch != 0 && epoch < identity_.epoch();
   }
@@ -122,9 +122,8 @@ class IslandMembership {
   bool connected_ = false;
   bool ready_ = false;
   absl::Status join_error_;
-  // For the stream that is open: whether it is broken, whether the coordinator
-  // at its other end was replaced, when the next heartbeat is due, and when the
-  // last view came.
+  // For the open stream: whether it is broken, whether its coordinator was
+  // replaced, when the next heartbeat is due, and when the last view came.
   bool broken_ = false;
   bool replaced_ = false;
   absl::Time next_heartbeat_ = absl::InfinitePast();

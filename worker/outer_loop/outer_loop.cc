@@ -134,7 +134,7 @@ void OuterLoop::ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
   }
   if (absl::IsNotFound(head.status()) &&
       membership_.newest_version(loaded_) > heads_[loaded_].version()) {
-    // The run has moved on and dropped what we were to start from.
+    // The run has moved on and dropped the version to start from.
     return;
   }
   if (absl::IsNotFound(head.status()) || IsRetryable(head.status())) {
@@ -166,8 +166,8 @@ void OuterLoop::Begun() {
         {.exchange = std::move(exchange), .window = std::move(window)});
   }
   if (resumes_) {
-    // What was in flight when the checkpoint was made, and was not accepted, is
-    // to be sent again: at this step, unless an earlier one comes again.
+    // Contributions that were in flight at the checkpoint and not accepted must
+    // be sent again: at this step, unless an earlier one is repeated.
     is_astray_ = true;
     StartSynchronizing();
     for (const SyncSchedule::Send& send : sends_) {
@@ -176,7 +176,7 @@ void OuterLoop::Begun() {
     }
     if (schedule_->ClampToVersions(step_, versions) < step_) sends_.clear();
   } else if (membership_.state().run_step() > step_) {
-    // The run has gone on while the island got ready.
+    // The run went on while the island got ready.
     step_ =
         schedule_->ClampToVersions(membership_.state().run_step(), versions);
   }
@@ -317,7 +317,7 @@ std::string OuterLoop::Activity() const {
     case v1::Wait::LEAVING:
       return absl::StrCat("leaving: handing in fragment ", wait_.fragment());
     default:
-      // What is left takes a moment.
+      // The rest takes a moment.
       return phase_ == Phase::kLeaving ? "leaving" : "synchronizing";
   }
 }

@@ -7,10 +7,10 @@
 // (worker/sync/shared_outer_loop.h), so that the same rules run on real
 // islands, in simulations, and under other trainers.
 //
-// A host has three kinds of actors (worker/outer_loop/actions.h). Each asks
-// what it is to do next, does it, and tells what came of it by an event; then
-// it asks again. An actor that is told to wait asks again after every event of
-// any actor, and at the time that it was told. This is the trainer's part:
+// A host has three kinds of actors (worker/outer_loop/actions.h). Each
+// repeatedly asks what to do next, does it, and reports the result by an event.
+// An actor that is told to wait asks again after every event of any actor, and
+// at the given time. This is the trainer's part:
 //
 //   while (true) {
 //     TrainerAction action = loop.NextForTrainer(now);
@@ -23,16 +23,16 @@
 //   }
 //
 // After an inner step, in this order:
-//   * The updates that none of our contributions waits for are applied at once,
-//     as rebases. The update of a contribution is applied tau steps after the
-//     send, so that what training sees does not depend on the link's speed.
+//   * Updates for which no contribution of ours waits are applied at once, as
+//     rebases. The update of a contribution is applied tau steps after the
+//     send, so that training does not depend on the link's speed.
 //   * The fragments that are due are sent, each after it has caught up with the
 //     newest version.
 //   * Training waits for updates that are late by more than max_overlap_steps.
-//   * If the anchors are then a version of the whole model that the island has
-//     been asked to measure, it does.
-// The rules of the schedule are in outer_optimizer/sync_schedule.h, the books
-// by which each token counts once in worker/outer_loop/fragment_window.h.
+//   * If the anchors are then a version of the whole model that the island was
+//     asked to measure, it measures them.
+// The rules of the schedule are in outer_optimizer/sync_schedule.h.
+// worker/outer_loop/fragment_window.h makes each token count once.
 //
 // Not thread-safe.
 #ifndef WORKER_OUTER_LOOP_OUTER_LOOP_H_
@@ -64,15 +64,15 @@ class OuterLoop {
   struct Options {
     // Names the island and its process.
     v1::JoinRequest join;
-    // tau of this island, instead of the run's overlap_steps: what its own link
-    // needs. Less than the run's inner_steps_per_round.
+    // The island's own tau, as its link needs it, instead of the run's
+    // overlap_steps. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
-    // Inner steps between two checkpoints; 0: the island keeps none.
+    // The inner steps between two checkpoints; 0 for no checkpoints.
     uint64_t checkpoint_steps = 0;
-    // The checkpoint that is there, if any: the island goes on from it if the
-    // run has not left it too far behind.
+    // The checkpoint, if any, from which the island goes on unless the run is
+    // too far ahead.
     std::optional<v1::IslandCheckpoint> resume;
-    // What an island that leaves takes at most to hand in what it has trained.
+    // The longest time that a leaving island takes to hand in its training.
     absl::Duration leave_timeout = absl::Seconds(30);
     // Seeds the jitter of the back-off.
     uint64_t seed = 0;
@@ -82,8 +82,8 @@ class OuterLoop {
 
   // --- What to do now. ---
 
-  // Returns the trainer's next action. Until the event that answers the action
-  // is told, every call returns the same one.
+  // Returns the trainer's next action. Every call returns the same action until
+  // the event that answers it.
   TrainerAction NextForTrainer(absl::Time now);
   SessionAction NextForSession(absl::Time now) const {
     return membership_.Next(now);
@@ -99,14 +99,14 @@ class OuterLoop {
     return fragments_[fragment].exchange;
   }
 
-  // The trainer has carried out its last action.
+  // Report that the trainer has carried out its last action.
   void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                           absl::Time now);
   void Begun();
   // The step has trained `tokens` tokens.
   void Stepped(uint64_t tokens);
-  // The trainer, which was ordered to train a step, first wants to have the
-  // updates of all that is in flight. Ignored if no step is ordered.
+  // Says that the trainer, which was ordered to train a step, first wants the
+  // updates of everything in flight. Ignored if no step is ordered.
   void SettleFirst();
   void SnapshotTaken();
   void Applied();
@@ -115,9 +115,9 @@ class OuterLoop {
   // tries again.
   void Saved(bool saved);
 
-  // The replica or the trainer has failed: the island ends with this status.
+  // Ends the island with this status of the replica or the trainer.
   void Failed(const absl::Status& status);
-  // Asks the island to hand in what it has trained, and to leave.
+  // Asks the island to hand in its training and to leave.
   void RequestLeave(absl::string_view reason) {
     membership_.RequestLeave(reason);
   }
@@ -127,8 +127,8 @@ class OuterLoop {
   // --- Views. ---
 
   const IslandMembership& membership() const { return membership_; }
-  // The run's configuration, with the island's own overlap_steps. Empty before
-  // the trainer has heard of the join.
+  // The run's configuration, with the island's own overlap_steps. Empty until
+  // the trainer knows of the join.
   const v1::RunConfig& config() const { return config_; }
   // The island's own tau; 0 before the island has joined.
   uint32_t overlap_steps() const;
@@ -144,7 +144,7 @@ class OuterLoop {
     return fragments_[fragment].window;
   }
 
-  // Returns why training stands still; without a reason if it does not.
+  // Returns why training stands still, or no reason if it does not.
   v1::Wait wait(absl::Time now) const;
   // Whether the trainer's action is a step.
   bool is_training() const {
@@ -154,18 +154,18 @@ class OuterLoop {
   // Returns what the island does or waits for, for people.
   std::string Activity() const;
 
-  // Counts of updates of the island's own contributions, up to now.
+  // Counts for the updates of the island's own contributions so far.
   struct Lateness {
-    // Updates that had not come at the step at which they were to be applied.
+    // The updates that had not arrived at the step at which they were due.
     uint64_t updates = 0;
-    // Inner steps that were trained beyond that step, over all late updates.
+    // The inner steps trained beyond that step, over all late updates.
     uint64_t steps = 0;
   };
   const Lateness& lateness() const { return lateness_; }
-  // The time that training stood still for synchronization, with the wait that
-  // is under way.
+  // Returns how long training stood still for synchronization, including the
+  // current wait.
   absl::Duration waited(absl::Time now) const;
-  // Between steps: the position that a checkpoint has, without digests.
+  // Returns, between steps, a checkpoint's position without digests.
   v1::IslandCheckpoint Position() const;
 
  private:
@@ -175,7 +175,7 @@ class OuterLoop {
     FragmentWindow window;
     // The step after which the update of its contribution is to be applied.
     uint64_t apply_step = 0;
-    // Whether that step came before the update.
+    // Whether that step came before the update arrived.
     bool late = false;
   };
   // The snapshot that was ordered last.
@@ -194,11 +194,11 @@ class OuterLoop {
   absl::Status StartLoading();
   TrainerAction Load(absl::Time now);
   TrainerAction LeaveInGoodOrder(absl::Time now);
-  // Returns the next action that hands in a fragment, Wait while others must
-  // act first, and none once the fragment is handed in.
+  // Returns the next action that hands in a fragment, Wait while other actors
+  // must act first, and none once the fragment is handed in.
   std::optional<TrainerAction> HandIn(uint32_t fragment);
   TrainerAction End(absl::Status status);
-  // `fragment` is the one whose update is awaited, if one is.
+  // `fragment` is the one whose update is awaited, if any.
   action::Wait WaitFor(v1::Wait::Reason reason,
                        std::optional<uint32_t> fragment = std::nullopt) const;
   void BookWait(const TrainerAction& action, absl::Time now);
@@ -207,16 +207,15 @@ class OuterLoop {
 
   TrainerAction TrainAndSynchronize();
   void StartSynchronizing();
-  // Returns the next action of those that follow a step; none once training may
-  // go on.
+  // Returns the next action after a step; none once training may go on.
   std::optional<TrainerAction> Synchronize();
-  // Goes to the step from which an island goes on that is not where the run is.
+  // Sets the step of an island that is not where the run is.
   void FindStep();
   // Returns the next action that brings a fragment to its newest version with
-  // nothing in flight; none once it is there.
+  // nothing in flight, if any is needed.
   std::optional<TrainerAction> ReachNewest(uint32_t fragment);
-  // Returns the next action after the last step. Returns none if a fragment
-  // that must be sent has no training in it, so that the last step comes again.
+  // Returns the next action after the last step; none if a fragment that must
+  // be sent has no training, so that the last step is repeated.
   std::optional<TrainerAction> Finish();
   TrainerAction ApplyOrWait(uint32_t fragment);
   TrainerAction ApplyUpdate(uint32_t fragment);
@@ -224,14 +223,13 @@ class OuterLoop {
   // Counts the updates that are late after this step.
   void BookLateness();
   bool IsDue(const Fragment& fragment) const;
-  // Returns whether a fragment that is sent at `step` has no training in it.
+  // Returns whether a fragment that is sent at `step` has no training.
   bool MustTrain(uint64_t step) const;
-  // Returns the order to measure the merged model, if the island has been asked
-  // to and the anchors are such a version of it.
+  // Returns the order to measure the merged model, if the island was asked to
+  // and the anchors are such a version.
   std::optional<TrainerAction> ValidateIfDue();
   bool SaveIsDue() const;
-  // Returns whether the run is finished and no update of the fragment is to
-  // come.
+  // Returns whether the run is finished and the fragment has its last update.
   bool IsOver(uint32_t fragment) const;
   bool RunIsOver() const;
 
@@ -240,14 +238,14 @@ class OuterLoop {
   Phase phase_ = Phase::kJoining;
   absl::Status failure_;
   std::optional<action::End> end_;
-  // The trainer's action that is not answered yet.
+  // The trainer's unanswered action.
   std::optional<TrainerAction> ordered_;
   std::optional<Snapshot> snapshot_;
 
   v1::RunConfig config_;
   std::optional<SyncSchedule> schedule_;
-  // Whether the island begins with its checkpoint; the heads of its first
-  // anchors; and how many of these fragments are loaded.
+  // Whether the island begins with its checkpoint, the heads of its first
+  // anchors, and how many of these are loaded.
   bool resumes_ = false;
   std::vector<v1::FragmentHead> heads_;
   uint32_t loaded_ = 0;
@@ -256,27 +254,27 @@ class OuterLoop {
 
   std::vector<Fragment> fragments_;
   uint64_t step_ = 0;
-  // Whether the actions that follow a step are under way, the sends among them,
-  // the next of these, and whether lateness was counted.
+  // Whether the actions after a step are under way, whether sends are, the next
+  // send, and whether lateness was counted.
   bool synchronizing_ = false;
   std::vector<SyncSchedule::Send> sends_;
   size_t next_send_ = 0;
   bool lateness_booked_ = false;
-  // Set if no update may be in flight at the next step.
+  // Whether no update may be in flight at the next step.
   bool settling_ = false;
-  // A round closed without the island, or it began with a checkpoint: the step
-  // to go on from may be another one.
+  // Whether the step may have to change, because a round closed without the
+  // island or the island began with a checkpoint.
   bool is_astray_ = false;
   // The steps of this process's last checkpoint and of the last one ordered.
   std::optional<uint64_t> saved_step_;
   std::optional<uint64_t> save_ordered_step_;
-  // The version of the model that was measured last.
+  // The last measured version of the model.
   uint64_t validated_version_ = 0;
   absl::Time leave_deadline_;
 
   Lateness lateness_;
-  // The wait that is under way, if any; the time since which `wait_` has its
-  // reason; and the time of the waits for synchronization before.
+  // The current wait, if any; the time since which `wait_` has its reason; and
+  // the duration of the earlier waits for synchronization.
   v1::Wait wait_;
   absl::Time wait_since_;
   absl::Duration waited_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an OuterLoop decides between the first step and the last.
+// The part of OuterLoop that decides between the first step and the last.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -34,7 +34,7 @@ TrainerAction OuterLoop::TrainAndSynchronize() {
         MustTrain(step)) {
       return action::Train{.step = step};
     }
-    // The island passes over this step, so that it arrives with the others.
+    // The island skips this step, so that it arrives with the others.
     step_ = step;
     StartSynchronizing();
   }
@@ -53,7 +53,7 @@ void OuterLoop::SettleFirst() {
     return;
   }
   ordered_.reset();
-  // Everything that the last step was to send is on its way.
+  // All sends of the last step are on their way.
   synchronizing_ = true;
   settling_ = true;
 }
@@ -80,10 +80,10 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
     // A contribution builds on the newest version: catch up first.
     auto action = ReachNewest(send.fragment);
     if (action.has_value()) return action;
-    // What was caught up with may have been this very round.
+    // The version that was caught up with may be this round's.
     if (fragment.exchange.version() >= send.version) continue;
-    // Or it has left nothing to send: as after every rebase to a version before
-    // this send's, the step comes again.
+    // Catching up may have left nothing to send. The step is repeated, as after
+    // every rebase to a version before this send's.
     if (fragment.window.empty()) continue;
     ++next_send_;
     return Send(send.fragment, /*partial=*/false, schedule_->ApplyStep(step_));
@@ -106,12 +106,12 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
 void OuterLoop::FindStep() {
   std::vector<uint64_t> versions;
   for (const Fragment& fragment : fragments_) {
-    // What is in flight is sent: that step does not come again.
+    // Training in flight is sent, so its step is not repeated.
     versions.push_back(fragment.exchange.version() +
                        (fragment.exchange.in_flight() ? 1 : 0));
   }
   // An island that a round did not wait for is far behind those that close
-  // rounds. From its own step on it would be as late for every round.
+  // rounds. From its own step it would be late for every round.
   step_ = schedule_->ClampToVersions(
       std::max(step_, membership_.state().run_step()), versions);
 }
@@ -126,7 +126,7 @@ std::optional<TrainerAction> OuterLoop::ReachNewest(uint32_t id) {
 }
 
 std::optional<TrainerAction> OuterLoop::Finish() {
-  // All are sent at once, so that the last rounds of all fragments overlap.
+  // Send all at once, so that the last rounds of all fragments overlap.
   std::optional<uint32_t> open;
   for (uint32_t id = 0; id < fragments_.size(); ++id) {
     const Fragment& fragment = fragments_[id];
@@ -141,8 +141,8 @@ std::optional<TrainerAction> OuterLoop::Finish() {
     if (!fragment.window.empty()) {
       return Send(id, /*partial=*/false, /*apply_step=*/0);
     }
-    // Its update was an earlier process's, and others may wait for it: the
-    // last step is done again.
+    // Its update was an earlier process's, and others may wait for it, so the
+    // last step is repeated.
     step_ = schedule_->total_steps() - 1;
     return std::nullopt;
   }
@@ -238,7 +238,8 @@ bool OuterLoop::SaveIsDue() const {
   if (options_.checkpoint_steps == 0 || save_ordered_step_ == step_) {
     return false;
   }
-  // The first one is due soon: it tells a successor whose place it takes.
+  // The first one is due soon, so that a successor knows which process it
+  // replaces.
   return !saved_step_.has_value() ||
          step_ >= *saved_step_ + options_.checkpoint_steps;
 }

@@ -12,7 +12,7 @@
 namespace causeway {
 namespace {
 
-// Returns a seed that only depends on run and island, so that a run can be
+// Returns a seed that depends only on run and island, so that a run can be
 // repeated.
 uint64_t RoundingSeed(const v1::JoinResponse& joined) {
   const std::string digest = Digest128(

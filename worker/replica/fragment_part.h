@@ -47,37 +47,36 @@ struct ReplicaOptions {
 // Returns the options from the coordinator's answer to the join.
 ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined);
 
-// Returns the options with which a contribution against `version` of the
-// fragment is encoded. Each contribution has its own seed, shared by all its
-// parts.
+// Returns the options for encoding a contribution against `version` of the
+// fragment. Each contribution has its own seed, shared by all its parts.
 EncodeOptions ContributionOptions(const ReplicaOptions& options,
                                   uint32_t fragment, uint64_t version);
 
 struct EncodedBytes {
   // The number of bytes that are final.
   uint64_t ready = 0;
-  // Whether they are all bytes of the encoding.
+  // Whether these are all bytes of the encoding.
   bool complete = false;
 };
 
 // The training thread calls TakeSnapshot and Apply; one other thread at a time
-// calls the rest. Callers make sure that nothing else runs during Apply, and
-// neither SetAnchor, ReplaceAnchor nor Decode during TakeSnapshot. Errors are
-// those of memory or of a device; the part must not be used afterwards.
+// calls the rest. No other call may run during Apply, and neither SetAnchor,
+// ReplaceAnchor nor Decode during TakeSnapshot. Errors are those of memory or
+// of a device; the part must not be used afterwards.
 class FragmentPart {
  public:
   virtual ~FragmentPart() = default;
 
-  // In both, `master` is the rank's whole shard of the parameters, in the
-  // memory where the trainer keeps it: on a device if it trains on one.
+  // In both, `master` is the rank's whole shard of the parameters in the
+  // trainer's memory, which may be on a device.
 
   // Copies the held values for the next contribution. Apply ends the snapshot.
   virtual absl::Status TakeSnapshot(float* master) = 0;
   // Applies the step that FinishUpdate or ReplaceAnchor has prepared to the
   // held values and the anchor. If the update contains the training up to the
   // snapshot (`includes_island`), parameters mix (outer_optimizer/mixing.h),
-  // otherwise they rebase. An island that began with a checkpoint may have no
-  // snapshot of what was sent before; its parameters then become the anchor.
+  // otherwise they rebase. If an island that began with a checkpoint has no
+  // snapshot of what was sent before, its parameters become the anchor.
   virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the
@@ -96,18 +95,18 @@ class FragmentPart {
   // goes into the next one. Does nothing without a contribution.
   virtual absl::Status EndContribution(bool merged) = 0;
 
-  // Decodes, of the update's strips that have held values, those that are new:
+  // Decodes the new strips among those of the update that have held values.
   // `received` holds the first bytes of these strips, more in every call.
   //   INVALID_ARGUMENT  See EncodingReader; call DropUpdate to continue.
   virtual absl::Status Decode(absl::string_view received) = 0;
   // Prepares the update. Call when all bytes of these strips are decoded.
   //   INVALID_ARGUMENT  Some bytes are missing.
   virtual absl::Status FinishUpdate() = 0;
-  // Drops the update, so that it can come again from the beginning. A finished
-  // update stays.
+  // Drops the update, which can then be received again from the beginning. A
+  // finished update stays.
   virtual absl::Status DropUpdate() = 0;
-  // Prepares the held values of a new anchor, instead of Decode and
-  // FinishUpdate or in place of what these have prepared.
+  // Prepares the held values of a new anchor instead of an update, even one
+  // that was decoded.
   virtual absl::Status ReplaceAnchor(absl::Span<const float> values) = 0;
   // Adds the held values of the new anchor to `digest`, which covers all values
   // before them.

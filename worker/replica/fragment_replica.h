@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One fragment of an island's replica, as the outer loop sees it on rank 0: the
-// island's parameters and anchor, wherever its ranks keep them. The outer loop
-// never sees their values.
+// island's parameters and anchor, which its ranks keep. The outer loop never
+// sees their values.
 //
 // The training thread takes snapshots and applies updates; the fragment's link
 // (worker/sync/fragment_actor.h) does the rest beside it.
@@ -38,7 +38,7 @@ class FragmentReplica {
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 
-  // The fragment's thread calls all that follow.
+  // The fragment's thread calls the rest.
 
   // Begins a contribution: the last snapshot against the anchor at `version`.
   virtual absl::Status BeginContribution(uint64_t version) = 0;
@@ -49,14 +49,14 @@ class FragmentReplica {
                                               absl::Span<char> buffer) = 0;
   virtual absl::Status EndContribution(bool merged) = 0;
 
-  // Decodes the update's first bytes, `received`, more in every call.
+  // Decodes the update's first bytes, `received`, which grow with every call.
   //   INVALID_ARGUMENT  They are not an encoding; the replica is unchanged.
   virtual absl::Status Decode(absl::string_view received) = 0;
   // Returns the Digest128 of the new anchor, which is then ready to be applied.
   // Call when all bytes are received. Errors are those of Decode.
   virtual absl::StatusOr<std::string> FinishUpdate(
       absl::string_view received) = 0;
-  // Drops the update, so that it can come again from the beginning.
+  // Drops the update, which can then be received again from the beginning.
   virtual absl::Status DropUpdate() = 0;
   // Prepares a new anchor, in place of an update, even one that was decoded.
   virtual absl::Status ReplaceAnchor(absl::Span<const float> values) = 0;

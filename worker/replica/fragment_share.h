@@ -3,13 +3,13 @@
 //
 // The share that each rank of an island has of a fragment.
 //
-// A rank has the masters of one range of the model, its shard. As a fragment's
-// tensors are in the order of the model, the rank's part of the fragment is one
-// range, too: the values that the rank *holds*. It has their anchor and
-// snapshots, and mixes them. Shards need not end where strips do, but a strip
-// is encoded as a whole: by the rank that holds its first value, which gets the
-// strip's other values, the *edge*, from the next ranks. Less than a strip of
-// values per fragment thus moves between two ranks.
+// A rank has the masters of one range of the model, its shard. Because a
+// fragment's tensors are in the order of the model, the rank's part of the
+// fragment is also one range: the values that the rank *holds*. It has their
+// anchor and snapshots, and mixes them. Shards need not end where strips do,
+// but a strip is encoded as a whole by the rank that holds its first value.
+// That rank gets the strip's other values, the *edge*, from the next ranks. So
+// less than a strip of values per fragment moves between two ranks.
 //
 //   strips     |         0         |         1         |       2      |
 //   held       |      rank 0             |   rank 1    |    rank 2    |
@@ -40,9 +40,9 @@ struct FragmentShare {
   // fragment_offset from that of `held`.
   std::vector<FragmentMap::Segment> segments;
 
-  // The number of the first held values, which another rank encodes.
+  // Returns the number of first held values that another rank encodes.
   int64_t edge_out() const;
-  // The number of the last encoded values, which other ranks hold.
+  // Returns the number of last encoded values that other ranks hold.
   int64_t edge_in() const;
 };
 

@@ -218,8 +218,8 @@ class HostFragmentPart : public FragmentPart {
     }
   }
 
-  // Decodes the update again for its change of the held values, which few
-  // updates need.
+  // Decodes the update again to get its change of the held values, which is
+  // rarely needed.
   absl::Status MakeChange() {
     if (!update_.change.empty() || anchor_.empty()) return absl::OkStatus();
     update_.change = snapshots_->Take(anchor_.size());
@@ -231,9 +231,9 @@ class HostFragmentPart : public FragmentPart {
                  });
   }
 
-  // Makes the first `end` of values_, the difference of anchor and snapshot. It
-  // is made strip by strip, in the cache, as the values are encoded; whatever
-  // changes the anchor or moves the values makes the rest before.
+  // Makes the first `end` of values_, the difference of anchor and snapshot.
+  // This happens strip by strip, in the cache, as the values are encoded; the
+  // rest is made before the anchor changes or the values move.
   void SubtractThrough(size_t end) {
     if (end <= subtracted_) return;
     const size_t count = end - subtracted_;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part of a fragment in host memory. It takes 4 bytes per held value for the
-// anchor; 4 for the snapshot, from the send until the update is applied; while
-// they are needed, 4 for the contribution and 8 for an update; and 4 per
-// encoded value with error feedback.
+// A part of a fragment in host memory. Per held value, it takes 4 bytes for the
+// anchor; 4 for the snapshot, from the send until the update is applied; 4 for
+// a contribution under way; and 8 for an update under way. Error feedback takes
+// 4 bytes per encoded value.
 //
 // Training waits for one copy of the held values at a send, and for one pass
 // over them when an update is applied.
@@ -30,10 +30,10 @@ using MasterCopy = std::function<absl::Status(float* master, bool to_master,
 // See FragmentPartFactory; `master` is host memory, here and in all calls.
 // `snapshots` is for the parts of one rank and outlives them.
 //
-// With `copy`, the masters of all later calls are elsewhere: `copy` fetches the
-// held values for a snapshot and for an update, and writes them back if they
-// changed. `master` is then a copy of the held values, and `share` describes a
-// shard of nothing else.
+// With `copy`, the masters of all later calls are in other memory: `copy`
+// fetches the held values for a snapshot and for an update, and writes them
+// back if they changed. `master` is then a copy of the held values, and `share`
+// describes a shard of only these.
 std::unique_ptr<FragmentPart> MakeHostFragmentPart(
     uint32_t fragment, const FragmentShare& share,
     const ReplicaOptions& options, const float* master, SnapshotPool* snapshots,

@@ -15,7 +15,7 @@
 namespace causeway {
 namespace {
 
-// Returns what an order for training is, for people.
+// Describes an order for training to people.
 std::string Describe(const Order& order, uint64_t step) {
   const auto of_fragment = [&](const char* what) {
     return absl::StrCat(what, " of fragment ", order.fragment, " at step ",
@@ -71,7 +71,7 @@ absl::Status Orders::Fail(absl::Status status) {
   {
     absl::MutexLock lock(&mu_);
     is_first = failure_.ok();
-    // This rank's own failure says more than that another rank has given up.
+    // This rank's own failure says more than another rank's abort.
     if (is_first || (absl::IsAborted(failure_) && !absl::IsAborted(status))) {
       failure_ = Located(status);
     }

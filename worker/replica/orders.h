@@ -10,8 +10,8 @@
 //
 // Each thread takes its orders as they come. Training waits for nothing else.
 // An order for the replica waits until this rank has carried out all earlier
-// orders for training other than steps and validations. Data of an order goes
-// over the communicator of its thread.
+// orders for training except steps and validations. An order's data goes over
+// the communicator of its thread.
 //
 //   Orders orders(communicators, period);
 //   // Rank 0:
@@ -77,8 +77,8 @@ struct Order {
   uint32_t fragment = 0;
   // For kMakeReplica.
   uint64_t bytes = 0;
-  // For kStep: the number of the step, and whether the ranks afterwards compare
-  // their observations of the communication.
+  // For kStep: the number of the step, and whether the ranks then compare what
+  // they have observed of the communication.
   uint64_t run_step = 0;
   bool diagnose = false;
   // For kValidate: the most sequences, or 0.
@@ -95,22 +95,23 @@ struct Order {
   }
 };
 
-// Communicators among the same ranks. One thread of a rank at a time uses each.
-// They share one table of failures (message_communicator.h).
+// Communicators among the same ranks, each used by one thread of a rank at a
+// time. They share one table of failures (message_communicator.h).
 struct RankCommunicators {
   std::unique_ptr<Communicator> orders;
   std::unique_ptr<Communicator> training;
-  // Should have no time limit on operations: a rank that is late in training is
-  // late here, too. The other two communicators find stuck or dead ranks.
+  // Should have no time limit on operations, because a rank that is late in
+  // training is late here, too. The other communicators find stuck or dead
+  // ranks.
   std::unique_ptr<Communicator> replica;
 };
 
-// Lead and Fail are thread-safe, but one thread at a time gives the orders for
-// training.
+// Lead and Fail are thread-safe, but only one thread at a time may give orders
+// for training.
 class Orders {
  public:
-  // Rank 0 shows every `period` that it is alive, so that the other ranks keep
-  // waiting. `period` is shorter than the communicator's time limit.
+  // Rank 0 shows every `period`, which is shorter than the communicator's time
+  // limit, that it is alive, so that the other ranks keep waiting.
   // `on_failure`, if not null, is called once, from any thread, with the
   // failure that has ended the orders.
   Orders(RankCommunicators communicators, absl::Duration period,
@@ -125,8 +126,8 @@ class Orders {
 
   // On rank 0: gives the order and does `work`, this rank's part of it. Orders
   // for the replica wait for one another. Returns the failure that has ended
-  // the orders: that of `work`, of a Communicator, or an earlier one. If it
-  // blames a rank, it says which order for training all ranks have last got.
+  // the orders: of `work`, of a Communicator, or an earlier one. If it blames a
+  // rank, it names the last order for training that all ranks got.
   absl::Status Lead(const Order& order, absl::FunctionRef<absl::Status()> work);
 
   // On the other ranks: calls `work` for each order, on the two threads, until
@@ -148,7 +149,7 @@ class Orders {
   }
 
  private:
-  // An order, and the number of the last order for training before it that
+  // An order, and the number of the last earlier order for training that
   // changes anything the replica sees.
   struct Task {
     Order order;
@@ -179,13 +180,13 @@ class Orders {
 
   mutable absl::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  // Whether the last order has come. Orders before it are still carried out.
+  // Whether the last order has come. Earlier orders are still carried out.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // On rank 0: the orders to broadcast, and how many were queued and broadcast.
   std::deque<Order> to_give_ ABSL_GUARDED_BY(mu_);
   uint64_t ordered_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t given_ ABSL_GUARDED_BY(mu_) = 0;
-  // On rank 0: the last order for training that all have got, for people, and
+  // On rank 0: the last order for training that all ranks got, for people, and
   // the last step.
   std::string last_ ABSL_GUARDED_BY(mu_);
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transfers of one fragment among the ranks of an island. All ranks call
-// the same operations in the same order; comments say what each rank gives and
+// Transfers of one fragment among the ranks of an island. All ranks call the
+// same operations in the same order; comments say what each rank gives and
 // gets. Unless stated otherwise, errors are those of Communicator.
 #ifndef WORKER_REPLICA_PART_EXCHANGE_H_
 #define WORKER_REPLICA_PART_EXCHANGE_H_
@@ -32,9 +32,9 @@ class PartExchange {
   // that encode them.
   absl::Status ExchangeEdges(FragmentPart& part) const;
 
-  // Rank 0 gathers the encodings of the other ranks' strips, one after the
-  // other, at the beginning of `buffer`, and returns their size. The other
-  // ranks give theirs, `own`. INTERNAL: they do not fit into `buffer`.
+  // Rank 0 gathers the encodings of the other ranks' strips consecutively at
+  // the beginning of `buffer`, and returns their size. The other ranks give
+  // `own`. INTERNAL: the encodings do not fit into `buffer`.
   absl::StatusOr<uint64_t> GatherEncoded(absl::string_view own,
                                          absl::Span<char> buffer) const;
 

@@ -56,8 +56,8 @@ class ReplicaRank::Fragment : public FragmentReplica {
         [&](const Order& order) { return rank_.BeginContribution(order); });
   }
 
-  // The first strips are those of rank 0: while they are encoded and sent, the
-  // other ranks encode theirs.
+  // The first strips are rank 0's: while they are encoded and sent, the other
+  // ranks encode theirs.
   absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                       absl::Span<char> buffer) override {
     if (collected_.complete) return collected_;

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's side of the replica: its parts of all fragments, and the work on
-// them that the ranks do together. Rank 0 leads: the outer loop and its links
-// call its FragmentReplica, which orders the other ranks to do the same
-// (orders.h).
+// A rank's side of the replica: its parts of all fragments, and the ranks'
+// common work on them. Rank 0 leads: the outer loop and its links call its
+// FragmentReplica, which orders the other ranks to do the same (orders.h).
 //
 // Transfers between ranks, over the replica's communicator:
 //   a contribution   less than a strip of the pseudo-gradient between two ranks
@@ -17,8 +16,7 @@
 //   an anchor        fp32 values from or to rank 0, for a checkpoint, or where
 //                    the coordinator no longer has an update
 //
-// Encodings are bit for bit those that a single rank would make of the
-// fragment.
+// Encodings are bit for bit those of a single rank.
 #ifndef WORKER_REPLICA_REPLICA_RANK_H_
 #define WORKER_REPLICA_REPLICA_RANK_H_
 
@@ -53,7 +51,8 @@ class ReplicaRank {
     ReplicaOptions replica;
     FragmentPartFactory make_part;
     // Returns this rank's shard of the parameters, as FragmentPart takes it.
-    // The training thread calls it. `changes`: the values are about to change.
+    // The training thread calls it. `changes` says that the values are about to
+    // change.
     std::function<float*(bool changes)> masters;
     // Outlives the object.
     Orders* orders = nullptr;
@@ -98,9 +97,9 @@ class ReplicaRank {
   absl::StatusOr<std::string> FinishUpdate(
       Part& part, absl::Span<const absl::string_view> strips);
   absl::Status ReadAnchor(Part& part, absl::Span<float> values);
-  // Both return once all ranks are done: training, which does not wait for the
-  // replica, relies on it. FinishUpdate needs no such wait, as the digest
-  // passes through all ranks.
+  // Both return only when all ranks are done, because training does not wait
+  // for the replica. FinishUpdate needs no such wait, because the digest passes
+  // through all ranks.
   absl::Status ReplaceAnchor(Part& part, absl::Span<const float> values);
   absl::Status SetAnchor(Part& part, absl::Span<const float> values);
 

@@ -12,9 +12,9 @@
 
 namespace causeway {
 
-// A pool of memory for snapshots and updates of fragments: fresh memory from
-// the system costs more than the copy into it. Grows to the largest number of
-// vectors at one time. Thread-safe.
+// A pool of memory for snapshots and updates of fragments, because fresh memory
+// from the system costs more than the copy into it. Grows to the largest number
+// of vectors in use at one time. Thread-safe.
 class SnapshotPool {
  public:
   // Returns `size` values, which are unspecified.

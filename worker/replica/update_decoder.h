@@ -35,9 +35,9 @@ class UpdateDecoder {
   UpdateDecoder(const CodecSpec& spec, uint64_t size, uint64_t begin,
                 uint64_t count);
 
-  // Decodes the strips that are new in `received`: the encoding so far, from
-  // the strip with value `begin` up to the one with the last value. After an
-  // error the decoder must not be used.
+  // Decodes the new strips in `received`, the encoding so far from the strip
+  // with value `begin` up to the one with the last value. After an error the
+  // decoder must not be used.
   //   INVALID_ARGUMENT  See EncodingReader.
   absl::Status Advance(absl::string_view received, Sink sink);
 
@@ -47,7 +47,7 @@ class UpdateDecoder {
  private:
   const uint64_t begin_;
   const uint64_t end_;
-  // The strips that have some of the values cover [cover_begin_, cover_end_).
+  // The strips with any of the values cover [cover_begin_, cover_end_).
   const uint64_t cover_begin_;
   const uint64_t cover_end_;
   EncodingReader reader_;

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The connections that carry an island's bulk data, beside the one for control.
-// A transfer may use several at once, a lane on each: every lost packet slows a
-// single TCP connection down, and so do windows that are too small for a long
-// round trip.
+// A transfer may use several, with a lane on each, because lost packets and
+// windows too small for a long round trip slow a single TCP connection down.
 #ifndef WORKER_SYNC_BULK_LANES_H_
 #define WORKER_SYNC_BULK_LANES_H_
 
@@ -55,8 +54,8 @@ class BulkLanes {
   int LanesFor(uint64_t bytes, uint64_t chunk_bytes) const;
 
   // Starts a stream on the next connection, so that transfers with few lanes
-  // use all connections in turn. Waits a moment for a connection that is not
-  // up; if it stays down, the stream says why.
+  // use all connections in turn. Waits a moment for a connection that is down;
+  // if it stays down, the stream says why.
   std::unique_ptr<BulkLane> Open(const std::string& method,
                                  absl::Duration timeout);
 
@@ -67,10 +66,10 @@ class BulkLanes {
   std::atomic<uint32_t> next_ = 0;
 };
 
-// Waits for the channel to connect, at most a moment. gRPC notices a new
-// connection only while someone waits on its channel. Pauses between tries do
-// not wait on it, so without this call a coordinator that is back would be
-// found seconds later, by chance.
+// Waits a moment for the channel to connect. gRPC notices a new connection only
+// while the channel is waited for, which pauses between tries do not do.
+// Without this call, a coordinator that is back would be found seconds later,
+// by chance.
 void AwaitConnection(grpc::Channel& channel);
 
 }  // namespace causeway

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call whose messages are byte buffers, for a thread that blocks. Meanwhile
-// gRPC's threads carry one message each way: Write returns as soon as the
-// previous message has gone, and gRPC already reads the message after the one
-// that Read returned.
+// A call whose messages are byte buffers, for a blocking thread. gRPC's threads
+// carry one message each way meanwhile: Write returns once the previous message
+// is sent, and gRPC already reads the message after the one that Read returned.
 //
 //   BulkStream stream(stub, "/package.Service/Method", &context);
 //   if (!stream.Write(request) || !stream.Read(&response)) {
@@ -35,18 +34,18 @@ class BulkStream
 
   // Returns false if the stream is broken; later writes fail, too.
   bool Write(grpc::ByteBuffer message);
-  // Writes a message after which no more will be written.
+  // Writes the last message.
   void WriteLast(grpc::ByteBuffer message);
   // Tells the other side that no more messages will be written.
   void WritesDone();
-  // Returns false after the last message, or if the stream is broken, as it is
-  // if nothing comes for so long.
+  // Returns false after the last message, or if the stream is broken. A stream
+  // is broken if no message comes for `patience`.
   bool Read(grpc::ByteBuffer* message,
             absl::Duration patience = absl::InfiniteDuration());
   // Returns whether Read would return without waiting.
   bool CanRead() const;
-  // Waits until the other side ends the call, and drops the messages until
-  // then. Call once, as the last operation.
+  // Waits until the other side ends the call, dropping messages. Call once, as
+  // the last operation.
   grpc::Status Finish();
 
  private:
@@ -71,7 +70,7 @@ class BulkStream
   bool readable_ ABSL_GUARDED_BY(mu_) = false;
   bool writable_ ABSL_GUARDED_BY(mu_) = true;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether a reader has waited for too long.
+  // Whether a reader has waited too long.
   bool impatient_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };

@@ -24,8 +24,8 @@ namespace {
 // "Parameters for a joiner").
 constexpr double kFastestCompressed = 250e6;
 
-// The bytes of a chunk where lanes take turns, so that a small object also uses
-// several lanes; and of one that a follower sends, which must keep coming.
+// The bytes of a chunk if lanes take turns, so that a small object also uses
+// several lanes; also of a follower's chunks, which must keep coming.
 constexpr uint64_t kSmallChunk = 256 << 10;
 
 std::string MethodName(absl::string_view method) {
@@ -43,8 +43,7 @@ absl::Status Incomplete() {
 }
 
 // Makes room for an object of `size` bytes, unless `bytes` already has part of
-// it. The bound protects against a broken or hostile coordinator's
-// announcement.
+// it. The bound protects against a broken or hostile coordinator.
 absl::Status MakeRoom(uint64_t size, uint64_t max_bytes, IncomingBytes& bytes) {
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
@@ -71,7 +70,7 @@ struct BulkTransfers::Upload {
   double pace = 0;
   BulkStream& main;
   Lanes further;
-  // The answer to the header, once it has come.
+  // The answer to the header, once it has arrived.
   std::optional<v1::ContributeResponse> answer;
 };
 
@@ -125,8 +124,7 @@ uint64_t BulkTransfers::ChunkBytes(double bytes_per_second) const {
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     v1::ContributionHeader header, StreamedEncoding& encoding,
     absl::FunctionRef<void()> sent) {
-  // Uploads take turns: two at once would both arrive later than the first does
-  // alone.
+  // Uploads take turns: the first arrives earlier than if two shared the link.
   std::optional<TraceSpan> span;
   span.emplace("turn", header.fragment());
   Turnstile::Turn turn(&uploads_);
@@ -159,7 +157,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   const absl::Time began = options_.now();
   const uint64_t bytes_before = up_.bytes();
   ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
-  // The call breaks off, as part of an encoding is of no use.
+  // The call breaks off, because part of an encoding is useless.
   RETURN_IF_ERROR(encoding.status());
   const uint64_t bytes = up_.bytes() - bytes_before;
   if (all) {
@@ -188,7 +186,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   ASSIGN_OR_RETURN(const v1::ContributeResponse verdict,
                    ReadVerdict(upload.main));
   if (all && pace == 0 && !configured) {
-    // The answer came a round trip after the last byte was sent.
+    // The answer arrives a round trip after the last byte was sent.
     up_rate_.Measured(bytes, options_.now() - began - round_trip_());
   }
   RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
@@ -321,7 +319,7 @@ absl::Status BulkTransfers::FetchParameters(
 }
 
 // Starts a try to download at most `max_bytes`, of which `request.offset` have
-// come.
+// arrived.
 template <typename Request>
 BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
                                                     RateFinder& rate,
@@ -357,9 +355,8 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
   return incoming;
 }
 
-// Receives a download into `bytes`, in which `describe` makes room when the
-// first response has come. If the download has to wait for something, it begins
-// with that response.
+// Receives a download into `bytes`, in which `describe` makes room at the first
+// response. A download that has to wait begins with that response.
 template <typename Response>
 absl::Status BulkTransfers::Receive(
     const Incoming& incoming, IncomingBytes& bytes,
@@ -398,11 +395,12 @@ absl::Status BulkTransfers::Receive(
   }
   // A coordinator that names a follower sends no chunk.
   if (incoming.rate != nullptr && turn > 0) {
-    // Counts all that came, as other downloads may have used part of the link.
+    // Count all arrived bytes, because other downloads may have used part of
+    // the link.
     incoming.rate->Measured(down_.bytes() - bytes_before,
                             options_.now() - *described_at);
   }
-  // The lane that has no more chunks says why; a broken one does not wait for
+  // The lane without further chunks says why; a broken lane does not wait for
   // the others.
   for (size_t i = 0; i < incoming.lanes.size(); ++i, ++turn) {
     RETURN_IF_ERROR(CallStatus(
@@ -413,8 +411,8 @@ absl::Status BulkTransfers::Receive(
                                                 : absl::OkStatus();
 }
 
-// Receives the bytes of `request` that are still to come from a follower, or,
-// if that fails, from the coordinator.
+// Receives the remaining bytes of `request` from a follower or, if that fails,
+// from the coordinator.
 template <typename Response, typename Request>
 absl::Status BulkTransfers::ReceiveFrom(
     const std::string& follower, Request request, uint64_t max_bytes,

@@ -46,7 +46,7 @@ class BulkTransfers {
                 std::vector<std::shared_ptr<grpc::Channel>> channels,
                 CallGroup* calls, std::function<absl::Duration()> round_trip);
 
-  // Starts to connect, so that the first transfer does not have to wait.
+  // Starts to connect, so that the first transfer need not wait.
   void Connect() { bulk_.Connect(); }
 
   // See CoordinatorClient.
@@ -87,9 +87,9 @@ class BulkTransfers {
 
   struct Incoming {
     Lanes lanes;
-    // Whether it may come long after the request.
+    // Whether the answer may come long after the request.
     bool waits = false;
-    // What to tell the rate, if nothing but the link limits it; or null.
+    // Learns the rate if only the link limits it; may be null.
     RateFinder* rate = nullptr;
     // The longest time without a message.
     absl::Duration patience = absl::InfiniteDuration();

@@ -18,7 +18,7 @@ std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Between two exchanges the bulk connections have no calls. A dead one should
+  // Between exchanges the bulk connections have no calls, but a dead one should
   // be replaced before the next exchange.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Our own back-off decides when to try again.

@@ -26,8 +26,8 @@ inline constexpr int kMaxBulkConnections = 64;
 struct GrpcCoordinatorClientOptions {
   // One address, or several (common/transport/coordinator_target.h).
   std::string address;
-  // The region whose follower the island fetches from, if there is one; empty:
-  // it fetches from the coordinator.
+  // The region from whose follower, if there is one, the island fetches; if
+  // empty, it fetches from the coordinator.
   std::string region = "";
   // Credentials from common/transport/credentials.h.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
@@ -42,8 +42,7 @@ struct GrpcCoordinatorClientOptions {
   std::optional<double> downlink_bytes_per_second = 0.0;
   // The deadline of calls without bulk data.
   absl::Duration call_deadline = absl::Seconds(20);
-  // The lowest rate of a transfer: a slower try ends, and the next one resumes
-  // it.
+  // The lowest rate of a transfer. A slower try ends, and the next one resumes.
   double slowest_bytes_per_second = 16 * 1024;
   Clock now;
 };

@@ -28,7 +28,7 @@ struct UpdateDownload {
   v1::FragmentHead head;
   v1::EncodedObject object;
   bool includes_island = false;
-  // The tokens and inner steps of another contribution of this island in the
+  // The tokens and inner steps of this island's other contributions in the
   // merge.
   uint64_t other_tokens = 0;
   uint64_t other_inner_steps = 0;
@@ -59,10 +59,10 @@ class UpdateStream {
  public:
   virtual ~UpdateStream() = default;
   // Receives the update into `download`, with which the call was opened, and
-  // verifies its length and digest, but does not decode it. Calls `progress`
-  // after each piece; an error of it ends the call. If an earlier try turns out
-  // to be useless, resets `download` and fails. Call once. NOT_FOUND: the
-  // coordinator no longer keeps the update; `download` describes the merge.
+  // verifies its length and digest without decoding it. Calls `progress` after
+  // each piece; its errors end the call. If an earlier try turns out to be
+  // useless, resets `download` and fails. Call once. NOT_FOUND: the coordinator
+  // no longer keeps the update; `download` describes the merge.
   virtual absl::Status Receive(UpdateDownload& download,
                                absl::FunctionRef<absl::Status()> progress) = 0;
 };
@@ -76,19 +76,18 @@ class CoordinatorClient {
 
   virtual std::unique_ptr<ControlStream> OpenSession() = 0;
 
-  // Offers the contribution and uploads the bytes that the coordinator does not
-  // have yet; an incomplete encoding is completed meanwhile. The header's
-  // object is that of the encoding. An incomplete encoding has never been
-  // offered: its bytes follow the offer at once. Uploads go one after the
-  // other, in the order of the calls. Calls `sent` when all bytes are sent,
-  // before the verdict has come, unless nothing had to be sent. The verdict is
-  // ACCEPTED or LATE.
+  // Offers the contribution, uploads the bytes that the coordinator lacks, and
+  // meanwhile completes an incomplete encoding. The header's object is that of
+  // the encoding. An incomplete encoding was never offered, so its bytes follow
+  // the offer at once. Uploads go one after the other, in the order of the
+  // calls. Calls `sent` when all bytes are sent, before the verdict comes,
+  // unless nothing had to be sent. The verdict is ACCEPTED or LATE.
   virtual absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding,
       absl::FunctionRef<void()> sent) = 0;
 
-  // Asks for the bytes of an update that `download` does not have yet. Refuses
-  // an update of more than `max_bytes`.
+  // Asks for the bytes of an update that `download` lacks. Refuses an update of
+  // more than `max_bytes`.
   virtual std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
       const UpdateDownload& download) = 0;

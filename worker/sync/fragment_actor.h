@@ -19,13 +19,13 @@
 
 namespace causeway {
 
-// Moves one fragment's bulk data, on a thread of its own, so that training
-// continues meanwhile and several fragments can be in flight: carries out the
-// outer loop's orders for the fragment (worker/outer_loop/fragment_exchange.h).
+// Carries out the outer loop's orders for one fragment
+// (worker/outer_loop/fragment_exchange.h) on a thread of its own, so that
+// training continues meanwhile and several fragments can be in flight.
 //
-// It works on data as they move: it sends the beginning of a contribution while
-// the rest is encoded, and decodes an update as it arrives. Its thread has a
-// low priority, so that it only takes time that training leaves.
+// It sends the beginning of a contribution while the rest is encoded, and
+// decodes an update as it arrives. Its thread has a low priority, so that it
+// takes only time that training leaves.
 class FragmentActor {
  public:
   struct Options {
@@ -56,7 +56,7 @@ class FragmentActor {
 
   std::unique_ptr<UpdateStream> FetchUpdate(
       const v1::FetchUpdateRequest& request, UpdateDownload& download);
-  // Decodes the bytes of the update that came since the last call.
+  // Decodes the bytes of the update that arrived since the last call.
   absl::Status DecodeUpdate();
   // Notes and returns an error of the replica.
   absl::Status Replica(absl::Status status);
@@ -67,7 +67,7 @@ class FragmentActor {
   SharedOuterLoop* const loop_;
 
   std::optional<StreamedEncoding> encoding_;
-  // The update that the contribution will be part of, requested as soon as the
+  // The update that will contain the contribution, requested once the
   // contribution was sent.
   std::unique_ptr<UpdateStream> expected_;
   UpdateDownload update_;

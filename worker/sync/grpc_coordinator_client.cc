@@ -29,7 +29,7 @@ namespace {
 // The longest wait for a try to connect.
 constexpr absl::Duration kTryWait = absl::Seconds(2);
 
-// Waits for the end of one try to connect, so that a call then fails with its
+// Waits for the end of one try to connect, so that a call fails with its
 // reason.
 void AwaitTry(grpc::Channel& channel) {
   const gpr_timespec deadline = FromNow(kTryWait);
@@ -95,8 +95,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     v1::JoinResponse response;
     const grpc::Status status =
         control_->Join(&call.context(), WithCutTexts(request), &response);
-    // An island that was a member tries again, whatever it finds: it has
-    // training to contribute.
+    // An island that was a member keeps trying, because it has training to
+    // contribute.
     RETURN_IF_ERROR(request.expected_run_id().empty()
                         ? ExplainCall(options_.address, options_.tls, status)
                         : CallStatus(options_, status));

@@ -29,7 +29,7 @@ std::shared_ptr<NearFollower::Link> NearFollower::Connect(
 
 void NearFollower::Ended(const std::string& address,
                          const absl::Status& status) {
-  // The island ends.
+  // The island is ending.
   if (absl::IsCancelled(status)) return;
   absl::MutexLock lock(&mu_);
   if (status.ok()) {

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The follower of an island's region, from which the island fetches what the
-// coordinator would else send to each island of the region. One that fails is
-// left alone for a while.
+// The follower of an island's region, from which islands fetch in place of the
+// coordinator. A follower that fails is not used for a while.
 #ifndef WORKER_SYNC_NEAR_FOLLOWER_H_
 #define WORKER_SYNC_NEAR_FOLLOWER_H_
 
@@ -24,10 +23,10 @@ namespace causeway {
 // Thread-safe.
 class NearFollower {
  public:
-  // A follower that sends nothing for so long has failed.
+  // A follower that sends nothing for this long has failed.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
-  // The time for which the coordinator sends all after a failure: it doubles
-  // with each one, and a success sets it back.
+  // How long a failed follower is not used: doubles with each failure, and
+  // starts over after a success.
   static constexpr absl::Duration kShortestPause = absl::Seconds(5);
   static constexpr absl::Duration kLongestPause = absl::Minutes(5);
 
@@ -42,8 +41,8 @@ class NearFollower {
   NearFollower(const GrpcCoordinatorClientOptions& options, CallGroup* calls)
       : options_(options), calls_(calls) {}
 
-  // Returns the region to name to the coordinator; empty if that is to send
-  // all.
+  // Returns the region to name to the coordinator; empty if it is to send
+  // everything.
   std::string region() const;
   // Returns the link to the follower at this address.
   std::shared_ptr<Link> Connect(const std::string& address);

@@ -15,8 +15,8 @@
 
 namespace causeway {
 
-// Keeps an island's membership, on two threads of its own: carries out the
-// outer loop's orders for the session (worker/outer_loop/island_membership.h).
+// Carries out the outer loop's orders for the session
+// (worker/outer_loop/island_membership.h) on two threads of its own.
 class SessionActor {
  public:
   // `client` and `loop` outlive the actor. The actor's thread calls `progress`
@@ -37,7 +37,7 @@ class SessionActor {
   const std::function<v1::IslandProgress()> progress_;
   // Null while no stream is open.
   std::unique_ptr<ControlStream> stream_;
-  // Used by the reader: what the coordinator said last to the island's people.
+  // Used by the reader: the coordinator's last message for people.
   std::string message_;
   std::thread reader_;
   std::thread thread_;

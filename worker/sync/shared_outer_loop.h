@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An OuterLoop that actors on threads of their own share: a mutex guards it,
-// and actors wait for their next action.
+// An OuterLoop that actors on several threads share: a mutex guards it, and
+// actors wait for their next action.
 //
 //   while (true) {
 //     SessionAction action = loop.AwaitSessionAction();
@@ -34,8 +34,8 @@ class SharedOuterLoop {
   SharedOuterLoop(OuterLoop::Options options, Clock now)
       : now_(std::move(now)), core_(std::move(options)) {}
 
-  // Each blocks until its actor has something to do. Returns Wait only when
-  // `deadline` has come.
+  // Each blocks until its actor has something to do. Returns Wait only at
+  // `deadline`.
   TrainerAction AwaitTrainerAction(
       absl::Time deadline = absl::InfiniteFuture()) {
     return Await<TrainerAction>(

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One vector's encoding, made as far as a reader asks for, so that its
-// beginning can be sent while the rest is encoded. One rank or several do the
-// encoding (worker/replica/fragment_replica.h).
+// A vector's encoding, made as far as a reader asks for, so that its beginning
+// can be sent while the rest is encoded by one or several ranks
+// (worker/replica/fragment_replica.h).
 //
 //   StreamedEncoding encoding(spec, size, encode);
 //   for (offset = 0; encoding.Await(offset + n).size() > offset; ...) {
@@ -32,7 +32,7 @@ namespace causeway {
 // Not thread-safe.
 class StreamedEncoding {
  public:
-  // Makes at least `bytes` bytes of `buffer` final, or all there are.
+  // Makes at least `bytes` bytes of `buffer` final, or all of them.
   using Encode = std::function<absl::StatusOr<EncodedBytes>(
       uint64_t bytes, absl::Span<char> buffer)>;
 
@@ -40,9 +40,8 @@ class StreamedEncoding {
   // (quantization/codec.h).
   StreamedEncoding(const CodecSpec& spec, uint64_t values, Encode encode);
 
-  // Encodes until at least `bytes` bytes are final, or all there are, or the
-  // encoding fails. Returns the final bytes, which stay valid as long as
-  // owner().
+  // Encodes until at least `bytes` bytes, or all, are final, or the encoding
+  // fails. Returns the final bytes, which stay valid as long as owner().
   absl::string_view Await(uint64_t bytes);
 
   // The error that has ended the encoding; OK if none has.

@@ -18,8 +18,8 @@
 
 namespace causeway {
 
-// Returns whether gradients are summed in bf16 if that is `wanted`: only with
-// bf16 activations.
+// Returns whether gradients are summed in bf16: if `wanted`, and if activations
+// are bf16.
 inline bool AccumulatesInBf16(bool wanted, const Ops& ops) {
   return wanted && ops.activation_bytes() == 2;
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A source of gradients: a model and its data (transformer_gradients.h), or a
-// function in a test that is known in closed form.
+// A source of gradients: a model and its data (transformer_gradients.h), or in
+// tests a function known in closed form.
 #ifndef WORKER_TRAINING_GRADIENT_SOURCE_H_
 #define WORKER_TRAINING_GRADIENT_SOURCE_H_
 
@@ -26,17 +26,17 @@ class GradientSource {
   // the arguments. May return before a device has finished.
   virtual absl::Status Accumulate(int64_t number, const float* parameters,
                                   GradientSum gradients) = 0;
-  // Prepares Accumulate at these vectors, after a micro-batch at others: later
-  // calls take no memory, record nothing and load no code.
+  // Prepares Accumulate for these vectors, after a micro-batch with others, so
+  // that later calls take no memory, record nothing and load no code.
   virtual void Prepare(const float* /*parameters*/, GradientSum /*gradients*/) {
   }
   // Waits for all micro-batches, and returns the sum of their losses since the
   // last call.
   virtual absl::StatusOr<double> TakeLoss() = 0;
 
-  // Returns the loss of `parameters` on this rank's share of the held-out
-  // sequences, of which at most `max_sequences` count (0: all). Call it between
-  // steps. A source that holds nothing out returns no sequences.
+  // Returns the loss of `parameters` on this rank's share of at most
+  // `max_sequences` held-out sequences (0: all). Call it between steps. A
+  // source that holds nothing out returns no sequences.
   virtual absl::StatusOr<HeldOutLoss> MeasureHeldOut(
       const float* /*parameters*/, int64_t /*max_sequences*/, int /*rank*/,
       int /*ranks*/) {

@@ -30,7 +30,7 @@ namespace {
 // The key under which rank 0 leaves the run for the other ranks.
 constexpr char kRunKey[] = "run";
 
-// The time until ranks come to the replica's operations has no bound.
+// Ranks may come to the replica's operations at any time.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
 // The ranks on threads of this process that follow rank 0.
@@ -82,12 +82,12 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .beside_other_gpus = options.devices.size() > 1,
       .stochastic_rounding = options.stochastic_rounding,
       .bf16_gradients = options.bf16_gradients,
-      // Often enough for the other ranks to hear of it in time.
+      // Often enough for the other ranks to notice in time.
       .pulse = options.timeout / 4,
       .now = options.now};
 }
 
-// NCCL refuses two ranks on one GPU; with `shared` ranks do not need NCCL.
+// NCCL, which is not used if `shared`, refuses two ranks on one GPU.
 absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
                                  bool shared) {
   if (options.devices[0].is_host() || shared ||
@@ -101,9 +101,9 @@ absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
 }
 
 // Makes the rank with number `thread` in this process. Must run on the rank's
-// own thread, as ranks on GPUs wait for each other. `shared`: all ranks are
-// threads of this process with one GPU. `connect` makes a transport between all
-// ranks for each name.
+// own thread, because ranks on GPUs wait for each other. `shared` says that all
+// ranks are threads of this process with one GPU. `connect` makes a transport
+// between all ranks for each name.
 template <typename Connect>
 absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
     Rank::Options own, const IslandTrainerOptions& options, int thread,
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
       status = connected.status();
       if (connected.ok()) collectives = *std::move(connected);
     }
-    // Tells the other ranks the reason.
+    // Tell the other ranks the reason.
     if (!status.ok()) communicators.orders->Abort(status);
     RETURN_IF_ERROR(status);
   }

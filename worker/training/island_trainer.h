@@ -35,8 +35,8 @@ struct IslandTrainerOptions {
   // See Dataset::weights.
   std::vector<double> data_weights;
   uint32_t shard = 0;
-  // The devices, at least one, that the ranks of this process take in turn.
-  // There is one GPU for each rank, or one for all in an island of threads.
+  // The devices, at least one, that the ranks of this process take in turn: a
+  // GPU for each rank, or one for all in an island of threads.
   std::vector<Device> devices = {Device{}};
   // The threads of each rank, on the CPU.
   int threads = 1;
@@ -53,7 +53,7 @@ struct IslandTrainerOptions {
   Clock now;
 };
 
-// Checks whether the islands below can train the run.
+// Checks that the islands below can train the run.
 //   FAILED_PRECONDITION  They cannot: the run is defined by its tensors.
 absl::Status CheckTrainable(const v1::JoinResponse& joined);
 
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
     std::vector<float> parameters);
 
-// One of several processes, which all have equally many ranks.
+// One of several processes with equal numbers of ranks.
 struct ProcessRankOptions {
   // The number of the process, among `size` processes.
   int rank = 0;
@@ -72,12 +72,11 @@ struct ProcessRankOptions {
   // The ranks in each process, which are its threads. Those of this process
   // start at rank * threads.
   int threads = 1;
-  // The name by which the other ranks reach this host; see
-  // TcpTransportOptions.
+  // See TcpTransportOptions.
   std::string host;
   // Whether ranks encrypt their messages. Rank 0's process decides.
   bool encrypt = false;
-  // Rank 0's table. It must be new, and outlives the trainer.
+  // Rank 0's table. It must be new, and must outlive the trainer.
   Rendezvous* rendezvous = nullptr;
   // The time that ranks wait for each other at the start.
   absl::Duration connect_timeout = absl::Minutes(5);
@@ -89,9 +88,9 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandTrainerOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters);
 
-// Runs one of the other processes until rank 0 ends (OK), or returns the error
-// of the first of its ranks that fails. Run and shard come from rank 0;
-// options.shard and process.encrypt are not used.
+// Runs one of the other processes until rank 0 ends (OK) or one of its ranks
+// fails, whose error it returns. Run and shard come from rank 0; options.shard
+// and process.encrypt are not used.
 absl::Status RunFollowingRank(const IslandTrainerOptions& options,
                               ProcessRankOptions process);
 

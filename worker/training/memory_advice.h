@@ -26,14 +26,14 @@ struct RankShare {
 };
 
 // Returns the bytes that a rank needs on its device to train: for model,
-// gradients, optimizer and activations, for the outer loop, and a reserve for
-// the operations.
+// gradients, optimizer, activations and outer loop, and a reserve for
+// operations.
 int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
                       Ops* ops);
 
-// Returns a sentence for a rank whose `free_bytes` are too few for `config`,
-// which is resolved. It names the largest training.micro_batch_size that fits,
-// as it is or with training.recompute_activations, or says that none does.
+// Returns a sentence for a rank whose `free_bytes` do not suffice for the
+// resolved `config`. It names the largest training.micro_batch_size that fits,
+// perhaps with training.recompute_activations, or says that none does.
 std::string MemoryAdvice(const v1::RunConfig& config, const RankShare& share,
                          int64_t free_bytes, Ops* ops);
 

@@ -23,7 +23,7 @@
 namespace causeway {
 namespace {
 
-// Long enough to tell a lasting trouble from a single incident.
+// Long enough to distinguish lasting trouble from a single incident.
 constexpr absl::Duration kDiagnosisPeriod = absl::Seconds(5);
 
 }  // namespace

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One rank of an island with all it needs to train: model, data, optimizer and
-// communicators. Rank 0 leads: it alone talks to the outer loop, and gives all
-// ranks their orders (worker/replica/orders.h).
+// communicators. Rank 0 leads: only it talks to the outer loop, and it gives
+// all ranks their orders (worker/replica/orders.h).
 //
 //   rank 0                              other ranks
 //   ASSIGN_OR_RETURN(auto rank, Rank::Create(options, communicators));
@@ -56,7 +56,7 @@ class Rank : public InnerTrainer {
     int threads = 1;
     // For a GPU; see PartDevice::Options and Transformer::Options.
     bool anchors_on_device = false;
-    // Tells that other ranks of this process use other GPUs. It becomes
+    // Whether other ranks of this process use other GPUs. It becomes
     // PartDevice::Options::reserves.
     bool beside_other_gpus = false;
     bool stochastic_rounding = false;
@@ -70,8 +70,8 @@ class Rank : public InnerTrainer {
     std::shared_ptr<void> others;
   };
 
-  // Errors are those of MakeRankTrainer and MakeTransformerGradients; the other
-  // ranks get them, too.
+  // Errors are those of MakeRankTrainer and MakeTransformerGradients, on all
+  // ranks.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Rank>> Create(
       const Options& options, RankCommunicators communicators);
   ~Rank() override;
@@ -79,11 +79,11 @@ class Rank : public InnerTrainer {
   int rank() const { return orders_.rank(); }
   int size() const { return orders_.size(); }
 
-  // The next are for rank 0. After an error of any rank the object must not be
-  // used.
+  // The following are for rank 0. After an error of any rank the object must
+  // not be used.
 
-  // Gives every rank `parameters`, those of the whole model. Call before the
-  // first step.
+  // Gives every rank the whole model's `parameters`. Call before the first
+  // step.
   absl::Status ShareParameters(std::vector<float> parameters);
   absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
       const v1::JoinResponse& joined) override;
@@ -101,13 +101,12 @@ class Rank : public InnerTrainer {
   Rank(const Options& options, RankCommunicators communicators);
   absl::Status AllocateOrAdvise(const Options& options);
   absl::Status Allocate(const Options& options);
-  // Returns `status`; where the device's memory did not suffice, with what
-  // would fit.
+  // Returns `status`, with MemoryAdvice if the device's memory did not suffice.
   absl::Status WithAdvice(absl::Status status) const;
   Communicator* communicator() const { return orders_.training(); }
 
-  // Each carries out an order on all ranks together. On ranks other than 0 the
-  // arguments are empty and the results unspecified.
+  // Each carries out an order on all ranks together. Ranks other than 0 pass
+  // empty arguments and get unspecified results.
   absl::Status CarryOut(const Order& order);
   absl::Status ExchangeParameters(std::vector<float> parameters);
   // Copies rank 0's vector to `to`, in the memory of ops_, on all ranks.

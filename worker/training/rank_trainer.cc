@@ -87,7 +87,7 @@ class Trainer : public RankTrainer {
     return options_.communicator->AllGather(parameters());
   }
 
-  // With DDP, gradients begin anew with each step; otherwise every step writes
+  // With DDP, gradients start again in each step; otherwise every step writes
   // the exchanged vector before it reads it.
   absl::Span<float> scratch() override {
     return exchange_.size() > 0 ? All(exchange_) : gradients_.InFp32(exchange_);
@@ -121,8 +121,8 @@ class Trainer : public RankTrainer {
   absl::Status Save(TrainerState& state) override {
     RETURN_IF_ERROR(optimizer_->Save(state.optimizer));
     if (is_ddp()) return absl::OkStatus();
-    // Accumulated gradients are computed again. Ranks may have got unequally
-    // far; rank 0's position counts.
+    // Accumulated gradients are computed again. Ranks may differ in progress;
+    // rank 0's position counts.
     state.next_micro_batch = static_cast<uint64_t>(
         next_micro_batch_ - options_.communicator->rank() -
         own_.count * size());
@@ -300,9 +300,9 @@ class Trainer : public RankTrainer {
   // The micro-batches in `gradients_`.
   MicroBatches own_;
   bool started_ = false;
-  // False in the first step. Operations take memory, load code and connect GPUs
-  // in it, which may wait for all GPUs of the process. If one of these were
-  // waiting for this rank in NCCL, that would never end.
+  // False in the first step, in which operations take memory, load code and
+  // connect GPUs. These may wait for all GPUs of the process, for ever if one
+  // of these waits for this rank in NCCL.
   bool prepared_ = false;
   // The next one in the island's series, in which the ranks take turns.
   int64_t next_micro_batch_ = 0;

@@ -16,8 +16,7 @@
 // all-gather; meanwhile the calling thread accumulates micro-batches.
 //
 // Below, theta are the parameters, Opt is an update of the optimizer, and sums
-// are over ranks and their micro-batches, of which each rank makes as many as
-// it can.
+// are over all micro-batches of all ranks. Each rank makes as many as it can.
 //
 // ACCO: a step has two halves. G~, of n~ micro-batches, is the half gradient
 // from the previous step.
@@ -30,10 +29,10 @@
 //
 // Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
 // gradients (2 in bf16), 4 for communication, and 12 / N for master and
-// moments. With DDP, 8 / N for moments, as parameters are fp32, so that their
-// shard is its own master, and nothing for communication unless gradients are
-// bf16. A matrix of Muon has momentum, 4 / N, instead of moments; its owner
-// also has room to orthogonalize it (MuonScratchSize).
+// moments. DDP takes 8 / N for moments, because fp32 parameters are their own
+// masters, and nothing for communication unless gradients are bf16. A matrix of
+// Muon has momentum, 4 / N, instead of moments; its owner also has room to
+// orthogonalize it (MuonScratchSize).
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 
@@ -69,12 +68,12 @@ class RankTrainer {
   // the memory of RankTrainerOptions.ops. Step may move it.
   virtual const Slice& shard() const = 0;
   virtual absl::Span<float> master() = 0;
-  // All ranks call it together after masters have changed. Keeps the gradients
-  // accumulated for the next step. Errors are those of Communicator.
+  // All ranks call it together after masters have changed. Keeps the
+  // accumulated gradients. Errors are those of Communicator.
   virtual absl::Status MastersChanged() = 0;
 
   // Between steps: room for a vector of the size of parameters(), in the same
-  // memory. What it holds is lost with the next step.
+  // memory. The next step overwrites it.
   virtual absl::Span<float> scratch() = 0;
 
   // Makes one inner step, number `run_step` (from 1).
@@ -92,8 +91,8 @@ class RankTrainer {
 
 // Returns whether a rank should compute another micro-batch before it joins the
 // next communication. `count` is the number of micro-batches since the last
-// one, `share` the rank's share of the batch, and `communicating` says whether
-// the current communication is unfinished.
+// communication, `share` the rank's share of the batch, and `communicating`
+// says whether the current communication is unfinished.
 using AccumulationRule =
     std::function<bool(int64_t count, int64_t share, bool communicating)>;
 
@@ -113,8 +112,8 @@ struct RankTrainerOptions {
   GradientSource* gradients = nullptr;
   // The memory and arithmetic of the thread that computes gradients.
   Ops* ops = nullptr;
-  // The same for the thread that communicates, on the same device; DDP has no
-  // use for it.
+  // The same for the thread that communicates, on the same device; not used by
+  // DDP.
   Ops* communication_ops = nullptr;
   AccumulationRule accumulate = AccumulateWhileCommunicating;
   // Whether to sum gradients over micro-batches in bf16, if activations are
@@ -124,9 +123,8 @@ struct RankTrainerOptions {
   Clock now;
 };
 
-// Returns the bytes that a trainer needs, without GradientSource, on the rank
-// that needs the most. The communicator does not round. With `bf16_gradients`,
-// gradients are in bf16.
+// Returns the bytes that a trainer, without GradientSource, needs on the rank
+// that needs the most, if the communicator does not round.
 int64_t RankTrainerBytes(const v1::TrainingConfig& training,
                          const ModelLayout& layout, int ranks,
                          bool bf16_gradients = false);

@@ -10,11 +10,11 @@
 // during training. Encoding by trial would take several passes.
 //
 // Idea: one histogram of |value| / unit of its block, in narrow bins of equal
-// width, tells for every step and offset how often each code occurs, and so the
-// entropy. With each value weighted by its block's squared unit, it also tells
+// width, gives for every step and offset how often each code occurs, and so the
+// entropy. With each value weighted by its block's squared unit, it also gives
 // the mean of the values of each code, and so the best shift and the squared
-// error. The density within a bin counts as constant. Bisection on the
-// logarithm then finds the step without touching the values again.
+// error. The density within a bin is taken as constant. Bisection on the
+// logarithm then finds the step without reading the values again.
 //
 // Deterministic: the same values give the same quantizer.
 #ifndef QUANTIZATION_FORMATS_ECQ_DESIGN_H_

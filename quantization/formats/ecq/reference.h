@@ -12,8 +12,8 @@
 //   sign(k) * (|k| - shift) * scale      otherwise, exact in binary32
 //
 // with the scale of the block and the shift of the strip, a multiple of 1 / 256
-// below 1/2. Densities fall off from zero, so the mean of the values that get a
-// code lies nearer to zero than the middle between the thresholds.
+// below 1/2. Densities fall off from zero, so the mean of a code's values is
+// nearer to zero than the middle between the thresholds.
 //
 // The encoder is free to choose scales, shift and thresholds. This one takes
 //

@@ -166,8 +166,8 @@ struct PassingKeys {
   int steps;
 };
 
-// Calls body(step) for each step when its copies have arrived, while those of
-// the next step are in flight. Calls load(step) for each step except the first,
+// Calls body(step) for each step when its copies have arrived and those of the
+// next step are in flight. Calls load(step) for each step except the first,
 // whose load the caller has started.
 template <typename Load, typename Body>
 CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
@@ -186,8 +186,8 @@ CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
   }
 }
 
-// The softmax over the keys processed so far, for the rows that a lane has a
-// part of.
+// The softmax over the keys processed so far, for the rows of which a lane has
+// a part.
 template <int kTiles>
 struct RunningSoftmax {
   // Turns scores into weights. If a score is larger than all before, scales
@@ -233,7 +233,7 @@ struct RunningSoftmax {
     }
   }
 
-  // The largest unscaled score; -infinity as long as all keys were hidden.
+  // The largest unscaled score; -infinity while all keys were hidden.
   float largest[kTiles][2];
   // This lane's share of the sum of weights.
   float total[kTiles][2] = {};
@@ -422,7 +422,7 @@ __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
     const float* const of_queries = statistics + step % 2 * 2 * kQueries;
     const int first_query = first_query_of(step);
     const int ahead = first_query - first_key;
-    // None of the first queries see the keys of some warps, nor do those of
+    // Some warps' keys are seen neither by the first queries nor by those of
     // later documents.
     if (ahead + kQueries <= 0) return;
     if (begin != nullptr && begin[first_query] >= first_key + kTiles * 16) {

@@ -73,8 +73,8 @@ class SharedRows {
  private:
   const Bf16* row_;
 };
-// The same rows in registers, for loops that have enough of them. The left
-// matrix is half of what a product reads from shared memory if it is narrow.
+// The same rows in registers, for loops with enough registers. In a narrow
+// product the left matrix is half of the reads from shared memory.
 template <int kHeadDim, int kTiles>
 class HeldRows {
  public:

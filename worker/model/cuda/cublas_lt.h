@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products on the tensor cores by NVIDIA's cuBLASLt. The library is
-// loaded when it is first needed, so that a program that may use it also runs
-// on machines without it.
+// loaded when first needed, so that programs also run without it.
 //
 //   ASSIGN_OR_RETURN(auto gemm, CublasLt::Create());
 //   RETURN_IF_ERROR(gemm->Multiply(product, a, b, c, stream));

@@ -14,7 +14,7 @@
 //   ...
 //   LaunchKernel(Scale, {.x = blocks}, 256, 0, stream, size, 2.0f, values);
 //
-// Nothing here waits except the device's barriers.
+// Only the device's barriers wait.
 #ifndef WORKER_MODEL_CUDA_DEVICE_CODE_H_
 #define WORKER_MODEL_CUDA_DEVICE_CODE_H_
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Implements the operations of worker/model/ops.h with the kernels of this
-// directory, with activations in bf16. Memory, copies and matrix products are
-// left to the device (ops_cuda.cu).
+// Implements the operations of worker/model/ops.h by the kernels of this
+// directory, with activations in bf16. The device (ops_cuda.cu) provides
+// memory, copies and matrix products.
 //
 // Besides ops.h, the kernels require that the widths of rows (of the model, of
 // projections and of SwiGLU) are multiples of 8, that heads have a multiple of
@@ -36,8 +36,8 @@ namespace causeway {
 class KernelOps : public Ops {
  public:
   int64_t activation_bytes() const override { return sizeof(Bf16); }
-  // 512 MiB hold thousands of rows, so that the last tiles of a product, which
-  // are not full, do not matter.
+  // 512 MiB hold thousands of rows, so that a product's last, partial tiles do
+  // not matter.
   int64_t logits_at_a_time() const override { return int64_t{1} << 28; }
 
   void RoundToActivations(const float* from, int64_t size, void* to) override {

@@ -103,8 +103,8 @@ class CudaOps final : public KernelOps {
     return error == cudaSuccess ? static_cast<int64_t>(free) : 0;
   }
 
-  // Launches the operations as one graph: single launches cost more than the
-  // operations themselves where these are short.
+  // Launches the operations as one graph, because single launches cost more
+  // than short operations.
   void Replay(const ReplayKey& key,
               absl::FunctionRef<void()> operations) override {
     if (!Use()) return;

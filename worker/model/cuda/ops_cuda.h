@@ -23,14 +23,13 @@ absl::StatusOr<int> CountCudaDevices();
 // of MakeCudaOps.
 absl::StatusOr<std::string> DescribeCudaDevice(int device);
 
-// Returns whether `device` can read the memory of `other` without the host's
-// help.
+// Returns whether `device` can directly read the memory of `other`.
 bool CudaPeersReach(int device, int other);
 
 // Returns the operations on device `device` (from 0, among those that
 // CUDA_VISIBLE_DEVICES shows), with a stream of their own. Several objects may
-// share a device: what one of them has written others may use after
-// Synchronize. Different threads may use an object, one at a time.
+// share a device, and may use each other's results after Synchronize. Different
+// threads may use an object, one at a time.
 //   INVALID_ARGUMENT     there is no such device.
 //   FAILED_PRECONDITION  no driver, or one that is too old, no cuBLASLt, or a
 //                        device of compute capability below 8.0.

@@ -238,7 +238,7 @@ struct SoftmaxSum {
   float sum = 0;
 
   CAUSEWAY_DEVICE void Add(float value) {
-    // A NaN goes into the sum.
+    // A NaN is added to the sum.
     if (value > largest) {
       sum = sum * expf(largest - value) + 1;
       largest = value;
@@ -280,7 +280,7 @@ CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
 }
 
 // Each block takes one row, kWidth values at a time: kVector where rows are
-// aligned to 16 bytes, otherwise 1. Without kGradient the logits stay.
+// aligned to 16 bytes, otherwise 1. Without kGradient the logits are unchanged.
 template <bool kGradient, int kWidth>
 __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
                                    float scale, Bf16* logits, float* losses) {

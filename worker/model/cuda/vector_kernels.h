@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Elementwise kernels over vectors: rounding, sums, SwiGLU, rotary embedding,
-// AdamW, and what Newton-Schulz does between matrix products.
+// AdamW, and the steps of Newton-Schulz between matrix products.
 // worker/model/ops.h defines what they compute. Every thread advances by the
-// grid's stride, so any number of blocks will do.
+// grid's stride, so any number of blocks works.
 #ifndef WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 #define WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 

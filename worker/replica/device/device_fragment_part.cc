@@ -107,7 +107,7 @@ class DeviceFragmentPart : public FragmentPart {
         FetchDifference(*stage, inner_end_,
                         share_.edge_in() > 0 ? held_end_ : inner_end_, tail_));
     if (snapshot_.is_pinned()) return stage->queue->Synchronize();
-    // Its place on the device is for the next fragment's snapshot.
+    // Its place on the device is needed for the next fragment's snapshot.
     ASSIGN_OR_RETURN(Lease kept, device_->TakePinned(held_size() * kFloat));
     stage->queue->Copy(snapshot_.values(), held_size() * kFloat, kept.values());
     RETURN_IF_ERROR(stage->queue->Synchronize());
@@ -260,7 +260,7 @@ class DeviceFragmentPart : public FragmentPart {
     return {std::max(begin, held_begin_), std::min(end, held_end_)};
   }
 
-  // Takes what contributions and updates lease while training goes on.
+  // Reserves what contributions and updates lease while training goes on.
   absl::Status ReserveForUpdates() {
     RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
     // The first is for the snapshot.
@@ -273,8 +273,8 @@ class DeviceFragmentPart : public FragmentPart {
     return device_->ReservePinned(UpdateSize());
   }
 
-  // Calls every kernel once, as the driver loads the code of each with its
-  // first call, for which it may wait for all devices.
+  // Calls every kernel once, because the driver loads a kernel's code at its
+  // first call, and may then wait for all devices.
   void LoadCode() const {
     const Stage& stage = device_->training();
     stage.queue->Subtract(stage.anchor, kStripValues, stage.values);

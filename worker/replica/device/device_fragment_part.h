@@ -2,21 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A part of a fragment on a rank that trains on a device. The device computes
-// and encodes the pseudo-gradient, and decodes updates and mixes them in; all
-// bits are those of worker/replica/host_fragment_part.h.
+// and encodes the pseudo-gradient, and decodes and mixes updates, with the same
+// bits as worker/replica/host_fragment_part.h.
 //
 // Anchors are in pinned host memory (or on the device, if PartDevice says so)
 // and go through the device piece by piece. A snapshot is a copy within the
-// device; by the return of BeginContribution it is encoded, and waits for the
-// update in pinned memory. Per value, the bus carries for a contribution 4
-// bytes down, and 4 and the encoded ones up; for an update 4 and the encoded
-// ones down and 4 up; and for its application 8, or the encoded ones, down. The
+// device; when BeginContribution returns, it is encoded and waits in pinned
+// memory for the update. Per value, the bus carries for a contribution 4 bytes
+// down, and 4 and the encoded bytes up; for an update 4 and the encoded bytes
+// down and 4 up; and for its application 8, or the encoded bytes, down. The
 // host computes digests: XXH3 is sequential, and the host has the bytes anyway.
 //
-// Devices have no kernels for error feedback, and the encoding of contributions
-// in formats without HasDeviceKernels. A part in host memory does these, to and
-// from which the held values are copied. Updates may have any format; the host
-// decodes those that devices cannot.
+// Devices have no kernels for error feedback, nor for encoding contributions in
+// formats without HasDeviceKernels. A part in host memory does these on copies
+// of the held values. Updates may have any format; the host decodes those that
+// devices cannot.
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 

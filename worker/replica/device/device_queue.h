@@ -27,22 +27,22 @@ namespace causeway {
 enum class MemoryKind {
   // Only operations of queues may touch it.
   kDevice,
-  // Host memory that the device can access by itself.
+  // Host memory that the device can access.
   kPinned,
 };
 
-// Returns the block format as which devices encode and decode such vectors.
-// Only formats with one scale per block and without entropy coding have one.
+// Returns the block format that devices encode and decode for `spec`. Only
+// formats with one scale per block and without entropy coding have one.
 std::optional<BlockFormat> DeviceFormat(const CodecSpec& spec);
 inline bool HasDeviceKernels(const CodecSpec& spec) {
   return DeviceFormat(spec).has_value();
 }
 
-// Operations run one after the other, at some time between the call and the end
-// of the next Synchronize: until then their inputs must stay and their outputs
-// are unspecified. After its first error a queue does nothing more. For one
-// thread at a time, except for Allocate and Free, which are thread-safe. All
-// queues of the device may use its memory.
+// Operations run in order, at some time between the call and the end of the
+// next Synchronize: until then their inputs must stay and their outputs are
+// unspecified. After its first error a queue does nothing more. For one thread
+// at a time, except for Allocate and Free, which are thread-safe. All queues of
+// the device may use its memory.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
@@ -50,7 +50,7 @@ class DeviceQueue {
   // Returns memory aligned to 256 bytes. RESOURCE_EXHAUSTED: out of memory.
   // Other errors say why the device cannot be used.
   virtual absl::StatusOr<void*> Allocate(MemoryKind kind, size_t bytes) = 0;
-  // Frees memory from Allocate that no operation uses any more.
+  // Frees memory from Allocate that no operation uses.
   virtual void Free(MemoryKind kind, void* memory) = 0;
 
   // Copies from and to either kind of memory. Other host memory works, too, but
@@ -76,20 +76,20 @@ class DeviceQueue {
   virtual void Add(const float* change, uint64_t count, float* values) = 0;
   virtual void Subtract(const float* other, uint64_t count, float* values) = 0;
 
-  // Waits for all operations so far. Returns the first error of any, from then
-  // on in every call.
+  // Waits for all operations so far. Every call returns the first error of any
+  // operation.
   virtual absl::Status Synchronize() = 0;
 };
 
 // Returns the device whose memory this is. INVALID_ARGUMENT: it is no device's.
 absl::StatusOr<int> DeviceOfMemory(const void* memory);
 
-// Waits for the operations so far of a stream (a cudaStream_t) on which
-// somebody else's program enqueues work. Makes the device current.
+// Waits for the operations so far of a stream (a cudaStream_t) to which a
+// foreign program enqueues work. Makes the device current.
 absl::Status AwaitStream(int device, void* stream);
 
-// At its end, makes the device current again that was current in this thread,
-// as somebody else's program expects it.
+// Restores the thread's current device at its end, as a foreign program
+// expects.
 class KeepCurrentDevice {
  public:
   KeepCurrentDevice();

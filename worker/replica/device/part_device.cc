@@ -89,8 +89,8 @@ absl::Status PartDevice::ReservePinned(size_t bytes) {
   return Reserve(MemoryKind::kPinned, bytes);
 }
 
-// Leases take the smallest block that is large enough, so a lease that is
-// smaller than its own block never takes one that a larger lease will miss.
+// Leases take the smallest block that is large enough, so a small lease never
+// takes a block that a larger lease needs.
 absl::Status PartDevice::Reserve(MemoryKind kind, size_t bytes) {
   if (!options_.reserves || bytes == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(void* const memory,

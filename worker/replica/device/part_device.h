@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device of one rank, as its fragments share it: two queues with memory for
+// The device of one rank, shared by its fragments: two queues with memory for
 // staging pieces of a fragment, and reusable memory for whole parts.
 //
 //   const PartDevice::Background stage(device);
@@ -10,9 +10,9 @@
 //   return stage->queue->Synchronize();
 //
 // The device holds the staged pieces (72 MiB at the usual size), one snapshot
-// of the largest part, and anchors if the options say so. All else is pinned
-// host memory: anchors, their prepared successors, and snapshots that are
-// encoded, or beyond the first.
+// of the largest part, and anchors if the options say so. Pinned host memory
+// holds the rest: anchors, their prepared successors, encoded snapshots, and
+// snapshots beyond the first.
 #ifndef WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 #define WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 
@@ -38,12 +38,12 @@ class PartDevice {
     // device.
     std::unique_ptr<DeviceQueue> training;
     std::unique_ptr<DeviceQueue> background;
-    // Keeps anchors on the device instead of in host memory: takes 4 bytes per
-    // parameter there, and the bus carries less.
+    // Whether to keep anchors on the device instead of in host memory: takes 4
+    // bytes per parameter there, and the bus carries less.
     bool anchors_on_device = false;
-    // If this is set, parts reserve all memory that their updates need. A
-    // process with several GPUs must set it: memory that is taken while they
-    // exchange data can stop all of them.
+    // Whether parts reserve all memory that their updates need. A process with
+    // several GPUs must set it, because allocating while they exchange data can
+    // stop all of them.
     bool reserves = false;
     // The size of staged pieces, in strips.
     uint64_t piece_strips = 64;
@@ -57,8 +57,8 @@ class PartDevice {
     char* encoded = nullptr;
   };
 
-  // Exclusive use of the stage that the threads beside training, one per
-  // fragment's link, share. Synchronize the queue before this is destroyed.
+  // Exclusive use of the stage that the fragments' threads beside training
+  // share. Synchronize the queue before this is destroyed.
   class Background {
    public:
     explicit Background(PartDevice* device)
@@ -113,19 +113,19 @@ class PartDevice {
   const Stage& training() const { return training_; }
   uint64_t piece_values() const { return options_.piece_strips * kStripValues; }
 
-  // Makes room on the device for a snapshot of so many values. Must not be
-  // called while one is leased. RESOURCE_EXHAUSTED: out of memory.
+  // Makes room on the device for a snapshot of `values` values. Must not be
+  // called while a snapshot is leased. RESOURCE_EXHAUSTED: out of memory.
   absl::Status ReserveSnapshot(uint64_t values);
-  // Takes memory that one lease of this size can get later, beside those that
-  // others have reserved, if the options say so. RESOURCE_EXHAUSTED: out of
-  // memory.
+  // Reserves memory for one later lease of this size, in addition to other
+  // reservations, if the options say so. RESOURCE_EXHAUSTED: out of memory.
   absl::Status ReserveAnchor(uint64_t values);
   absl::Status ReservePinned(size_t bytes);
 
-  // The next three are thread-safe. Leases of no bytes are empty.
-  // RESOURCE_EXHAUSTED: they needed new memory, and there is none.
+  // The following are thread-safe. Leases of no bytes are empty.
+  // RESOURCE_EXHAUSTED: there is no memory for a new block.
 
-  // Takes the reserved memory on the device if it is free, else pinned memory.
+  // Takes the reserved memory on the device if it is free, or else pinned
+  // memory.
   absl::StatusOr<Lease> TakeSnapshot(uint64_t values);
   // Takes the kind of memory that anchors are kept in.
   absl::StatusOr<Lease> TakeAnchor(uint64_t values);
@@ -139,7 +139,7 @@ class PartDevice {
                                       : MemoryKind::kPinned;
   }
   absl::Status Reserve(MemoryKind kind, size_t bytes);
-  // Takes the smallest spare block that is large enough, else a new one.
+  // Takes the smallest spare block that is large enough, or else a new one.
   absl::StatusOr<Lease> Take(MemoryKind kind, size_t bytes);
   void Return(const Lease::Block& block);
 
