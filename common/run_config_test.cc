@@ -48,7 +48,7 @@ TEST(RunConfigTest, ResolvesDerivedFields) {
   EXPECT_EQ(config.model().kv_heads(), 4);
   EXPECT_EQ(config.training().micro_batch_size(), 8);
   EXPECT_EQ(config.data().shards(), 2);
-  EXPECT_DOUBLE_EQ(config.outer_optimizer().learning_rate(), 0.7);
+  EXPECT_DOUBLE_EQ(config.outer_optimizer().learning_rate(), 0.8);
 }
 
 TEST(RunConfigTest, HeadsOfTheirOwnWidthNeedNotFillTheModel) {

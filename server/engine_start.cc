@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "common/checkpoint/initial_values.h"
+#include "common/kept_defaults.h"
 #include "common/machine.h"
 #include "common/model_layout.h"
 #include "common/proto_time.h"
@@ -94,9 +95,9 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
 }
 
 // Returns the run in `state`, after checking it against the configuration that
-// continues it.
+// continues it, which takes the run's defaults.
 absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
-                                      const Engine::Options& options) {
+                                      Engine::Options& options) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
   ASSIGN_OR_RETURN(const LeaderRecord leader, state.log().LoadLeader());
   if (leader.is_followed) {
@@ -106,6 +107,7 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
         "Nothing was changed",
         options.state_dir, run.run_id, leader.address));
   }
+  StateDefaults(run.config, options.config);
   const std::string difference = IdentityDifference(run.config, options.config);
   if (!difference.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -162,7 +164,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   }
   absl::StatusOr<RunRecord> run = ContinueRun(*state, options);
   const bool is_new = absl::IsNotFound(run.status());
-  if (!is_new) RETURN_IF_ERROR(run.status());
+  if (is_new) {
+    StateDefaults(options.config, options.config);
+  } else {
+    RETURN_IF_ERROR(run.status());
+  }
   std::vector<CommitRecord> commits;
   if (!is_new) {
     ASSIGN_OR_RETURN(commits, state->log().Heads());

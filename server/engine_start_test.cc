@@ -225,6 +225,19 @@ TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
       [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
 }
 
+TEST_F(EngineStartTest, ARunKeepsTheDefaultsThatItBeganWith) {
+  v1::RunConfig config = config_;
+  config.mutable_outer_optimizer()->set_learning_rate(0.31);
+  ASSERT_OK(run_.Start(config));
+  EXPECT_TRUE(run_.engine().GetRun().config().outer_optimizer().has_momentum());
+  config.clear_outer_optimizer();
+  config.mutable_synchronization()->clear_inner_steps_per_round();
+  ASSERT_OK(run_.Start(config));
+  const v1::RunConfig continued = run_.engine().GetRun().config();
+  EXPECT_EQ(continued.outer_optimizer().learning_rate(), 0.31);
+  EXPECT_EQ(continued.synchronization().inner_steps_per_round(), 10);
+}
+
 // Neither round alone is enough to tell what is usual.
 TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   RunRounds(2);

@@ -128,13 +128,13 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                batch_size: int,
                sequence_length: int,
                trainable_only: bool = False,
-               inner_steps_per_round: int = 100,
+               inner_steps_per_round: int = 10,
                fragments: int = 1,
-               overlap_steps: int = 0,
+               overlap_steps: Optional[int] = None,
                max_overlap_steps: int = 0,
                format: str = "INT4",
-               outer_learning_rate: float = 0.7,
-               outer_momentum: float = 0.9,
+               outer_learning_rate: float = 0.8,
+               outer_momentum: float = 0.2,
                min_islands: int = 1,
                max_islands: int = 64,
                shards: Optional[int] = None,
@@ -166,10 +166,12 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         tensors have the names of PEFT's files, and adapter_config.json is
         written, too: for `causeway export --like DIRECTORY`.
       inner_steps_per_round: the steps between two exchanges of a fragment.
+        Each takes about half a byte a parameter, up and down: more steps send
+        less, and learn less (docs/benchmarks_quality.md).
       fragments: the parts that are exchanged in turn. The last one holds what
         is in no block.
       overlap_steps: the steps after which an exchange's result is applied,
-        while training goes on.
+        while training goes on; default: a fifth of a round.
       max_overlap_steps: further steps while it is late.
       format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0.
       outer_learning_rate, outer_momentum: of the outer Nesterov step.
@@ -184,6 +186,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         the parameters'.
     """
     exclude, frozen = list(exclude), None
+    if overlap_steps is None:
+        overlap_steps = inner_steps_per_round // 5
     if trainable_only:
         tensors, frozen = _trainable_of(model, exclude)
     else:

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 import json
+import re
 import struct
 import unittest
 
 import numpy
 import torch
 
+import causeway
 from causeway.creation import write_safetensors
 from causeway.errors import InvalidArgument
 from causeway.testing.least_squares import LeastSquares
@@ -63,6 +65,24 @@ class CreateRunTest(ProcessTestCase):
         self.assertIn("in 2 layers", plan)
         self.assertIn("56", plan)
         self.assertIn("116", self.validate(LeastSquares(tied=True)))
+
+    def test_the_defaults_are_those_of_a_configuration(self):
+        files = causeway.create_run(
+            LeastSquares(), self.path("defaults"), name="test",
+            total_steps=100, batch_size=4, sequence_length=8)
+        with open(files.configuration, encoding="utf-8") as file:
+            text = file.read()
+        without, removed = re.subn(
+            r"  (learning_rate|momentum|inner_steps_per_round): .*\n", "", text)
+        self.assertEqual(removed, 3)
+        plans = []
+        for contents in (text, without):
+            with open(files.configuration, "w", encoding="utf-8") as file:
+                file.write(contents)
+            plans.append(self.tool("validate", files.configuration,
+                                   "--initial_parameters", files.parameters))
+        self.assertIn("momentum 0.2, H 10", plans[0])
+        self.assertEqual(*plans)
 
     def test_frozen_parameters_are_left_out(self):
         model = LeastSquares()

@@ -14,6 +14,7 @@
 #include "common/byte_planes.h"
 #include "common/checksum.h"
 #include "common/file.h"
+#include "common/kept_defaults.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/message_lite.h"
@@ -333,6 +334,7 @@ absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
   const Safetensors& contents = stored.file_.contents();
   absl::Status status = ReadMessage(contents, kMerge, stored.merge_);
   if (status.ok()) status = ReadMessage(contents, kConfig, stored.config_);
+  StateFirstDefaults(stored.config_);
   const std::vector<RecordedObject> objects = ObjectsOf(stored.merge_);
   for (size_t i = 0; status.ok() && i < objects.size(); ++i) {
     const absl::StatusOr<absl::string_view> encoding = ReadEncoding(

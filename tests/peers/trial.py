@@ -40,7 +40,6 @@ from torch.utils.data import DataLoader, Subset
 import train_gpt
 from causeway.sampler import Sampler
 
-# The outer optimizer of examples/pytorch/create_run.py.
 OUTER = {"lr": 0.8, "momentum": 0.4, "nesterov": True}
 
 

@@ -224,7 +224,7 @@ plain() {
     shape "$((rate * 1000000))"
     start_script "create-${rate}" examples/pytorch/create_run.py \
       --out "${work}/islands-${rate}.files" --steps "${steps}" \
-      --seed "${seeds%%,*}"
+      --seed "${seeds%%,*}" --round 40 --momentum 0.4
     await_scripts
     before="$(carried_bytes)"
     host=10.177.0.1

@@ -27,7 +27,7 @@ import causeway
 import train_gpt_island
 from causeway.sampler import Sampler
 
-# The same as in examples/pytorch/create_run.py.
+# The same as benchmark.sh gives the islands.
 _ROUND = 40
 _OUTER = {"lr": 0.8, "momentum": 0.4, "nesterov": True}
 

@@ -22,7 +22,7 @@ readonly DILOCO="${H40} fragments: 1 overlap_steps: 0 uplink_format: FP32 downli
 readonly AVERAGE="${DILOCO} outer_optimizer.algorithm: SGD outer_optimizer.learning_rate: 1"
 readonly H5='inner_steps_per_round: 5 overlap_steps: 1'
 # shellcheck disable=SC2034  # for loss_runs.sh
-readonly VARIANTS="
+VARIANTS="
 dp_adamw      ${ALONE} ${AVERAGE} ${ADAMW}
 dp_muon       ${ALONE} ${AVERAGE}
 snoo_adamw    ${ALONE} ${DILOCO} ${ADAMW}
@@ -35,6 +35,7 @@ k2_h40        ${H40} overlap_steps: 5
 k4_h40        ${FOUR} ${H40} overlap_steps: 5
 k2_h5         ${H5}
 k4_h5         ${FOUR} ${H5}
+adamw_k2_h10  ${ADAMW}
 tau_half      ${FOUR} overlap_steps: 5
 "
 # shellcheck disable=SC2034  # for loss_runs.sh
@@ -48,8 +49,14 @@ readonly SUMMARY='Trains once for every way and seed, with 16 sequences in all s
 validation loss and megabytes sent: data parallel with AdamW and with Muon, and
 with outer steps; DiLoCo with both; and the settings of the quickstart (streamed,
 overlapped, four bits both ways) with two and with four islands, the same in
-rounds of 40 and of 5 steps, and with updates that come after half a round. About
-90 seconds a run on two cores.'
+rounds of 40 and of 5 steps, with AdamW, and with updates that come after half a
+round. About 90 seconds a run on two cores. Begins with this argument:
+
+  --tune               compare tuned runs, too: those in which data parallel and
+                       the islands of the quickstart have the learning rate that
+                       seed 1 does best with, in steps of sqrt 2'
+# What --tune tunes.
+readonly TUNED=' dp_adamw dp_muon causeway_k2 causeway_k4 adamw_k2_h10 '
 rounds=30
 
 # shellcheck source=tests/quality/loss_runs.sh
@@ -64,11 +71,64 @@ figures() {
   awk -v bytes="${bytes}" 'BEGIN { printf "%.3f", bytes / 1e6 }'
 }
 
-compare_losses "$@"
-# The file has the losses alone.
+# loss_at NAME POWER: trains with seed 1 and a learning rate that is so many steps
+# away from the variant's own. Sets `variant` and `loss`.
+loss_at() {
+  variant="$1"
+  if (($2 != 0)); then
+    local rate
+    rate="$(configure "$1" 1 | awk -v power="$2" '
+      /^training/ { inside = 1 }
+      inside && /^ *learning_rate:/ { printf "%.3g", $2 * 2 ^ (power / 2); exit }')"
+    variant="$1@${rate}"
+    VARIANTS+="${variant} $(awk -v name="$1" '$1 == name { $1 = ""; print }' \
+      <<<"${VARIANTS}") training.learning_rate: ${rate}"$'\n'
+  fi
+  measure "${variant}" 1
+  loss="$(awk -v name="${variant}" '$1 == name && $2 == 1 { print $NF }' \
+    "${results}")"
+}
+
+# tune NAME: chooses NAME at its best learning rate, too.
+tune() {
+  local best lowest way power
+  loss_at "$1" 0
+  best="${variant}" lowest="${loss}"
+  for way in -1 1; do
+    for ((power = way; ; power += way)); do
+      loss_at "$1" "${power}"
+      if awk "BEGIN { exit !(${loss} >= ${lowest}) }"; then break; fi
+      best="${variant}" lowest="${loss}"
+    done
+    if [[ "${best}" != "$1" ]]; then break; fi
+  done
+  if [[ "${best}" != "$1" ]]; then chosen+=("${best}"); fi
+  tuned+=("$1_tuned" "${best}")
+}
+
+tuned=()
+tuning=false
+if [[ "${1-}" == --tune ]]; then
+  tuning=true
+  shift
+fi
+prepare "$@"
+if "${tuning}"; then
+  for name in "${chosen[@]}"; do
+    if [[ "${TUNED}" == *" ${name} "* ]]; then tune "${name}"; fi
+  done
+fi
+compare
+# The file has the losses alone, those of tuned runs under names of their own.
 if [[ -n "${json}" ]]; then
-  perl -MJSON::PP -i -0777 -pe '
-    my $runs = decode_json($_);
-    $_ = JSON::PP->new->canonical->pretty->encode(
-      {map { $_ => $runs->{$_}{val_loss} } keys %$runs})' "${json}"
+  perl -MJSON::PP -0777 -e '
+    my ($file, %tuned) = @ARGV;
+    @ARGV = $file;
+    my $runs = decode_json(<>);
+    my %names = map { $_ => $_ } grep { !/@/ } keys %$runs;
+    %names = (%names, %tuned);
+    open my $out, ">", $file or die "$file: $!\n";
+    print $out JSON::PP->new->canonical->pretty->encode(
+      {map { $_ => $runs->{$names{$_}}{val_loss} } keys %names});' \
+    "${json}" ${tuned[@]+"${tuned[@]}"}
 fi

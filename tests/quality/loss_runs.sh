@@ -224,15 +224,16 @@ report() {
     "${FIGURES}" "${chosen[@]}"
 }
 
-# left DONE TOTAL SECONDS: prints how long the rest will take at the speed so
-# far.
+# left DONE TOTAL BEGAN: prints how long the rest will take at the speed since
+# BEGAN.
 left() {
-  local seconds=$(($3 * ($2 - $1) / $1))
+  local seconds=$(((SECONDS - $3) * ($2 - $1) / $1))
   printf '%d of %d runs, %d:%02d left' "$1" "$2" \
     $((seconds / 60)) $((seconds % 60))
 }
 
-compare_losses() {
+# Builds the programs, makes the text, and reads the arguments.
+prepare() {
   parse_arguments "$@"
   cd "${ROOT}" || exit
   finish_on_exit
@@ -244,6 +245,19 @@ compare_losses() {
   touch "${results}"
   if [[ -n "${text}" ]]; then data=("${text}"); else use_perl_manual; fi
   say ""
+}
+
+# measure NAME SEED [REST]: trains that variant, unless its result is there.
+# Prints the result, and what REST prints.
+measure() {
+  if grep -q "^$1 $2 " "${results}"; then return; fi
+  train "$1" "$2" >"${work}/figures"
+  say "$1 $2 $(<"${work}/figures")" >>"${results}"
+  say "$1 $2 $(<"${work}/figures")   $("${@:3}")"
+}
+
+# Trains what is missing, and reports.
+compare() {
   local name seed began=${SECONDS} done=0 missing=()
   for ((seed = 1; seed <= seeds; ++seed)); do
     for name in "${chosen[@]}"; do
@@ -253,13 +267,14 @@ compare_losses() {
     done
   done
   for run in ${missing[@]+"${missing[@]}"}; do
-    name="${run% *}" seed="${run#* }"
-    train "${name}" "${seed}" >"${work}/figures"
-    say "${run} $(<"${work}/figures")" >>"${results}"
     done=$((done + 1))
-    say "${run} $(<"${work}/figures")   $(left "${done}" "${#missing[@]}" \
-      $((SECONDS - began)))"
+    measure "${run% *}" "${run#* }" left "${done}" "${#missing[@]}" "${began}"
   done
   say ""
   report "${json}" <"${results}"
+}
+
+compare_losses() {
+  prepare "$@"
+  compare
 }
