@@ -101,7 +101,7 @@ class EvaluateCommandTest : public EvaluateTest {
 
 TEST_F(EvaluateCommandTest, AModelOfZerosGuesses) {
   // All logits are zero, so every token costs the logarithm of the vocabulary,
-  // whatever the batches.
+  // in any batch.
   const std::string state =
       WriteState(std::vector<float>(static_cast<size_t>(model_.layout.size)));
   EXPECT_EQ(Run({state, "--text", text_, "--json", "--max_sequences", "19"}),
@@ -201,7 +201,7 @@ TEST_F(EvaluateCommandTest, ATerminalShowsTheTimeLeft) {
   environment_.progress.terminal = false;
   EXPECT_EQ(Run(words), kExitOk);
   EXPECT_EQ(err_.str(), "");
-  // The number of threads is that of the machine unless it is given.
+  // By default, the number of threads is the machine's.
   environment_.threads = 0;
   EXPECT_EQ(Run(words), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("threads is 0"));

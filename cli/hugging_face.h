@@ -30,10 +30,10 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(absl::string_view json,
 
 // Returns the config.json of a run's model for LlamaForCausalLM or, if the
 // model has biases, QK-norm or blocks without rotary embedding,
-// Qwen2ForCausalLM, Qwen3ForCausalLM or SmolLM3ForCausalLM. The
-// tensors have the type `torch_dtype` ("float32"). `original`, if it is not
-// empty, is the config.json of the model that the run began with; special
-// tokens and the longest sequence are taken from it. Ends with a newline.
+// Qwen2ForCausalLM, Qwen3ForCausalLM or SmolLM3ForCausalLM. Tensors have the
+// type `torch_dtype` ("float32"). `original`, if it is not empty, is the
+// config.json of the model that the run began with; special tokens and the
+// longest sequence are taken from it. Ends with a newline.
 //   INVALID_ARGUMENT     `original` is not JSON.
 //   FAILED_PRECONDITION  the model has more than one of these, for which the
 //                        libraries have no class.

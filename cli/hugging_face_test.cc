@@ -62,8 +62,7 @@ constexpr char kQwen3[] = R"({
   "torch_dtype": "bfloat16", "use_cache": true, "use_sliding_window": false,
   "vocab_size": 151936})";
 
-// The values of SmolLM3-3B, of which those that are its library's defaults are
-// not all there.
+// The values of SmolLM3-3B, without some that are its library's defaults.
 constexpr char kSmolLm3[] = R"({
   "architectures": ["SmolLM3ForCausalLM"], "attention_bias": false,
   "eos_token_id": 128012, "hidden_act": "silu", "hidden_size": 2048,
@@ -292,7 +291,7 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
                        HasSubstr("\"max_position_embeddings\" is 2048")));
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
-  // A feature that is off, or that our own families have, changes nothing.
+  // Features that are off, or that our families have, change nothing.
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "residual_multiplier", 1.0), 0));
   EXPECT_OK(ReadHuggingFaceConfig(With(kTinyLlama, "num_experts", 0), 0));
@@ -322,7 +321,7 @@ TEST(HuggingFaceTest, AWindowOfSomeLayersCounts) {
                        HasSubstr("\"sliding_window\" is 1000")));
 }
 
-// The value is shown, so it must be neither endless nor for the terminal.
+// The message shows the value, so it must be bounded and printable.
 TEST(HuggingFaceTest, MessagesBoundWhatTheyQuote) {
   std::string deep = kTinyLlama;
   deep.replace(deep.find("\"llama\""), 7,
@@ -390,7 +389,7 @@ TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {
   EXPECT_EQ(json::parse(text)["eos_token_id"], nullptr);
   EXPECT_THAT(WriteHuggingFaceConfig(config, "float32", "{").status(),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  // Several tokens may end a text, but not a page of them.
+  // Several tokens may end a text, but not hundreds.
   EXPECT_OK(WriteHuggingFaceConfig(config, "float32",
                                    R"({"eos_token_id": [1, 2, 3]})"));
   EXPECT_THAT(

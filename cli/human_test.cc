@@ -51,7 +51,7 @@ TEST(HumanTest, WhatRoundsUpToTheNextUnitIsShownInIt) {
   EXPECT_EQ(HumanDuration(absl::Seconds(3600)), "1 h 0 min");
   EXPECT_EQ(HumanDuration(absl::Minutes(24 * 60 - 1)), "23 h 59 min");
   EXPECT_EQ(HumanDuration(absl::Hours(24)), "1 d 0 h");
-  // Nothing is shown as whole before it is.
+  // A share is shown as 100 % only once it is complete.
   EXPECT_EQ(HumanPercent(0.99999), "99.99 %");
   EXPECT_EQ(HumanPercent(1), "100.00 %");
   EXPECT_EQ(HumanPercent(0.29), "29.00 %");

@@ -151,7 +151,7 @@ TEST_F(ImportTest, RefusesForeignFilesThatHarm) {
   ASSERT_OK(RemoveFile(absl::StrCat(model_, "/tokenizer.model")));
   Write("model.safetensors", pointer);
   refuses("run `git lfs pull`");
-  // Names go to the terminal.
+  // Names are printed on the terminal.
   const std::string name = "\\u001b]0;owned\\u0007";
   const std::string header = absl::StrCat(
       "{\"", name, std::string(100000, 'x'),

@@ -24,7 +24,7 @@
 // (2510.15830).
 //
 // A momentum that remembers more rounds, 1 / (1 - mu), than a fifth of the run
-// never reaches its rate, and cannot turn in time. The fifth is ours.
+// never reaches its rate, and reacts too late. The fifth is ours.
 #ifndef CLI_OUTER_GAIN_H_
 #define CLI_OUTER_GAIN_H_
 

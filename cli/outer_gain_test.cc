@@ -51,7 +51,7 @@ TEST(OuterGainTest, WhatIsTooFastOrTooSlowGetsValuesThatAreNot) {
   EXPECT_NEAR(EffectiveOuterRate(Config(1, 0.45, 16, 1)), 1.6, 0.02);
   EXPECT_THAT(OuterGainAdvice(Config(0.4, 0.5, 100, 2), 200),
               HasSubstr("have 0.9 to 2.5: learning_rate 0.57 would"));
-  // No momentum makes up for this learning rate.
+  // No momentum compensates for this learning rate.
   const std::string slow = OuterGainAdvice(Config(0.1, 0.5, 100, 2), 200);
   EXPECT_THAT(slow, HasSubstr("learning_rate 0.57 would"));
   EXPECT_THAT(slow, Not(HasSubstr("or momentum")));

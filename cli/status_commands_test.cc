@@ -202,7 +202,7 @@ TEST_F(StatusCommandsTest, EventsAreThoseThatTheFlagsAskFor) {
   EXPECT_EQ(Run({"events", "--follow", "--kind", "island_left",
                  "--since=1970-01-02"}),
             kExitOk);
-  // A stream that broke is asked for the same.
+  // After a broken stream the request is the same.
   EXPECT_EQ(service_.watched.after_id(), 3);
   EXPECT_THAT(service_.watched.kinds(), testing::ElementsAre("island_left"));
   EXPECT_EQ(service_.watched.since().seconds(), 86400);
@@ -231,7 +231,7 @@ TEST_F(StatusCommandsTest, WatchSurvivesARestart) {
               testing::ContainsRegex("run-1(.|\n)*no answer for(.|\n)*run-1"));
 }
 
-// Passes the bytes of one connection on, after it has kept them waiting.
+// Passes the bytes of one connection on, after a delay.
 void RelayAfter(absl::Duration delay, int listener, int server_port) {
   const int client = accept(listener, nullptr, nullptr);
   absl::SleepFor(delay);
@@ -324,7 +324,7 @@ TEST_F(StatusCommandsTest, FollowingEndsWithAnErrorThatStays) {
   sleeps_ = 2;
   EXPECT_EQ(Run({"events", "--follow"}), kExitFailure);
   EXPECT_EQ(sleeps_, 2);
-  // So it does when nobody reads any more, which is no error.
+  // It also ends when the output is no longer read, which is no error.
   service_.follow_end = grpc::StatusCode::UNAVAILABLE;
   out_.setstate(std::ios::badbit);
   EXPECT_EQ(Run({"events", "--follow"}), kExitOk);

@@ -249,7 +249,7 @@ TEST(StatusReportTest, EventsAreOneLine) {
   EXPECT_EQ(out.str(),
             "    7  2023-11-14 22:13:20  detail    round_merged         -"
             "             fragment 0 is at version 1\n");
-  // Whatever a peer has written into them.
+  // The fields may have any text from a peer.
   event.set_text("slow\n    8  2023-11-14 22:13:21  run_paused\x1b[1A");
   out.str("");
   PrintEvent(event, absl::UTCTimeZone(), out);
@@ -259,7 +259,7 @@ TEST(StatusReportTest, EventsAreOneLine) {
       "             slow\\x0a    8  2023-11-14 22:13:21  run_paused\\x1b[1A\n");
 }
 
-// The lines and cells that most runs do not have.
+// Tests the lines and cells that most runs lack.
 TEST(StatusReportTest, ShowsWhatIsRareToo) {
   StatusSnapshot snapshot = TestSnapshot();
   ASSERT_TRUE(TextFormat::MergeFromString(
@@ -302,7 +302,7 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
   }
 }
 
-// Each count alone is worth the line.
+// Each count alone makes the line appear.
 TEST(StatusReportTest, AConnectionThatWasNotServedIsShown) {
   for (const char* const use :
        {"refused: 1", "displaced: 1", "cut: 1", "unused: 1"}) {

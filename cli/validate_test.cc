@@ -128,7 +128,7 @@ TEST_F(ValidateTest, MistakesNameFileLineAndField) {
   EXPECT_EQ(out_.str(), "");
 }
 
-// None of them has an end.
+// These files are endless.
 TEST_F(ValidateTest, PipesAndDevicesAreRefused) {
   const std::string pipe = absl::StrCat(testing::TempDir(), "/pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

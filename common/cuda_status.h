@@ -15,8 +15,8 @@
 
 namespace causeway {
 
-// Returns OK for cudaSuccess; otherwise a status that says what failed while
-// `doing` what ("copying fragment 3"), and what to do about it:
+// Returns OK for cudaSuccess; otherwise a status that says what failed, while
+// `doing` what ("copying fragment 3"), and how to solve it:
 //
 //   FAILED_PRECONDITION  there is no device or no driver, or the driver is too
 //                        old, or this binary has no code for the device, or

@@ -233,7 +233,7 @@ TEST_F(FileTest, CreateDirectoryAcceptsADirectoryOnly) {
 }
 
 TEST_F(FileTest, ALockIsExclusiveAndNamesItsHolder) {
-  // Nothing is left of an earlier holder's name.
+  // Nothing of an earlier holder's process id is left.
   ASSERT_OK(WriteFileAtomically(PathOf("lock"), {"12345678901234567890\n"}));
   {
     ASSERT_OK_AND_ASSIGN(FileLock lock, FileLock::Acquire(PathOf("lock")));

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run keeps the defaults that it began with, whatever later versions have. So
-// its stored configuration states each field whose default has ever changed:
-// learning_rate and momentum of outer_optimizer, and
+// A run keeps the defaults that it began with, even if later versions have
+// others. So its stored configuration states each field whose default has ever
+// changed: learning_rate and momentum of outer_optimizer, and
 // synchronization.inner_steps_per_round.
 #ifndef COMMON_KEPT_DEFAULTS_H_
 #define COMMON_KEPT_DEFAULTS_H_
@@ -12,12 +12,11 @@
 
 namespace causeway {
 
-// States those of these fields that `config` leaves out, with the values that
-// `source` has. They may be one object.
+// Sets those of these fields that `config` leaves out to their values in
+// `source`, which may be the same object.
 void StateDefaults(const v1::RunConfig& source, v1::RunConfig& config);
 
-// States them with the defaults of the versions that left them out of what they
-// stored.
+// Sets them to the defaults of the versions that did not store them.
 void StateFirstDefaults(v1::RunConfig& config);
 
 }  // namespace causeway

@@ -273,7 +273,7 @@ TEST(RunConfigTest, AFileThatMayNotBeReadSaysSo) {
   const std::string path = testing::TempDir() + "/secret.textproto";
   ASSERT_OK(WriteFileAtomically(path, {absl::string_view(kGood)}));
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
-  // Root may read everything; be somebody else for a moment.
+  // Root may read everything, so become another user for a moment.
   const uid_t user = geteuid();
   const bool changed = user == 0 && seteuid(65534) == 0;
   const absl::Status status = LoadRunConfig(path).status();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses foreign bytes as a safetensors file: whatever the parser accepts must
-// lie within the file and survive being written again.
+// Parses foreign bytes as a safetensors file: accepted tensors must lie within
+// the file and survive being written again.
 #include <cstdint>
 #include <string>
 

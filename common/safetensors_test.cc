@@ -234,7 +234,7 @@ TEST(SafetensorsTest, ErrorsOfFilesNameThem) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(path)));
 }
 
-// Whatever bytes are parsed, nothing crashes and no view leaves the file.
+// With any bytes, nothing crashes and no view leaves the file.
 void CheckParse(absl::string_view file) {
   const absl::StatusOr<Safetensors> contents = ParseSafetensors(file);
   if (!contents.ok()) return;

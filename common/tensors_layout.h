@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parameters of a run, which its configuration defines by a `model`, or by
+// The parameters of a run. Its configuration defines them by a `model`, or by
 // `tensors`, of which only names and shapes are known.
 //
 //   new run        list or checkpoint -> MakeTensorsLayout -> plan

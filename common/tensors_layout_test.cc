@@ -207,7 +207,7 @@ TEST(RunLayoutTest, ARunOfTensorsHasThoseOfItsPlan) {
   EXPECT_EQ(layout.tensors[1].offset, 6);
   EXPECT_EQ(layout.size, 12);
   EXPECT_THAT(layout.ignored, ElementsAre("mask"));
-  // The plan is the coordinator's, which may be anybody.
+  // The plan comes from a coordinator, which may be hostile.
   plan.mutable_fragments(0)->mutable_tensors(0)->set_shape(0, ~uint64_t{0});
   EXPECT_THAT(RunLayout(config, plan), IsInvalid("\"h.0.w\" has the shape"));
 }

@@ -26,8 +26,8 @@ namespace causeway {
 
 class ThreadPool {
  public:
-  // Makes a team of `threads` (at least 1), which include the thread that calls
-  // Run: the constructor starts threads - 1, which live until destruction.
+  // Makes a team of `threads` (at least 1), including the thread that calls
+  // Run: starts threads - 1 threads that live until destruction.
   explicit ThreadPool(int threads);
   ~ThreadPool();
 

@@ -44,7 +44,7 @@ TEST(TurnstileTest, TheNextWaitsForTheEndAndNoLonger) {
   first.End();
   second_is_in.WaitForNotification();
   second.join();
-  // Ending a turn twice lets nobody else in.
+  // Ending a turn twice lets no other caller in.
   first.End();
   Turnstile::Turn third(&turnstile);
 }

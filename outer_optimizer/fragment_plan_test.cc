@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using Sync = v1::SynchronizationConfig;
 
 // Makes tensors of 1, 2, 3, ... values: embedding, two tensors per block, final
-// norm and head. Blocks grow, so that packing has something to do.
+// norm and head. Blocks grow, so that packing matters.
 ModelLayout LayoutOf(int blocks) {
   ModelLayout layout;
   const auto add = [&layout](std::string name, int block) {

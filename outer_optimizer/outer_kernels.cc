@@ -24,7 +24,7 @@ using OneFloat = hn::CappedTag<float, 1>;
 
 // How far ahead of the reads to prefetch, in values: about as many as the outer
 // step takes at once, so that the next values arrive while these are encoded.
-// Prefetching beyond the end of an array does no harm.
+// Prefetching beyond the end of an array is harmless.
 constexpr size_t kPrefetchValues = 512;
 
 // Calls body(tag, i) for i = 0, L, 2L, ... with full vectors, then for each

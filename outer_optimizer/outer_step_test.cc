@@ -40,7 +40,7 @@ std::string EncodeOrDie(const CodecSpec& spec, absl::Span<const float> values) {
   return Encode(spec, values).value();
 }
 
-// Compares bits, to tell 0 from -0.
+// Compares bits, to distinguish 0 from -0.
 void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   EXPECT_EQ(Digest128(a), Digest128(b));
@@ -283,7 +283,7 @@ TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
   }
 }
 
-// Without the residual, a coarse format would lose small changes for good.
+// Without the residual, a coarse format would lose small changes.
 TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
   OuterStepOptions exact_options = kNesterov;
   FragmentState exact = InitialFragmentState(exact_options, state_.theta);

@@ -45,7 +45,7 @@ TEST(PenalizedSharesTest, WhoHasTrainedNothingDoesNotShowWhatIsUsual) {
   EXPECT_THAT(PenalizedShares(1, {0.25f, 0.25f, 0.25f, 0.25f}, {0, 0, 2, 4}),
               ElementsAre(DoubleEq(4.0 / 15), DoubleEq(4.0 / 15),
                           DoubleEq(4.0 / 15), DoubleEq(0.2)));
-  // Neither does one without a share: the median is 4.
+  // A contribution without a share does not count either: the median is 4.
   EXPECT_THAT(PenalizedShares(1, {0, 1}, {1, 4}), ElementsAre(0, 1));
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The steps of the run that a slow island trains: `share` (H_i) of every
-// `round` (H) consecutive ones, spread evenly. It skips the other steps, so
+// `round` (H) consecutive steps, spread evenly. It skips the other steps, so
 // that it reaches the run's position together with the faster islands.
 #ifndef OUTER_OPTIMIZER_STEP_SHARE_H_
 #define OUTER_OPTIMIZER_STEP_SHARE_H_

@@ -88,9 +88,9 @@ class SyncSchedule {
   uint64_t FinalVersion(uint32_t fragment) const;
   uint64_t TotalRounds() const;
 
-  // Returns the step at which the round of `version` is sent, up to which the
-  // version contains training. 0 for version 0; the last step for the final
-  // version and above.
+  // Returns the step at which the round of `version` is sent: the version
+  // contains training up to this step. 0 for version 0; the last step for the
+  // final version and above.
   uint64_t StepOfVersion(uint32_t fragment, uint64_t version) const;
 
   // Returns the newest version of the whole model that a set of versions (one
@@ -108,7 +108,7 @@ class SyncSchedule {
 
   // Returns `step`, moved to where an island with these versions can be: not
   // behind RunPosition, and not beyond a send whose round is still open.
-  // Islands that join or were away go on from there.
+  // Islands that join or were away continue from there.
   uint64_t ClampToVersions(uint64_t step,
                            absl::Span<const uint64_t> versions) const;
 

@@ -215,7 +215,7 @@ TEST(TensorMergeTest, RadialAreMatricesButNotThoseOfTokens) {
   EXPECT_THAT(MakeTensorMerge(model, fragment).radial,
               ElementsAre(false, false, true, true, false, false));
   model.mutable_outer_optimizer()->clear_penalty_power();
-  // A run of tensors says itself which are of tokens.
+  // A run of tensors names those that belong to tokens.
   v1::RunConfig config;
   *config.mutable_outer_optimizer() = model.outer_optimizer();
   config.mutable_tensors()->add_mean_only("model.layers.*.mlp.*");

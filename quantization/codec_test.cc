@@ -504,7 +504,7 @@ TEST(CodecForeignBytesTest, WhatIsNotRefusedIsFinite) {
   }
 }
 
-// Whoever does not call CheckFinite must not take damage for values.
+// Without CheckFinite, damage must not be taken for values.
 TEST(CodecForeignBytesTest, AStripThatCannotBeReadIsNotANumber) {
   const CodecSpec spec = {
       .format = v1::INT4, .block_size = 256, .entropy_coded = true};

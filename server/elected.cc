@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-// A coordinator that does not lead, and acts as the office requires.
+// A coordinator that does not lead. It acts as the office requires.
 class Candidate {
  public:
   Candidate(std::string name, Election* election, Follower* follower)

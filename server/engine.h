@@ -94,7 +94,7 @@ class Engine {
   };
 
   // Opens the state directory, or creates it with version 0 of every fragment,
-  // and starts the threads. Goes on with `opened` instead, if given.
+  // and starts the threads. Uses `opened` instead, if given.
   //   INVALID_ARGUMENT     The checkpoint cannot be read, or does not fit the
   //                        model. Nothing was written.
   //   FAILED_PRECONDITION  Another coordinator holds the directory, or it
@@ -114,7 +114,7 @@ class Engine {
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
   absl::Status Heartbeat(const v1::SessionRequest& request);
   v1::SessionResponse View(const v1::IslandIdentity& identity);
-  // Returns UPLOAD with the offset to go on from, ACCEPTED or LATE.
+  // Returns UPLOAD with the offset to continue from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header);
   // Returns true if the chunk was the last one; always false if the header's
@@ -138,8 +138,8 @@ class Engine {
   // Notes that an island has received the update that led to `head`.
   void NoteDelivered(const v1::FragmentHead& head);
   absl::Status Leave(const v1::LeaveRequest& request);
-  // Stops deciding about the run for good (Coordinator::StandDown). No commit
-  // begins afterwards.
+  // Permanently stops deciding about the run (Coordinator::StandDown). No
+  // commit begins afterwards.
   absl::Status StandDown(uint64_t epoch);
   // Returns UNAVAILABLE if the coordinator has stood down; listeners are called
   // when it does.
@@ -183,7 +183,7 @@ class Engine {
   // What followers get (server/edge/follow_call.cc).
   FollowedSource followed();
 
-  // Records an event that no rule knows of.
+  // Records an event from outside the rules.
   void Record(const CoordinatorEvent& event);
 
   // --- News: any of the answers above may have changed. ---
@@ -248,7 +248,8 @@ class Engine {
   absl::Status Persist(const Journal::Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
-  // Saves the bytes of new entries from staging; removes those of decided ones.
+  // Saves the bytes of new entries from staging, and removes those of decided
+  // entries.
   void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the bytes of an entry if it can be admitted, or else nothing.
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)

@@ -74,7 +74,7 @@ TEST_F(EngineCheckpointTest, ARunBeginsWithACheckpointAndKeepsIt) {
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
                        run_.engine().EventsAfter(0, 1000));
   EXPECT_THAT(events.front().text(), HasSubstr(checkpoint_));
-  // A restart needs no checkpoint, and does not read the one that it is given.
+  // A restart needs no checkpoint, and does not read the given one.
   ASSERT_OK(run_.Start(config_));
   EXPECT_EQ(VersionZero(), parameters_);
   ASSERT_OK(RemoveFile(checkpoint_));

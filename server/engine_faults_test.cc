@@ -75,7 +75,7 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT(run_.engine().Admit(1),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-  // The round goes on without the contribution, even after a restart.
+  // The round continues without the contribution, even after a restart.
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
   ASSERT_OK(Contribute(b_));
@@ -106,7 +106,7 @@ TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {
       1);
 }
 
-// Nobody has to contribute for it to be noticed.
+// It is noticed even if no island contributes.
 TEST_F(EngineFaultsTest, ALogThatIsRemovedSuspendsTheRun) {
   StartRun(TestRunConfig());
   const std::string log = run_.state_dir() + "/run.sqlite3";
@@ -199,7 +199,7 @@ TEST_F(EngineFaultsTest, QuarantinedBytesThatAreDamagedAreNotMerged) {
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().GetRun().ledger().merged(), 1000);
   ASSERT_OK(run_.engine().Drop(1));
-  // Nobody needs the bytes any more.
+  // The bytes are no longer needed.
   EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -231,14 +231,14 @@ TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
   run_.AdvanceSeconds(2);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_THAT(Contribute(b_), StatusIs(absl::StatusCode::kAborted));
-  // Nobody may hear of an eviction that a restart would not know.
+  // No answer may reveal an eviction that a restart would not know.
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_OK(run_.Heartbeat(a_));
   EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kAborted));
 }
 
 TEST_F(EngineFaultsTest, UploadsToAllFragmentsFitIntoMemoryTogether) {
-  // Otherwise each island could hold the memory that the other needs, for ever.
+  // Otherwise each island could hold the memory that the other needs for ever.
   StartRun(TestRunConfig("membership { max_islands: 2 quorum: 2 }"));
   for (const v1::IslandIdentity& island : {a_, b_}) {
     for (const uint32_t fragment : island.island_id() == "a"
@@ -254,7 +254,7 @@ TEST_F(EngineFaultsTest, UploadsToAllFragmentsFitIntoMemoryTogether) {
   EXPECT_TRUE(run_.AwaitVersion(1, 1));
 }
 
-// A coordinator hears that it was replaced while its merge thread, held up by
+// A coordinator learns that it was replaced while its merge thread, held up by
 // the test, has an outer step to do.
 TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
   StartRun(TestRunConfig());
@@ -314,7 +314,7 @@ TEST_F(EngineFaultsTest,
        WhileTheDiskIsBrokenRefusalsThatChangeNothingAreHeard) {
   StartRun(TestRunConfig());
   RefuseInserts("events");
-  // There is nothing to write, so the refusal is the answer.
+  // There is nothing to write, so the answer is the refusal.
   v1::IslandIdentity stranger = a_;
   stranger.set_incarnation(9);
   EXPECT_THAT(run_.Heartbeat(stranger), StatusIs(absl::StatusCode::kAborted));
@@ -330,7 +330,7 @@ TEST_F(EngineFaultsTest,
       StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(run_.engine().Pause({}),
               StatusIs(absl::StatusCode::kUnavailable));
-  // Until that is written, nobody is told that all is well.
+  // Until that is written, no call reports success.
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kUnavailable));
   AllowInserts();
   EXPECT_OK(run_.Heartbeat(a_));

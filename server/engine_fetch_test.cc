@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests which committed versions and updates an engine hands to which islands.
+// Tests which versions and updates an engine hands to which islands.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -139,7 +139,7 @@ TEST_F(EngineFetchTest, TheNewestVersionAndUpdatesAsConfiguredAreKept) {
   }
 }
 
-// A download that breaks off can go on after one more round.
+// A download that breaks off can resume after one more round.
 TEST_F(EngineFetchTest, AVersionThatIsBeingReadStaysForARound) {
   StartRun();
   v1::FetchParametersRequest request;
@@ -185,7 +185,7 @@ TEST_F(EngineFetchTest, OnlyAnUpdateThatIsStillToBeMadeIsAwaited) {
 }
 
 // When a commit fails, its files remain. The version is then made again, with
-// the contributions that have come meanwhile.
+// the contributions that have arrived meanwhile.
 TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
   StartRun("membership { min_islands: 3 quorum: 2 grace_seconds: 0 }");
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity c, run_.Join("c"));
@@ -232,8 +232,8 @@ TEST_F(EngineFetchTest, TheFirstMessageOfADownloadDescribesIt) {
   EXPECT_EQ(parameters.response.DebugString(), expected.DebugString());
 }
 
-// Who has a part of an update can do nothing with the news that the rest of it
-// is not kept.
+// An island with a part of an update cannot use the news that the rest is not
+// kept.
 TEST_F(EngineFetchTest, AnUpdateThatIsNoLongerKeptCannotBeResumed) {
   StartRun("storage { update_history: 1 }");
   for (const uint64_t version : {0, 1}) {

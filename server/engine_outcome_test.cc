@@ -41,7 +41,7 @@ class EngineOutcomeTest : public testing::Test {
   }
 
   // Makes the outcome of the next write unknown. SQLite finds the write if its
-  // log is still there when it opens the database anew. If it can sync when it
+  // log is still there when it reopens the database. If it can sync when it
   // closes the database, it ends that log without the write.
   void DoubtAndFind() { FailSyncs(2); }
   void DoubtAndLose() { FailSyncs(1); }
@@ -59,8 +59,8 @@ class EngineOutcomeTest : public testing::Test {
     }
     return found;
   }
-  // Waits for the end of the doubt number `count`, and returns how it ended.
-  // The clock moves, because the disk is tried again only after a pause.
+  // Waits until doubt number `count` is resolved, and returns the outcome. The
+  // clock moves, because the disk is tried again only after a pause.
   std::string AwaitReconciled(size_t count) {
     run_.AdvanceSeconds(5);
     EXPECT_TRUE(
@@ -68,7 +68,7 @@ class EngineOutcomeTest : public testing::Test {
     return Events("log_reconciled").back().text();
   }
   // Moves the clock, because the pause before a retry begins when the merge
-  // thread hears of the failure.
+  // thread learns of the failure.
   bool AwaitRetried(uint64_t version) {
     return run_.Await([&] {
       run_.AdvanceSeconds(1);
@@ -148,7 +148,7 @@ TEST_F(EngineOutcomeTest, NothingElseIsCommittedMeanwhile) {
   ExpectMerged(1);
 }
 
-// The outcome of one doubtful write says nothing about the next.
+// The outcome of one doubtful write does not determine the next.
 TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
   // Returns the outcome of the doubt number `doubt`, about a membership.
   const auto join_in_doubt = [&](const std::string& island, size_t doubt) {
@@ -158,7 +158,7 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
     const std::string outcome = AwaitReconciled(doubt);
     const auto identity = run_.Join(island);
     EXPECT_OK(identity) << "the same process asks again";
-    // The round goes on without it.
+    // The round continues without it.
     EXPECT_OK(run_.Leave(identity.value()));
     return outcome;
   };
@@ -169,7 +169,7 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
   EXPECT_THAT(join_in_doubt("d", 3), HasSubstr("is there"));
   CommitAndLose(1, 4);
 
-  // Every event is told once, under its own number.
+  // Every event is reported once, under its own number.
   const std::vector<v1::Event> joined = Events("island_joined");
   ASSERT_EQ(joined.size(), 4);
   for (size_t i = 0; i < joined.size(); ++i) {
@@ -181,7 +181,7 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
   ExpectMerged(2);
 }
 
-// Islands hear of the doubt from the engine's news, not from a clock.
+// Islands learn of the doubt from the engine's news, not from a clock.
 TEST_F(EngineOutcomeTest, ListenersHearOfADoubt) {
   std::atomic<bool> heard = false;
   const uint64_t listener = run_.engine().news().Add([&] {

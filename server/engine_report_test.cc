@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests every field of an engine's reports about one run, also after a restart,
-// and that operators' reasons reach those who read them.
+// and that operators' reasons are reported.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -206,7 +206,7 @@ TEST_F(EngineReportTest, OfIslands) {
 
 TEST_F(EngineReportTest, OfFragments) {
   ASSERT_OK(run_.engine().Resume());
-  // It is awaited from the next round on.
+  // The next round is the first that waits for it.
   Join("e");
   const auto contribute = [&](uint64_t version, uint64_t tokens) {
     ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
@@ -291,7 +291,7 @@ TEST_F(EngineReportTest, OfTheQuarantine) {
   v1::QuarantinedContribution held =
       run_.engine().ListQuarantine(false).contributions(0);
   EXPECT_GT(held.norm(), 1e6);
-  // The parameters of the fragment tell what is usual.
+  // The norm of the fragment's parameters is the usual norm.
   double squares = 0;
   for (const float value : anchor_) squares += double{value} * value;
   EXPECT_THAT(
@@ -314,7 +314,7 @@ TEST_F(EngineReportTest, OfTheQuarantine) {
                                   admissible: true
                                 )pb")
                                     .DebugString());
-  // Listeners hear of every event, although no island's view changes.
+  // Listeners are notified of every event, although no island's view changes.
   std::atomic<int> told = 0;
   const uint64_t listener = run_.engine().news().Add([&told] { ++told; });
   ASSERT_OK(run_.engine().Drop(1));
@@ -328,7 +328,7 @@ TEST_F(EngineReportTest, OfTheQuarantine) {
 }
 
 // A restart forgets only what counts from the start of the process, and what
-// islands report anew.
+// islands report again.
 TEST_F(EngineReportTest, IsTheSameAfterARestart) {
   const auto run = [&] {
     v1::RunStatus run = run_.engine().GetRun();
@@ -362,8 +362,8 @@ TEST_F(EngineReportTest, IsTheSameAfterARestart) {
     }
     return response.DebugString();
   };
-  // The open rounds are lost, but nobody has contributed to them. The tokens
-  // that a has reported are made durable at its merges.
+  // The open rounds are lost, but have no contributions. The tokens that a has
+  // reported are made durable at its merges.
   const std::string run_before = run();
   const std::string islands_before = islands();
   const std::string fragments = list_fragments();
@@ -384,11 +384,11 @@ TEST_F(EngineReportTest, NothingOfADecidedContributionIsKept) {
   const std::string file = run_.state_dir() + "/quarantine/1";
   ASSERT_OK(ReadFile(file));
   ASSERT_OK(run_.engine().Drop(1));
-  // As after a crash between the decision and the removal.
+  // This is as after a crash between the decision and the removal.
   ASSERT_OK(WriteFileAtomically(file, {absl::string_view("bytes")}));
   ASSERT_OK(run_.Start(config_));
   EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
-  // What can never be merged is not even written.
+  // Bytes that can never be merged are not written.
   ASSERT_OK(run_.engine().Resume());
   ASSERT_OK_AND_ASSIGN(std::vector<float> diverged,
                        run_.Fetch(a_, kFragment, 1));

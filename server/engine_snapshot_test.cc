@@ -68,7 +68,7 @@ class EngineSnapshotTest : public testing::Test {
     fs::copy(run_.state_dir(), killed_, fs::copy_options::recursive);
   }
   absl::StatusOr<std::unique_ptr<Engine>> StartKilled() {
-    // In files, merges that are made again have the same bits.
+    // In files, repeated merges have the same bits.
     return Engine::Start({.state_dir = killed_,
                           .config = config_,
                           .now = [] { return absl::UnixEpoch(); },
@@ -193,7 +193,7 @@ TEST_F(EngineSnapshotTest, ARecordThatIsNeededAndNotSoundIsNamed) {
   EXPECT_THAT(StartKilled().status(),
               StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr(killed_), HasSubstr(Name("merge", 2)))));
-  // The record of another merge is no better.
+  // The record of another merge is refused, too.
   fs::copy(killed_ + "/merges/" + Name("merge", 1),
            killed_ + "/merges/" + Name("merge", 2));
   EXPECT_THAT(StartKilled().status(), StatusIs(absl::StatusCode::kDataLoss));
@@ -212,7 +212,7 @@ TEST_F(EngineSnapshotTest, ACleanEndLeavesNothingToRepeat) {
 
 TEST_F(EngineSnapshotTest, RecordsMakeASnapshotDueAndGoWithIt) {
   // A record of two contributions of 4 bits has less than a tenth of a state of
-  // 12 bytes a value, but for the small fragment's headers.
+  // 12 bytes a value, except for the small fragment's headers.
   StartRun("snapshot_log_ratio: 2");
   // Two snapshots are kept, so the second one lets version 0 go.
   uint64_t version = 0;

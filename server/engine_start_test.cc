@@ -67,7 +67,7 @@ TEST_F(EngineStartTest, ARunThatTheMachineHasNoRoomForIsNotBegun) {
   EXPECT_OK(run_.Start(config_));
 }
 
-// A snapshot before it, and records since, would make up for it.
+// Without records, an earlier snapshot cannot replace a damaged head.
 TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
   RunRounds(1);
   std::filesystem::remove_all(run_.state_dir() + "/merges");
@@ -94,8 +94,8 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(HeadFile(0, 1))));
 }
 
-// The contents of every file below a directory, but for the lock's and what
-// SQLite removes when it closes a database.
+// The contents of every file below a directory, except the lock and the files
+// that SQLite removes when it closes a database.
 std::map<std::string, std::string> Contents(const std::string& directory) {
   std::map<std::string, std::string> contents;
   for (const auto& entry :
@@ -167,7 +167,7 @@ TEST_F(EngineStartTest, AStartWithoutAllRowsOfCommitsRemovesNothing) {
 }
 
 TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
-  // The round leaves out every contribution that it can spare: that of a.
+  // The round leaves out every contribution that it can spare, which is a's.
   const v1::RunConfig config = TestRunConfig(
       "training { total_steps: 80 } membership { drop_contributions: 1 }");
   ASSERT_OK(run_.Start(config));
@@ -238,7 +238,7 @@ TEST_F(EngineStartTest, ARunKeepsTheDefaultsThatItBeganWith) {
   EXPECT_EQ(continued.synchronization().inner_steps_per_round(), 10);
 }
 
-// Neither round alone is enough to tell what is usual.
+// Neither round alone is enough to know the usual norm.
 TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   RunRounds(2);
   ASSERT_OK(run_.Start(config_));

@@ -172,7 +172,7 @@ TEST_F(EngineTest, UploadsOfAllIslandsToAllFragmentsFitAtOnce) {
   }
 }
 
-// An update is the exact difference of two versions, at any cost of sending.
+// An update is the exact difference of two versions, in any format.
 class EngineUpdateTest : public EngineTest,
                          public testing::WithParamInterface<const char*> {};
 
@@ -208,7 +208,7 @@ TEST_P(EngineUpdateTest, ARoundMakesAVersionThatItsUpdateLeadsTo) {
   }
   EXPECT_EQ(run_.Head(0).version(), 0);
 
-  // The digest of the contribution tells whose training is in the update.
+  // The digest of the contribution shows whose training is in the update.
   v1::FetchUpdateRequest request;
   *request.mutable_identity() = a;
   request.set_fragment(kFragment);

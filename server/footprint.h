@@ -45,7 +45,7 @@ bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
 // Returns the most bytes that records of merges take. For each kept snapshot
 // these are snapshot_log_ratio times the run's `state` in bytes, and the merge
 // that exceeds this, of `uploads` bytes of contributions to `values` values.
-// Does not count records that are kept for good (record_contributions).
+// Does not count records that are kept for ever (record_contributions).
 double RecordBytes(const v1::StorageConfig& storage, double state,
                    double uploads, double values);
 

@@ -46,11 +46,11 @@ class FragmentHeads {
   using NoteSnapshot = std::function<absl::Status(SnapshotRecord snapshot)>;
 
   // Reads the newest version of each fragment, so that damage is found now and
-  // not in the middle of the next round, and makes updates again that a power
-  // loss may have torn. `run` has the configuration that is in force; `threads`
-  // repeat merges, into memory that is `evictable` to the state directory or
-  // not. `state` must outlive the result. Errors of RestoreHead
-  // (server/fragment_merge.h) and FragmentStore::WriteUpdate.
+  // not in the middle of the next round, and remakes updates that a power loss
+  // may have torn. `run` has the configuration that is in force; `threads`
+  // repeat merges. With `evictable`, the kernel may move the versions to files
+  // of the state directory. `state` must outlive the result. Errors of
+  // RestoreHead (server/fragment_merge.h) and FragmentStore::WriteUpdate.
   static absl::StatusOr<std::unique_ptr<FragmentHeads>> Restore(
       StateDirectory& state, const RunRecord& run, int threads, bool evictable);
   // If snapshots were started, makes one of each fragment that has records

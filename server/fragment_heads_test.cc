@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// server/engine_snapshot_test.cc tests what snapshots are good for.
+// server/engine_snapshot_test.cc tests restarts from snapshots.
 #include "server/fragment_heads.h"
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class FragmentHeadsTest : public testing::Test {
       return written;
     });
   }
-  // Returns whether so many snapshots are noted in time.
+  // Returns whether this number of snapshots is noted in time.
   bool AwaitNoted(size_t count) {
     absl::MutexLock lock(&mu_);
     const auto noted = [&] { return noted_.size() >= count; };

@@ -25,10 +25,10 @@ enum class LeadEnd {
   kReplaced,
 };
 
-// Leads the run in the state directory, which may be new, or goes on with
-// `opened` if given. `replaced` is the address of the coordinator from which
-// this one has taken the run over, or empty. `election` is the election that it
-// has won, or null.
+// Leads the run in the state directory, which may be new, or in `opened` if
+// given. `replaced` is the address of the coordinator from which this one has
+// taken the run over, or empty. `election` is the election that it has won, or
+// null.
 absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const v1::RunConfig& config,
                              const std::string& replaced, Election* election,

@@ -34,7 +34,7 @@ struct FragmentReplay {
 };
 
 // Returns the results ordered by fragment. The replay of a fragment ends at its
-// first difference; other fragments go on. The coordinator may be running.
+// first difference; other fragments continue. The coordinator may be running.
 // Calls `progress` after each merge with the number of merges of all fragments.
 //   FAILED_PRECONDITION  A fragment has no version to begin with, because its
 //                        merges were not recorded.

@@ -88,7 +88,7 @@ class ReplayTest : public testing::Test {
 };
 
 TEST_F(ReplayTest, EveryAlgorithmComesOutBitForBit) {
-  // Lossy formats, so that there is a residual.
+  // The formats are lossy, so that there is a residual.
   for (const char* algorithm :
        {"algorithm: NESTEROV", "algorithm: SGD",
         "algorithm: SGD weighting: TOKENS_SQUARED_PER_STEP",

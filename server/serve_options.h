@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What causeway-coordinator was told by its flags, whether it leads a run or
-// follows another coordinator.
+// The options of causeway-coordinator from its flags, for a leader or a
+// follower.
 #ifndef SERVER_SERVE_OPTIONS_H_
 #define SERVER_SERVE_OPTIONS_H_
 

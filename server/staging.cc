@@ -58,8 +58,8 @@ struct Staging::Upload {
   EncodingReader reader ABSL_GUARDED_BY(mu);
   bool verified ABSL_GUARDED_BY(mu) = false;
 
-  // Returns whether an upload of `offered` may go on with these bytes; if so,
-  // `offered` describes them from now on.
+  // Returns whether an upload of `offered` may continue with these bytes; if
+  // so, `offered` describes them from now on.
   bool Adopt(const v1::EncodedObject& offered) ABSL_LOCKS_EXCLUDED(mu) {
     absl::MutexLock lock(&mu);
     if (IsOpen(offered)) return false;

@@ -147,7 +147,7 @@ TEST(StagingTest, MemoryIsBoundedAndComesBack) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("512 of 512 bytes, 256 more asked for")));
   EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
-  // Uploads that have memory go on.
+  // Uploads that have memory continue.
   EXPECT_OK(Upload(staging, Key("a"), encoded));
 
   staging.Discard(Key("b"));
@@ -446,7 +446,7 @@ TEST(StagingTest, AFullDescriptionGivesMemoryBack) {
   ASSERT_OK(staging.Begin(Key("a"), open, kBytes + 40));
   EXPECT_EQ(staging.used_bytes(), kBytes + 40);
   ASSERT_OK(staging.Append(Key("a"), CutChunk(encoded.bytes, 0, 100)));
-  // A description of fewer bytes than have come is of another upload.
+  // A description of fewer bytes than have arrived is of another upload.
   v1::EncodedObject shorter = encoded.object;
   shorter.set_encoded_bytes(100);
   EXPECT_THAT(staging.Begin(Key("a"), shorter, kBytes + 40), IsOkAndHolds(100));

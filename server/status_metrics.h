@@ -17,8 +17,8 @@ namespace causeway {
 // Adds the metrics of a run at `now`. Shows up to kMostIslands of `islands`:
 // first the live ones, then departed ones that are missed (IsMissed) or were
 // heard of in the last hour, most recent first. So islands that come and go
-// cannot fill a Prometheus, and no alert on a missed island ends because its
-// metrics do.
+// cannot fill a Prometheus, and an alert on a missed island does not end with
+// its metrics.
 void AddStatus(const v1::RunStatus& run, const v1::ListIslandsResponse& islands,
                const v1::ListFragmentsResponse& fragments, absl::Time now,
                MetricFamilies& families);

@@ -230,7 +230,7 @@ TEST(StatusMetricsTest, IslandsThatAreGoneForLongDisappear) {
   AddIsland("silent", v1::IslandStatus::EVICTED, absl::Minutes(1), {}, islands);
   AddIsland("long", v1::IslandStatus::LEFT, day, absl::Minutes(61), islands);
   AddIsland("reloaded", v1::IslandStatus::LEFT, day, {}, islands);
-  // Whoever is missed stays, also after a restart of the coordinator.
+  // A missed island stays, also after a restart of the coordinator.
   AddIsland("missed", v1::IslandStatus::EVICTED, day, {}, islands);
   AddIsland("diverged", v1::IslandStatus::DIVERGED, day, day, islands);
   AddIsland("sold", v1::IslandStatus::EVICTED, day, day, islands);

@@ -28,7 +28,7 @@ TEST(StoredRunTest, TheStateDirectorySaysWhatTheCoordinatorSaid) {
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity island, driver.Join("east"));
   v1::SessionRequest report;
   *report.mutable_identity() = island;
-  // The first report says what sums begin with.
+  // Sums begin with the first report.
   ASSERT_OK(driver.engine().Heartbeat(report));
   report.mutable_progress()->set_tokens(100);
   report.mutable_progress()->set_loss(2.5);

@@ -55,7 +55,7 @@ ABSL_DECLARE_FLAG(std::string, metrics_listen);
 
 namespace causeway {
 
-// Returns what is wrong with the flags, or "".
+// Returns the problem with the flags, or "".
 std::string UsageProblem();
 
 // Returns --data_weights. A text that is not a number gives 0, which is no

@@ -43,7 +43,7 @@ class IslandRunner {
   // Like Island::Run, but returns OUT_OF_RANGE only after `restarts` restarts.
   absl::Status Run();
 
-  // Like those of Island. Thread-safe.
+  // Like the functions of Island. Thread-safe.
   void RequestLeave(absl::string_view reason);
   void Stop();
 

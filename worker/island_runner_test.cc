@@ -39,7 +39,7 @@ class IslandRunnerTest : public testing::Test {
   }
   void TearDown() override { server_.reset(); }
 
-  // Islands whose trainer cannot be made for this reason, or can if it is OK.
+  // Islands whose trainer cannot be made for this reason, unless it is OK.
   IslandRunner::Options Options(absl::Status reason) {
     return {.connect =
                 [this] {
@@ -84,7 +84,7 @@ TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
   IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
   EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_EQ(starts_, 3);
-  // The checkpoint of an island that diverged is never gone on from.
+  // No process continues from the checkpoint of an island that diverged.
   EXPECT_EQ(given_up_, 3);
   const v1::ListIslandsResponse islands = driver_.engine().ListIslands(true);
   ASSERT_EQ(islands.islands_size(), 1);

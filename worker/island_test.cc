@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests an island over gRPC: with a real coordinator, and with one that says
-// what the test wants.
+// Tests an island over gRPC: with a real coordinator, and with one whose
+// answers the test decides.
 #include "worker/island.h"
 
 #include <cmath>
@@ -183,8 +183,7 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   }
 }
 
-// Answers a join with `joined`, and sends as parameters the bytes that the test
-// says.
+// Answers a join with `joined`, and sends the test's bytes as parameters.
 class FalseCoordinator : public v1::Coordinator::Service {
  public:
   v1::JoinResponse joined;

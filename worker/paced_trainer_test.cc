@@ -13,7 +13,7 @@
 namespace causeway {
 namespace {
 
-// A trainer whose steps take as long as the test says.
+// A trainer whose steps take the time that the test sets.
 class TimedTrainer : public InnerTrainer {
  public:
   TimedTrainer(absl::Time* now, const absl::Duration* step_time)

@@ -176,7 +176,7 @@ void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
   absl::MutexLock lock(&mu_);
   progress_.set_tokens(progress_.tokens() + result.tokens);
   ReadLoop();
-  // The loop is told of the step after this returns.
+  // The loop learns of the step after this returns.
   progress_.set_run_step(std::max<uint64_t>(progress_.run_step(), step));
   RecordRanks(result);
   if (std::isfinite(result.loss)) {

@@ -199,7 +199,7 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
   slow.trouble.set_text("rank 1 is slow");
   progress_.Record(1, slow, absl::Seconds(1));
   EXPECT_EQ(Activity(), "training (DDP); rank 1 is slow");
-  // The algorithm is that of native trainers, which a run of tensors has not.
+  // Only native trainers have the algorithm; a run of tensors has none.
   v1::RunConfig of_tensors;
   of_tensors.mutable_tensors();
   progress_.SetRun(of_tensors);

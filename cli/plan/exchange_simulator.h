@@ -16,9 +16,9 @@
 //      already asked for the update;
 //   5. half a round trip.
 //
-// TCP's slow start: a link that is used for the first time, or (if so
-// configured) after a pause, carries ten segments in the first round trip and
-// twice as much in each following one, until it is full.
+// TCP's slow start: a link that is used for the first time, or (if configured)
+// after a pause, carries ten segments in the first round trip and twice as much
+// in each following one, until it is full.
 //
 // Islands that transfer at the same time share the coordinator's link evenly,
 // except that none gets more than its own link carries (max-min fairness). Not

@@ -60,7 +60,7 @@ TEST(ExchangeSimulatorTest, TcpBeginsSlowlyWhenALinkIsNew) {
   simulation.periods = 3;
   EXPECT_NEAR(Simulated(simulation).utilization, 20.0 / (20 + cold + 2 + 2),
               kExact);
-  // A transfer that is small enough goes in the first window.
+  // A small transfer fits into the first window.
   simulation.exchanges[0].up_bits = 100e3;
   EXPECT_NEAR(Simulated(simulation).utilization, 10.0 / (10 + 0.1 + 1), kExact);
 }
@@ -119,7 +119,7 @@ TEST(ExchangeSimulatorTest, NothingToExchangeIsTrainingAlone) {
 }
 
 // A link that carries less than islands send sets the pace: a period takes as
-// long as its bits, however long the overlap is.
+// long as its bits, with any overlap.
 TEST(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
   Simulation simulation = DiLoCo();
   simulation.islands[0].link.up = 2;
@@ -167,7 +167,7 @@ TEST(ExchangeSimulatorTest, IslandsShareTheCoordinatorsLink) {
   EXPECT_NEAR(run.islands[0].traffic.up.peak, 10, kExact);
 }
 
-// The others get what a slow island cannot take.
+// The other islands get the rate that a slow island cannot use.
 TEST(ExchangeSimulatorTest, SharesAreMaxMinFair) {
   Simulation simulation = DiLoCo();
   simulation.islands.push_back(simulation.islands[0]);

@@ -75,7 +75,7 @@ TEST(PredictRunTest, FragmentsAreSpreadOverTheRound) {
               kExact);
   sync.set_overlap_steps(12);
   EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);
-  // Waiting later helps as much as applying later.
+  // max_overlap_steps helps as much as overlap_steps.
   sync.set_overlap_steps(2);
   sync.set_max_overlap_steps(10);
   EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   *config.mutable_model() = *model;
   const absl::StatusOr<std::string> written =
       WriteHuggingFaceConfig(config, "float32", json);
-  // The ids of its special tokens may be no ids.
+  // The ids of its special tokens may be invalid.
   if (!written.ok()) return 0;
   const absl::StatusOr<v1::ModelConfig> again =
       ReadHuggingFaceConfig(*written, 0);

@@ -124,7 +124,7 @@ ScreenFormat Terminal::Format() const {
 
 void Terminal::Draw(const std::vector<ScreenLine>& lines) {
   const ScreenFormat format = Format();
-  // Overwriting lines in place does not flicker as clearing the screen would.
+  // Overwrite lines in place, because clearing the screen would flicker.
   std::string text = kHome;
   const size_t count = std::min(lines.size(), static_cast<size_t>(format.rows));
   for (size_t i = 0; i < count; ++i) {

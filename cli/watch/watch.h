@@ -28,7 +28,7 @@ struct WatchEnvironment {
 };
 
 // Updates and shows the run every `interval`. If an update fails, the last
-// state stays under a line that says so, and the loop goes on. Returns when
+// state stays under a line that says so, and the loop continues. Returns when
 // environment.sleep returns false, or `out` fails.
 void Watch(const std::function<absl::Status(WatchedRun&)>& update,
            absl::Duration interval, const WatchEnvironment& environment);

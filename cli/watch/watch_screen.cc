@@ -24,7 +24,7 @@ namespace {
 constexpr int kLeastCurveRows = 6;
 constexpr int kMostCurveRows = 14;
 
-// After so many lines no further problem is shown.
+// The most lines of problems: after these no further problem is shown.
 constexpr int kMostProblemRows = 6;
 
 Style StyleOf(v1::Severity severity) {

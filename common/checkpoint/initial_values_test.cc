@@ -73,7 +73,7 @@ TEST_F(InitialValuesTest, FragmentsOfTheSeedAreThoseOfTheModel) {
 TEST_F(InitialValuesTest, ReadsACheckpoint) {
   const std::vector<float> parameters = InitialParameters(Layout(), 7);
   Safetensors contents = ModelTensors(Layout(), parameters);
-  // Rotary frequencies are derived; old checkpoints have them all the same.
+  // Old checkpoints contain rotary frequencies, although these are derived.
   const std::vector<float> frequencies = {1, 0.5};
   contents.tensors.push_back(FloatTensor(
       "model.layers.0.self_attn.rotary_emb.inv_freq", {2}, frequencies));

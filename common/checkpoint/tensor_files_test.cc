@@ -139,7 +139,7 @@ TEST_F(TensorFilesTest, OpensAFileOrItsDirectory) {
 TEST_F(TensorFilesTest, FollowsAnIndex) {
   Write("one.safetensors", {"a", "c"});
   Write("two.safetensors", {"b"});
-  // The index counts where there is a single file as well.
+  // If there are both an index and a single file, the index counts.
   Write("model.safetensors", {"old"});
   WriteText("model.safetensors.index.json",
             R"({"metadata": {"total_size": 24}, "weight_map":

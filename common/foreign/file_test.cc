@@ -28,7 +28,7 @@ TEST(ForeignFile, ReadsRegularFilesUpToABound) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
 }
 
-// Nobody writes to the pipe, and the devices have no end.
+// The pipe has no writer, and the devices are endless.
 TEST(ForeignFile, RefusesPipesDevicesAndDirectories) {
   const std::string pipe = absl::StrCat(testing::TempDir(), "/pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

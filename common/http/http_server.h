@@ -19,7 +19,7 @@
 // whatever peers send: a request has at most 16 KiB, at most `threads` handlers
 // run, kMostAnswers answers are made and sent at a time, and kMostPeers are
 // connected. A new peer replaces the one that has not been answered for the
-// longest time, so silent peers keep no other out.
+// longest time, so silent peers cannot keep others out.
 //
 // One thread reads and writes all connections. It answers probes itself, so
 // that they wait for no handler.

@@ -132,7 +132,7 @@ TEST(HttpServerTest, RefusesWhatIsNoRequest) {
   EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
 }
 
-// The length of a body is a peer's claim, and nobody reads it.
+// The length of a body is a peer's claim; the body is not read.
 TEST(HttpServerTest, DoesNotWaitForABody) {
   HttpServer::Options options = Options();
   options.timeout = absl::Hours(1);
@@ -174,7 +174,7 @@ TEST(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
 
 TEST(HttpServerTest, CutsOffPeersThatReadSlowly) {
   HttpServer::Options options = Options();
-  // Each look at the clock shows a second more.
+  // Each reading of the clock advances it by a second.
   auto time = std::make_shared<std::atomic<int>>(0);
   options.now = [time] { return absl::FromUnixSeconds(++*time); };
   options.timeout = absl::Seconds(10);
@@ -187,7 +187,7 @@ TEST(HttpServerTest, CutsOffPeersThatReadSlowly) {
   EXPECT_LT(size, 1 << 20);
 }
 
-// Connects peers that say nothing.
+// Connects silent peers.
 std::vector<int> ConnectSilently(int port, int count) {
   std::vector<int> files;
   for (int i = 0; i < count; ++i) files.push_back(ConnectToPort(port));
@@ -214,7 +214,7 @@ TEST(HttpServerTest, SilentPeersKeepNobodyOut) {
   }
 }
 
-// Requests that are not complete are no better than none.
+// An incomplete request counts as none.
 TEST(HttpServerTest, PeersThatBeginARequestKeepNobodyOut) {
   HttpServer::Options options = Options();
   options.timeout = absl::Hours(1);
@@ -274,7 +274,8 @@ TEST(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
     send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
     EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
     close(file);
-    // Whoever is answered after a reset is answered after it was noticed.
+    // A peer that is answered after a reset is answered after the server
+    // noticed it.
     EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
   }
   go_on.Notify();
@@ -282,7 +283,7 @@ TEST(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
   EXPECT_LE(handled, HttpServer::kMostAnswers + 1);
 }
 
-// A web site that gives its own name the server's address cannot read it.
+// A web site whose name resolves to the server's address cannot read it.
 TEST(HttpServerTest, HandlersAnswerOnlyForNamesOfTheServer) {
   HttpServer::Options options = Options();
   options.address = "localhost:0";

@@ -34,7 +34,7 @@ constexpr Metric<v1::ConnectionUse> kRows[] = {
 TEST(MetricFamiliesTest, WritesAFamilyOfEachNameOnce) {
   v1::ConnectionUse use;
   use.set_cut(3);
-  // Nothing is open, so the name stands without a sample of "a".
+  // Nothing is open, so the name has no sample of "a".
   MetricFamilies families;
   families.Add<v1::ConnectionUse>("x_", kRows, use, {{"run", "a"}});
   use.set_open(2);

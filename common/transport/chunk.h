@@ -14,7 +14,7 @@
 //            if (assembler.next_offset() == size &&
 //                assembler.digest() == expected) ...
 //
-// A transfer that broke off goes on from ChunkAssembler::next_offset().
+// A transfer that broke off resumes at ChunkAssembler::next_offset().
 //
 // Chunks of exact values may be compressed
 // (common/transport/compressed_chunk.h).

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads foreign bytes as a stream of messages with chunks. Whatever is accepted
-// must be what protobuf reads from the same bytes, if it does. Input:
+// Reads foreign bytes as a stream of messages with chunks. Accepted messages
+// must be those that protobuf reads from the same bytes, if it accepts them.
+// Input:
 //
 //   byte 0    the network's slices have 1 + byte bytes
 //   the rest  messages: length (2 bytes, little-endian), bytes

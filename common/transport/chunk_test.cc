@@ -97,7 +97,7 @@ TEST(ChunkTest, NoChunkExceedsTheLimit) {
 class ChunkAssemblerTest : public testing::Test {
  protected:
   // Expects that `chunk` is refused and that the transfer continues as if it
-  // had never come.
+  // had not arrived.
   void ExpectRefused(const Chunk& chunk, StatusCode code,
                      const std::string& message) {
     EXPECT_THAT(assembler_.Add(chunk), StatusIs(code, HasSubstr(message)));

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compresses chunks of fp32 values (common/byte_planes.h). Offsets count the
-// values' bytes, so that a transfer goes on at any chunk's end, compressed or
+// values' bytes, so that a transfer can resume after any chunk, compressed or
 // not.
 //
 // Sender:    std::string memory;   // outlives the chunk

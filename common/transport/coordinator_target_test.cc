@@ -61,7 +61,7 @@ class NamedCoordinator : public v1::Status::Service {
     server_->GetHealthCheckService()->SetServingStatus(
         v1::Coordinator::service_full_name(), leads);
   }
-  // Ends calls under way at once, as a process that is killed does.
+  // Ends calls under way at once, like a killed process.
   void Stop() { server_->Shutdown(FromNow(absl::ZeroDuration())); }
 
   const std::string& address() const { return address_; }
@@ -74,7 +74,7 @@ class NamedCoordinator : public v1::Status::Service {
 
 class CoordinatorTargetTest : public testing::Test {
  protected:
-  // Returns who answers a call.
+  // Returns the name of the coordinator that answers a call.
   absl::StatusOr<std::string> Ask() {
     grpc::ClientContext context;
     context.set_deadline(FromNow(kPatience));
@@ -84,7 +84,8 @@ class CoordinatorTargetTest : public testing::Test {
         v1::Status::NewStub(channel_)->GetRun(&context, {}, &status)));
     return status.run_id();
   }
-  // Asks until the answer comes from `name`; gRPC's news is not instant.
+  // Asks until the answer comes from `name`, because gRPC does not notice
+  // changes at once.
   bool AwaitAnswerOf(const std::string& name) {
     const absl::Time end = absl::Now() + kPatience;
     while (absl::Now() < end) {

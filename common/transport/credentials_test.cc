@@ -35,8 +35,8 @@ class CredentialsTest : public testing::Test {
     return Path(name);
   }
 
-  // Returns whether a client with the one set of files can talk to a server
-  // with the other.
+  // Returns whether a client with one set of files can talk to a server with
+  // the other.
   bool Connects(const ServerTlsFiles& server_files,
                 const ClientTlsFiles& client_files) {
     const auto server_credentials = MakeServerCredentials(server_files, now_);
@@ -200,7 +200,7 @@ TEST_F(CredentialsTest, FilesThatChangeAreReadAgain) {
   const auto queue = builder.AddCompletionQueue();
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
 
-  // A client that knows nothing of the first authority.
+  // A client that does not know the first authority.
   TestAuthority next(Path("next"), valid_);
   const TestIdentity client = next.Sign("island.example", valid_);
   const TestIdentity next_server = next.Sign(kHost, valid_);

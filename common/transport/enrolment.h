@@ -29,9 +29,9 @@
 namespace causeway {
 
 // Writes a folder, made if missing, with which its owner can connect to the
-// coordinator at `addresses`, which must present a certificate of the token's
-// authority. Blocks for 20 s at most. After an error it can be repeated with
-// the same token, even if an answer was lost.
+// coordinator at `addresses`. The coordinator must present a certificate of the
+// token's authority. Blocks for 20 s at most. After an error it can be repeated
+// with the same token, even if an answer was lost.
 //   INVALID_ARGUMENT   `join_token` is no join token.
 //   UNAVAILABLE,
 //   DEADLINE_EXCEEDED  No coordinator answers.

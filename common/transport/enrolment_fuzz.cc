@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads foreign bytes as what an enrolment brings: byte 0 says as which.
+// Reads foreign bytes as a part of an enrolment; byte 0 says which:
 //
 //   t  a join token; one that is accepted is written in the same way
 //   r  a certificate request, PEM

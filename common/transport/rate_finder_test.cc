@@ -41,14 +41,14 @@ TEST(RateFinderTest, FollowsTheLinkUpAndDown) {
     return pace;
   };
   EXPECT_NEAR(paced_after(5e6, 1), RateFinder::kShare * 5e6, 1);
-  // A single measurement shows that the link has more; only kKept measurements
-  // show that it has less.
+  // A single measurement shows that the link is faster; only kKept measurements
+  // show that it is slower.
   EXPECT_NEAR(paced_after(8e6, 2), RateFinder::kShare * 8e6, 1);
   EXPECT_NEAR(paced_after(2e6, 1), RateFinder::kShare * 8e6, 1);
   EXPECT_NEAR(paced_after(2e6, RateFinder::kKept), RateFinder::kShare * 2e6, 1);
 }
 
-// Its own pace must not lower what it measures.
+// Its own pace must not lower the measured rate.
 TEST(RateFinderTest, DoesNotCreepDown) {
   RateFinder finder;
   for (int i = 0; i < 1000; ++i) {

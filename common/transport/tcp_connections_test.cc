@@ -62,7 +62,7 @@ TEST_F(TcpConnectionsTest, FindsAConnectionUntilItIsClosed) {
 }
 
 TEST_F(TcpConnectionsTest, MeasuresTheRoundTrip) {
-  // The other end answers, so that there is something to measure.
+  // Let the other end answer, so that there is something to measure.
   char byte = 1;
   for (const auto& [from, to] : {std::pair(near_, far_), {far_, near_}}) {
     ASSERT_EQ(send(from, &byte, 1, 0), 1);
@@ -82,7 +82,7 @@ TEST_F(TcpConnectionsTest, CountsTheBytesOfBothDirections) {
   ASSERT_EQ(recv(near_, bytes, 300, MSG_WAITALL), 300);
   ASSERT_EQ(send(near_, bytes, 70, 0), 70);
   ASSERT_EQ(recv(far_, bytes, 70, MSG_WAITALL), 70);
-  // The confirmation comes with the next data.
+  // The confirmation arrives with the next data.
   ASSERT_EQ(send(far_, bytes, 1, 0), 1);
   ASSERT_EQ(recv(near_, bytes, 1, 0), 1);
   std::optional<TcpConnection> near = AskTcpConnection(near_);

@@ -79,7 +79,7 @@ TEST_F(X509Test, ACertificateSaysWhatItWasMadeWith) {
   EXPECT_EQ(facts.serial, "5a01ff");
   EXPECT_EQ(facts.valid_from, from_);
   EXPECT_EQ(facts.valid_until, until_);
-  // A comma in a name does not make two of it.
+  // A comma in a name does not split it.
   EXPECT_THAT(facts.names,
               ElementsAre("spiffe://d/x", "host.example,DNS:evil"));
   EXPECT_EQ(RenewalTime(facts), from_ + absl::Hours(2));

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Training of one model on several clusters that slow links join.
+"""Trains one model on several clusters with slow links between them.
 
     import causeway
 

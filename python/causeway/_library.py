@@ -22,7 +22,7 @@ FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 HOST, CUDA = 0, 1
 ABI_VERSION = 1
 
-# The longest time for which a signal stays unnoticed.
+# The longest time until a signal is noticed.
 SLICE_SECONDS = 0.2
 
 
@@ -163,7 +163,7 @@ def library_path() -> str:
 
 @functools.lru_cache(maxsize=None)
 def library() -> CDLL:
-    """Loads the library. Raises Error if it cannot be had."""
+    """Loads the library. Raises Error if it cannot be loaded."""
     path = library_path()
     try:
         loaded = CDLL(path)
@@ -189,20 +189,21 @@ def library() -> CDLL:
 
 
 def failure(code: int) -> Error:
-    """Returns the exception of this thread's last call, which gave `code`."""
+    """Returns the exception of this thread's last call, which returned
+    `code`."""
     message = library().causeway_last_error() or b""
     return error_of(code, message.decode(errors="replace"))
 
 
 def check(code: int) -> None:
-    """Raises the exception of a call that did not succeed."""
+    """Raises the exception of a failed call."""
     if code != OK:
         raise failure(code)
 
 
 def in_slices(call: Callable[[float], int], timeout: Optional[float],
               on_wait: Callable[[], None] = lambda: None) -> int:
-    """Calls `call(seconds)` until it has another outcome than "time is up".
+    """Calls `call(seconds)` until it returns anything but "time is up".
 
     Returns its code, which is DEADLINE_EXCEEDED after `timeout` seconds; None
     waits without a limit. Calls `on_wait` after each slice that ends so.

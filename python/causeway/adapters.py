@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of a model's trainable tensors, as those of an adapter.
 
-What is frozen is never sent. The run has its digest, and every island compares
-it with its own. The digest is in the name of a tensor without values that the
-run excludes, which stands for all that is frozen: so it is in the configuration
-that islands get and in the first checkpoint, and the coordinator refuses to
-begin a run if the two do not go together.
+Frozen tensors are never sent. The run has their digest, and every island
+compares it with its own. The digest is in the name of an excluded tensor
+without values, which stands for everything frozen. So it is in the islands'
+configuration and in the first checkpoint, and the coordinator refuses to begin
+a run if the two do not match.
 """
 
 import collections
@@ -23,15 +23,15 @@ from .errors import InvalidArgument, ModelMismatch
 from .parameters import Slot, plain_name, unwrapped
 from .run import FROZEN, Run
 
-# What PEFT puts into the names of what an adapter changes, and others do not.
+# The parts that only PEFT adds to the names of adapted tensors.
 _ADAPTED = {"base_layer", "original_module"}
-# Values are hashed on so many threads, each about 1 GB/s.
+# The threads that hash values, each about 1 GB/s.
 _THREADS = 4
 
 
 def _entries(model: Any) -> Dict[str, torch.Tensor]:
-    """Returns the parameters and buffers that are saved of a model, and what
-    quantized ones consist of."""
+    """Returns a model's saved parameters and buffers, and the parts of
+    quantized ones."""
     state = unwrapped(model).state_dict(keep_vars=True)
     return {plain_name(name): value for name, value in state.items()
             if isinstance(value, torch.Tensor)}
@@ -67,14 +67,14 @@ def _saved(model: Any, adapter: str) -> Dict[str, torch.Tensor]:
 
 def run_slots(model: torch.nn.Module,
               slots: Sequence[Slot]) -> Dict[str, Slot]:
-    """Returns those of a model's parameters that are in a run of trainable
-    tensors, by their names there.
+    """Returns the model's parameters that are in a run of trainable tensors, by
+    their names there.
 
-    Of a PeftModel these are all that PEFT saves of the active adapter,
-    named as in its files.
+    For a PeftModel, these are all tensors that PEFT saves of the active
+    adapter, named as in its files.
 
-    Raises InvalidArgument if the model trains what PEFT does not save, or if
-    PEFT saves more than islands can exchange.
+    Raises InvalidArgument if the model trains tensors that PEFT does not save,
+    or if PEFT saves some that islands cannot exchange.
     """
     model = unwrapped(model)
     trained = [slot for slot in slots if slot.parameter.requires_grad]
@@ -110,7 +110,7 @@ def save_configuration(model: Any, directory: str) -> None:
 
 def _plain_tensors(name: str,
                    tensor: Any) -> Iterator[Tuple[str, torch.Tensor]]:
-    """Yields what a tensor consists of, in host memory."""
+    """Yields the tensors of which a tensor consists, in host memory."""
     tensor = tensor.detach()
     if hasattr(tensor, "full_tensor"):
         tensor = tensor.full_tensor()
@@ -131,13 +131,13 @@ def _values_digest(tensor: torch.Tensor) -> str:
 
 def frozen_digest(model: torch.nn.Module, exchanged: Collection[int],
                   excludes: Callable[[str], bool]) -> str:
-    """Returns the name of all that is frozen in a model.
+    """Returns the name that stands for everything frozen in a model.
 
     It is made of the names, types, shapes and bytes of the tensors in the
-    model's state_dict(), in order of their names, and of LoRA's scaling. What
-    is left out: tensors that are exchanged (by their id()), excluded or
-    trained, other adapters than the active one, and buffers that are not saved.
-    All ranks of an island call it together.
+    model's state_dict(), in order of their names, and of LoRA's scaling. It
+    does not cover tensors that are exchanged (by their id()), excluded or
+    trained, inactive adapters, and buffers that are not saved. All ranks of an
+    island call it together.
     """
     model = unwrapped(model)
     entries = sorted(
@@ -154,7 +154,7 @@ def frozen_digest(model: torch.nn.Module, exchanged: Collection[int],
             scaling = getattr(module, "scaling", None)
             if isinstance(scaling, dict) and active in scaling:
                 lines.append(f"{plain_name(name)} {float(scaling[active])}")
-    # Few at once, as each may be a copy.
+    # Take few at once, because each may be a copy.
     waiting: Deque[Tuple[str, "Future[str]"]] = collections.deque()
 
     def take() -> None:
@@ -179,8 +179,8 @@ def frozen_digest(model: torch.nn.Module, exchanged: Collection[int],
 
 def check_frozen(model: torch.nn.Module, run: Run,
                  exchanged: Collection[int]) -> None:
-    """Raises ModelMismatch if what is frozen differs from what the run was made
-    with. Does nothing if the run does not know."""
+    """Raises ModelMismatch if the frozen tensors differ from those that the run
+    was made with. Does nothing if the run has no digest."""
     if run.frozen is None:
         return
     found = frozen_digest(model, exchanged, run.excludes)

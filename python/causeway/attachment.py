@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a PyTorch model in the hands of the library."""
+"""Gives the tensors of a PyTorch model to the library."""
 
 import contextlib
 import ctypes
@@ -26,14 +26,14 @@ _DTYPES = {
     torch.bfloat16: _library.BFLOAT16,
     torch.float16: _library.FLOAT16,
 }
-# The parameters that are looked at after each step, in turn: looking at all of
-# them would take as long as everything else.
+# The number of parameters that are checked after each step, in turn: checking
+# all would take as long as everything else.
 CHECKED_PER_STEP = 16
 
 
 @dataclass
 class Local:
-    """What this rank has of a tensor of the run."""
+    """This rank's part of a tensor of the run."""
 
     info: TensorInfo
     slot: Slot
@@ -67,7 +67,7 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
 
 
 def _address(parameter: Any) -> int:
-    """Returns where the values that this rank has of a parameter are."""
+    """Returns the address of this rank's values of a parameter."""
     # What to_local() returns, in a fraction of its time.
     return int(getattr(parameter, "_local_tensor", parameter).data_ptr())
 
@@ -123,7 +123,8 @@ class Attachment:
         return Local(info, slot, values, first, shard is None)
 
     def buffers(self) -> "ctypes.Array[_library.Buffer]":
-        """Returns what causeway_attach takes, with what it points to."""
+        """Returns the argument of causeway_attach, with the memory that it
+        points to."""
         buffers = (_library.Buffer * len(self.locals))()
         for buffer, local in zip(buffers, self.locals):
             self._describe(buffer, local.info, local.values)
@@ -145,7 +146,7 @@ class Attachment:
             buffer.stream = stream.cuda_stream
 
     def check_some(self) -> None:
-        """Looks at some of the parameters, at others in each call.
+        """Checks some of the parameters, different ones in each call.
 
         Raises TensorMoved if one is not where it was.
         """
@@ -173,7 +174,8 @@ class Attachment:
         return None
 
     def values_changed(self) -> None:
-        """Tells autograd and FSDP that the values are other ones."""
+        """Bumps autograd's version counters and resets FSDP's copies, because
+        the values changed."""
         reshard(self._model)
         for local in self.locals:
             # A view shares its tensor's version, and this counts as a change.
@@ -181,7 +183,8 @@ class Attachment:
 
     @contextlib.contextmanager
     def merged(self, native: NativeIsland, ranks: Ranks) -> Iterator[None]:
-        """Has the merged values in the parameters, which get theirs back."""
+        """Puts the merged values into the parameters, and restores their own
+        afterwards."""
         merged = ranks.first(lambda told: self._read_merged(native)
                              if told is None else told)
         reshard(self._model)
@@ -215,8 +218,8 @@ class Attachment:
 
 
 def _is_rehearsal() -> bool:
-    """Returns whether torch.distributed.checkpoint makes this step, with which
-    it lets an optimizer without state make one."""
+    """Returns whether this step is torch.distributed.checkpoint's, which makes
+    one so that an optimizer creates its state."""
     frame: Optional[types.FrameType] = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_init_optim_state":
@@ -247,7 +250,7 @@ class StepHook:
                     after_step()
 
             if hasattr(torch, "compiler"):
-                # A compiled optimizer is none of what it calls.
+                # Keep torch.compile from compiling these hooks.
                 disable: Any = torch.compiler.disable
                 before, after = disable(before), disable(after)
             self._handles = [
@@ -277,14 +280,14 @@ class StepHook:
                                                 self._optimizer)
 
     def skipped(self) -> bool:
-        """Returns whether GradScaler has made a fused optimizer's step void."""
+        """Returns whether GradScaler has voided a fused optimizer's step."""
         found = getattr(self._optimizer, "found_inf", None)
         return found is not None and bool(found)
 
     def learning_rate(self) -> float:
         rate = self._optimizer.param_groups[0].get("lr", 0.0)
         if isinstance(rate, torch.Tensor) and rate.device.type != "cpu":
-            # It would have to be waited for.
+            # Reading it would wait for the device.
             return 0.0
         return float(rate)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the callbacks of trainers have in common."""
+"""The common part of the trainers' callbacks."""
 
 import importlib
 import inspect
@@ -36,15 +36,15 @@ def _numbers(version: str) -> List[int]:
 
 
 class IslandCallback:
-    """An island for as long as a trainer trains.
+    """An island that lives while a trainer trains.
 
-    island: the island while training goes on.
+    island: the island, during training.
     """
 
     island: Optional[Island] = None
 
     def __init__(self, coordinator: Optional[str] = None, **options: Any):
-        """Takes what causeway.join takes, which is called later."""
+        """Takes the arguments of causeway.join, which is called later."""
         inspect.signature(join).bind(coordinator, **options)
         self._options = dict(options, coordinator=coordinator)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, as exceptions.
+"""The exceptions of this package.
 
 They are raised in the thread that called Causeway, from `optimizer.step()` for
 instance, and never from a thread of the library. After any of them but Timeout,
@@ -31,7 +31,8 @@ class InvalidArgument(Error, ValueError):
 
 
 class ModelMismatch(InvalidArgument):
-    """The model's parameters are not those of the run. Names the tensors."""
+    """The model's parameters do not match the run's. The message names the
+    tensors."""
 
 
 class TensorMoved(Error):
@@ -41,20 +42,20 @@ class TensorMoved(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """The time is up; the same call may be made again. After attach() and a
-    step of the optimizer, island.wait() goes on waiting instead."""
+    """The time is up; the call may be repeated. After attach() and a step of
+    the optimizer, call island.wait() instead."""
 
     code = 4
 
 
 class NotFound(Error):
-    """A file or something of the run does not exist."""
+    """A file or a part of the run does not exist."""
 
     code = 5
 
 
 class NameTaken(Error):
-    """Another process is the island of this name, and lives."""
+    """A live process already is the island of this name."""
 
     code = 6
 
@@ -72,23 +73,22 @@ class ResourceExhausted(Error):
 
 
 class RunMismatch(Error):
-    """The run and this island do not go together, or a child process uses the
-    island of its parent."""
+    """The run and this island do not match, or a child process uses the island
+    of its parent."""
 
     code = 9
 
 
 class RankFailed(Error):
     """Another rank of the island has failed or does not answer; the message
-    says which, and what it has last done. All ranks have ended: start them
-    again."""
+    names it and its last action. All ranks have ended: start them again."""
 
     code = 10
 
 
 class Diverged(Error):
-    """Values are not finite, or the coordinator has set a contribution aside.
-    Join again to go on from the run's parameters."""
+    """Values are not finite, or the coordinator has quarantined a contribution.
+    Join again to continue from the run's parameters."""
 
     code = 11
 
@@ -100,7 +100,7 @@ class Unimplemented(Error, NotImplementedError):
 
 
 class Internal(Error):
-    """The library is wrong."""
+    """The library has a bug."""
 
     code = 13
 
@@ -118,8 +118,8 @@ class DataLoss(Error):
 
 
 class Unauthenticated(Error):
-    """The coordinator does not accept the island's certificate or token, or the
-    island not the coordinator's, or only one of them uses TLS."""
+    """The coordinator does not accept the island's certificate or token, the
+    island does not accept the coordinator's, or only one of them uses TLS."""
 
     code = 16
 

@@ -36,10 +36,10 @@ class Island:
             island.report(tokens=batch.numel(), loss=loss)
             optimizer.step()
 
-    Leaving the block hands in what was trained and leaves the run in order,
-    also after Ctrl-C and, for an island of one process, after an exception.
+    Leaving the block hands in the training and leaves the run in order, also
+    after Ctrl-C and, for an island of one process, after an exception.
 
-    run: what the island takes part in.
+    run: the run that the island takes part in.
     """
 
     run: Run
@@ -83,27 +83,27 @@ class Island:
         `optimizer.step()` is a step of the run: its hook sends and applies what
         is due.
 
-        Buffers, parameters that do not require gradients, and what the run
-        excludes are left alone; tied parameters count once, under the run's
-        name. Call it on every rank, after `model.to()`, and before or after
-        schedulers are made. DistributedDataParallel and torch.compile may wrap
-        the model, and accelerate and Lightning the optimizer.
+        Does not touch buffers, parameters that do not require gradients, and
+        tensors that the run excludes; tied parameters count once, under the
+        run's name. Call it on every rank, after `model.to()`, and before or
+        after schedulers are made. DistributedDataParallel and torch.compile may
+        wrap the model, and accelerate and Lightning the optimizer.
 
         Args:
           model: a torch.nn.Module, with parameters in float32, bfloat16 or
             float16. 16-bit ones keep a float32 reference in the library.
           optimizer: a torch.optim.Optimizer, or a list of those that together
-            make a step, of which the last is stepped last.
+            make a step; the last in the list must be stepped last.
           shards: for parameters of which each rank has a part: a mapping from
             the run's name to the index of the part's first value in the whole
             tensor, row-major, and a tensor with the part's values. The first
             dimension's shards of a DTensor are found without it.
 
         Raises:
-          ModelMismatch: the model is not the run's. Names the tensors, or the
-            digests if what is frozen differs.
+          ModelMismatch: the model does not match the run. Names the tensors, or
+            the digests if frozen tensors differ.
           Timeout: the run did not begin within step_timeout. The model is
-            attached: `wait` goes on waiting.
+            attached: call `wait` to continue.
           RankFailed: another rank did not attach within rank_timeout.
         """
         from .adapters import check_frozen
@@ -137,7 +137,7 @@ class Island:
         It may skip steps; learning rates should follow it:
         `LambdaLR(optimizer, lambda _: schedule(island.step))`.
         """
-        # What comes after the last step is not known, so that one stays.
+        # The next step is unknown, so the last one stays.
         self._next_step = self._native.step or self._next_step
         return self._next_step
 
@@ -179,9 +179,9 @@ class Island:
 
     def report(self, tokens: int,
                loss: "Union[float, torch.Tensor, None]" = None) -> None:
-        """Says what the coming step of the optimizer is made of.
+        """Reports the tokens and the loss of the coming step of the optimizer.
 
-        Contributions weigh by their tokens. Without a report, a step has
+        Contributions are weighted by their tokens. Without a report, a step has
         `run.batch_size * run.sequence_length` tokens. Several reports before a
         step add up, as accumulated gradients do.
 
@@ -206,8 +206,8 @@ class Island:
         self._tokens += tokens
 
     def request_leave(self, reason: str = "the training loop asks to") -> None:
-        """Asks to leave: the next step of the optimizer hands in what was
-        trained, and sets should_stop. Only rank 0's request counts."""
+        """Asks to leave: the next step of the optimizer hands in the training,
+        and sets should_stop. Only rank 0's request counts."""
         self._native.request_leave(reason)
 
     def _leave_by_signal(self) -> None:
@@ -216,7 +216,8 @@ class Island:
             self.request_leave("SIGTERM")
 
     def wait(self) -> None:
-        """Goes on waiting for the next step to train, for step_timeout at most.
+        """Continues to wait for the next step to train, for step_timeout at
+        most.
 
         Call it when `attach` or a step of the optimizer has raised Timeout: the
         step is made and counted, and the optimizer makes no other one before
@@ -273,7 +274,7 @@ class Island:
                           hook.learning_rate(), self._step_timeout)
 
     def _explain(self, loss: float) -> None:
-        """Raises Diverged if a loss that is not finite is more than a number.
+        """Raises Diverged if parameters are not finite either.
 
         A scaler that skips steps leaves the parameters as they were.
         """
@@ -291,7 +292,8 @@ class Island:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Steps of the optimizer in this block are none of the run's."""
+        """Keeps steps of the optimizer in this block from counting as the
+        run's."""
         self._uncounted += 1
         try:
             yield
@@ -299,16 +301,16 @@ class Island:
             self._uncounted -= 1
 
     def synchronize(self) -> None:
-        """Waits until the updates of all that the island has sent have come,
-        and applies them at once.
+        """Waits for the updates of everything that the island has sent, and
+        applies them at once.
 
-        Training stands still meanwhile, so use it where that is worth it:
-        before `merged_weights()` that are to have everything sent so far. All
-        ranks call it together, between steps.
+        Training stands still meanwhile, so use it only where needed: before a
+        `merged_weights()` that must contain everything sent so far. All ranks
+        call it together, between steps.
 
         Raises:
-          Timeout: the updates did not come within step_timeout; `wait` goes on
-            waiting for them.
+          Timeout: the updates did not come within step_timeout; call `wait` to
+            continue.
         """
         self._check_attached("synchronize()")
         self.wait()
@@ -319,11 +321,11 @@ class Island:
 
     @contextlib.contextmanager
     def merged_weights(self) -> Iterator[None]:
-        """Has the run's merged values in the model, for evaluation.
+        """Puts the run's merged values into the model, for evaluation.
 
-        They are those of the newest version of each fragment that has arrived;
-        the island's own values, which differ by what it has trained since, come
-        back afterwards. All ranks call it together. Takes 4 bytes of host
+        They are those of the newest version of each fragment that has arrived.
+        The island's own values, which differ by the training since, are
+        restored afterwards. All ranks call it together. Takes 4 bytes of host
         memory for each value of a rank, and 8 more on rank 0 for each value of
         the model.
         """
@@ -333,7 +335,7 @@ class Island:
 
     def sampler(self, dataset: Union[Sized, int], batch_size: int, *,
                 seed: int = 0, batches_per_step: int = 1) -> Sampler:
-        """Returns what `DataLoader(dataset, batch_sampler=...)` takes.
+        """Returns a batch sampler for `DataLoader(dataset, batch_sampler=...)`.
 
         Islands and ranks get disjoint samples; a loop that is started again
         continues with the batch of the run's next step. See Sampler.
@@ -366,7 +368,7 @@ class Island:
         """Returns what `save` writes as one value, for torch.save and
         torch.distributed.checkpoint; empty on ranks other than 0.
 
-        Before attach() its value is None, to be loaded into.
+        Before attach() the value is None, as a place to load into.
         """
         packed = None
         if self._attachment is not None:
@@ -389,8 +391,8 @@ class Island:
     # --- The end. ---
 
     def leave(self) -> None:
-        """Hands in what was trained, and leaves the run in order. All ranks
-        call it together. Does nothing if the island has ended."""
+        """Hands in the training, and leaves the run in order. All ranks call it
+        together. Does nothing if the island has ended."""
         native = self._native
         if native.stopped or self._attachment is None:
             return
@@ -404,8 +406,8 @@ class Island:
             native.next_step(limit)
 
     def close(self) -> None:
-        """Ends the island at once. What was trained since its last
-        contribution is lost unless `leave` came before."""
+        """Ends the island at once. The training since its last contribution is
+        lost unless `leave` was called before."""
         for hook in self._hooks:
             hook.remove()
         if self._sigterm is not None:

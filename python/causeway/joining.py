@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The way into a run."""
+"""Joins a run."""
 
 import os
 import re
@@ -70,45 +70,46 @@ def join(coordinator: Optional[str] = None,
       join_token: from `causeway token create`. Default: $CAUSEWAY_JOIN_TOKEN.
       tls_ca, tls_cert, tls_key: PEM files, instead of `tls`.
       checkpoint_dir: a folder in which the library keeps the island's part of
-        the run, every `checkpoint_steps` steps, and from which a process that
-        was killed continues. Default: $CAUSEWAY_CHECKPOINT_DIR.
+        the run, every `checkpoint_steps` steps; the successor of a killed
+        process continues from it. Default: $CAUSEWAY_CHECKPOINT_DIR.
       resume: a folder that Island.save has written.
       initial_parameters: a copy of the checkpoint that the run began with,
         which is then not downloaded.
       overlap_steps: the steps after which an update is applied, for a link that
-        needs other ones than the run's.
+        needs another number than the run's.
       uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
-        does not pace, "auto" measures what the link can do.
+        does not pace, "auto" measures the link.
       bulk_connections: the connections for bulk data.
-      region: the region of this island, from whose follower updates and
-        parameters come if one keeps up. Default: $CAUSEWAY_REGION.
-      description: what `causeway islands` says of this island.
+      region: the region of this island. Updates and parameters come from a
+        follower there, if one keeps up. Default: $CAUSEWAY_REGION.
+      description: the text that `causeway islands` shows for this island.
       timeout: the most seconds to wait for the coordinator; None waits for
         ever.
       step_timeout: the most seconds for which a step waits for the run: for
-        other islands before the start, for an update that is late, while the
-        run is paused. None waits for ever, and Ctrl-C ends it.
-      leave_timeout: the most seconds in which a leaving island hands in what it
-        has trained.
+        other islands before the start, for a late update, or while the run is
+        paused. None waits for ever, and Ctrl-C ends it.
+      leave_timeout: the most seconds in which a leaving island hands in its
+        training.
       process_group: the processes of this island. Default: all of them.
       rank_host: the name by which other ranks reach this host.
       rank_timeout: the seconds after which a rank that does not answer has
         failed.
-      encrypt_ranks: whether ranks encrypt what they send to one another for the
-        run. The traffic of torch.distributed is its own.
-      handle_sigterm: whether the first SIGTERM asks to leave, if nobody else
-        handles it.
-      verbose: whether the library writes what it does to stderr.
+      encrypt_ranks: whether ranks encrypt their messages for the run. This does
+        not affect torch.distributed's traffic.
+      handle_sigterm: whether the first SIGTERM asks to leave, if it has no
+        other handler.
+      verbose: whether the library logs to stderr.
 
     Raises:
       Timeout: the island could not join in time. The message has the cause:
         the coordinator's name is unknown, nothing listens there, the run is
-        full, or a process that was killed as this island still has its lease.
-      NameTaken: another process is the island of this name, and lives.
-      Unauthenticated, PermissionDenied: the certificate or the token; or only
-        one of the two sides uses TLS.
-      Unavailable: the coordinator that is to take the token does not answer.
-      RunMismatch: the run is finished, or another one than the state's.
+        full, or a killed process still has this island's lease.
+      NameTaken: a live process already is the island of this name.
+      Unauthenticated, PermissionDenied: the certificate or the token is not
+        accepted, or only one of the two sides uses TLS.
+      Unavailable: the coordinator does not answer, and so cannot take the
+        token.
+      RunMismatch: the run is finished, or is not the state's.
     """
     environment = os.environ.get
     coordinator = coordinator or environment("CAUSEWAY_COORDINATOR")

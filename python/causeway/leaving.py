@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM as a request to leave."""
+"""Treats SIGTERM as a request to leave."""
 
 import os
 import signal
@@ -11,9 +11,9 @@ from typing import Any, Callable
 class LeaveOnSigterm:
     """Calls a function at the first SIGTERM; the second ends the process.
 
-    Does nothing where someone else handles SIGTERM, or in a thread that is not
-    the main one. A child that was forked ends at its first SIGTERM, as if there
-    were no handler.
+    Does nothing if SIGTERM has another handler, or outside the main thread. A
+    child that was forked ends at its first SIGTERM, as if there were no
+    handler.
     """
 
     def __init__(self, request_leave: Callable[[], None]):

@@ -15,7 +15,7 @@ from typing import Any, Dict, Optional
 from .callback import IslandCallback, need
 
 need("torch", "1.13")
-# The callback serves the Trainers of both, wherever its own base is from.
+# The callback serves the Trainers of both packages, whichever its base is from.
 if find_spec("lightning") or not find_spec("pytorch_lightning"):
     need("lightning", "2.0")
     # pylint: disable=ungrouped-imports,wrong-import-position
@@ -29,14 +29,14 @@ class CausewayCallback(IslandCallback, Callback):
     """Joins a run when training begins, and leaves it when training ends.
 
     The Trainer stops when the run is complete. Each of its checkpoints has the
-    island's state, from which `fit(ckpt_path=...)` goes on. Steps count as many
-    tokens as the run's configuration says, and have the loss that
+    island's state, from which `fit(ckpt_path=...)` continues. Steps count as
+    many tokens as the run's configuration says, and have the loss that
     training_step returns.
     """
 
     def __init__(self, coordinator: Optional[str] = None, *, module: str = "",
                  **options: Any):
-        """Takes what causeway.join takes, which is called later.
+        """Takes the arguments of causeway.join, which is called later.
 
         Args:
           coordinator: see join.

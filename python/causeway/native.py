@@ -20,17 +20,18 @@ from .run import Run, read_run
 
 _log = logging.getLogger("causeway")
 
-# The time after which a wait says what it waits for.
+# The time after which a wait logs its reason.
 PATIENCE_SECONDS = 10
-# The codes after which another try to enrol may succeed, and the pause before.
+# The codes after which another try to enrol may succeed, and the pause before
+# it.
 _MAY_ENROL_LATER = (Unavailable.code, Timeout.code)
 _ENROL_PAUSE_SECONDS = 0.5
 
 
 class NativeIsland:
-    """An open handle. For use by one thread, but for request_leave.
+    """An open handle. For use by one thread, except for request_leave.
 
-    handle: what functions of the library take.
+    handle: the argument of the library's functions.
     stopped: whether no further step is to be trained.
     ended: whether the handle can only be closed.
     failure: the error that has ended the island, if one has.
@@ -41,14 +42,14 @@ class NativeIsland:
                  timeout: Optional[float]):
         """Opens the island on all ranks, on rank 0 first.
 
-        `options` are those of causeway.h, without the ranks'. `timeout` is for
-        an enrolment that finds no coordinator yet.
+        `options` are those of causeway.h, except the ranks'. `timeout` bounds
+        the tries to enrol while no coordinator answers.
         """
         self._library = _library.library()
         self._ranks = ranks
         self._step = _library.Step()
         self._report = _library.Report()
-        # References that each step would else make anew.
+        # References for reuse in each step.
         self._step_reference = ctypes.byref(self._step)
         self._report_reference = ctypes.byref(self._report)
         self.stopped = self.ended = False
@@ -92,8 +93,8 @@ class NativeIsland:
         self._closing()
 
     def fail(self, error: Error) -> None:
-        """Ends the island because of an error of this process, which the
-        coordinator and the other ranks hear."""
+        """Ends the island because of an error of this process, and reports it
+        to the coordinator and the other ranks."""
         if not self.ended:
             self._library.causeway_fail(self.handle, error.code,
                                         str(error).encode())
@@ -125,7 +126,7 @@ class NativeIsland:
 
     @property
     def step(self) -> int:
-        """The step to train; 0 while that is not known, or there is none."""
+        """The step to train; 0 while it is unknown, or if there is none."""
         return int(self._step.step)
 
     @property
@@ -142,12 +143,12 @@ class NativeIsland:
 
     def after_step(self, tokens: int, loss: float, learning_rate: float,
                    timeout: Optional[float]) -> None:
-        """Reports the step that was trained, and waits for the next one."""
+        """Reports the trained step, and waits for the next one."""
         report, step = self._report, self._step
         report.tokens, report.loss = tokens, loss
         report.learning_rate = learning_rate
-        # 0 as long as the library has not said what is next, so that this is
-        # known whenever an exception comes.
+        # 0 until the library knows the next step, so that the value is right at
+        # any exception.
         step.step = 0
         code = self._library.causeway_after_step(self.handle,
                                                  self._report_reference,
@@ -156,7 +157,7 @@ class NativeIsland:
         self._take_or_wait(code, timeout)
 
     def synchronize(self, timeout: Optional[float]) -> None:
-        """Waits for the updates of all that was sent, and for the next step."""
+        """Waits for the updates of everything sent, and for the next step."""
         code = self._library.causeway_synchronize(self.handle,
                                                   _library.SLICE_SECONDS,
                                                   self._step_reference)
@@ -192,7 +193,7 @@ class NativeIsland:
             self._take(code)
 
     def _take(self, code: int) -> None:
-        """Takes what the library says of the next step."""
+        """Takes the library's answer about the next step."""
         if code == _library.CANCELLED:
             self.stopped = True
         else:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensors of a PyTorch module are which tensors of a run."""
+"""Matches the tensors of a PyTorch module with those of a run."""
 
 from dataclasses import dataclass, field
 from typing import Any, Collection, Dict, List, Tuple
@@ -10,7 +10,7 @@ import torch
 from .errors import ModelMismatch
 from .run import Run, TensorInfo
 
-# What wrappers put into the names of parameters.
+# The parts that wrappers add to the names of parameters.
 _WRAPPERS = {
     "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"
 }
@@ -31,7 +31,7 @@ class Slot:
 
 
 def plain_name(name: str) -> str:
-    """Returns a name without what wrappers have put into it."""
+    """Returns a name without the parts that wrappers have added."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
@@ -49,7 +49,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def reshard(model: torch.nn.Module) -> None:
-    """Lets FSDP2 have only this rank's parts of parameters in the model.
+    """Makes FSDP2 keep only this rank's parts of parameters in the model.
 
     It keeps whole copies after some forward passes, and uses them in the next.
     """
@@ -88,8 +88,8 @@ def match(model: torch.nn.Module, run: Run,
     """Returns the run's tensors, each with the model's parameter.
 
     Parameters that do not require gradients, and those that the run excludes,
-    may be missing in the run. The extents of those that `shards` names are not
-    compared. The run may have the names of PEFT's files for an adapter.
+    may be missing in the run. Does not compare the extents of those that
+    `shards` names. The run may have the names of PEFT's files for an adapter.
 
     Raises ModelMismatch, which names the first differences.
     """

@@ -59,10 +59,10 @@ class Ranks:
 
     def first(self, act: Callable[[Optional[Any]], Result],
               tell: Callable[[Result], Any] = lambda _: ()) -> Result:
-        """Calls `act` on rank 0 with None, and after it on the others with what
-        `tell` makes of rank 0's result. Returns the result.
+        """Calls `act` on rank 0 with None, and then on the other ranks with
+        `tell(rank 0's result)`. Returns the result.
 
-        Raises what `act` raises; what it raises on rank 0, on all ranks.
+        Raises what `act` raises; an exception on rank 0 is raised on all ranks.
         """
         if self.rank == 0:
             try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an island takes part in."""
+"""The run that an island takes part in."""
 
 import ctypes
 import json
@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import _library
 
-# What the name of a run's frozen tensors begins with (adapters.py).
+# The prefix of the name for a run's frozen tensors (adapters.py).
 FROZEN = "frozen:sha256:"
 
 
@@ -34,7 +34,7 @@ class Run:
     # The island's part of the data, 0 .. shards - 1.
     shard: int
     shards: int
-    # The inner steps that the run had behind it, and that it has in all.
+    # The inner steps that the run has completed, and its total.
     step: int
     total_steps: int
     # The sequences in an inner step of the whole island, and the tokens in a
@@ -49,12 +49,13 @@ class Run:
     configuration: Dict[str, Any] = field(repr=False)
 
     def excludes(self, name: str) -> bool:
-        """Returns whether a tensor of this name is none of the run's."""
+        """Returns whether the run excludes a tensor of this name."""
         return matches_any(self._excluded, name)
 
     @property
     def frozen(self) -> Optional[str]:
-        """The digest of what islands have frozen; None if it may differ."""
+        """The digest of the islands' frozen tensors; None if they may
+        differ."""
         return next((pattern for pattern in self._excluded
                      if re.fullmatch(FROZEN + "[0-9a-f]{64}", pattern)), None)
 
@@ -74,7 +75,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def read_run(handle: ctypes.c_void_p, run: _library.Run) -> Run:
-    """Returns what causeway_await_run has filled in."""
+    """Returns the run that causeway_await_run has filled in."""
     library = _library.library()
     tensors: List[TensorInfo] = []
     tensor = _library.Tensor()

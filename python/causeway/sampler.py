@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which samples of a data set an island trains on, and in which order."""
+"""Chooses the samples of a data set that an island trains on, and their
+order."""
 
 from typing import Callable, Iterator, List
 
@@ -48,11 +49,11 @@ class Sampler:
     """Batches of indices for `DataLoader(batch_sampler=...)`.
 
     The data set is cut into as many disjoint parts as all islands together have
-    ranks. Each rank goes through its part in a random order of its own, again
-    and again, each time in another one. An iterator begins with the batch of
-    the run's next step and ends with that of its last one, so a loop that was
-    restarted continues by itself; batches that an earlier process trained on do
-    not come again before the part is used up.
+    ranks. Each rank goes through its part repeatedly, each time in another
+    random order of its own. An iterator begins with the batch of the run's next
+    step and ends with that of its last one, so a loop that was restarted
+    continues by itself; batches that an earlier process trained on do not come
+    again before the part is used up.
     """
 
     def __init__(self, size: int, batch_size: int, part: int, parts: int,
@@ -66,8 +67,8 @@ class Sampler:
           parts: the number of parts.
           next_step: returns the run's next step, from 1.
           total_steps: the run's last step.
-          batches_per_step: the batches that are trained for each step, where
-            gradients are accumulated.
+          batches_per_step: the batches for each step, if gradients are
+            accumulated.
           seed: the same on all islands, or any.
         """
         if batch_size < 1 or batches_per_step < 1:
@@ -88,7 +89,7 @@ class Sampler:
         self._seed = seed
 
     def __len__(self) -> int:
-        """Returns the number of batches that are left in the run."""
+        """Returns the number of remaining batches in the run."""
         steps = self._total_steps - self._next_step() + 1
         return max(0, steps * self._batches_per_step)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""A saved folder as one value, for checkpoints."""
+"""Packs a saved folder into one value, for checkpoints."""
 
 import ctypes
 import io
@@ -12,9 +12,8 @@ from typing import Any
 def pack(folder: str) -> Any:
     """Returns the files of a folder as a storage of PyTorch.
 
-    torch.save writes it as it is, however big, and to
-    torch.distributed.checkpoint it is no tensor, whose size would have to be
-    known before it is loaded.
+    torch.save writes it as it is, at any size. For torch.distributed.checkpoint
+    it is not a tensor, whose size would have to be known before loading.
     """
     import torch
     stream = io.BytesIO()
@@ -31,7 +30,7 @@ def pack(folder: str) -> Any:
 def unpack(packed: Any, folder: str) -> None:
     """Writes the files to a folder."""
     import torch
-    # torch.load wraps it, and the wrapper warns of its own use.
+    # torch.load wraps it, and the wrapper warns about its own use.
     storage = getattr(packed, "_untyped_storage", packed)
     values = torch.tensor((), dtype=torch.uint8).set_(storage.cpu())
     content = ctypes.string_at(values.data_ptr(), values.numel())

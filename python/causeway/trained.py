@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters that optimizers train, which stay as they are from attach()
+"""The set of parameters that optimizers train, which is fixed from attach()
 on."""
 
 from typing import Any, Iterator, List, Sequence
@@ -17,7 +17,7 @@ def torch_optimizers(given: Any) -> List[Any]:
     """Returns the optimizers that were passed to attach(), one or a list,
     without what accelerate or Lightning has wrapped around them.
 
-    Raises InvalidArgument if something else was passed.
+    Raises InvalidArgument for anything else.
     """
     optimizers = []
     listed = given if isinstance(given, (list, tuple)) else [given]
@@ -38,7 +38,8 @@ class Trained:
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer],
                  attachment: Attachment, model: torch.nn.Module, run: Run):
-        """Raises ModelMismatch if the optimizers train nothing of the model."""
+        """Raises ModelMismatch if the optimizers train no parameter of the
+        model."""
         self._optimizers, self._model, self._run = optimizers, model, run
         attached = {id(local.slot.parameter) for local in attachment.locals}
         parameters = list(self._parameters())

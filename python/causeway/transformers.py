@@ -15,7 +15,7 @@ from typing import Any, Dict, Optional
 
 from .callback import IslandCallback, need
 
-# transformers itself does without an older PyTorch, and does not say so.
+# With an older PyTorch, transformers silently disables it.
 need("torch", "2.6")
 need("transformers", "5.0")
 
@@ -30,10 +30,10 @@ class CausewayCallback(IslandCallback, TrainerCallback):
     """Joins a run when training begins, and leaves it when training ends.
 
     The Trainer stops when the run is complete. Each checkpoint of the Trainer
-    has the island's state, from which `resume_from_checkpoint` goes on; say
-    `resume="checkpoint-500/causeway"` if the checkpoint has come from another
-    place than the Trainer's output_dir. Steps count as many tokens as the run's
-    configuration says, and the run hears of each loss that the Trainer logs.
+    has the island's state, from which `resume_from_checkpoint` continues; pass
+    `resume="checkpoint-500/causeway"` if the checkpoint is not in the Trainer's
+    output_dir. Steps count as many tokens as the run's configuration says, and
+    each loss that the Trainer logs is reported to the run.
     A Trainer does not tell callbacks of exceptions: call
     close() if one has ended training and the process lives on.
     """
@@ -65,8 +65,8 @@ class CausewayCallback(IslandCallback, TrainerCallback):
         logs = logs or {}
         if "loss" in logs:
             self._report(float(logs["loss"]))
-        # The last log comes before load_best_model_at_end brings older values,
-        # which are not to be handed in.
+        # The last log comes before load_best_model_at_end restores older
+        # values, which must not be handed in.
         if "train_runtime" in logs:
             self._end()
 

@@ -111,7 +111,7 @@ TEST_P(RansTableTest, RefusesEveryPrefix) {
   }
 }
 
-// Whatever a reader accepts is a table that a writer would have written so.
+// A reader accepts only tables that a writer could have written.
 TEST_P(RansTableTest, ReadsOnlyWhatIsWritten) {
   std::vector<uint32_t> counts(alphabet_);
   for (size_t i = 0; i < 10; ++i) counts[(i * 3) % alphabet_] = 1u << i;

@@ -7,10 +7,9 @@
 // quantization/formats/testing/block_reference.h.
 //
 // Kernels work on whole units of kBlockUnit values, which are whole blocks and
-// whole groups of codes for every block size. The caller pads the rest of a
-// vector to a unit. `scales` and
-// `codes` are the two planes from the unit on and need no alignment. Source and
-// destination do not overlap. Thread-safe.
+// whole groups of codes for every block size. Callers pad the rest of a vector
+// to a unit. `scales` and `codes` are the two planes from the unit on and need
+// no alignment. Source and destination do not overlap. Thread-safe.
 #ifndef QUANTIZATION_FORMATS_BLOCK_KERNELS_CPU_H_
 #define QUANTIZATION_FORMATS_BLOCK_KERNELS_CPU_H_
 

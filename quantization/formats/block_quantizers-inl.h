@@ -106,8 +106,8 @@ class Quantizer<BlockFormat::kE3m0> {
 };
 
 // The distance, in bytes, of prefetches ahead of the reads, which is further
-// than the hardware's. Of 0, 1, 2, 4 and 8 KiB the last was fastest.
-// Prefetching beyond the end of an array is harmless.
+// than the hardware's. Among 0, 1, 2, 4 and 8 KiB, 8 was fastest. Prefetching
+// beyond the end of an array is harmless.
 //
 // Encoders read a block twice, from memory and then from the cache. Each pass
 // prefetches half of the lines, so that memory is never idle.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arithmetic of the formats without scales, one value at a time: the
-// reference that every kernel must equal bit for bit, short enough to be
-// checked by eye.
+// reference that every kernel must equal bit for bit, short enough to check by
+// eye.
 #ifndef QUANTIZATION_FORMATS_DENSE_REFERENCE_H_
 #define QUANTIZATION_FORMATS_DENSE_REFERENCE_H_
 

@@ -57,7 +57,7 @@ class EncodingReaderTest : public testing::TestWithParam<CodecSpec> {
     encoded_ = Encode(spec_, values_).value();
   }
 
-  // Measures the norm of an encoding that comes in pieces of `piece` bytes.
+  // Measures the norm of an encoding that arrives in pieces of `piece` bytes.
   absl::StatusOr<double> NormOf(absl::string_view encoded,
                                 uint64_t piece) const {
     EncodingReader reader =
@@ -170,7 +170,7 @@ TEST_P(EncodingReaderTest, TheNormIsThatOfTheDecodedValues) {
   for (const long double value : decoded) squares += value * value;
   ASSERT_OK_AND_ASSIGN(const double norm, NormOf(encoded_, encoded_.size()));
   EXPECT_NEAR(norm / static_cast<double>(std::sqrt(squares)), 1, 1e-13);
-  // The norm does not depend on how the bytes come.
+  // The norm does not depend on how the bytes arrive.
   for (const uint64_t piece : {5'000ul, 65'537ul}) {
     ASSERT_OK_AND_ASSIGN(const double in_pieces, NormOf(encoded_, piece));
     EXPECT_EQ(std::bit_cast<uint64_t>(in_pieces), std::bit_cast<uint64_t>(norm))
@@ -210,7 +210,7 @@ TEST_P(EncodingReaderTest, BytesThatAreTakenBackLeaveNoTrace) {
   }
 }
 
-// A peer also decides what the first bytes are.
+// A peer also determines the first bytes.
 TEST_P(EncodingReaderTest, GoesBackToBytesThatItDidNotReadToTheEnd) {
   EncodingReader reader =
       NewEncodingReader(spec_, kValues, Task::kMeasureValues);

@@ -219,7 +219,7 @@ TEST(EntropyCodecTest, RefusesHeadersThatLie) {
   }
 }
 
-// Whatever bits are flipped, the result is an error or finite values.
+// With any flipped bits, the result is an error or finite values.
 TEST(EntropyCodecTest, TakesAnyDamage) {
   std::mt19937 random(4);
   for (const v1::Format format : {v1::INT8, v1::INT4, v1::E3M0}) {

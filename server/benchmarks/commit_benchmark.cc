@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many values an engine commits per second, and how many bytes it writes
-// for each byte that islands upload. The contributions are there already, and
-// come by the engine's calls: there is neither gRPC nor training.
+// Measures how many values an engine commits per second, and how many bytes it
+// writes for each byte that islands upload. The contributions are made
+// beforehand and passed by the engine's calls: there is neither gRPC nor
+// training.
 //
 //   bazel run //server/benchmarks:commit_benchmark -- --json FILE
 //
-// A commit's time is from the end of the last upload to the news that the next
-// version is there, checks of that upload's digest and values included. Uploads
+// A commit's time is from the end of the last upload to the news of the next
+// version, including the checks of that upload's digest and values. Uploads
 // come as fast as this machine takes them. Writes below $TMPDIR or /tmp.
 #include <algorithm>
 #include <chrono>  // NOLINT: for timing in a benchmark.

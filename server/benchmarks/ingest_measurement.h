@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast a coordinator takes contributions in, compared with gRPC alone: the
-// same messages over loopback, into a real CoordinatorServer (parsing, CRC,
-// digest, the check that values are finite, norm, copy to staging) and into a
-// server that drops them. In both cases each upload has its own stream. Client
-// and server share one process and its processors.
+// Measures how fast a coordinator takes contributions in, compared with gRPC
+// alone: the same messages over loopback, into a real CoordinatorServer
+// (parsing, CRC, digest, the check that values are finite, norm, copy to
+// staging) and into a server that drops them. In both cases each upload has its
+// own stream. Client and server share one process and its processors.
 //
 // An upload announces a wrong digest, so that it is refused and discarded after
-// it has come: any number of uploads can be measured without closing a round.
+// it has arrived: any number of uploads can be measured without closing a
+// round.
 #ifndef SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 #define SERVER_BENCHMARKS_INGEST_MEASUREMENT_H_
 
@@ -38,14 +39,14 @@ struct IngestMeasurement {
 // MiB.
 IngestMeasurement MeasureIngest(bool tls, int channels, int repetitions = 9);
 
-// What became of uploads without a pause.
+// The results of uploads without a pause.
 struct UploadSoak {
   uint64_t uploads = 0;
-  // Uploads that did not come to their end, and what the first of them said.
+  // The number of uploads that broke off, and the error of the first.
   uint64_t broken = 0;
   std::string error;
-  // Connections that the server has cut off, and the most memory that it
-  // thought it was holding for one of them.
+  // The number of connections that the server has cut off, and the most memory
+  // that it accounted to one of them.
   uint64_t cut = 0;
   uint64_t most_held_bytes = 0;
 };

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cost of a scrape: asking a coordinator with many live islands for its
-// status, and writing that as metrics. The argument is the number of islands.
-// --benchmark_filter=256; docs/metrics.md has the figures.
+// Measures the cost of a scrape: asking a coordinator with many live islands
+// for its status, and writing it as metrics. The argument is the number of
+// islands. --benchmark_filter=256; docs/metrics.md has the figures.
 #include <memory>
 #include <string>
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cost of a commit: writing a fragment's file, reading it back with
-// verification, and the transaction. Writes below $TEST_TMPDIR, or /tmp.
+// Measures the cost of a commit: writing a fragment's file, reading it back
+// with verification, and the transaction. Writes below $TEST_TMPDIR, or /tmp.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests who may call what, over real connections with real certificates. A gRPC
-// client learns only from its first call that TLS 1.3 refused it, so the tests
-// make calls.
+// Tests which callers may call which methods, over real connections with real
+// certificates. A gRPC client learns only from its first call that TLS 1.3
+// refused it, so the tests make calls.
 #include "server/edge/access.h"
 
 #include <atomic>
@@ -251,7 +251,7 @@ struct Row {
   StatusCode control;
 };
 
-// Stands for every code of a call that is let through.
+// Stands for every code of an admitted call.
 constexpr StatusCode kServed = StatusCode::kOk;
 constexpr StatusCode kDenied = StatusCode::kPermissionDenied;
 constexpr StatusCode kUnknown = StatusCode::kUnauthenticated;
@@ -481,7 +481,7 @@ TEST_F(AccessTest, UnderLoadAnOperatorIsServedAndAViewerIsNot) {
   EXPECT_OK(Call(Connect(Uri(Role::kOperator, "anna")), kGetRun));
 }
 
-// The streams that last are checked with each message.
+// Lasting streams are checked with each message.
 class SessionAccessTest : public AccessTest {
  protected:
   void SetUp() override {

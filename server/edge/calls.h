@@ -58,8 +58,8 @@ struct Download {
   std::function<void()> sent;
 };
 
-// What downloads need of an engine or a follower, which outlives them: the news
-// at which they try again, and the count of bytes sent.
+// What downloads need of an engine or a follower: the news at which they try
+// again, and the count of bytes sent. The engine or follower outlives them.
 struct DownloadHost {
   Listeners* news = nullptr;
   std::atomic<uint64_t>* bytes_sent = nullptr;

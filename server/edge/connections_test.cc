@@ -220,7 +220,7 @@ TEST_F(ConnectionsTest, FramesDoNotAddUp) {
   pair->Deliver(64 * kMiB + (128 << 10));
   connections_.Audit();
   EXPECT_EQ(HeldBytes(connections_), idle);
-  // Nobody can save up for later what the frames did not take.
+  // A peer cannot save up what the frames did not take.
   pair->Deliver(256 << 10);
   connections_.Audit();
   EXPECT_EQ(HeldBytes(connections_), idle + (256 << 10));
@@ -258,7 +258,7 @@ TEST_F(ConnectionsTest, BytesForACallThatBrokeOffAreNotHeld) {
   EXPECT_FALSE(late->open());
 }
 
-// Each call that breaks off accounts for a share of what comes, and no more.
+// Each call that breaks off accounts for its share of the bytes only.
 TEST_F(ConnectionsTest, CallsThatBreakOffHideNoMemory) {
   const auto greedy = Admit();
   const CallTicket call = connections_.BeginCall(greedy->peer());
@@ -372,7 +372,7 @@ TEST_F(ConnectionsTest, WhoHasNeverCalledMakesRoomFirst) {
   const CallTicket other_call = connections_.BeginCall(fourth->peer());
   const auto fifth = Admit();
   EXPECT_FALSE(called->open());
-  // Nobody gives way in the middle of a call, however long it takes.
+  // No connection gives way during a call, even a long one.
   const CallTicket last_call = connections_.BeginCall(fifth->peer());
   now_ += absl::Minutes(2);
   EXPECT_FALSE(connections_.Admit(Connect()->server));
@@ -466,7 +466,7 @@ TEST_F(ConnectionsTest, WatchersAreRefusedFirstThenJoinersAndMembersNever) {
     EXPECT_EQ(connection.CheckLoad(Precedence::kJoiner).ok(), in_use < 7);
     EXPECT_TRUE(connection.CheckLoad(Precedence::kMember).ok());
   }
-  // The load of one address does not concern another.
+  // The load of one address does not affect another.
   const auto other = Connect(2);
   ASSERT_TRUE(connections.Admit(other->server));
   const CallTicket call = connections.BeginCall(other->peer());
@@ -553,7 +553,7 @@ TEST_F(ConnectionsTest, PeersThatAreGoneAreForgottenAtSomeTime) {
 TEST_F(ConnectionsTest, WhoReadsALittleIsNotCut) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
-  // There was nothing to read for long.
+  // For a long time there was nothing to read.
   now_ += absl::Minutes(1);
   connections_.Audit();
   call.connection().SendBegan(100);

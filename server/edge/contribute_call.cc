@@ -290,7 +290,8 @@ class ContributeCall : public Call {
   // Null if the upload has only one stream.
   std::shared_ptr<UploadTurns> turns_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // The number of messages that have come to ahead_, and whether no more will.
+  // The number of messages that arrived in ahead_, and whether no more will
+  // arrive.
   uint64_t arrived_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // Whether a thread takes messages, and how many were taken; only that thread

@@ -276,7 +276,7 @@ TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
   EXPECT_OK(
       EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, /*seed=*/1, pause));
   EXPECT_EQ(pauses, 3);
-  // The old certificate is of no use with another authority.
+  // The old certificate is not valid with another authority.
   ASSERT_OK_AND_ASSIGN(JoinToken other, ParseJoinToken(token));
   other.pin[0] ^= 1;
   EXPECT_THAT(EnrolOnce(address_, FormatJoinToken(other), Path("a"), absl::Now,

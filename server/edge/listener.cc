@@ -72,8 +72,8 @@ void Listener::Stop() {
     absl::MutexLock lock(&mu_);
     is_stopping_ = true;
   }
-  // Audits go on meanwhile, so that a peer that sends too much cannot hold this
-  // thread.
+  // Keep auditing meanwhile, so that a peer that sends too much cannot hold
+  // this thread.
   hander_.join();
   eventfd_write(stop_, 1);
   thread_.join();

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Accepts the coordinator's TCP connections. gRPC's own listener does not limit
-// them, and stops for good when an accept fails for lack of a descriptor.
+// them, and stops permanently when an accept fails for lack of a descriptor.
 //
 //   ASSIGN_OR_RETURN(auto listener, Listener::Listen("[::]:7070"));
 //   listener->Start(&connections, [](int file) { ... });

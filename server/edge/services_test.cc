@@ -143,7 +143,7 @@ class ServicesTest : public testing::Test {
     return upload.End();
   }
 
-  // Returns where an upload of the whole description would go on.
+  // Returns where an upload of the whole description would continue.
   uint64_t ResumesAt() {
     Upload upload(*stub_);
     return upload.Offer(contribution_.header).next_offset();
@@ -428,7 +428,7 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
 
 TEST_F(ServicesTest, AnUpdateIsWaitedForUntilItIsMade) {
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
-  // News that does not make the update changes nothing.
+  // Other news changes nothing.
   ASSERT_OK(driver_.Heartbeat(identity_));
   ASSERT_OK(driver_.Contribute(contribution_));
   v1::FetchUpdateResponse response;

@@ -75,7 +75,7 @@ TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
   v1::SessionRequest heartbeat;
   *heartbeat.mutable_identity() = identity_;
   // More views than fit into the stream's window, so that one is being written
-  // when the next news comes.
+  // when the next news arrives.
   constexpr uint64_t kHeartbeats = 10000;
   for (uint64_t i = 1; i <= kHeartbeats; ++i) {
     heartbeat.mutable_progress()->set_run_step(i);

@@ -49,7 +49,7 @@ TEST_F(UploadTurnsTest, ChunksAreTakenInOrderHoweverTheyCome) {
 }
 
 TEST_F(UploadTurnsTest, WhatWasTakenAlreadyDoesNotWait) {
-  // The taker is the one who finds out that a chunk came twice.
+  // The taker must notice that a chunk arrived twice.
   Arrive(50, 50);
   EXPECT_THAT(log_, ElementsAre("50"));
 }

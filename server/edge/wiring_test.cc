@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests that each call asks the engine for what its request says, and that what
-// the edge itself counts is reported.
+// Tests that each call passes its request on to the engine, and that the edge's
+// own counts are reported.
 #include <memory>
 #include <string>
 #include <vector>
@@ -204,7 +204,7 @@ TEST_F(WiringTest, CallsWithoutARequestAreRefused) {
               StatusIs(StatusCode::kCancelled, HasSubstr("no request")));
 }
 
-// What calls have read is held by nobody.
+// Bytes that calls have read are no longer held.
 TEST_F(WiringTest, AConnectionMayMakeManyLargeRequests) {
   const std::string junk(60'000, '\xff');
   for (int i = 0; i < 200; ++i) {
@@ -292,7 +292,7 @@ TEST_F(LanesTest, AnUploadIsResumedWithMoreStreams) {
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   EXPECT_OK(lane.End());
   EXPECT_OK(main.End());
-  // The upload is closed: nobody can join it.
+  // The upload is closed: no stream can join it.
   EXPECT_TRUE(driver_.Await([&] {
     Stream late(*coordinator_);
     late.stream->Write(Lane());

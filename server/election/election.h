@@ -15,8 +15,8 @@
 // coordinator leads. There is no watch: reading again finds everything, even
 // what watches of older etcds lose.
 //
-// While etcd does not answer, a leader goes on, because all members in sync
-// have what it publishes. Thread-safe.
+// While etcd does not answer, a leader keeps leading, because all members in
+// sync have what it publishes. Thread-safe.
 #ifndef SERVER_ELECTION_ELECTION_H_
 #define SERVER_ELECTION_ELECTION_H_
 

@@ -95,7 +95,7 @@ TEST_F(ElectionTest, OneLeadsUntilItsLeaseHasEnded) {
     EXPECT_EQ(b.view()->leader->name(), "a");
     EXPECT_THAT(b.view()->office.in_sync(), ElementsAre("a", "b"));
     EXPECT_EQ(a.ReplacedBy(), 0);
-    // "a" is lost without a word.
+    // "a" dies without resigning.
   }
   EXPECT_EQ(Win(b), 3);
   EXPECT_EQ(b.office().leader().name(), "b");
@@ -112,7 +112,7 @@ TEST_F(ElectionTest, AReplacedLeaderHearsOfItAndChangesNothing) {
   Win(a);
   ASSERT_TRUE(AwaitLeader(b, "a"));
   OfficeView expired = *b.view();
-  // As if a's lease had ended while "a" could not reach etcd.
+  // This is as if a's lease had ended while "a" could not reach etcd.
   EtcdClient etcd({.members = {member_}});
   ASSERT_OK(etcd.Revoke(expired.lease));
   expired.leader.reset();

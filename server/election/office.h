@@ -41,7 +41,7 @@ struct OfficeView {
 struct Holding {
   // Empty if it has no run.
   std::string run_id;
-  // Whether a run could go on from there.
+  // Whether a run could continue from it.
   bool is_complete = false;
   uint64_t epoch = 0;
 };

@@ -85,7 +85,7 @@ TEST(OfficeTest, TheSuccessorHasAHigherEpochAndNotTheOneBefore) {
   EXPECT_EQ(after.epoch(), 4);
   EXPECT_EQ(after.leader().name(), "b");
   EXPECT_THAT(after.in_sync(), ElementsAre("b"));
-  // The leader before may be elected again.
+  // The previous leader may be elected again.
   EXPECT_THAT(Successor(ViewOf("").office, ReplicaOf("a"), kCopy).in_sync(),
               ElementsAre("a", "b"));
   // The run was promoted by hand before.

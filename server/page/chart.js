@@ -4,7 +4,7 @@
 // Line charts.
 
 // Returns round numbers that divide [low, high] into about `n` parts of at least
-// `least`, and the digits behind the point that tell them apart.
+// `least`, and the number of decimals that distinguishes them.
 function ticks(low, high, n, least = 0) {
   const raw = Math.max(least, (high - low) / n) || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -80,7 +80,7 @@ class Chart {
     this.draw();
   }
 
-  // Draws y by its logarithm, or no longer.
+  // Switches between a linear and a logarithmic y axis.
   setLog(log) {
     this.log = log;
     this.draw();
@@ -93,7 +93,7 @@ class Chart {
     const xs = all.map((point) => point[0]);
     const ys = all.map((point) => point[1]);
     [this.x0, this.x1] = [least(xs), most(xs)];
-    // A single point stands in the middle.
+    // Put a single point in the middle.
     if (this.x1 <= this.x0) [this.x0, this.x1] = [Math.max(0, this.x0 - 1), this.x1 + 1];
     const { zero, most: end } = this.options;
     let [low, high] = [zero ? 0 : least(ys), end || most(ys)];

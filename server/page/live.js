@@ -14,7 +14,7 @@ async function ask(path) {
   return response.json();
 }
 
-// Fetches what is newer than what is there.
+// Fetches the points after those that are there.
 async function refreshHistory() {
   let page;
   do {
@@ -25,7 +25,7 @@ async function refreshHistory() {
       `&validation_after=${validation}`);
     takeHistory(page);
   } while (page.more);
-  // The coordinator thins a long history out; so does a page that stays open.
+  // Thin a long history out, as the coordinator does.
   for (const list of [state.training, state.validations]) {
     while (list.length > 2048) {
       for (let i = list.length - 2; i > 0; i -= 2) list.splice(i, 1);
@@ -34,7 +34,7 @@ async function refreshHistory() {
   drawHistory();
 }
 
-// Events up to this one are there, of this severity or more.
+// The id of the newest fetched event, and the lowest severity fetched.
 let seenEvent = 0;
 let seenSeverity = null;
 
@@ -85,7 +85,7 @@ async function follow() {
   document.body.classList.toggle("stale", lost !== "");
   setClass(byId("freshness"), "freshness " + (lost ? "lost" : "live"));
   drawNotices(lost);
-  // A large run is asked less often: its answers take longer.
+  // Ask a large run less often, because its answers take longer.
   const pause = document.hidden ? 5 * kPeriod : kPeriod;
   setTimeout(follow, Math.max(200, pause - (Date.now() - begun)));
 }
@@ -95,7 +95,7 @@ function showReport(report) {
   takeHistory(report.history || {});
   takeEvents(report.events);
   state.ended = true;
-  // A report has no details.
+  // A report lacks the events of the lowest severity.
   byId("severity").options[0].remove();
   drawStatus();
   drawHistory();

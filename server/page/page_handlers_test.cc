@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what a browser gets of a real coordinator. tests/page drives the page
+// Tests what a browser gets from a real coordinator. tests/page drives the page
 // itself in a browser.
 #include "server/page/page_handlers.h"
 
@@ -156,8 +156,7 @@ TEST_F(PageHandlersTest, TheNewestEventsComeInOrder) {
   EXPECT_THAT(HttpGet(http_->port(), "/api/events").body, Not(HasSubstr("</")));
 }
 
-// Both lists that people and tools read are bounded, however many islands there
-// are, and were.
+// Both lists are bounded for any number of live and departed islands.
 TEST(ManyIslandsTest, AreListedInPagesAndFitThePage) {
   constexpr int kGone = 300;
   constexpr int kLive = 256;

@@ -152,7 +152,7 @@ function drawRun() {
   drawFacts(run);
 }
 
-// What needs attention, the most severe first. Texts are compared, so that
+// Draws what needs attention, the most severe first. Compares texts, so that
 // nothing is announced twice.
 function drawAttention() {
   const list = state.run.attention || [];
@@ -183,7 +183,7 @@ function drawFacts(run) {
   const took = tookPart(run.participation || {});
   fact("Rounds", count(run.rounds), "of " + count(run.total_rounds) +
     (took === undefined ? "" : `; ${percent(took, 1)} took part`));
-  // The sum is the chart's. The factor is of this coordinator's time.
+  // The sum is that of the chart. The factor counts from the coordinator's start.
   const point = last(state.training) || {};
   const sent = num(run.bytes_sent) + num(run.bytes_received);
   fact("Traffic", bytes(num(point.bytes_up) + num(point.bytes_down)),
@@ -246,7 +246,7 @@ byId("severity").addEventListener("change", drawEvents);
 function drawNotices(lost) {
   const notices = [];
   if (lost) notices.push(["bad", lost]);
-  // A message that needs attention stands there.
+  // A message that needs attention is already shown as such.
   const { message, attention } = state.run;
   if (message && !(attention || []).some((one) => one.text.includes(message))) {
     notices.push(["warn", message]);
@@ -276,7 +276,7 @@ function drawStatus() {
       new Date(state.run.started_at).toLocaleString()].filter(Boolean).join(" · "));
 }
 
-// The coordinator names so many islands that are gone.
+// The most departed islands that the coordinator sends.
 const kMostNamed = 100;
 
 // Returns how many islands have left, were evicted or have diverged.
@@ -289,10 +289,11 @@ function departures() {
     }).filter(Boolean).join(", ");
 }
 
-// So many islands that are gone are shown among the others.
+// The most departed islands that are shown among the others.
 const kMostGone = 8;
 
-// More are folded, unless somebody looks for them.
+// Draws the islands; folds the departed ones if there are more, unless the
+// filter looks for them.
 function drawIslands() {
   const text = byId("filter").value.trim().toLowerCase();
   const button = byId("gone");

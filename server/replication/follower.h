@@ -79,7 +79,7 @@ class Follower {
     // The configuration that the leader runs with.
     v1::RunConfig config;
     uint64_t epoch = 0;
-    // Whether the run can go on from the directory.
+    // Whether the run can continue from the directory.
     bool is_complete = false;
     // Whether the leader sends.
     bool is_connected = false;

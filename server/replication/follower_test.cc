@@ -32,10 +32,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// Passes a follower's stream on, and may change or end what the leader sends.
+// Passes a follower's stream on, and may change or end the leader's messages.
 class Proxy : public v1::Replication::Service {
  public:
-  // Returns whether the stream goes on.
+  // Returns whether the stream continues.
   using Look = std::function<bool(v1::FollowResponse&)>;
 
   Proxy(const std::string& leader, Look look)
@@ -300,7 +300,7 @@ TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--promote")));
 }
 
-// A follower by hand, which says when it has what.
+// A follower by hand, whose acknowledgements the test decides.
 class ManualFollower {
  public:
   explicit ManualFollower(const std::string& leader)
@@ -365,7 +365,7 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
   EXPECT_EQ(driver_.Head(0).version(), 0) << "it is committed, but not told";
   follower.Acknowledge(change);
   ASSERT_TRUE(driver_.AwaitVersion(0, 1));
-  // Nobody waits for ever for a follower that says nothing.
+  // Versions do not wait for ever for a silent follower.
   contribute(1);
   await_commit();
   EXPECT_EQ(driver_.Head(1).version(), 0);
@@ -378,7 +378,7 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
 
 TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
   StartLeader();
-  // The follower hears of version 1 at most.
+  // The follower learns of version 1 at most.
   Proxy proxy(leader(), [](v1::FollowResponse& response) {
     if (response.has_published()) {
       v1::FragmentHead& head = *response.mutable_published();
@@ -424,7 +424,7 @@ TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code([](auto& r) { r.set_fragment(9); }),
             absl::StatusCode::kNotFound);
-  // Nothing is to come any more, and what was published can be read.
+  // Nothing more will come, and the published versions can be read.
   follower_->Pause();
   EXPECT_EQ(code([](auto&) {}), absl::StatusCode::kUnavailable);
   EXPECT_EQ(code([](auto& r) { r.set_from_version(0); }),

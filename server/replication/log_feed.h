@@ -170,7 +170,7 @@ class LogFeed {
   // Whether SetInSync says who is in sync.
   bool is_set_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
-  // Changes that listeners have heard of.
+  // The changes of which listeners were notified.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<const v1::RevokedCertificates> revoked_ ABSL_GUARDED_BY(mu_);
   // Whether listeners must be notified of something other than changes.

@@ -191,8 +191,8 @@ TEST_F(LogFeedTest, AStopEndsWaits) {
   waiting.join();
 }
 
-// Where coordinators are elected, no follower comes into the set that versions
-// wait for, or leaves it, but by SetInSync.
+// Where coordinators are elected, only SetInSync changes the set of followers
+// that versions wait for.
 TEST_F(LogFeedTest, OnlyTheElectionDropsAndAdds) {
   feed_.SetInSync({"gone"});
   EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using Step = CommitSequence::Step;
 
-// Returns the steps that follow when the steps so far came to `outcomes`.
+// Returns the steps that follow when the previous steps had `outcomes`.
 std::vector<Step> StepsAfter(const std::vector<absl::Status>& outcomes) {
   CommitSequence sequence;
   std::vector<Step> steps = {sequence.next()};

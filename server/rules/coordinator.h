@@ -164,7 +164,7 @@ class Coordinator {
                         Effects& effects);
   // If `status` is OUT_OF_RANGE, the result is not finite: puts the
   // contribution with the largest norm into quarantine, or leaves it out if its
-  // incarnation has ended, and lets the round go on without it. After other
+  // incarnation has ended, and lets the round continue without it. After other
   // errors, suspends the run, with `status` as its message, until a commit
   // succeeds; the round is tried again after a pause.
   void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
@@ -204,8 +204,8 @@ class Coordinator {
   // Returns whether the update that an island waits for has not been made yet.
   // Errors of Check.
   absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
-  // Describes to an island how much of its training is in an update that has
-  // merged these contributions of it.
+  // Describes how much of an island's training is in an update that has merged
+  // these contributions.
   void DescribeMerged(const v1::FetchUpdateRequest& request,
                       absl::Span<const ContributionRecord> merged,
                       v1::FetchUpdateResponse& response) const;

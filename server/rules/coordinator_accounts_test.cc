@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests on which side of a limit rules stand, and whose tokens they book.
+// Tests the rules at the limits of their ranges, and whose tokens they book.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -64,7 +64,7 @@ TEST(CoordinatorAccounts, RestoredTokensCountWithTheirContribution) {
   run.Commit();
   expect("a", 1000, 0, 0, 300, 0);
 
-  // One that is decided moves from one sum to another.
+  // A decided contribution moves from one sum to another.
   ASSERT_OK(run.core().Drop(2, run.effects()));
   expect("c", 0, 1000, 0, 0, 300);
   ASSERT_OK(run.core().Admit(1, run.now(), run.effects()));
@@ -142,7 +142,7 @@ TEST(CoordinatorAccounts, AViewHasAllThatAnIslandActsOn) {
   expected.set_inner_steps_per_round(50);
   expected.set_epoch(1);
   EXPECT_EQ(run.core().View(a).DebugString(), expected.DebugString());
-  // Others hear about the run only.
+  // Others learn about the run only.
   v1::IslandIdentity stranger = a;
   stranger.set_incarnation(7);
   expected.clear_first_contribution_version();

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests all effects of each event, line by line: what is made durable, what
-// people are told, which uploads are discarded, and whether islands hear of a
-// change.
+// Tests all effects of each event, line by line: what is made durable, which
+// events people see, which uploads are discarded, and whether islands get a new
+// view.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -70,7 +70,7 @@ TEST(CoordinatorEffects, OfJoins) {
   expected.set_shards(2);
   expected.set_run_state(v1::RUNNING);
   EXPECT_EQ(response.DebugString(), expected.DebugString());
-  // The joiner keeps the position, even if it is heard of no more.
+  // The joiner keeps the position, even if it is never heard of again.
   ASSERT_OK(run.Leave(a));
   EXPECT_EQ(run.core().RunStep(), 5);
   EXPECT_EQ(run.core().View(response.identity()).run_step(), 5);
@@ -99,7 +99,7 @@ TEST(CoordinatorEffects, OfDepartures) {
                           "island_left [a] island a (incarnation 1) left: "
                           "finished",
                           "discard a/1 f0 v0", "view"));
-  // What b has handed in stays.
+  // b's contributions stay.
   v1::LeaveRequest leave;
   *leave.mutable_identity() = b;
   ASSERT_OK(run.core().Leave(leave, run.now(), run.effects()));
@@ -120,7 +120,7 @@ TEST(CoordinatorEffects, OfDepartures) {
   EXPECT_THAT(run.orders(), SizeIs(1)) << "nobody else is awaited";
 }
 
-// It has not contributed since, so that no contribution shows it.
+// It has not contributed since, so no contribution shows it.
 TEST(CoordinatorEffects, OfAnIslandThatSaysThatItHasDiverged) {
   CoordinatorDriver run({});
   v1::LeaveRequest leave;
@@ -231,7 +231,7 @@ TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
                   "discard b/1 f0 v0");
   EXPECT_THAT(TakeLines(run), expected);
 
-  // The same happens to whom the run leaves out on purpose.
+  // The same happens to an island that the run leaves out on purpose.
   CoordinatorDriver dropping(
       {.min_islands = 2, .configure = [](auto& config) {
          config.mutable_membership()->set_drop_contributions(1);
@@ -273,7 +273,7 @@ TEST(CoordinatorEffects, OfOuterSteps) {
   ASSERT_OK(run.Contribute(Contribution(a, 1)));
   ASSERT_OK(run.Contribute(Contribution(b, 1)));
   EXPECT_THAT(TakeLines(run), IsEmpty());
-  // Whoever has left by then is merged all the same.
+  // An island that has left by then is merged, too.
   ASSERT_OK(run.Leave(b));
   TakeLines(run);
   run.Fail(absl::ResourceExhaustedError("disk full"));
@@ -286,7 +286,7 @@ TEST(CoordinatorEffects, OfOuterSteps) {
   run.Fail(absl::InternalError("another reason"));
   EXPECT_THAT(TakeLines(run), ElementsAre("view"));
   EXPECT_EQ(run.core().message(), "INTERNAL: another reason");
-  // A pause is what a person has asked for, and comes first.
+  // A pause comes first, because a person has asked for it.
   ASSERT_OK(run.core().Pause("maintenance", run.effects()));
   EXPECT_EQ(run.core().run_state(), v1::PAUSED);
   EXPECT_EQ(run.core().message(), "maintenance");

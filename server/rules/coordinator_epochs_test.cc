@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests a coordinator that hears that another one has taken the run over.
+// Tests a coordinator that learns that another one has taken the run over.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -82,7 +82,7 @@ TEST(CoordinatorEpochsTest, AnyCallOfAnIslandThatKnowsBetterEndsItsTerm) {
     EXPECT_THAT(call(run, knows_better), kReplaced);
     EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
     EXPECT_THAT(run.core().View(a).message(), HasSubstr("epoch 5"));
-    // It acts for nobody, and decides nothing.
+    // It serves no island, and decides nothing.
     EXPECT_THAT(call(run, a), kReplaced);
     run.Advance(2 * CoordinatorDriver::kLease);
     run.Tick();
@@ -117,8 +117,8 @@ TEST(CoordinatorEpochsTest, AnEpochOfAnotherRunOrALowerOneChangesNothing) {
   EXPECT_EQ(run.CountEvents("coordinator_replaced"), 0);
 }
 
-// What an island sends and fetches belongs together: while its control stream
-// is at another coordinator, that one gets all.
+// An island's transfers belong together: while its control stream is at another
+// coordinator, so are all of them.
 TEST(CoordinatorEpochsTest, TransfersWaitForTheControlStream) {
   CoordinatorDriver run({.epoch = 2});
   const v1::IslandIdentity a = run.Join("a");

@@ -165,7 +165,7 @@ TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
   }
   ASSERT_OK(run.Leave(a));
   ASSERT_OK(run.core().Evict("b", "", run.now(), run.effects()));
-  // The same process joins, and hears that its contribution is in the round.
+  // The same process joins, and learns that its contribution is in the round.
   const v1::IslandIdentity again = run.Join("b");
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse answer,
                        run.Offer(CoordinatorDriver::Contribution(again, 0)));
@@ -181,7 +181,8 @@ TEST(CoordinatorFaultsTest, ASuccessorAddsNothingToARoundThatItsIslandIsIn) {
               IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(a));
   run.Join("a", /*instance=*/2);
-  // Its first round would be the next one, but nobody else can close this one.
+  // Its first round would be the next one, but no other island can close this
+  // one.
   const v1::IslandIdentity b = run.Join("b");
   ASSERT_OK(run.Heartbeat(b));
   EXPECT_EQ(run.core().View(b).first_contribution_version(0), 0);

@@ -49,13 +49,14 @@ inline constexpr size_t kMaxHeldContributions = 64;
 
 // Facts about the run that do not depend on who is live.
 struct RunFlags {
-  // Whether min_islands have joined once. From then on the run goes on with the
-  // islands that are left.
+  // Whether min_islands have joined once. From then on the run continues with
+  // the remaining islands.
   bool started = false;
   bool paused = false;
   std::string pause_reason;
-  // Names the run's data (IslandProgress.data_digest), which an operator has
-  // accepted or most islands read. Empty until an island has reported its data.
+  // The digest of the run's data (IslandProgress.data_digest), which an
+  // operator has accepted or most islands read. Empty until an island has
+  // reported its data.
   std::string data_digest;
   // Whether an operator has accepted the data, so that islands no longer
   // decide.

@@ -68,7 +68,7 @@ TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
   CoordinatorDriver restarted({.min_islands = 2}, {}, {}, history);
   EXPECT_EQ(restarted.core().run_state(), v1::PAUSED);
   ASSERT_OK(restarted.core().Resume(restarted.now(), restarted.effects()));
-  // The run had started, although nobody is back yet.
+  // The run had started, although no island is back yet.
   EXPECT_EQ(restarted.core().run_state(), v1::RUNNING);
 }
 
@@ -98,8 +98,8 @@ TEST(CoordinatorEvict, FencesOffTheIncarnation) {
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
-// An island that has gone without a word is missed until it comes back, or an
-// operator says that it will not.
+// An island that disappears is missed until it comes back or an operator says
+// that it will not.
 TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
   CoordinatorDriver run({});
   run.Join("a");
@@ -117,7 +117,7 @@ TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
-// Two islands, of which b has handed in values that are not finite.
+// Two islands. b has handed in values that are not finite.
 class QuarantineTest : public testing::Test {
  protected:
   QuarantineTest() : run_({.rounds = 90}) {
@@ -170,7 +170,7 @@ TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
   EXPECT_THAT(run_.Contribute(Contribution(b_, run_.version()), 10.5),
               StatusIs(absl::StatusCode::kOutOfRange,
                        HasSubstr("more than 10 times the median")));
-  // The round goes on without it.
+  // The round continues without it.
   Rounds(1);
   EXPECT_EQ(run_.core().held_count(), 1);
 }
@@ -368,8 +368,8 @@ TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
   EXPECT_EQ(ledger.reported(), 1000);
 }
 
-// A contribution that was left out counts once when it is contributed again,
-// whoever does that.
+// A contribution that was left out counts once when any process contributes it
+// again.
 TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
   for (const bool same_process : {true, false}) {
     SCOPED_TRACE(same_process ? "same process" : "with its checkpoint");
@@ -458,7 +458,7 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
   EXPECT_EQ(run.orders()[0].contributions.size(), 2);
 }
 
-// The guard learns what is usual from two rounds together, but only from those
+// The guard learns the usual norm from two rounds together, but only from those
 // of its fragment.
 TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 2, .rounds = 90});
@@ -473,7 +473,7 @@ TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
     run.Commit();
   };
   round(0, 1);
-  // This is half of the contributions that show what is usual.
+  // This is half of the contributions that define the usual norm.
   ASSERT_THAT(run.Contribute(Contribution(a, 1), 100),
               IsOkAndHolds(Verdict::ACCEPTED));
   ASSERT_OK(run.Contribute(Contribution(b, 1), 1));

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests all effects of what happens to a quarantined contribution, line by
-// line.
+// Tests all effects of events about a quarantined contribution, line by line.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -30,7 +29,7 @@ v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
   return CoordinatorDriver::Contribution(identity, base_version);
 }
 
-// Two islands, of which b has handed in what does not pass.
+// Two islands. b has handed in a contribution that does not pass.
 class QuarantineEffects : public testing::Test {
  protected:
   void SetUp() override {

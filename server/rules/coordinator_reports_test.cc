@@ -114,8 +114,8 @@ TEST(CoordinatorReports, MostIslandsSayWhichDataAreTheRuns) {
   EXPECT_FALSE(Differs(run, "a")) << "it is gone";
 }
 
-// Otherwise the data of a run of two islands would be those of the one that was
-// not the last to start again.
+// Otherwise, of two islands, the one that restarted last could never determine
+// the data.
 TEST(CoordinatorReports, AnIslandThatIsBackFindsItsDataAgain) {
   CoordinatorDriver run(Validating());
   const auto island = run.Join("a");
@@ -157,7 +157,7 @@ TEST(CoordinatorReports, TheWordOfAnOperatorHoldsAgainstAllIslands) {
   EXPECT_FALSE(Differs(run, "a"));
 }
 
-// What they read already holds, but they may decide otherwise no more.
+// The islands' data stay the run's, but the islands can no longer change them.
 TEST(CoordinatorReports, AnOperatorMayConfirmTheRunsData) {
   CoordinatorDriver run(Validating());
   ASSERT_OK(run.Heartbeat(run.Join("a"), Reading(kData)));
@@ -194,7 +194,7 @@ TEST(CoordinatorReports, AMeasurementIsRecordedOnce) {
   EXPECT_EQ(ToTime(point.time()), run.now());
   EXPECT_EQ(run.CountEvents("validated"), 1);
   EXPECT_EQ(run.core().validation()->validation().loss(), 2.5);
-  // An older one after a newer one says nothing.
+  // An older one after a newer one is ignored.
   CommitUntil(run, island, 4);
   ASSERT_OK(run.Heartbeat(island, Measured(4, 2.25)));
   ASSERT_OK(run.Heartbeat(island, Measured(3, 1)));
@@ -263,7 +263,7 @@ TEST(CoordinatorReports, EveryVersionOfTheModelIsAPointOfTraining) {
     progress.set_bytes_up(progress.bytes_up() + 10);
     ASSERT_OK(run.Heartbeat(island, progress));
   };
-  // The coordinator's process knows nothing of the time before it.
+  // The coordinator's process does not know the time before it.
   train(1000, 9);
   train(100, 4);
   train(300, 2);

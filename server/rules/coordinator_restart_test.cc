@@ -79,8 +79,8 @@ TEST(CoordinatorRestart, EachFragmentIsComparedWithItsOwnParameters) {
               StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-// Returns how many times its usual length the window of an island may be at
-// version 9, if these sums are all that was merged of it.
+// Returns by which factor the window of an island may exceed its usual length
+// at version 9, if only these sums of it were merged.
 std::string AllowedWindow(std::vector<Settled> settled,
                           uint64_t first_version = 0) {
   CoordinatorHistory history;
@@ -111,7 +111,7 @@ TEST(CoordinatorRestart, AWindowBeginsWhereTheIslandWasMergedLast) {
               HasSubstr("3.0 times"));
   EXPECT_THAT(AllowedWindow({sum(Fate::kPartial, 2), sum(Fate::kMerged, 6)}),
               HasSubstr("3.0 times"));
-  // What was not merged says nothing, nor does another island.
+  // Unmerged contributions and other islands do not count.
   EXPECT_THAT(AllowedWindow({}, 4), HasSubstr("6.0 times"));
   EXPECT_THAT(AllowedWindow({sum(Fate::kQuarantined, 0)}, 4),
               HasSubstr("6.0 times"));

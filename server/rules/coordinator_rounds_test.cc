@@ -98,7 +98,7 @@ TEST(CoordinatorRounds, ParticipationTellsLiveFromContributingFromMerged) {
   EXPECT_EQ(run.core().participation().live(), 3);
 }
 
-// Nobody takes part twice, nor more often than there were islands.
+// No island counts twice, and no more take part than there were islands.
 TEST(CoordinatorRounds, AnIslandThatHandedInAndLeftWasThere) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
@@ -239,7 +239,7 @@ TEST(CoordinatorRounds, WhoNeverContributesHoldsNoRoundOfThoseWhoJoinedLater) {
       run.Tick();
     }
   };
-  // While nobody has trained the window, there is nothing to wait for.
+  // While no island has trained the window, there is nothing to wait for.
   pass(2 * CoordinatorDriver::kGrace, CoordinatorDriver::kRoundSteps - 1);
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
   // The grace window begins when the others have.

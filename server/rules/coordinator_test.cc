@@ -65,7 +65,7 @@ TEST(CoordinatorTest, ARunStartsWithTheLastOfItsFirstIslands) {
   EXPECT_EQ(run.CountEvents("run_started"), 1);
   // Both are expected in the first round.
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
-  // And the run goes on with whoever is left.
+  // The run continues with the remaining islands.
   EXPECT_OK(run.Leave(b));
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   EXPECT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
@@ -296,7 +296,7 @@ TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
   }
   ASSERT_OK(run.Leave(b));
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
-  // It is expected from the next round on, or at once where it is needed.
+  // It is expected from the next round on, or at once if it is needed.
   run.BeReady(joined);
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "c"));
   ASSERT_THAT(run.effects().changed, SizeIs(3));
@@ -388,7 +388,7 @@ TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {
   request.set_island_id("a");
   request.set_instance_id(2);
   Effects effects;
-  // Nobody can take the place of a process that is not there.
+  // No process can replace one that is not there.
   request.set_replaces_instance_id(3);
   EXPECT_EQ(run.core().Join(request, run.now(), effects).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -397,7 +397,7 @@ TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {
   ASSERT_OK(joined.status());
   EXPECT_EQ(joined->identity().incarnation(), 2);
   EXPECT_THAT(effects.ended, SizeIs(1));
-  // A retry of the same process replaces nobody.
+  // A retry of the same process replaces no other.
   const auto retried = run.core().Join(request, run.now(), effects);
   ASSERT_OK(retried.status());
   EXPECT_EQ(retried->identity().incarnation(), 2);

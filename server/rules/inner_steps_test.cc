@@ -93,7 +93,7 @@ TEST(InnerStepsTest, TheLimitsThemselves) {
   const auto steps = [&](absl::Duration own) {
     return InnerSteps(options, own, {pace, own});
   };
-  // Who comes at the very end of the window comes in time.
+  // An island that comes at the very end of the window is in time.
   EXPECT_EQ(steps(1.25 * pace), 0);
   options.grace = absl::Seconds(24);
   EXPECT_EQ(steps(1.25 * pace), 80);

@@ -129,7 +129,7 @@ void Journal::Reconciled(const DoubtfulWrite& write, Effects& effects) {
   if (write.fragment.has_value()) {
     commits_found_[*write.fragment] = write.found;
   } else if (doubtful_events_.has_value()) {
-    // The rest of the batch may be written twice without harm.
+    // The rest of the batch may safely be written twice.
     if (write.found) {
       unwritten_.events.erase(
           unwritten_.events.begin(),

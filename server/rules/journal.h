@@ -16,7 +16,7 @@
 //   return Journal::Answer(entry, written, result);
 //
 // Changes that could not be written stay, and are written first the next time:
-// no answer may tell of a membership that a restart would not know.
+// no answer may rest on a membership that a restart would not know.
 //
 // If the outcome of a write is unknown, the log refuses all others until the
 // host has found it out and called Reconciled.
@@ -61,7 +61,7 @@ class Journal {
 
   // Notes the outcome of writing an entry's batch. Returns OK if all entries
   // are durable, and otherwise UNAVAILABLE: any error is this machine's fault,
-  // so islands go on and retry.
+  // so islands continue and retry.
   absl::Status Written(const absl::Status& outcome);
 
   // Returns the answer to an event: its `result`, or the error of a failed

@@ -22,7 +22,8 @@ constexpr absl::Time kNow = absl::UnixEpoch();
 
 class JournalTest : public testing::Test {
  protected:
-  // Enters an event that changes an island's membership, and tells people.
+  // Enters an event that changes an island's membership and is reported to
+  // people.
   Journal::Entry Join(const std::string& island) {
     Effects effects;
     effects.joined.push_back({.island_id = island, .incarnation = 1});
@@ -33,7 +34,7 @@ class JournalTest : public testing::Test {
     Effects effects;
     return journal_.Enter(effects, kNow);
   }
-  // Writes the entry's batch, and returns what a caller with `result` hears.
+  // Writes the entry's batch, and returns the answer to a caller with `result`.
   absl::Status Answer(const Journal::Entry& entry, const absl::Status& outcome,
                       const absl::Status& result = absl::OkStatus()) {
     const absl::Status written =
@@ -83,7 +84,7 @@ TEST_F(JournalTest, WhatCannotBeWrittenGoesFirstTheNextTime) {
   ASSERT_NE(entry.batch, nullptr);
   EXPECT_FALSE(entry.changes);
   EXPECT_THAT(entry.events, SizeIs(0)) << "they have been told";
-  // A success may rest on what is not written; a refusal does not.
+  // A success may rest on unwritten changes; a refusal does not.
   EXPECT_THAT(Answer(entry, full_), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(Answer(Nothing(), full_, absl::AbortedError("refused")),
               StatusIs(absl::StatusCode::kAborted));

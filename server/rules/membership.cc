@@ -87,8 +87,9 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
                      Age(now, member.last_heartbeat + options_.lease),
                      "; retry until then"));
   }
-  // After a divergence, no process may go on from any checkpoint: the diverged
-  // process may have used it, and its contribution may still be admitted.
+  // After a divergence, no process may continue from any checkpoint: the
+  // diverged process may have used it, and its contribution may still be
+  // admitted.
   if (known != members_.end() &&
       known->second.state == v1::IslandStatus::DIVERGED &&
       (known->second.instance_id == request.instance_id() ||
@@ -211,7 +212,7 @@ void Membership::ForgetOldest(const Member* kept) {
   while (members_.size() > kMostDeparted + live_count()) {
     auto oldest = members_.end();
     // Keep diverged members longest: their process must learn that it may not
-    // go on.
+    // continue.
     const auto rank = [](const Member& member) {
       return std::make_pair(member.state == v1::IslandStatus::DIVERGED,
                             member.ended_at);

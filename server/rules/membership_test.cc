@@ -196,7 +196,7 @@ TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
                kStart);
   EXPECT_THAT(members_.Join(Request("oslo", 7), kStart),
               StatusIs(absl::StatusCode::kOutOfRange));
-  // Its process may have gone on from the checkpoint of process 6, too.
+  // Its process may also have continued from the checkpoint of process 6.
   for (const uint64_t whose : {6, 7}) {
     v1::JoinRequest successor = Request("oslo", 8);
     successor.set_replaces_instance_id(whose);
@@ -227,7 +227,7 @@ TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
   Member& second = Join("b", 2);
   EXPECT_EQ(second.shard, 1);
   EXPECT_EQ(Join("c", 3).shard, 0) << "three islands, two shards";
-  // The next island takes the shard that nobody reads any more ...
+  // The next island takes the shard that is no longer read ...
   members_.End(second, v1::IslandStatus::LEFT, "finished", kStart);
   Member& replacement = Join("d", 4);
   EXPECT_EQ(replacement.shard, 1);
@@ -262,7 +262,7 @@ TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
               StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(members_.Expired(kStart + absl::Hours(1) + kLease), IsEmpty());
   EXPECT_EQ(Join("bergen", 8).incarnation, 4);
-  // The process retries a Join whose answer the restart swallowed.
+  // The process retries a Join whose answer was lost in the restart.
   ASSERT_OK_AND_ASSIGN(const Membership::JoinResult again,
                        members_.Join(Request("oslo", 7), kStart));
   EXPECT_FALSE(again.is_new);

@@ -41,7 +41,7 @@ TEST(NormGuard, ComparesTheFirstOnesWithTheParameters) {
 
 TEST(NormGuard, ContributionsWithoutChangeShowNothing) {
   NormGuard guard = After(2, NormGuard::kLeast, /*norm=*/3);
-  // An island with nothing to train makes no outlier of another.
+  // An island with nothing to train does not make others outliers.
   for (size_t i = 0; i < NormGuard::kLately - NormGuard::kLeast; ++i) {
     guard.Merged({{0, 10}}, 1);
   }

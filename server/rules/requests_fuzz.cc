@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads foreign bytes as what islands and operators send to a coordinator, and
-// hands what the limits let through to its rules. Whatever comes, the tokens of
-// each fragment add up, and no more members are live than may be. The input is
-// a sequence of kind (1 byte), length (2 bytes, little-endian), and a message
-// of that length, or of what is left:
+// Reads foreign bytes as requests of islands and operators, and hands those
+// that pass the limits to the rules. In any case the tokens of each fragment
+// add up, and no more members are live than allowed. The input is a sequence of
+// kind (1 byte), length (2 bytes, little-endian), and a message of that length,
+// or of the rest:
 //
 //   j h l     JoinRequest, SessionRequest, LeaveRequest
 //   o c n     ContributionHeader: offered, complete, complete and not finite

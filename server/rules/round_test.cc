@@ -99,7 +99,7 @@ TEST(RoundTest, KnowsAContributionByIncarnationAndByBytes) {
   EXPECT_FALSE(round.Has("b", 1));
   EXPECT_TRUE(round.HasBytes("a", "digest"));
   EXPECT_FALSE(round.HasBytes("a", "other"));
-  // Two islands may come to the same bytes; that is two contributions.
+  // Two islands may have the same bytes; these are two contributions.
   EXPECT_FALSE(round.HasBytes("b", "digest"));
 }
 

@@ -89,7 +89,7 @@ TEST_F(RunHealthTest, TheTimeLeftFollowsFromTheMedianOfTheLastRounds) {
   Observe();
   Wait(40);
   Merge(0, 5);
-  // How long that round took is not known: it may have begun before.
+  // The duration of that round is unknown, because it may have begun before.
   EXPECT_FALSE(Describe().has_seconds_left());
   Wait(10);
   Merge(1, 10);
@@ -168,7 +168,7 @@ TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
   status = Describe();
   EXPECT_FALSE(status.has_missing_since());
   EXPECT_THAT(status.attention(), IsEmpty());
-  // The pace is that of before, and the round goes on from now.
+  // The pace stays, and the round continues from now.
   EXPECT_DOUBLE_EQ(status.seconds_left(), 175);
   // The round that was held up does not change it.
   Wait(5);
@@ -265,7 +265,7 @@ TEST_F(RunHealthTest, TheFirstRoundIsAsLongAsTheIslandsSay) {
   EXPECT_THAT(Describe().attention(), IsEmpty());
   Wait(1);
   EXPECT_EQ(Problem().text(), "no round is merged");
-  // If they say nothing, they load parameters perhaps.
+  // If they report nothing, they may be loading parameters.
   claimed_round_ = absl::ZeroDuration();
   EXPECT_THAT(Describe().attention(), IsEmpty());
   Wait(2100);
@@ -349,7 +349,7 @@ TEST_F(RunHealthTest, AFinishedRunNeedsNothing) {
   EXPECT_FALSE(status.has_missing_since());
 }
 
-// A peer chooses how many names there are, and how long its reasons are.
+// A peer determines the number of names and the length of its reasons.
 TEST_F(RunHealthTest, TheListIsBounded) {
   for (int i = 0; i < 1000; ++i) {
     const std::string name = absl::StrCat(i);

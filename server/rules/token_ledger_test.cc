@@ -130,7 +130,7 @@ TEST(TokenLedger, AProcessThatComesBackTakesOverWhatHadExpired) {
   EXPECT_EQ(ledger.Account(first, 0, false, {}).expired(), 0);
   EXPECT_EQ(ledger.Account(first, 0, false, {}).reported(), 60);
   EXPECT_EQ(ledger.Account(second, 0, true, {}).reported(), 40);
-  // The process's count goes on from where it was.
+  // The process's count continues where it was.
   ledger.Report(second, 110);
   EXPECT_EQ(ledger.Account(second, 0, true, {}).reported(), 50);
 }
@@ -205,7 +205,7 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   expect(55, 0, {{restored, {.tokens = 45, .restored = 25}}});
   ledger.Settle(restored, 0, Fate::kMerged, 45, 25);
   expect(10, 45, {});
-  // After a restart the commits tell the same.
+  // After a restart the commits give the same.
   TokenLedger again(1);
   again.Restore(ledger.Record(dead));
   again.Restore(ledger.Record(restored));
@@ -399,7 +399,7 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
   }
 }
 
-// An earlier incarnation may be taken over from when the later one has already
+// Tokens may move from an earlier incarnation when the later one has already
 // reported more.
 TEST(TokenLedger, TakingOverDoesNotForgetWhatWasReported) {
   TokenLedger ledger(1);

@@ -35,7 +35,7 @@ class TrainingHistory {
   static constexpr int kMostIslands = 64;
   static constexpr int kMostRounds = 24;
 
-  // Goes on from the newest point, if any.
+  // Continues from the newest point, if any.
   explicit TrainingHistory(std::optional<v1::TrainingPoint> newest);
 
   // Takes an island's report, which follows `before`.

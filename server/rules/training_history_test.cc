@@ -133,7 +133,7 @@ TEST(TrainingHistoryTest, APointHasTheRoundsThatAreOver) {
   history.Delivered(Head(1, 1), at(3));
   history.Delivered(Head(1, 1), at(4));
   history.Merged(Head(1, 2), absl::InfiniteFuture(), at(6), 0.5);
-  // An update of an earlier version is no news.
+  // The update of an earlier version changes nothing.
   history.Delivered(Head(1, 1), at(7));
   const v1::TrainingPoint point = history.Take(2);
   ASSERT_EQ(point.rounds_size(), 1);

@@ -115,10 +115,10 @@ class CommitLog {
   // Whether the outcome of a write is unknown.
   bool InDoubt();
 
-  // Ends the doubt: opens the database anew, as a restart would, makes durable
-  // what it finds, and returns whether the batch in doubt is there. For a batch
-  // of snapshots alone it returns that it is not, because such a batch can be
-  // written again. Fails, and changes nothing, while the disk takes no writes.
+  // Reopens the database, as a restart would, makes durable what it finds, and
+  // returns whether the batch in doubt is there. Returns false for a batch of
+  // snapshots alone, because such a batch can be written again. Fails, and
+  // changes nothing, while the disk refuses writes.
   absl::StatusOr<DoubtfulWrite> Reconcile();
 
   // --- Copies of the log. ---
@@ -137,8 +137,8 @@ class CommitLog {
   //              that log's.
   absl::Status ApplyChange(const v1::LogChange& change, uint64_t epoch);
 
-  // Makes this log, which CopyTo has made or which was a copy before, a copy of
-  // the log of `leader`.
+  // Makes this log a copy of the log of `leader`. It must have been made by
+  // CopyTo, or have been a copy before.
   absl::Status Follow(const LeaderRecord& leader);
   // Makes these the only snapshots of a fragment.
   absl::Status ReplaceSnapshots(uint32_t fragment,

@@ -112,7 +112,7 @@ class CommitLogCopyTest : public testing::Test {
     }
   }
 
-  // Returns the rows of all tables that tell of the run.
+  // Returns the rows of all tables about the run.
   std::string RowsOf(const std::string& name) const {
     absl::StatusOr<SqliteDatabase> database = SqliteDatabase::Open(
         PathOf(name), SqliteDatabase::Mode::kReadWriteCreate);
@@ -230,7 +230,7 @@ TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
   EXPECT_NE(copy->Position().hash(), log_->Position().hash());
 }
 
-// Whatever its log is.
+// This holds for any log.
 TEST_F(CommitLogCopyTest, AnElectionGivesTheEpoch) {
   EXPECT_THAT(log_->TakeOver(7), IsOkAndHolds(7));
   EXPECT_THAT(log_->TakeOver(5), IsOkAndHolds(7)) << "epochs only rise";

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests a commit log whose disk fails: what it knows of a write that failed,
-// and how it goes on.
+// Tests a commit log whose disk fails: what it knows of a failed write, and how
+// it continues.
 #include <cerrno>
 #include <cstdint>
 #include <memory>

@@ -393,7 +393,7 @@ TEST_F(CommitLogTest, TheHistoryComesBackAsItWas) {
     LogBatch batch{.training = {training},
                    .validations = {TestPoint(3), TestPoint(6)}};
     ASSERT_OK(log->Apply(batch));
-    // Written twice, as after a write of unknown outcome.
+    // This is written twice, as after a write of unknown outcome.
     ASSERT_OK(log->Apply(batch));
   }
   const std::unique_ptr<CommitLog> log = Open();

@@ -12,7 +12,7 @@
 //               "0.planes", "1.planes", ... for those that are not entropy
 //               coded and take fewer bytes as byte planes
 //               (common/byte_planes.h) of values. Flat, U8. Only records that
-//               are kept for good are compressed. Encodings that were prepared
+//               are kept for ever are compressed. Encodings that were prepared
 //               but not merged are "unmerged.0", "unmerged.1", .... In a record
 //               with a gradient_digest, "0" is the merged pseudo-gradient in
 //               fp32, in place of the encodings.

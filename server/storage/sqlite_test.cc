@@ -37,7 +37,7 @@ TEST(Sqlite, ErrorsHaveTheCodeOfTheirCause) {
   ASSERT_OK(database.Execute("CREATE TABLE t (a TEXT NOT NULL UNIQUE)"));
   // An empty text without memory is no NULL.
   ASSERT_OK(database.Run("INSERT INTO t VALUES (?)", absl::string_view()));
-  // The extended result tells which constraint it was.
+  // The extended result names the constraint.
   EXPECT_THAT(database.Run("INSERT INTO t VALUES (?)", absl::string_view()),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("2067")));
   ASSERT_OK_AND_ASSIGN(SqliteDatabase reader,
@@ -74,7 +74,7 @@ TEST(Sqlite, AStatementThatIsUsedAgainRemembersNothing) {
     EXPECT_EQ(rest.Int(0), 8);
     EXPECT_THAT(rest.Step(), IsOkAndHolds(false));
   }
-  // Neither of them, left in the middle, still reads the database.
+  // Both were left in the middle, and no longer read the database.
   EXPECT_THAT(database.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"),
               IsOkAndHolds(0));
   ASSERT_OK(database.Reopen());
@@ -85,7 +85,7 @@ TEST(Sqlite, AnUnusedDatabaseIsReadWithoutMakingFiles) {
   using Mode = SqliteDatabase::Mode;
   namespace fs = std::filesystem;
   const fs::path live = fs::path(testing::TempDir()) / "live";
-  // A name that a URI would take apart.
+  // This name has characters with a meaning in URIs.
   const fs::path copy = fs::path(testing::TempDir()) / "copy?x#y%41";
   for (const fs::path& folder : {live, copy}) fs::create_directory(folder);
   const auto files = [&] {
@@ -108,7 +108,7 @@ TEST(Sqlite, AnUnusedDatabaseIsReadWithoutMakingFiles) {
     ASSERT_OK(
         database.Execute("PRAGMA journal_mode = WAL;"
                          "CREATE TABLE t (a); INSERT INTO t VALUES (1)"));
-    // As a process leaves them that is killed, without the index.
+    // These are the files of a killed process, without the index.
     for (const char* name : {"log.sqlite3", "log.sqlite3-wal"}) {
       fs::copy(live / name, copy / name);
     }

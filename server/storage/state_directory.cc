@@ -264,8 +264,8 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
   }
   absl::StatusOr<std::unique_ptr<CommitLog>> log =
       CommitLog::OpenReadOnly(LogPath(path));
-  // Reading a write-ahead log takes an index beside it, which the coordinator
-  // has made and which cannot be made here.
+  // Reading a write-ahead log takes an index beside it. The coordinator has
+  // made it; it cannot be made here.
   if ((absl::IsNotFound(log.status()) ||
        absl::IsPermissionDenied(log.status())) &&
       access(path.c_str(), W_OK) != 0 && !IsInUse(path)) {

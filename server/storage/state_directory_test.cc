@@ -272,7 +272,7 @@ TEST_F(StateDirectoryTest, KeepsTheNewestVersionsAndUpdates) {
   EXPECT_EQ(NewestVersion(*state), 6);
 }
 
-// The counts of versions and of updates are independent, whichever is larger.
+// The counts of versions and of updates are independent.
 TEST_F(StateDirectoryTest, ACountOfOneKeepsTheHead) {
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   for (uint64_t version = 0; version <= 4; ++version) {
@@ -290,7 +290,7 @@ TEST_F(StateDirectoryTest, ACountOfOneKeepsTheHead) {
   EXPECT_EQ(NewestVersion(*state), 4);
   EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(1)));
   EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(SizeIs(1)));
-  // A reader of a version can go on while its file is removed.
+  // A reader of a version can continue while its file is removed.
   ASSERT_OK(Commit(*state, 5));
   ASSERT_OK(state->RemoveUnreferenced(kRunId, 1, 1).status());
   EXPECT_EQ(NewestVersion(*state), 5);
@@ -338,7 +338,7 @@ class PartialRestoreTest : public StateDirectoryTest {
   std::string Log() const { return path_ + "/run.sqlite3"; }
 
   // Expects that opening fails with this message and changes nothing, and that
-  // the run goes on with the newest log.
+  // the run continues with the newest log.
   void ExpectRefused(const std::string& message) {
     const auto before = Snapshot(path_);
     EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -429,7 +429,7 @@ TEST_F(StateDirectoryTest, RemovesOnlyFilesOfItsOwnRun) {
 
 // A child commits version 1, with a snapshot, and is killed at one stage of
 // writing one of the files. In every case a restart finds the snapshot of
-// version 0, and the run goes on.
+// version 0, and the run continues.
 class CrashTest
     : public StateDirectoryTest,
       public testing::WithParamInterface<std::tuple<const char*, WriteStage>> {
@@ -461,7 +461,7 @@ TEST_P(CrashTest, KeepsTheCommittedVersion) {
 
   ASSERT_OK_AND_ASSIGN(const auto state, StateDirectory::Open(path_, {}));
   EXPECT_EQ(NewestVersion(*state), 0);
-  // No record supersedes what the crash has left.
+  // No record supersedes the files that the crash has left.
   EXPECT_THAT(state->RemoveUnreferenced(kRunId, 2, 2), IsOkAndHolds(IsEmpty()));
   ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> heads,
                        state->log().Heads());

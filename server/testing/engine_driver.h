@@ -112,8 +112,8 @@ class EngineDriver {
   Engine& engine() { return *engine_; }
   const std::string& state_dir() const { return state_dir_; }
   void AdvanceSeconds(int64_t seconds) { seconds_ += seconds; }
-  // From now on, a millisecond passes between two looks of a thread at the
-  // clock.
+  // From now on, each reading of the clock advances the thread's time by a
+  // millisecond.
   void AdvanceAtEachLook() { advances_at_looks_ = true; }
 
   // Joins, and reports that the island can train.
@@ -180,7 +180,7 @@ class EngineDriver {
     return contribution;
   }
 
-  // Offers, uploads from where the engine says, and returns the last answer.
+  // Offers, uploads from the engine's offset, and returns the last answer.
   absl::StatusOr<v1::ContributeResponse> Contribute(
       const TestContribution& contribution) {
     ASSIGN_OR_RETURN(const v1::ContributeResponse response,
@@ -197,7 +197,7 @@ class EngineDriver {
     return engine_->Complete(contribution.header);
   }
 
-  // Waits until `condition` holds, which the engine must make true by itself.
+  // Waits until the engine makes `condition` true.
   bool Await(const std::function<bool()>& condition) {
     const int kWakeUps = 600;  // At least: a wake-up may also come from news.
     for (int i = 0; i < kWakeUps; ++i) {
@@ -223,7 +223,7 @@ class EngineDriver {
  private:
   // A run's id shows the lower half.
   static constexpr uint64_t kRandom = (uint64_t{5} << 32) + 7;
-  // Small, so that every upload takes several chunks.
+  // This is small, so that every upload takes several chunks.
   static constexpr uint64_t kChunkBytes = 1000;
 
   absl::Time Now() {

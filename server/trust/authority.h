@@ -27,7 +27,7 @@ inline constexpr int kHolderIdBytes = 8;
 // Returns the id of a new holder.
 std::string NewHolderId();
 
-// Thread-safe but for WriteServerPair and WriteOperatorPair.
+// Thread-safe, except for WriteServerPair and WriteOperatorPair.
 class Authority {
  public:
   // Returns whether the folder has an authority's certificate, or its key.

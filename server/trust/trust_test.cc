@@ -90,7 +90,7 @@ class TrustTest : public testing::Test {
     request.set_certificate_request(*MakeRequest(key));
     return trust_->Enrol(request, from);
   }
-  // Enrols, and returns what the certificate says.
+  // Enrols, and returns the certificate's contents.
   CertificateFacts Enrolled(const JoinToken& token, EVP_PKEY& key) {
     const auto response = Enrol(token, key);
     EXPECT_OK(response);
@@ -173,7 +173,7 @@ TEST_F(TrustTest, ARefusedEnrolmentIsAnEventAndStrangersDoNotFloodTheLog) {
   EXPECT_THAT(events_, ElementsAre("token_created a", "enrolment_refused "));
   EXPECT_THAT(texts_.back(),
               StartsWith("an enrolment from 6.6.6.0 is refused: there is no"));
-  // Strangers do not hide what happens to an island with a token.
+  // Strangers do not suppress events about an island with a token.
   EXPECT_OK(Enrol(token, *key_));
   EXPECT_FALSE(Enrol(token, *NewKey()).ok());
   EXPECT_EQ(events_.back(), "enrolment_refused a");
@@ -307,7 +307,7 @@ TEST_F(TrustTest, ARevocationEndsTheTokenThatGaveTheCertificate) {
               StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
   ASSERT_OK(Start());
   EXPECT_THAT(Enrol(token, *NewKey()), StatusIs(StatusCode::kUnauthenticated));
-  // Its other holder, and other tokens, are left alone.
+  // Its other holder, and other tokens, are not affected.
   EXPECT_OK(trust_->Check(second));
   EXPECT_OK(Enrol(token, *second_key));
   EXPECT_OK(Enrol(other, *key_));
@@ -389,7 +389,7 @@ TEST_F(TrustTest, ALostPartIsNotMadeAnew) {
                                 HasSubstr("copy " + Path("operator/ca.crt"))));
   std::filesystem::copy_file(Path("operator/ca.crt"), Path("ca.crt"));
   EXPECT_OK(Start());
-  // Nothing but the key is left of the authority.
+  // Only the key is left of the authority.
   for (const char* lost : {"ca.crt", "records"}) {
     ASSERT_OK(RemoveFile(Path(lost)));
     EXPECT_THAT(Start(), StatusIs(StatusCode::kFailedPrecondition)) << lost;

@@ -35,7 +35,7 @@ TEST(ChaosTest, NothingIsLostOrCountedTwice) {
   EXPECT_EQ(report["double_counted"], 0);
   EXPECT_EQ(report["faults"], kFaultKinds);
   EXPECT_EQ(report["restart_seconds_each"].size(), 1);
-  // The speed depends on the machine, but the run must have gone on.
+  // The speed depends on the machine, but the run must have continued.
   EXPECT_GT(report["goodput"], 0.1);
   EXPECT_GT(report["rounds"], 10);
 }

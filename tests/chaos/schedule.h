@@ -38,8 +38,8 @@ struct Fault {
   // The time since the first commit of the run.
   absl::Duration at;
   FaultKind kind = FaultKind::kKillIsland;
-  // The index of the island that it strikes; meaningless for the coordinator
-  // and the guest.
+  // The index of the affected island; meaningless for the coordinator and the
+  // guest.
   int island = 0;
   // The duration of faults that end by themselves.
   absl::Duration lasts;

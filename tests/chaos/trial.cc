@@ -28,7 +28,7 @@ namespace {
 
 // The interval at which the processes are checked.
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
-// The longest wait for anything that must happen sooner or later.
+// The longest wait for anything that must happen.
 constexpr absl::Duration kPatience = absl::Seconds(120);
 // The time that a service manager waits before it restarts a program.
 constexpr absl::Duration kRestartDelay = absl::Milliseconds(500);
@@ -40,8 +40,8 @@ constexpr char kGuestName[] = "guest";
 // Rounds close without an island that is away, and windows are short, so that
 // little is lost with a process. The overlap covers a restart of the
 // coordinator. $0 and $1 are the least and the most islands. $2 is the grace
-// window: longer than an island that came back may lag behind, shorter than
-// others can go on.
+// window: longer than the lag of an island that came back, shorter than the
+// time for which others can continue.
 constexpr char kConfig[] = R"(
   name: "chaos"
   model {

@@ -43,7 +43,7 @@ struct ChaosOptions {
 // processes that it started have ended when it returns.
 //   PERMISSION_DENIED  this process may not make namespaces.
 //   CANCELLED          SIGTERM or SIGINT came.
-//   DEADLINE_EXCEEDED  the run does not get going, or does not continue after
+//   DEADLINE_EXCEEDED  the run does not start, or does not continue after
 //                      the faults.
 //   INTERNAL           a process misbehaves; the message says which, and its
 //                      log is in the directory.

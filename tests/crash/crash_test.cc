@@ -3,8 +3,8 @@
 //
 // Kills a coordinator at the calls that change its files (crash_points.cc), and
 // restarts it on the files that a dead process or a power loss leaves. Its
-// islands live on. As contributions do not depend on time here, a run with
-// crashes must come to the bits of one without.
+// islands live on. Because contributions do not depend on time here, a run with
+// crashes must have the same bits as one without.
 //
 // Covers a sample of the calls by default, and every one with
 //   bazel test //tests/crash:crash_test --test_arg=--every_point

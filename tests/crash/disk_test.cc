@@ -76,7 +76,7 @@ class DiskTest : public ProcessTestFixture {
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
   }
 
-  // Expects, while the disk takes nothing, that the coordinator logs a reason
+  // Expects, while the disk takes no writes, that the coordinator logs a reason
   // that matches `why` and answers calls.
   void ExpectSuspended(absl::string_view why) {
     ASSERT_TRUE(coordinator_->AwaitOutput("stays at version"))
@@ -116,8 +116,8 @@ TEST_F(DiskTest, AFullDiskStopsCommitsUntilThereIsSpace) {
   EXPECT_GT(disk.f_bavail, disk.f_blocks / 2);
 }
 
-// The coordinator finds out by itself whether a write to the log that failed
-// half-way took place.
+// The coordinator finds out by itself whether a failed write to the log took
+// place.
 TEST_F(DiskTest, AReadOnlyDiskStopsCommitsUntilItTakesWritesAgain) {
   StartRun(Fault("REFUSE"));
   Write("fault", "now");

@@ -13,8 +13,8 @@
 // Layout: <shadow>/tree is the tree; <shadow>/inodes/N is the synced content of
 // the file with inode N. The files of the tree are hard links to these.
 //
-// Not thread-safe. An operation that fails ends the process: a test without its
-// shadow proves nothing.
+// Not thread-safe. A failed operation ends the process, because a test without
+// its shadow proves nothing.
 #ifndef TESTS_CRASH_DURABLE_SHADOW_H_
 #define TESTS_CRASH_DURABLE_SHADOW_H_
 

@@ -199,8 +199,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
       (turn_a ? a.rows : a.columns) != (turn_b ? b.columns : b.rows)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // Sums in no fixed order, or rounded on the way, are not what the caller may
-  // allow.
+  // Callers must not allow sums in no fixed order or with rounded partial sums.
   const auto schemes = As<uint32_t>(preference);
   if ((schemes & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0 ||
       (c.type != CUDA_R_32F &&

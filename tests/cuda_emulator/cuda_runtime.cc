@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of the CUDA runtime that this project calls, except those of
-// cuda_kernels.cc, for two devices. Operations run as late as possible: when
-// somebody waits for their stream. Device memory begins with bytes of 0xff.
+// cuda_kernels.cc, for two devices. Operations run as late as possible: when a
+// thread waits for their stream. Device memory begins with bytes of 0xff.
 // Kernels and copies may use it only as far as it was allocated; if the host
 // touches it, the program ends. A kernel that fails leaves a permanent error,
 // as on a GPU, and prints the reason to stderr.

@@ -27,7 +27,7 @@
 #include "tests/cuda_emulator/ptx_machine.h"
 #include "tests/cuda_emulator/ptx_program.h"
 
-// A stream. Its operations run when somebody waits for them. So code that
+// A stream. Its operations run when a thread waits for them. So code that
 // forgets to wait reads old values, or frees memory that is still needed.
 struct CUstream_st {
   int device = 0;

@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kSteps = 600;
 
-// No test can wait for the end of this lease, so a successor must not need it.
+// The lease is longer than any test, so a successor must not wait for its end.
 constexpr char kConfig[] = R"pb(
   name: "checkpoint"
   model {

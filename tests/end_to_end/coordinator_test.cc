@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests the coordinator's program: what its flags do, and its exit codes.
+// Tests the flags and the exit codes of the coordinator's program.
 #include <unistd.h>
 
 #include <csignal>

@@ -117,8 +117,8 @@ class EmbeddingTest : public ProcessTestFixture {
     return text.substr(from, text.find(end.data(), from, end.size()) - from);
   }
 
-  // Expects that the process ends well, and that what it prints after `label`
-  // is less than `most`.
+  // Expects that the process succeeds, and prints a number below `most` after
+  // `label`.
   static void ExpectError(Process& toy, const std::string& label, double most) {
     EXPECT_EQ(toy.Wait(), 0) << toy.Output();
     const std::string output = toy.Output();
@@ -155,7 +155,7 @@ TEST_F(EmbeddingTest, SixteenBitTensorsTrain) {
 }
 
 // Ranks with copies of the model, beside ranks that share it unevenly. All wait
-// once for what is in flight.
+// once for the updates in flight.
 TEST_F(EmbeddingTest, RanksHaveCopiesOrParts) {
   StartCoordinator(300);
   const auto copies = Ranks("east", 0, 2, "synchronize 11");
@@ -201,7 +201,7 @@ TEST_F(EmbeddingTest, TheDeathOfARankEndsTheIslandAndOthersGoOn) {
   EXPECT_THAT(east[0]->Output(), HasSubstr("rank 1"));
   const auto again = Ranks("east", 0, 2, "pace 2", "again-");
   ASSERT_TRUE(again[0]->AwaitOutput("begins with step ")) << again[0]->Output();
-  // Nor does the coordinator's death end anything.
+  // The coordinator's death does not end the island either.
   coordinator_->Signal(SIGKILL);
   EXPECT_EQ(coordinator_->Wait(), 128 + SIGKILL);
   Coordinator(port_);

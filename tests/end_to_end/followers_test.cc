@@ -166,8 +166,8 @@ TEST_F(FollowersTest, TheCopyIsTheRun) {
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(west->Wait(), 0) << west->Output();
   EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
-  // The follower has the last change, since versions wait for it, and tells of
-  // its copy while nobody else is there.
+  // The follower has the last change, because versions wait for it, and serves
+  // its copy while it is alone.
   const json run = Status(follower.address)["run"];
   EXPECT_EQ(run["follows"], leader.address);
   EXPECT_EQ(run["rounds"], run["total_rounds"]);
@@ -202,7 +202,7 @@ TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
   ASSERT_TRUE(follower.process->AwaitOutput(next))
       << follower.process->Output() << east->Output();
 
-  // The one before comes back as it was, and stands down.
+  // The previous coordinator comes back unchanged, and stands down.
   const std::string port = leader.address.substr(leader.address.find(':') + 1);
   auto back = Start("back", CoordinatorCommand(std::stoi(port), "leader"));
   EXPECT_TRUE(back->AwaitOutput("was replaced")) << back->Output();
@@ -227,7 +227,8 @@ TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
             json::parse(Evaluate("leader"))["loss"]);
 }
 
-// The follower is away while the coordinator goes on, which is then lost.
+// The follower is away while the coordinator continues; then the coordinator is
+// lost.
 TEST_F(FollowersTest, IslandsGoBackToWhatTheFollowerHas) {
   Server leader = Coordinator(/*steps=*/3000, /*sync_replicas=*/0);
   Server follower = Follower("f", leader.address, "copy");
@@ -266,7 +267,7 @@ TEST_F(FollowersTest, AKilledFollowerComesBackAndNobodyWaitsForIt) {
   }
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
-  // It goes on with a coordinator that was killed and is back, too.
+  // It also continues with a coordinator that was killed and is back.
   leader.process->Signal(SIGKILL);
   EXPECT_EQ(leader.process->Wait(), 128 + SIGKILL);
   const std::string port = leader.address.substr(leader.address.find(':') + 1);
@@ -372,7 +373,7 @@ TEST_F(FollowersTest, IslandsGoOnWithoutTheirFollowerAndComeBackToIt) {
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 20"));
   EXPECT_GT(SentBy(follower), 0);
   const int64_t before = SentBy(leader);
-  // It hangs, and islands give it up.
+  // It hangs, and islands stop using it.
   follower.process->Signal(SIGSTOP);
   ASSERT_TRUE(east->AwaitOutput("fetching from the coordinator for 5s"))
       << east->Output();
@@ -414,8 +415,9 @@ TEST_F(FollowersTest, JoinersAtAFollowerCostTheLeaderNothing) {
         << leader.process->Output();
   };
   await_version();
-  // Returns what the leader sends in 20 rounds while ten joiners, one after the
-  // other, download all parameters from their region, and what these get.
+  // Returns the bytes that the leader sends in 20 rounds while ten joiners, one
+  // after the other, download all parameters from their region, and the
+  // joiners' bytes.
   const auto measure = [&](const std::string& name,
                            std::optional<std::string> region) {
     const int64_t before = SentBy(leader);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Islands that leave, stand still, diverge or come late, over real gRPC, and
-// the fate of their tokens.
+// Tests islands that leave, stand still, diverge or come late, over real gRPC,
+// and the fate of their tokens.
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -66,7 +66,7 @@ class MembershipTest : public testing::Test {
                           out_, out_);
   }
 
-  // Waits for a condition that the run brings about by itself.
+  // Waits for a condition that the run makes true by itself.
   static bool Await(const std::function<bool()>& condition) {
     for (int i = 0; i < 6000; ++i) {
       if (condition()) return true;
@@ -205,7 +205,7 @@ TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
   // South is late on purpose, and still trains every step.
   config.mutable_synchronization()->set_inner_step_shares(
       v1::SynchronizationConfig::NOBODY);
-  // Long enough for both islands to contribute when nobody is held up.
+  // Long enough for both islands to contribute when neither is held up.
   config.mutable_membership()->set_grace_seconds(3);
   config.mutable_outer_optimizer()->set_algorithm(
       v1::OuterOptimizerConfig::SGD);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares what an island's outer loop tells its replica and its operators with
-// what the coordinator's log says.
+// Compares an island's outer loop, by its calls of the replica and its reports,
+// with the coordinator's log.
 #include <atomic>
 #include <cstdint>
 #include <map>

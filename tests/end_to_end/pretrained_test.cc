@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run that goes on from what another run has trained, with real processes.
+// Tests a run that continues from another run's model, with real processes.
 #include <signal.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// A model as Qwen3: heads of their own width, with norms.
+// A model like Qwen3: heads of their own width, with norms.
 constexpr char kConfig[] = R"pb(
   name: "pretraining"
   model {

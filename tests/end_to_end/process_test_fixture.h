@@ -49,9 +49,10 @@ class ProcessTestFixture : public testing::Test {
                       int exit_code = 0) const;
 
   // Mounts a disk of 32 MB at Path("disk") that only this process and those
-  // that it starts see. Returns why it may not; empty if it did.
+  // that it starts see. Returns why this is not permitted; empty if it
+  // succeeded.
   std::string MountSmallDisk();
-  // Writes to Path("disk/filler") until the disk takes not a byte more.
+  // Writes to Path("disk/filler") until the disk is full.
   void FillSmallDisk() const;
 
   // Starts `command` with its output in Path(name + ".log").

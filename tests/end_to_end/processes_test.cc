@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemons as users run them: real processes, real text, real SIGKILL.
+// Tests the daemons as users run them: real processes, real text, real SIGKILL.
 #include <signal.h>
 #include <unistd.h>
 
@@ -179,7 +179,7 @@ TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
   EXPECT_EQ(east->Wait(), 0) << east->Output();
   EXPECT_EQ(west->Wait(), 0) << west->Output();
   EXPECT_TRUE(coordinator->AwaitOutput("left: pre-emption notice"));
-  // Nobody is left to wait for, so the contribution is merged.
+  // There is no other island to wait for, so the contribution is merged.
   EXPECT_TRUE(
       coordinator->AwaitOutput("fragment 0 is at version 1: merged "
                                "east, west"));

@@ -139,7 +139,7 @@ TEST_F(RanksTest, OnlyWhoHasTheSecretTakesPart) {
 }
 
 TEST_F(RanksTest, ALeaderOffLoopbackNeedsASecretOrAWordThatItDoesNot) {
-  // The address is for documentation; nobody has it.
+  // The address is reserved for documentation, so no host has it.
   std::vector<std::string> worker = WorkerCommand("pair", 1);
   worker.insert(worker.end(),
                 {"--island_size=2", "--island_leader=192.0.2.1:7100"});

@@ -22,8 +22,8 @@ struct Local {
   double target = 0;
   uint64_t overlap_steps = 0;
   Vector theta;
-  // The parameters that were sent, the global ones that come of it, and the
-  // step at which they do; 0 if none are due.
+  // The sent parameters, the resulting global ones, and the step at which these
+  // apply; 0 if none are due.
   Vector sent;
   Vector next;
   uint64_t apply_at = 0;

@@ -82,8 +82,8 @@ class SeveralAddressesTest : public ProcessTestFixture {
         << worker_->Output();
   }
 
-  // Kills the coordinator, and lets another one, of epoch 5, go on with a copy
-  // of its state.
+  // Kills the coordinator, and lets another one, of epoch 5, continue with a
+  // copy of its state.
   void Replace() {
     coordinator_->Signal(SIGKILL);
     coordinator_->Wait();
@@ -126,7 +126,7 @@ TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
   Replace();
   const nlohmann::json status = nlohmann::json::parse(Status());
   EXPECT_EQ(status["run"]["state"], "RUNNING");
-  // The island has not joined again: its membership goes on.
+  // The island has not joined again: its membership continues.
   EXPECT_EQ(status["islands"][0]["incarnation"], "1") << worker_->Output();
   // Its figures of the link are those of the new connections.
   const auto round_trip = [&] {
@@ -151,7 +151,7 @@ TEST_F(SeveralAddressesTest, ACoordinatorThatComesBackIsStopped) {
       "was replaced by one of epoch 5, which has the run now (island east"))
       << coordinator_->Output();
   EXPECT_THAT(coordinator_->Output(), Not(HasSubstr("is at version")));
-  // The island goes on with the other.
+  // The island continues with the other.
   const auto rounds = [&] {
     const nlohmann::json run = nlohmann::json::parse(Status())["run"];
     EXPECT_EQ(run["epoch"], "5");

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What people do to a state directory, with real processes: read a backup that
-// they may not write to, and remove files under a running coordinator.
+// Tests what people do to a state directory, with real processes: reading a
+// backup without write permission, and removing files under a running
+// coordinator.
 #include <signal.h>
 #include <unistd.h>
 
@@ -53,7 +54,7 @@ class StateDirectoryTest : public ProcessTestFixture {
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
   }
 
-  // Expects that every tool can use the state, which nobody may write to.
+  // Expects that every tool can use the state without write permission.
   void ExpectToolsRead(const std::string& state) {
     const std::filesystem::perms mode =
         std::filesystem::status(state).permissions();

@@ -52,8 +52,8 @@ TEST(DegenerateTest, OneFragmentWithoutOverlapIsDiLoCoBitForBit) {
   EXPECT_EQ(RunTwoIslands(config).global, theta);
 }
 
-// An island alone whose outer step is plain keeps every step that it makes,
-// however late updates come.
+// A lone island with a plain outer step keeps all its steps, even if updates
+// are late.
 TEST(DegenerateTest, OneIslandWithOverlapTrainsAsIfThereWereNone) {
   v1::RunConfig config = SyntheticConfig();
   config.mutable_membership()->set_min_islands(1);

@@ -234,16 +234,16 @@ TEST_F(TrustTest, OnlyTheTokensCoordinatorIsTrusted) {
   EXPECT_THAT(std::string(refused.at("text")),
               HasSubstr("from 127.0.0.1 is refused: there is no such token"));
 
-  // Whoever answers in the coordinator's place has another authority.
+  // An impostor in the coordinator's place has another authority.
   const auto impostor = Coordinator("impostor");
   ExpectRefused("victim", Port(), token, "not the coordinator that the token");
   EXPECT_THAT(impostor->Output(), Not(HasSubstr("no such token")));
 
-  // The coordinator tells how long its own certificate is good.
+  // The coordinator reports how long its own certificate is valid.
   EXPECT_TRUE(
       Ask("state", port, {"status"})["run"].contains("certificate_expires_at"));
 
-  // Neither did the token get used.
+  // The token was not used either.
   const json tokens = Ask("state", port, {"token", "list"});
   ASSERT_EQ(tokens["tokens"].size(), 1) << tokens;
   Operate("state", port,

@@ -28,7 +28,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-// Three fragments, whose updates come while training goes on.
+// Three fragments, whose updates arrive during training.
 constexpr char kConfig[] = R"pb(
   name: "validation"
   model {
@@ -97,8 +97,8 @@ TEST_F(ValidationTest, IslandsMeasureWhatEvaluateMeasures) {
   auto coordinator = Coordinator();
   auto east = Worker("east", 2);
   auto west = Worker("west", 1);
-  // A killed coordinator keeps what it has recorded: what it said before the
-  // last line.
+  // A killed coordinator keeps what it has recorded: everything before its last
+  // line.
   ASSERT_TRUE(coordinator->AwaitOutput("version 9 of the model has"));
   const int port = Port();
   coordinator->Signal(SIGKILL);
@@ -151,7 +151,7 @@ TEST_F(ValidationTest, IslandsThatReadOtherDataAreShownAndDoNotMeasure) {
       "the coordinator says: this island reads other data than the run's";
   auto odd = Worker("odd", 1, "/usr/share/common-licenses/Apache-2.0");
   auto east = Worker("east", 1);
-  // Which of the two was the first to tell is open.
+  // Either of the two may have been the first to report.
   ASSERT_TRUE(coordinator->AwaitOutput("reads other data than the run's"));
   auto west = Worker("west", 1);
   ASSERT_TRUE(odd->AwaitOutput(kWarning)) << odd->Output();

@@ -132,7 +132,7 @@ TEST_F(ConnectionsTest, WhoSaysNothingIsSentAway) {
   EXPECT_FALSE(idle.open());
 }
 
-// Whoever manages the process would restart it otherwise.
+// Otherwise, a service manager would restart the process.
 TEST_F(ConnectionsTest, SilentOnesFailNoProbe) {
   Start({.arguments = {"--metrics_listen=127.0.0.1:0",
                        "--http_listen=127.0.0.1:0"}});

@@ -181,7 +181,7 @@ TEST_F(MemoryTest, CompressedMessages) {
   EXPECT_THAT(call(connection),
               testing::HasSubstr(absl::StrCat(
                   "grpc-status\2", grpc::StatusCode::UNIMPLEMENTED)));
-  // Each call is refused, and who goes on is cut off.
+  // Each call is refused, and a peer that continues is cut off.
   Resist([&] {
     RawConnections connections;
     connections.push_back(std::make_unique<RawHttp2>(port(), kWindow));

@@ -28,8 +28,8 @@
 namespace causeway {
 namespace {
 
-// Nobody is evicted for being slow on a busy machine, or for an unusual
-// contribution, and every round includes everybody.
+// No island is evicted for being slow on a busy machine, or for an unusual
+// contribution, and every round includes all islands.
 constexpr char kConfig[] = R"(
   name: "load"
   model {

@@ -67,7 +67,7 @@ const std::set<std::string>& EmptyPanels() {
   return *panels;
 }
 
-// Coordinators that are elected have it; //tests/takeover starts such.
+// Only elected coordinators have it; //tests/takeover starts some.
 constexpr char kElected[] = "causeway_etcd_up";
 
 // Queries that are rightly empty: nothing is paced, and there is neither TLS
@@ -144,7 +144,7 @@ class PrometheusTest : public ProcessTestFixture {
     ASSERT_TRUE(daemons_.back()->AwaitOutput("ready to receive web requests"));
   }
 
-  // Returns what Prometheus answers; null if it fails.
+  // Returns Prometheus's answer; null if it fails.
   json Ask(const std::string& path) {
     const HttpReply reply = HttpGet(port_, path);
     const json answer = json::parse(reply.body, nullptr, false);
@@ -195,8 +195,8 @@ class PrometheusTest : public ProcessTestFixture {
     ASSERT_EQ(Firing(), wanted);
   }
 
-  // Expects that Prometheus has series with the labels of those that the cases
-  // of the alerts are made of, and with their states and jobs.
+  // Expects that Prometheus has series with the labels, states and jobs of the
+  // series in the alerts' cases.
   void CheckCases() {
     static const std::regex kSeries("series: (\\w+)\\{(.*)\\}");
     static const std::regex kLabel("(\\w+)=\"([^\"]*)\"");

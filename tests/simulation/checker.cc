@@ -14,8 +14,7 @@ namespace {
 // The longest pause of the coordinator after an outer step that failed.
 constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
-// The most rounds of a fragment that an island misses before it is where the
-// run is.
+// The most rounds of a fragment that an island misses before it has caught up.
 constexpr int kMostMissed = 2;
 
 std::string NameOf(const v1::IslandIdentity& identity) {
@@ -49,12 +48,12 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
                       .draining = false,
                       .heard_surely = now,
                       .heard_at_most = now};
-    // A drain that an operator was told of survives the restart.
+    // A drain that was confirmed to an operator survives the restart.
     const auto known = before.find(name);
     const bool same = known != before.end() &&
                       known->second.incarnation == member.incarnation;
     members_[name].draining = same && known->second.draining;
-    // What an island has reported survives it, too.
+    // An island's reports survive it, too.
     members_[name].ready = member.IsReady();
     members_[name].surely_ready = member.IsReady();
     if (same && known->second.surely_ready && !member.IsReady()) {
@@ -261,7 +260,7 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
                     })) {
       continue;
     }
-    // An operator may say again of an island that is gone that it is evicted.
+    // An operator may repeat the eviction of an island that is gone.
     const bool again = !member.live &&
                        member.incarnation == ended.incarnation &&
                        absl::StartsWith(ended.reason, kByOperator);
@@ -411,7 +410,8 @@ void Checker::SetAside(const OuterStepOrder& order, const Coordinator& core,
     return credited.first == own.island_id &&
            !round.contributions().contains(own);
   });
-  // Members that have to offer anew must join again, whatever their leases say.
+  // Members that have to offer again must join again, even if their leases
+  // last.
   for (const Member& ended : effects.ended) Evicted(ended.island_id);
 }
 

@@ -9,8 +9,8 @@
 //      the checker sees that to the step); an answer ACCEPTED binds the round.
 //      Every reported token is in one column of the ledger, its merged tokens
 //      are those of the commits, and it has no more than were trained.
-//   2  A fragment's version only grows, and everybody sees the same digest for
-//      one version, which was durable before anybody saw it.
+//   2  A fragment's version only grows, and all see the same digest for one
+//      version, which was durable before it was seen.
 //   3  An incarnation that has ended, or was never given out, can change
 //      nothing; no two processes are given the same. An island that is drained
 //      is told so until it has left.
@@ -20,15 +20,15 @@
 //      when they have to, and only then. An island is not expected before it is
 //      ready, nor in rounds that were open then; a restart forgets nothing of
 //      this.
-//   5  After a restart the coordinator goes on from the commits, whose versions
-//      its snapshots and records make again. Each commit found the record of
-//      its merge durable.
+//   5  After a restart the coordinator continues from the commits, whose
+//      versions its snapshots and records reproduce. Each commit found the
+//      record of its merge durable.
 //   6  A recorded validation loss is that of the committed model of its
 //      version, and no version is recorded twice.
 //   7  Merging a commit's recorded contributions in the order of their keys
 //      gives its digest.
 //   8  Once nothing fails any more, islands that are equally fast take part in
-//      all rounds but the first few.
+//      all rounds except the first few.
 #ifndef TESTS_SIMULATION_CHECKER_H_
 #define TESTS_SIMULATION_CHECKER_H_
 
@@ -64,7 +64,7 @@ class Checker {
     violations_.Note(parts...);
   }
 
-  // Returns the account of commits, to be told what islands train and hold.
+  // Returns the account of commits, which records what islands train and hold.
   CommitAccount& commits() { return commits_; }
 
   // --- What the coordinator's process does; `now` is its clock. ---
@@ -113,7 +113,7 @@ class Checker {
   // Call it after every event.
   void Inspect(const Coordinator& core, const Staging& staging);
 
-  // The process has learnt that it is a member.
+  // The process knows that it is a member.
   void Admitted(uint32_t process, const v1::IslandIdentity& identity);
 
  private:

@@ -41,7 +41,7 @@ class CommitAccount {
   // Returns whether every fragment has reached its last version.
   bool Complete(const SyncSchedule& schedule) const;
 
-  // Checks that a version that somebody was told of exists.
+  // Checks that an announced version exists.
   void Heard(const v1::FragmentHead& head) { Find(head); }
   // Checks a measurement of the merged model.
   void CheckValidation(const v1::Validation& validation,

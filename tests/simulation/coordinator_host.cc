@@ -13,7 +13,7 @@ namespace causeway::simulation {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(500);
-// A stream that is silent for this long is given up.
+// A stream that is silent for this long is abandoned.
 constexpr absl::Duration kSessionTimeout = absl::Seconds(30);
 // Enough for a contribution of every island to every fragment, twice.
 constexpr uint64_t kStagingBytes = 1 << 14;
@@ -33,7 +33,7 @@ void CoordinatorHost::Start() {
   started_at_ = world_->loop.now();
   clock_at_start_ = started_at_;
   if (scenario_->Has(kClockSkew)) {
-    // Each process reads the time of day anew, and somebody may have set it.
+    // Each process reads the time of day again, which may have been set.
     clock_at_start_ +=
         absl::Seconds(world_->chance.Pick(7200)) - absl::Hours(1);
     clock_rate_ = 0.9 + 0.01 * static_cast<double>(world_->chance.Pick(21));

@@ -125,7 +125,7 @@ class CoordinatorHost {
   template <typename Result>
   void Handle(std::function<Result(Effects& effects)> event,
               std::function<void(const Result&)> answer);
-  // Does so for an event whose caller nobody models.
+  // Does so for an event without a modelled caller.
   void Handle(std::function<absl::Status(Effects& effects)> event) {
     Handle<absl::Status>(std::move(event), [](const absl::Status&) {});
   }
@@ -146,11 +146,12 @@ class CoordinatorHost {
   void BeginOuterSteps();
   void BeginOuterStep(const OuterStepOrder& order);
   absl::StatusOr<MergeRecord> Merge(const OuterStepOrder& order) const;
-  // Does what comes next of the fragment's outer step, which is under way.
+  // Does the next part of the fragment's outer step under way.
   void TakeStep(uint32_t fragment);
   void StepDone(uint32_t fragment, const absl::Status& status);
   void EndOuterStep(uint32_t fragment, const absl::Status& status);
-  // Finds out, when the disk takes writes again, what became of the last one.
+  // Finds out, when the disk takes writes again, whether the last one
+  // succeeded.
   void Reconcile();
   // Makes a snapshot of a fragment, if one is due and none is being made.
   void MakeSnapshot();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulated coordinator makes of its disk besides the events' batches:
+// A simulated coordinator's use of its disk besides the events' batches:
 // server/engine_outer_steps.cc and server/fragment_heads.cc in virtual time.
 #include <cstddef>
 #include <cstdint>
@@ -134,7 +134,7 @@ void CoordinatorHost::TakeStep(uint32_t fragment) {
         return absl::OkStatus();
       });
     case Step::kReplicate:
-      // Nobody follows.
+      // There are no followers.
       return done(absl::OkStatus());
     case Step::kInstall:
       newest_[fragment] = made;

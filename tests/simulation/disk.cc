@@ -146,7 +146,7 @@ void Disk::Apply(const LogBatch& batch) {
   for (const Member& member : batch.members) {
     processes_[{member.island_id, member.incarnation}] = member.instance_id;
     Member& stored = members_[member.island_id];
-    // Earlier incarnations are separate rows, which nobody reads.
+    // Earlier incarnations are separate rows, which are never read.
     if (stored.incarnation > member.incarnation) continue;
     stored = member;
     // The commit log does not keep these.

@@ -59,7 +59,7 @@ class Disk {
   // Returns whether the log refuses every write until Reconcile or the next
   // Crash.
   bool poisoned() const { return unknown_.has_value(); }
-  // Returns what became of the write of unknown outcome.
+  // Returns the outcome of the write whose outcome was unknown.
   DoubtfulWrite Reconcile();
 
   // --- What is durable. ---

@@ -20,7 +20,7 @@
 namespace causeway::simulation {
 namespace {
 
-// Far more events than a history has, unless it goes round in circles.
+// Far more events than a history has, unless it loops.
 constexpr uint64_t kMostEvents = 200'000;
 
 class History {
@@ -244,7 +244,7 @@ class History {
     deadline_ = world_.loop.now() + (window + waits) * rounds;
   }
 
-  // Returns whether the run is finished and everybody has seen it.
+  // Returns whether the run is finished and all islands have seen it.
   bool Over() const {
     return host_.up() && host_.core()->run_state() == v1::FINISHED &&
            std::all_of(processes_.begin(), processes_.end(),

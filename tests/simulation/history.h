@@ -4,9 +4,9 @@
 // One history: a run from its beginning to its end, with faults on the way.
 //
 // While the scenario's faulty time lasts, faults strike at random times. After
-// a while, supervisors restart whatever has died. Then everything is healed,
-// and the run must finish within a bound: islands, network and disk are well,
-// so nothing may wait for ever. After every event of the coordinator the
+// a while, supervisors restart dead processes. Then everything is healed, and
+// the run must finish within a bound: islands, network and disk are well, so
+// nothing may wait for ever. After every event of the coordinator the
 // invariants hold (tests/simulation/checker.h).
 #ifndef TESTS_SIMULATION_HISTORY_H_
 #define TESTS_SIMULATION_HISTORY_H_

@@ -320,7 +320,7 @@ void Island::Do(const action::End& end) {
   process_.parts.world->Trace("island ", IslandName(process_.island),
                               "   process ", process_.number,
                               " ends: ", status.ToString());
-  // A process that comes after the run's end is told so, perhaps by a
+  // A process that comes after the run's end learns it, perhaps from a
   // coordinator that is down again.
   finished_ = process_.parts.checker->commits().Complete(schedule_);
   if (absl::IsOutOfRange(status)) {
@@ -331,8 +331,8 @@ void Island::Do(const action::End& end) {
     if (checkpoint_ != nullptr && !killed) checkpoint_->reset();
     return process_.Die();
   }
-  // Nobody is to blame if the name is taken until the lease of its last process
-  // ends. After any other error the island must be able to go on.
+  // The name may be taken until the lease of its last process ends. After any
+  // other error the island must be able to continue.
   if (!finished_ && !absl::IsAlreadyExists(status)) {
     process_.parts.checker->Fail("process ", process_.number, ", island ",
                                  IslandName(process_.island),

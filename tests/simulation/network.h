@@ -5,8 +5,8 @@
 // reordering and partitions.
 //
 // A message of a unary call goes by itself. Messages of a stream share a Lane:
-// they arrive in order, and a loss breaks the lane for good, like a transport
-// that gives up.
+// they arrive in order, and a loss breaks the lane permanently, like a
+// transport that gives up.
 #ifndef TESTS_SIMULATION_NETWORK_H_
 #define TESTS_SIMULATION_NETWORK_H_
 

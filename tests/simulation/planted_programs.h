@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the programs of simulations have in common: they run many histories, and
+// The common part of the simulations' programs: they run many histories, and
 // then show that they notice bugs.
 #ifndef TESTS_SIMULATION_PLANTED_PROGRAMS_H_
 #define TESTS_SIMULATION_PLANTED_PROGRAMS_H_

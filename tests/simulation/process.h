@@ -52,7 +52,7 @@ class Process {
   const uint32_t number;
 
   bool dead() const { return dead_; }
-  // Ends the process: nothing of it happens any more.
+  // Ends the process: none of its pending actions happen.
   void Die() {
     dead_ = true;
     deferred_.clear();

@@ -3,8 +3,8 @@
 //
 // One fragment of a simulated island's replica. It records which training its
 // parameters contain (tests/simulation/contents.h), where worker/replica has
-// values. It obeys every order, right or wrong; the checker sees what becomes
-// of the training.
+// values. It obeys every order, right or wrong; the checker sees the fate of
+// the training.
 #ifndef TESTS_SIMULATION_REPLICA_H_
 #define TESTS_SIMULATION_REPLICA_H_
 

@@ -39,8 +39,8 @@ absl::Duration Unheard(const v1::MembershipConfig& membership) {
 }
 
 // Makes all islands equally fast, in a longer run. They can train on through a
-// whole window while updates are late, and rounds wait for what islands do not
-// hear of one another.
+// whole window while updates are late, and rounds wait for news that islands do
+// not yet have of each other.
 void MakeEven(Scenario& scenario) {
   std::fill(scenario.step_time.begin(), scenario.step_time.end(),
             scenario.step_time.front());

@@ -50,7 +50,7 @@ enum Fault : uint32_t {
   kEvict,
   // Clocks run at rates that differ by up to a tenth.
   kClockSkew,
-  // Islands keep checkpoints, from which the next process goes on.
+  // Islands keep checkpoints, from which the next process continues.
   kCheckpoint,
   // An operator drains an island.
   kDrain,
@@ -98,8 +98,8 @@ struct Scenario {
     return island == 0 && islands > 1 && Has(kSilentIsland);
   }
   // Returns whether all islands are equally fast, and each contributes on its
-  // own account. A grace window covers what islands hear too late of one
-  // another.
+  // own account. A grace window covers the delay of islands' news of each
+  // other.
   bool IsEven() const;
   // Describes the scenario for people.
   std::string Describe() const;

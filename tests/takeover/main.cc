@@ -5,7 +5,7 @@
 // and islands, again and again, and checks that nothing was lost or counted
 // twice.
 //
-// Exit codes: 0 nothing was; 1 something was, or failure; 2 usage.
+// Exit codes: 0 the checks passed; 1 they did not, or failure; 2 usage.
 //
 // The report, in JSON:
 //   kills                how often the leader was killed

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A relay of TCP connections on the loopback interface that can be cut, as if a
-// network between two processes were: nothing arrives any more, and neither end
-// hears of it.
+// A relay of TCP connections on the loopback interface that can be cut like a
+// network: nothing arrives any more, and neither end is notified.
 #ifndef TESTS_TAKEOVER_RELAY_H_
 #define TESTS_TAKEOVER_RELAY_H_
 

@@ -72,10 +72,10 @@ struct Program {
   std::unique_ptr<Process> process = nullptr;
   // The log files, one for each life, oldest first.
   std::vector<std::string> logs = {};
-  // The commits that the newest log has told of.
+  // The commits in the newest log.
   size_t commits = 0;
-  // What a coordinator reaches etcd by, and what followers and islands reach it
-  // by.
+  // The relays by which a coordinator reaches etcd, and by which followers and
+  // islands reach it.
   std::unique_ptr<Relay> to_etcd = nullptr;
   std::unique_ptr<Relay> from_followers = nullptr;
   std::unique_ptr<Relay> from_islands = nullptr;

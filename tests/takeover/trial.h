@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs a real etcd, coordinators that elect the one that leads, and islands, as
-// processes; disturbs the leader or etcd again and again; and checks what
-// became of the run.
+// processes; disturbs the leader or etcd repeatedly; and checks the run's
+// outcome.
 #ifndef TESTS_TAKEOVER_TRIAL_H_
 #define TESTS_TAKEOVER_TRIAL_H_
 
@@ -23,14 +23,14 @@ enum class Disturbance {
   kKillLeader,
   // SIGSTOP of the leader for two leases, then SIGCONT.
   kStopLeader,
-  // SIGSTOP of etcd for three leases, then SIGCONT. The leader must go on.
+  // SIGSTOP of etcd for three leases, then SIGCONT. The leader must continue.
   kStopEtcd,
   // SIGKILL of a follower, which is started again on an empty disk.
   kWipeFollower,
   // For three leases, nothing arrives between the leader and etcd. Another one
   // takes over.
   kCutLeaderFromEtcd,
-  // Nothing arrives between the leader and its followers until it goes on
+  // Nothing arrives between the leader and its followers until it continues
   // without them.
   kCutLeaderFromFollowers,
   // For three leases, nothing arrives between the leader and the islands. It
@@ -66,7 +66,7 @@ struct TakeoverResult {
   std::vector<absl::Duration> gaps;
 };
 
-// Errors say what did not go on, and where the logs are.
+// Errors say what did not continue, and where the logs are.
 absl::StatusOr<TakeoverResult> RunTakeover(const TakeoverOptions& options);
 
 }  // namespace causeway

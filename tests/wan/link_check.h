@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures an emulated link with TCP and compares the result with its settings,
-// so that no figure rests on an emulator that did not keep up.
+// so that no figure depends on an emulator that was too slow.
 #ifndef TESTS_WAN_LINK_CHECK_H_
 #define TESTS_WAN_LINK_CHECK_H_
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds mistakes at the end of a scenario before a run of hours does.
+// Finds mistakes in scenarios, which otherwise show only after hours.
 #include <string>
 #include <vector>
 

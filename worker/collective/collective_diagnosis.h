@@ -25,7 +25,7 @@ struct CollectiveDiagnosis {
   enum class Kind {
     // Nothing stands out.
     kEven,
-    // `rank` comes late.
+    // `rank` is late.
     kSlowRank,
     // Data from `rank` to `to_rank` are slow. With more than two ranks, the
     // link has less than half the median speed of the other links.

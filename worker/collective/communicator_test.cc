@@ -394,8 +394,8 @@ TEST_P(CommunicatorTest, OneRankNeedsNobody) {
 }
 
 TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
-  // The clock of rank 1 shows an hour more each time it is read between two
-  // operations: it is the slow one, whoever waits for whom.
+  // The clock of rank 1 advances by an hour between two operations: rank 1 is
+  // the slow one, whichever rank waits.
   absl::Mutex mu;
   absl::Duration ahead;
   const auto clock = [&](int rank) -> Clock {
@@ -512,7 +512,8 @@ TEST(DeviceCollectivesTest, ARankThatIsStuckInADeviceIsNamed) {
   EXPECT_FALSE(statuses[1].ok());
 }
 
-// Each look at the clock takes a second, so waiting for headers takes time.
+// Each reading of the clock advances it by a second, so waiting for headers
+// takes time.
 TEST(DeviceCollectivesTest, DevicesHaveTheWholeTimeLimitAfterALateRank) {
   constexpr absl::Duration kTimeout = absl::Minutes(10);
   LocalRendezvous rendezvous;

@@ -142,7 +142,7 @@ TEST(TcpRendezvousTest, ADamagedRequestIsRefused) {
   ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
   const Clock now = SteadyWallClock();
   const absl::Time deadline = now() + absl::Seconds(30);
-  // A length of 4 GB, and a message that is none.
+  // A length of 4 GB, and bytes that are not a message.
   for (const absl::string_view bytes : {absl::string_view("\xff\xff\xff\xff"),
                                         absl::string_view("\1\0\0\0\xff", 5)}) {
     ASSERT_OK_AND_ASSIGN(

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plays strangers to a listener and to those who connect to it.
+// Plays strangers to a listener and to its clients.
 #include "worker/collective/secure_socket.h"
 
 #include <sys/socket.h>
@@ -33,7 +33,7 @@ constexpr absl::Duration kTime = absl::Seconds(60);
 
 absl::Time InTime() { return SteadyWallClock()() + kTime; }
 
-// Listens, and keeps whom the listener lets in.
+// Listens, and keeps the admitted connections.
 class SecureSocketTest : public testing::Test {
  protected:
   using Socket = std::unique_ptr<SecureSocket>;
@@ -66,7 +66,7 @@ class SecureSocketTest : public testing::Test {
                                  SteadyWallClock());
   }
 
-  // Returns the next connection that the listener lets in.
+  // Returns the next admitted connection.
   Socket NextAccepted() {
     absl::MutexLock lock(&mu_);
     const auto one = [this] { return !accepted_.empty(); };
@@ -76,8 +76,8 @@ class SecureSocketTest : public testing::Test {
     return socket;
   }
 
-  // Expects that the listener lets somebody in who has the key, and that it has
-  // let in nobody else.
+  // Expects that the listener admits a client with the key, and has admitted no
+  // other.
   void ExpectOnlyTheRightOneComesIn() {
     ASSERT_OK_AND_ASSIGN(const Socket client,
                          Connect(listener_->address(), key_, "the right one"));
@@ -194,7 +194,8 @@ TEST_F(SecureSocketTest, ARecordedHandshakeIsOfNoUse) {
   server.reset();
   recorder.Finish();
 
-  // All of it, half of it, and it byte by byte, as far as the listener reads.
+  // Sends all of it, half of it, and one byte at a time, as far as the listener
+  // reads.
   RawSocket whole(listener_->address());
   whole.Send(recorder.sent());
   shutdown(whole.descriptor(), SHUT_WR);
@@ -208,7 +209,7 @@ TEST_F(SecureSocketTest, ARecordedHandshakeIsOfNoUse) {
   }
   ExpectOnlyTheRightOneComesIn();
 
-  // Nor can somebody play the server.
+  // A stranger cannot play the server either.
   RawListener impostor;
   std::thread playing([&] {
     const auto connection = impostor.Accept();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests how ranks connect, with strangers about. communicator_test.cc tests the
-// messages.
+// Tests how ranks connect while strangers interfere. communicator_test.cc tests
+// the messages.
 #include "worker/collective/tcp_transport.h"
 
 #include <memory>
@@ -79,7 +79,7 @@ TEST_F(TcpTransportTest, StrangersTakeNoRanksPlace) {
   const auto sent = (*rank0)->Send(1, 1, absl::MakeSpan("!", 1));
   EXPECT_OK(received->Wait(absl::Seconds(60)));
   EXPECT_EQ(got, '!');
-  // Once all are there, nobody listens any more.
+  // Once all are there, no rank listens any more.
   EXPECT_THAT(SecureSocket::ConnectOnce(address.address(), address.key(), "1",
                                         now_() + absl::Seconds(60), now_),
               StatusIs(absl::StatusCode::kUnavailable));

@@ -3,11 +3,10 @@
 //
 // Decides which training windows an island reads, and in which order.
 //
-// The island's sequences form one endless series, of which trainers take
-// consecutive ones: number n is window n mod W of epoch floor(n / W), where W
-// is the number of windows of the island's shard. Each epoch visits every
-// window once, in an order of its own (permutation.h, keyed by seed, shard and
-// epoch).
+// The island's sequences form one endless series, which trainers take in order:
+// number n is window n mod W of epoch floor(n / W), where W is the number of
+// windows of the island's shard. Each epoch visits every window once, in an
+// order of its own (permutation.h, keyed by seed, shard and epoch).
 //
 // If the dataset has weights, each file has such a series of the shard's
 // windows that begin in it, and mixture.h says which file comes when.

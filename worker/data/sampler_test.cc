@@ -124,7 +124,7 @@ TEST(SamplerTest, AShardThatIsNotThereIsRefused) {
                        HasSubstr("data shard is 2")));
 }
 
-// Opens files of byte values that tell them apart.
+// Opens files of different byte values.
 absl::StatusOr<Dataset> FilesOfBytes(const std::vector<int64_t>& sizes,
                                      std::vector<double> weights) {
   std::vector<std::string> paths;

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Nobody listens on port 1.
+// Nothing listens on port 1.
 causeway_options Unreachable() {
   causeway_options options = CAUSEWAY_OPTIONS_INIT;
   options.coordinator = "127.0.0.1:1";

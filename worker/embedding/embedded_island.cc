@@ -268,8 +268,8 @@ class LeadingIsland : public EmbeddedIsland {
     return *end_;
   }
 
-  // The coordinator lets no process go on from a checkpoint of an island that
-  // diverged.
+  // The coordinator lets no process continue from a checkpoint of an island
+  // that diverged.
   void DropCheckpoint() {
     if (checkpoints_ == nullptr) return;
     const absl::Status removed = checkpoints_->Remove();

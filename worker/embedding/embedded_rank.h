@@ -86,7 +86,8 @@ class EmbeddedRank : public InnerTrainer {
   absl::Status Follow(absl::FunctionRef<absl::Status(uint64_t run_step)> train,
                       absl::FunctionRef<absl::Status()> free,
                       absl::FunctionRef<void()> saved);
-  // Returns whether rank 0 goes on with other orders. Thread-safe.
+  // Returns whether rank 0 has given an order for training that this rank has
+  // not begun. Thread-safe.
   bool is_behind() const { return orders_.is_behind(); }
 
  private:

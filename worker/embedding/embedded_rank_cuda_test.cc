@@ -175,7 +175,7 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
   std::string Contribution(Rank& rank, uint32_t fragment, uint64_t version) {
     FragmentReplica& replica = *rank.fragments[fragment];
     EXPECT_OK(replica.TakeSnapshot());
-    // The snapshot is taken: training goes on.
+    // The snapshot is taken, so training continues.
     Train(rank, 77);
     EXPECT_OK(replica.BeginContribution(version));
     std::vector<char> buffer(MaxEncodedBytes(

@@ -152,7 +152,8 @@ TEST_P(HalfTensorsTest, SmallStepsAddUp) {
   EXPECT_NEAR(values[1], -1 + 1000 * step, 1e-4);
   EXPECT_EQ(bits[0], ToBits(values[0]));
 
-  // Training that moves a value by its own steps moves what is read by them.
+  // If training moves a value by its own steps, the read value moves by the
+  // same.
   const float before = values[3];
   const float moved = FromBits(++bits[3]) - FromBits(bits[3] - 1);
   ASSERT_OK(tensors.Read(all, absl::MakeSpan(values)));
@@ -167,7 +168,7 @@ TEST_P(HalfTensorsTest, WhatIsNotFiniteStaysSo) {
           Layout(), {{.name = "b", .type = GetParam(), .data = bits.data()}},
           /*whole=*/false));
   ASSERT_OK(tensors.Write({6, 10}, {1, 2, 3, 4}));
-  // Exponents of ones: an infinity, and what is no number.
+  // The exponents are all ones: an infinity and a NaN.
   bits[0] = GetParam() == ElementType::kBfloat16 ? 0x7f80 : 0x7c00;
   bits[1] = 0x7fff;
   std::vector<float> values(4);

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moves a fragment's values between two distributions over an island's ranks:
-// the replica's, in which one rank holds each value
-// (worker/replica/fragment_share.h), and the training loop's, in which several
-// ranks may have a value (copies of the model), or each rank has its part of
-// every tensor (sharded parameters).
+// Moves a fragment's values between two distributions over an island's ranks.
+// In the replica's, one rank holds each value
+// (worker/replica/fragment_share.h). In the training loop's, several ranks may
+// have a value (copies of the model), or each rank has its part of every tensor
+// (sharded parameters).
 #ifndef WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
 #define WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
 

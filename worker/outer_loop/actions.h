@@ -32,9 +32,9 @@ struct Wait {
   v1::Wait why;
 };
 
-// Stop for good. Only the trainer's action has a status: OK if the run is
-// finished; CANCELLED if the island was told to leave or to stop; OUT_OF_RANGE
-// if its replica has diverged; otherwise the reason why it cannot take part.
+// Stop. Only the trainer's action has a status: OK if the run is finished;
+// CANCELLED if the island was told to leave or to stop; OUT_OF_RANGE if its
+// replica has diverged; otherwise the reason why it cannot take part.
 struct End {
   absl::Status status;
 };

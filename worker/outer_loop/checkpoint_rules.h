@@ -9,9 +9,9 @@
 
 namespace causeway {
 
-// Returns whether an island that has just joined can go on from a checkpoint.
-// It cannot if the coordinator no longer keeps all updates since the
-// checkpoint, or has gone back behind it. FAILED_PRECONDITION: the checkpoint
+// Returns whether an island that has just joined can continue from a
+// checkpoint. It cannot if the coordinator no longer keeps all updates since
+// the checkpoint, or went back behind it. FAILED_PRECONDITION: the checkpoint
 // is of another run, island or optimizer.
 absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
                                const v1::JoinResponse& joined);

@@ -118,7 +118,7 @@ class FragmentExchange {
   bool ready() const { return step_ == Step::kReady; }
   // Requires: ready().
   const FragmentUpdate& update() const { return update_; }
-  // Returns OK, or why the exchange cannot go on.
+  // Returns OK, or why the exchange cannot continue.
   const absl::Status& failure() const { return failure_; }
 
  private:

@@ -224,8 +224,8 @@ TEST_F(FragmentExchangeTest, ARefusedContributionEndsTheExchange) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// The request that was under way is void, and what is asked for anew does not
-// wait for a round that may never close.
+// The request under way is void, and the new one does not wait for a round that
+// may never close.
 TEST_F(FragmentExchangeTest, AWaitForTheUpdateThatTakesTooLongIsNoFailure) {
   Contribute();
   exchange_.UpdateAnswered({.status = absl::DeadlineExceededError("round")},

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what a fragment's exchange asks of the coordinator, and after which
-// answers it goes on.
+// Tests a fragment's requests to the coordinator, and after which answers the
+// exchange continues.
 #include <algorithm>
 #include <variant>
 

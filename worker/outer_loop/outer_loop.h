@@ -69,7 +69,7 @@ class OuterLoop {
     std::optional<uint32_t> overlap_steps;
     // The inner steps between two checkpoints; 0 for no checkpoints.
     uint64_t checkpoint_steps = 0;
-    // The checkpoint, if any, from which the island goes on unless the run is
+    // The checkpoint, if any, from which the island continues unless the run is
     // too far ahead.
     std::optional<v1::IslandCheckpoint> resume;
     // The longest time that a leaving island takes to hand in its training.
@@ -88,7 +88,7 @@ class OuterLoop {
   SessionAction NextForSession(absl::Time now) const {
     return membership_.Next(now);
   }
-  // Requires: Begun was told, and fragment < fragments().
+  // Requires: Begun was called, and fragment < fragments().
   FragmentAction NextForFragment(uint32_t fragment, absl::Time now) const;
 
   // --- Events. The session tells its events to membership(), a fragment's
@@ -207,7 +207,7 @@ class OuterLoop {
 
   TrainerAction TrainAndSynchronize();
   void StartSynchronizing();
-  // Returns the next action after a step; none once training may go on.
+  // Returns the next action after a step; none once training may continue.
   std::optional<TrainerAction> Synchronize();
   // Sets the step of an island that is not where the run is.
   void FindStep();

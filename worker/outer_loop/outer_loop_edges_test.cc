@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests the outer loop where rules meet: at the end of a run, when the island
-// leaves, and when it passes over steps.
+// leaves, and when it skips steps.
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -76,7 +76,7 @@ TEST(OuterLoopEdgesTest, AStepIsCountedAsLateOnce) {
   EXPECT_EQ(driver.loop().lateness().steps, 1);
 }
 
-// Only waiting counts: what the trainer does meanwhile does not.
+// Only waiting counts, not what the trainer does meanwhile.
 TEST(OuterLoopEdgesTest, ApplyingAnUpdateIsNoWait) {
   IslandDriver driver;
   driver.Connect();
@@ -206,7 +206,7 @@ TEST(OuterLoopEdgesTest, IslandsSpreadTheirRetries) {
 class ResumeEdgesTest : public testing::Test {
  protected:
   // A checkpoint of step 9. Fragment 0 was sent after step 8, fragment 1 after
-  // step 6, and nobody has accepted either.
+  // step 6, and neither was accepted.
   ResumeEdgesTest() {
     options_.checkpoint_steps = 3;
     IslandDriver first(options_);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what the outer loop's orders say, beyond the names of the actions, and
-// its views.
+// Tests the contents of the outer loop's orders, and its views.
 #include <algorithm>
 #include <optional>
 #include <variant>

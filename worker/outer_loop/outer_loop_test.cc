@@ -55,14 +55,14 @@ TEST(OuterLoopTest, BeginsAtThePositionThatTheRunHasByThen) {
   driver.Connect();
   ASSERT_TRUE(
       std::holds_alternative<action::FetchParameters>(driver.Trainer()));
-  // While the island loads, the run gets on. Fragment 0 is loaded already.
+  // While the island loads, the run advances. Fragment 0 is loaded already.
   v1::SessionResponse view = driver.loop().membership().state();
   view.set_run_step(9);
   view.mutable_heads(0)->set_version(2);
   view.mutable_heads(1)->set_version(1);
   driver.loop().membership().ViewArrived(view, driver.now());
   EXPECT_FALSE(driver.loop().membership().ready());
-  // Its version 1 is sent after step 4: nobody is beyond that without it.
+  // Its version 1 is sent after step 4: no island gets beyond that without it.
   EXPECT_THAT(driver.Train(3), ElementsAre("fetch 1 at 1", "begin"));
   EXPECT_TRUE(driver.loop().membership().ready());
   EXPECT_EQ(driver.loop().step(), 3);
@@ -207,7 +207,7 @@ TEST(OuterLoopTest, CatchesUpWithOthersBeforeItSends) {
   EXPECT_EQ(driver.loop().window(0).training().tokens, 60);
 }
 
-// Else it would come too late for the next round, too.
+// Otherwise it would also come too late for the next round.
 TEST(OuterLoopTest, GoesOnFromTheStepOfTheOthersWhenARoundWasTooFastForIt) {
   IslandDriver driver;
   driver.Connect();
@@ -222,7 +222,7 @@ TEST(OuterLoopTest, GoesOnFromTheStepOfTheOthersWhenARoundWasTooFastForIt) {
   EXPECT_EQ(driver.loop().window(0).training().inner_steps, 5);
 }
 
-// An island that was left behind goes on where the run is.
+// An island that was left behind continues where the run is.
 TEST(OuterLoopTest, MovesOnWithTheRunWhenItHasMissedRounds) {
   IslandDriver driver;
   driver.Connect();
@@ -284,7 +284,7 @@ TEST(OuterLoopTest, HandsInWhatItHasTrainedBeforeItLeaves) {
   driver.Connect();
   driver.Train(5);
   driver.loop().RequestLeave("signal 15");
-  // Fragment 0 was sent after step 4; nobody has accepted it yet.
+  // Fragment 0 was sent after step 4, and is not yet accepted.
   EXPECT_THAT(driver.Train(), ElementsAre("train 6", "snapshot 1", "wait 30s"));
   v1::ContributionHeader header = driver.Contribute(1);
   EXPECT_TRUE(header.partial());
@@ -374,7 +374,8 @@ OuterLoop::Options WithCheckpoints() {
 TEST(OuterLoopTest, SavesCheckpointsWithWhatNoUpdateContains) {
   IslandDriver driver(WithCheckpoints());
   driver.Connect();
-  // The first is due at once, so that a successor knows whose place it takes.
+  // The first is due at once, so that a successor knows which process it
+  // replaces.
   EXPECT_THAT(driver.Train(5),
               ElementsAre("begin", "save 0", "train 1", "train 2", "train 3",
                           "save 3", "train 4", "snapshot 0", "train 5"));
@@ -433,7 +434,7 @@ TEST_F(ResumeTest, GoesOnFromTheCheckpoint) {
   EXPECT_EQ(header.restored_tokens(), 60);
 }
 
-// The process before had handed in more than its checkpoint knows.
+// The previous process had handed in more than its checkpoint knows.
 TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
   IslandDriver driver(options_);
   driver.joined().mutable_heads(0)->set_version(1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests what an outer loop says about why training stands still.
+// Tests the reasons that an outer loop gives for training that stands still.
 #include <string>
 #include <variant>
 
@@ -35,7 +35,7 @@ class OuterLoopWaitsTest : public testing::Test {
   }
   v1::Wait wait() { return driver_.loop().wait(driver_.now()); }
 
-  // So many islands more must be ready.
+  // This many more islands must be ready.
   void Miss(uint32_t islands) {
     v1::SessionResponse view = driver_.loop().membership().state();
     view.set_islands_missing(islands);
@@ -70,7 +70,7 @@ TEST_F(OuterLoopWaitsTest, ToFetchAgain) {
 TEST_F(OuterLoopWaitsTest, ForIslands) {
   driver_.joined().set_run_state(v1::WAITING_FOR_ISLANDS);
   driver_.Connect();
-  // As it is with older coordinators.
+  // Older coordinators do not say how many islands are missing.
   ExpectWait(v1::Wait::ISLANDS, "waiting for islands");
   Miss(1);
   driver_.Trainer();

@@ -26,7 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using What = Order::What;
 
-// Time enough for anything that does not have to wait.
+// This is enough for everything that need not wait.
 constexpr absl::Duration kNotYet = absl::Milliseconds(100);
 
 absl::Status Nothing() { return absl::OkStatus(); }
@@ -181,7 +181,7 @@ TEST_F(OrdersTest, Rank0sFailureIsToldToTheOthers) {
                        HasSubstr("rank 0 has given up: training diverged")));
 }
 
-// Divergence is the reason, even if the rank heard first that another one has
+// Divergence is the reason, even if the rank first learned that another one has
 // given up.
 TEST_F(OrdersTest, WhatARankSeesItselfSaysMoreThanThatAnotherGaveUp) {
   Start(1, nullptr);

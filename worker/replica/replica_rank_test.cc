@@ -158,7 +158,7 @@ TEST_P(ReplicaRankTest, ForeignBytesThatAreNoEncodingAreRefused) {
   EXPECT_THAT(fragment.FinishUpdate(
                   absl::string_view(update).substr(0, update.size() - 1)),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  // The other ranks have not heard of the bad update.
+  // The other ranks do not know of the bad update.
   ASSERT_OK(fragment.DropUpdate());
   EXPECT_OK(fragment.FinishUpdate(update));
 }

@@ -68,8 +68,7 @@ class BulkLanes {
 
 // Waits a moment for the channel to connect. gRPC notices a new connection only
 // while the channel is waited for, which pauses between tries do not do.
-// Without this call, a coordinator that is back would be found seconds later,
-// by chance.
+// Without this call, a coordinator that is back would be found seconds later.
 void AwaitConnection(grpc::Channel& channel);
 
 }  // namespace causeway

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests a fragment's actor with a real coordinator, over a client that breaks
-// where the test says. The test is the trainer.
+// Tests a fragment's actor with a real coordinator, over a client with faults
+// that the test sets. The test is the trainer.
 #include "worker/sync/fragment_actor.h"
 
 #include <algorithm>
@@ -73,8 +73,8 @@ class FencingStream : public ControlStream {
 
 class BreakingClient;
 
-// A null stream stands for a call whose deadline passes before anything has
-// come.
+// A null stream stands for a call whose deadline passes before anything
+// arrives.
 class BreakingUpdateStream : public UpdateStream {
  public:
   BreakingUpdateStream(BreakingClient* client,

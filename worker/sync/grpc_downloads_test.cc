@@ -384,7 +384,7 @@ TEST_F(NearDownloadsTest, TheRestComesFromTheCoordinatorIfTheFollowerFails) {
   EXPECT_EQ(coordinator_.update_requests().back().offset(), 600);
   EXPECT_EQ(client_->bytes_down(), kBytes) << "no byte comes twice";
   ExpectPause(absl::Seconds(5));
-  // It is tried again, and left alone for longer.
+  // It is tried again, and then avoided for longer.
   ExpectUpdate();
   ExpectPause(absl::Seconds(10));
   follower_.most_bytes = kBytes;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests the session of an island with streams that end as the test says.
+// Tests the session of an island with streams that the test ends.
 #include "worker/sync/session_actor.h"
 
 #include <deque>
@@ -158,7 +158,7 @@ class SessionActorTest : public testing::Test {
     EXPECT_TRUE(coordinator_.cancelled());
   }
 
-  // A view comes, and the loop hears of it.
+  // A view arrives, and reaches the loop.
   void Publish(uint64_t version) {
     v1::SessionResponse view;
     view.add_heads()->set_version(version);

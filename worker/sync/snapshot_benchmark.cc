@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures how long a send holds training up: the snapshot of a fragment,
-// compared with a plain copy of as many bytes and with a snapshot into fresh
+// compared with a plain copy of equal size and with a snapshot into fresh
 // memory from the system.
 #include <cstring>
 #include <optional>

@@ -69,7 +69,7 @@ struct ProcessRankOptions {
   // The number of the process, among `size` processes.
   int rank = 0;
   int size = 1;
-  // The ranks in each process, which are its threads. Those of this process
+  // The ranks in each process, which are its threads. This process's ranks
   // start at rank * threads.
   int threads = 1;
   // See TcpTransportOptions.

@@ -296,7 +296,7 @@ TEST_F(IslandTrainerTest, AnchorsAreNotRounded) {
 }
 
 // With a learning rate near zero the parameters of all ranks stay as they were
-// set, so the loss shows whether all ranks have heard of the change.
+// set, so the loss shows whether all ranks have the change.
 TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
   config_.mutable_training()->set_learning_rate(1e-12);
   for (const auto algorithm :
@@ -317,7 +317,7 @@ TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
     if (algorithm == v1::TrainingConfig::ACCO) {
       ASSERT_OK_AND_ASSIGN(result, trainer->Step(3));
     }
-    // Without weights every byte is as likely as any other.
+    // Without weights all bytes are equally likely.
     EXPECT_NEAR(result.loss, std::log(258), 1e-4);
     for (const float value : Parameters(*trainer)) {
       ASSERT_NEAR(value, 0, 1e-6);
@@ -363,7 +363,7 @@ TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
   follower.join();
 }
 
-// The other processes hear of the shard from rank 0.
+// The other processes learn the shard from rank 0.
 TEST_F(IslandTrainerTest, ValidationChangesNothingOfTraining) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
@@ -410,7 +410,7 @@ TEST_F(IslandTrainerTest, RanksMeasureTheGivenParametersTogether) {
   for (const int ranks : {1, 2, 4}) {
     ASSERT_OK_AND_ASSIGN(const auto trainer,
                          MakeThreadedIsland(config_, options_, ranks, Start()));
-    // The trainer's own parameters are others by then.
+    // The trainer's own parameters have changed by then.
     ASSERT_OK(trainer->Step(1));
     ASSERT_OK(trainer->Step(2));
     ASSERT_OK_AND_ASSIGN(const ValidationLoss loss,

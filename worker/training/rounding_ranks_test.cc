@@ -22,8 +22,8 @@ double MeanDistance(const std::vector<float>& a, const std::vector<float>& b) {
   return sum / static_cast<double>(a.size());
 }
 
-// In most parameters the steps are too small for bf16: they would stand still
-// if masters were rounded.
+// Most parameters' steps are too small for bf16: these would stand still if
+// masters were rounded.
 TEST(RoundingRanksTest, MastersKeepWhatRoundedParametersCannotShow) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {

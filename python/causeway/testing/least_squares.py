@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model with a known optimum, of which an island alone finds only a part.
+"""A model with a known optimum; an island alone finds only a part of it.
 
 The loss of the island with the number `part` out of two is half the squared
 distance of every second value, beginning with value number `part`, to the

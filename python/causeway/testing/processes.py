@@ -131,13 +131,13 @@ class ProcessTestCase(unittest.TestCase):
             file.write(text.replace(
                 "membership {",
                 "membership {\n  lease_seconds: 3\n  heartbeat_seconds: 0.2\n"
-                # At the optimum any progress is many times the last one.
+                # At the optimum, any progress is far larger than the last one.
                 "  outlier_factor: 0"))
         return files
 
     def start_coordinator(self, files: causeway.RunFiles,
                           stays: bool = False) -> Process:
-        """Starts the run, or goes on with it, and sets `port`.
+        """Starts or continues the run, and sets `port`.
 
         The coordinator ends with the run unless it `stays`.
         """

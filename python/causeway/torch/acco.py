@@ -47,10 +47,10 @@ _MODES = ("acco", "ddp")
 
 @dataclasses.dataclass(frozen=True)
 class StepResult(ReducedGradient):
-    """Facts about a step. All but the times are the same on all ranks.
+    """Facts about a step. Everything except the times is the same on all ranks.
 
     Attributes:
-        communication_seconds: What this rank's communication took, with the
+        communication_seconds: The duration of this rank's communication and the
             optimizer's update.
         exposed_seconds: The part of it in which this rank did not compute.
     """
@@ -83,8 +83,8 @@ class Acco:
         optimizer: The instance of optimizer_class, over this rank's shard.
             Schedulers take it.
         steps: The number of steps that are committed.
-        micro_batches_made: How often this rank has called micro_batch. A loop
-            that resumes finds its place in the data by it.
+        micro_batches_made: How often this rank has called micro_batch. A
+            resumed loop finds its place in the data by it.
     """
 
     def __init__(self, model: Parameters, optimizer_class: OptimizerClass, *,
@@ -106,8 +106,8 @@ class Acco:
             mode: "acco" or "ddp".
             max_norm: Clips the mean gradient to this norm.
             fixed_micro_batches: Whether to wait for communication rather than
-                to make more micro-batches than the share. The run can be
-                repeated bit for bit then.
+                to make more micro-batches than the share. The run can then be
+                repeated bit for bit.
             process_group: For the use of this object alone. None makes a
                 group of all processes.
             timeout: How long a rank of that group waits for another one.
@@ -171,10 +171,10 @@ class Acco:
 
         Raises:
             NonFiniteError: On all ranks. The parameters and the optimizer are
-                as before the step; training may go on.
+                as before the step; training may continue.
             RuntimeError: A rank is lost or late, or parameters were replaced.
-            Exception: What micro_batch raises. After this or a RuntimeError
-                the object cannot go on.
+            Exception: What micro_batch raises. After this or a RuntimeError the
+                object is unusable.
         """
         if self._lost:
             raise RuntimeError(
@@ -303,7 +303,7 @@ class Acco:
 
     def _on_thread(self, communicate: Callable[[], ReducedGradient]
                    ) -> tuple[ReducedGradient, float]:
-        # What PyTorch calls current belongs to a thread.
+        # PyTorch's modes and current stream belong to a thread.
         with torch.no_grad(), torch.cuda.stream(self._stream):
             reduced = communicate()
             if self._stream is not None:
@@ -321,7 +321,7 @@ class Acco:
             if not samples > 0:
                 raise ValueError(f"Acco: micro_batch returned {samples} "
                                  "samples; it must be more than 0")
-            # The loss is waited for, so a device is never far behind.
+            # This waits for the loss, so a device is never far behind.
             self._pending.loss += float(loss) * samples
             self._pending.samples += samples
             self._pending.count += 1

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives on flat vectors that NCCL and the Gloo of PyTorch 1.13 have."""
+"""Collectives on flat vectors, for NCCL and for the Gloo of PyTorch 1.13."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Collectives:
 
     def all_gather(self, flat: Tensor) -> None:
         """Fills the other ranks' shards of `flat`, of any type."""
-        # Gloo knows no bf16; bytes are bytes.
+        # Gloo does not support bf16, but bytes.
         flat = flat.view(torch.uint8)
         shards = flat.view(self.size, -1)
         with self._explained("all-gather"):
@@ -78,7 +78,7 @@ class Collectives:
 
     def all_gather_numbers(self, numbers: Sequence[float],
                            device: torch.device) -> list[list[float]]:
-        """Returns the numbers of each rank; all pass equally many."""
+        """Returns the numbers of each rank; all ranks pass equally many."""
         own = torch.tensor(numbers, dtype=torch.float64, device=device)
         gathered = own.repeat(self.size, 1)
         self.all_gather(gathered.view(-1))

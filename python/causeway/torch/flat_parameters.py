@@ -18,8 +18,8 @@ Parameters = Union[nn.Module, Iterable[Tensor], Iterable[dict[str, Any]]]
 class FlatParameters:
     """The trainable parameters of a model, one after the other.
 
-    Tied parameters are there once and frozen ones not at all. The vector is
-    padded, so that each rank has a shard of the same length.
+    It has tied parameters once, and no frozen ones. The vector is padded, so
+    that each rank has a shard of the same length.
 
     Attributes:
         size: Values of the vector, without the padding.
@@ -32,7 +32,7 @@ class FlatParameters:
     """
 
     def __init__(self, parameters: Parameters, ranks: int) -> None:
-        """Lays out `parameters` for so many ranks.
+        """Lays out `parameters` for this number of ranks.
 
         Raises:
             ValueError: Nothing is trainable, a parameter is in two groups, or

@@ -31,7 +31,7 @@ class MicroBatches:
     Attributes:
         samples: The sum of their weights.
         loss: The sum of their losses, each times its weight.
-        count: How many they are.
+        count: Their number.
     """
     samples: float = 0.0
     loss: float = 0.0
@@ -122,7 +122,7 @@ class ShardedOptimizer:
         self._update(self.master)
 
     def estimate(self) -> Tensor:
-        """Returns what step() would make of the master; changes nothing.
+        """Returns the master as step() would make it; changes nothing.
 
         Takes memory for a copy of the shard and of the optimizer's state.
         """

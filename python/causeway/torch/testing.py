@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# Long for any test, short for one who waits for a test that hangs.
+# Longer than any test takes, but short enough to wait for a hanging one.
 _LIMIT_SECONDS = 200
 
 
@@ -29,9 +29,9 @@ def join_group(rank: int, ranks: int, folder: str) -> None:
 
 def run_ranks(ranks: int, function: Callable[..., Any],
               *arguments: Any) -> list[Any]:
-    """Returns what function(rank, *arguments) returns on each rank.
+    """Returns the results of function(rank, *arguments), by rank.
 
-    A rank that ends without a result has None.
+    The result of a rank that ends without one is None.
 
     Raises:
         AssertionError: The function has raised, or a rank hangs.
@@ -75,5 +75,5 @@ def _run_rank(rank: int, ranks: int, folder: str, sender: Any,
         message = (True, function(rank, *arguments))
     except BaseException:
         message = (False, traceback.format_exc())
-    # Tensors go as bytes: this process may end before they are read.
+    # Send tensors as bytes, because this process may end before they are read.
     sender.send_bytes(pickle.dumps(message))

@@ -34,7 +34,7 @@ class BlockKernelsUnderTest {
                          uint64_t count, std::vector<float>& values) = 0;
 };
 
-// Returns null where the kernels cannot run; the tests are skipped then.
+// Returns null if the kernels cannot run; the tests are then skipped.
 std::unique_ptr<BlockKernelsUnderTest> NewBlockKernelsUnderTest();
 
 }  // namespace causeway

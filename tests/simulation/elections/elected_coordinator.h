@@ -54,7 +54,7 @@ struct FollowStream {
   uint64_t sent = 0;
   // Whether the leader counts it.
   bool has_joined = false;
-  // Whether nothing arrives any more, though nobody may have noticed.
+  // Whether nothing arrives any more, which may not be noticed yet.
   bool is_broken = false;
   // Whether the follower has ended it.
   bool is_closed = false;
@@ -119,7 +119,7 @@ class ElectedCoordinator {
   void Lost(const Stream& stream);
   void Close();
   void Pause();
-  // Handles what came, one after the other.
+  // Handles the messages that arrived, in order.
   void Receive(const Stream& stream, std::function<void()> handle);
   void HandleNext();
   void TakeRun(const Stream& stream, const std::string& run_id, uint64_t epoch);

@@ -37,16 +37,16 @@ struct ElectionDisk {
   uint64_t epoch = 0;
   // Whether the run is another coordinator's.
   bool is_copy = false;
-  // Whether the run can go on from here.
+  // Whether the run can continue from here.
   bool is_complete = false;
   LogOfChanges log;
-  // The changes that outlive a crash for sure.
+  // The changes that certainly outlive a crash.
   size_t durable = 0;
 
   v1::LogPosition Position() const {
     return log.empty() ? v1::LogPosition() : log.back()->position();
   }
-  // Leaves what a crash leaves, and the next start finds.
+  // Crashes: keeps the state that the next start finds.
   void Crash(Chance& chance) {
     if (!is_complete) {
       *this = ElectionDisk();

@@ -16,7 +16,7 @@ namespace {
 // The time in which everything must be well once faults have stopped: the
 // longest that a message may still be under way, some leases, and copies.
 constexpr absl::Duration kRecovery = absl::Seconds(90);
-// Far more events than a history has, unless it goes round in circles.
+// Far more events than a history has, unless it loops.
 constexpr uint64_t kMostEvents = 500'000;
 
 ElectionScenario ScenarioOf(uint64_t seed, uint32_t without) {

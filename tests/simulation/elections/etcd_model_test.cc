@@ -74,7 +74,7 @@ class EtcdModelTest : public testing::Test {
     }
     return request;
   }
-  // Describes what a request came to, with the real etcd's leases.
+  // Describes the result of a request, with the real etcd's leases.
   std::string Describe(const absl::StatusOr<TxnResponse>& answer,
                        bool is_model) {
     if (!answer.ok()) return absl::StatusCodeToString(answer.status().code());

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a history of elections is made of: how many coordinators there are, and
-// what may go wrong. Everything comes from the seed.
+// The contents of a history of elections: the number of coordinators, and the
+// possible faults. Everything comes from the seed.
 #ifndef TESTS_SIMULATION_ELECTIONS_SCENARIO_H_
 #define TESTS_SIMULATION_ELECTIONS_SCENARIO_H_
 
@@ -17,7 +17,7 @@ enum class ElectionFault : uint32_t {
   kKill,
   kStall,
   kPartition,
-  // The disk is lost with what it had.
+  // The disk is lost with its contents.
   kWipe,
   kSlowDisk,
   // Messages to and from etcd that are lost, that are delayed until long after

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is around the simulated coordinators: the network between them and to
-// etcd, and etcd as a service that may be away or answer late.
+// The surroundings of the simulated coordinators: the network between them and
+// to etcd, and etcd as a service that may be away or answer late.
 #ifndef TESTS_SIMULATION_ELECTIONS_SURROUNDINGS_H_
 #define TESTS_SIMULATION_ELECTIONS_SURROUNDINGS_H_
 
@@ -101,8 +101,8 @@ class EtcdService {
   bool MayChange() const { return changes_.use_count() > 1; }
 
   // Lets `process`, of a coordinator, ask for `operation`, and calls `done`
-  // once: with the answer, or with an error if none comes in time. What was
-  // asked for may be carried out nevertheless, also much later.
+  // once: with the answer, or with an error if none comes in time. The
+  // operation may be carried out nevertheless, also much later.
   template <typename Answer>
   void Ask(uint32_t coordinator, ElectionProcess* process,
            std::function<Answer(EtcdModel&)> operation,

@@ -260,7 +260,7 @@ class DeviceFragmentPart : public FragmentPart {
     return {std::max(begin, held_begin_), std::min(end, held_end_)};
   }
 
-  // Reserves what contributions and updates lease while training goes on.
+  // Reserves what contributions and updates lease during training.
   absl::Status ReserveForUpdates() {
     RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
     // The first is for the snapshot.

@@ -15,7 +15,7 @@
 
 namespace causeway {
 
-// Reaches nobody: calls are UNAVAILABLE, and streams are null.
+// Reaches no coordinator: calls are UNAVAILABLE, and streams are null.
 class UnreachableClient : public CoordinatorClient {
  public:
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest&) override {
