@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/run_plan.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "absl/status/status.h"
@@ -103,9 +104,13 @@ void PredictMemory(const RunAssumptions& assumptions,
       in_flight * (wire.up + wire.down + 2 * kBytesPerFloat);
   const double state = StateBytesPerValue(config);
   const double largest = LargestFragments(plan, 1);
+  const double in_steps = LargestFragments(
+      plan,
+      std::min(prediction.simulated.in_flight,
+               OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size()))));
   prediction.coordinator_bytes =
       in_flight * wire.up * static_cast<double>(assumptions.islands.size()) +
-      (values + largest) * state + largest * wire.down;
+      (values + in_steps) * state + in_steps * wire.down;
   const v1::StorageConfig& storage = config.storage();
   prediction.coordinator_disk_bytes =
       (values * storage.versions_kept() + largest) * state +
