@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a blocking exchange takes, and what it consists of.
+"""Measures how long a blocking exchange takes, and what it consists of.
 
   bazel run //server/benchmarks:exchange_benchmark -- --json FILE
 
@@ -14,9 +14,13 @@ takes longer. Stages overlap: an encoding is sent while it is made.
 
 PyTorch's Gloo all-reduces a vector of the same size between two processes in
 the same run. It needs python3-torch. State is written below $TMPDIR.
+
+With --link, each process has a network namespace of its own, and emulated long
+links join them (tests/wan/sites.cc). That needs root.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -62,6 +66,42 @@ for _ in range(int(count)):
 """
 
 
+
+class Site:
+    """Where a process runs, and how others reach it: this machine, or a network
+    namespace."""
+
+    def __init__(self, namespace: str = "", address: str = "127.0.0.1"):
+        self.prefix = ["nsenter", f"--net={namespace}"] if namespace else []
+        self.address = address
+        self.interface = "wan0" if namespace else "lo"
+
+
+@contextlib.contextmanager
+def sites(link: str):
+    """Yields the sites of two islands and of the coordinator: one machine three
+    times, or namespaces joined by links of "Mbit/s:milliseconds of a round
+    trip"."""
+    if not link:
+        yield [Site()] * 3
+        return
+    rate, round_trip = link.split(":")
+    with subprocess.Popen(
+            [programs() / "tests/wan/causeway-wan-sites", "--sites", "3",
+             "--rate_mbit_s", rate, "--round_trip_ms", round_trip],
+            stdout=subprocess.PIPE, text=True) as network:
+        try:
+            made = [Site(network.stdout.readline().strip(), f"10.77.{i}.2")
+                    for i in range(3)]
+            for i, site in enumerate(made):
+                subprocess.run(
+                    site.prefix + ["ip", "route", "add", "default", "via",
+                                   f"10.77.{i}.1"], check=True)
+            yield made
+        finally:
+            network.terminate()
+
+
 def programs() -> pathlib.Path:
     """Returns the folder that the built programs lie in."""
     return pathlib.Path(sys.argv[0] + ".runfiles") / "causeway"
@@ -73,17 +113,19 @@ def write_tokens(path: pathlib.Path) -> None:
     path.write_bytes(struct.pack(f"<{len(ids)}H", *ids))
 
 
-def run_processes(work: pathlib.Path, form: str, rounds: int) -> None:
+def run_processes(work: pathlib.Path, form: str, rounds: int,
+                  places: list) -> None:
     """Makes a whole run; every process leaves NAME.json, its trace."""
     (work / "config").write_text(
         CONFIG.format(steps=2 * rounds, format=form))
     port = work / "port"
-    commands = {"coordinator": [
+    host = places[2].address
+    commands = {"coordinator": places[2].prefix + [
         programs() / "server/causeway-coordinator", "--config", work / "config",
-        "--state_dir", work / "state", "--listen", "127.0.0.1:0",
+        "--state_dir", work / "state", "--listen", f"{host}:0", "--insecure",
         "--port_file", port, "--exit_when_finished"]}
-    for name in ("a", "b"):
-        commands[name] = [
+    for name, site in zip(("a", "b"), places):
+        commands[name] = site.prefix + [
             programs() / "worker/causeway-worker", "--island", name,
             "--data", work.parent / "tokens", "--threads", "1",
             "--log_seconds", "0"]
@@ -96,7 +138,7 @@ def run_processes(work: pathlib.Path, form: str, rounds: int) -> None:
                         sys.exit((work / "coordinator.log").read_text())
                     time.sleep(0.02)
                 command += ["--coordinator",
-                            "127.0.0.1:" + port.read_text().strip()]
+                            f"{host}:{port.read_text().strip()}"]
             with open(work / f"{name}.log", "w") as log:
                 running[name] = subprocess.Popen(
                     command + ["--trace", work / f"{name}.json"],
@@ -116,9 +158,9 @@ def read_spans(path: pathlib.Path) -> list:
                    for e in events if e["ph"] == "X"), key=lambda s: s[1])
 
 
-def measure(work: pathlib.Path, form: str, rounds: int) -> dict:
+def measure(work: pathlib.Path, form: str, rounds: int, places: list) -> dict:
     """Returns the exchanges' times, and each stage's, by round."""
-    run_processes(work, form, rounds)
+    run_processes(work, form, rounds, places)
     islands = [read_spans(work / f"{name}.json") for name in ("a", "b")]
     coordinator = read_spans(work / "coordinator.json")
 
@@ -143,11 +185,13 @@ def measure(work: pathlib.Path, form: str, rounds: int) -> dict:
     return {"exchange": [end - begin for begin, end in windows], **stages}
 
 
-def measure_gloo(work: pathlib.Path, count: int) -> list:
+def measure_gloo(work: pathlib.Path, count: int, places: list) -> list:
     processes = [subprocess.Popen(
-        ["/usr/bin/python3", "-c", GLOO, str(rank), str(work / "gloo"),
-         str(VALUES), str(count + WARM_UP)], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}) for rank in range(2)]
+        site.prefix + ["/usr/bin/python3", "-c", GLOO, str(rank),
+                       str(work / "gloo"), str(VALUES), str(count + WARM_UP)],
+        stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": site.interface})
+        for rank, site in enumerate(places[:2])]
     times = [[float(line) for line in process.communicate()[0].split()]
              for process in processes]
     return [max(pair) for pair in zip(*times)][WARM_UP:]
@@ -167,16 +211,21 @@ def main() -> None:
     parser.add_argument("--json", help="write the figures to this file, too")
     parser.add_argument("--rounds", type=int, default=40,
                         help="exchanges of each measurement")
+    parser.add_argument("--link", default="",
+                        help="Mbit/s:milliseconds of a round trip between any "
+                        "two processes; without it they use loopback")
     options = parser.parse_args()
     figures, medians = {}, {}
-    with tempfile.TemporaryDirectory(prefix="causeway-exchange") as folder:
+    with tempfile.TemporaryDirectory(
+            prefix="causeway-exchange") as folder, sites(
+                options.link) as places:
         work = pathlib.Path(folder)
         write_tokens(work / "tokens")
-        gloo = measure_gloo(work, options.rounds)
+        gloo = measure_gloo(work, options.rounds, places)
         for form in ("INT4", "FP32"):
             (work / form).mkdir()
             medians[form] = measure(work / form, form,
-                                    options.rounds + WARM_UP)
+                                    options.rounds + WARM_UP, places)
     for form, stages in medians.items():
         print(f"{form.lower()}, milliseconds, median (10th to 90th percentile)")
         for stage, times in stages.items():
