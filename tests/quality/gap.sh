@@ -97,7 +97,9 @@ tune() {
   for way in -1 1; do
     for ((power = way; ; power += way)); do
       loss_at "$1" "${power}"
-      if awk "BEGIN { exit !(${loss} >= ${lowest}) }"; then break; fi
+      # A run that diverged has no number for a loss.
+      if ! awk -v loss="${loss}" -v lowest="${lowest}" \
+        'BEGIN { exit !(loss < lowest) }'; then break; fi
       best="${variant}" lowest="${loss}"
     done
     if [[ "${best}" != "$1" ]]; then break; fi
