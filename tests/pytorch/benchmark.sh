@@ -21,27 +21,29 @@ usage: tests/pytorch/benchmark.sh [--json FILE] [--parts LIST] [--seeds LIST]
                                   [--steps N] [--rates LIST] [--keep]
 
   --json FILE   write the figures as JSON
-  --parts LIST  of cost,loss,lora,links,plain (default: all of them)
-  --seeds LIST  seeds of the loss and lora runs (default: 1,2)
-  --steps N     steps of a run of loss and plain (default: 1200); those of lora
-                have a quarter
+  --parts LIST  of cost,loss,muon,lora,links,plain (default: all of them)
+  --seeds LIST  seeds of the loss, muon and lora runs (default: 1,2)
+  --steps N     steps of a run of loss, muon and plain (default: 1200); those of
+                lora have a quarter
   --rates LIST  Mbit/s of the link in plain (default: 10,100)
   --keep        keep the working directory
 
 Writes after_step_idle_microseconds, send_over_copy and apply_over_copy (cost;
 also with _pytorch2, and with _fsdp2 and _fsdp2_two_ranks for ranks whose model
 FSDP2 shards), val_loss_two_islands, val_loss_one_island and val_loss_ddp (loss;
-a list with a value for each seed), lora_loss_ratio (lora; the same, two islands
-over DDP, which train an adapter of PEFT), utilization by link (links), and
-plain, which has tokens/s, bytes on the link and loss, by rate, of two islands
-and of DiLoCo as people write it themselves: an all-reduce in fp32 over Gloo.
+a list with a value for each seed), val_loss_two_islands_muon and
+val_loss_ddp_muon (muon; the same with PyTorch's Muon), lora_loss_ratio (lora;
+two islands over DDP, which train an adapter of PEFT), utilization by link
+(links), and plain, which has tokens/s, bytes on the link and loss, by rate, of
+two islands and of DiLoCo as people write it themselves: an all-reduce in fp32
+over Gloo.
 Costs, rates and utilization mean something only on a machine that has nothing
 else to do; the losses do not depend on it. Links and plain need root, for
 network namespaces.
 USAGE
 }
 
-parts=cost,loss,lora,links,plain
+parts=cost,loss,muon,lora,links,plain
 seeds=1,2
 steps=1200
 rates=10,100
@@ -102,84 +104,91 @@ cost() {
   measure_cost _fsdp2_two_ranks 2 --pytorch2
 }
 
-# train NAME SEED SCRIPT FLAG...: starts a loop of examples/pytorch.
-train() {
-  local name="$1" seed="$2" script="$3"
-  shift 3
-  start_script "${name}" "examples/pytorch/${script}" --data "${data[@]}" \
-    --seed "${seed}" --steps "${steps}" "$@"
-}
-
 loss_of() {
   sed -nE 's/^validation loss ([0-9.]+) at the end$/\1/p' "${work}/$1.log"
 }
 
+# islands_and_ddp NAME ISLAND LOOP FLAG...: trains on two islands of a run, whose
+# files a script has written, by the script ISLAND, and then data parallel on two
+# ranks, with as many tokens, by the script LOOP. `python` says with which
+# PyTorch. Appends the losses to `islands` and `ddp`.
+islands_and_ddp() {
+  local name="$1" island="$2" loop="$3" rank
+  shift 3
+  begin_run "${name}"
+  for rank in 0 1; do
+    CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_ISLAND="island-${rank}" \
+      start_script "${name}-${rank}" ${python[@]+"${python[@]}"} "${island}" "$@"
+  done
+  await_scripts
+  for rank in 0 1; do
+    RANK="${rank}" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 \
+      start_script "${name}-ddp-${rank}" ${python[@]+"${python[@]}"} "${loop}" \
+      "$@"
+  done
+  await_scripts
+  islands+="${islands:+, }$(loss_of "${name}-0")"
+  ddp+="${ddp:+, }$(loss_of "${name}-ddp-0")"
+  say "${name}: two islands ${islands}; DDP ${ddp}"
+}
+
 loss() {
-  local seed islands='' alone='' ddp='' rank
+  local seed islands='' alone='' ddp='' python=() flags
   use_perl_manual
   for seed in ${seeds//,/ }; do
+    flags=(--data "${data[@]}" --seed "${seed}" --steps "${steps}")
     start_script "create-${seed}" examples/pytorch/create_run.py \
       --out "${work}/two-${seed}.files" --steps "${steps}" --seed "${seed}"
-    begin_run "two-${seed}"
-    for rank in 0 1; do
-      CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_ISLAND="island-${rank}" \
-        train "two-${seed}-${rank}" "${seed}" train_gpt_island.py
-    done
+    islands_and_ddp "two-${seed}" examples/pytorch/train_gpt_island.py \
+      examples/pytorch/train_gpt.py "${flags[@]}"
+    start_script "alone-${seed}" examples/pytorch/train_gpt.py "${flags[@]}"
     await_scripts
-    train "alone-${seed}" "${seed}" train_gpt.py
-    await_scripts
-    # As many tokens as both islands: each rank has an island's batch.
-    for rank in 0 1; do
-      RANK="${rank}" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 \
-        train "ddp-${seed}-${rank}" "${seed}" train_gpt.py
-    done
-    await_scripts
-    islands+="${islands:+, }$(loss_of "two-${seed}-0")"
     alone+="${alone:+, }$(loss_of "alone-${seed}")"
-    ddp+="${ddp:+, }$(loss_of "ddp-${seed}-0")"
-    say "loss, seeds so far: two islands ${islands}; one ${alone}; DDP ${ddp}"
+    say "one island: ${alone}"
   done
   figure val_loss_two_islands "[${islands}]"
   figure val_loss_one_island "[${alone}]"
   figure val_loss_ddp "[${ddp}]"
 }
 
-# adapt NAME FLAG...: starts the program that trains adapters.
-adapt() {
-  start_script "$1" --pytorch2 tests/pytorch/lora_loss.py \
-    --base "${work}/llama" "${@:2}"
+# The same with PyTorch's Muon.
+muon() {
+  local seed islands='' ddp='' python=(--pytorch2)
+  local loop=tests/pytorch/muon_loss.py
+  use_pytorch2
+  use_perl_manual
+  for seed in ${seeds//,/ }; do
+    start_script "create-muon-${seed}" examples/pytorch/create_run.py \
+      --out "${work}/muon-${seed}.files" --steps "${steps}" --seed "${seed}"
+    islands_and_ddp "muon-${seed}" "${loop}" "${loop}" --data "${data[@]}" \
+      --seed "${seed}" --steps "${steps}"
+  done
+  figure val_loss_two_islands_muon "[${islands}]"
+  figure val_loss_ddp_muon "[${ddp}]"
 }
 
 # Trains a small Llama on prose, and then adapters of it on sources of Python.
 lora() {
-  local seed rank islands='' ddp='' ratios='' flags
+  local seed islands='' ddp='' python=(--pytorch2) flags
+  local loop=tests/pytorch/lora_loss.py base=(--base "${work}/llama")
   use_pytorch2
   use_perl_manual
   cat /usr/lib/python3.*/*.py >"${work}/sources.txt"
-  adapt llama --pretrain --steps 800 --data "${data[@]}"
+  start_script llama "${python[@]}" "${loop}" "${base[@]}" --pretrain \
+    --steps 800 --data "${data[@]}"
   for seed in ${seeds//,/ }; do
     await_scripts
-    flags=(--seed "${seed}" --steps "$((steps / 4))"
+    flags=("${base[@]}" --seed "${seed}" --steps "$((steps / 4))"
       --data "${work}/sources.txt")
-    adapt "create-lora-${seed}" "${flags[@]}" \
+    start_script "create-lora-${seed}" "${python[@]}" "${loop}" "${flags[@]}" \
       --create_run "${work}/lora-${seed}.files"
-    begin_run "lora-${seed}"
-    for rank in 0 1; do
-      CAUSEWAY_COORDINATOR="${address}" CAUSEWAY_ISLAND="island-${rank}" \
-        adapt "lora-${seed}-${rank}" "${flags[@]}"
-    done
-    await_scripts
-    for rank in 0 1; do
-      RANK="${rank}" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 \
-        adapt "lora-ddp-${seed}-${rank}" "${flags[@]}"
-    done
-    await_scripts
-    islands="$(loss_of "lora-${seed}-0")"
-    ddp="$(loss_of "lora-ddp-${seed}-0")"
-    ratios+="${ratios:+, }$(calculate "a / b" a="${islands}" b="${ddp}")"
-    say "adapter, seed ${seed}: two islands ${islands}; DDP ${ddp}"
+    islands_and_ddp "lora-${seed}" "${loop}" "${loop}" "${flags[@]}"
   done
-  figure lora_loss_ratio "[${ratios}]"
+  figure lora_loss_ratio "[$(awk -v islands="${islands}" -v ddp="${ddp}" 'BEGIN {
+    count = split(islands, x, ", ")
+    split(ddp, y, ", ")
+    for (i = 1; i <= count; ++i) printf "%s%.6f", i > 1 ? ", " : "", x[i] / y[i]
+  }')]"
 }
 
 links() {
@@ -246,4 +255,4 @@ deploy/install_deps.sh build quickstart peers
 more_targets=(//worker/embedding:libcauseway.so)
 build_programs
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-pytorch.XXXXXX")"
-run_parts cost loss lora links plain
+run_parts cost loss muon lora links plain

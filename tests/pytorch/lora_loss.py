@@ -7,25 +7,19 @@ With --pretrain it makes the Llama, and with --create_run the run instead.
 """
 
 import argparse
-import os
 import sys
 
-sys.path.insert(0, "examples/pytorch")
+sys.path.insert(0, "tests/pytorch")
 
 # pylint: disable=wrong-import-position
+import fitting
 import peft
 import torch
 import train_gpt
-from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import causeway
-from causeway.sampler import Sampler
-
-_LENGTH = 128
-_BATCH = 8
 
 
 class Loss(torch.nn.Module):
@@ -39,50 +33,23 @@ class Loss(torch.nn.Module):
         return self.model(input_ids=windows, labels=windows).loss
 
 
-def split(paths):
-    """Returns what is trained on, and up to 512 windows that are not."""
-    data = train_gpt.Windows(paths, _LENGTH)
-    every = 20 * max(1, len(data) // 10240)
-    held_out = Subset(data, range(0, len(data), every))
-    return Subset(data, [i for i in range(len(data)) if i % 20]), held_out
-
-
-def fit(args, model, replica, batches, island=None):
-    optimizer = torch.optim.AdamW(
+def optimizer_of(args, model):
+    return torch.optim.AdamW(
         [p for p in model.parameters() if p.requires_grad], args.lr,
         (0.9, 0.95), weight_decay=0)
-    if island is not None:
-        island.attach(model.model, optimizer)
-    held_out = split(args.data)[1]
-    print(f"validation loss {train_gpt.evaluate(model, held_out):.4f} at the "
-          "start", flush=True)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: train_gpt.rate(step + 1, args.steps))
-    for step, batch in enumerate(batches, 1):
-        optimizer.zero_grad()
-        loss = replica(batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if island is not None:
-            island.report(tokens=batch.numel() - len(batch), loss=loss)
-        optimizer.step()
-        scheduler.step()
-        if step == args.steps or (island is not None and island.should_stop):
-            break
-    print(f"validation loss {train_gpt.evaluate(model, held_out):.4f} at the "
-          "end")
 
 
 def pretrain(args):
     model = LlamaForCausalLM(LlamaConfig(
         vocab_size=256, hidden_size=128, intermediate_size=352,
         num_hidden_layers=4, num_attention_heads=4,
-        max_position_embeddings=2 * _LENGTH, pad_token_id=None,
+        max_position_embeddings=2 * fitting.LENGTH, pad_token_id=None,
         bos_token_id=None, eos_token_id=None))
     replica = Loss(model)
     batches = train_gpt.endless(
-        DataLoader(split(args.data)[0], batch_size=2 * _BATCH, shuffle=True))
-    fit(args, replica, replica, batches)
+        DataLoader(fitting.split(args.data)[0], batch_size=2 * fitting.BATCH,
+                   shuffle=True))
+    fitting.fit(args, replica, replica, batches, [optimizer_of(args, replica)])
     model.save_pretrained(args.base)
 
 
@@ -99,28 +66,12 @@ def adapted(args):
 def create_run(args):
     causeway.create_run(
         adapted(args), args.create_run, name="lora", seed=args.seed,
-        total_steps=args.steps, batch_size=_BATCH, sequence_length=_LENGTH,
+        total_steps=args.steps, batch_size=fitting.BATCH,
+        sequence_length=fitting.LENGTH,
         inner_steps_per_round=args.round, overlap_steps=args.overlap,
         format=args.format, outer_learning_rate=args.outer[0],
         outer_momentum=args.outer[1], min_islands=2, max_islands=2,
         trainable_only=True)
-
-
-def train(args):
-    data = split(args.data)[0]
-    model = Loss(adapted(args))
-    if "RANK" in os.environ:
-        # The samples of an island; DDP gives all ranks rank 0's adapter.
-        distributed.init_process_group("gloo")
-        sampler = Sampler(len(data), _BATCH, distributed.get_rank(),
-                          distributed.get_world_size(), lambda: 1, args.steps,
-                          seed=args.seed)
-        fit(args, model, DistributedDataParallel(model),
-            DataLoader(data, batch_sampler=sampler))
-        return
-    with causeway.join() as island:
-        sampler = island.sampler(data, _BATCH, seed=args.seed)
-        fit(args, model, model, DataLoader(data, batch_sampler=sampler), island)
 
 
 def main():
@@ -145,7 +96,8 @@ def main():
     elif args.create_run:
         create_run(args)
     else:
-        train(args)
+        model = Loss(adapted(args))
+        fitting.train(args, model, model.model, [optimizer_of(args, model)])
 
 
 if __name__ == "__main__":
