@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
+#include "common/kept_defaults.h"
 #include "common/status_macros.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/grpc_time.h"
@@ -101,6 +102,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
                         ? ExplainCall(options_.address, options_.tls, status)
                         : CallStatus(options_, status));
     NoteCoordinator(PeerAddress(call.context().peer()));
+    // Coordinators of versions with other defaults left them out.
+    StateFirstDefaults(*response.mutable_config());
     return response;
   }
 

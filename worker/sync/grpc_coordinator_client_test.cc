@@ -19,8 +19,10 @@
 #include "common/transport/rate_finder.h"
 #include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strips/layout.h"
 #include "server/edge/server.h"
@@ -449,6 +451,29 @@ TEST_F(GrpcCoordinatorClientTest, CutsTheProseOfEveryRequest) {
   *leave.mutable_identity() = joined.identity();
   leave.set_reason(text);
   EXPECT_OK(client_->Leave(leave));
+}
+
+// States no field of the configuration, as versions with other defaults did.
+class OlderCoordinator : public v1::Coordinator::Service {
+  grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest*,
+                    v1::JoinResponse*) override {
+    return grpc::Status::OK;
+  }
+};
+
+TEST(GrpcCoordinatorClientVersionTest, AnOlderCoordinatorsRunKeepsItsDefaults) {
+  OlderCoordinator coordinator;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&coordinator);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const auto client = NewGrpcCoordinatorClient(
+      {.address = absl::StrCat("127.0.0.1:", port), .now = SteadyWallClock()});
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, client->Join({}));
+  EXPECT_EQ(joined.config().synchronization().inner_steps_per_round(), 500);
+  EXPECT_EQ(joined.config().outer_optimizer().momentum(), 0.9);
 }
 
 TEST_F(GrpcCoordinatorClientTest, ShutdownEndsAndRefusesCalls) {
