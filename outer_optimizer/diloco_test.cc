@@ -237,7 +237,10 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(DiLoCoTest, OneFragmentWithoutOverlapIsDiLoCo) {
-  ToyRun run(Config(), {100, 100});
+  v1::RunConfig config = Config();
+  config.mutable_outer_optimizer()->set_learning_rate(0.7);
+  config.mutable_outer_optimizer()->set_momentum(0.9);
+  ToyRun run(config, {100, 100});
   run.Train();
   EXPECT_EQ(run.GlobalParameters(), PlainDiLoCo(run, 4, 10, 0.7f, 0.9f));
 }

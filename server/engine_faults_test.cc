@@ -137,7 +137,8 @@ TEST_F(EngineFaultsTest, ALogThatIsRemovedSuspendsTheRun) {
 
 TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
   const v1::RunConfig config = TestRunConfig(
-      "training { total_steps: 80 } outer_optimizer { algorithm: SGD }");
+      "training { total_steps: 80 } "
+      "outer_optimizer { algorithm: SGD learning_rate: 0.7 }");
   StartRun(config);
   const auto contribute = [&](const v1::IslandIdentity& island,
                               uint64_t version, float amount) {

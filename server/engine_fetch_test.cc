@@ -25,7 +25,8 @@ class EngineFetchTest : public testing::Test {
   void StartRun(const std::string& more = "") {
     ASSERT_OK(
         run_.Start(TestRunConfig("training { total_steps: 80 } "
-                                 "outer_optimizer { algorithm: SGD } " +
+                                 "outer_optimizer { algorithm: SGD "
+                                 "learning_rate: 0.7 } " +
                                  more)));
     ASSERT_OK_AND_ASSIGN(a_, run_.Join("a"));
     ASSERT_OK_AND_ASSIGN(b_, run_.Join("b"));

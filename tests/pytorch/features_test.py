@@ -42,8 +42,10 @@ class PyTorch2Test(ProcessTestCase):
                  (torch.optim.Adam, dict(lr=torch.tensor(1e-3), fused=True)),
                  (torch.optim.SGD, dict(fused=True))]
         with self.join() as island:
-            optimizers = [kind(self.model.parameters(), **fields)
-                          for kind, fields in kinds]
+            optimizers = [torch.optim.Muon(
+                [p for p in self.model.parameters() if p.dim() == 2])]
+            optimizers += [kind(self.model.parameters(), **fields)
+                           for kind, fields in kinds]
             island.attach(self.model, optimizers)
             for step in range(1, 4):
                 self.assertEqual(island.step, step)
