@@ -20,8 +20,8 @@ namespace causeway {
 
 struct ProgressEnvironment {
   std::function<absl::Time()> now;
-  // Whether the output is a terminal, where one line is redrawn at most ten
-  // times a second. Elsewhere a line is written every ten seconds.
+  // If true, the output is a terminal, and one line is redrawn at most ten
+  // times a second. Otherwise a line is written every ten seconds.
   bool terminal = false;
 };
 

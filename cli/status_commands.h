@@ -24,7 +24,7 @@ struct StatusEnvironment {
   std::function<bool(absl::Duration)> sleep;
   // The time zone in which events are shown.
   absl::TimeZone time_zone;
-  // Whether stdout is a terminal with a screen, where `watch` draws.
+  // If true, stdout is a terminal with a screen, where `watch` draws.
   bool terminal = false;
 };
 

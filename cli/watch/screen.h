@@ -23,12 +23,12 @@ enum class Style {
   kValidation,
 };
 
-// What a terminal can show.
+// Describes what a terminal can show.
 struct ScreenFormat {
   int rows = 24;
   int columns = 80;
   bool colours = false;
-  // Whether text may contain characters other than ASCII.
+  // If true, text may contain characters other than ASCII.
   bool unicode = false;
 };
 

@@ -41,8 +41,8 @@ std::string KeyDigestOf(X509& certificate) {
   return key == nullptr ? "" : KeyDigest(*key);
 }
 
-// What PinVerifier has found out about the servers at all addresses, for the
-// call that it serves.
+// Holds what PinVerifier has found out about the servers at all addresses, for
+// the call that it serves.
 struct Finding {
   absl::Mutex mu;
   // The error if the last server is an impostor.

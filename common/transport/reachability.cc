@@ -82,7 +82,7 @@ bool SpeaksTls(const std::vector<std::string>& addresses) {
 
 struct Cause {
   absl::string_view text;
-  // Whether only another configuration helps.
+  // If true, only another configuration helps.
   bool lasting = false;
 };
 

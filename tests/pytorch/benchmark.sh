@@ -169,7 +169,7 @@ muon() {
 
 # Trains a small Llama on prose, and then adapters of it on sources of Python.
 lora() {
-  local seed islands='' ddp='' python=(--pytorch2) flags
+  local seed islands='' ddp='' ratios='' python=(--pytorch2) flags
   local loop=tests/pytorch/lora_loss.py base=(--base "${work}/llama")
   use_pytorch2
   use_perl_manual
@@ -183,12 +183,10 @@ lora() {
     start_script "create-lora-${seed}" "${python[@]}" "${loop}" "${flags[@]}" \
       --create_run "${work}/lora-${seed}.files"
     islands_and_ddp "lora-${seed}" "${loop}" "${loop}" "${flags[@]}"
+    ratios+="${ratios:+, }$(calculate "a / b" \
+      a="$(loss_of "lora-${seed}-0")" b="$(loss_of "lora-${seed}-ddp-0")")"
   done
-  figure lora_loss_ratio "[$(awk -v islands="${islands}" -v ddp="${ddp}" 'BEGIN {
-    count = split(islands, x, ", ")
-    split(ddp, y, ", ")
-    for (i = 1; i <= count; ++i) printf "%s%.6f", i > 1 ? ", " : "", x[i] / y[i]
-  }')]"
+  figure lora_loss_ratio "[${ratios}]"
 }
 
 links() {

@@ -29,18 +29,16 @@ def split(paths):
     return Subset(data, [i for i in range(len(data)) if i % 20]), held_out
 
 
-def fit(args, model, replica, batches, optimizers, island=None):
+def fit(steps, model, replica, batches, held_out, optimizers, island=None):
     """Trains `replica`, which is `model` or wraps it.
 
-    args: have data, the paths of texts, and steps.
     optimizers: those that together make a step, attached if there is an island.
     """
-    held_out = split(args.data)[1]
     print(f"validation loss {train_gpt.evaluate(model, held_out):.4f} at the "
           "start", flush=True)
     schedulers = [
         torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: train_gpt.rate(step + 1, args.steps))
+            optimizer, lambda step: train_gpt.rate(step + 1, steps))
         for optimizer in optimizers
     ]
     for step, batch in enumerate(batches, 1):
@@ -55,7 +53,7 @@ def fit(args, model, replica, batches, optimizers, island=None):
             optimizer.step()
         for scheduler in schedulers:
             scheduler.step()
-        if step == args.steps or (island is not None and island.should_stop):
+        if step == steps or (island is not None and island.should_stop):
             break
     print(f"validation loss {train_gpt.evaluate(model, held_out):.4f} at the "
           "end")
@@ -64,19 +62,22 @@ def fit(args, model, replica, batches, optimizers, island=None):
 def train(args, model, attached, optimizers):
     """Trains as a rank, if there is RANK and what else init_process_group reads
     in the environment, or on an island whose parameters are those of
-    `attached`."""
-    data = split(args.data)[0]
+    `attached`.
+
+    args: have data, the paths of texts, and steps and seed.
+    """
+    data, held_out = split(args.data)
     if "RANK" in os.environ:
         # The samples of an island; DDP gives all ranks rank 0's parameters.
         distributed.init_process_group("gloo")
         sampler = Sampler(len(data), BATCH, distributed.get_rank(),
                           distributed.get_world_size(), lambda: 1, args.steps,
                           seed=args.seed)
-        fit(args, model, DistributedDataParallel(model),
-            DataLoader(data, batch_sampler=sampler), optimizers)
+        fit(args.steps, model, DistributedDataParallel(model),
+            DataLoader(data, batch_sampler=sampler), held_out, optimizers)
         return
     with causeway.join() as island:
         sampler = island.sampler(data, BATCH, seed=args.seed)
         island.attach(attached, optimizers)
-        fit(args, model, model, DataLoader(data, batch_sampler=sampler),
-            optimizers, island)
+        fit(args.steps, model, model, DataLoader(data, batch_sampler=sampler),
+            held_out, optimizers, island)

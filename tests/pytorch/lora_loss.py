@@ -7,11 +7,7 @@ With --pretrain it makes the Llama, and with --create_run the run instead.
 """
 
 import argparse
-import sys
 
-sys.path.insert(0, "tests/pytorch")
-
-# pylint: disable=wrong-import-position
 import fitting
 import peft
 import torch
@@ -46,10 +42,11 @@ def pretrain(args):
         max_position_embeddings=2 * fitting.LENGTH, pad_token_id=None,
         bos_token_id=None, eos_token_id=None))
     replica = Loss(model)
+    data, held_out = fitting.split(args.data)
     batches = train_gpt.endless(
-        DataLoader(fitting.split(args.data)[0], batch_size=2 * fitting.BATCH,
-                   shuffle=True))
-    fitting.fit(args, replica, replica, batches, [optimizer_of(args, replica)])
+        DataLoader(data, batch_size=2 * fitting.BATCH, shuffle=True))
+    fitting.fit(args.steps, replica, replica, batches, held_out,
+                [optimizer_of(args, replica)])
     model.save_pretrained(args.base)
 
 

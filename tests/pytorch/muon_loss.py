@@ -7,11 +7,7 @@ PyTorch's Muon (2.9) has the matrices of blocks, and AdamW what is left.
 """
 
 import argparse
-import sys
 
-sys.path.insert(0, "tests/pytorch")
-
-# pylint: disable=wrong-import-position
 import fitting
 import torch
 import train_gpt
