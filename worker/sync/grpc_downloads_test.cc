@@ -424,6 +424,8 @@ TEST_F(NearDownloadsTest, AFollowerThatSaysNothingIsGivenUp) {
   ExpectUpdate();
   done.Notify();
   ExpectPause(absl::Seconds(5));
+  // The call must have left `done` before it is destroyed.
+  follower_server_->Shutdown();
 }
 
 }  // namespace
