@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/flags.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -76,6 +79,25 @@ ABSL_FLAG(double, rank_timeout, 60,
           "Seconds after which ranks give up waiting for another. Must be "
           "longer than ranks are apart in their computations and than the "
           "longest transfer.");
+ABSL_FLAG(int, supervise, 0,
+          "Starts this many processes of the island on this host and watches "
+          "them. They have this one's flags, numbers from --island_rank on, "
+          "and equal shares of --threads and of the GPUs of --device. Without "
+          "--island_size they are the whole island, and need no "
+          "--island_leader. 0: this process trains itself.");
+ABSL_FLAG(std::string, on_rank_fault, "detect",
+          "What --supervise does when one of its ranks is dead or stuck: "
+          "detect reports it, decide reports also what act would do, and act "
+          "kills what is stuck and starts the ranks of this host again. After "
+          "three starts without progress it ends with exit code 3.");
+ABSL_FLAG(double, hang_floor, 10,
+          "Seconds that nothing has to be faster than for --supervise: a rank "
+          "is stuck if its process does not run for so long, or if it takes "
+          "longer for something, and 5 times longer than any rank has taken "
+          "after the first 5 rounds.");
+ABSL_FLAG(double, hang_ceiling, 600,
+          "Seconds after which --supervise calls a rank stuck in any case, "
+          "also in its first 5 rounds.");
 ABSL_FLAG(std::string, tls, "",
           "Folder with this island's certificate, which is renewed in time: "
           "ca.crt, tls.crt and tls.key. Turns TLS on.");
@@ -148,8 +170,26 @@ std::vector<double> DataWeights() {
   return weights;
 }
 
+int ThreadsOfAll() {
+  const int threads = absl::GetFlag(FLAGS_threads);
+  if (threads > 0) return threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 bool LeaderIsOnLoopback() {
   return IsLoopback(absl::GetFlag(FLAGS_island_leader));
+}
+
+void SetSupervisedIsland() {
+  const int processes = absl::GetFlag(FLAGS_supervise);
+  if (processes == 0) return;
+  if (absl::GetFlag(FLAGS_island_size) == 1) {
+    absl::SetFlag(&FLAGS_island_size, processes);
+  }
+  if (absl::GetFlag(FLAGS_island_leader).empty() &&
+      absl::GetFlag(FLAGS_island_size) == processes) {
+    absl::SetFlag(&FLAGS_island_leader, kAnyLoopbackPort);
+  }
 }
 
 std::string UsageProblem() {
@@ -187,6 +227,21 @@ std::string UsageProblem() {
     return absl::StrCat("--ranks is ", ranks, " on ", size,
                         " processes; allowed: at most ", kMostRanks,
                         " on all of them together");
+  }
+  const int supervised = absl::GetFlag(FLAGS_supervise);
+  if (supervised < 0 || supervised > size - rank) {
+    return absl::StrCat("--supervise is ", supervised, "; allowed: at most ",
+                        size - rank, ", with --island_size=", size,
+                        " and --island_rank=", rank);
+  }
+  const std::string on_fault = absl::GetFlag(FLAGS_on_rank_fault);
+  if (on_fault != "detect" && on_fault != "decide" && on_fault != "act") {
+    return absl::StrCat("--on_rank_fault is \"", on_fault,
+                        "\"; allowed: detect, decide, act");
+  }
+  if (!(absl::GetFlag(FLAGS_hang_floor) >= 1) ||
+      !(absl::GetFlag(FLAGS_hang_ceiling) >= absl::GetFlag(FLAGS_hang_floor))) {
+    return "--hang_floor must be 1 or more, and --hang_ceiling no less";
   }
   if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
     return "--rank_timeout must be 1 or more";

@@ -32,6 +32,10 @@ ABSL_DECLARE_FLAG(bool, insecure_ranks);
 ABSL_DECLARE_FLAG(bool, rank_encryption);
 ABSL_DECLARE_FLAG(std::string, rank_format);
 ABSL_DECLARE_FLAG(double, rank_timeout);
+ABSL_DECLARE_FLAG(int, supervise);
+ABSL_DECLARE_FLAG(std::string, on_rank_fault);
+ABSL_DECLARE_FLAG(double, hang_floor);
+ABSL_DECLARE_FLAG(double, hang_ceiling);
 ABSL_DECLARE_FLAG(std::string, tls);
 ABSL_DECLARE_FLAG(std::string, join);
 ABSL_DECLARE_FLAG(std::string, join_file);
@@ -55,12 +59,22 @@ ABSL_DECLARE_FLAG(std::string, metrics_listen);
 
 namespace causeway {
 
+// An --island_leader that stands for a port that is free at the start.
+inline constexpr char kAnyLoopbackPort[] = "127.0.0.1:0";
+
+// With --supervise: sets --island_size and --island_leader if they are not
+// given. Call before the next one.
+void SetSupervisedIsland();
+
 // Returns the problem with the flags, or "".
 std::string UsageProblem();
 
 // Returns --data_weights. A text that is not a number gives 0, which is no
 // valid weight.
 std::vector<double> DataWeights();
+
+// Returns --threads, or the number of processors.
+int ThreadsOfAll();
 
 // Returns whether only this machine can reach --island_leader.
 bool LeaderIsOnLoopback();

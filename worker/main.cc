@@ -8,7 +8,8 @@
 // signal makes it leave at once.
 //
 // Exit codes: 0 the run is finished, or the island has left; 1 failure; 2
-// usage; --interrupted_exit_code if a signal or a notice made it leave.
+// usage; 3 --supervise has given up, so the island must not be started again;
+// --interrupted_exit_code if a signal or a notice made it leave.
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +47,7 @@
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/flags.h"
 #include "worker/inner_trainer.h"
@@ -54,12 +56,16 @@
 #include "worker/island_runner.h"
 #include "worker/model/device.h"
 #include "worker/paced_trainer.h"
+#include "worker/supervised_ranks.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/training/island_trainer.h"
 #include "worker/worker_metrics.h"
 
 namespace causeway {
 namespace {
+
+// The key in the rendezvous that says why rank 0 has failed.
+constexpr char kFailed[] = "failed";
 
 // The devices of this process and its ranks on them.
 struct LocalRanks {
@@ -80,12 +86,7 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   if (ranks.count == 0) ranks.count = devices;
   // Devices without a rank stay free.
   ranks.devices.resize(std::min(ranks.count, devices));
-  int threads = absl::GetFlag(FLAGS_threads);
-  if (threads == 0) {
-    threads =
-        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
-  ranks.threads = std::max(1, threads / ranks.count);
+  ranks.threads = std::max(1, ThreadsOfAll() / ranks.count);
   return ranks;
 }
 
@@ -313,6 +314,13 @@ absl::Status Lead() {
       options.join.set_replaces_instance_id(
           options.resume->position.instance_id());
     }
+    if (RankStampPage* const stamps = OpenedRankStamps(); stamps != nullptr) {
+      // The supervisor starts no process before the earlier one is dead.
+      const uint64_t dead = stamps->member().exchange(options.seed);
+      if (options.resume == nullptr) {
+        options.join.set_replaces_instance_id(dead);
+      }
+    }
     return options;
   };
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
@@ -341,6 +349,9 @@ absl::Status Lead() {
        .island = island_options,
        .give_up =
            [&] {
+             if (OpenedRankStamps() != nullptr) {
+               OpenedRankStamps()->member() = 0;
+             }
              return checkpoints == nullptr ? absl::OkStatus()
                                            : checkpoints->Remove();
            },
@@ -371,6 +382,10 @@ absl::Status Lead() {
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
   if (!status.ok() && !absl::IsCancelled(status) && rendezvous != nullptr) {
+    rendezvous->table()
+        ->Put(kFailed, std::string(status.message()))
+        .IgnoreError();
+    if (OpenedRankStamps() != nullptr) OpenedRankStamps()->left() = true;
     absl::SleepFor(kReportsNeeded);
   }
   return status;
@@ -383,10 +398,17 @@ absl::Status Follow() {
   Terminator terminator([](const std::string&) {}, [] { _exit(0); }, [] {});
   const ProcessRankOptions without_table = RankOptions(local, nullptr);
   ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Rendezvous> rendezvous,
-                   ConnectRendezvous(options, without_table.connect_timeout));
-  return RunFollowingRank(TrainerOptions(local),
-                          RankOptions(local, rendezvous.get()));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Rendezvous> rendezvous,
+      EnterRendezvous(options, absl::StrCat("process/", without_table.rank),
+                      without_table.connect_timeout));
+  RETURN_IF_ERROR(RunFollowingRank(TrainerOptions(local),
+                                   RankOptions(local, rendezvous.get())));
+  // Rank 0 ends the others in order even if it fails itself, and then says so.
+  const absl::StatusOr<std::string> failed =
+      rendezvous->Get(kFailed, kReportsNeeded);
+  if (!failed.ok()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("rank 0 has failed: ", *failed));
 }
 
 // Returns the exit code.
@@ -399,6 +421,7 @@ absl::StatusOr<int> Run() {
           absl::StrCat("cannot read the data file \"", path, "\" (--data)"));
     }
   }
+  RETURN_IF_ERROR(OpenRankStamps(SteadyWallClock()));
   const int if_interrupted = absl::GetFlag(FLAGS_interrupted_exit_code);
   if (absl::GetFlag(FLAGS_island_rank) != 0) {
     RETURN_IF_ERROR(Follow());
@@ -428,8 +451,12 @@ int main(int argc, char** argv) {
     return causeway::UsageError(
         kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
   }
+  causeway::SetSupervisedIsland();
   const std::string problem = causeway::UsageProblem();
   if (!problem.empty()) return causeway::UsageError(kProgram, problem);
-  const absl::StatusOr<int> code = causeway::Run();
+  const absl::StatusOr<int> code =
+      absl::GetFlag(FLAGS_supervise) > 0
+          ? causeway::SuperviseRanks({argv, argv + argc})
+          : causeway::Run();
   return code.ok() ? *code : causeway::ExitCode(kProgram, code.status());
 }

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# A cluster of two nodes, made of Debian's Slurm on this machine: two islands, one
-# of them of two ranks, train as jobs. That one is pre-empted, comes back, and the
+# A cluster of two nodes, made of Debian's Slurm on this machine: two islands of two
+# ranks, one of them below a supervisor, train as jobs. The other one is pre-empted, comes back, and the
 # run finishes with both.
 
 set -euo pipefail
@@ -118,9 +118,10 @@ start coordinator server/causeway-coordinator --config "${work}/run.textproto" \
 eventually test -s "${work}/port"
 address="127.0.0.1:$(<"${work}/port")"
 
-# island NAME NODE TASKS: submits an island; prints the job's number.
+# island NAME NODE TASKS [SUPERVISE]: submits an island; prints the job's number.
 island() {
-  (cd "${work}" && CAUSEWAY_WORKER="${root}/worker/causeway-worker" sbatch \
+  (cd "${work}" && CAUSEWAY_WORKER="${root}/worker/causeway-worker" \
+    CAUSEWAY_SUPERVISE="${4-}" sbatch \
     --parsable --job-name "$1" --nodelist "$2" --ntasks "$3" \
     --output "${work}/out/$1" "${root}/deploy/slurm/island.sbatch" \
     --coordinator "${address}" --data /usr/share/common-licenses/GPL-3 \
@@ -130,7 +131,7 @@ has_happened() { grep "$1" "${work}/coordinator.log" >/dev/null; }
 job() { scontrol show job "$1" | grep -o "$2=[^ ]*" | cut -d= -f2; }
 is_done() { [[ "$(job "$1" JobState)" == COMPLETED ]]; }
 
-east="$(island east n1 1)"
+east="$(island east n1 1 2)"
 west="$(island west n2 2)"
 eventually has_happened 'fragment 0 is at version 3'
 (cd "${work}" && sbatch --job-name guest --partition high --nodelist n2 \

@@ -144,6 +144,10 @@ class MessageCommunicator : public Communicator {
   absl::Status Execute(const Operation& operation,
                        absl::FunctionRef<absl::Status()> run) {
     if (!broken_.ok()) return broken_;
+    std::optional<RankSectionScope> stamp;
+    if (options_.lane.has_value()) {
+      stamp.emplace(rank(), *options_.lane, RankSection::kCollective);
+    }
     const absl::Time begin = options_.now();
     messages_.Begin(operation.collective, begin + options_.timeout);
     messages_.times(rank()).away = begin - idle_since_;

@@ -20,11 +20,13 @@
 #define WORKER_COLLECTIVE_MESSAGE_COMMUNICATOR_H_
 
 #include <memory>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/collective/communicator.h"
 #include "worker/collective/device_collectives.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/transport.h"
 
@@ -40,6 +42,8 @@ struct MessageCommunicatorOptions {
   // ranks, and false with a device. Takes 2 bytes per value of the longest
   // vector.
   bool rounds = false;
+  // The lane in which operations are stamped (rank_stamps.h), if any.
+  std::optional<RankLane> lane;
 };
 
 // Makes a communicator on a connected transport. All communicators among the

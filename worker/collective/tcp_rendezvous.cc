@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "google/protobuf/message_lite.h"
@@ -24,6 +25,9 @@ constexpr absl::Duration kPutTimeout = absl::Seconds(3);
 constexpr absl::Duration kServeTimeout = absl::Seconds(10);
 // The longest message, which has the run's configuration, takes a few KB.
 constexpr uint32_t kMostBytes = 1 << 20;
+
+// An island that has failed ends within seconds.
+constexpr absl::Duration kNextTry = absl::Milliseconds(200);
 
 // Any rank may call; the table does not check which one.
 constexpr char kCaller[] = "rank";
@@ -190,6 +194,25 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
                      absl::FormatDuration(timeout), "): ", status.message()));
   }
   return std::make_unique<TcpRendezvous>(options);
+}
+
+absl::StatusOr<std::unique_ptr<Rendezvous>> EnterRendezvous(
+    const RendezvousOptions& options, absl::string_view caller,
+    absl::Duration timeout) {
+  const absl::Time deadline = options.now() + timeout;
+  while (true) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> table,
+                     ConnectRendezvous(options, deadline - options.now()));
+    const absl::Status entered = table->Put(caller, "");
+    if (entered.ok()) return table;
+    if (options.now() >= deadline) {
+      return absl::Status(entered.code(),
+                          absl::StrCat("cannot take part in the island, though "
+                                       "rank 0 answers: ",
+                                       entered.message()));
+    }
+    absl::SleepFor(kNextTry);
+  }
 }
 
 }  // namespace causeway

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/collective/rendezvous.h"
@@ -46,6 +47,14 @@ class RendezvousServer {
 //   PERMISSION_DENIED               It has another secret.
 absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
     const RendezvousOptions& options, absl::Duration timeout);
+
+// Connects to a server whose table does not know `caller` yet, and notes it
+// there. One that does belongs to an island that has failed and is about to
+// end; waits for the next one. Errors are those of ConnectRendezvous, and
+//   ALREADY_EXISTS  The server with the other `caller` goes on.
+absl::StatusOr<std::unique_ptr<Rendezvous>> EnterRendezvous(
+    const RendezvousOptions& options, absl::string_view caller,
+    absl::Duration timeout);
 
 }  // namespace causeway
 

@@ -11,6 +11,7 @@
 #include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/rank_stamps.h"
 
 namespace causeway {
 namespace {
@@ -36,6 +37,22 @@ std::string Describe(const Order& order, uint64_t step) {
       return absl::StrCat("the saving at step ", step);
     default:
       return "the start";
+  }
+}
+
+RankSection SectionOf(const Order& order) {
+  switch (order.what) {
+    case Order::What::kTakeSnapshot:
+      return RankSection::kSnapshot;
+    case Order::What::kApply:
+      return RankSection::kApply;
+    case Order::What::kStep:
+      return RankSection::kStep;
+    case Order::What::kValidate:
+      return RankSection::kValidation;
+    default:
+      return order.is_for_replica() ? RankSection::kEncoding
+                                    : RankSection::kState;
   }
 }
 
@@ -94,6 +111,18 @@ absl::Status Orders::Located(const absl::Status& status) const {
                    "; the last order that all ranks have got was ", last_));
 }
 
+absl::Status Orders::Stamped(const Order& order,
+                             absl::FunctionRef<absl::Status()> work) const {
+  const RankSectionScope stamp(
+      rank(), order.is_for_replica() ? RankLane::kReplica : RankLane::kTraining,
+      SectionOf(order), order.run_step);
+  const absl::Status status = work();
+  if (order.what == Order::What::kApply && order.fragment == 0) {
+    StampRound(rank());
+  }
+  return status;
+}
+
 absl::Status Orders::Exchange(Order& order) {
   return communicators_.orders->Broadcast(
       0, absl::MakeSpan(reinterpret_cast<char*>(&order), sizeof(order)));
@@ -104,7 +133,7 @@ absl::Status Orders::Lead(const Order& order,
   absl::MutexLockMaybe lock(order.is_for_replica() ? &replica_mu_ : nullptr);
   if (size() > 1) Give(order);
   RETURN_IF_ERROR(failure());
-  return Fail(work());
+  return Fail(Stamped(order, work));
 }
 
 void Orders::Give(const Order& order) {
@@ -203,7 +232,9 @@ void Orders::CarryOut(std::deque<Task>& tasks,
       task = tasks.front();
       tasks.pop_front();
     }
-    if (!Fail(work(task.order)).ok()) return;
+    const absl::Status done =
+        Stamped(task.order, [&] { return work(task.order); });
+    if (!Fail(done).ok()) return;
     if (is_replica) continue;
     absl::MutexLock lock(&mu_);
     trained_ = task.after;

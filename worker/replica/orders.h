@@ -156,6 +156,9 @@ class Orders {
     uint64_t after = 0;
   };
 
+  // Calls `work` for the order, and stamps that (rank_stamps.h).
+  absl::Status Stamped(const Order& order,
+                       absl::FunctionRef<absl::Status()> work) const;
   // Broadcasts rank 0's order.
   absl::Status Exchange(Order& order);
   absl::Status Located(const absl::Status& status) const

@@ -19,6 +19,7 @@
 #include "worker/collective/gpu_collectives.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_transport.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/orders.h"
@@ -134,10 +135,13 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
     RETURN_IF_ERROR(status);
   }
   messages.rounds = options.bf16_between_ranks;
+  messages.lane = RankLane::kTrainingCollective;
   communicators.training = MakeMessageCommunicator(
       messages, std::move(training), rendezvous, std::move(collectives));
   communicators.replica =
-      MakeMessageCommunicator({.timeout = kNoLimit, .now = options.now},
+      MakeMessageCommunicator({.timeout = kNoLimit,
+                               .now = options.now,
+                               .lane = RankLane::kReplicaCollective},
                               std::move(replica), rendezvous);
   return Rank::Create(own, std::move(communicators));
 }

@@ -1,0 +1,331 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of ranks inside an island that is supervised.
+
+  ranks.py --programs DIR [--count N] [--json FILE] ...
+
+A coordinator and two islands run as processes: `pair` is one process, and
+`four` has four ranks below `causeway-worker --supervise`. First they train
+without faults. Then ranks of `four` and its supervisor are killed or stopped,
+at random moments, COUNT times for each kind of fault. A supervisor that was
+killed is started again after half a second, as a service manager would do.
+
+The report has, for each kind of fault:
+
+  count           faults
+  found           how many the supervisor has named
+  found_seconds   from the fault until then: median
+  blamed_rightly, blamed_wrongly
+                  how many times it has named the right rank, and another one
+  repaired        how many times the island has trained again without a human
+  seconds         from the fault until a step is done: median and longest
+  steps_lost      steps that the island had made since the checkpoint that it
+                  took up: median and most
+  left_behind     processes of ranks that outlived their supervisor
+
+and, for all, goodput: tokens merged per second, relative to the run without
+faults. Exit codes: 0 every fault was found and repaired, and none was blamed on
+another rank; 1 otherwise.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+RANKS = 4
+TEXT = "/usr/share/common-licenses/GPL-3"
+KINDS = ("kill", "stop", "kill_supervisor")
+PATIENCE = 90
+
+RUN = """
+name: "ranks"
+model { layers: 2 hidden_size: 32 intermediate_size: 64 heads: 2
+        sequence_length: 32 }
+training { total_steps: 1000000 batch_size: 8 micro_batch_size: 1
+           learning_rate: 1e-3 inner_algorithm: DDP }
+synchronization { inner_steps_per_round: 20 }
+membership { min_islands: 2 lease_seconds: 30 heartbeat_seconds: 0.5 }
+"""
+
+
+def await_that(condition, what):
+    """Returns the first value of condition() that is true, and when."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value, time.monotonic()
+        time.sleep(0.02)
+    raise TimeoutError("in vain: " + what)
+
+
+class Log:
+    """A file that a process writes, read from a mark on."""
+
+    def __init__(self, path):
+        self.path = path
+        self.mark = 0
+
+    def set_mark(self):
+        self.mark = self.path.stat().st_size
+
+    def since_mark(self):
+        with open(self.path, errors="replace") as file:
+            file.seek(self.mark)
+            return file.read()
+
+    def steps(self):
+        """Returns the steps in complete lines since the mark."""
+        text = self.since_mark()
+        return [int(step) for step in re.findall(r"step (\d+)/\d+.*\n", text)]
+
+
+class Trial:
+    """The coordinator and the islands, in a directory."""
+
+    def __init__(self, options, directory):
+        self.options = options
+        self.directory = directory
+        self.processes = {}
+        (directory / "run.textproto").write_text(RUN)
+        self.start("coordinator", "server/causeway-coordinator", "--config",
+                   directory / "run.textproto", "--state_dir",
+                   directory / "state", "--listen", "127.0.0.1:0",
+                   "--port_file", directory / "port")
+        port = directory / "port"
+        await_that(lambda: port.exists() and port.read_text(), "a port")
+        self.address = "127.0.0.1:" + port.read_text().strip()
+        self.start_island("pair")
+        self.start_four()
+
+    def start(self, name, program, *arguments):
+        log = open(self.directory / (name + ".log"), "ab")
+        self.processes[name] = subprocess.Popen(
+            [f"{self.options.programs}/{program}", *map(str, arguments)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_island(self, name, *arguments):
+        self.start(name, "worker/causeway-worker", "--coordinator",
+                   self.address, "--island", name, "--data", TEXT, "--threads",
+                   1, "--simulated_step_seconds", self.options.step_seconds,
+                   "--log_seconds", 0.01, *arguments)
+
+    def start_four(self):
+        self.start_island("four", "--supervise", RANKS, "--on_rank_fault",
+                          "act", "--hang_floor", self.options.hang_floor,
+                          "--checkpoint_dir", self.directory / "checkpoint",
+                          "--checkpoint_steps", self.options.checkpoint_steps)
+        self.log = Log(self.directory / "four.log")
+
+    def ranks(self):
+        """Returns the process ids of the ranks, by number."""
+        pid = self.processes["four"].pid
+        path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+        found = {}
+        for child in path.read_text().split():
+            command = pathlib.Path(f"/proc/{child}/cmdline").read_text()
+            numbers = re.findall(r"--island_rank=(\d+)", command)
+            if numbers:
+                found[int(numbers[-1])] = int(child)
+        return found
+
+    def await_steps(self, count):
+        """Waits until `four` has made steps since the mark; returns them."""
+        return await_that(
+            lambda: len(self.log.steps()) >= count and self.log.steps(),
+            f"{count} steps of island four")
+
+    def tokens(self):
+        text = subprocess.run(
+            [f"{self.options.programs}/cli/causeway", "status", "--json",
+             "--coordinator", self.address], check=True,
+            stdout=subprocess.PIPE).stdout
+        return int(json.loads(text)["run"].get("tokens_merged", 0))
+
+    def end(self):
+        for process in reversed(self.processes.values()):
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def inflict(trial, kind, rank):
+    """Returns the pattern of what the supervisor says when it finds it."""
+    victims = trial.ranks()
+    if kind == "kill":
+        os.kill(victims[rank], signal.SIGKILL)
+        return r"process (\d+) (?:was killed|has ended)|rank (\d+) is stuck"
+    if kind == "stop":
+        os.kill(victims[rank], signal.SIGSTOP)
+        return r"process (\d+) (?:was killed|has ended)|rank (\d+) is stuck"
+    trial.processes["four"].kill()
+    trial.processes["four"].wait()
+    return None
+
+
+def left_behind(pids):
+    """Returns how many of the processes still run after a second."""
+
+    def runs(pid):
+        try:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        except FileNotFoundError:
+            return False
+        return not re.search(r"^State:\s+Z", status, re.MULTILINE)
+
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        alive = [pid for pid in pids if runs(pid)]
+        if not alive:
+            return 0
+        time.sleep(0.01)
+    return len(alive)
+
+
+def one_fault(trial, kind, chance):
+    """Returns what became of a fault."""
+    trial.log.set_mark()
+    trial.await_steps(chance.randint(5, 25))
+    rank = chance.randrange(RANKS)
+    pids = list(trial.ranks().values())
+    last = max(trial.log.steps())
+    trial.log.set_mark()
+    begin = time.monotonic()
+    pattern = inflict(trial, kind, rank)
+    result = {"kind": kind, "rank": rank, "left_behind": 0}
+    if pattern:
+        said, found = await_that(
+            lambda: re.search(pattern, trial.log.since_mark()), "a verdict")
+        result["blamed"] = int(said.group(1) or said.group(2))
+        result["found_seconds"] = found - begin
+        await_that(lambda: "ranks on this host again" in
+                   trial.log.since_mark(), "a restart")
+        again = trial.log.since_mark().index("ranks on this host again")
+        trial.log.mark += again
+    else:
+        result["left_behind"] = left_behind(pids)
+        time.sleep(0.5)
+        mark = trial.log.path.stat().st_size
+        trial.start_four()
+        trial.log.mark = mark
+    _, repaired = trial.await_steps(1)
+    result["seconds"] = repaired - begin
+    resumed = re.search(r"from the checkpoint of step (\d+)",
+                        trial.log.since_mark())
+    if resumed:
+        result["steps_lost"] = last - int(resumed.group(1))
+    return result
+
+
+def summary(results):
+    """Returns the report on the faults of one kind."""
+    blamed = [r for r in results if "blamed" in r]
+    repaired = [r for r in results if "seconds" in r]
+    seconds = [r["seconds"] for r in repaired]
+    lost = [r["steps_lost"] for r in results if "steps_lost" in r]
+    report = {
+        "count": len(results),
+        "repaired": len(repaired),
+        "seconds": statistics.median(seconds) if seconds else None,
+        "seconds_longest": max(seconds, default=None),
+        "steps_lost": statistics.median(lost) if lost else None,
+        "steps_lost_most": max(lost, default=None),
+        "left_behind": sum(r["left_behind"] for r in results),
+    }
+    if results[0]["kind"] != "kill_supervisor":
+        right = sum(r["blamed"] == r["rank"] for r in blamed)
+        report.update({
+            "found": len(blamed),
+            "found_seconds": statistics.median(
+                [r["found_seconds"] for r in blamed]) if blamed else None,
+            "blamed_rightly": right,
+            "blamed_wrongly": len(blamed) - right,
+        })
+    return report
+
+
+def measured(trial, act):
+    """Returns act() and the tokens merged per second meanwhile."""
+    tokens, begin = trial.tokens(), time.monotonic()
+    result = act()
+    return result, (trial.tokens() - tokens) / (time.monotonic() - begin)
+
+
+def run(options, directory):
+    """Returns the report, and whether all is as it should be."""
+    chance = random.Random(options.seed)
+    trial = Trial(options, directory)
+    results = []
+
+    def faults():
+        kinds = [kind for kind in KINDS for _ in range(options.count)]
+        chance.shuffle(kinds)
+        begin = time.monotonic()
+        for number, kind in enumerate(kinds):
+            due = begin + number * options.fault_seconds
+            time.sleep(max(0, due - time.monotonic()))
+            results.append(one_fault(trial, kind, chance))
+            print(json.dumps(results[-1]), flush=True)
+        time.sleep(max(0, begin + len(kinds) * options.fault_seconds -
+                       time.monotonic()))
+
+    try:
+        trial.await_steps(10)
+        _, calm = measured(trial, lambda: time.sleep(options.calm_seconds))
+        _, stormy = measured(trial, faults)
+    finally:
+        trial.end()
+    report = {"goodput": stormy / calm if calm else None,
+              "fault_seconds": options.fault_seconds,
+              "seed": options.seed}
+    for kind in KINDS:
+        report[kind] = summary([r for r in results if r["kind"] == kind])
+    good = all(report[kind]["repaired"] == options.count and
+               report[kind]["left_behind"] == 0 and
+               report[kind].get("blamed_wrongly", 0) == 0 and
+               report[kind].get("found", options.count) == options.count
+               for kind in KINDS)
+    return report, good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--programs", required=True)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--json")
+    parser.add_argument("--fault_seconds", type=float, default=15)
+    parser.add_argument("--calm_seconds", type=float, default=60)
+    parser.add_argument("--step_seconds", type=float, default=0.2)
+    parser.add_argument("--checkpoint_steps", type=int, default=10)
+    parser.add_argument("--hang_floor", type=float, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            report, good = run(options, pathlib.Path(directory))
+        except BaseException:
+            for log in pathlib.Path(directory).glob("*.log"):
+                print(f"--- {log.name}\n{log.read_text()[-4000:]}",
+                      file=sys.stderr)
+            raise
+    text = json.dumps(report, indent=2) + "\n"
+    print(text, end="")
+    if options.json:
+        pathlib.Path(options.json).write_text(text)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ranks of a host are doing and since when, in memory that they share
+// with their supervisor (worker/supervisor). A stamp costs a reading of the
+// clock and an atomic store; without a supervisor, the load of a pointer.
+//
+//   supervisor                        each process
+//   RankStampPage::Create()           OpenRankStamps(now);      // in main
+//   setenv(kRankStampsVariable, page->path())
+//   page->rank(3).lanes[...]          const RankSectionScope scope(
+//                                         3, RankLane::kTraining,
+//                                         RankSection::kStep);
+//
+// Processes have different clocks. So a process also writes, ten times a
+// second, its clock's time as a beat: a section has lasted from its stamp to
+// the beat, and a process whose beat stands still does not run.
+#ifndef WORKER_COLLECTIVE_RANK_STAMPS_H_
+#define WORKER_COLLECTIVE_RANK_STAMPS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/clock.h"
+#include "common/transport/field_limits.h"
+
+namespace causeway {
+
+// The environment variable with the path of the page.
+inline constexpr char kRankStampsVariable[] = "CAUSEWAY_RANK_STAMPS";
+
+// The sequences of sections of a rank. Each is stamped by one thread at a time.
+enum class RankLane {
+  kTraining,
+  kTrainingCollective,
+  kReplica,
+  kReplicaCollective,
+};
+inline constexpr int kRankLanes = 4;
+
+enum class RankSection : uint8_t {
+  kNone,
+  // Parameters and replica are made, restored or saved.
+  kState,
+  kStep,
+  kValidation,
+  kSnapshot,
+  kApply,
+  // A contribution is encoded, or an update is decoded.
+  kEncoding,
+  kCollective,
+};
+inline constexpr int kRankSections = 8;
+
+// Returns a word for people.
+absl::string_view RankSectionName(RankSection section);
+
+// The stamps of a rank. Times are in microseconds of its process's clock.
+struct RankStamps {
+  struct Lane {
+    // The time since which the lane is in its section, shifted left by 8 bits,
+    // and the section.
+    std::atomic<uint64_t> now;
+    // How many sections the lane has begun.
+    std::atomic<uint64_t> count;
+    // By section: the longest time, without the first rounds.
+    std::array<std::atomic<uint64_t>, kRankSections> longest;
+  };
+
+  // The process; 0 before the rank has stamped anything.
+  std::atomic<uint32_t> process;
+  std::atomic<uint64_t> beat;
+  // The last step of the run that the rank has begun.
+  std::atomic<uint64_t> step;
+  // How many rounds the rank has completed since its start.
+  std::atomic<uint64_t> rounds;
+  std::array<Lane, kRankLanes> lanes;
+};
+
+// The rounds in which sections take longer, because all is new.
+inline constexpr uint64_t kFirstRounds = 5;
+
+class RankStampPage {
+ public:
+  // Makes an empty page, for all ranks that an island can have.
+  static absl::StatusOr<std::unique_ptr<RankStampPage>> Create();
+  // Maps the page of another process, which lives.
+  static absl::StatusOr<std::unique_ptr<RankStampPage>> Open(
+      const std::string& path);
+  ~RankStampPage();
+  RankStampPage(const RankStampPage&) = delete;
+  RankStampPage& operator=(const RankStampPage&) = delete;
+
+  // Returns a path under which processes of the same user can open a page that
+  // this process has made.
+  std::string path() const;
+
+  // `rank` is less than kMostRanks.
+  RankStamps& rank(int rank) { return memory_->ranks[rank]; }
+  // The instance_id of the island's process that is a member of the run, or 0.
+  std::atomic<uint64_t>& member() { return memory_->member; }
+  // Whether rank 0 has nothing to do any more.
+  std::atomic<bool>& left() { return memory_->left; }
+  // Clears all but member().
+  void Clear();
+
+ private:
+  struct Memory {
+    std::atomic<uint64_t> member;
+    std::atomic<bool> left;
+    RankStamps ranks[kMostRanks];
+  };
+
+  RankStampPage(int file, Memory* memory) : file_(file), memory_(memory) {}
+  static absl::StatusOr<std::unique_ptr<RankStampPage>> Map(int file);
+
+  const int file_;
+  Memory* const memory_;
+};
+
+// Opens the page that the environment names, if it names one, for the rest of
+// the process's life, and beats there.
+absl::Status OpenRankStamps(Clock now);
+
+// Returns the page that was opened, or null.
+RankStampPage* OpenedRankStamps();
+
+// Stamps that `rank` begins `section`, of the run's `step` if that is not 0,
+// and at the destruction that it has ended. Does nothing without a page.
+class RankSectionScope {
+ public:
+  RankSectionScope(int rank, RankLane lane, RankSection section,
+                   uint64_t step = 0);
+  ~RankSectionScope();
+  RankSectionScope(const RankSectionScope&) = delete;
+  RankSectionScope& operator=(const RankSectionScope&) = delete;
+
+ private:
+  RankStamps* const stamps_;
+  RankStamps::Lane* const lane_;
+  const RankSection section_;
+  const uint64_t begin_;
+};
+
+// Stamps that `rank` has completed a round.
+void StampRound(int rank);
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_RANK_STAMPS_H_

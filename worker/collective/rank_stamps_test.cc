@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/rank_stamps.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+std::atomic<int64_t> seconds = 1000;
+
+// A process opens one page only, so this test has all that needs it.
+TEST(RankStampsTest, AnotherProcessSeesWhatARankDoes) {
+  const RankSectionScope without(0, RankLane::kTraining, RankSection::kStep);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<RankStampPage> page,
+                       RankStampPage::Create());
+  ASSERT_EQ(setenv(kRankStampsVariable, page->path().c_str(), 1), 0);
+  ASSERT_OK(OpenRankStamps([] { return absl::FromUnixSeconds(seconds); }));
+
+  RankStamps& stamps = page->rank(3);
+  RankStamps::Lane& lane = stamps.lanes[static_cast<int>(RankLane::kReplica)];
+  const auto stay = [&](int time) {
+    const RankSectionScope scope(3, RankLane::kReplica, RankSection::kEncoding,
+                                 17);
+    seconds += time;
+  };
+  {
+    const RankSectionScope scope(3, RankLane::kReplica, RankSection::kEncoding);
+    EXPECT_EQ(stamps.process, getpid());
+    EXPECT_EQ(lane.now & 0xff, static_cast<uint64_t>(RankSection::kEncoding));
+    EXPECT_EQ(lane.now >> 8, 1'000'000'000);
+    EXPECT_EQ(stamps.beat, 1'000'000'000);
+    seconds += 5;
+    while (stamps.beat != 1'005'000'000) absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(lane.now, 0) << "the section has ended";
+  const auto& longest = lane.longest[static_cast<int>(RankSection::kEncoding)];
+  EXPECT_EQ(longest, 0) << "the first rounds do not count";
+  for (uint64_t round = 0; round < kFirstRounds; ++round) StampRound(3);
+  for (const int time : {2, 7, 3}) stay(time);
+  EXPECT_EQ(longest, 7'000'000);
+  EXPECT_EQ(lane.count, 4);
+  EXPECT_EQ(stamps.step, 17);
+
+  page->member() = 99;
+  page->Clear();
+  EXPECT_EQ(stamps.process, 0);
+  EXPECT_EQ(longest, 0);
+  EXPECT_EQ(OpenedRankStamps()->member(), 99);
+}
+
+TEST(RankStampsTest, AFileThatIsNoPageIsRefused) {
+  EXPECT_THAT(RankStampPage::Open("/dev/null"),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(RankStampPage::Open("/nowhere"),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+}  // namespace
+}  // namespace causeway

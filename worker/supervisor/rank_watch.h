@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decides, from what the ranks of a host have stamped
+// (worker/collective/rank_stamps.h), whether one is stuck, and whether an
+// island that has failed is to be started again. Does nothing itself.
+//
+// A rank is stuck if its process does not run, or if it takes far longer for
+// something than any rank has taken before. The ranks that wait for it take
+// long, too; but they are in a collective operation, and it is not.
+#ifndef WORKER_SUPERVISOR_RANK_WATCH_H_
+#define WORKER_SUPERVISOR_RANK_WATCH_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "worker/collective/rank_stamps.h"
+
+namespace causeway {
+
+// What a rank does, as its stamps say.
+struct RankView {
+  struct Lane {
+    RankSection section = RankSection::kNone;
+    // How long the lane has been in the section.
+    absl::Duration time;
+    // By section: the longest time so far.
+    std::array<absl::Duration, kRankSections> longest = {};
+  };
+
+  int rank = 0;
+  // For how long its process has shown no life.
+  absl::Duration silence;
+  uint64_t step = 0;
+  uint64_t rounds = 0;
+  std::array<Lane, kRankLanes> lanes;
+};
+
+// When something takes too long: 5 times the longest time so far, but within
+// these bounds. In the first rounds, and for what a rank has not done yet, it
+// is `most`. A process may be silent for `least`.
+struct WatchLimits {
+  absl::Duration least = absl::Seconds(10);
+  absl::Duration most = absl::Minutes(10);
+};
+
+struct RankFault {
+  int rank = 0;
+  // Whether it is known which rank is at fault; otherwise `rank` is one that
+  // waits.
+  bool is_sure = false;
+  // A sentence for people.
+  std::string text;
+};
+
+// Returns the rank that is stuck, if one is; sure faults first.
+std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
+                                       const WatchLimits& limits);
+
+// Counts the times that an island starts again without getting any further.
+class RestartBudget {
+ public:
+  static constexpr int kMost = 3;
+
+  // Call after a failure with the last step that the island has made since its
+  // start. Returns how long to wait before the next start, or nothing if there
+  // should be none.
+  std::optional<absl::Duration> AfterFailureAt(uint64_t step);
+
+ private:
+  uint64_t furthest_step_ = 0;
+  int without_progress_ = 0;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SUPERVISOR_RANK_WATCH_H_

@@ -1,0 +1,278 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/supervisor/supervisor.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/daemon.h"
+#include "common/printable.h"
+#include "common/status_macros.h"
+#include "common/transport/field_limits.h"
+#include "glog/logging.h"
+#include "worker/collective/rank_stamps.h"
+#include "worker/supervisor/rank_process.h"
+
+namespace causeway {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+// A supervisor that was stopped itself must not take that for the ranks'
+// silence.
+constexpr absl::Duration kLongestTick = absl::Seconds(1);
+// Longer than ranks take to find out who is at fault, and to leave the run.
+constexpr absl::Duration kEndTogether = absl::Seconds(15);
+constexpr int kUsageExitCode = 2;
+
+class Supervisor {
+ public:
+  Supervisor(const SupervisorOptions& options,
+             std::unique_ptr<RankStampPage> page)
+      : options_(options), page_(std::move(page)), ticked_at_(options.now()) {}
+
+  absl::StatusOr<int> Run() {
+    while (true) {
+      RETURN_IF_ERROR(Start());
+      while (IsRunning()) Tick();
+      const std::optional<int> code = FinalCode();
+      if (code.has_value()) return *code;
+      const std::optional<absl::Duration> pause =
+          budget_.AfterFailureAt(LastStep());
+      if (!pause.has_value()) {
+        LOG(ERROR) << "the island has failed " << RestartBudget::kMost
+                   << " times without progress since; it is not started again ("
+                   << fault_ << ")";
+        return kGaveUpExitCode;
+      }
+      LOG(WARNING) << "starting the island's ranks on this host again, after "
+                   << "step " << LastStep();
+      if (AwaitTerminationSignal(*pause) != 0) {
+        return options_.interrupted_exit_code;
+      }
+    }
+  }
+
+ private:
+  bool acts() const { return options_.action == RankFaultAction::kAct; }
+  bool is_whole_island() const {
+    return static_cast<int>(processes_.size()) == options_.island_size;
+  }
+
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(const auto commands, options_.commands());
+    processes_.clear();
+    page_->Clear();
+    silences_.clear();
+    fault_.clear();
+    suspected_ = -1;
+    ended_at_ = absl::InfiniteFuture();
+    for (const std::vector<std::string>& command : commands) {
+      const auto number =
+          options_.first_process + static_cast<int>(processes_.size());
+      ASSIGN_OR_RETURN(
+          processes_.emplace_back(),
+          RankProcess::Start(command, absl::StrCat("[", number, "] ")));
+    }
+    return absl::OkStatus();
+  }
+
+  bool IsRunning() const {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](const auto& process) { return process->running(); });
+  }
+
+  void Tick() {
+    RankProcess::Tend(processes_, kTick);
+    if (AwaitTerminationSignal(absl::ZeroDuration()) != 0) {
+      leaving_ = true;
+      SignalAll(SIGTERM);
+    }
+    NoteEnds();
+    const absl::Time now = options_.now();
+    WatchStamps(std::min(now - std::exchange(ticked_at_, now), kLongestTick));
+    EndTogether(now);
+    if (fault_.empty() && options_.all_is_well != nullptr) {
+      options_.all_is_well(has_joined_);
+    }
+  }
+
+  void SignalAll(int signal) {
+    for (const auto& process : processes_) process->Signal(signal);
+  }
+
+  bool EndedInOrder(const RankProcess& process) const {
+    return process.exit_code() == 0 ||
+           process.exit_code() == options_.interrupted_exit_code;
+  }
+
+  void NoteEnds() {
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      const RankProcess& process = *processes_[i];
+      if (process.running()) continue;
+      ended_at_ = std::min(ended_at_, options_.now());
+      if (EndedInOrder(process) || leaving_) continue;
+      const int code = process.exit_code();
+      NoteFault(absl::StrCat(
+          "process ", options_.first_process + static_cast<int>(i),
+          code > 128 ? absl::StrCat(" was killed by signal ", code - 128)
+                     : absl::StrCat(" has ended with code ", code, ": ",
+                                    PrintableLines(process.last_line()))));
+    }
+  }
+
+  // Reports the first fault of this start.
+  void NoteFault(const std::string& text) {
+    if (!fault_.empty()) return;
+    fault_ = text;
+    LOG(WARNING) << text;
+    LOG_IF(WARNING, options_.action == RankFaultAction::kDecide)
+        << "with --on_rank_fault=act the island's ranks on this host would be "
+           "started again";
+  }
+
+  // Returns what the living ranks have stamped, `tick` after the last call.
+  std::vector<RankView> Views(absl::Duration tick) {
+    std::vector<RankView> views;
+    for (int rank = 0; rank < kMostRanks; ++rank) {
+      const RankStamps& stamps = page_->rank(rank);
+      if (ProcessOf(rank) == nullptr) continue;
+      Silence& silence = silences_[rank];
+      const uint64_t beat = stamps.beat;
+      silence.time =
+          beat == silence.beat ? silence.time + tick : absl::ZeroDuration();
+      silence.beat = beat;
+      RankView& view = views.emplace_back();
+      view.rank = rank;
+      view.silence = silence.time;
+      view.step = stamps.step;
+      view.rounds = stamps.rounds;
+      for (int i = 0; i < kRankLanes; ++i) {
+        const RankStamps::Lane& lane = stamps.lanes[i];
+        const uint64_t now = lane.now;
+        view.lanes[i].section = static_cast<RankSection>(now & 0xff);
+        if (now != 0) {
+          view.lanes[i].time = absl::Microseconds(
+              static_cast<int64_t>(beat) - static_cast<int64_t>(now >> 8));
+        }
+        for (int section = 0; section < kRankSections; ++section) {
+          view.lanes[i].longest[section] = absl::Microseconds(
+              static_cast<int64_t>(lane.longest[section].load()));
+        }
+      }
+    }
+    return views;
+  }
+
+  // Returns the living process of a rank, or null.
+  RankProcess* ProcessOf(int rank) {
+    const auto pid = static_cast<pid_t>(page_->rank(rank).process);
+    if (pid == 0) return nullptr;
+    for (const auto& process : processes_) {
+      if (process->pid() == pid && process->running()) {
+        return process.get();
+      }
+    }
+    return nullptr;
+  }
+
+  void WatchStamps(absl::Duration tick) {
+    const std::vector<RankView> views = Views(tick);
+    // Ranks are made after the join.
+    has_joined_ = has_joined_ || !views.empty();
+    const std::optional<RankFault> fault =
+        FindStuckRank(views, options_.limits);
+    if (!fault.has_value()) {
+      suspected_ = -1;
+      return;
+    }
+    const bool is_new = fault->rank != std::exchange(suspected_, fault->rank);
+    if (!fault->is_sure) {
+      LOG_IF(WARNING, is_new) << fault->text;
+      return;
+    }
+    NoteFault(fault->text);
+    if (acts()) ProcessOf(fault->rank)->Signal(SIGKILL);
+  }
+
+  // Ends the processes that remain when others have ended for some time.
+  void EndTogether(absl::Time now) {
+    if (!acts() && !leaving_) return;
+    // Once rank 0 has reported the fault, nobody needs the others. Ranks of
+    // other hosts may still need rank 0.
+    const bool is_reported =
+        !fault_.empty() && is_whole_island() && page_->left();
+    if (is_reported || now - ended_at_ > kEndTogether) {
+      SignalAll(SIGKILL);
+    }
+  }
+
+  // Returns the exit code if the processes are not to be started again.
+  std::optional<int> FinalCode() const {
+    int highest = 0;
+    bool in_order = true;
+    for (const auto& process : processes_) {
+      const int code = process->exit_code();
+      if (code == kUsageExitCode) return kUsageExitCode;
+      in_order = in_order && EndedInOrder(*process);
+      highest = std::max(highest, code > 128 ? 1 : code);
+    }
+    if (options_.first_process == 0) {
+      highest = processes_[0]->exit_code();
+      in_order = EndedInOrder(*processes_[0]);
+      if (highest > 128) highest = 1;
+    }
+    if (in_order || leaving_ || !acts()) return highest;
+    return std::nullopt;
+  }
+
+  uint64_t LastStep() const {
+    uint64_t step = 0;
+    for (int rank = 0; rank < kMostRanks; ++rank) {
+      step = std::max<uint64_t>(step, page_->rank(rank).step);
+    }
+    return step;
+  }
+
+  struct Silence {
+    uint64_t beat = 0;
+    absl::Duration time;
+  };
+
+  const SupervisorOptions& options_;
+  const std::unique_ptr<RankStampPage> page_;
+  RestartBudget budget_;
+  bool leaving_ = false;
+  bool has_joined_ = false;
+  absl::Time ticked_at_;
+
+  // Since the last start.
+  std::vector<std::unique_ptr<RankProcess>> processes_;
+  std::map<int, Silence> silences_;
+  // When the first process has ended.
+  absl::Time ended_at_ = absl::InfiniteFuture();
+  std::string fault_;
+  // The rank of the fault that was found in the last tick, or -1.
+  int suspected_ = -1;
+};
+
+}  // namespace
+
+absl::StatusOr<int> Supervise(const SupervisorOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RankStampPage> page,
+                   RankStampPage::Create());
+  if (setenv(kRankStampsVariable, page->path().c_str(), 1) != 0) {
+    return absl::InternalError("cannot set an environment variable");
+  }
+  return Supervisor(options, std::move(page)).Run();
+}
+
+}  // namespace causeway

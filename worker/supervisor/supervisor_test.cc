@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/supervisor/supervisor.h"
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/daemon.h"
+#include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+// Shell scripts stand for an island's processes.
+class SupervisorTest : public testing::Test {
+ protected:
+  SupervisorTest() : directory_(*TemporaryDirectory::Make("supervisor_test")) {
+    BlockTerminationSignals();
+  }
+
+  SupervisorOptions Options(const std::vector<std::string>& scripts,
+                            RankFaultAction action) {
+    SupervisorOptions options{
+        .commands =
+            [this, scripts] {
+              ++starts_;
+              std::vector<std::vector<std::string>> commands;
+              for (const std::string& script : scripts) {
+                commands.push_back(
+                    {"/bin/sh", "-c",
+                     absl::StrCat("cd ", directory_.path(), "; ", script)});
+              }
+              return commands;
+            },
+        .island_size = static_cast<int>(scripts.size()),
+        .action = action,
+        .interrupted_exit_code = 75,
+        .now = SteadyWallClock()};
+    return options;
+  }
+  int Run(const SupervisorOptions& options) {
+    const absl::StatusOr<int> code = Supervise(options);
+    EXPECT_OK(code);
+    return code.value_or(-1);
+  }
+  int Run(const std::vector<std::string>& scripts,
+          RankFaultAction action = RankFaultAction::kAct) {
+    return Run(Options(scripts, action));
+  }
+  std::string Contents(const std::string& name) const {
+    std::ifstream file(absl::StrCat(directory_.path(), "/", name));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const TemporaryDirectory directory_;
+  int starts_ = 0;
+};
+
+TEST_F(SupervisorTest, TheFirstProcessKnowsHowTheIslandEnded) {
+  EXPECT_EQ(Run({"exit 0", "exit 75"}), 0);
+  EXPECT_EQ(Run({"exit 75", "exit 0"}), 75);
+  EXPECT_EQ(starts_, 2);
+}
+
+TEST_F(SupervisorTest, OnAnotherHostTheHighestCodeCounts) {
+  SupervisorOptions options =
+      Options({"exit 0", "exit 75"}, RankFaultAction::kAct);
+  options.first_process = 2;
+  options.island_size = 4;
+  EXPECT_EQ(Run(options), 75);
+}
+
+TEST_F(SupervisorTest, AFaultIsOnlyReportedUnlessItActs) {
+  for (const auto action :
+       {RankFaultAction::kDetect, RankFaultAction::kDecide}) {
+    EXPECT_EQ(Run({"exit 1", "kill -KILL $$"}, action), 1);
+  }
+  EXPECT_EQ(starts_, 2);
+}
+
+TEST_F(SupervisorTest, RanksAreStartedAgainTogether) {
+  EXPECT_EQ(Run({"echo a >>first; [ $(wc -l <first) = 3 ]",
+                 "echo b >>second; [ $(wc -l <first) = 3 ] || kill -KILL $$"}),
+            0);
+  EXPECT_EQ(Contents("first"), "a\na\na\n");
+  EXPECT_EQ(Contents("second"), "b\nb\nb\n");
+}
+
+TEST_F(SupervisorTest, WrongUseIsNotTriedAgain) {
+  EXPECT_EQ(Run({"exit 1", "exit 2"}), 2);
+  EXPECT_EQ(starts_, 1);
+}
+
+TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
+  EXPECT_EQ(Run({"exit 1"}), kGaveUpExitCode);
+  EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
+}
+
+TEST_F(SupervisorTest, ASignalIsPassedOnAndEndsIt) {
+  const std::string leaves = "while :; do sleep 0.05; done";
+  EXPECT_EQ(Run({absl::StrCat("trap 'echo left >first; exit 75' TERM; ",
+                              "touch ready; ", leaves),
+                 absl::StrCat("trap 'echo left >second; exit 75' TERM; ",
+                              "until [ -e ready ]; do sleep 0.01; done; ",
+                              "kill -TERM $PPID; ", leaves)}),
+            75);
+  EXPECT_EQ(Contents("first"), "left\n");
+  EXPECT_EQ(Contents("second"), "left\n");
+  EXPECT_EQ(starts_, 1);
+}
+
+}  // namespace
+}  // namespace causeway
