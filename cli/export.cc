@@ -241,15 +241,16 @@ Command ExportCommand(ProgressEnvironment progress) {
       .arguments = "STATE_DIR",
       .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
-          "STATE_DIR is the coordinator's state directory; the coordinator may "
-          "be running. The command writes the merged model under the names "
-          "of the Hugging Face libraries, and a config.json for "
-          "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or "
-          "SmolLM3ForCausalLM. A run that is defined by its tensors comes out "
-          "under their names, without those that it excludes; its config.json "
-          "is that of --like. Where --like has an adapter_config.json, as the "
-          "folder that causeway.create_run wrote for a model of PEFT, the run "
-          "comes out as an adapter that PEFT loads."};
+          "STATE_DIR is the coordinator's state directory; the coordinator "
+          "may be running. The command writes the merged model under the "
+          "names of the Hugging Face libraries, and a config.json for "
+          "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+          "SmolLM3ForCausalLM or Olmo2ForCausalLM. A run that is defined by "
+          "its tensors comes out under their names, without those that it "
+          "excludes; its config.json is that of --like. Where --like has an "
+          "adapter_config.json, as the folder that causeway.create_run wrote "
+          "for a model of PEFT, the run comes out as an adapter that PEFT "
+          "loads."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "DIR", "The directory to write; made if missing.",
                   &flags->out);

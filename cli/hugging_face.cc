@@ -35,6 +35,8 @@ struct Family {
   const char* architecture;
   bool qkv_bias;
   bool qk_norm;
+  bool qk_norm_across_heads;
+  bool post_norm;
   // The library's own default of "head_dim"; 0 means
   // hidden_size / num_attention_heads.
   uint32_t head_dim;
@@ -44,6 +46,8 @@ struct Family {
   // does not know it, and of "tie_word_embeddings".
   uint32_t no_rope_interval;
   bool tied;
+  // The library's own default of "rms_norm_eps", which is not ours.
+  double norm_epsilon = 1e-6;
 };
 // An export takes the first family that has the model's tensors.
 constexpr Family kFamilies[] = {
@@ -63,6 +67,12 @@ constexpr Family kFamilies[] = {
      .asks_for_window = true,
      .no_rope_interval = 4,
      .tied = true},
+    {.model_type = "olmo2",
+     .architecture = "Olmo2ForCausalLM",
+     .qk_norm = true,
+     .qk_norm_across_heads = true,
+     .post_norm = true,
+     .norm_epsilon = 1e-5},
 };
 
 absl::StatusOr<Json> ParseObject(absl::string_view text) {
@@ -124,7 +134,7 @@ absl::StatusOr<Family> FindFamily(const Json& json) {
   }
   return Refuse("model_type", type,
                 "Causeway's islands train \"llama\", \"mistral\", \"qwen2\", "
-                "\"qwen3\" and \"smollm3\"");
+                "\"qwen3\", \"smollm3\" and \"olmo2\"");
 }
 
 // Parts of the names of keys with which other models than islands train change
@@ -331,6 +341,8 @@ absl::Status ReadHeads(const Json& json, const Family& family,
   }
   if (family.qkv_bias) model.set_qkv_bias(true);
   if (family.qk_norm) model.set_qk_norm(true);
+  if (family.qk_norm_across_heads) model.set_qk_norm_across_heads(true);
+  if (family.post_norm) model.set_post_norm(true);
   return absl::OkStatus();
 }
 
@@ -338,13 +350,16 @@ absl::StatusOr<Family> FamilyOf(const v1::ModelConfig& model) {
   for (const Family& family : kFamilies) {
     if (family.qkv_bias == model.qkv_bias() &&
         family.qk_norm == model.qk_norm() &&
+        family.qk_norm_across_heads == model.qk_norm_across_heads() &&
+        family.post_norm == model.post_norm() &&
         (family.no_rope_interval > 0) == (model.no_rope_interval() > 0)) {
       return family;
     }
   }
   return absl::FailedPreconditionError(
-      "no model of the Hugging Face libraries has more than one of "
-      "model.qkv_bias, model.qk_norm and model.no_rope_interval");
+      "no model of the Hugging Face libraries has this combination of "
+      "model.qkv_bias, model.qk_norm, model.qk_norm_across_heads, "
+      "model.post_norm and model.no_rope_interval");
 }
 
 }  // namespace
@@ -374,8 +389,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(
   RETURN_IF_ERROR(ReadRope(json, model));
   RETURN_IF_ERROR(ReadRopeLayers(json, family, model));
   RETURN_IF_ERROR(ReadLengths(json, family, sequence_length, model));
-  // This is the libraries' default, not ours.
-  double epsilon = 1e-6;
+  double epsilon = family.norm_epsilon;
   RETURN_IF_ERROR(ReadNumber(json, "rms_norm_eps", epsilon));
   model.set_norm_epsilon(epsilon);
   const Json& tied = At(json, "tie_word_embeddings");

@@ -18,7 +18,7 @@ namespace causeway {
 // Returns the model that a config.json describes, for training on sequences of
 // `sequence_length` tokens; 0 takes the longest that the model was made for.
 // Reads Llama (2 to 3.3, SmolLM2, TinyLlama), Mistral, Qwen2 and 2.5, Qwen3,
-// and SmolLM3.
+// SmolLM3, and OLMo 2.
 //   INVALID_ARGUMENT  `json` is not JSON, lacks a number, or describes a model
 //                     that Causeway cannot compute: another architecture (such
 //                     as a mixture of experts), biases other than Qwen2's,
@@ -29,14 +29,15 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(absl::string_view json,
                                                       uint32_t sequence_length);
 
 // Returns the config.json of a run's model for LlamaForCausalLM or, if the
-// model has biases, QK-norm or blocks without rotary embedding,
-// Qwen2ForCausalLM, Qwen3ForCausalLM or SmolLM3ForCausalLM. Tensors have the
-// type `torch_dtype` ("float32"). `original`, if it is not empty, is the
-// config.json of the model that the run began with; special tokens and the
-// longest sequence are taken from it. Ends with a newline.
+// model has biases, QK-norm, blocks without rotary embedding, or norms after
+// attention and MLP, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM or
+// Olmo2ForCausalLM. Tensors have the type `torch_dtype` ("float32").
+// `original`, if it is not empty, is the config.json of the model that the run
+// began with; special tokens and the longest sequence are taken from it. Ends
+// with a newline.
 //   INVALID_ARGUMENT     `original` is not JSON.
-//   FAILED_PRECONDITION  the model has more than one of these, for which the
-//                        libraries have no class.
+//   FAILED_PRECONDITION  the libraries have no class for the combination of
+//                        these that the model has.
 absl::StatusOr<std::string> WriteHuggingFaceConfig(
     const v1::RunConfig& config, absl::string_view torch_dtype,
     absl::string_view original);

@@ -76,6 +76,17 @@ constexpr char kSmolLm3[] = R"({
   "sliding_window": null, "torch_dtype": "bfloat16",
   "use_sliding_window": false, "vocab_size": 128256})";
 
+// The values of OLMo-2-0425-1B.
+constexpr char kOlmo2[] = R"({
+  "architectures": ["Olmo2ForCausalLM"], "attention_bias": false,
+  "attention_dropout": 0.0, "eos_token_id": 100257, "hidden_act": "silu",
+  "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+  "max_position_embeddings": 4096, "model_type": "olmo2",
+  "num_attention_heads": 16, "num_hidden_layers": 16,
+  "num_key_value_heads": 16, "pad_token_id": 100277, "rms_norm_eps": 1e-06,
+  "rope_scaling": null, "rope_theta": 500000, "tie_word_embeddings": false,
+  "torch_dtype": "float32", "use_cache": false, "vocab_size": 100352})";
+
 MATCHER_P(IsModel, text, "") {
   v1::ModelConfig model;
   *result_listener << arg.ShortDebugString();
@@ -165,6 +176,21 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 tie_embeddings: true
                 no_rope_interval: 4
               )pb")));
+  EXPECT_THAT(ReadHuggingFaceConfig(kOlmo2, 1024), IsOkAndHolds(IsModel(R"pb(
+                layers: 16
+                hidden_size: 2048
+                intermediate_size: 8192
+                heads: 16
+                kv_heads: 16
+                vocab_size: 100352
+                sequence_length: 1024
+                rope_theta: 500000
+                norm_epsilon: 1e-6
+                tie_embeddings: false
+                qk_norm: true
+                qk_norm_across_heads: true
+                post_norm: true
+              )pb")));
 }
 
 TEST(HuggingFaceTest, ReadsBothSpellingsOfTheRotaryEmbedding) {
@@ -195,6 +221,9 @@ TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
   EXPECT_EQ(ReadHuggingFaceConfig(Without(kTinyLlama, "rms_norm_eps"), 0)
                 ->norm_epsilon(),
             1e-6);
+  EXPECT_EQ(
+      ReadHuggingFaceConfig(Without(kOlmo2, "rms_norm_eps"), 0)->norm_epsilon(),
+      1e-5);
   EXPECT_EQ(
       ReadHuggingFaceConfig(Without(kTinyLlama, "rope_theta"), 0)->rope_theta(),
       10000);
@@ -338,7 +367,7 @@ TEST(HuggingFaceTest, MessagesBoundWhatTheyQuote) {
 
 TEST(HuggingFaceTest, WritesWhatItReads) {
   for (const char* original :
-       {kTinyLlama, kLlama32, kQwen25, kQwen3, kSmolLm3}) {
+       {kTinyLlama, kLlama32, kQwen25, kQwen3, kSmolLm3, kOlmo2}) {
     v1::RunConfig config;
     config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
     ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
@@ -367,11 +396,16 @@ TEST(HuggingFaceTest, SaysWhatNoLibraryHas) {
                        ReadHuggingFaceConfig(kQwen3, 512));
   v1::RunConfig with_bias = config;
   with_bias.mutable_model()->set_qkv_bias(true);
+  v1::RunConfig across_heads = config;
+  across_heads.mutable_model()->set_qk_norm_across_heads(true);
+  v1::RunConfig post_norm = config;
+  post_norm.mutable_model()->set_post_norm(true);
   config.mutable_model()->set_no_rope_interval(4);
-  for (const v1::RunConfig& both : {with_bias, config}) {
+  for (const v1::RunConfig& both :
+       {with_bias, across_heads, post_norm, config}) {
     EXPECT_THAT(WriteHuggingFaceConfig(both, "float32", "").status(),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("model.qkv_bias, model.qk_norm and")));
+                         HasSubstr("model.post_norm and")));
   }
 }
 

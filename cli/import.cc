@@ -116,9 +116,9 @@ Command ImportCommand() {
       .details =
           "HF_DIR is a directory of the Hugging Face libraries with "
           "config.json and safetensors files: Llama (2 to 3.3, SmolLM2, "
-          "TinyLlama), Mistral, Qwen2, Qwen2.5, Qwen3 or SmolLM3. The command "
-          "checks that a run can begin with its tensors; the coordinator reads "
-          "them at its first start."};
+          "TinyLlama), Mistral, Qwen2, Qwen2.5, Qwen3, SmolLM3 or OLMo 2. The "
+          "command checks that a run can begin with its tensors; the "
+          "coordinator reads them at its first start."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "FILE", "The configuration to write.", &flags->out);
   set.Add("name", "NAME", "The run's name; by default that of the directory.",

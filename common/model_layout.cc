@@ -98,7 +98,7 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
       Append(absl::StrCat(prefix, name, ".bias"), {width}, block,
              /*init_stddev=*/0, layout, /*init_value=*/0);
     };
-    add("input_layernorm", {hidden}, 0);
+    if (!config.post_norm()) add("input_layernorm", {hidden}, 0);
     add("self_attn.q_proj", {query_width, hidden}, stddev);
     add("self_attn.k_proj", {kv_width, hidden}, stddev);
     add("self_attn.v_proj", {kv_width, hidden}, stddev);
@@ -108,14 +108,16 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config) {
       add_bias("self_attn.v_proj", kv_width);
     }
     if (config.qk_norm()) {
-      add("self_attn.q_norm", {head_dim}, 0);
-      add("self_attn.k_norm", {head_dim}, 0);
+      const bool across = config.qk_norm_across_heads();
+      add("self_attn.q_norm", {across ? query_width : head_dim}, 0);
+      add("self_attn.k_norm", {across ? kv_width : head_dim}, 0);
     }
     add("self_attn.o_proj", {hidden, query_width}, residual_stddev);
     add("post_attention_layernorm", {hidden}, 0);
     add("mlp.gate_proj", {intermediate, hidden}, stddev);
     add("mlp.up_proj", {intermediate, hidden}, stddev);
     add("mlp.down_proj", {hidden, intermediate}, residual_stddev);
+    if (config.post_norm()) add("post_feedforward_layernorm", {hidden}, 0);
   }
   Append("model.norm.weight", {hidden}, -1, 0, layout);
   if (!config.tie_embeddings()) {

@@ -39,10 +39,10 @@ struct TensorSpec {
 };
 
 struct ModelLayout {
-  // The tensors in order: embedding; per block: input norm, q, k, v, their
-  // biases (with qkv_bias), query and key norm (with qk_norm), o,
-  // post-attention norm, gate, up, down; final norm; head (absent with tied
-  // embeddings).
+  // The tensors in order: embedding; per block: input norm (without post_norm),
+  // q, k, v, their biases (with qkv_bias), query and key norm (with qk_norm),
+  // o, post-attention norm, gate, up, down, post-feedforward norm (with
+  // post_norm); final norm; head (absent with tied embeddings).
   std::vector<TensorSpec> tensors;
   // The number of values in all tensors.
   int64_t size = 0;

@@ -77,6 +77,24 @@ TEST(ModelLayoutTest, BiasesAndNormsOfHeadsFollowTheProjections) {
   EXPECT_EQ(values[layout.tensors[8].offset], 1) << "a gain";
 }
 
+// As in OLMo 2.
+TEST(ModelLayoutTest, NormsMayFollowAndGoAcrossHeads) {
+  v1::ModelConfig config = SmallModel();
+  config.set_head_dim(24);
+  config.set_qk_norm(true);
+  config.set_qk_norm_across_heads(true);
+  config.set_post_norm(true);
+  const ModelLayout layout = MakeModelLayout(config);
+  ASSERT_EQ(layout.tensors.size(), 1 + 2 * 11 + 2);
+  EXPECT_EQ(layout.tensors[1].name, "model.layers.0.self_attn.q_proj.weight");
+  EXPECT_EQ(layout.tensors[4].name, "model.layers.0.self_attn.q_norm.weight");
+  EXPECT_THAT(layout.tensors[4].shape, testing::ElementsAre(96));
+  EXPECT_THAT(layout.tensors[5].shape, testing::ElementsAre(48));
+  EXPECT_EQ(layout.tensors[11].name,
+            "model.layers.0.post_feedforward_layernorm.weight");
+  EXPECT_THAT(layout.tensors[11].shape, testing::ElementsAre(64));
+}
+
 TEST(ModelLayoutTest, InitialValuesHaveTheirMoments) {
   const ModelLayout layout = MakeModelLayout(SmallModel());
   const std::vector<float> values = InitialParameters(layout, 7);

@@ -192,6 +192,8 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
                    model.rope_scaling().low_frequency_factor(), 1e7, true});
     check.InRange({"model.rope_scaling.original_length", 1, 1 << 24});
   }
+  check.Require(model.qk_norm() || !model.qk_norm_across_heads(),
+                "model.qk_norm_across_heads", "false without model.qk_norm");
   if (model.heads() == 0) return;
   if (model.head_dim() == 0) {
     check.Require(model.hidden_size() % (2 * model.heads()) == 0,

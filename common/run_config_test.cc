@@ -236,6 +236,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "multiples of 2 * heads = 6"},
         BadValue{"heads: 4", "heads: 4 head_dim: 15", "model.head_dim",
                  "even numbers up to 1024"},
+        BadValue{"heads: 4", "heads: 4 qk_norm_across_heads: true",
+                 "model.qk_norm_across_heads", "false without model.qk_norm"},
         BadValue{"heads: 4", "heads: 4 head_dim: 1026", "model.head_dim",
                  "even numbers up to 1024"},
         BadValue{"heads: 4", "heads: 4 kv_heads: 3", "model.kv_heads",

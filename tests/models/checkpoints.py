@@ -68,6 +68,8 @@ FAMILIES = {
     "smollm3": (dict(LLAMA, model_type="smollm3", num_hidden_layers=4,
                      architectures=["SmolLM3ForCausalLM"],
                      tie_word_embeddings=True), 1),
+    "olmo2": (dict(SMALL, model_type="olmo2", attention_bias=False,
+                   architectures=["Olmo2ForCausalLM"]), 2),
 }
 
 
@@ -78,6 +80,7 @@ def shapes_of(config):
     widths = {"q": dim * heads}
     widths["k"] = widths["v"] = dim * config["num_key_value_heads"]
     inner = config["intermediate_size"]
+    is_olmo = config["model_type"] == "olmo2"
     yield "model.embed_tokens.weight", (VOCABULARY, hidden)
     for layer in range(config["num_hidden_layers"]):
         block = f"model.layers.{layer}."
@@ -88,11 +91,14 @@ def shapes_of(config):
                 yield name + "_proj.bias", (width,)
             if config["model_type"] == "qwen3" and kind != "v":
                 yield name + "_norm.weight", (dim,)
+            if is_olmo and kind != "v":
+                yield name + "_norm.weight", (width,)
         yield block + "self_attn.o_proj.weight", (hidden, widths["q"])
         yield block + "mlp.gate_proj.weight", (inner, hidden)
         yield block + "mlp.up_proj.weight", (inner, hidden)
         yield block + "mlp.down_proj.weight", (hidden, inner)
-        yield block + "input_layernorm.weight", (hidden,)
+        extra = "post_feedforward" if is_olmo else "input"
+        yield f"{block}{extra}_layernorm.weight", (hidden,)
         yield block + "post_attention_layernorm.weight", (hidden,)
     yield "model.norm.weight", (hidden,)
     if not config["tie_word_embeddings"]:

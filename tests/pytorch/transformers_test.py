@@ -42,10 +42,11 @@ _SAVED = {
     "qwen3": (transformers.Qwen3Config(**_SMALL, head_dim=8), torch.float32),
     "smollm3": (transformers.SmolLM3Config(**_SMALL, no_rope_layer_interval=2),
                 torch.bfloat16),
+    "olmo2": (transformers.Olmo2Config(**_SMALL), torch.bfloat16),
 }
 _TEXT = "several sites train one model, and every site has a part of it"
 _REFUSED = {
-    "olmo2": transformers.Olmo2Config(**_SMALL),
+    "olmo3": transformers.Olmo3Config(**_SMALL),
     "gemma3": transformers.Gemma3TextConfig(**_SMALL, head_dim=8),
     "phi": transformers.PhiConfig(**_SMALL),
 }

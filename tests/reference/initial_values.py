@@ -60,7 +60,8 @@ def tensors(config):
     yield "model.embed_tokens.weight", (config["vocab_size"], hidden), stddev
     for block in range(config["layers"]):
         prefix = f"model.layers.{block}."
-        yield prefix + "input_layernorm.weight", (hidden,), 0
+        if not config.get("post_norm"):
+            yield prefix + "input_layernorm.weight", (hidden,), 0
         yield prefix + "self_attn.q_proj.weight", (query_width, hidden), stddev
         yield prefix + "self_attn.k_proj.weight", (kv_width, hidden), stddev
         yield prefix + "self_attn.v_proj.weight", (kv_width, hidden), stddev
@@ -69,14 +70,19 @@ def tensors(config):
             yield prefix + "self_attn.k_proj.bias", (kv_width,), 0
             yield prefix + "self_attn.v_proj.bias", (kv_width,), 0
         if config.get("qk_norm"):
-            yield prefix + "self_attn.q_norm.weight", (head_dim,), 0
-            yield prefix + "self_attn.k_norm.weight", (head_dim,), 0
+            across = config.get("qk_norm_across_heads")
+            yield (prefix + "self_attn.q_norm.weight",
+                   (query_width if across else head_dim,), 0)
+            yield (prefix + "self_attn.k_norm.weight",
+                   (kv_width if across else head_dim,), 0)
         yield (prefix + "self_attn.o_proj.weight", (hidden, query_width),
                residual)
         yield prefix + "post_attention_layernorm.weight", (hidden,), 0
         yield prefix + "mlp.gate_proj.weight", (intermediate, hidden), stddev
         yield prefix + "mlp.up_proj.weight", (intermediate, hidden), stddev
         yield prefix + "mlp.down_proj.weight", (hidden, intermediate), residual
+        if config.get("post_norm"):
+            yield prefix + "post_feedforward_layernorm.weight", (hidden,), 0
     yield "model.norm.weight", (hidden,), 0
     if not config["tie_embeddings"]:
         yield "lm_head.weight", (config["vocab_size"], hidden), stddev

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Llama architecture in PyTorch, and what Qwen2.5, Qwen3 and SmolLM3 add.
+"""The Llama architecture in PyTorch, with what other families add to it.
+
+These are Qwen2.5, Qwen3, SmolLM3 and OLMo 2.
 
 This implementation shares nothing with that in C++: it uses PyTorch tensors,
 automatic differentiation, and whatever precision its weights have. It follows
@@ -8,7 +10,8 @@ the published equations with the rotary order of Hugging Face ("rotate half").
 
 `weights` maps Hugging Face names to tensors. `config` is a dictionary with the
 names of ModelConfig (proto/run_config.proto), where rope_scaling is rope_factor
-and rope_original_length. Biases and QK-norm are there if their weights are.
+and rope_original_length. Biases and norms are there if their weights are, and a
+QK-norm is across heads if its gain is longer than a head.
 """
 
 import math
@@ -62,9 +65,11 @@ def attention(x, weights, block, config):
     def project(name, count):
         y = x @ weights[prefix + name + "_proj.weight"].T
         y = y + weights.get(prefix + name + "_proj.bias", 0)
-        y = y.view(batch, length, count, dim).transpose(1, 2)
         gain = weights.get(prefix + name + "_norm.weight")
-        return y if gain is None else rms_norm(y, gain, config["norm_epsilon"])
+        if gain is not None:
+            y = rms_norm(y.view(batch, length, -1, len(gain)), gain,
+                         config["norm_epsilon"])
+        return y.view(batch, length, count, dim).transpose(1, 2)
 
     query = rotated(project("self_attn.q", heads))
     key = rotated(project("self_attn.k", kv_heads))
@@ -85,13 +90,24 @@ def logits_of(tokens, weights, config):
     x = embedding[tokens]
     for block in range(config["layers"]):
         prefix = f"model.layers.{block}."
-        gain = weights[prefix + "input_layernorm.weight"]
-        x = x + attention(rms_norm(x, gain, epsilon), weights, block, config)
-        gain = weights[prefix + "post_attention_layernorm.weight"]
-        y = rms_norm(x, gain, epsilon)
-        gate = y @ weights[prefix + "mlp.gate_proj.weight"].T
-        up = y @ weights[prefix + "mlp.up_proj.weight"].T
-        down = weights[prefix + "mlp.down_proj.weight"]
-        x = x + (F.silu(gate) * up) @ down.T
+
+        def norm(y, name):
+            gain = weights[f"{prefix}{name}_layernorm.weight"]
+            return rms_norm(y, gain, epsilon)
+
+        def mlp(y):
+            gate = y @ weights[prefix + "mlp.gate_proj.weight"].T
+            up = y @ weights[prefix + "mlp.up_proj.weight"].T
+            down = weights[prefix + "mlp.down_proj.weight"]
+            return (F.silu(gate) * up) @ down.T
+
+        if prefix + "post_feedforward_layernorm.weight" in weights:
+            y = attention(x, weights, block, config)
+            x = x + norm(y, "post_attention")
+            x = x + norm(mlp(x), "post_feedforward")
+        else:
+            y = norm(x, "input")
+            x = x + attention(y, weights, block, config)
+            x = x + mlp(norm(x, "post_attention"))
     x = rms_norm(x, weights["model.norm.weight"], epsilon)
     return x @ weights.get("lm_head.weight", embedding).T

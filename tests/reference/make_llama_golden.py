@@ -63,6 +63,17 @@ CASES = {
     "no_rope": dict(COMMON, layers=4, hidden_size=24, intermediate_size=20,
                     heads=6, kv_heads=2, vocab_size=23, sequence_length=9,
                     tie_embeddings=True, batch=2, no_rope_interval=2),
+    # As OLMo 2.
+    "post_norm_untied": dict(COMMON, hidden_size=64, intermediate_size=40,
+                             heads=4, kv_heads=2, vocab_size=23,
+                             sequence_length=9, tie_embeddings=False, batch=3,
+                             head_dim=48, qk_norm=True,
+                             qk_norm_across_heads=True, post_norm=True),
+    "post_norm_tied": dict(COMMON, layers=3, hidden_size=18,
+                           intermediate_size=21, heads=6, kv_heads=2,
+                           vocab_size=19, sequence_length=7,
+                           tie_embeddings=True, batch=2, qkv_bias=True,
+                           head_dim=10, qk_norm=True, post_norm=True),
     # No published model has all of it, and half a head has an odd width.
     "all_untied": dict(COMMON, hidden_size=18, intermediate_size=21, heads=6,
                        kv_heads=2, vocab_size=19, sequence_length=7,

@@ -73,6 +73,45 @@ struct AttentionShape {
   constexpr int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
 };
 
+// Groups of values in a row of the fused projection that QkNorm normalizes one
+// by one, with the same gain.
+struct QkNormPart {
+  int64_t groups = 0;
+  // The values of a group, and of the gain.
+  int64_t width = 0;
+  // The place in the row of the first group, and of its first value.
+  int64_t first_group = 0;
+  int64_t offset = 0;
+  // The place of the gain in the gains.
+  int64_t gain = 0;
+};
+
+// What QkNorm normalizes: each head or, across heads, all query heads of a row
+// as one group, and all its key heads as another.
+struct QkNormShape {
+  constexpr QkNormShape(const AttentionShape& shape, bool across_heads)
+      : rows(shape.rows()),
+        row_width(shape.qkv_width()),
+        qk_width(shape.qk_width()) {
+    query.groups = across_heads ? 1 : shape.heads;
+    key.groups = across_heads ? 1 : shape.kv_heads;
+    query.width = shape.query_width() / query.groups;
+    key.width = shape.kv_width() / key.groups;
+    key.first_group = query.groups;
+    key.offset = shape.query_width();
+    key.gain = query.width;
+  }
+
+  constexpr int64_t groups() const { return query.groups + key.groups; }
+  constexpr int64_t gains() const { return query.width + key.width; }
+
+  int64_t rows = 0;
+  int64_t row_width = 0;
+  int64_t qk_width = 0;
+  QkNormPart query;
+  QkNormPart key;
+};
+
 // The cosines and sines of the rotary embedding: [length][head_dim / 2] each.
 struct RopeTable {
   const float* cosine = nullptr;
@@ -239,6 +278,10 @@ class Ops {
   // Returns the sum of squares, in double.
   virtual double SquaredNorm(const float* values, int64_t size) = 0;
 
+  // to[0, size) <- x + y, which are activations. `to` may be x or y.
+  virtual void AddActivations(const void* x, const void* y, int64_t size,
+                              void* to) = 0;
+
   // output[r] <- table[tokens[r]]; table is [vocabulary, width].
   virtual void Embedding(const int32_t* tokens, const float* table,
                          int64_t rows, int64_t width, void* output) = 0;
@@ -284,19 +327,19 @@ class Ops {
   virtual void AddBiasBackward(const void* d_values, int64_t rows,
                                int64_t width, GradientSum d_bias) = 0;
 
-  // Normalizes each query and key head of qkv in place, as RmsNorm does a row
-  // (Henry et al. 2020, in the form of Qwen3). gains is [query | key], head_dim
-  // values each, that the heads of a kind share. For the backward pass it also
-  // writes
-  //   raw[rows][qk_heads][head_dim] <- the heads as they were
-  //   inverse_rms[rows][qk_heads].
-  virtual void QkNorm(const AttentionShape& shape, const float* gains,
+  // Normalizes the query and key heads of qkv in place, group by group, as
+  // RmsNorm does a row (Henry et al. 2020; by heads in the form of Qwen3,
+  // across heads in that of OLMo 2). gains is [query | key], a gain for the
+  // groups of each. For the backward pass it also writes
+  //   raw[rows][qk_width] <- the heads as they were
+  //   inverse_rms[rows][groups].
+  virtual void QkNorm(const QkNormShape& shape, const float* gains,
                       float epsilon, void* qkv, void* raw,
                       float* inverse_rms) = 0;
   // Turns the query and key heads of d_qkv, the gradient of the normalized
   // heads, into the gradient of `raw` in place.
   //   d_gains += gradient of gains.
-  virtual void QkNormBackward(const AttentionShape& shape, const void* raw,
+  virtual void QkNormBackward(const QkNormShape& shape, const void* raw,
                               const float* inverse_rms, const float* gains,
                               void* d_qkv, GradientSum d_gains) = 0;
 

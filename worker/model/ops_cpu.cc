@@ -116,6 +116,11 @@ class CpuOps final : public Ops {
     });
   }
 
+  void AddActivations(const void* x, const void* y, int64_t size,
+                      void* to) override {
+    LinearCombination(1, Fp32(x), 1, Fp32(y), size, Fp32(to));
+  }
+
   void Embedding(const int32_t* tokens, const float* table, int64_t rows,
                  int64_t width, void* output_memory) override {
     float* const output = Fp32(output_memory);
@@ -248,48 +253,48 @@ class CpuOps final : public Ops {
     });
   }
 
-  void QkNorm(const AttentionShape& shape, const float* gains, float epsilon,
+  void QkNorm(const QkNormShape& shape, const float* gains, float epsilon,
               void* qkv_memory, void* raw_memory, float* inverse_rms) override {
     float* const qkv = Fp32(qkv_memory);
     float* const raw = Fp32(raw_memory);
-    ForSlices(shape.rows(), 1, [&](Slice slice, int) {
+    ForSlices(shape.rows, 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
-        float* const row = qkv + r * shape.qkv_width();
-        float* const kept = raw + r * shape.qk_width();
-        std::copy_n(row, shape.qk_width(), kept);
-        ForHeadKinds(shape, [&](const HeadKind& kind) {
+        float* const row = qkv + r * shape.row_width;
+        float* const kept = raw + r * shape.qk_width;
+        std::copy_n(row, shape.qk_width, kept);
+        for (const QkNormPart& part : {shape.query, shape.key}) {
           kernels_.rms_norm_rows(
-              kept + kind.offset, nullptr, gains + kind.gain, kind.heads,
-              shape.head_dim, epsilon, nullptr,
-              inverse_rms + r * shape.qk_heads() + kind.first,
-              row + kind.offset);
-        });
+              kept + part.offset, nullptr, gains + part.gain, part.groups,
+              part.width, epsilon, nullptr,
+              inverse_rms + r * shape.groups() + part.first_group,
+              row + part.offset);
+        }
       }
     });
   }
 
-  void QkNormBackward(const AttentionShape& shape, const void* raw_memory,
+  void QkNormBackward(const QkNormShape& shape, const void* raw_memory,
                       const float* inverse_rms, const float* gains,
                       void* d_qkv_memory, GradientSum d_gains) override {
     const float* const raw = Fp32(raw_memory);
     float* const d_qkv = Fp32(d_qkv_memory);
-    const int64_t gain_size = 2 * shape.head_dim;
+    const int64_t gain_size = shape.gains();
     // Each worker has sums of its own, and a scratch row of heads.
-    const int64_t scratch_size = gain_size + shape.query_width();
+    const int64_t scratch_size = gain_size + shape.qk_width;
     float* scratch = Scratch(pool_.threads() * scratch_size);
-    ForSlices(shape.rows(), 1, [&](Slice slice, int worker) {
+    ForSlices(shape.rows, 1, [&](Slice slice, int worker) {
       float* const partial = scratch + worker * scratch_size;
       std::fill_n(partial, gain_size, 0.0f);
       for (int64_t r = slice.begin; r < slice.end; ++r) {
-        ForHeadKinds(shape, [&](const HeadKind& kind) {
-          float* const d = d_qkv + r * shape.qkv_width() + kind.offset;
+        for (const QkNormPart& part : {shape.query, shape.key}) {
+          float* const d = d_qkv + r * shape.row_width + part.offset;
           kernels_.rms_norm_backward_rows(
-              d, raw + r * shape.qk_width() + kind.offset,
-              inverse_rms + r * shape.qk_heads() + kind.first,
-              gains + kind.gain, kind.heads, shape.head_dim,
-              /*accumulate=*/false, d, partial + kind.gain,
+              d, raw + r * shape.qk_width + part.offset,
+              inverse_rms + r * shape.groups() + part.first_group,
+              gains + part.gain, part.groups, part.width,
+              /*accumulate=*/false, d, partial + part.gain,
               partial + gain_size);
-        });
+        }
       }
     });
     for (int worker = 0; worker < pool_.threads(); ++worker) {
@@ -417,21 +422,6 @@ class CpuOps final : public Ops {
     pool_.Run([&](int worker) {
       body(SliceOf(size, pool_.threads(), worker, granularity), worker);
     });
-  }
-
-  // The query heads or the key heads of a row.
-  struct HeadKind {
-    int64_t heads;
-    // The index of the first of these heads, and of its first value.
-    int64_t first;
-    int64_t offset;
-    // The offset of their gain.
-    int64_t gain;
-  };
-  template <typename Body>
-  static void ForHeadKinds(const AttentionShape& shape, const Body& body) {
-    body({shape.heads, 0, 0, 0});
-    body({shape.kv_heads, shape.heads, shape.query_width(), shape.head_dim});
   }
 
   // Divides a matrix by rows, or by columns if there are too few rows. Each

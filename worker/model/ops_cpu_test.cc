@@ -220,35 +220,51 @@ TEST_P(OpsCpuTest, Bias) {
   }
 }
 
+void ExpectQkNorm(const QkNormShape& shape, Ops* ops) {
+  const Floats gains = Random(shape.gains(), 1);
+  Floats qkv = Random(shape.rows * shape.row_width, 2);
+  Floats raw(shape.rows * shape.qk_width);
+  Floats inverse_rms(shape.rows * shape.groups());
+  Doubles want = Widen(qkv);
+  Doubles want_raw(raw.size());
+  Doubles want_inverse_rms(inverse_rms.size());
+  ops->QkNorm(shape, gains.data(), 1e-3f, qkv.data(), raw.data(),
+              inverse_rms.data());
+  reference::QkNorm(shape, Widen(gains).data(), 1e-3, want.data(),
+                    want_raw.data(), want_inverse_rms.data());
+  ExpectNear(qkv, want);
+  ExpectNear(raw, want_raw, 0);
+  ExpectNear(inverse_rms, want_inverse_rms);
+
+  Floats d_qkv = Random(shape.rows * shape.row_width, 3);
+  Floats d_gains = Random(shape.gains(), 4);
+  Doubles want_d_qkv = Widen(d_qkv);
+  Doubles want_d_gains = Widen(d_gains);
+  ops->QkNormBackward(shape, raw.data(), inverse_rms.data(), gains.data(),
+                      d_qkv.data(), d_gains.data());
+  reference::QkNormBackward(shape, want_raw.data(), want_inverse_rms.data(),
+                            Widen(gains).data(), want_d_qkv.data(),
+                            want_d_gains.data());
+  // In heads of two values the gradient nearly cancels.
+  ExpectNear(d_qkv, want_d_qkv, 1e-5);
+  ExpectNear(d_gains, want_d_gains, 5e-6);
+}
+
 TEST_P(OpsCpuTest, QkNorm) {
   for (const AttentionShape& shape : kAttentionShapes) {
-    const Floats gains = Random(2 * shape.head_dim, 1);
-    Floats qkv = Random(shape.rows() * shape.qkv_width(), 2);
-    Floats raw(shape.rows() * shape.qk_width());
-    Floats inverse_rms(shape.rows() * shape.qk_heads());
-    Doubles want = Widen(qkv);
-    Doubles want_raw(raw.size());
-    Doubles want_inverse_rms(inverse_rms.size());
-    ops_->QkNorm(shape, gains.data(), 1e-3f, qkv.data(), raw.data(),
-                 inverse_rms.data());
-    reference::QkNorm(shape, Widen(gains).data(), 1e-3, want.data(),
-                      want_raw.data(), want_inverse_rms.data());
-    ExpectNear(qkv, want);
-    ExpectNear(raw, want_raw, 0);
-    ExpectNear(inverse_rms, want_inverse_rms);
+    ExpectQkNorm({shape, /*across_heads=*/false}, ops_.get());
+    ExpectQkNorm({shape, /*across_heads=*/true}, ops_.get());
+  }
+}
 
-    Floats d_qkv = Random(shape.rows() * shape.qkv_width(), 3);
-    Floats d_gains = Random(2 * shape.head_dim, 4);
-    Doubles want_d_qkv = Widen(d_qkv);
-    Doubles want_d_gains = Widen(d_gains);
-    ops_->QkNormBackward(shape, raw.data(), inverse_rms.data(), gains.data(),
-                         d_qkv.data(), d_gains.data());
-    reference::QkNormBackward(shape, want_raw.data(), want_inverse_rms.data(),
-                              Widen(gains).data(), want_d_qkv.data(),
-                              want_d_gains.data());
-    // In heads of two values the gradient nearly cancels.
-    ExpectNear(d_qkv, want_d_qkv, 1e-5);
-    ExpectNear(d_gains, want_d_gains, 5e-6);
+TEST_P(OpsCpuTest, AddActivations) {
+  for (const int64_t size : {1, 16, 1003}) {
+    const Floats x = Random(size, 1);
+    Floats y = Random(size, 2);
+    Floats want(size);
+    for (int64_t i = 0; i < size; ++i) want[i] = x[i] + y[i];
+    ops_->AddActivations(x.data(), y.data(), size, y.data());
+    EXPECT_EQ(y, want);
   }
 }
 

@@ -197,32 +197,51 @@ void Transformer::Forward(const float* parameters,
   ops_->Embedding(tokens_.data(), parameters + embedding_, rows, hidden_,
                   streams_[0]);
   for (int b = 0; b < layers_; ++b) {
-    const BlockActivations& block = activations_[b];
-    // The norm that begins a block computes the sum that ends the block before.
+    // What begins a block computes the sum that ends the block before.
     const bool first = b == 0;
-    ops_->RmsNorm(first ? streams_[0] : activations_[b - 1].middle,
+    const void* const input =
+        EnterHalf(first ? streams_[0] : activations_[b - 1].middle,
                   first ? nullptr : residual_delta_,
-                  parameters + blocks_[b].input_norm, rows, hidden_,
-                  norm_epsilon_, streams_[b], block.input_inverse_rms,
-                  normalized_);
-    ForwardBlock(parameters, b, shape);
-    ops_->SwiGlu(block.gate_up, rows, intermediate_, swiglu_);
-    ops_->Linear(swiglu_, Weight(blocks_[b].down),
-                 {.rows = rows, .in = intermediate_, .out = hidden_},
-                 residual_delta_);
+                  parameters + blocks_[b].attention_norm,
+                  activations_[b].attention_half, rows, streams_[b]);
+    ForwardBlock(parameters, b, shape, input);
+    ForwardDown(parameters, b, rows);
   }
   ops_->RmsNorm(activations_.back().middle, residual_delta_,
                 parameters + final_norm_, rows, hidden_, norm_epsilon_,
                 streams_.back(), final_inverse_rms_, normalized_);
 }
 
+const void* Transformer::EnterHalf(const void* x, const void* delta,
+                                   const float* gain, const Half& half,
+                                   int64_t rows, void* sum) {
+  if (!post_norm_) {
+    ops_->RmsNorm(x, delta, gain, rows, hidden_, norm_epsilon_, sum,
+                  half.inverse_rms, normalized_);
+    return normalized_;
+  }
+  if (delta == nullptr) return x;
+  ops_->AddActivations(x, delta, rows * hidden_, sum);
+  return sum;
+}
+
+void Transformer::LeaveHalf(const void* input, int64_t weight, int64_t width,
+                            const float* gain, const Half& half, int64_t rows) {
+  ops_->Linear(input, Weight(weight),
+               {.rows = rows, .in = width, .out = hidden_},
+               post_norm_ ? half.output : residual_delta_);
+  if (!post_norm_) return;
+  ops_->RmsNorm(half.output, nullptr, gain, rows, hidden_, norm_epsilon_,
+                nullptr, half.inverse_rms, residual_delta_);
+}
+
 void Transformer::ForwardQkv(const float* parameters, int block,
-                             const AttentionShape& shape) {
+                             const AttentionShape& shape, const void* input) {
   const BlockActivations& to = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const AttentionShape added = ShapeOf(shape.batch, shape.length - shape.first);
   void* const qkv = At(to.qkv, shape.first * shape.qkv_width());
-  ops_->Linear(normalized_, Weight(at.qkv),
+  ops_->Linear(input, Weight(at.qkv),
                {.rows = added.rows(), .in = hidden_, .out = added.qkv_width()},
                qkv);
   if (qkv_bias_) {
@@ -230,8 +249,8 @@ void Transformer::ForwardQkv(const float* parameters, int block,
                   qkv);
   }
   if (qk_norm_) {
-    ops_->QkNorm(added, parameters + at.qk_norm, norm_epsilon_, qkv,
-                 to.raw_heads, to.heads_inverse_rms);
+    ops_->QkNorm({added, qk_norm_across_heads_}, parameters + at.qk_norm,
+                 norm_epsilon_, qkv, to.raw_heads, to.heads_inverse_rms);
   }
   if (!at.has_rope) return;
   const int64_t angles = shape.first * shape.head_dim / 2;
@@ -240,22 +259,30 @@ void Transformer::ForwardQkv(const float* parameters, int block,
 }
 
 void Transformer::ForwardBlock(const float* parameters, int block,
-                               const AttentionShape& shape) {
+                               const AttentionShape& shape, const void* input) {
   const BlockActivations& to = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows() - shape.first;
-  ForwardQkv(parameters, block, shape);
+  ForwardQkv(parameters, block, shape, input);
   ops_->Attention(shape, to.qkv, to.attention, to.log_sum_exp);
-  ops_->Linear(At(to.attention, shape.first * shape.query_width()),
-               Weight(at.output),
-               {.rows = rows, .in = shape.query_width(), .out = hidden_},
-               residual_delta_);
-  ops_->RmsNorm(streams_[block], residual_delta_, parameters + at.middle_norm,
-                rows, hidden_, norm_epsilon_, to.middle, to.middle_inverse_rms,
-                normalized_);
-  ops_->Linear(normalized_, Weight(at.gate_up),
+  LeaveHalf(At(to.attention, shape.first * shape.query_width()), at.output,
+            shape.query_width(), parameters + at.attention_norm,
+            to.attention_half, rows);
+  const void* const middle =
+      EnterHalf(streams_[block], residual_delta_, parameters + at.mlp_norm,
+                to.mlp_half, rows, to.middle);
+  ops_->Linear(middle, Weight(at.gate_up),
                {.rows = rows, .in = hidden_, .out = 2 * intermediate_},
                to.gate_up);
+}
+
+void Transformer::ForwardDown(const float* parameters, int block,
+                              int64_t rows) {
+  const BlockActivations& from = activations_[block];
+  const BlockOffsets& at = blocks_[block];
+  ops_->SwiGlu(from.gate_up, rows, intermediate_, swiglu_);
+  LeaveHalf(swiglu_, at.down, intermediate_, parameters + at.mlp_norm,
+            from.mlp_half, rows);
 }
 
 void Transformer::HeadLoss(int64_t rows, std::optional<float> gradient_scale,
@@ -300,10 +327,12 @@ void Transformer::Backward(const float* parameters, const AttentionShape& shape,
   for (int b = layers_ - 1; b >= 0; --b) {
     // The last block's activations are still there from the forward pass.
     if (options_.recompute_activations && b != layers_ - 1) {
-      ops_->RmsNorm(streams_[b], nullptr, parameters + blocks_[b].input_norm,
-                    rows, hidden_, norm_epsilon_, nullptr,
-                    activations_[b].input_inverse_rms, normalized_);
-      ForwardBlock(parameters, b, shape);
+      const void* const input = EnterHalf(
+          streams_[b], nullptr, parameters + blocks_[b].attention_norm,
+          activations_[b].attention_half, rows, nullptr);
+      ForwardBlock(parameters, b, shape, input);
+      // The gradient of a norm at the end needs the output of the MLP.
+      if (post_norm_) ForwardDown(parameters, b, rows);
     }
     BackwardBlock(parameters, b, shape, gradients);
   }
@@ -311,50 +340,74 @@ void Transformer::Backward(const float* parameters, const AttentionShape& shape,
                           gradients + embedding_);
 }
 
+const void* Transformer::LeaveHalfBackward(const float* gain, const Half& half,
+                                           int64_t rows, GradientSum d_gain) {
+  if (!post_norm_) return d_stream_;
+  ops_->RmsNormBackward(d_stream_, half.output, half.inverse_rms, gain, rows,
+                        hidden_, /*accumulate=*/false, normalized_, d_gain,
+                        residual_delta_);
+  return normalized_;
+}
+
+const void* Transformer::EnterHalfBackward(const void* x, const float* gain,
+                                           const Half& half, int64_t rows,
+                                           GradientSum d_gain) {
+  if (post_norm_) {
+    ops_->AddActivations(d_stream_, residual_delta_, rows * hidden_, d_stream_);
+    return x;
+  }
+  ops_->RmsNormBackward(residual_delta_, x, half.inverse_rms, gain, rows,
+                        hidden_, /*accumulate=*/true, d_stream_, d_gain,
+                        normalized_);
+  return normalized_;
+}
+
 // d_stream_ is the gradient of the block's output and becomes that of its
-// input. RmsNormBackward adds to it, which is the gradient's way around each
-// half of the block.
+// input: EnterHalfBackward adds to it, which leaves the gradient's way around
+// each half of the block.
 void Transformer::BackwardBlock(const float* parameters, int block,
                                 const AttentionShape& shape,
                                 GradientSum gradients) {
   const BlockActivations& from = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows();
-  void* d_normalized = residual_delta_;
+  void* const d_input = residual_delta_;
 
+  const void* d_output = LeaveHalfBackward(
+      parameters + at.mlp_norm, from.mlp_half, rows, gradients + at.mlp_norm);
   const LinearShape down = {.rows = rows, .in = intermediate_, .out = hidden_};
-  ops_->LinearInputGradient(d_stream_, Weight(at.down), down, swiglu_);
+  ops_->LinearInputGradient(d_output, Weight(at.down), down, swiglu_);
   ops_->SwiGluBackward(from.gate_up, swiglu_, rows, intermediate_, from.gate_up,
                        swiglu_);
-  ops_->LinearWeightGradient(d_stream_, swiglu_, down, gradients + at.down);
+  ops_->LinearWeightGradient(d_output, swiglu_, down, gradients + at.down);
   const LinearShape gate_up = {
       .rows = rows, .in = hidden_, .out = 2 * intermediate_};
-  ops_->LinearInputGradient(from.gate_up, Weight(at.gate_up), gate_up,
-                            d_normalized);
-  ops_->RmsNormBackward(d_normalized, from.middle, from.middle_inverse_rms,
-                        parameters + at.middle_norm, rows, hidden_,
-                        /*accumulate=*/true, d_stream_,
-                        gradients + at.middle_norm, normalized_);
-  ops_->LinearWeightGradient(from.gate_up, normalized_, gate_up,
+  ops_->LinearInputGradient(from.gate_up, Weight(at.gate_up), gate_up, d_input);
+  const void* input =
+      EnterHalfBackward(from.middle, parameters + at.mlp_norm, from.mlp_half,
+                        rows, gradients + at.mlp_norm);
+  ops_->LinearWeightGradient(from.gate_up, input, gate_up,
                              gradients + at.gate_up);
 
+  d_output =
+      LeaveHalfBackward(parameters + at.attention_norm, from.attention_half,
+                        rows, gradients + at.attention_norm);
   const LinearShape output = {
       .rows = rows, .in = shape.query_width(), .out = hidden_};
   void* d_attention = residual_delta_;
-  ops_->LinearInputGradient(d_stream_, Weight(at.output), output, d_attention);
-  ops_->LinearWeightGradient(d_stream_, from.attention, output,
+  ops_->LinearInputGradient(d_output, Weight(at.output), output, d_attention);
+  ops_->LinearWeightGradient(d_output, from.attention, output,
                              gradients + at.output);
   ops_->AttentionBackward(shape, from.qkv, from.attention, from.log_sum_exp,
                           d_attention, d_qkv_);
   BackwardQkv(parameters, block, shape, gradients);
   const LinearShape qkv = {
       .rows = rows, .in = hidden_, .out = shape.qkv_width()};
-  ops_->LinearInputGradient(d_qkv_, Weight(at.qkv), qkv, d_normalized);
-  ops_->RmsNormBackward(d_normalized, streams_[block], from.input_inverse_rms,
-                        parameters + at.input_norm, rows, hidden_,
-                        /*accumulate=*/true, d_stream_,
-                        gradients + at.input_norm, normalized_);
-  ops_->LinearWeightGradient(d_qkv_, normalized_, qkv, gradients + at.qkv);
+  ops_->LinearInputGradient(d_qkv_, Weight(at.qkv), qkv, d_input);
+  input = EnterHalfBackward(streams_[block], parameters + at.attention_norm,
+                            from.attention_half, rows,
+                            gradients + at.attention_norm);
+  ops_->LinearWeightGradient(d_qkv_, input, qkv, gradients + at.qkv);
 }
 
 void Transformer::BackwardQkv(const float* parameters, int block,
@@ -367,9 +420,9 @@ void Transformer::BackwardQkv(const float* parameters, int block,
                d_qkv_);
   }
   if (qk_norm_) {
-    ops_->QkNormBackward(shape, from.raw_heads, from.heads_inverse_rms,
-                         parameters + at.qk_norm, d_qkv_,
-                         gradients + at.qk_norm);
+    ops_->QkNormBackward({shape, qk_norm_across_heads_}, from.raw_heads,
+                         from.heads_inverse_rms, parameters + at.qk_norm,
+                         d_qkv_, gradients + at.qk_norm);
   }
   if (qkv_bias_) {
     ops_->AddBiasBackward(d_qkv_, shape.rows(), shape.qkv_width(),

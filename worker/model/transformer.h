@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A decoder-only transformer in the Llama layout (Touvron et al. 2023), with
-// the biases of Qwen2, the QK-norm of Qwen3 and the blocks without rotary
-// embedding of SmolLM3 where the configuration has them: forward pass, exact
-// backward pass, and logits for sampling, written once over the operations of
-// ops.h. Parameters and gradients are flat fp32 vectors in the order of
-// common/model_layout.h, in the device memory of the Ops object.
+// the biases of Qwen2, the QK-norm of Qwen3, the blocks without rotary
+// embedding of SmolLM3 and the norms of OLMo 2 where the configuration has
+// them: forward pass, exact backward pass, and logits for sampling, written
+// once over the operations of ops.h. Parameters and gradients are flat fp32
+// vectors in the order of common/model_layout.h, in the device memory of the
+// Ops object.
 //
 //   std::unique_ptr<Ops> ops = MakeCpuOps(2);
 //   ASSIGN_OR_RETURN(auto model, Transformer::Create(
@@ -144,18 +145,26 @@ class Transformer {
   struct BlockOffsets {
     // Not an offset: whether the block has the rotary embedding.
     bool has_rope = true;
-    int64_t input_norm = 0;
+    int64_t attention_norm = 0;
     int64_t qkv = 0;
     int64_t qkv_bias = 0;
     int64_t qk_norm = 0;
     int64_t output = 0;
-    int64_t middle_norm = 0;
+    int64_t mlp_norm = 0;
     int64_t gate_up = 0;
     int64_t down = 0;
   };
+  // What the backward pass needs of the norm of a half of a block: attention or
+  // MLP.
+  struct Half {
+    float* inverse_rms = nullptr;
+    // The input of a norm that ends the half; exists with post_norm only.
+    void* output = nullptr;
+  };
   // The activations that the backward pass of a block needs besides its input.
   struct BlockActivations {
-    float* input_inverse_rms = nullptr;
+    Half attention_half;
+    Half mlp_half;
     void* qkv = nullptr;
     // These exist with QK-norm only.
     void* raw_heads = nullptr;
@@ -163,7 +172,6 @@ class Transformer {
     float* log_sum_exp = nullptr;
     void* attention = nullptr;
     void* middle = nullptr;
-    float* middle_inverse_rms = nullptr;
     void* gate_up = nullptr;
   };
 
@@ -210,17 +218,39 @@ class Transformer {
   // shape.first is not 0, there is one sequence, and the tokens and the stream
   // are those of rows [first, length).
   void Forward(const float* parameters, const AttentionShape& shape);
-  // Computes queries, keys and values from the block's normalized input.
+  // Begins a half of a block: sum <- x + delta, the residual stream, unless
+  // delta is null. Returns the input of the half's first projection: the norm
+  // of the stream or, with post_norm, the stream.
+  const void* EnterHalf(const void* x, const void* delta, const float* gain,
+                        const Half& half, int64_t rows, void* sum);
+  // Ends a half of a block: residual_delta_ <- the projection of `input`, which
+  // has rows of `width`; with post_norm the norm of that.
+  void LeaveHalf(const void* input, int64_t weight, int64_t width,
+                 const float* gain, const Half& half, int64_t rows);
+  // Computes queries, keys and values from what EnterHalf returned.
   void ForwardQkv(const float* parameters, int block,
-                  const AttentionShape& shape);
-  // Computes gate and up from the block's normalized input.
+                  const AttentionShape& shape, const void* input);
+  // Computes gate and up from what EnterHalf returned.
   void ForwardBlock(const float* parameters, int block,
-                    const AttentionShape& shape);
+                    const AttentionShape& shape, const void* input);
+  // Computes the rest of the block from gate and up.
+  void ForwardDown(const float* parameters, int block, int64_t rows);
   // Propagates the gradient of the final normalized stream back.
   void Backward(const float* parameters, const AttentionShape& shape,
                 GradientSum gradients);
   void BackwardBlock(const float* parameters, int block,
                      const AttentionShape& shape, GradientSum gradients);
+  // Returns the gradient of the output of a half's last projection, from that
+  // of the stream. With post_norm it overwrites normalized_ and
+  // residual_delta_.
+  const void* LeaveHalfBackward(const float* gain, const Half& half,
+                                int64_t rows, GradientSum d_gain);
+  // Adds to d_stream_ what the gradient of the input of a half's first
+  // projection, which is residual_delta_, makes of it. Returns that input; x is
+  // the stream.
+  const void* EnterHalfBackward(const void* x, const float* gain,
+                                const Half& half, int64_t rows,
+                                GradientSum d_gain);
   // Turns d_qkv_ from the gradient of attention's input into that of the
   // projection.
   void BackwardQkv(const float* parameters, int block,
@@ -260,6 +290,8 @@ class Transformer {
   const int64_t head_dim_;
   const bool qkv_bias_;
   const bool qk_norm_;
+  const bool qk_norm_across_heads_;
+  const bool post_norm_;
   const int64_t vocab_;
   const int64_t length_;
   const float norm_epsilon_;

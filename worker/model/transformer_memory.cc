@@ -83,6 +83,8 @@ Transformer::Transformer(const v1::ModelConfig& config, const Options& options,
       head_dim_(HeadDim(config)),
       qkv_bias_(config.qkv_bias()),
       qk_norm_(config.qk_norm()),
+      qk_norm_across_heads_(config.qk_norm_across_heads()),
+      post_norm_(config.post_norm()),
       vocab_(config.vocab_size()),
       length_(config.sequence_length()),
       norm_epsilon_(static_cast<float>(config.norm_epsilon())),
@@ -103,7 +105,8 @@ void Transformer::FindOffsets(const v1::ModelConfig& config) {
     };
     BlockOffsets& at = blocks_.emplace_back();
     at.has_rope = HasRope(config, static_cast<uint32_t>(block));
-    at.input_norm = find({"input_layernorm.weight"});
+    at.attention_norm = find({post_norm_ ? "post_attention_layernorm.weight"
+                                         : "input_layernorm.weight"});
     at.qkv = find({"self_attn.q_proj.weight", "self_attn.k_proj.weight",
                    "self_attn.v_proj.weight"});
     if (qkv_bias_) {
@@ -114,7 +117,8 @@ void Transformer::FindOffsets(const v1::ModelConfig& config) {
       at.qk_norm = find({"self_attn.q_norm.weight", "self_attn.k_norm.weight"});
     }
     at.output = find({"self_attn.o_proj.weight"});
-    at.middle_norm = find({"post_attention_layernorm.weight"});
+    at.mlp_norm = find({post_norm_ ? "post_feedforward_layernorm.weight"
+                                   : "post_attention_layernorm.weight"});
     at.gate_up = find({"mlp.gate_proj.weight", "mlp.up_proj.weight"});
     at.down = find({"mlp.down_proj.weight"});
   }
@@ -148,15 +152,18 @@ Transformer::ArenaPlan Transformer::PlanArena() {
   activations_.resize(static_cast<size_t>(layers_));
   for (size_t i = 0; i < kept_blocks(); ++i) {
     BlockActivations& block = activations_[i];
-    reserve_floats(rows, &block.input_inverse_rms);
+    for (Half* const half : {&block.attention_half, &block.mlp_half}) {
+      reserve_floats(rows, &half->inverse_rms);
+      if (post_norm_) reserve(rows * hidden_, &half->output);
+    }
     if (qk_norm_) {
+      const QkNormShape heads(shape, qk_norm_across_heads_);
       reserve(rows * shape.qk_width(), &block.raw_heads);
-      reserve_floats(rows * shape.qk_heads(), &block.heads_inverse_rms);
+      reserve_floats(rows * heads.groups(), &block.heads_inverse_rms);
     }
     reserve_floats(rows * heads_, &block.log_sum_exp);
     reserve(rows * shape.query_width(), &block.attention);
     reserve(rows * hidden_, &block.middle);
-    reserve_floats(rows, &block.middle_inverse_rms);
     reserve(rows * 2 * intermediate_, &block.gate_up);
   }
   for (size_t i = 0; i < kept_qkvs(); ++i) {

@@ -47,6 +47,15 @@ v1::ModelConfig RichConfig() {
   return config;
 }
 
+// What OLMo 2 adds.
+v1::ModelConfig PostNormConfig() {
+  v1::ModelConfig config = SmallConfig();
+  config.set_qk_norm(true);
+  config.set_qk_norm_across_heads(true);
+  config.set_post_norm(true);
+  return config;
+}
+
 struct Result {
   double loss = 0;
   std::vector<float> gradients;
@@ -126,7 +135,7 @@ void ExpectGolden(const GoldenCase& golden, int threads) {
 
 TEST(TransformerTest, LossGradientsAndLogitsAreThoseOfPyTorch) {
   ASSERT_OK_AND_ASSIGN(const std::vector<GoldenCase> cases, ReadGolden());
-  ASSERT_EQ(cases.size(), 9u);
+  ASSERT_EQ(cases.size(), 11u);
   for (const GoldenCase& golden : cases) {
     for (const int threads : {1, 2}) ExpectGolden(golden, threads);
   }
@@ -152,7 +161,8 @@ TEST(TransformerTest, RecomputationChangesNoBitAndSavesMemory) {
   const Transformer::Options keep = {.micro_batch = 4};
   const Transformer::Options recompute = {.micro_batch = 4,
                                           .recompute_activations = true};
-  for (const v1::ModelConfig& config : {SmallConfig(), RichConfig()}) {
+  for (const v1::ModelConfig& config :
+       {SmallConfig(), RichConfig(), PostNormConfig()}) {
     const Result kept = RunOnce(config, keep, 2);
     const Result recomputed = RunOnce(config, recompute, 2);
     EXPECT_EQ(recomputed.loss, kept.loss);
@@ -282,6 +292,7 @@ void ExpectSameLogitsWithKeptPrefix(const v1::ModelConfig& config) {
 TEST(TransformerTest, AKeptPrefixChangesNoLogits) {
   ExpectSameLogitsWithKeptPrefix(SmallConfig());
   ExpectSameLogitsWithKeptPrefix(RichConfig());
+  ExpectSameLogitsWithKeptPrefix(PostNormConfig());
 }
 
 // Documents that share a sequence are computed as if each had its own: the

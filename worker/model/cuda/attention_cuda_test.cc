@@ -52,30 +52,34 @@ TEST_F(AttentionCudaTest, Bias) {
 }
 
 TEST_F(AttentionCudaTest, QkNorm) {
-  std::vector<AttentionShape> shapes(std::begin(kAttentionShapes),
-                                     std::end(kAttentionShapes));
+  std::vector<QkNormShape> shapes;
+  for (const AttentionShape& shape : kAttentionShapes) {
+    shapes.push_back({shape, /*across_heads=*/false});
+    shapes.push_back({shape, /*across_heads=*/true});
+  }
   // More rows than one pass of the gradient's blocks takes.
-  shapes.push_back({1, 4100, 2, 1, 16});
-  for (const AttentionShape& shape : shapes) {
-    const Floats gains = Random(2 * shape.head_dim, 1);
-    Floats qkv = Random(shape.rows() * shape.qkv_width(), 2);
+  shapes.push_back({AttentionShape{1, 4100, 2, 1, 16}, false});
+  shapes.push_back({AttentionShape{1, 600, 9, 1, 16}, true});
+  for (const QkNormShape& shape : shapes) {
+    const Floats gains = Random(shape.gains(), 1);
+    Floats qkv = Random(shape.rows * shape.row_width, 2);
     Values device_gains = Device(gains);
     Activations device_qkv = Rounded(qkv);
-    Activations raw = Garbage(shape.rows() * shape.qk_width());
-    Values inverse_rms = FloatGarbage(shape.rows() * shape.qk_heads());
+    Activations raw = Garbage(shape.rows * shape.qk_width);
+    Values inverse_rms = FloatGarbage(shape.rows * shape.groups());
     ops_->QkNorm(shape, device_gains.data(), 1e-3f, device_qkv.data(),
                  raw.data(), inverse_rms.data());
     Doubles want = Widen(qkv);
-    Doubles want_raw(shape.rows() * shape.qk_width());
-    Doubles want_inverse_rms(shape.rows() * shape.qk_heads());
+    Doubles want_raw(shape.rows * shape.qk_width);
+    Doubles want_inverse_rms(shape.rows * shape.groups());
     reference::QkNorm(shape, Widen(gains).data(), 1e-3, want.data(),
                       want_raw.data(), want_inverse_rms.data());
     ExpectNear(Host(device_qkv), want, kRounding);
     ExpectNear(Host(raw), want_raw, 0);
     ExpectNear(Host(inverse_rms), want_inverse_rms, 1e-6);
 
-    Floats d_qkv = Random(shape.rows() * shape.qkv_width(), 3);
-    const Floats before = Random(2 * shape.head_dim, 4);
+    Floats d_qkv = Random(shape.rows * shape.row_width, 3);
+    const Floats before = Random(shape.gains(), 4);
     Activations device_d_qkv = Rounded(d_qkv);
     Values d_gains = Device(before);
     ops_->QkNormBackward(shape, raw.data(), inverse_rms.data(),

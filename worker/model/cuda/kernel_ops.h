@@ -73,6 +73,12 @@ class KernelOps : public Ops {
     return sum;
   }
 
+  void AddActivations(const void* x, const void* y, int64_t size,
+                      void* to) override {
+    Launch("a sum of activations", AddKernel, BlocksFor(size / kVector),
+           kThreads, 0, AsBf16(x), AsBf16(y), size, AsBf16(to));
+  }
+
   void Embedding(const int32_t* tokens, const float* table, int64_t rows,
                  int64_t width, void* output) override {
     Launch("embedding", EmbeddingKernel, BlocksFor(rows * width / kVector),
@@ -111,17 +117,9 @@ class KernelOps : public Ops {
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate, void* d_x,
                        GradientSum d_gain, void* normalized) override {
-    const uint32_t blocks = PartialSumBlocks(rows);
-    const auto threads = static_cast<uint32_t>(
-        std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
-    auto* const partial_gains =
-        static_cast<float*>(Scratch(blocks * width * sizeof(float)));
-    Launch("the gradient of RMSNorm", RmsNormBackwardKernel, {.x = blocks},
-           threads, static_cast<size_t>(width) * sizeof(float),
-           AsBf16(d_normalized), AsBf16(x), inverse_rms, gain, rows, width,
-           accumulate, AsBf16(d_x), partial_gains, AsBf16(normalized));
-    AddColumnSums("the gradient of RMSNorm's gain", partial_gains, blocks,
-                  width, d_gain);
+    RmsNormBackwardOf(AsBf16(d_normalized), AsBf16(x), inverse_rms, gain, rows,
+                      width, {.d = width, .x = width}, accumulate, AsBf16(d_x),
+                      d_gain, AsBf16(normalized));
   }
 
   void Linear(const void* input, const void* weight, const LinearShape& shape,
@@ -165,26 +163,40 @@ class KernelOps : public Ops {
                   d_bias);
   }
 
-  void QkNorm(const AttentionShape& shape, const float* gains, float epsilon,
+  void QkNorm(const QkNormShape& shape, const float* gains, float epsilon,
               void* qkv, void* raw, float* inverse_rms) override {
     Launch("QK-norm", QkNormKernel,
-           {.x = Blocks(shape.rows() * shape.qk_heads(), kThreads / kWarpSize)},
+           {.x = Blocks(shape.rows * shape.groups(), kThreads / kWarpSize)},
            kThreads, 0, shape, gains, epsilon, AsBf16(qkv), AsBf16(raw),
            inverse_rms);
   }
-  void QkNormBackward(const AttentionShape& shape, const void* raw,
+  void QkNormBackward(const QkNormShape& shape, const void* raw,
                       const float* inverse_rms, const float* gains, void* d_qkv,
                       GradientSum d_gains) override {
+    if (std::max(shape.query.width, shape.key.width) > kMostHeadDim) {
+      // Only the heads of a row together are so wide.
+      for (const QkNormPart& part : {shape.query, shape.key}) {
+        Bf16* const d = AsBf16(d_qkv) + part.offset;
+        RmsNormBackwardOf(d, AsBf16(raw) + part.offset,
+                          inverse_rms + part.first_group, gains + part.gain,
+                          shape.rows, part.width,
+                          {.d = shape.row_width,
+                           .x = shape.qk_width,
+                           .inverse_rms = shape.groups()},
+                          /*accumulate=*/false, d, d_gains + part.gain,
+                          /*normalized=*/nullptr);
+      }
+      return;
+    }
     const uint32_t blocks = PartialSumBlocks(
-        Blocks(shape.rows(), kQkNormBackwardThreads / kWarpSize));
-    const int64_t width = 2 * shape.head_dim;
+        Blocks(shape.rows, kQkNormBackwardThreads / kWarpSize));
     auto* const partial_gains =
-        static_cast<float*>(Scratch(blocks * width * sizeof(float)));
+        static_cast<float*>(Scratch(blocks * shape.gains() * sizeof(float)));
     Launch("the gradient of QK-norm", QkNormBackwardKernel, {.x = blocks},
            kQkNormBackwardThreads, 0, shape, AsBf16(raw), inverse_rms, gains,
            AsBf16(d_qkv), partial_gains);
     AddColumnSums("the gradient of QK-norm's gains", partial_gains, blocks,
-                  width, d_gains);
+                  shape.gains(), d_gains);
   }
 
   void Rope(const AttentionShape& shape, const RopeTable& table,
@@ -367,6 +379,24 @@ class KernelOps : public Ops {
       Launch(doing, ColumnSumKernel<Sum>, {.x = Blocks(width, kWarpSize)},
              kColumnSumThreads, 0, values, rows, width, to);
     });
+  }
+
+  void RmsNormBackwardOf(const Bf16* d_normalized, const Bf16* x,
+                         const float* inverse_rms, const float* gain,
+                         int64_t rows, int64_t width, const RowStrides& strides,
+                         bool accumulate, Bf16* d_x, const GradientSum& d_gain,
+                         Bf16* normalized) {
+    const uint32_t blocks = PartialSumBlocks(rows);
+    const auto threads = static_cast<uint32_t>(
+        std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
+    auto* const partial_gains =
+        static_cast<float*>(Scratch(blocks * width * sizeof(float)));
+    Launch("the gradient of RMSNorm", RmsNormBackwardKernel, {.x = blocks},
+           threads, static_cast<size_t>(width) * sizeof(float), d_normalized, x,
+           inverse_rms, gain, rows, width, strides, accumulate, d_x,
+           partial_gains, normalized);
+    AddColumnSums("the gradient of RMSNorm's gain", partial_gains, blocks,
+                  width, d_gain);
   }
 
   // Partial sums in scratch memory.

@@ -149,7 +149,7 @@ TEST_F(ModelCudaTest, LossAndGradientsAreThoseOfPyTorch) {
       EXPECT_LT(std::sqrt(error / size), 0.1);
     }
   }
-  EXPECT_EQ(models, 3);
+  EXPECT_EQ(models, 4);
 }
 
 // From the second pass on a backend may repeat the operations that it recorded

@@ -231,6 +231,20 @@ TEST_F(OpsCudaTest, Embedding) {
   }
 }
 
+TEST_F(OpsCudaTest, AddActivations) {
+  for (const int64_t size : {8, 264, 5000}) {
+    Floats x = Random(size, 1);
+    Floats y = Random(size, 2);
+    Activations device_x = Rounded(x);
+    Activations device_y = Rounded(y);
+    ops_->AddActivations(device_x.data(), device_y.data(), size,
+                         device_y.data());
+    Doubles want = Widen(x);
+    for (int64_t i = 0; i < size; ++i) want[i] += y[i];
+    ExpectNear(Host(device_y), want, kRounding);
+  }
+}
+
 TEST_F(OpsCudaTest, RmsNorm) {
   for (const int64_t rows : {1, 11, 600}) {
     for (const int64_t width : {8, 264, 2056}) {

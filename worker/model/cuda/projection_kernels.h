@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "worker/model/cuda/device_code.h"
+#include "worker/model/cuda/row_kernels.h"
 #include "worker/model/ops.h"
 
 namespace causeway {
@@ -51,73 +52,77 @@ static __global__ void PartialColumnSumKernel(const Bf16* values, int64_t rows,
   }
 }
 
-// Each warp takes one head, and each lane a vector of it; lanes beyond the head
-// only take part in the sum.
-static __global__ void QkNormKernel(AttentionShape shape, const float* gains,
+// Each warp takes one group. It reads the group twice, the second time from a
+// cache.
+static __global__ void QkNormKernel(QkNormShape shape, const float* gains,
                                     float epsilon, Bf16* qkv, Bf16* raw,
                                     float* inverse_rms) {
   const int64_t index = GlobalThread() / kWarpSize;
-  if (index >= shape.rows() * shape.qk_heads()) return;
-  const int64_t row = index / shape.qk_heads();
-  const int64_t head = index - row * shape.qk_heads();
-  const int64_t column = int64_t{LaneIndex()} * kVector;
-  const bool has_values = column < shape.head_dim;
-  Bf16* const at =
-      qkv + row * shape.qkv_width() + head * shape.head_dim + column;
-  float values[kVector] = {};
-  if (has_values) LoadVector(at, values);
+  if (index >= shape.rows * shape.groups()) return;
+  const int64_t row = index / shape.groups();
+  const int64_t group = index - row * shape.groups();
+  const QkNormPart part = group < shape.query.groups ? shape.query : shape.key;
+  const int64_t place = part.offset + (group - part.first_group) * part.width;
+  Bf16* const at = qkv + row * shape.row_width + place;
+  Bf16* const kept = raw + row * shape.qk_width + place;
+  const int64_t first = int64_t{LaneIndex()} * kVector;
   float squares = 0;
+  for (int64_t i = first; i < part.width; i += kWarpValues) {
+    float values[kVector];
+    LoadVector(at + i, values);
+    StoreVector(values, kept + i);
 #pragma unroll
-  for (int j = 0; j < kVector; ++j) squares += values[j] * values[j];
+    for (int j = 0; j < kVector; ++j) squares += values[j] * values[j];
+  }
   squares = WarpSum(squares);
   const float scale =
-      1 / std::sqrt(squares / static_cast<float>(shape.head_dim) + epsilon);
+      1 / std::sqrt(squares / static_cast<float>(part.width) + epsilon);
   if (LaneIndex() == 0) inverse_rms[index] = scale;
-  if (!has_values) return;
-  StoreVector(values, raw + index * shape.head_dim + column);
-  float gain[kVector];
-  LoadVector(gains + (head < shape.heads ? 0 : shape.head_dim) + column, gain);
+  for (int64_t i = first; i < part.width; i += kWarpValues) {
+    float values[kVector];
+    float gain[kVector];
+    LoadVector(at + i, values);
+    LoadVector(gains + part.gain + i, gain);
 #pragma unroll
-  for (int j = 0; j < kVector; ++j) values[j] = values[j] * scale * gain[j];
-  StoreVector(values, at);
+    for (int j = 0; j < kVector; ++j) values[j] = values[j] * scale * gain[j];
+    StoreVector(values, at + i);
+  }
 }
 
-// Each warp takes a row and advances by the grid's stride, first for the query
-// heads, then for the key heads. partial_gains is [blocks][2][head_dim]: sums
-// over the rows of each block.
+// Groups have at most kMostHeadDim values. Each warp takes a row and advances
+// by the grid's stride, first for the queries, then for the keys. partial_gains
+// is [blocks][gains]: sums over the rows of each block.
 inline constexpr uint32_t kQkNormBackwardThreads = 256;
-static __global__ void QkNormBackwardKernel(AttentionShape shape,
-                                            const Bf16* raw,
+static __global__ void QkNormBackwardKernel(QkNormShape shape, const Bf16* raw,
                                             const float* inverse_rms,
                                             const float* gains, Bf16* d_qkv,
                                             float* partial_gains) {
   constexpr uint32_t kWarps = kQkNormBackwardThreads / kWarpSize;
   __shared__ float warp_sums[kWarps][kMostHeadDim];
   const int64_t column = int64_t{LaneIndex()} * kVector;
-  const bool has_values = column < shape.head_dim;
   for (int kind = 0; kind < 2; ++kind) {
-    const int64_t first = kind == 0 ? 0 : shape.heads;
-    const int64_t end = kind == 0 ? shape.heads : shape.qk_heads();
+    const QkNormPart part = kind == 0 ? shape.query : shape.key;
+    const bool has_values = column < part.width;
     float gain[kVector] = {};
     float d_gain[kVector] = {};
-    if (has_values) LoadVector(gains + kind * shape.head_dim + column, gain);
-    for (int64_t row = GlobalThread() / kWarpSize; row < shape.rows();
+    if (has_values) LoadVector(gains + part.gain + column, gain);
+    for (int64_t row = GlobalThread() / kWarpSize; row < shape.rows;
          row += GlobalThreads() / kWarpSize) {
-      for (int64_t head = first; head < end; ++head) {
-        const int64_t index = row * shape.qk_heads() + head;
-        Bf16* const at =
-            d_qkv + row * shape.qkv_width() + head * shape.head_dim + column;
+      for (int64_t group = 0; group < part.groups; ++group) {
+        const int64_t place = part.offset + group * part.width + column;
+        Bf16* const at = d_qkv + row * shape.row_width + place;
         float d[kVector] = {};
         float values[kVector] = {};
         if (has_values) {
           LoadVector(at, d);
-          LoadVector(raw + index * shape.head_dim + column, values);
+          LoadVector(raw + row * shape.qk_width + place, values);
         }
         float dot = 0;
 #pragma unroll
         for (int j = 0; j < kVector; ++j) dot += gain[j] * d[j] * values[j];
-        const float s = inverse_rms[index];
-        const float mean = WarpSum(dot) / static_cast<float>(shape.head_dim);
+        const float s =
+            inverse_rms[row * shape.groups() + part.first_group + group];
+        const float mean = WarpSum(dot) / static_cast<float>(part.width);
 #pragma unroll
         for (int j = 0; j < kVector; ++j) {
           d_gain[j] += d[j] * values[j] * s;
@@ -133,13 +138,12 @@ static __global__ void QkNormBackwardKernel(AttentionShape shape,
       }
     }
     __syncthreads();
-    if (threadIdx.x < shape.head_dim) {
+    if (threadIdx.x < part.width) {
       float sum = 0;
       for (uint32_t warp = 0; warp < kWarps; ++warp) {
         sum += warp_sums[warp][threadIdx.x];
       }
-      partial_gains[(2 * int64_t{blockIdx.x} + kind) * shape.head_dim +
-                    threadIdx.x] = sum;
+      partial_gains[blockIdx.x * shape.gains() + part.gain + threadIdx.x] = sum;
     }
     __syncthreads();
   }

@@ -61,13 +61,21 @@ __global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
   }
 }
 
+// The distances between rows: of d_normalized and d_x, of x and normalized, and
+// of inverse_rms.
+struct RowStrides {
+  int64_t d = 0;
+  int64_t x = 0;
+  int64_t inverse_rms = 1;
+};
+
 // Each block takes a row and advances by the grid's stride. Dynamic shared
 // memory has `width` floats. partial_gains is [blocks][width]: sums over the
-// rows of each block.
+// rows of each block. d_x may be d_normalized, and normalized may be null.
 static __global__ void RmsNormBackwardKernel(
     const Bf16* d_normalized, const Bf16* x, const float* inverse_rms,
-    const float* gain, int64_t rows, int64_t width, bool accumulate, Bf16* d_x,
-    float* partial_gains, Bf16* normalized) {
+    const float* gain, int64_t rows, int64_t width, RowStrides strides,
+    bool accumulate, Bf16* d_x, float* partial_gains, Bf16* normalized) {
   // Each thread accesses only its own columns. Value j of vector v is at
   // j * vectors + v, so that the threads of a warp access different banks.
   float* const d_gain = reinterpret_cast<float*>(DynamicShared());
@@ -77,38 +85,40 @@ static __global__ void RmsNormBackwardKernel(
     for (int j = 0; j < kVector; ++j) d_gain[j * vectors + v] = 0;
   }
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const int64_t begin = row * width;
+    const int64_t d_row = row * strides.d;
+    const int64_t x_row = row * strides.x;
     float dot = 0;
     for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
       float d[kVector];
       float values[kVector];
       float gains[kVector];
-      LoadVector(d_normalized + begin + v * kVector, d);
-      LoadVector(x + begin + v * kVector, values);
+      LoadVector(d_normalized + d_row + v * kVector, d);
+      LoadVector(x + x_row + v * kVector, values);
       LoadVector(gain + v * kVector, gains);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) dot += gains[j] * d[j] * values[j];
     }
-    const float s = inverse_rms[row];
+    const float s = inverse_rms[row * strides.inverse_rms];
     const float mean = BlockSum(dot) / static_cast<float>(width);
     for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
-      const int64_t at = begin + v * kVector;
+      const int64_t d_at = d_row + v * kVector;
+      const int64_t x_at = x_row + v * kVector;
       float d[kVector];
       float values[kVector];
       float gains[kVector];
       float gradient[kVector] = {};
-      LoadVector(d_normalized + at, d);
-      LoadVector(x + at, values);
+      LoadVector(d_normalized + d_at, d);
+      LoadVector(x + x_at, values);
       LoadVector(gain + v * kVector, gains);
-      if (accumulate) LoadVector(d_x + at, gradient);
+      if (accumulate) LoadVector(d_x + d_at, gradient);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         d_gain[j * vectors + v] += d[j] * values[j] * s;
         gradient[j] += s * (gains[j] * d[j] - values[j] * s * s * mean);
         values[j] = values[j] * s * gains[j];
       }
-      StoreVector(gradient, d_x + at);
-      StoreVector(values, normalized + at);
+      StoreVector(gradient, d_x + d_at);
+      if (normalized != nullptr) StoreVector(values, normalized + x_at);
     }
   }
   for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
@@ -143,6 +153,21 @@ __global__ void ColumnSumKernel(const float* values, int64_t rows,
       sum += group_sums[group][LaneIndex()];
     }
     AddTo(sum, sums + column);
+  }
+}
+
+// `size` is a multiple of kVector.
+static __global__ void AddKernel(const Bf16* x, const Bf16* y, int64_t size,
+                                 Bf16* to) {
+  for (int64_t i = GlobalThread() * kVector; i < size;
+       i += GlobalThreads() * kVector) {
+    float sum[kVector];
+    float added[kVector];
+    LoadVector(x + i, sum);
+    LoadVector(y + i, added);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) sum[j] += added[j];
+    StoreVector(sum, to + i);
   }
 }
 

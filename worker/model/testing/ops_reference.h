@@ -159,35 +159,41 @@ void AddBiasBackward(const T* d_values, int64_t rows, int64_t width,
 }
 
 template <typename T>
-void QkNorm(const AttentionShape& shape, const T* gains, T epsilon, T* qkv,
-            T* raw, T* inverse_rms) {
-  for (int64_t r = 0; r < shape.rows(); ++r) {
-    for (int64_t h = 0; h < shape.qk_heads(); ++h) {
-      T* const head = qkv + r * shape.qkv_width() + h * shape.head_dim;
-      const int64_t at = r * shape.qk_heads() + h;
-      std::copy_n(head, shape.head_dim, raw + at * shape.head_dim);
-      RmsNorm<T>(raw + at * shape.head_dim, nullptr,
-                 gains + (h < shape.heads ? 0 : shape.head_dim), 1,
-                 shape.head_dim, epsilon, nullptr, inverse_rms + at, head);
+void QkNorm(const QkNormShape& shape, const T* gains, T epsilon, T* qkv, T* raw,
+            T* inverse_rms) {
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    T* row = qkv + r * shape.row_width;
+    for (int64_t g = 0; g < shape.groups(); ++g) {
+      const bool is_query = g < shape.query.groups;
+      const int64_t width = is_query ? shape.query.width : shape.key.width;
+      std::copy_n(row, width, raw);
+      RmsNorm<T>(raw, nullptr, gains + (is_query ? 0 : shape.query.width), 1,
+                 width, epsilon, nullptr, inverse_rms, row);
+      row += width;
+      raw += width;
+      ++inverse_rms;
     }
   }
 }
 
 template <typename T>
-void QkNormBackward(const AttentionShape& shape, const T* raw,
+void QkNormBackward(const QkNormShape& shape, const T* raw,
                     const T* inverse_rms, const T* gains, T* d_qkv,
                     T* d_gains) {
-  std::vector<T> again(static_cast<size_t>(shape.head_dim));
-  for (int64_t r = 0; r < shape.rows(); ++r) {
-    for (int64_t h = 0; h < shape.qk_heads(); ++h) {
-      T* const d_head = d_qkv + r * shape.qkv_width() + h * shape.head_dim;
-      const std::vector<T> d_normalized(d_head, d_head + shape.head_dim);
-      const int64_t at = r * shape.qk_heads() + h;
-      const int64_t kind = h < shape.heads ? 0 : shape.head_dim;
-      RmsNormBackward(d_normalized.data(), raw + at * shape.head_dim,
-                      inverse_rms + at, gains + kind, 1, shape.head_dim,
-                      /*accumulate=*/false, d_head, d_gains + kind,
+  std::vector<T> again(static_cast<size_t>(shape.qk_width));
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    T* row = d_qkv + r * shape.row_width;
+    for (int64_t g = 0; g < shape.groups(); ++g) {
+      const bool is_query = g < shape.query.groups;
+      const int64_t width = is_query ? shape.query.width : shape.key.width;
+      const int64_t gain = is_query ? 0 : shape.query.width;
+      const std::vector<T> d_normalized(row, row + width);
+      RmsNormBackward(d_normalized.data(), raw, inverse_rms, gains + gain, 1,
+                      width, /*accumulate=*/false, row, d_gains + gain,
                       again.data());
+      row += width;
+      raw += width;
+      ++inverse_rms;
     }
   }
 }

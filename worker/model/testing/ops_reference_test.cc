@@ -125,14 +125,12 @@ TEST(OpsReferenceTest, BiasGradient) {
       bias, d_bias);
 }
 
-TEST(OpsReferenceTest, QkNormGradient) {
-  const AttentionShape shape = {
-      .batch = 2, .length = 2, .heads = 4, .kv_heads = 2, .head_dim = 6};
-  Array qkv = Random(shape.rows() * shape.qkv_width(), 1);
-  Array gains = Random(2 * shape.head_dim, 2);
+void ExpectQkNormGradient(const QkNormShape& shape) {
+  Array qkv = Random(shape.rows * shape.row_width, 1);
+  Array gains = Random(shape.gains(), 2);
   const Array d_output = Random(static_cast<int64_t>(qkv.size()), 3);
-  Array raw(shape.rows() * shape.qk_width());
-  Array inverse_rms(shape.rows() * shape.qk_heads());
+  Array raw(shape.rows * shape.qk_width);
+  Array inverse_rms(shape.rows * shape.groups());
   const auto loss = [&] {
     Array output = qkv;
     reference::QkNorm(shape, gains.data(), 0.3, output.data(), raw.data(),
@@ -146,6 +144,13 @@ TEST(OpsReferenceTest, QkNormGradient) {
                             d_qkv.data(), d_gains.data());
   ExpectGradient(loss, qkv, d_qkv);
   ExpectGradient(loss, gains, d_gains);
+}
+
+TEST(OpsReferenceTest, QkNormGradient) {
+  const AttentionShape shape = {
+      .batch = 2, .length = 2, .heads = 4, .kv_heads = 2, .head_dim = 6};
+  ExpectQkNormGradient({shape, /*across_heads=*/false});
+  ExpectQkNormGradient({shape, /*across_heads=*/true});
 }
 
 TEST(OpsReferenceTest, RopeGradientAndLength) {
