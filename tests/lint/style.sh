@@ -152,6 +152,41 @@ names_source() {
   ' "$@"
 }
 
+# The layers of docs/architecture.md, the lowest first: a file includes none of a
+# higher one, and coordinator and island include nothing of each other. The
+# longest beginning of a path counts. Tests may include anything.
+check_layers() {
+  local tests='_(test|benchmark|fuzz|measurement)\.|(^|/)(testing|benchmarks)/'
+  tests+='|^(tests|examples|third_party)/'
+  printf '%s\n' "${cpp[@]}" | { grep -vE "^$|${tests}" || true; } |
+    perl -e '
+      my @layers = ("proto/", "common/", "quantization/", "outer_optimizer/",
+        "worker/(replica|collective|optimizer|model|data)/",
+        "server/rules/|worker/outer_loop/", "server/(storage|trust)/",
+        "server/|worker/", "server/(edge|page)/",
+        "cli/|server/(main|lead|follow|elected)\\.");
+      sub layer {
+        my ($path, $found, $length) = (shift, -1, -1);
+        for my $i (0 .. $#layers) {
+          ($found, $length) = ($i, length $&)
+            if $path =~ /^(?:$layers[$i])/ && length $& > $length;
+        }
+        return $found;
+      }
+      while (my $file = <STDIN>) {
+        chomp $file;
+        my $own = layer($file);
+        open(my $in, "<", $file) or die "$file: $!\n";
+        while (<$in>) {
+          next unless my ($other) = m{^#include "([\w-]+/.*)"};
+          print "$file:$.: includes $other, which is above it\n"
+            if layer($other) > $own;
+          print "$file:$.: includes $other of the other side\n"
+            if "$file $other" =~ m{^server/.* worker/|^worker/.* server/};
+        }
+      }'
+}
+
 # A source that no target has is neither built nor tested.
 check_build_targets() {
   local file folder
@@ -283,6 +318,7 @@ rule "no unfinished work is left" check_leftovers
 rule "no path of one machine is named" check_paths
 rule "include guards match their paths" check_guards
 rule "every C++ and proto file is in a target" check_build_targets
+rule "includes point downward only" check_layers
 rule "clocks and chance come in from outside" check_determinism
 rule "links between documents lead somewhere" check_links
 rule "comments open with a sentence" check_comment_openings

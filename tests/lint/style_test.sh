@@ -96,6 +96,15 @@ expect_failure "include guards"
 sed -i 's/"a.cc"//' "${tree}/common/BUILD"
 expect_failure "in a target"
 
+printf '#include "quantization/b.h"\n' >>"${tree}/common/a.cc"
+expect_failure "includes point downward"
+
+mkdir -p "${tree}/server/rules"
+sed '/#include/s/.*/#include "worker\/data\/b.h"/' "${tree}/common/a.cc" \
+  >"${tree}/server/rules/a.cc"
+cp "${tree}/common/BUILD" "${tree}/server/rules/"
+expect_failure "includes point downward"
+
 printf 'void B() { absl::%s(); }\n' Now >>"${tree}/common/a.cc"
 expect_failure "clocks and chance"
 
