@@ -176,6 +176,7 @@ absl::Status Island::TakeUpRun() {
             << joined_->run_step() << " of "
             << joined_->config().training().total_steps();
   progress_.SetRun(joined_->config());
+  if (const auto verdict = TakeVerdict()) progress_.SetTrouble(*verdict);
   if (options_.check_run != nullptr) {
     RETURN_IF_ERROR(options_.check_run(*joined_));
   }
@@ -363,6 +364,11 @@ absl::Status Island::Do(const action::Save& save) {
   return absl::OkStatus();
 }
 
+std::optional<v1::RankTrouble> Island::TakeVerdict() const {
+  return options_.take_verdict == nullptr ? std::nullopt
+                                          : options_.take_verdict();
+}
+
 void Island::Leave(const absl::Status& status) {
   v1::LeaveRequest request;
   *request.mutable_identity() =
@@ -378,7 +384,10 @@ void Island::Leave(const absl::Status& status) {
         std::numeric_limits<double>::quiet_NaN());
   }
   request.set_reason(status.ok() ? "finished" : std::string(status.message()));
-  if (std::optional<v1::RankTrouble> trouble = RankTroubleOf(status)) {
+  // A supervisor has seen more than the other ranks.
+  std::optional<v1::RankTrouble> trouble = TakeVerdict();
+  if (!trouble.has_value()) trouble = RankTroubleOf(status);
+  if (trouble.has_value()) {
     *request.mutable_rank_trouble() = *std::move(trouble);
   }
   const absl::Status left = client_->Leave(request);

@@ -89,6 +89,9 @@ class Island {
     absl::Duration leave_timeout = absl::Seconds(30);
     // The time between two log lines on training progress.
     absl::Duration log_interval = absl::Seconds(5);
+    // Returns, once, what a supervisor has found out about a rank of this
+    // process or of the one before. May be null.
+    std::function<std::optional<v1::RankTrouble>()> take_verdict = nullptr;
   };
 
   // `client` outlives the island.
@@ -182,6 +185,7 @@ class Island {
   // Reads a fragment's anchor into its place in `model`; returns its digest.
   absl::StatusOr<std::string> ReadAnchor(uint32_t fragment,
                                          absl::Span<float> model);
+  std::optional<v1::RankTrouble> TakeVerdict() const;
   void Leave(const absl::Status& status);
 
   const Options options_;

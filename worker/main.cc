@@ -315,6 +315,7 @@ absl::Status Lead() {
           options.resume->position.instance_id());
     }
     if (RankStampPage* const stamps = OpenedRankStamps(); stamps != nullptr) {
+      options.take_verdict = [stamps] { return stamps->TakeVerdict(); };
       // The supervisor starts no process before the earlier one is dead.
       const uint64_t dead = stamps->member().exchange(options.seed);
       if (options.resume == nullptr) {

@@ -74,7 +74,8 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
                  : on_fault == "decide" ? RankFaultAction::kDecide
                                         : RankFaultAction::kDetect,
        .limits = {.least = absl::Seconds(absl::GetFlag(FLAGS_hang_floor)),
-                  .most = absl::Seconds(absl::GetFlag(FLAGS_hang_ceiling))},
+                  .most = absl::Seconds(absl::GetFlag(FLAGS_hang_ceiling)),
+                  .silence = absl::Seconds(absl::GetFlag(FLAGS_hang_floor))},
        .interrupted_exit_code = absl::GetFlag(FLAGS_interrupted_exit_code),
        .now = now,
        .all_is_well =

@@ -58,6 +58,7 @@ v1::IslandProgress TrainingProgress::Report() {
   client_->ReportLinks(progress_);
   progress_.set_memory_bytes(ResidentBytes());
   ReadLoop();
+  trouble_is_new_ = false;
   return progress_;
 }
 
@@ -76,6 +77,12 @@ void TrainingProgress::SetRun(const v1::RunConfig& config) {
   absl::StrAppend(&together_, " (",
                   v1::TrainingConfig::InnerAlgorithm_Name(algorithm), ")");
   if (algorithm != v1::TrainingConfig::DDP) alone_ = together_;
+}
+
+void TrainingProgress::SetTrouble(const v1::RankTrouble& trouble) {
+  absl::MutexLock lock(&mu_);
+  *progress_.mutable_rank_trouble() = trouble;
+  trouble_is_new_ = true;
 }
 
 void TrainingProgress::SetData(std::string digest) {
@@ -146,6 +153,7 @@ void TrainingProgress::RecordRanks(const InnerStepResult& result) {
   progress_.set_exposed_communication_seconds(
       progress_.exposed_communication_seconds() +
       absl::ToDoubleSeconds(result.exposed_communication));
+  if (trouble_is_new_) return;
   if (result.trouble.kind() == v1::RankTrouble::KIND_UNSPECIFIED) {
     progress_.clear_rank_trouble();
   } else {

@@ -44,6 +44,10 @@ class TrainingProgress {
   void Record(uint64_t step, const InnerStepResult& result,
               absl::Duration duration);
 
+  // Sets a trouble of a rank that the next report has, whatever steps do until
+  // then.
+  void SetTrouble(const v1::RankTrouble& trouble);
+
   // Names the data that the island reads.
   void SetData(std::string digest);
 
@@ -78,6 +82,8 @@ class TrainingProgress {
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
   uint64_t total_steps_ ABSL_GUARDED_BY(mu_) = 0;
+  // Whether no report has had the trouble of SetTrouble yet.
+  bool trouble_is_new_ ABSL_GUARDED_BY(mu_) = false;
   // Names such as "training (ACCO)", for one rank and for several. DDP on one
   // rank is plain training.
   std::string alone_ ABSL_GUARDED_BY(mu_);

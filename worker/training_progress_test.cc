@@ -166,6 +166,12 @@ TEST_F(TrainingProgressTest, TroubleIsReportedWhileItLasts) {
   EXPECT_EQ(progress_.Report().rank_trouble().rank(), 1);
   progress_.Record(2, {}, absl::Seconds(1));
   EXPECT_FALSE(progress_.Report().has_rank_trouble());
+  progress_.SetTrouble(slow.trouble);
+  progress_.Record(3, {}, absl::Seconds(1));
+  EXPECT_EQ(progress_.Report().rank_trouble().rank(), 1)
+      << "steps do not clear what no report has had";
+  progress_.Record(4, {}, absl::Seconds(1));
+  EXPECT_FALSE(progress_.Report().has_rank_trouble());
 }
 
 TEST_F(TrainingProgressTest, ReportsWhatTheClientKnows) {

@@ -23,7 +23,7 @@ from .errors import (DataLoss, Diverged, Error, Internal, InvalidArgument, Left,
                      Timeout, Unauthenticated, Unavailable, Unimplemented)
 from .island import Island
 from .joining import join
-from .run import Run, TensorInfo
+from .joined_run import Run, TensorInfo
 from .sampler import Sampler
 
 __version__ = "0.1"

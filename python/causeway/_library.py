@@ -136,6 +136,17 @@ class Report(Structure):
     ]
 
 
+class StuckRank(Structure):
+    """causeway_stuck_rank."""
+
+    _fields_ = [
+        ("process", c_int32),
+        ("rank", c_int32),
+        ("is_sure", c_int32),
+        ("text", c_char_p),
+    ]
+
+
 _FUNCTIONS = {
     "open": [POINTER(Options), POINTER(c_void_p)],
     "await_run": [c_void_p, c_double, POINTER(Run)],
@@ -149,6 +160,8 @@ _FUNCTIONS = {
     "progress": [c_void_p, POINTER(c_char_p)],
     "read_merged": [c_void_p, POINTER(Buffer), c_size_t],
     "save": [c_void_p, c_char_p],
+    "watch_open": [POINTER(c_void_p), POINTER(c_char_p)],
+    "watch_look": [c_void_p, c_double, c_double, c_double, POINTER(StuckRank)],
 }
 
 

@@ -21,7 +21,7 @@ import torch
 from .creation import raw_bytes
 from .errors import InvalidArgument, ModelMismatch
 from .parameters import Slot, plain_name, unwrapped
-from .run import FROZEN, Run
+from .joined_run import FROZEN, Run
 
 # The parts that only PEFT adds to the names of adapted tensors.
 _ADAPTED = {"base_layer", "original_module"}

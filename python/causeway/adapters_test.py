@@ -10,7 +10,7 @@ import torch
 
 import causeway
 from causeway.adapters import check_frozen, frozen_digest
-from causeway.run import FROZEN, Run
+from causeway.joined_run import FROZEN, Run
 
 
 def model():

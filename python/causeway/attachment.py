@@ -16,7 +16,7 @@ from .errors import ModelMismatch, TensorMoved, Unimplemented
 from .native import NativeIsland
 from .parameters import Slot, match, reshard
 from .ranks import Ranks
-from .run import Run, TensorInfo
+from .joined_run import Run, TensorInfo
 
 # The index of the first value in a tensor, and the values from there on.
 Shards = Mapping[str, Tuple[int, torch.Tensor]]

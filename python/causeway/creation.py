@@ -11,7 +11,7 @@ from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Mapping,
                     Optional, Tuple, Union)
 
 from .errors import InvalidArgument
-from .run import matches_any
+from .joined_run import matches_any
 
 if TYPE_CHECKING:
     import torch

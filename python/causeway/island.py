@@ -13,7 +13,7 @@ from .errors import Diverged, Error, InvalidArgument, TensorMoved
 from .leaving import LeaveOnSigterm
 from .native import PATIENCE_SECONDS, NativeIsland
 from .ranks import Ranks
-from .run import Run
+from .joined_run import Run
 from .sampler import Sampler
 from .state import pack, unpack
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Optional
 from . import _library
 from .errors import Error, InvalidArgument, Timeout, Unavailable
 from .ranks import Ranks
-from .run import Run, read_run
+from .joined_run import Run, read_run
 
 _log = logging.getLogger("causeway")
 

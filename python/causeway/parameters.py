@@ -8,7 +8,7 @@ from typing import Any, Collection, Dict, List, Tuple
 import torch
 
 from .errors import ModelMismatch
-from .run import Run, TensorInfo
+from .joined_run import Run, TensorInfo
 
 # The parts that wrappers add to the names of parameters.
 _WRAPPERS = {

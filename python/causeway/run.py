@@ -1,101 +1,118 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The run that an island takes part in."""
+"""Starts the ranks of an island on this host and keeps them alive.
+
+    python3 -m causeway.run [ARGUMENTS OF TORCHRUN] SCRIPT [ARGUMENTS]
+
+It is torchrun, which starts all ranks again when one dies, and more: it also
+finds ranks that are stuck, by what they stamp, and kills them, so that torchrun
+starts them again (worker/collective/rank_stamps.h); and no rank outlives it.
+"""
 
 import ctypes
-import json
-import re
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, List
 
 from . import _library
 
-# The prefix of the name for a run's frozen tensors (adapters.py).
-FROZEN = "frozen:sha256:"
+# Nobody should start the island again before someone has looked at it.
+GAVE_UP = 3
+
+_LOOK_SECONDS = 0.1
 
 
-@dataclass(frozen=True)
-class TensorInfo:
-    """A tensor of the run: its name, its extents, and its fragment's number."""
-
-    name: str
-    shape: Tuple[int, ...]
-    fragment: int
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run, as it was when the island joined."""
-
-    id: str
-    name: str
-    # This island's name.
-    island: str
-    # The island's part of the data, 0 .. shards - 1.
-    shard: int
-    shards: int
-    # The inner steps that the run has completed, and its total.
-    step: int
-    total_steps: int
-    # The sequences in an inner step of the whole island, and the tokens in a
-    # sequence.
-    batch_size: int
-    sequence_length: int
-    # The values in all tensors.
-    parameters: int
-    fragments: int
-    tensors: Tuple[TensorInfo, ...] = field(repr=False)
-    # RunConfig of proto/run_config.proto.
-    configuration: Dict[str, Any] = field(repr=False)
-
-    def excludes(self, name: str) -> bool:
-        """Returns whether the run excludes a tensor of this name."""
-        return matches_any(self._excluded, name)
-
-    @property
-    def frozen(self) -> Optional[str]:
-        """The digest of the islands' frozen tensors; None if they may
-        differ."""
-        return next((pattern for pattern in self._excluded
-                     if re.fullmatch(FROZEN + "[0-9a-f]{64}", pattern)), None)
-
-    @property
-    def _excluded(self) -> List[str]:
-        return list(self.configuration.get("tensors", {}).get("exclude", []))
+def add_arguments(parser: Any) -> None:
+    """Adds to torchrun's arguments."""
+    group = parser.add_argument_group("Causeway")
+    group.add_argument(
+        "--on-rank-fault", "--on_rank_fault", default="detect",
+        choices=("detect", "decide", "act"),
+        help="what to do about a rank that is stuck: detect reports it, decide "
+        "also what act would do, and act kills it, and all are started again")
+    group.add_argument(
+        "--hang-silence", "--hang_silence", type=float, default=10,
+        help="seconds after which a process that does not run is stuck")
+    group.add_argument(
+        "--hang-floor", "--hang_floor", type=float, default=300,
+        help="least seconds that a rank may take for a step, after the first "
+        "5 rounds; also at least 5 times what any has taken before. What the "
+        "script does now and then, such as an evaluation, must be faster")
+    group.add_argument(
+        "--hang-ceiling", "--hang_ceiling", type=float, default=1800,
+        help="most seconds that a rank may take for a step, also in the first "
+        "rounds")
+    parser.set_defaults(max_restarts=3, monitor_interval=0.2)
 
 
-def matches_any(patterns: Iterable[str], name: str) -> bool:
-    """Returns whether one of the patterns matches the whole name."""
-    return any(_matches(pattern, name) for pattern in patterns)
+class Watch:
+    """Looks for ranks that are stuck, on a thread of its own."""
+
+    def __init__(self, arguments: Any) -> None:
+        """Takes the arguments, and changes the environment of ranks that are
+        started from now on. Raises Error."""
+        self._arguments = arguments
+        self._handle = ctypes.c_void_p()
+        variable = ctypes.c_char_p()
+        _library.check(_library.library().causeway_watch_open(
+            ctypes.byref(self._handle), ctypes.byref(variable)))
+        name, _, value = (variable.value or b"").decode().partition("=")
+        os.environ[name] = value
+        # Ranks that are started again would otherwise read the addresses of the
+        # earlier ones.
+        os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        stuck = _library.StuckRank()
+        reported = 0
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            _library.check(_library.library().causeway_watch_look(
+                self._handle, self._arguments.hang_silence,
+                self._arguments.hang_floor, self._arguments.hang_ceiling,
+                ctypes.byref(stuck)))
+            if stuck.process not in (0, reported):
+                self._report(stuck)
+            reported = stuck.process
+
+    def _report(self, stuck: _library.StuckRank) -> None:
+        what = (stuck.text or b"").decode()
+        acts = self._arguments.on_rank_fault == "act"
+        if acts:
+            what += "; killing it, so that all ranks are started again"
+        elif self._arguments.on_rank_fault == "decide":
+            what += "; with --on-rank-fault=act it would be killed"
+        print("causeway.run:", what, file=sys.stderr, flush=True)
+        # Ranks of a script wait for one another unseen. If it is not known
+        # which one hangs, any will do: all are started again.
+        if acts:
+            os.kill(stuck.process, signal.SIGKILL)
 
 
-def _matches(pattern: str, name: str) -> bool:
-    expression = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(expression, name, re.DOTALL) is not None
+def main(arguments: List[str]) -> int:
+    """Returns the exit code."""
+    # It has no types.
+    run: Any = importlib.import_module("torch.distributed.run")
+    errors: Any = importlib.import_module(
+        "torch.distributed.elastic.multiprocessing.errors")
+    parser = run.get_args_parser()
+    add_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    # It must live as long as the ranks.
+    watch = Watch(parsed)
+    try:
+        run.run(parsed)
+    except errors.ChildFailedError as error:
+        print(error, file=sys.stderr)
+        return GAVE_UP if parsed.max_restarts > 0 else 1
+    del watch
+    return 0
 
 
-def read_run(handle: ctypes.c_void_p, run: _library.Run) -> Run:
-    """Returns the run that causeway_await_run has filled in."""
-    library = _library.library()
-    tensors: List[TensorInfo] = []
-    tensor = _library.Tensor()
-    for index in range(run.tensors):
-        _library.check(
-            library.causeway_tensor_at(handle, index, ctypes.byref(tensor)))
-        tensors.append(
-            TensorInfo(tensor.name.decode(),
-                       tuple(tensor.shape[:tensor.dimensions]),
-                       tensor.fragment))
-    return Run(id=run.run_id.decode(),
-               name=run.name.decode(),
-               island=run.island.decode(),
-               shard=run.shard,
-               shards=run.shards,
-               step=run.step,
-               total_steps=run.total_steps,
-               batch_size=run.batch_size,
-               sequence_length=run.sequence_length,
-               parameters=run.parameters,
-               fragments=run.fragments,
-               tensors=tuple(tensors),
-               configuration=json.loads(run.configuration or b"{}"))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -10,7 +10,7 @@ import torch
 from .attachment import CHECKED_PER_STEP, Attachment
 from .errors import InvalidArgument, ModelMismatch
 from .parameters import slots_of
-from .run import Run
+from .joined_run import Run
 
 
 def torch_optimizers(given: Any) -> List[Any]:

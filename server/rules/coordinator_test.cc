@@ -502,5 +502,17 @@ TEST(CoordinatorTest, ARankThatEndsItsIslandIsRecorded) {
   }
 }
 
+TEST(CoordinatorTest, AnIslandThatWasStartedAgainSaysWhichRankWasAtFault) {
+  CoordinatorDriver run({.min_islands = 1});
+  const v1::IslandIdentity a = run.Join("a");
+  v1::IslandProgress progress;
+  progress.mutable_rank_trouble()->set_kind(v1::RankTrouble::DEAD_RANK);
+  ASSERT_OK(run.Heartbeat(a, progress));
+  progress.clear_rank_trouble();
+  ASSERT_OK(run.Heartbeat(a, progress));
+  EXPECT_EQ(run.CountEvents("rank_dead"), 1);
+  EXPECT_EQ(run.CountEvents("ranks_even"), 0);
+}
+
 }  // namespace
 }  // namespace causeway

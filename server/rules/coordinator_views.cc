@@ -288,6 +288,12 @@ void Coordinator::NoteTrouble(const std::string& island_id,
       now.to_rank() == before.to_rank()) {
     return;
   }
+  // A rank that was dead or stuck was started again, which is known.
+  if (now.kind() == v1::RankTrouble::KIND_UNSPECIFIED &&
+      (before.kind() == v1::RankTrouble::DEAD_RANK ||
+       before.kind() == v1::RankTrouble::STUCK_RANK)) {
+    return;
+  }
   effects.events.push_back(
       {KindOf(now), island_id,
        absl::StrCat("island ", island_id, ": ",

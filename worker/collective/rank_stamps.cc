@@ -3,11 +3,14 @@
 #include "worker/collective/rank_stamps.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -79,6 +82,18 @@ absl::string_view RankSectionName(RankSection section) {
   return "";
 }
 
+void RankStamps::Clear() {
+  process = 0;
+  beat = 0;
+  step = 0;
+  rounds = 0;
+  for (Lane& lane : lanes) {
+    lane.now = 0;
+    lane.count = 0;
+    for (std::atomic<uint64_t>& longest : lane.longest) longest = 0;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<RankStampPage>> RankStampPage::Create() {
   const int file = memfd_create("causeway-rank-stamps", MFD_CLOEXEC);
   if (file < 0) return ErrnoError("cannot make memory for the ranks' stamps");
@@ -128,18 +143,26 @@ std::string RankStampPage::path() const {
 void RankStampPage::Clear() {
   memory_->left = false;
   for (int rank = 0; rank < kMostRanks; ++rank) {
-    RankStamps& stamps = memory_->ranks[rank];
-    if (stamps.process == 0) continue;
-    stamps.process = 0;
-    stamps.beat = 0;
-    stamps.step = 0;
-    stamps.rounds = 0;
-    for (RankStamps::Lane& lane : stamps.lanes) {
-      lane.now = 0;
-      lane.count = 0;
-      for (std::atomic<uint64_t>& longest : lane.longest) longest = 0;
-    }
+    if (memory_->ranks[rank].process != 0) memory_->ranks[rank].Clear();
   }
+}
+
+void RankStampPage::SetVerdict(const v1::RankTrouble& verdict) {
+  const std::string text = verdict.SerializeAsString();
+  if (memory_->verdict_bytes != 0 || text.size() > sizeof(memory_->verdict)) {
+    return;
+  }
+  std::memcpy(memory_->verdict, text.data(), text.size());
+  memory_->verdict_bytes = static_cast<uint32_t>(text.size());
+}
+
+std::optional<v1::RankTrouble> RankStampPage::TakeVerdict() {
+  v1::RankTrouble verdict;
+  const int bytes = static_cast<int>(memory_->verdict_bytes.exchange(0));
+  if (bytes == 0 || !verdict.ParseFromArray(memory_->verdict, bytes)) {
+    return std::nullopt;
+  }
+  return verdict;
 }
 
 absl::Status OpenRankStamps(Clock now) {
@@ -149,6 +172,8 @@ absl::Status OpenRankStamps(Clock now) {
   ASSIGN_OR_RETURN(stamps->page, RankStampPage::Open(path));
   stamps->now = std::move(now);
   opened = stamps.release();
+  // Some parents leave their children behind when they are killed.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::thread([] { Beat(*opened.load()); }).detach();
   return absl::OkStatus();
 }
@@ -166,9 +191,12 @@ RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section,
       section_(section),
       begin_(stamps_ == nullptr ? 0 : Now(*opened.load())) {
   if (stamps_ == nullptr) return;
-  if (stamps_->process == 0) {
+  const auto self = static_cast<uint32_t>(getpid());
+  if (stamps_->process != self) {
+    // Perhaps the stamps are those of an earlier process.
+    stamps_->Clear();
     stamps_->beat = begin_;
-    stamps_->process = static_cast<uint32_t>(getpid());
+    stamps_->process = self;
   }
   if (step != 0) stamps_->step = step;
   ++lane_->count;

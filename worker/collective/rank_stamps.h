@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,6 +30,7 @@
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
 #include "common/transport/field_limits.h"
+#include "proto/coordinator.pb.h"
 
 namespace causeway {
 
@@ -73,6 +75,9 @@ struct RankStamps {
     std::array<std::atomic<uint64_t>, kRankSections> longest;
   };
 
+  // Clears all.
+  void Clear();
+
   // The process; 0 before the rank has stamped anything.
   std::atomic<uint32_t> process;
   std::atomic<uint64_t> beat;
@@ -107,13 +112,20 @@ class RankStampPage {
   std::atomic<uint64_t>& member() { return memory_->member; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
-  // Clears all but member().
+  // The supervisor's verdict on a rank, until rank 0 takes it, to report it. Of
+  // several the first counts.
+  void SetVerdict(const v1::RankTrouble& verdict);
+  std::optional<v1::RankTrouble> TakeVerdict();
+  // Clears all but member() and the verdict.
   void Clear();
 
  private:
   struct Memory {
     std::atomic<uint64_t> member;
     std::atomic<bool> left;
+    // The bytes of the verdict, which are written before.
+    std::atomic<uint32_t> verdict_bytes;
+    char verdict[1024];
     RankStamps ranks[kMostRanks];
   };
 

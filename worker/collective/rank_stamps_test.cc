@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -56,6 +57,24 @@ TEST(RankStampsTest, AnotherProcessSeesWhatARankDoes) {
   EXPECT_EQ(stamps.process, 0);
   EXPECT_EQ(longest, 0);
   EXPECT_EQ(OpenedRankStamps()->member(), 99);
+}
+
+TEST(RankStampsTest, TheFirstVerdictIsTakenOnce) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<RankStampPage> page,
+                       RankStampPage::Create());
+  EXPECT_FALSE(page->TakeVerdict().has_value());
+  v1::RankTrouble verdict;
+  for (const uint32_t rank : {2, 1}) {
+    verdict.set_kind(v1::RankTrouble::STUCK_RANK);
+    verdict.set_rank(rank);
+    page->SetVerdict(verdict);
+  }
+  page->Clear();
+  const std::optional<v1::RankTrouble> taken = page->TakeVerdict();
+  ASSERT_TRUE(taken.has_value());
+  EXPECT_EQ(taken->kind(), v1::RankTrouble::STUCK_RANK);
+  EXPECT_EQ(taken->rank(), 2);
+  EXPECT_FALSE(page->TakeVerdict().has_value());
 }
 
 TEST(RankStampsTest, AFileThatIsNoPageIsRefused) {

@@ -110,6 +110,24 @@ TEST(TcpRendezvousTest, AClientWaitsForAServerThatStartsLater) {
   EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsOkAndHolds("value"));
 }
 
+TEST(TcpRendezvousTest, WhoWasThereBeforeWaitsForTheNextServer) {
+  ASSERT_OK_AND_ASSIGN(auto old, RendezvousServer::Start(At("127.0.0.1:0")));
+  const std::string address = old->address();
+  const auto enter = [&](absl::Duration timeout) {
+    return EnterRendezvous(At(address), "process/1", timeout).status();
+  };
+  EXPECT_OK(enter(absl::Seconds(30)));
+  EXPECT_THAT(
+      enter(absl::Seconds(2)),
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("rank 0 answers")));
+  absl::Status entered = absl::UnknownError("");
+  std::thread again([&] { entered = enter(absl::Seconds(60)); });
+  old.reset();
+  ASSERT_OK_AND_ASSIGN(const auto next, RendezvousServer::Start(At(address)));
+  again.join();
+  EXPECT_OK(entered);
+}
+
 TEST(TcpRendezvousTest, AServerThatIsGoneIsUnavailable) {
   ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
   ASSERT_OK_AND_ASSIGN(

@@ -205,7 +205,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> EnterRendezvous(
                      ConnectRendezvous(options, deadline - options.now()));
     const absl::Status entered = table->Put(caller, "");
     if (entered.ok()) return table;
-    if (options.now() >= deadline) {
+    if (options.now() + kNextTry >= deadline) {
       return absl::Status(entered.code(),
                           absl::StrCat("cannot take part in the island, though "
                                        "rank 0 answers: ",

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -25,7 +24,9 @@
 #include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/embedding/c_conversions.h"
+#include "worker/embedding/c_guard.h"
 #include "worker/embedding/causeway.h"
 #include "worker/embedding/embedded_island.h"
 #include "worker/embedding/local_tensors.h"
@@ -47,26 +48,6 @@ struct causeway_island {
 
 namespace causeway {
 namespace {
-
-std::string& LastError() {
-  thread_local std::string error;
-  return error;
-}
-
-// Does `work`, which returns a status; keeps its message, and restores the
-// current device.
-template <typename Work>
-causeway_code Guard(Work work) {
-  const KeepCurrentDevice keep;
-  absl::Status status;
-  try {
-    status = work();
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("out of memory");
-  }
-  if (!status.ok()) LastError() = std::string(status.message());
-  return static_cast<causeway_code>(status.raw_code());
-}
 
 absl::Status CheckProcess(const causeway_island* island) {
   if (island == nullptr) {
@@ -198,6 +179,7 @@ causeway_code causeway_open(const causeway_options* options,
     ASSIGN_OR_RETURN(causeway::EmbeddedIslandOptions converted,
                      causeway::ConvertOptions(known));
     converted.instance_id = causeway::RandomId();
+    RETURN_IF_ERROR(causeway::OpenRankStamps(converted.connection.now));
     auto opened = std::make_unique<causeway_island>();
     ASSIGN_OR_RETURN(opened->island,
                      causeway::EmbeddedIsland::Open(std::move(converted)));

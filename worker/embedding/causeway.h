@@ -369,6 +369,39 @@ CAUSEWAY_EXPORT causeway_code causeway_read_merged(
 CAUSEWAY_EXPORT causeway_code causeway_save(causeway_island* island,
                                             const char* directory);
 
+/* For a program that starts the ranks of a host: watches whether one is stuck.
+ * A watch is used by one thread at a time. */
+typedef struct causeway_watch causeway_watch;
+
+typedef struct causeway_stuck_rank {
+  /* The process, and its number in the island; 0 if no rank is stuck. */
+  int32_t process;
+  int32_t rank;
+  /* Whether it is known that this rank is to blame, and not one that it waits
+   * for. */
+  int32_t is_sure;
+  /* A sentence for people. */
+  const char* text;
+} causeway_stuck_rank;
+
+/* Makes a watch. The ranks must get `variable`, "NAME=VALUE", in their
+ * environment. They end when the thread that has started them ends. */
+CAUSEWAY_EXPORT causeway_code causeway_watch_open(causeway_watch** watch,
+                                                  const char** variable);
+
+/* Looks at what the ranks, which are children of this process, do. Call it
+ * several times a second. A rank is stuck if its process has not run for
+ * `silence_seconds`, or if it takes 5 times longer for something than any rank
+ * has before, but within the limits `least_seconds` and `most_seconds`. */
+CAUSEWAY_EXPORT causeway_code causeway_watch_look(causeway_watch* watch,
+                                                  double silence_seconds,
+                                                  double least_seconds,
+                                                  double most_seconds,
+                                                  causeway_stuck_rank* stuck);
+
+/* Ends a watch; null is allowed. */
+CAUSEWAY_EXPORT void causeway_watch_close(causeway_watch* watch);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -17,6 +17,7 @@
 #include "common/transport/identity.h"
 #include "glog/logging.h"
 #include "proto/coordinator.pb.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/embedding/embedded_rank.h"
 #include "worker/embedding/following_island.h"
@@ -84,6 +85,7 @@ class LeadingIsland : public EmbeddedIsland {
 
   absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) override {
+    stamp_.reset();
     if (end_.has_value() && !end_->ok()) return *end_;
     if (end_.has_value()) return 0;
     const absl::Time deadline = now_() + timeout;
@@ -102,6 +104,7 @@ class LeadingIsland : public EmbeddedIsland {
     if (!step->has_value()) return step;
     const absl::Status begun = rank_->BeginStep(**step);
     if (!begun.ok()) return End(begun);
+    stamp_.emplace(0, RankLane::kTraining, RankSection::kStep, **step);
     return step;
   }
 
@@ -114,6 +117,7 @@ class LeadingIsland : public EmbeddedIsland {
   }
 
   void Stepped(const InnerStepResult& result) override {
+    stamp_.reset();
     island_->Stepped(result);
   }
 
@@ -294,6 +298,8 @@ class LeadingIsland : public EmbeddedIsland {
   // and the deadline of the others.
   int attached_ = 1;
   absl::Time ranks_deadline_;
+  // While the training loop is in a step.
+  std::optional<RankSectionScope> stamp_;
   std::atomic<bool> asked_to_leave_ = false;
   // How the island has ended, if it has.
   std::optional<absl::Status> end_;

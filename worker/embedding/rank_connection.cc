@@ -3,6 +3,7 @@
 #include "worker/embedding/rank_connection.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_transport.h"
 
 namespace causeway {
@@ -36,7 +38,8 @@ std::string Key(Milestone milestone, int rank) {
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const EmbeddedIslandOptions& options, const char* name,
-    absl::Duration timeout, Rendezvous* rendezvous) {
+    absl::Duration timeout, std::optional<RankLane> lane,
+    Rendezvous* rendezvous) {
   const Clock& now = options.connection.now;
   std::unique_ptr<Transport> transport;
   if (options.ranks == 1) {
@@ -52,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
                                  .now = now},
                                 rendezvous));
   }
-  return MakeMessageCommunicator({.timeout = timeout, .now = now},
+  return MakeMessageCommunicator({.timeout = timeout, .now = now, .lane = lane},
                                  std::move(transport), rendezvous);
 }
 
@@ -162,12 +165,15 @@ absl::Status NotAttached(int rank, absl::Duration timeout) {
 absl::StatusOr<RankCommunicators> ConnectRanks(
     const EmbeddedIslandOptions& options, Rendezvous* rendezvous) {
   RankCommunicators ranks;
-  ASSIGN_OR_RETURN(ranks.orders, Connect(options, "orders",
-                                         options.rank_timeout, rendezvous));
+  ASSIGN_OR_RETURN(ranks.orders,
+                   Connect(options, "orders", options.rank_timeout,
+                           std::nullopt, rendezvous));
   ASSIGN_OR_RETURN(ranks.replica,
-                   Connect(options, "replica", kNoLimit, rendezvous));
-  ASSIGN_OR_RETURN(ranks.training, Connect(options, "training",
-                                           options.rank_timeout, rendezvous));
+                   Connect(options, "replica", kNoLimit,
+                           RankLane::kReplicaCollective, rendezvous));
+  ASSIGN_OR_RETURN(ranks.training,
+                   Connect(options, "training", options.rank_timeout,
+                           RankLane::kTrainingCollective, rendezvous));
   return ranks;
 }
 

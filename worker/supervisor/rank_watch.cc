@@ -45,14 +45,16 @@ class Limits {
     return longest;
   }
 
-  bool Exceeds(const RankView& rank, RankLane lane) const {
-    if (LaneOf(rank, lane).section == RankSection::kNone) return false;
+  // Returns how long the lane of `rank` has been in its section, as a share of
+  // what it may take.
+  double Share(const RankView& rank, RankLane lane) const {
+    if (LaneOf(rank, lane).section == RankSection::kNone) return 0;
     const absl::Duration longest = Longest(rank, lane);
     const bool known = learned_ && longest > absl::ZeroDuration();
     const absl::Duration limit =
         known ? std::clamp(kLongestTimes * longest, limits_.least, limits_.most)
               : limits_.most;
-    return LaneOf(rank, lane).time > limit;
+    return absl::FDivDuration(LaneOf(rank, lane).time, limit);
   }
 
  private:
@@ -61,44 +63,72 @@ class Limits {
   bool learned_ = true;
 };
 
+std::optional<RankFault> FindSilentRank(absl::Span<const RankView> ranks,
+                                        const WatchLimits& limits) {
+  const RankView* first = nullptr;
+  size_t silent = 0;
+  for (const RankView& rank : ranks) {
+    if (rank.silence <= limits.silence) continue;
+    ++silent;
+    if (first == nullptr) first = &rank;
+  }
+  if (first == nullptr) return std::nullopt;
+  const bool all = silent > 1 && silent == ranks.size();
+  return RankFault{
+      first->rank, first->process, true,
+      absl::StrCat(all ? "all ranks of a host are stuck, from rank " : "rank ",
+                   first->rank,
+                   all ? " on: no process has run for "
+                       : " is stuck: its process has not run for ",
+                   Seconds(first->silence))};
+}
+
 }  // namespace
 
 std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
                                        const WatchLimits& limits) {
-  for (const RankView& rank : ranks) {
-    if (rank.silence <= limits.least) continue;
-    return RankFault{rank.rank, true,
-                     absl::StrCat("rank ", rank.rank,
-                                  " is stuck: its process has not run for ",
-                                  Seconds(rank.silence))};
-  }
+  if (auto silent = FindSilentRank(ranks, limits)) return silent;
   const Limits learned(ranks, limits);
-  std::optional<RankFault> waiting;
+  std::optional<RankFault> waits;
   for (const auto& [order, collective] : kOrders) {
+    std::optional<RankFault> busy;
+    int busy_ranks = 0;
+    bool some_wait = false;
     for (const RankView& rank : ranks) {
-      const bool waits = LaneOf(rank, collective).section != RankSection::kNone;
-      const RankLane lane = waits ? collective : order;
-      if (!learned.Exceeds(rank, lane)) continue;
-      const absl::Duration longest = learned.Longest(rank, lane);
-      const std::string took =
-          absl::StrCat(RankSectionName(LaneOf(rank, lane).section), " for ",
-                       Seconds(LaneOf(rank, lane).time),
-                       " (the longest so far took ", Seconds(longest), ")");
-      if (!waits) {
-        return RankFault{
-            rank.rank, true,
-            absl::StrCat("rank ", rank.rank, " is stuck: it has been in ", took,
-                         " and waits for no other rank")};
-      }
-      if (waiting.has_value()) continue;
-      waiting = RankFault{
-          rank.rank, false,
-          absl::StrCat("rank ", rank.rank, " has waited in ", took,
-                       ", and no rank of this host is to blame: it may be a "
-                       "link, or a rank of another host")};
+      const bool is_waiting =
+          LaneOf(rank, collective).section != RankSection::kNone;
+      const RankLane lane = is_waiting ? collective : order;
+      const double share = learned.Share(rank, lane);
+      // Ranks that began together do not exceed their limit together.
+      if (!is_waiting && share > 0.5) ++busy_ranks;
+      if (share <= 1) continue;
+      some_wait = some_wait || is_waiting;
+      std::optional<RankFault>& fault = is_waiting ? waits : busy;
+      if (fault.has_value()) continue;
+      fault =
+          RankFault{rank.rank, rank.process, !is_waiting,
+                    absl::StrCat("has been in ",
+                                 RankSectionName(LaneOf(rank, lane).section),
+                                 " for ", Seconds(LaneOf(rank, lane).time),
+                                 " (the longest so far took ",
+                                 Seconds(learned.Longest(rank, lane)), ")")};
     }
+    if (!busy.has_value()) continue;
+    // Ranks of a foreign training loop wait for one another unseen.
+    busy->is_sure = some_wait || busy_ranks == 1;
+    if (busy->is_sure) {
+      busy->text =
+          absl::StrCat("rank ", busy->rank, " is stuck: it ", busy->text);
+      return busy;
+    }
+    waits = busy;
   }
-  return waiting;
+  if (waits.has_value()) {
+    waits->text =
+        absl::StrCat("rank ", waits->rank, " ", waits->text,
+                     "; it may wait for another rank or host, or for a link");
+  }
+  return waits;
 }
 
 std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step) {

@@ -11,6 +11,8 @@
 #ifndef WORKER_SUPERVISOR_RANK_WATCH_H_
 #define WORKER_SUPERVISOR_RANK_WATCH_H_
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -34,23 +36,26 @@ struct RankView {
   };
 
   int rank = 0;
+  pid_t process = 0;
   // For how long its process has shown no life.
   absl::Duration silence;
-  uint64_t step = 0;
   uint64_t rounds = 0;
   std::array<Lane, kRankLanes> lanes;
 };
 
 // When something takes too long: 5 times the longest time so far, but within
 // these bounds. In the first rounds, and for what a rank has not done yet, it
-// is `most`. A process may be silent for `least`.
+// is `most`.
 struct WatchLimits {
   absl::Duration least = absl::Seconds(10);
   absl::Duration most = absl::Minutes(10);
+  // How long a process may be silent.
+  absl::Duration silence = absl::Seconds(10);
 };
 
 struct RankFault {
   int rank = 0;
+  pid_t process = 0;
   // Whether it is known which rank is at fault; otherwise `rank` is one that
   // waits.
   bool is_sure = false;

@@ -17,7 +17,8 @@ using testing::HasSubstr;
 using testing::Optional;
 
 constexpr WatchLimits kLimits = {.least = absl::Seconds(10),
-                                 .most = absl::Seconds(600)};
+                                 .most = absl::Seconds(600),
+                                 .silence = absl::Seconds(10)};
 
 class FindStuckRankTest : public testing::Test {
  protected:
@@ -70,6 +71,11 @@ TEST_F(FindStuckRankTest, AProcessThatDoesNotRunIsStuck) {
               HasSubstr("rank 6 is stuck: its process has not run for 10.1s"));
 }
 
+TEST_F(FindStuckRankTest, IfNoProcessRunsTheHostIsToBlame) {
+  for (RankView& rank : ranks_) rank.silence = absl::Seconds(11);
+  EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 4"));
+}
+
 TEST_F(FindStuckRankTest, WhoWaitsIsNotStuck) {
   for (const int i : {0, 1, 3}) {
     SetStep(i, absl::Seconds(30), absl::Seconds(29));
@@ -84,6 +90,15 @@ TEST_F(FindStuckRankTest, IfAllWaitItIsNotKnownWhoIsToBlame) {
     SetStep(i, absl::Seconds(30), absl::Seconds(29));
   }
   EXPECT_EQ(Found(), "4");
+}
+
+// Ranks in PyTorch wait for one another where no stamp shows it.
+TEST_F(FindStuckRankTest, IfSeveralAreBusyAndNoneWaitsItIsNotKnownEither) {
+  SetStep(0, absl::Seconds(20.1));
+  SetStep(2, absl::Seconds(19.9));
+  EXPECT_EQ(Found(), "4");
+  SetStep(3, absl::Seconds(30), absl::Seconds(29));
+  EXPECT_THAT(Found(), HasSubstr("rank 4 is stuck"));
 }
 
 TEST_F(FindStuckRankTest, TheReplicaIsWatchedToo) {

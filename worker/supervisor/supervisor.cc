@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,16 +18,15 @@
 #include "common/status_macros.h"
 #include "common/transport/field_limits.h"
 #include "glog/logging.h"
+#include "proto/coordinator.pb.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/supervisor/rank_process.h"
+#include "worker/supervisor/stamp_reader.h"
 
 namespace causeway {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
-// A supervisor that was stopped itself must not take that for the ranks'
-// silence.
-constexpr absl::Duration kLongestTick = absl::Seconds(1);
 // Longer than ranks take to find out who is at fault, and to leave the run.
 constexpr absl::Duration kEndTogether = absl::Seconds(15);
 constexpr int kUsageExitCode = 2;
@@ -37,7 +35,7 @@ class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options,
              std::unique_ptr<RankStampPage> page)
-      : options_(options), page_(std::move(page)), ticked_at_(options.now()) {}
+      : options_(options), page_(std::move(page)), reader_(page_.get()) {}
 
   absl::StatusOr<int> Run() {
     while (true) {
@@ -71,8 +69,8 @@ class Supervisor {
     ASSIGN_OR_RETURN(const auto commands, options_.commands());
     processes_.clear();
     page_->Clear();
-    silences_.clear();
     fault_.clear();
+    blamed_ = false;
     suspected_ = -1;
     ended_at_ = absl::InfiniteFuture();
     for (const std::vector<std::string>& command : commands) {
@@ -98,7 +96,7 @@ class Supervisor {
     }
     NoteEnds();
     const absl::Time now = options_.now();
-    WatchStamps(std::min(now - std::exchange(ticked_at_, now), kLongestTick));
+    WatchStamps(now);
     EndTogether(now);
     if (fault_.empty() && options_.all_is_well != nullptr) {
       options_.all_is_well(has_joined_);
@@ -121,71 +119,63 @@ class Supervisor {
       ended_at_ = std::min(ended_at_, options_.now());
       if (EndedInOrder(process) || leaving_) continue;
       const int code = process.exit_code();
-      NoteFault(absl::StrCat(
-          "process ", options_.first_process + static_cast<int>(i),
-          code > 128 ? absl::StrCat(" was killed by signal ", code - 128)
-                     : absl::StrCat(" has ended with code ", code, ": ",
-                                    PrintableLines(process.last_line()))));
+      const int number = options_.first_process + static_cast<int>(i);
+      if (code > 128) {
+        NoteFault(absl::StrCat("process ", number, " was killed by signal ",
+                               code - 128),
+                  v1::RankTrouble::DEAD_RANK, FirstRankOf(process));
+      } else {
+        // It may have ended because of another rank.
+        NoteFault(absl::StrCat("process ", number, " has ended with code ",
+                               code, ": ",
+                               PrintableLines(process.last_line())));
+      }
     }
   }
 
-  // Reports the first fault of this start.
-  void NoteFault(const std::string& text) {
+  // Returns the first rank of the process, or -1 if it has none yet.
+  int FirstRankOf(const RankProcess& process) const {
+    for (int rank = 0; rank < kMostRanks; ++rank) {
+      if (static_cast<pid_t>(page_->rank(rank).process) == process.pid()) {
+        return rank;
+      }
+    }
+    return -1;
+  }
+
+  // Reports the first fault of this start, here and, if it is known which rank
+  // is to blame, through rank 0.
+  void NoteFault(const std::string& text, v1::RankTrouble::Kind kind = {},
+                 int rank = -1) {
     if (!fault_.empty()) return;
     fault_ = text;
     LOG(WARNING) << text;
+    blamed_ = rank >= 0;
+    if (blamed_) {
+      v1::RankTrouble verdict;
+      verdict.set_kind(kind);
+      verdict.set_rank(static_cast<uint32_t>(rank));
+      verdict.set_text(kind == v1::RankTrouble::DEAD_RANK
+                           ? absl::StrCat("rank ", rank, " is dead: ", text)
+                           : text);
+      page_->SetVerdict(verdict);
+    }
     LOG_IF(WARNING, options_.action == RankFaultAction::kDecide)
         << "with --on_rank_fault=act the island's ranks on this host would be "
            "started again";
   }
 
-  // Returns what the living ranks have stamped, `tick` after the last call.
-  std::vector<RankView> Views(absl::Duration tick) {
-    std::vector<RankView> views;
-    for (int rank = 0; rank < kMostRanks; ++rank) {
-      const RankStamps& stamps = page_->rank(rank);
-      if (ProcessOf(rank) == nullptr) continue;
-      Silence& silence = silences_[rank];
-      const uint64_t beat = stamps.beat;
-      silence.time =
-          beat == silence.beat ? silence.time + tick : absl::ZeroDuration();
-      silence.beat = beat;
-      RankView& view = views.emplace_back();
-      view.rank = rank;
-      view.silence = silence.time;
-      view.step = stamps.step;
-      view.rounds = stamps.rounds;
-      for (int i = 0; i < kRankLanes; ++i) {
-        const RankStamps::Lane& lane = stamps.lanes[i];
-        const uint64_t now = lane.now;
-        view.lanes[i].section = static_cast<RankSection>(now & 0xff);
-        if (now != 0) {
-          view.lanes[i].time = absl::Microseconds(
-              static_cast<int64_t>(beat) - static_cast<int64_t>(now >> 8));
-        }
-        for (int section = 0; section < kRankSections; ++section) {
-          view.lanes[i].longest[section] = absl::Microseconds(
-              static_cast<int64_t>(lane.longest[section].load()));
-        }
-      }
-    }
-    return views;
-  }
-
-  // Returns the living process of a rank, or null.
-  RankProcess* ProcessOf(int rank) {
-    const auto pid = static_cast<pid_t>(page_->rank(rank).process);
-    if (pid == 0) return nullptr;
+  // Returns the running process with this number, or null.
+  RankProcess* FindProcess(pid_t pid) const {
     for (const auto& process : processes_) {
-      if (process->pid() == pid && process->running()) {
-        return process.get();
-      }
+      if (process->pid() == pid && process->running()) return process.get();
     }
     return nullptr;
   }
 
-  void WatchStamps(absl::Duration tick) {
-    const std::vector<RankView> views = Views(tick);
+  void WatchStamps(absl::Time now) {
+    const std::vector<RankView> views = reader_.Read(
+        now, [this](pid_t pid) { return FindProcess(pid) != nullptr; });
     // Ranks are made after the join.
     has_joined_ = has_joined_ || !views.empty();
     const std::optional<RankFault> fault =
@@ -199,18 +189,18 @@ class Supervisor {
       LOG_IF(WARNING, is_new) << fault->text;
       return;
     }
-    NoteFault(fault->text);
-    if (acts()) ProcessOf(fault->rank)->Signal(SIGKILL);
+    NoteFault(fault->text, v1::RankTrouble::STUCK_RANK, fault->rank);
+    if (acts()) FindProcess(fault->process)->Signal(SIGKILL);
   }
 
   // Ends the processes that remain when others have ended for some time.
   void EndTogether(absl::Time now) {
     if (!acts() && !leaving_) return;
-    // Once rank 0 has reported the fault, nobody needs the others. Ranks of
-    // other hosts may still need rank 0.
-    const bool is_reported =
-        !fault_.empty() && is_whole_island() && page_->left();
-    if (is_reported || now - ended_at_ > kEndTogether) {
+    // If it is known who is at fault, or rank 0 has found out and reported it,
+    // nobody needs the others. Ranks of other hosts may still need them.
+    const bool is_settled = acts() && is_whole_island() && !fault_.empty() &&
+                            (blamed_ || page_->left());
+    if (is_settled || now - ended_at_ > kEndTogether) {
       SignalAll(SIGKILL);
     }
   }
@@ -242,24 +232,20 @@ class Supervisor {
     return step;
   }
 
-  struct Silence {
-    uint64_t beat = 0;
-    absl::Duration time;
-  };
-
   const SupervisorOptions& options_;
   const std::unique_ptr<RankStampPage> page_;
+  StampReader reader_;
   RestartBudget budget_;
   bool leaving_ = false;
   bool has_joined_ = false;
-  absl::Time ticked_at_;
 
   // Since the last start.
   std::vector<std::unique_ptr<RankProcess>> processes_;
-  std::map<int, Silence> silences_;
   // When the first process has ended.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
+  // Whether it is known which rank is at fault.
+  bool blamed_ = false;
   // The rank of the fault that was found in the last tick, or -1.
   int suspected_ = -1;
 };

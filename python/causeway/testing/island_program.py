@@ -39,6 +39,7 @@ class Settings:
     fault: str = ""
     fault_step: int = 0
     # The process group: its number of processes, this one's number, a file.
+    # Without a file the environment has number and address.
     ranks: int = 1
     rank: int = 0
     group_file: str = ""
@@ -114,13 +115,18 @@ def main() -> None:
     settings = Settings(**json.loads(sys.argv[1]))
     torch.set_num_threads(1)
     if settings.ranks > 1:
+        if settings.group_file:
+            method = f"file://{settings.group_file}"
+        else:
+            method = "env://"
+            settings.rank = int(os.environ["RANK"])
         torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{settings.group_file}",
+            "gloo", init_method=method,
             rank=settings.rank, world_size=settings.ranks,
             # A rank may be killed before the others have found it.
             timeout=datetime.timedelta(seconds=60))
     with causeway.join(**settings.join) as island:
-        say("joined")
+        say("joined", rank=settings.rank, process=os.getpid())
         train(settings, island)
 
 

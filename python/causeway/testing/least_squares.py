@@ -9,7 +9,7 @@ wanted one.
 
 import torch
 
-from causeway.run import Run, TensorInfo
+from causeway.joined_run import Run, TensorInfo
 
 # The parameters of the model.
 SHAPES = {

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of the C interface that is for programs that start ranks.
+#include <sys/wait.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "worker/collective/rank_stamps.h"
+#include "worker/embedding/c_guard.h"
+#include "worker/embedding/causeway.h"
+#include "worker/supervisor/rank_watch.h"
+#include "worker/supervisor/stamp_reader.h"
+
+struct causeway_watch {
+  explicit causeway_watch(std::unique_ptr<causeway::RankStampPage> stamps)
+      : page(std::move(stamps)), reader(page.get()) {}
+
+  const std::unique_ptr<causeway::RankStampPage> page;
+  causeway::StampReader reader;
+  const causeway::Clock now = causeway::SteadyWallClock();
+  std::string variable;
+  std::string text;
+};
+
+namespace {
+
+// Leaves a child that has ended for others to wait for.
+bool ChildRuns(pid_t child) {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(child), &info,
+                WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+}  // namespace
+
+causeway_code causeway_watch_open(causeway_watch** watch,
+                                  const char** variable) {
+  return causeway::Guard([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(std::unique_ptr<causeway::RankStampPage> page,
+                     causeway::RankStampPage::Create());
+    auto opened = std::make_unique<causeway_watch>(std::move(page));
+    opened->variable =
+        absl::StrCat(causeway::kRankStampsVariable, "=", opened->page->path());
+    *variable = opened->variable.c_str();
+    *watch = opened.release();
+    return absl::OkStatus();
+  });
+}
+
+causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
+                                  double least_seconds, double most_seconds,
+                                  causeway_stuck_rank* stuck) {
+  return causeway::Guard([&]() -> absl::Status {
+    *stuck = {.text = ""};
+    const std::optional<causeway::RankFault> fault =
+        causeway::FindStuckRank(watch->reader.Read(watch->now(), ChildRuns),
+                                {.least = absl::Seconds(least_seconds),
+                                 .most = absl::Seconds(most_seconds),
+                                 .silence = absl::Seconds(silence_seconds)});
+    if (!fault.has_value()) return absl::OkStatus();
+    watch->text = fault->text;
+    *stuck = {.process = fault->process,
+              .rank = fault->rank,
+              .is_sure = fault->is_sure,
+              .text = watch->text.c_str()};
+    return absl::OkStatus();
+  });
+}
+
+void causeway_watch_close(causeway_watch* watch) { delete watch; }

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Turns the stamps of ranks (worker/collective/rank_stamps.h), whose processes
+// have clocks of their own, into times.
+#ifndef WORKER_SUPERVISOR_STAMP_READER_H_
+#define WORKER_SUPERVISOR_STAMP_READER_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "worker/collective/rank_stamps.h"
+#include "worker/supervisor/rank_watch.h"
+
+namespace causeway {
+
+class StampReader {
+ public:
+  explicit StampReader(RankStampPage* page) : page_(page) {}
+
+  // Returns what the ranks do whose process `runs`, at the time `now` of any
+  // clock. Call it often.
+  std::vector<RankView> Read(absl::Time now,
+                             absl::FunctionRef<bool(pid_t)> runs);
+
+ private:
+  struct Silence {
+    pid_t process = 0;
+    uint64_t beat = 0;
+    absl::Duration time;
+  };
+
+  RankStampPage* const page_;
+  absl::Time read_at_ = absl::InfiniteFuture();
+  // By rank.
+  std::map<int, Silence> silences_;
+};
+
+}  // namespace causeway
+
+#endif  // WORKER_SUPERVISOR_STAMP_READER_H_
