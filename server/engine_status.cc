@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/time/time.h"
 #include "common/duration_histogram.h"
 #include "common/machine.h"
@@ -62,6 +64,11 @@ void Engine::ObserveHealth(absl::Time now) {
                                 state.head.fragment(), state.head.version()),
                             .committed_at = state.committed_at});
   }
+  const std::vector<v1::FollowerStatus> followers = feed_.Report(now);
+  moment.lacks_followers =
+      absl::c_count_if(followers, [](const v1::FollowerStatus& follower) {
+        return follower.state() == v1::FollowerStatus::IN_SYNC;
+      }) < options_.config.storage().sync_replicas();
   health_.Observe(moment, now);
 }
 

@@ -29,6 +29,9 @@ std::shared_ptr<grpc::Channel> Connect(
     const std::string& leader,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
+  // A new leader at the address of one that was lost should be dialled at once,
+  // and not when it is the turn of a connection that has failed before.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -43,6 +46,15 @@ std::shared_ptr<grpc::Channel> Connect(
 bool IsFinal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          absl::IsPermissionDenied(status);
+}
+
+// Adds what to do about a copy that is damaged.
+absl::Status WithRemedy(const absl::Status& damaged) {
+  return absl::Status(
+      damaged.code(),
+      absl::StrCat(damaged.message(),
+                   "; as long as another coordinator leads the run, an empty "
+                   "directory gets another copy"));
 }
 
 absl::Status NotSent(absl::string_view what) {
@@ -60,11 +72,11 @@ Follower::Follower(Options options)
 absl::StatusOr<std::unique_ptr<Follower>> Follower::Open(Options options) {
   std::unique_ptr<Follower> follower(new Follower(std::move(options)));
   const absl::Status opened = follower->OpenDirectory();
-  if (absl::IsDataLoss(opened) && follower->is_copy_) {
-    return absl::DataLossError(absl::StrCat(
-        opened.message(),
-        "; as long as the run has a leader, an empty directory gets another "
-        "copy"));
+  const bool has_readable_log = follower->run_.has_value();
+  if ((absl::IsDataLoss(opened) && follower->is_copy_) ||
+      (!has_readable_log &&
+       (absl::IsDataLoss(opened) || absl::IsInternal(opened)))) {
+    return WithRemedy(opened);
   }
   RETURN_IF_ERROR(opened);
   return follower;
@@ -74,10 +86,8 @@ Follower::~Follower() { Pause(); }
 
 void Follower::Follow(const std::string& leader) {
   Pause();
-  if (leader != leader_) {
-    leader_ = leader;
-    stub_ = v1::Replication::NewStub(Connect(leader, options_.credentials));
-  }
+  leader_ = leader;
+  stub_ = v1::Replication::NewStub(Connect(leader, options_.credentials));
   {
     absl::MutexLock lock(&mu_);
     stopping_ = false;
@@ -123,6 +133,7 @@ absl::Status Follower::OpenDirectory() {
   RETURN_IF_ERROR(StateDirectory::RemoveIncompleteCopy(options_.state_dir));
   ASSIGN_OR_RETURN(state_,
                    StateDirectory::Open(options_.state_dir, {.create = true}));
+  RETURN_IF_ERROR(state_->log().CheckStructure());
   absl::StatusOr<RunRecord> run = state_->log().LoadRun();
   if (absl::IsNotFound(run.status())) return absl::OkStatus();
   RETURN_IF_ERROR(run.status());
@@ -438,7 +449,10 @@ absl::Status Follower::TakeChange(const v1::LogChange& change, Stream& stream) {
   const uint64_t index = change.position().index();
   if (!change.rows().empty()) {
     if (is_copying_) return NotSent("changes of a log before the log");
-    RETURN_IF_ERROR(state_->log().ApplyChange(change, view().epoch));
+    const absl::Status applied =
+        state_->log().ApplyChange(change, view().epoch);
+    if (absl::IsDataLoss(applied)) return WithRemedy(applied);
+    RETURN_IF_ERROR(applied);
   } else if (is_copying_) {
     RETURN_IF_ERROR(EndCopy());
   }

@@ -114,9 +114,11 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   follower.place = std::move(place);
   // Versions do not wait longer for a follower because it reconnects.
   if (!follower.is_due) follower.joined_at = now;
-  events_.push_back(
-      {"follower_joined", "",
-       absl::StrCat("follower ", name, " has come, from ", peer)});
+  if (!unsteady_.contains(name)) {
+    events_.push_back(
+        {"follower_joined", "",
+         absl::StrCat("follower ", name, " has come, from ", peer)});
+  }
   return absl::OkStatus();
 }
 
@@ -142,6 +144,7 @@ void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
   follower.durable = std::max(follower.durable, index);
   if (follower.is_due || follower.durable < NewestIndex()) return;
   follower.is_due = true;
+  unsteady_.erase(name);
   if (!is_set_) MarkInSync(name, follower);
 }
 
@@ -204,10 +207,12 @@ void LogFeed::Leave(const std::string& name, const std::string& why) {
   const auto found = followers_.find(name);
   if (found == followers_.end() || !found->second.is_connected) return;
   found->second.is_connected = false;
+  const bool is_news = found->second.is_due || unsteady_.insert(name).second;
   // Versions keep waiting for a follower that SetInSync has named.
   if (!is_set_ || found->second.state != v1::FollowerStatus::IN_SYNC) {
     followers_.erase(found);
   }
+  if (!is_news) return;
   events_.push_back({"follower_left", "",
                      absl::StrCat("follower ", name, " has gone: ", why)});
 }

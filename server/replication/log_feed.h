@@ -169,6 +169,9 @@ class LogFeed {
   uint64_t published_ ABSL_GUARDED_BY(mu_) = 0;
   // Whether SetInSync says who is in sync.
   bool is_set_ ABSL_GUARDED_BY(mu_) = false;
+  // The followers that have gone before they were in sync. Their further tries
+  // are not recorded, because these may be many: a full disk stays full.
+  std::set<std::string> unsteady_ ABSL_GUARDED_BY(mu_);
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
   // The changes of which listeners were notified.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;

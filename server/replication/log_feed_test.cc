@@ -125,6 +125,25 @@ TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
   EXPECT_THAT(feed_.Report(late), IsEmpty());
 }
 
+TEST_F(LogFeedTest, AFollowerThatComesAgainAndAgainIsRecordedOnce) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK(feed_.Join("f", "there:1", kNow));
+    feed_.Leave("f", "its stream has ended");
+  }
+  EXPECT_THAT(feed_.Tick(kNow),
+              ElementsAre(Field(&CoordinatorEvent::kind, "follower_joined"),
+                          Field(&CoordinatorEvent::kind, "follower_left")));
+  ASSERT_OK(feed_.Join("f", "there:1", kNow));
+  feed_.Acknowledge("f", 10);
+  feed_.Leave("f", "its stream has ended");
+  EXPECT_THAT(feed_.Tick(kNow),
+              ElementsAre(Field(&CoordinatorEvent::kind, "follower_in_sync"),
+                          Field(&CoordinatorEvent::kind, "follower_left")));
+  ASSERT_OK(feed_.Join("f", "there:1", kNow));
+  EXPECT_THAT(feed_.Tick(kNow),
+              ElementsAre(Field(&CoordinatorEvent::kind, "follower_joined")));
+}
+
 TEST_F(LogFeedTest, IslandsAreSentToFollowersOfTheirRegionThatKeepUp) {
   ASSERT_OK(feed_.Join("a", "", kNow, {.region = "x", .address = "a:1"}));
   ASSERT_OK(feed_.Join("b", "", kNow, {.region = "y", .address = "b:1"}));

@@ -94,6 +94,9 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
     missing_since_ = std::min(missing_since_,
                               first ? std::min(options_.last_end, now) : now);
   }
+  lacks_followers_since_ = moment.lacks_followers
+                               ? std::min(lacks_followers_since_, now)
+                               : absl::InfiniteFuture();
   std::map<std::string, absl::Time> other_data;
   for (const std::string& island : moment.other_data) {
     const auto known = other_data_since_.find(island);
@@ -239,7 +242,7 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                 absl::StrCat("versions wait for ", in_sync, " of ", wanted,
                              " followers (storage.sync_replicas): if this "
                              "machine is lost, so may be the last versions"),
-                "", now));
+                "", std::min(lacks_followers_since_, now)));
   }
   return problems;
 }

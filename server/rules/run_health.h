@@ -77,6 +77,8 @@ class RunHealth {
     uint32_t needed = 0;
     // The live islands that read other data than the run's.
     std::vector<std::string> other_data;
+    // Whether versions wait for fewer followers than storage.sync_replicas.
+    bool lacks_followers = false;
     // One for each fragment.
     std::vector<Head> heads;
   };
@@ -122,6 +124,7 @@ class RunHealth {
   absl::Time state_since_ = absl::InfinitePast();
   // The time since which too few islands are ready; infinite if enough are.
   absl::Time missing_since_ = absl::InfiniteFuture();
+  absl::Time lacks_followers_since_ = absl::InfiniteFuture();
   // The time since which each island is known to read other data.
   std::map<std::string, absl::Time> other_data_since_;
   // The time since which rounds can be merged; infinite if they cannot.

@@ -325,6 +325,10 @@ TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreToldOf) {
   follower.set_state(v1::FollowerStatus::BEHIND);
   follower.set_changes_behind(7);
   follower.set_seconds_behind(8);
+  moment_.lacks_followers = true;
+  Observe();
+  const absl::Time begin = now_;
+  Wait(60);
   const v1::RunStatus status = Describe();
   ASSERT_EQ(status.attention_size(), 2);
   EXPECT_EQ(status.attention(0).text(), "follower b lacks 7 changes");
@@ -332,6 +336,7 @@ TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreToldOf) {
   EXPECT_EQ(status.attention(1).severity(), v1::WARNING);
   EXPECT_THAT(status.attention(1).text(),
               HasSubstr("versions wait for 0 of 1 followers"));
+  EXPECT_EQ(ToTime(status.attention(1).since()), begin);
 }
 
 TEST_F(RunHealthTest, NobodyMissesWhoLeftOrWasEvictedByAnOperator) {

@@ -80,6 +80,16 @@ absl::StatusOr<std::unique_ptr<CommitLog>> CommitLog::OpenUnused(
   return Connect(path, SqliteDatabase::Mode::kReadOnlyUnused);
 }
 
+absl::Status CommitLog::CheckStructure() {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(SqliteStatement check,
+                   database_.Prepare("PRAGMA quick_check(1)"));
+  ASSIGN_OR_RETURN(const bool row, check.Step());
+  const std::string found = row ? check.Text(0) : "no answer";
+  if (found == "ok") return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path_, " is damaged: ", found));
+}
+
 absl::Status CommitLog::PrepareSchema() {
   ASSIGN_OR_RETURN(const int64_t version,
                    database_.QueryInt("PRAGMA user_version"));

@@ -98,6 +98,10 @@ class CommitLog {
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenUnused(
       const std::string& path);
 
+  // Reads the whole database. DATA_LOSS if its structure is damaged; values
+  // alone can be damaged without that.
+  absl::Status CheckStructure();
+
   // --- Writing. ---
 
   // Records the run, before the first batch, which commits version 0 of every

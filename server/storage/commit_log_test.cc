@@ -376,6 +376,18 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
 }
 
+TEST_F(CommitLogTest, FindsADamagedStructure) {
+  EXPECT_OK(OpenWithRun()->CheckStructure());
+  ASSERT_OK_AND_ASSIGN(std::string text, ReadFile(path_));
+  // The schema, on the first page, stays as it is.
+  ASSERT_GT(text.size(), 8192);
+  for (size_t i = 4096; i < text.size(); i += 4096) text[i] ^= 1;
+  ASSERT_OK(WriteFileAtomically(path_, {text}));
+  const auto log = CommitLog::Open(path_);
+  EXPECT_THAT(log.ok() ? (*log)->CheckStructure() : log.status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
+}
+
 v1::ValidationPoint TestPoint(uint64_t version) {
   v1::ValidationPoint point;
   point.mutable_validation()->set_version(version);

@@ -152,6 +152,29 @@ class FollowersTest : public ProcessTestFixture {
     FAIL() << leader.process->Output();
   }
 
+  // Flips a bit of the file at `offset`, and every 4096 bytes after it.
+  static void FlipBits(const std::string& file, uintmax_t offset) {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    for (; offset < std::filesystem::file_size(file); offset += 4096) {
+      bytes.seekg(static_cast<std::streamoff>(offset));
+      const int byte = bytes.peek();
+      bytes.seekp(static_cast<std::streamoff>(offset));
+      bytes.put(static_cast<char>(byte ^ 1));
+    }
+  }
+  // Expects that a follower refuses its copy because of `file`.
+  void ExpectRefused(const Server& leader, const std::string& file) {
+    const auto rotten =
+        Start("rotten", {ProgramPath("server/causeway-coordinator"),
+                         absl::StrCat("--follow=", leader.address), "--name=f",
+                         absl::StrCat("--state_dir=", Path("copy")),
+                         "--listen=127.0.0.1:0"});
+    EXPECT_NE(rotten->Wait(), 0);
+    EXPECT_THAT(rotten->Output(),
+                AllOf(HasSubstr(file),
+                      HasSubstr("an empty directory gets another copy")));
+  }
+
   std::string Evaluate(const std::string& state) {
     return RunTool({"evaluate", Path(state), "--data", kText, "--json"});
   }
@@ -311,37 +334,42 @@ TEST_F(FollowersTest, NobodyWaitsForAFollowerWhoseDiskIsFull) {
             json::parse(Evaluate("leader"))["loss"]);
 }
 
-// A copy whose files have rotted is found when it is opened, and made again in
-// an empty directory.
-TEST_F(FollowersTest, ARottenCopyIsRefused) {
-  const Server leader = Coordinator(/*steps=*/300, /*sync_replicas=*/0);
-  {
-    const Server follower = Follower("f", leader.address, "copy");
-    AwaitInSync(leader, 1);
-    follower.process->Signal(SIGTERM);
-    EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
-  }
+// A follower has its values in memory, so a copy that rots is found when it is
+// opened. It is made again in an empty directory.
+TEST_F(FollowersTest, ACopyThatHasRottedIsRefused) {
+  Server leader = Coordinator(/*steps=*/100'000, /*sync_replicas=*/1);
+  auto east = Worker("east", leader.address);
+  auto west = Worker("west", leader.address);
+  Server follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
   for (const auto& file :
        std::filesystem::directory_iterator(Path("copy/fragments"))) {
-    std::fstream bytes(file.path(),
-                       std::ios::in | std::ios::out | std::ios::binary);
-    bytes.seekg(-5, std::ios::end);
-    const int byte = bytes.peek();
-    bytes.seekp(-5, std::ios::end);
-    bytes.put(static_cast<char>(byte ^ 1));
+    FlipBits(file.path(), std::filesystem::file_size(file) - 5);
   }
-  const auto rotten =
-      Start("rotten", {ProgramPath("server/causeway-coordinator"),
-                       absl::StrCat("--follow=", leader.address), "--name=f",
-                       absl::StrCat("--state_dir=", Path("copy")),
-                       "--listen=127.0.0.1:0"});
-  EXPECT_NE(rotten->Wait(), 0);
-  EXPECT_THAT(rotten->Output(),
-              AllOf(HasSubstr("copy/fragments/"), HasSubstr("is damaged"),
-                    HasSubstr("an empty directory gets another copy")));
-  std::filesystem::remove_all(Path("copy"));
-  const Server follower = Follower("f", leader.address, "copy");
+  const int version = VersionOf(Status(leader.address), 0);
+  ASSERT_TRUE(leader.process->AwaitOutput(
+      absl::StrCat("fragment 0 is at version ", version + 3, ":")));
   AwaitInSync(leader, 1);
+  follower.process->Signal(SIGKILL);
+  follower.process->Wait();
+  ExpectRefused(leader, "copy/fragments/");
+
+  std::filesystem::remove_all(Path("copy"));
+  follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
+  follower.process->Signal(SIGTERM);
+  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  // The schema, on the first page, stays as it is.
+  FlipBits(Path("copy/run.sqlite3"), 4096);
+  ExpectRefused(leader, "copy/run.sqlite3");
+
+  std::filesystem::remove_all(Path("copy"));
+  follower = Follower("f", leader.address, "copy");
+  AwaitInSync(leader, 1);
+  for (Process* const island : {east.get(), west.get()}) {
+    island->Signal(SIGTERM);
+    EXPECT_EQ(island->Wait(), 0) << island->Output();
+  }
 }
 
 // The leader is in region a, and islands of region b have a follower there.
