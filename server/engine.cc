@@ -111,6 +111,11 @@ absl::Status Engine::CheckBegun() {
       "newest version: try again");
 }
 
+absl::Status Engine::CheckOpen() {
+  RETURN_IF_ERROR(CheckBegun());
+  return CheckInOffice();
+}
+
 absl::StatusOr<v1::JoinResponse> Engine::Join(const v1::JoinRequest& request) {
   RETURN_IF_ERROR(CheckBegun());
   return Handle(Event(&Coordinator::Join, request));
@@ -283,7 +288,9 @@ void Engine::CarryOut(const Effects& effects) {
 void Engine::TickLoop() {
   absl::Time reconcile_at = absl::InfinitePast();
   absl::Time rescue_at = absl::InfinitePast();
+  bool has_begun = false;
   while (true) {
+    if (!has_begun && (has_begun = CheckBegun().ok())) news_.Notify();
     if (options_.now() >= reconcile_at && state_->log().InDoubt()) {
       reconcile_at = options_.now() + kReconcilePause;
       Reconcile();

@@ -144,6 +144,10 @@ class Engine {
   // Returns UNAVAILABLE if the coordinator has stood down; listeners are called
   // when it does.
   absl::Status CheckInOffice();
+  // Returns UNAVAILABLE while islands may not come: before followers have what
+  // an elected coordinator's log began with, and after it has stood down.
+  // Listeners are called when this changes.
+  absl::Status CheckOpen();
 
   // --- The Status service. ---
 

@@ -29,6 +29,12 @@
 namespace causeway {
 namespace {
 
+// How long calls under way may take to end.
+constexpr absl::Duration kFarewell = absl::Seconds(2);
+// The same before this coordinator leads. A leader that hangs may have a
+// connection to this one, which does not end by itself.
+constexpr absl::Duration kTakeoverFarewell = absl::Milliseconds(500);
+
 // Returns the coordinator from which this state directory took its run over, if
 // it did. With `promote`, takes it over.
 absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
@@ -155,7 +161,9 @@ absl::StatusOr<bool> ServeFollower(
     LOG(INFO) << "signal received; ending";
     manager.Stopping();
   }
-  if (server != nullptr) server->Shutdown(absl::Seconds(2));
+  if (server != nullptr) {
+    server->Shutdown(is_signalled ? kFarewell : kTakeoverFarewell);
+  }
   return !is_signalled;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -112,19 +113,38 @@ CoordinatorTarget::CoordinatorTarget(const std::string& addresses)
   if (!AreSeveral(addresses)) return;
   const std::vector<std::string> all = absl::StrSplit(addresses, ',');
   authority_ = all.front();
-  const std::vector<std::string> resolved = ResolveAll(all);
+  resolved_ = ResolveAll(all);
   // gRPC keeps trying to resolve a name.
-  uri_ = resolved.empty() ? all.front() : UriOf(resolved);
+  uri_ = resolved_.empty() ? all.front() : UriOf(resolved_);
 }
 
 std::shared_ptr<grpc::Channel> CoordinatorTarget::Connect(
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    grpc::ChannelArguments arguments) const {
+  return ConnectTo(uri_, credentials, std::move(arguments));
+}
+
+std::vector<CoordinatorTarget::OneAddress> CoordinatorTarget::ConnectEach(
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    const grpc::ChannelArguments& arguments) const {
+  std::vector<OneAddress> each;
+  if (resolved_.size() < 2) return each;
+  for (const std::string& address : resolved_) {
+    each.push_back(
+        {address, ConnectTo(UriOf({address}), credentials, arguments)});
+  }
+  return each;
+}
+
+std::shared_ptr<grpc::Channel> CoordinatorTarget::ConnectTo(
+    const std::string& uri,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials,
     grpc::ChannelArguments arguments) const {
   if (!authority_.empty()) {
     arguments.SetServiceConfigJSON(kServiceConfig);
     arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, authority_);
   }
-  return grpc::CreateCustomChannel(uri_, credentials, arguments);
+  return grpc::CreateCustomChannel(uri, credentials, arguments);
 }
 
 }  // namespace causeway

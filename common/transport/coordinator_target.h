@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -46,11 +47,29 @@ class CoordinatorTarget {
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
       grpc::ChannelArguments arguments = {}) const;
 
+  struct OneAddress {
+    std::string address;
+    // Connected only while the coordinator there leads the run.
+    std::shared_ptr<grpc::Channel> channel;
+  };
+  // Returns a channel to each of several known addresses; none if there is only
+  // one.
+  std::vector<OneAddress> ConnectEach(
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+      const grpc::ChannelArguments& arguments) const;
+
   // The target in gRPC's form.
   const std::string& uri() const { return uri_; }
 
  private:
+  std::shared_ptr<grpc::Channel> ConnectTo(
+      const std::string& uri,
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+      grpc::ChannelArguments arguments) const;
+
   std::string uri_;
+  // The socket addresses of several known ones.
+  std::vector<std::string> resolved_;
   // The first of several addresses; empty if there is only one.
   std::string authority_;
 };

@@ -111,6 +111,14 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
       grpc::ResourceQuota("coordinator").SetMaxThreads(kMostThreads));
 }
 
+// Clients that know several addresses call the one that is open.
+void SetOpen(grpc::Server& server, bool is_open) {
+  for (const char* const service : {v1::Coordinator::service_full_name(),
+                                    v1::Control::service_full_name()}) {
+    server.GetHealthCheckService()->SetServingStatus(service, is_open);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Listen(
@@ -142,7 +150,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Listen(
 absl::Status CoordinatorServer::Serve(const v1::RunConfig& config,
                                       const Options& options,
                                       std::vector<Methods> services,
-                                      bool is_coordinator) {
+                                      bool is_open) {
   gpr_set_log_function(LogError);
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
   grpc::EnableDefaultHealthCheckService(true);
@@ -165,11 +173,9 @@ absl::Status CoordinatorServer::Serve(const v1::RunConfig& config,
   if (server_ == nullptr) {
     return absl::InternalError("gRPC does not start; its log says why");
   }
-  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-  health->SetServingStatus(v1::Coordinator::service_full_name(),
-                           is_coordinator);
-  health->SetServingStatus(v1::Status::service_full_name(), true);
-  health->SetServingStatus(v1::Control::service_full_name(), is_coordinator);
+  SetOpen(*server_, is_open);
+  server_->GetHealthCheckService()->SetServingStatus(
+      v1::Status::service_full_name(), true);
   listener_->Start(&connections_, [acceptor = acceptor_.get()](int file) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
         connection;
@@ -197,13 +203,13 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     services.push_back(TrustMethods(options.trust));
   }
   RETURN_IF_ERROR(server->Serve(config, options, std::move(services),
-                                /*is_coordinator=*/true));
-  // Clients that know several addresses then turn to another one.
-  server->news_ = engine->news().Add(
-      [engine, health = server->server_->GetHealthCheckService()] {
-        if (engine->CheckInOffice().ok()) return;
-        health->SetServingStatus(v1::Coordinator::service_full_name(), false);
-      });
+                                engine->CheckOpen().ok()));
+  const auto note = [engine, grpc_server = server->server_.get()] {
+    SetOpen(*grpc_server, engine->CheckOpen().ok());
+  };
+  server->news_ = engine->news().Add(note);
+  // Something may have changed in between.
+  note();
   return server;
 }
 
@@ -217,7 +223,7 @@ CoordinatorServer::StartFollower(Follower* follower, CopySource* source,
                    }));
   RETURN_IF_ERROR(server->Serve(
       config, options, FollowerMethods(follower, source, &server->links_),
-      /*is_coordinator=*/false));
+      /*is_open=*/false));
   return server;
 }
 

@@ -94,7 +94,7 @@ class CoordinatorServer {
       const v1::RunConfig& config, const Options& options,
       std::function<void(const CoordinatorEvent&)> record);
   absl::Status Serve(const v1::RunConfig& config, const Options& options,
-                     std::vector<Methods> services, bool is_coordinator);
+                     std::vector<Methods> services, bool is_open);
 
   const Access access_;
   IslandLinks links_;

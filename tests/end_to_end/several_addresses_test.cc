@@ -89,6 +89,9 @@ class SeveralAddressesTest : public ProcessTestFixture {
     coordinator_->Wait();
     EXPECT_THAT(Status(/*exit_code=*/1),
                 HasSubstr("no coordinator that leads the run answers at"));
+    StartOther();
+  }
+  void StartOther() {
     std::filesystem::copy(Path("state"), Path("copy"),
                           std::filesystem::copy_options::recursive);
     {
@@ -162,6 +165,18 @@ TEST_F(SeveralAddressesTest, ACoordinatorThatComesBackIsStopped) {
   while (rounds() <= before && absl::Now() < end) {
   }
   EXPECT_GT(rounds(), before) << worker_->Output();
+  EXPECT_TRUE(worker_->running());
+}
+
+// Its connections seem alive.
+TEST_F(SeveralAddressesTest, IslandsLeaveACoordinatorThatHangs) {
+  coordinator_->Signal(SIGSTOP);
+  StartOther();
+  EXPECT_THAT(worker_->Output(),
+              HasSubstr("leads the run now; leaving the one before"));
+  coordinator_->Signal(SIGCONT);
+  ASSERT_TRUE(coordinator_->AwaitOutput("was replaced by one of epoch 5"))
+      << coordinator_->Output();
   EXPECT_TRUE(worker_->running());
 }
 

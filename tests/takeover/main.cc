@@ -10,8 +10,7 @@
 // The report, in JSON:
 //   kills                how often the leader was killed
 //   lost                 versions that were announced and are gone, and steps
-//   of
-//                        islands that were not merged
+//                        of islands that were not merged
 //   double_counted       steps that were merged more than once
 //   rounds               versions that were made
 //   gap_seconds          from each kill to the next commit, and then from each
@@ -35,6 +34,9 @@
 #include "tests/takeover/trial.h"
 
 ABSL_FLAG(int, kills, 30, "How often the leader is killed.");
+ABSL_FLAG(int, stops, 0,
+          "How often, after that, the leader is stopped until another one has "
+          "made a version.");
 ABSL_FLAG(int, others, 0,
           "How often, after that, the leader and etcd are stopped, a follower "
           "loses its disk, and the leader is cut off from etcd, from followers "
@@ -43,6 +45,8 @@ ABSL_FLAG(int, islands, 4, "Islands.");
 ABSL_FLAG(int, lease_seconds, 5, "The leader's lease.");
 ABSL_FLAG(uint64_t, seed, 1, "Decides the moments of the kills.");
 ABSL_FLAG(std::string, json, "", "Where to write the report.");
+ABSL_FLAG(std::string, directory, "",
+          "Where to keep states and logs; by default they are removed.");
 ABSL_FLAG(std::string, programs, "",
           "The directory that has server/causeway-coordinator and "
           "worker/causeway-worker.");
@@ -54,10 +58,14 @@ namespace {
 
 absl::Status Run() {
   ASSIGN_OR_RETURN(TemporaryDirectory directory,
-                   TemporaryDirectory::Make("causeway-takeover"));
+                   TemporaryDirectory::MakeUnless(
+                       absl::GetFlag(FLAGS_directory), "causeway-takeover"));
   const int kills = absl::GetFlag(FLAGS_kills);
   std::vector<Disturbance> disturbances(static_cast<size_t>(kills),
                                         Disturbance::kKillLeader);
+  disturbances.insert(disturbances.end(),
+                      static_cast<size_t>(absl::GetFlag(FLAGS_stops)),
+                      Disturbance::kStopLeader);
   for (int i = 0; i < absl::GetFlag(FLAGS_others); ++i) {
     for (const Disturbance other :
          {Disturbance::kStopLeader, Disturbance::kStopEtcd,

@@ -17,21 +17,24 @@ readonly ROOT
 
 usage() {
   cat <<'USAGE'
-usage: tests/takeover/run.sh [--kills N] [--others N] [--json FILE]
+usage: tests/takeover/run.sh [--kills N] [--stops N] [--others N] [--json FILE]
                              [--islands N] [--lease_seconds N] [--seed N]
+                             [--directory DIR]
 
 Exits with 0 if nothing was lost or counted twice.
 
   --kills N          how often the leader is killed (30)
+  --stops N          how often, after that, the leader is stopped (0)
   --others N         how often, after that, each other disturbance comes (0)
   --json FILE        write the report there
   --islands N        islands (4)
   --lease_seconds N  the leader's lease (5)
   --seed N           decides the moments of the kills (1)
+  --directory DIR    keep states and logs there
 USAGE
 }
 
-forward_options "--kills --others --json --islands --lease_seconds --seed" "$@"
+forward_options "--kills --stops --others --json --islands --lease_seconds --seed --directory" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/takeover:causeway-takeover \
   //server:causeway-coordinator //worker:causeway-worker)"

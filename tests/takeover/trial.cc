@@ -275,12 +275,14 @@ class Trial {
 
   absl::Status StopLeader() {
     Program& leader = Leader();
-    const absl::Time at = options_.now();
     leader.process->Signal(SIGSTOP);
+    // What it has committed before counts for nothing.
+    RETURN_IF_ERROR(Look());
+    const absl::Time at = options_.now();
     const size_t announced = leader.commits;
-    RETURN_IF_ERROR(Pass(2 * options_.lease));
-    leader.process->Signal(SIGCONT);
     RETURN_IF_ERROR(NoteGap(at));
+    RETURN_IF_ERROR(Pass(at + 2 * options_.lease - options_.now()));
+    leader.process->Signal(SIGCONT);
     RETURN_IF_ERROR(Await("end of the stopped leader's office", [&] {
       return absl::StrContains(FileText(leader.logs.back()),
                                "another coordinator leads the run");

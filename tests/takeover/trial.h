@@ -21,7 +21,8 @@ namespace causeway {
 enum class Disturbance {
   // SIGKILL of the leader, which is started again.
   kKillLeader,
-  // SIGSTOP of the leader for two leases, then SIGCONT.
+  // SIGSTOP of the leader until another one has made a version, and for two
+  // leases at least, then SIGCONT.
   kStopLeader,
   // SIGSTOP of etcd for three leases, then SIGCONT. The leader must continue.
   kStopEtcd,

@@ -11,6 +11,9 @@
 namespace causeway {
 namespace {
 
+// While an island waits for its control stream, the run does without it.
+constexpr absl::Duration kLongestStreamPause = absl::Seconds(1);
+
 absl::Status Replaced(uint64_t epoch, uint64_t highest) {
   return absl::UnavailableError(
       absl::StrCat("the coordinator that answers, of epoch ", epoch,
@@ -22,7 +25,7 @@ absl::Status Replaced(uint64_t epoch, uint64_t highest) {
 IslandMembership::IslandMembership(v1::JoinRequest join, uint64_t seed)
     : join_(std::move(join)),
       join_backoff_({}, seed),
-      stream_backoff_({}, seed + 1) {}
+      stream_backoff_({.longest = kLongestStreamPause}, seed + 1) {}
 
 SessionAction IslandMembership::Next(absl::Time now) const {
   if (phase_ == Phase::kStream) {

@@ -23,31 +23,42 @@ void AwaitConnection(grpc::Channel& channel) {
 
 BulkLanes::BulkLanes(std::vector<std::shared_ptr<grpc::Channel>> channels,
                      CallGroup* group)
-    : channels_(std::move(channels)), group_(group) {
-  CHECK(!channels_.empty());
-  for (const std::shared_ptr<grpc::Channel>& channel : channels_) {
-    stubs_.push_back(std::make_unique<grpc::GenericStub>(channel));
-  }
+    : connections_(static_cast<int>(channels.size())),
+      group_(group),
+      channels_(std::move(channels)) {
+  CHECK_GT(connections_, 0);
+}
+
+void BulkLanes::Replace(std::vector<std::shared_ptr<grpc::Channel>> channels) {
+  absl::MutexLock lock(&mu_);
+  channels_ = std::move(channels);
 }
 
 int BulkLanes::LanesFor(uint64_t bytes, uint64_t chunk_bytes) const {
   const uint64_t chunks = (bytes + chunk_bytes - 1) / chunk_bytes;
-  return static_cast<int>(std::clamp<uint64_t>(chunks, 1, channels_.size()));
+  return static_cast<int>(std::clamp<uint64_t>(chunks, 1, connections_));
 }
 
 void BulkLanes::Connect() {
+  absl::MutexLock lock(&mu_);
   for (const std::shared_ptr<grpc::Channel>& channel : channels_) {
     channel->GetState(/*try_to_connect=*/true);
   }
+}
+
+std::shared_ptr<grpc::Channel> BulkLanes::NextChannel() {
+  absl::MutexLock lock(&mu_);
+  return channels_[next_++ % channels_.size()];
 }
 
 std::unique_ptr<BulkLane> BulkLanes::Open(const std::string& method,
                                           absl::Duration timeout) {
   // Connects all at once: the other connections will soon be needed, too.
   Connect();
-  const size_t index = next_++ % channels_.size();
-  AwaitConnection(*channels_[index]);
-  return std::make_unique<BulkLane>(group_, timeout, *stubs_[index], method);
+  const std::shared_ptr<grpc::Channel> channel = NextChannel();
+  AwaitConnection(*channel);
+  grpc::GenericStub stub(channel);
+  return std::make_unique<BulkLane>(group_, timeout, stub, method);
 }
 
 }  // namespace causeway

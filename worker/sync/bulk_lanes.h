@@ -7,12 +7,14 @@
 #ifndef WORKER_SYNC_BULK_LANES_H_
 #define WORKER_SYNC_BULK_LANES_H_
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
@@ -44,10 +46,14 @@ class BulkLanes {
   BulkLanes(std::vector<std::shared_ptr<grpc::Channel>> channels,
             CallGroup* group);
 
-  int connections() const { return static_cast<int>(channels_.size()); }
+  int connections() const { return connections_; }
+
+  // Uses other channels, as many as before, for lanes to come.
+  void Replace(std::vector<std::shared_ptr<grpc::Channel>> channels)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Starts to connect all channels that are not up, without waiting.
-  void Connect();
+  void Connect() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the number of lanes, at least 1, that a transfer of `bytes` in
   // chunks of `chunk_bytes` can use.
@@ -57,13 +63,18 @@ class BulkLanes {
   // use all connections in turn. Waits a moment for a connection that is down;
   // if it stays down, the stream says why.
   std::unique_ptr<BulkLane> Open(const std::string& method,
-                                 absl::Duration timeout);
+                                 absl::Duration timeout)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::shared_ptr<grpc::Channel> NextChannel() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const int connections_;
   CallGroup* const group_;
-  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
-  std::atomic<uint32_t> next_ = 0;
+
+  absl::Mutex mu_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mu_);
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // Waits a moment for the channel to connect. gRPC notices a new connection only

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -48,6 +49,11 @@ class BulkTransfers {
 
   // Starts to connect, so that the first transfer need not wait.
   void Connect() { bulk_.Connect(); }
+  // Uses other channels, as many as before, for transfers to come.
+  void Replace(std::vector<std::shared_ptr<grpc::Channel>> channels) {
+    bulk_.Replace(std::move(channels));
+    bulk_.Connect();
+  }
 
   // See CoordinatorClient.
   absl::StatusOr<v1::ContributeResponse> Contribute(

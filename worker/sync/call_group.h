@@ -6,7 +6,8 @@
 //   CallGroup group;
 //   GroupedCall call(&group, timeout);
 //   stub.Join(&call.context(), request, &response);
-//   group.Cancel();  // from any thread: this call and all later ones
+//   group.CancelAll();  // from any thread: all calls up to now
+//   group.Cancel();     // and all later ones
 #ifndef WORKER_SYNC_CALL_GROUP_H_
 #define WORKER_SYNC_CALL_GROUP_H_
 
@@ -23,10 +24,16 @@ namespace causeway {
 // Thread-safe.
 class CallGroup {
  public:
-  void Cancel() {
+  void CancelAll() {
     absl::MutexLock lock(&mu_);
-    cancelled_ = true;
     for (grpc::ClientContext* context : active_) context->TryCancel();
+  }
+  void Cancel() {
+    {
+      absl::MutexLock lock(&mu_);
+      cancelled_ = true;
+    }
+    CancelAll();
   }
 
   // Waits for `duration`, or until the group is cancelled.

@@ -4,13 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
-#include "common/transport/coordinator_target.h"
 
 namespace causeway {
 
-std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
-    const GrpcCoordinatorClientOptions& options, const std::string& addresses,
-    int count) {
+grpc::ChannelArguments ChannelArgumentsOfIsland() {
   grpc::ChannelArguments arguments;
   // Gives each channel its own connection: by default gRPC shares one between
   // channels to the same address.
@@ -28,7 +25,13 @@ std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetMaxReceiveMessageSize(16 << 20);
-  const CoordinatorTarget target(addresses);
+  return arguments;
+}
+
+std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
+    const GrpcCoordinatorClientOptions& options,
+    const CoordinatorTarget& target, int count) {
+  const grpc::ChannelArguments arguments = ChannelArgumentsOfIsland();
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int i = 0; i < count; ++i) {
     channels.push_back(target.Connect(options.credentials, arguments));

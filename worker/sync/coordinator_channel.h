@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/transport/coordinator_target.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/security/credentials.h"
 
@@ -47,11 +48,14 @@ struct GrpcCoordinatorClientOptions {
   Clock now;
 };
 
-// Returns `count` channels to `addresses`. Each has connections of its own, one
-// to each address.
+// Returns the arguments of channels to coordinators and followers. Each channel
+// has connections of its own.
+grpc::ChannelArguments ChannelArgumentsOfIsland();
+
+// Returns `count` channels to `target`, with one connection to each address.
 std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
-    const GrpcCoordinatorClientOptions& options, const std::string& addresses,
-    int count);
+    const GrpcCoordinatorClientOptions& options,
+    const CoordinatorTarget& target, int count);
 
 // Returns the timeout of a call that carries at most `bulk_bytes`.
 absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,15 +16,18 @@
 #include "common/grpc_status.h"
 #include "common/kept_defaults.h"
 #include "common/status_macros.h"
+#include "common/transport/coordinator_target.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/reachability.h"
 #include "common/transport/tcp_connections.h"
+#include "glog/logging.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "worker/sync/bulk_lanes.h"
 #include "worker/sync/bulk_transfers.h"
 #include "worker/sync/call_group.h"
+#include "worker/sync/leader_watch.h"
 
 namespace causeway {
 namespace {
@@ -55,9 +60,11 @@ Request WithCutTexts(Request request) {
 class GrpcControlStream : public ControlStream {
  public:
   // Calls `answered` with the coordinator's address when it has answered.
-  GrpcControlStream(v1::Coordinator::Stub& stub,
+  GrpcControlStream(v1::Coordinator::Stub& stub, CallGroup* calls,
                     std::function<void(std::string)> answered)
-      : stream_(stub.Session(&context_)), answered_(std::move(answered)) {}
+      : call_(calls, absl::InfiniteDuration()),
+        stream_(stub.Session(&call_.context())),
+        answered_(std::move(answered)) {}
 
   bool Write(const v1::SessionRequest& request) override {
     return stream_->Write(WithCutTexts(request));
@@ -65,16 +72,16 @@ class GrpcControlStream : public ControlStream {
   bool Read(v1::SessionResponse* response) override {
     const bool read = stream_->Read(response);
     if (read && answered_ != nullptr) {
-      answered_(PeerAddress(context_.peer()));
+      answered_(PeerAddress(call_.context().peer()));
       answered_ = nullptr;
     }
     return read;
   }
   absl::Status Finish() override { return FromGrpcStatus(stream_->Finish()); }
-  void Cancel() override { context_.TryCancel(); }
+  void Cancel() override { call_.context().TryCancel(); }
 
  private:
-  grpc::ClientContext context_;
+  GroupedCall call_;
   const std::unique_ptr<
       grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>>
       stream_;
@@ -84,18 +91,17 @@ class GrpcControlStream : public ControlStream {
 class GrpcCoordinatorClient : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options)
-      : GrpcCoordinatorClient(options,
-                              NewChannels(options, options.address,
-                                          1 + options.bulk_connections)) {}
+      : GrpcCoordinatorClient(options, CoordinatorTarget(options.address)) {}
 
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
     bulk_.Connect();
-    AwaitTry(*control_channel_);
+    const auto channel = ControlChannel();
+    AwaitTry(*channel);
     GroupedCall call(&calls_, CallTimeout(options_, 0));
     v1::JoinResponse response;
-    const grpc::Status status =
-        control_->Join(&call.context(), WithCutTexts(request), &response);
+    const grpc::Status status = v1::Coordinator::NewStub(channel)->Join(
+        &call.context(), WithCutTexts(request), &response);
     // An island that was a member keeps trying, because it has training to
     // contribute.
     RETURN_IF_ERROR(request.expected_run_id().empty()
@@ -108,9 +114,10 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   std::unique_ptr<ControlStream> OpenSession() override {
-    AwaitConnection(*control_channel_);
+    const auto channel = ControlChannel();
+    AwaitConnection(*channel);
     return std::make_unique<GrpcControlStream>(
-        *control_,
+        *v1::Coordinator::NewStub(channel), &calls_,
         [this](std::string peer) { NoteCoordinator(std::move(peer)); });
   }
 
@@ -136,8 +143,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     grpc::ClientContext context;
     context.set_deadline(FromNow(absl::Seconds(5)));
     v1::LeaveResponse response;
-    return CallStatus(
-        options_, control_->Leave(&context, WithCutTexts(request), &response));
+    return CallStatus(options_,
+                      v1::Coordinator::NewStub(ControlChannel())
+                          ->Leave(&context, WithCutTexts(request), &response));
   }
 
   void Shutdown() override { calls_.Cancel(); }
@@ -158,14 +166,38 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
  private:
-  // The first of `channels` is for control.
   GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options,
-                        std::vector<std::shared_ptr<grpc::Channel>> channels)
+                        CoordinatorTarget target)
       : options_(options),
-        control_channel_(channels.front()),
-        control_(v1::Coordinator::NewStub(control_channel_)),
-        bulk_(options, {channels.begin() + 1, channels.end()}, &calls_,
-              [this] { return Connections().round_trip; }) {}
+        target_(std::move(target)),
+        bulk_(options, NewChannels(options, target_, options.bulk_connections),
+              &calls_, [this] { return Connections().round_trip; }),
+        control_channel_(NewChannels(options, target_, 1).front()) {
+    auto addresses =
+        target_.ConnectEach(options.credentials, ChannelArgumentsOfIsland());
+    if (addresses.empty()) return;
+    watch_.emplace(std::move(addresses),
+                   [this](const std::string& address) { GoOver(address); });
+  }
+
+  std::shared_ptr<grpc::Channel> ControlChannel() const {
+    absl::MutexLock lock(&mu_);
+    return control_channel_;
+  }
+
+  // Leaves the coordinator before, which does not answer, for the one at
+  // `address`. New channels connect only to coordinators that answer.
+  void GoOver(const std::string& address) {
+    LOG(WARNING) << "the coordinator at " << address
+                 << " leads the run now; leaving the one before";
+    auto control = NewChannels(options_, target_, 1).front();
+    {
+      absl::MutexLock lock(&mu_);
+      control_channel_.swap(control);
+    }
+    bulk_.Replace(NewChannels(options_, target_, options_.bulk_connections));
+    calls_.CancelAll();
+  }
 
   void NoteCoordinator(std::string peer) {
     absl::MutexLock lock(&mu_);
@@ -195,14 +227,17 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   const GrpcCoordinatorClientOptions options_;
-  const std::shared_ptr<grpc::Channel> control_channel_;
-  const std::unique_ptr<v1::Coordinator::Stub> control_;
+  const CoordinatorTarget target_;
   CallGroup calls_;
   BulkTransfers bulk_;
 
   mutable absl::Mutex mu_;
+  std::shared_ptr<grpc::Channel> control_channel_ ABSL_GUARDED_BY(mu_);
   // The address at the other end of the connections; empty before the join.
   std::string coordinator_ ABSL_GUARDED_BY(mu_);
+
+  // Uses everything else.
+  std::optional<LeaderWatch> watch_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/transport/coordinator_target.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -20,9 +21,9 @@ std::shared_ptr<NearFollower::Link> NearFollower::Connect(
     LOG(INFO) << "fetching from the follower at " << address;
     link_ = std::shared_ptr<Link>(new Link{
         .address = address,
-        .lanes =
-            BulkLanes(NewChannels(options_, address, options_.bulk_connections),
-                      calls_)});
+        .lanes = BulkLanes(NewChannels(options_, CoordinatorTarget(address),
+                                       options_.bulk_connections),
+                           calls_)});
   }
   return link_;
 }

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/sync/leader_watch.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "common/transport/coordinator_target.h"
+#include "common/transport/grpc_time.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "gtest/gtest.h"
+#include "proto/coordinator.grpc.pb.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// A coordinator, as far as the watch sees it.
+class Coordinator {
+ public:
+  Coordinator() {
+    grpc::EnableDefaultHealthCheckService(true);
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+    SetLeads(false);
+  }
+
+  void SetLeads(bool leads) {
+    server_->GetHealthCheckService()->SetServingStatus(
+        v1::Coordinator::service_full_name(), leads);
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+class LeaderWatchTest : public testing::Test {
+ protected:
+  LeaderWatchTest() {
+    coordinators_[0].SetLeads(true);
+    std::vector<std::string> addresses;
+    for (const Coordinator& coordinator : coordinators_) {
+      addresses.push_back(coordinator.address());
+    }
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    auto each = CoordinatorTarget(absl::StrJoin(addresses, ","))
+                    .ConnectEach(grpc::InsecureChannelCredentials(), arguments);
+    for (const LeaderWatch::Address& one : each) {
+      channels_.push_back(one.channel);
+    }
+    watch_ = std::make_unique<LeaderWatch>(std::move(each),
+                                           [this](const std::string& address) {
+                                             absl::MutexLock lock(&mu_);
+                                             moved_.push_back(address);
+                                           });
+    AwaitReady(0, true);
+  }
+
+  ~LeaderWatchTest() override { channels_.clear(); }
+
+  // Waits until the channel to a coordinator is ready, or is not.
+  void AwaitReady(size_t index, bool ready) {
+    grpc::Channel& channel = *channels_[index];
+    while (true) {
+      const grpc_connectivity_state state = channel.GetState(true);
+      if ((state == GRPC_CHANNEL_READY) == ready) return;
+      ASSERT_TRUE(channel.WaitForStateChange(state, FromNow(kPatience)));
+    }
+  }
+
+  // Waits for `count` calls, and returns the addresses.
+  std::vector<std::string> Moved(size_t count) {
+    const auto has_all = [&] {
+      mu_.AssertReaderHeld();
+      return moved_.size() >= count;
+    };
+    absl::MutexLock lock(&mu_);
+    EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&has_all), kPatience));
+    return moved_;
+  }
+
+  Coordinator coordinators_[3];
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  absl::Mutex mu_;
+  std::vector<std::string> moved_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<LeaderWatch> watch_;
+};
+
+TEST_F(LeaderWatchTest, TellsWhenAnotherBeginsToLeadBesideASilentOne) {
+  coordinators_[1].SetLeads(true);
+  EXPECT_THAT(Moved(1), ElementsAre(coordinators_[1].address()));
+}
+
+TEST_F(LeaderWatchTest, SaysNothingIfTheOneBeforeHasStoodDown) {
+  coordinators_[0].SetLeads(false);
+  AwaitReady(0, false);
+  coordinators_[1].SetLeads(true);
+  AwaitReady(1, true);
+  // This call comes after the one that must not come.
+  coordinators_[2].SetLeads(true);
+  EXPECT_THAT(Moved(1), ElementsAre(coordinators_[2].address()));
+}
+
+}  // namespace
+}  // namespace causeway
