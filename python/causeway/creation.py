@@ -135,6 +135,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                format: str = "INT4",
                outer_learning_rate: float = 0.8,
                outer_momentum: float = 0.2,
+               merge: str = "RADIAL_DIRECTIONAL",
                min_islands: int = 1,
                max_islands: int = 64,
                shards: Optional[int] = None,
@@ -175,6 +176,9 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       max_overlap_steps: further steps while it is late.
       format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0.
       outer_learning_rate, outer_momentum: of the outer Nesterov step.
+      merge: how contributions become one: RADIAL_DIRECTIONAL averages lengths
+        and directions of matrices apart, so that the islands' noise, which
+        partly cancels, does not shorten the step; MEAN is the mean.
       min_islands: the islands that begin the run.
       max_islands: the most islands at once.
       shards: the disjoint parts of the data; default: min_islands.
@@ -234,6 +238,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
             "algorithm": "NESTEROV",
             "learning_rate": outer_learning_rate,
             "momentum": outer_momentum,
+            "merge": merge,
         }),
         _block("synchronization", {
             "inner_steps_per_round": inner_steps_per_round,

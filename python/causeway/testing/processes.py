@@ -122,7 +122,7 @@ class ProcessTestCase(unittest.TestCase):
                       sequence_length=8, inner_steps_per_round=10,
                       fragments=3, overlap_steps=1, format="FP32",
                       outer_learning_rate=1.0, outer_momentum=0.0,
-                      min_islands=2)
+                      merge="MEAN", min_islands=2)
         values.update(fields)
         files = causeway.create_run(model, self.path("run"), **values)
         with open(files.configuration, encoding="utf-8") as file:
