@@ -31,6 +31,11 @@ class Voter {
     kCampaign,
   };
 
+  // The lease of a leader that is well may have ended while etcd was away. A
+  // follower gives it time to get another: it asks so often before it stands
+  // for the office.
+  static constexpr int kPatience = 20;
+
   explicit Voter(std::string name) : name_(std::move(name)) {}
 
   //   FAILED_PRECONDITION  The disk has another run.
@@ -41,6 +46,8 @@ class Voter {
   const std::string name_;
   // The epoch of the leader that is followed; 0 if none is.
   uint64_t following_ = 0;
+  // How often to wait yet.
+  int patience_ = 0;
 };
 
 }  // namespace causeway
