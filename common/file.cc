@@ -292,6 +292,21 @@ void AtomicFileWriter::Unmap() {
 }
 
 absl::Status AtomicFileWriter::Commit() {
+  return CommitAll(absl::MakeSpan(this, 1));
+}
+
+absl::Status AtomicFileWriter::CommitAll(absl::Span<AtomicFileWriter> writers) {
+  if (writers.empty()) return absl::OkStatus();
+  for (AtomicFileWriter& writer : writers) RETURN_IF_ERROR(writer.Sync());
+  for (AtomicFileWriter& writer : writers) RETURN_IF_ERROR(writer.Rename());
+  RETURN_IF_ERROR(SyncDirectory(ParentDirectory(writers[0].path_)));
+  for (AtomicFileWriter& writer : writers) {
+    RETURN_IF_ERROR(writer.Reached(WriteStage::kDirectorySynced));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFileWriter::Sync() {
   CHECK_GE(descriptor_, 0) << "second commit of " << path_;
   // fsync also writes what was stored through the mapping.
   Unmap();
@@ -300,10 +315,7 @@ absl::Status AtomicFileWriter::Commit() {
     return ErrnoStatus(errno, "sync", temporary_path_);
   }
   RETURN_IF_ERROR(Close());
-  RETURN_IF_ERROR(Reached(WriteStage::kSynced));
-  RETURN_IF_ERROR(Rename());
-  RETURN_IF_ERROR(SyncDirectory(ParentDirectory(path_)));
-  return Reached(WriteStage::kDirectorySynced);
+  return Reached(WriteStage::kSynced);
 }
 
 absl::Status AtomicFileWriter::Publish() {

@@ -147,10 +147,16 @@ class AtomicFileWriter {
   // appended afterwards. When it fails, the file may or may not be at `path`.
   absl::Status Commit();
 
+  // Commits several files of one directory, which is synced once.
+  static absl::Status CommitAll(absl::Span<AtomicFileWriter> writers);
+
   // The alternative to Commit: makes the file visible at once, but not durable.
   // It survives the end of the process. After a power loss the file may be
   // missing, or have any part of its content.
   absl::Status Publish();
+
+  // Where the file can be read before it is committed or published.
+  const std::string& temporary_path() const { return temporary_path_; }
 
   int64_t bytes_written() const { return bytes_written_; }
 
@@ -160,6 +166,7 @@ class AtomicFileWriter {
 
   absl::Status Reached(WriteStage stage) const;
   void Unmap();
+  absl::Status Sync();
   absl::Status Close();
   absl::Status Rename();
 

@@ -47,6 +47,7 @@ using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
 
 class FileTest : public testing::Test {
  protected:
@@ -86,6 +87,35 @@ TEST_F(FileTest, AnAbandonedWriterLeavesTheOldFile) {
   }
   EXPECT_THAT(ReadFile(PathOf("a")), IsOkAndHolds("old"));
   EXPECT_THAT(ListDirectory(directory_), IsOkAndHolds(ElementsAre("a")));
+}
+
+TEST_F(FileTest, CommitsSeveralFilesAndSyncsTheDirectoryOnce) {
+  std::vector<std::pair<WriteStage, std::string>> stages;
+  const auto hook = [&](WriteStage stage, const std::string& path) {
+    stages.emplace_back(stage, path);
+    return absl::OkStatus();
+  };
+  std::vector<AtomicFileWriter> writers;
+  for (const char* name : {"a", "b"}) {
+    ASSERT_OK_AND_ASSIGN(AtomicFileWriter writer,
+                         AtomicFileWriter::Create(PathOf(name), hook));
+    ASSERT_OK(writer.Append(name));
+    EXPECT_THAT(ReadFile(writer.temporary_path()), IsOkAndHolds(name));
+    writers.push_back(std::move(writer));
+  }
+  ASSERT_OK(AtomicFileWriter::CommitAll(absl::MakeSpan(writers)));
+  EXPECT_THAT(stages,
+              ElementsAre(Pair(WriteStage::kWritten, PathOf("a")),
+                          Pair(WriteStage::kSynced, PathOf("a")),
+                          Pair(WriteStage::kWritten, PathOf("b")),
+                          Pair(WriteStage::kSynced, PathOf("b")),
+                          Pair(WriteStage::kRenamed, PathOf("a")),
+                          Pair(WriteStage::kRenamed, PathOf("b")),
+                          Pair(WriteStage::kDirectorySynced, PathOf("a")),
+                          Pair(WriteStage::kDirectorySynced, PathOf("b"))));
+  for (const char* name : {"a", "b"}) {
+    EXPECT_THAT(ReadFile(PathOf(name)), IsOkAndHolds(name));
+  }
 }
 
 TEST_F(FileTest, AMappedWriterWritesInPlace) {

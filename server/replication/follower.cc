@@ -3,7 +3,6 @@
 #include "server/replication/follower.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,12 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/backoff.h"
-#include "common/checksum.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "outer_optimizer/outer_step.h"
-#include "server/fragment_merge.h"
 #include "server/storage/commit_log.h"
 
 namespace causeway {
@@ -55,11 +51,6 @@ absl::Status WithRemedy(const absl::Status& damaged) {
       absl::StrCat(damaged.message(),
                    "; as long as another coordinator leads the run, an empty "
                    "directory gets another copy"));
-}
-
-absl::Status NotSent(absl::string_view what) {
-  return absl::InternalError(
-      absl::StrCat("the coordinator that is followed sends ", what));
 }
 
 }  // namespace
@@ -180,11 +171,11 @@ void Follower::Loop() {
 }
 
 absl::Status Follower::FollowOnce() {
-  ahead_.clear();
-  incoming_.reset();
-  if (is_copying_) RETURN_IF_ERROR(OpenDirectory());
+  if (state_ == nullptr || is_copying_) RETURN_IF_ERROR(OpenDirectory());
   if (state_->log().InDoubt()) {
     RETURN_IF_ERROR(state_->log().Reconcile().status());
+    // What was in doubt may be there, and its versions are not installed.
+    RETURN_IF_ERROR(OpenDirectory());
   }
   grpc::ClientContext context;
   {
@@ -193,6 +184,11 @@ absl::Status Follower::FollowOnce() {
     call_ = &context;
   }
   const std::unique_ptr<Stream> stream = stub_->Follow(&context);
+  writer_ = std::make_unique<ChangeWriter>(
+      [&](std::vector<ReceivedChange> group) {
+        return WriteGroup(std::move(group), *stream);
+      },
+      [&] { context.TryCancel(); });
   v1::FollowResponse response;
   absl::Status handled;
   if (stream->Write(Hello())) {
@@ -201,10 +197,17 @@ absl::Status Follower::FollowOnce() {
     }
   }
   if (!handled.ok()) context.TryCancel();
+  const absl::Status written = writer_->Flush();
+  writer_ = nullptr;
+  // The temporary files go, too: the process may come to lead.
+  ahead_.clear();
+  incoming_.reset();
   const absl::Status ended = FromGrpcStatus(stream->Finish());
   absl::MutexLock lock(&mu_);
   call_ = nullptr;
-  if (!handled.ok()) return handled;
+  RETURN_IF_ERROR(handled);
+  if (absl::IsDataLoss(written)) return WithRemedy(written);
+  RETURN_IF_ERROR(written);
   return ended.ok() ? absl::UnavailableError("the stream ended") : ended;
 }
 
@@ -222,289 +225,6 @@ v1::FollowRequest Follower::Hello() {
     *hello.add_heads() = heads_->Newest(fragment)->contents().head;
   }
   return request;
-}
-
-absl::Status Follower::Handle(const v1::FollowResponse& response,
-                              Stream& stream) {
-  switch (response.payload_case()) {
-    case v1::FollowResponse::kRun:
-      return TakeRun(response.run());
-    case v1::FollowResponse::kObject:
-      return BeginObject(response.object());
-    case v1::FollowResponse::kChunk:
-      return TakeChunk(response.chunk());
-    case v1::FollowResponse::kChange:
-      return TakeChange(response.change(), stream);
-    case v1::FollowResponse::kPublished:
-      published_.Publish(response.published());
-      return absl::OkStatus();
-    case v1::FollowResponse::kRevoked: {
-      absl::MutexLock lock(&mu_);
-      revoked_ = response.revoked();
-      return absl::OkStatus();
-    }
-    case v1::FollowResponse::PAYLOAD_NOT_SET:
-      break;
-  }
-  return NotSent("what this version does not know");
-}
-
-absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
-  {
-    absl::MutexLock lock(&mu_);
-    if (heads_ != nullptr && !is_copy_ && run.epoch() <= view_.epoch) {
-      return absl::FailedPreconditionError(absl::Substitute(
-          "state directory $0 is that of a coordinator of run $1, and the one "
-          "at $2 has not replaced it: give the follower a directory of its own",
-          options_.state_dir, run_->run_id, leader_));
-    }
-    if (run.epoch() < view_.epoch) {
-      return absl::UnavailableError(absl::Substitute(
-          "the coordinator at $0 was replaced: it has epoch $1, and this copy "
-          "has $2",
-          leader_, run.epoch(), view_.epoch));
-    }
-    view_.run_id = run.run_id();
-    view_.config = run.config();
-    view_.epoch = run.epoch();
-    view_.leader_changes = run.position().index();
-    view_.is_connected = true;
-  }
-  published_.Connect(run.epoch());
-  LOG(INFO) << "following run " << run.run_id() << " at " << leader_
-            << ", epoch " << run.epoch();
-  if (heads_ == nullptr) return absl::OkStatus();
-  run_->config = run.config();
-  is_copy_ = true;
-  return state_->log().Follow(
-      {.is_followed = true, .address = leader_, .config = run.config()});
-}
-
-absl::Status Follower::BeginCopy() {
-  if (is_copying_) return absl::OkStatus();
-  {
-    absl::MutexLock lock(&mu_);
-    view_.is_complete = false;
-  }
-  RETURN_IF_ERROR(state_->BeginCopy());
-  is_copying_ = true;
-  states_.clear();
-  published_.Close();
-  heads_ = nullptr;
-  return absl::OkStatus();
-}
-
-absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
-  if (incoming_.has_value()) return NotSent("an object within another");
-  Incoming& incoming = incoming_.emplace();
-  incoming.description = object;
-  const v1::FragmentHead& head = object.head();
-  switch (object.kind()) {
-    case v1::ReplicatedObject::LOG: {
-      RETURN_IF_ERROR(BeginCopy());
-      ASSIGN_OR_RETURN(AtomicFileWriter file,
-                       AtomicFileWriter::Create(state_->ReceivedLog()));
-      incoming.file.emplace(std::move(file));
-      return absl::OkStatus();
-    }
-    case v1::ReplicatedObject::MERGE: {
-      ASSIGN_OR_RETURN(
-          AtomicFileWriter file,
-          state_->merges().BeginFile(head.fragment(), head.version()));
-      incoming.file.emplace(std::move(file));
-      return absl::OkStatus();
-    }
-    case v1::ReplicatedObject::STATE:
-      return BeginState(object);
-    default:
-      return NotSent("an object of a kind that this version does not know");
-  }
-}
-
-absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
-  RETURN_IF_ERROR(BeginCopy());
-  RETURN_IF_ERROR(state_->RemoveFragment(object.head().fragment()));
-  FragmentContents like{.head = object.head()};
-  OuterStepOptions step;
-  {
-    absl::MutexLock lock(&mu_);
-    like.run_id = view_.run_id;
-    step = MakeOuterStepOptions(view_.config, v1::Fragment());
-  }
-  const bool has[] = {true, HasMomentum(step), HasResidual(step),
-                      HasGradientSum(step)};
-  const uint64_t parts = std::count(std::begin(has), std::end(has), true);
-  if (object.bytes() == 0 || object.bytes() % (parts * sizeof(float)) != 0) {
-    return NotSent("a state of another size than its parts have");
-  }
-  const uint64_t size = object.bytes() / parts / sizeof(float);
-  // Only the sizes of these tensors matter.
-  const auto tensor = [&](bool is_there) {
-    return absl::MakeConstSpan(static_cast<const float*>(nullptr),
-                               is_there ? size : 0);
-  };
-  like.theta = tensor(has[0]);
-  like.momentum = tensor(has[1]);
-  like.residual = tensor(has[2]);
-  like.gradient_sum = tensor(has[3]);
-  ASSIGN_OR_RETURN(NewFragment state, state_->fragments().BeginFragment(like));
-  Incoming& incoming = *incoming_;
-  incoming.state.emplace(std::move(state));
-  for (const absl::Span<float> values :
-       {incoming.state->theta, incoming.state->momentum,
-        incoming.state->residual, incoming.state->gradient_sum}) {
-    incoming.parts.push_back({reinterpret_cast<char*>(values.data()),
-                              values.size() * sizeof(float)});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
-  if (!incoming_.has_value()) return NotSent("a chunk of no object");
-  Incoming& incoming = *incoming_;
-  absl::string_view data = chunk.data();
-  if (chunk.offset() != incoming.received || data.empty() ||
-      data.size() > incoming.description.bytes() - incoming.received) {
-    return NotSent("a chunk in the wrong place");
-  }
-  if (Crc32c(data) != chunk.crc32c()) {
-    return absl::UnavailableError("a chunk was damaged on its way");
-  }
-  incoming.received += data.size();
-  if (incoming.file.has_value()) {
-    RETURN_IF_ERROR(incoming.file->Append(data));
-  } else {
-    while (!data.empty()) {
-      absl::Span<char>& part = incoming.parts.front();
-      const size_t bytes = std::min(part.size(), data.size());
-      std::copy_n(data.data(), bytes, part.data());
-      part.remove_prefix(bytes);
-      data.remove_prefix(bytes);
-      if (part.empty()) incoming.parts.erase(incoming.parts.begin());
-    }
-  }
-  return incoming.received == incoming.description.bytes() ? EndObject()
-                                                           : absl::OkStatus();
-}
-
-absl::Status Follower::EndObject() {
-  Incoming incoming = *std::exchange(incoming_, std::nullopt);
-  const v1::FragmentHead& head = incoming.description.head();
-  if (incoming.file.has_value()) {
-    RETURN_IF_ERROR(incoming.file->Commit());
-    return incoming.description.kind() == v1::ReplicatedObject::MERGE &&
-                   !is_copying_
-               ? Repeat(head)
-               : absl::OkStatus();
-  }
-  SnapshotRecord snapshot{.head = head};
-  ASSIGN_OR_RETURN(snapshot.file,
-                   state_->fragments().CommitFragment(
-                       *std::move(incoming.state), snapshot.head));
-  if (snapshot.head.digest() != head.digest()) {
-    return NotSent("a state that is not the committed one");
-  }
-  states_[head.fragment()] = std::move(snapshot);
-  return absl::OkStatus();
-}
-
-absl::Status Follower::Repeat(const v1::FragmentHead& head) {
-  const uint32_t fragment = head.fragment();
-  if (fragment >= heads_->size()) return NotSent("a record of no fragment");
-  const std::shared_ptr<const StoredFragment> before = heads_->Newest(fragment);
-  if (head.version() != before->contents().head.version() + 1) {
-    return NotSent("records out of order");
-  }
-  ASSIGN_OR_RETURN(const StoredMerge stored,
-                   state_->merges().Open(fragment, head.version()));
-  ASSIGN_OR_RETURN(
-      MergedFragment merged,
-      RepeatMerge(run_->plan, stored, before->contents(), memory_, pool_));
-  std::string difference = Difference(stored.merge(), merged);
-  if (difference.empty() && stored.merge().head().digest() != head.digest()) {
-    difference = "the record is not that of the committed version";
-  }
-  if (!difference.empty()) {
-    return absl::DataLossError(absl::Substitute(
-        "the outer step to version $0 of fragment $1 gives other values here "
-        "than at $2: $3. One of the two machines computes or keeps wrong "
-        "values: run `causeway replay` on both state directories",
-        head.version(), fragment, leader_, difference));
-  }
-  RETURN_IF_ERROR(
-      WriteUpdateOf(
-          state_->fragments(),
-          MakeOuterStepOptions(run_->config,
-                               run_->plan.fragments(static_cast<int>(fragment)))
-              .downlink,
-          merged)
-          .status());
-  ASSIGN_OR_RETURN(const uint64_t bytes,
-                   state_->merges().Size(fragment, head.version()));
-  ahead_.insert_or_assign(fragment, Ahead{std::move(merged.after), bytes});
-  return absl::OkStatus();
-}
-
-absl::Status Follower::TakeChange(const v1::LogChange& change, Stream& stream) {
-  const uint64_t index = change.position().index();
-  if (!change.rows().empty()) {
-    if (is_copying_) return NotSent("changes of a log before the log");
-    const absl::Status applied =
-        state_->log().ApplyChange(change, view().epoch);
-    if (absl::IsDataLoss(applied)) return WithRemedy(applied);
-    RETURN_IF_ERROR(applied);
-  } else if (is_copying_) {
-    RETURN_IF_ERROR(EndCopy());
-  }
-  for (const v1::FragmentHead& head : change.commits()) {
-    const auto ahead = ahead_.find(head.fragment());
-    if (ahead == ahead_.end() ||
-        ahead->second.after.contents().head.version() != head.version()) {
-      return NotSent("a version without the record of its merge");
-    }
-    heads_->Install(std::move(ahead->second.after), ahead->second.record_bytes);
-    ahead_.erase(ahead);
-  }
-  if (change.commits_size() > 0) published_.Added();
-  {
-    absl::MutexLock lock(&mu_);
-    view_.changes = index;
-    if (change.rows().empty()) view_.is_complete = true;
-    view_.leader_changes = std::max(view_.leader_changes, index);
-  }
-  v1::FollowRequest request;
-  request.set_durable_index(index);
-  // If the stream is broken, reading says why.
-  stream.Write(request);
-  return absl::OkStatus();
-}
-
-absl::Status Follower::EndCopy() {
-  const std::string received = state_->ReceivedLog();
-  {
-    ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
-                     CommitLog::Open(received));
-    RETURN_IF_ERROR(log->Follow(
-        {.is_followed = true, .address = leader_, .config = view().config}));
-    ASSIGN_OR_RETURN(const RunRecord run, log->LoadRun());
-    for (const v1::Fragment& fragment : run.plan.fragments()) {
-      const auto state = states_.find(fragment.id());
-      std::vector<SnapshotRecord> snapshots;
-      if (state != states_.end()) {
-        snapshots = {state->second};
-      } else {
-        ASSIGN_OR_RETURN(snapshots, state_->log().Snapshots(
-                                        fragment.id(),
-                                        std::numeric_limits<uint64_t>::max()));
-      }
-      RETURN_IF_ERROR(log->ReplaceSnapshots(fragment.id(), snapshots));
-    }
-  }
-  state_ = nullptr;
-  RETURN_IF_ERROR(StateDirectory::EndCopy(options_.state_dir, received));
-  RETURN_IF_ERROR(OpenDirectory());
-  LOG(INFO) << "the copy of run " << run_->run_id << " is complete";
-  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::PromoteResponse> Follower::Promote(

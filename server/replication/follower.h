@@ -17,7 +17,8 @@
 // coordinator takes it up.
 //
 // A thread of its own follows, and keeps reconnecting while the leader cannot
-// be reached. Thread-safe, except that Follow and Pause are for one thread.
+// be reached; another one makes durable what it receives. Thread-safe, except
+// that Follow and Pause are for one thread.
 #ifndef SERVER_REPLICATION_FOLLOWER_H_
 #define SERVER_REPLICATION_FOLLOWER_H_
 
@@ -44,6 +45,7 @@
 #include "proto/run_config.pb.h"
 #include "server/buffer_pool.h"
 #include "server/fragment_heads.h"
+#include "server/replication/change_writer.h"
 #include "server/replication/published_copy.h"
 #include "server/storage/state_directory.h"
 
@@ -138,12 +140,6 @@ class Follower {
     std::vector<absl::Span<char>> parts;
     uint64_t received = 0;
   };
-  // A version that is made but not yet committed in the copy's log.
-  struct Ahead {
-    StoredFragment after;
-    uint64_t record_bytes = 0;
-  };
-
   explicit Follower(Options options);
 
   // Opens the state directory, and what the copy has.
@@ -152,15 +148,21 @@ class Follower {
   // Follows until the stream breaks, and says why it did.
   absl::Status FollowOnce();
   v1::FollowRequest Hello();
-  absl::Status Handle(const v1::FollowResponse& response, Stream& stream);
+  absl::Status Handle(v1::FollowResponse& response, Stream& stream);
   absl::Status TakeRun(const v1::FollowedRun& run);
   absl::Status BeginObject(const v1::ReplicatedObject& object);
   absl::Status BeginState(const v1::ReplicatedObject& object);
   absl::Status TakeChunk(const v1::Chunk& chunk);
   absl::Status EndObject();
   // Makes the outer step of a record again.
-  absl::Status Repeat(const v1::FragmentHead& head);
-  absl::Status TakeChange(const v1::LogChange& change, Stream& stream);
+  absl::Status Repeat(const v1::FragmentHead& head, AtomicFileWriter record);
+  absl::Status TakeChange(v1::LogChange change);
+  // Makes changes durable. Runs on the thread of the writer.
+  absl::Status WriteGroup(std::vector<ReceivedChange> group, Stream& stream);
+  // Tells the leader, and others, that all changes up to this one are durable.
+  void Acknowledge(uint64_t index, Stream& stream);
+  // Notes that the copy has everything that it lacked at first.
+  absl::Status EndCatchUp();
   // Discards what the directory has, because a new log comes.
   absl::Status BeginCopy();
   // Puts the new log in place, and opens the copy.
@@ -185,7 +187,10 @@ class Follower {
   ThreadPool pool_;
   BufferPool memory_;
   std::optional<Incoming> incoming_;
-  std::map<uint32_t, Ahead> ahead_;
+  // By fragment, a version that is made and whose change has not come.
+  std::map<uint32_t, ReceivedVersion> ahead_;
+  // Null while no call is under way.
+  std::unique_ptr<ChangeWriter> writer_;
   // Whether a new copy is being made, and, by fragment, its received states.
   bool is_copying_ = false;
   std::map<uint32_t, SnapshotRecord> states_;

@@ -304,30 +304,36 @@ v1::LogPosition CommitLog::Publish(Publisher publish) {
   return position_;
 }
 
-absl::Status CommitLog::ApplyChange(const v1::LogChange& change,
-                                    uint64_t epoch) {
+absl::Status CommitLog::ApplyChanges(absl::Span<const v1::LogChange> changes,
+                                     uint64_t epoch) {
   absl::MutexLock lock(&mutex_);
-  const v1::LogPosition& position = change.position();
-  if (position.index() != position_.index() + 1 ||
-      position.hash() != Chain(position_.hash(), epoch, change.rows())) {
-    return absl::DataLossError(absl::Substitute(
-        "change $0 of the log does not continue $1, which has $2 changes",
-        position.index(), path_, position_.index()));
+  v1::LogPosition end = position_;
+  for (const v1::LogChange& change : changes) {
+    const v1::LogPosition& position = change.position();
+    if (position.index() != end.index() + 1 ||
+        position.hash() != Chain(end.hash(), epoch, change.rows())) {
+      return absl::DataLossError(absl::Substitute(
+          "change $0 of the log does not continue $1, which has $2 changes",
+          position.index(), path_, end.index()));
+    }
+    end = position;
   }
   absl::Status changed = TransactLocked([&]() -> absl::Status {
     mutex_.AssertHeld();
-    RETURN_IF_ERROR(database_.ApplyChanges(change.rows()));
-    return WritePosition(position, epoch);
+    for (const v1::LogChange& change : changes) {
+      RETURN_IF_ERROR(database_.ApplyChanges(change.rows()));
+    }
+    return WritePosition(end, epoch);
   });
   if (absl::IsAlreadyExists(changed)) {
     return absl::DataLossError(changed.message());
   }
   if (absl::IsUnknown(changed)) {
-    doubtful_ = std::make_shared<v1::LogChange>(change);
+    doubtful_ = std::make_shared<v1::LogChange>(changes.back());
   }
   RETURN_IF_ERROR(changed);
   epoch_ = epoch;
-  position_ = position;
+  position_ = end;
   return absl::OkStatus();
 }
 

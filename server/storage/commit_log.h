@@ -136,10 +136,12 @@ class CommitLog {
   using Publisher = std::function<void(std::shared_ptr<const v1::LogChange>)>;
   v1::LogPosition Publish(Publisher publish);
 
-  // Applies a change of the log that this one copies.
-  //   DATA_LOSS  The change does not continue this log, or a row differs from
+  // Applies the next changes of the log that this one copies, all or none, in
+  // one transaction.
+  //   DATA_LOSS  A change does not continue this log, or a row differs from
   //              that log's.
-  absl::Status ApplyChange(const v1::LogChange& change, uint64_t epoch);
+  absl::Status ApplyChanges(absl::Span<const v1::LogChange> changes,
+                            uint64_t epoch);
 
   // Makes this log a copy of the log of `leader`. It must have been made by
   // CopyTo, or have been a copy before.

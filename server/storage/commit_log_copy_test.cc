@@ -153,7 +153,7 @@ TEST_F(CommitLogCopyTest, ACopyThatGetsAllChangesHasAllRows) {
   Grow(40);
   for (uint64_t i = begin; i < changes_.size(); ++i) {
     EXPECT_THAT(changes_[i]->commits(), SizeIs(1));
-    ASSERT_OK(copy->ApplyChange(*changes_[i], 1));
+    ASSERT_OK(copy->ApplyChanges({*changes_[i]}, 1));
   }
   EXPECT_EQ(copy->Position().SerializeAsString(),
             log_->Position().SerializeAsString());
@@ -161,6 +161,23 @@ TEST_F(CommitLogCopyTest, ACopyThatGetsAllChangesHasAllRows) {
   EXPECT_THAT(RowsOf("copy"), HasSubstr("é"));
   EXPECT_THAT(copy->Snapshots(0, 9), IsOkAndHolds(IsEmpty()))
       << "they tell of another directory";
+}
+
+TEST_F(CommitLogCopyTest, AppliesSeveralChangesOrNone) {
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  const size_t begin = changes_.size();
+  Grow(4);
+  const std::vector<v1::LogChange> changes = {
+      *changes_[begin], *changes_[begin + 1], *changes_[begin + 2]};
+  std::vector<v1::LogChange> gap = changes;
+  gap.push_back(gap[0]);
+  EXPECT_THAT(copy->ApplyChanges(gap, 1),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(copy->Position().index(), begin);
+  ASSERT_OK(copy->ApplyChanges(changes, 1));
+  EXPECT_EQ(copy->Position().index(), begin + 3);
+  ASSERT_OK(copy->ApplyChanges({*changes_[begin + 3]}, 1));
+  EXPECT_EQ(RowsOf("copy"), RowsOf("log"));
 }
 
 TEST_F(CommitLogCopyTest, APositionOutlivesTheProcess) {
@@ -184,13 +201,14 @@ TEST_F(CommitLogCopyTest, RefusesAChangeThatDoesNotContinueIt) {
   Grow(2);
   const auto refused =
       StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not continue"));
-  EXPECT_THAT(copy->ApplyChange(*changes_[begin + 1], 1), refused) << "gap";
-  EXPECT_THAT(copy->ApplyChange(*changes_[begin - 1], 1), refused) << "again";
-  EXPECT_THAT(copy->ApplyChange(*changes_[begin], 2), refused) << "epoch";
+  EXPECT_THAT(copy->ApplyChanges({*changes_[begin + 1]}, 1), refused) << "gap";
+  EXPECT_THAT(copy->ApplyChanges({*changes_[begin - 1]}, 1), refused)
+      << "again";
+  EXPECT_THAT(copy->ApplyChanges({*changes_[begin]}, 2), refused) << "epoch";
   v1::LogChange altered = *changes_[begin];
   altered.mutable_rows()->back() ^= 1;
-  EXPECT_THAT(copy->ApplyChange(altered, 1), refused);
-  EXPECT_OK(copy->ApplyChange(*changes_[begin], 1));
+  EXPECT_THAT(copy->ApplyChanges({altered}, 1), refused);
+  EXPECT_OK(copy->ApplyChanges({*changes_[begin]}, 1));
 }
 
 TEST_F(CommitLogCopyTest, FindsThatARowIsNotAsItWas) {
@@ -206,7 +224,7 @@ TEST_F(CommitLogCopyTest, FindsThatARowIsNotAsItWas) {
   LogBatch batch{.flags = RunFlags{.paused = true, .pause_reason = "r"}};
   ASSERT_OK(log_->Apply(batch));
   EXPECT_THAT(
-      copy->ApplyChange(*changes_[begin], 1),
+      copy->ApplyChanges({*changes_[begin]}, 1),
       StatusIs(absl::StatusCode::kDataLoss, HasSubstr("not as it was")));
   EXPECT_EQ(copy->Position().index(), begin);
 }

@@ -328,7 +328,14 @@ absl::StatusOr<uint64_t> MergeStore::Write(
 
 absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,
                                              uint64_t version) const {
-  const std::string path = FilePath(root_, fragment, version);
+  return OpenAt(FilePath(root_, fragment, version));
+}
+
+absl::StatusOr<StoredMerge> MergeStore::Open(const AtomicFileWriter& received) {
+  return OpenAt(received.temporary_path());
+}
+
+absl::StatusOr<StoredMerge> MergeStore::OpenAt(const std::string& path) {
   ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   StoredMerge stored(std::move(file));
   const Safetensors& contents = stored.file_.contents();

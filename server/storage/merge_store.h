@@ -96,6 +96,8 @@ class MergeStore {
   //   NOT_FOUND  The merge was not recorded.
   //   DATA_LOSS  The record is damaged.
   absl::StatusOr<StoredMerge> Open(uint32_t fragment, uint64_t version) const;
+  // Does the same for a record of BeginFile that is not committed.
+  static absl::StatusOr<StoredMerge> Open(const AtomicFileWriter& received);
 
   // Returns a record as the bytes of its file. NOT_FOUND if there is none.
   absl::StatusOr<MappedFile> OpenFile(uint32_t fragment,
@@ -121,6 +123,7 @@ class MergeStore {
     std::shared_ptr<Draft> draft;
   };
 
+  static absl::StatusOr<StoredMerge> OpenAt(const std::string& path);
   // Returns the draft of a version, begun if necessary; null if its record is
   // being written, or if the disk refuses.
   std::shared_ptr<Draft> DraftOf(uint32_t fragment, uint64_t version,
