@@ -280,7 +280,8 @@ class Engine {
   // Merges, makes the result durable, and publishes it.
   absl::StatusOr<OuterStepOutcome> MakeVersion(const OuterStepOrder& order)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes the update, and makes the record of the merge durable.
+  // Writes the update, shows followers the record of the merge, and makes it
+  // durable.
   absl::Status WriteMerge(const OuterStepOrder& order, MadeVersion& made);
   absl::Status WriteCommit(const OuterStepOrder& order, MadeVersion& made)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/duration_histogram.h"
+#include "common/file.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/trace.h"
@@ -162,10 +163,16 @@ absl::Status Engine::WriteMerge(const OuterStepOrder& order,
       made.commit.update_file,
       WriteUpdateOf(state_->fragments(), step_options_[order.fragment].downlink,
                     made.merged));
+  // Followers write the record and make the outer step while the disk is busy
+  // here.
+  const auto announce = [&](MappedFile record) {
+    feed_.Announce(made.merged.after.contents().head,
+                   std::make_shared<const MappedFile>(std::move(record)));
+  };
   ASSIGN_OR_RETURN(
       made.record_bytes,
       state_->merges().Write(MakeMergeRecord(made.merged, order.contributions),
-                             options_.config, made.recorded));
+                             options_.config, made.recorded, announce));
   return absl::OkStatus();
 }
 

@@ -59,6 +59,16 @@ absl::Status CopyStream::Recognize(const v1::FollowRequest::Hello& hello) {
   return absl::OkStatus();
 }
 
+CopyStream::Object CopyStream::RecordOf(
+    const v1::FragmentHead& head, std::shared_ptr<const MappedFile> file) {
+  Object record;
+  record.description.set_kind(v1::ReplicatedObject::MERGE);
+  *record.description.mutable_head() = head;
+  record.parts = {file->bytes()};
+  record.owner = std::move(file);
+  return record;
+}
+
 absl::StatusOr<std::optional<std::vector<CopyStream::Object>>>
 CopyStream::RecordsAfter(uint32_t fragment, uint64_t held,
                          uint64_t version) const {
@@ -71,12 +81,8 @@ CopyStream::RecordsAfter(uint32_t fragment, uint64_t held,
         source_.state->merges().OpenFile(fragment, next);
     if (absl::IsNotFound(file.status())) return std::nullopt;
     RETURN_IF_ERROR(file.status());
-    auto owner = std::make_shared<const MappedFile>(*std::move(file));
-    Object& record = records.emplace_back();
-    record.description.set_kind(v1::ReplicatedObject::MERGE);
-    *record.description.mutable_head() = commit.head;
-    record.parts = {owner->bytes()};
-    record.owner = std::move(owner);
+    records.push_back(RecordOf(
+        commit.head, std::make_shared<const MappedFile>(*std::move(file))));
   }
   return records;
 }
@@ -168,7 +174,7 @@ absl::Status CopyStream::QueueWhatIsLacking(
 void CopyStream::EndCatchUp(const v1::LogPosition& position) {
   auto change = std::make_shared<v1::LogChange>();
   *change->mutable_position() = position;
-  index_ = position.index();
+  reader_.emplace(source_.feed, position.index());
   change_ = std::move(change);
 }
 
@@ -241,25 +247,37 @@ absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::Next() {
       *response.mutable_published() = *published;
       return ToByteBuffer(response);
     }
-    const auto next = source_.feed->After(index_);
-    if (absl::IsNotFound(next.status())) {
-      return absl::UnavailableError(next.status().message());
-    }
-    RETURN_IF_ERROR(next.status());
-    if (*next == nullptr) return std::nullopt;
-    change_ = *next;
-    ++index_;
-    for (const v1::FragmentHead& head : change_->commits()) {
-      if (head.version() <= *held_[head.fragment()]) continue;
-      ASSIGN_OR_RETURN(const bool has_all,
-                       QueueRecords(head.fragment(), head.version()));
-      if (has_all) continue;
-      return absl::UnavailableError(absl::Substitute(
-          "the record of the merge to version $0 of fragment $1 is no longer "
-          "kept",
-          head.version(), head.fragment()));
-    }
+    ASSIGN_OR_RETURN(const bool has_more, QueueNext());
+    if (!has_more) return std::nullopt;
   }
+}
+
+absl::StatusOr<bool> CopyStream::QueueNext() {
+  absl::StatusOr<FeedReader::Step> next = reader_->Next();
+  if (absl::IsNotFound(next.status())) {
+    return absl::UnavailableError(next.status().message());
+  }
+  RETURN_IF_ERROR(next.status());
+  for (LogFeed::AnnouncedRecord& record : next->ahead) {
+    objects_.push_back(RecordOf(record.head, std::move(record.file)));
+  }
+  for (const v1::FragmentHead& head : next->lacking) {
+    if (head.version() <= *held_[head.fragment()]) continue;
+    ASSIGN_OR_RETURN(const bool has_all,
+                     QueueRecords(head.fragment(), head.version()));
+    if (has_all) continue;
+    return absl::UnavailableError(absl::Substitute(
+        "the record of the merge to version $0 of fragment $1 is no longer "
+        "kept",
+        head.version(), head.fragment()));
+  }
+  change_ = std::move(next->change);
+  if (change_ == nullptr) return !next->ahead.empty();
+  for (const v1::FragmentHead& head : change_->commits()) {
+    uint64_t& held = *held_[head.fragment()];
+    held = std::max(held, head.version());
+  }
+  return true;
 }
 
 }  // namespace causeway

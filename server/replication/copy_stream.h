@@ -3,7 +3,8 @@
 //
 // What a coordinator sends to one that follows it (proto/replication.proto):
 // first what the follower's copy lacks, then each change as it is committed,
-// after the records of the merges that it commits.
+// and before it the records of the merges that it commits
+// (server/replication/feed_reader.h).
 //
 // A copy that is only behind gets just changes and records. Otherwise the
 // stream begins with states of fragments, then a copy of the log, then the
@@ -24,10 +25,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/file.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/replication.pb.h"
 #include "proto/run_config.pb.h"
 #include "server/fragment_heads.h"
+#include "server/replication/feed_reader.h"
 #include "server/replication/log_feed.h"
 #include "server/storage/state_directory.h"
 
@@ -69,6 +72,8 @@ class CopyStream {
 
   // Determines which versions in `hello` are the run's.
   absl::Status Recognize(const v1::FollowRequest::Hello& hello);
+  static Object RecordOf(const v1::FragmentHead& head,
+                         std::shared_ptr<const MappedFile> file);
   // Returns the records of a fragment after the version `held` up to `version`;
   // nothing if one is not kept.
   absl::StatusOr<std::optional<std::vector<Object>>> RecordsAfter(
@@ -83,6 +88,9 @@ class CopyStream {
   absl::Status QueueLog();
   absl::Status QueueWhatIsLacking(const v1::FollowRequest::Hello& hello);
   void EndCatchUp(const v1::LogPosition& position);
+  // Queues what the feed has for the follower; returns whether that is
+  // anything.
+  absl::StatusOr<bool> QueueNext();
   // Returns a published version that the follower does not know of, if any.
   std::optional<v1::FragmentHead> NextPublished();
 
@@ -109,8 +117,8 @@ class CopyStream {
   uint64_t object_offset_ = 0;
   // The change that is sent after the objects; null if there is none.
   std::shared_ptr<const v1::LogChange> change_;
-  // The number of changes that the copy has, once it has change_.
-  uint64_t index_ = 0;
+  // None before the copy is complete.
+  std::optional<FeedReader> reader_;
   // Whether to queue a log once the objects are sent.
   bool log_is_due_ = false;
 };

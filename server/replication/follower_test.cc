@@ -3,6 +3,7 @@
 #include "server/replication/follower.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -25,6 +26,7 @@
 #include "server/edge/copy_source.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
+#include "server/storage/sqlite.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -108,17 +110,22 @@ class FollowerTest : public testing::Test {
     follower_->Follow(address);
   }
 
+  // Lets both islands contribute to the next version.
+  void Contribute(uint32_t fragment) {
+    const uint64_t version = driver_.Head(fragment).version();
+    for (const v1::IslandIdentity& island : islands_) {
+      ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                           driver_.Fetch(island, fragment, version));
+      ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
+          island, fragment, version, anchor,
+          Shifted(anchor, 0.01f * static_cast<float>(version + 1)))));
+    }
+  }
   // Makes the next version of both fragments.
   void Train() {
     for (uint32_t fragment = 0; fragment < 2; ++fragment) {
       const uint64_t version = driver_.Head(fragment).version();
-      for (const v1::IslandIdentity& island : islands_) {
-        ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
-                             driver_.Fetch(island, fragment, version));
-        ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
-            island, fragment, version, anchor,
-            Shifted(anchor, 0.01f * static_cast<float>(version + 1)))));
-      }
+      Contribute(fragment);
       ASSERT_TRUE(driver_.AwaitVersion(fragment, version + 1));
     }
   }
@@ -268,6 +275,35 @@ TEST_F(FollowerTest, EndsIfAnOuterStepGivesOtherValues) {
   EXPECT_TRUE(driver_.AwaitVersion(1, 1)) << "the leader goes on";
 }
 
+TEST_F(FollowerTest, GetsTheRecordOfAMergeBeforeItIsCommitted) {
+  StartLeader();
+  std::atomic<int> records = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.object().kind() == v1::ReplicatedObject::MERGE) ++records;
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  ASSERT_OK_AND_ASSIGN(
+      SqliteDatabase database,
+      SqliteDatabase::Open(driver_.state_dir() + "/run.sqlite3",
+                           SqliteDatabase::Mode::kReadWriteCreate));
+  ASSERT_OK(
+      database.Execute("CREATE TRIGGER refuse BEFORE INSERT ON commits BEGIN"
+                       " SELECT RAISE(ABORT, 'refused'); END"));
+  Contribute(0);
+  ASSERT_TRUE(driver_.Await([&] {
+    return records == 1 && driver_.engine().run_state() == v1::SUSPENDED;
+  }));
+  EXPECT_EQ(driver_.Head(0).version(), 0);
+  ASSERT_OK(database.Execute("DROP TRIGGER refuse"));
+  driver_.AdvanceSeconds(6);
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_EQ(records, 2) << "the merge was made again";
+  ExpectTheSameRun();
+}
+
 TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
   StartLeader();
   ASSERT_OK(Engine::Start({.state_dir = copy_dir(),
@@ -347,26 +383,18 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
   };
   ASSERT_TRUE(
       driver_.Await([&] { return state() == v1::FollowerStatus::IN_SYNC; }));
-  const auto contribute = [&](uint32_t fragment) {
-    for (const v1::IslandIdentity& island : islands_) {
-      ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
-                           driver_.Fetch(island, fragment, 0));
-      ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
-          island, fragment, 0, anchor, Shifted(anchor, 0.01f))));
-    }
-  };
   const auto await_commit = [&] {
     v1::LogChange change;
     while (change.commits().empty()) change = follower.Next();
     return change;
   };
-  contribute(0);
+  Contribute(0);
   const v1::LogChange change = await_commit();
   EXPECT_EQ(driver_.Head(0).version(), 0) << "it is committed, but not told";
   follower.Acknowledge(change);
   ASSERT_TRUE(driver_.AwaitVersion(0, 1));
   // Versions do not wait for ever for a silent follower.
-  contribute(1);
+  Contribute(1);
   await_commit();
   EXPECT_EQ(driver_.Head(1).version(), 0);
   ASSERT_TRUE(driver_.Await([&] {

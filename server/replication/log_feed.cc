@@ -41,8 +41,41 @@ void LogFeed::NotifyLoop() {
   }
 }
 
+void LogFeed::Announce(const v1::FragmentHead& head,
+                       std::shared_ptr<const MappedFile> file) {
+  absl::MutexLock lock(&mu_);
+  announced_[head.fragment()] = {
+      .record = {++announcements_, head, std::move(file)}};
+  is_woken_ = true;
+}
+
+std::vector<LogFeed::AnnouncedRecord> LogFeed::RecordsAfter(
+    uint64_t index) const {
+  absl::MutexLock lock(&mu_);
+  std::vector<AnnouncedRecord> records;
+  if (index < NewestIndex()) return records;
+  for (const auto& [fragment, announced] : announced_) {
+    if (!announced.is_committed) records.push_back(announced.record);
+  }
+  return records;
+}
+
+bool LogFeed::IsNewestRecord(const v1::FragmentHead& head,
+                             uint64_t number) const {
+  absl::MutexLock lock(&mu_);
+  const auto found = announced_.find(head.fragment());
+  return found != announced_.end() && found->second.record.number == number &&
+         found->second.record.head.version() == head.version();
+}
+
 void LogFeed::Add(std::shared_ptr<const v1::LogChange> change) {
   absl::MutexLock lock(&mu_);
+  for (const v1::FragmentHead& head : change->commits()) {
+    const auto announced = announced_.find(head.fragment());
+    if (announced == announced_.end()) continue;
+    announced->second.record.file = nullptr;
+    announced->second.is_committed = true;
+  }
   bytes_ += change->rows().size();
   kept_.push_back({.change = std::move(change)});
   while (bytes_ > kMostBytes && kept_.size() > 1) {

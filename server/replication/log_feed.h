@@ -6,6 +6,8 @@
 //
 //   log.Publish([&](auto change) { feed.Add(std::move(change)); });
 //   ...
+//   feed.Announce(head, record);
+//   // Write the record to the disk, and the change to the log.
 //   feed.AwaitDurable(log.Position().index(), sync_replicas);
 //
 // A follower is in sync once it has everything. Once it has lacked a change for
@@ -32,7 +34,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/file.h"
 #include "common/listeners.h"
+#include "proto/fragment.pb.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/coordinator.h"
@@ -45,6 +49,15 @@ class LogFeed {
   // The kept changes take about this many bytes.
   static constexpr uint64_t kMostBytes = 16 << 20;
 
+  // The record of a merge whose change may be still to come. If the change
+  // fails, it never comes.
+  struct AnnouncedRecord {
+    // 1, 2, ... in the order of announcement.
+    uint64_t number = 0;
+    v1::FragmentHead head;
+    std::shared_ptr<const MappedFile> file;
+  };
+
   ~LogFeed();
 
   // --- The log. ---
@@ -52,6 +65,17 @@ class LogFeed {
   // `position` is the log's before the first change to come.
   void Begin(const v1::LogPosition& position);
   void Add(std::shared_ptr<const v1::LogChange> change);
+
+  // Announces the record of the merge to a fragment's next version; it takes
+  // the place of one that was announced before. Followers may get it at once.
+  void Announce(const v1::FragmentHead& head,
+                std::shared_ptr<const MappedFile> file);
+  // Returns the announced records whose changes have not come; none while there
+  // is a change after the first `index`, since that one goes first.
+  std::vector<AnnouncedRecord> RecordsAfter(uint64_t index) const;
+  // Returns whether the record with this number is the one that the commit of
+  // `head` followed.
+  bool IsNewestRecord(const v1::FragmentHead& head, uint64_t number) const;
 
   // Returns the position of the newest change.
   v1::LogPosition Newest() const;
@@ -161,6 +185,14 @@ class LogFeed {
   v1::LogPosition begin_ ABSL_GUARDED_BY(mu_);
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  // By fragment, the record that was announced last, and whether its change has
+  // come; it has no file then.
+  struct Announced {
+    AnnouncedRecord record;
+    bool is_committed = false;
+  };
+  std::map<uint32_t, Announced> announced_ ABSL_GUARDED_BY(mu_);
+  uint64_t announcements_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Follower> followers_ ABSL_GUARDED_BY(mu_);
   // The changes that the log began with.
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;

@@ -165,14 +165,15 @@ class MergeStore::Draft {
   // Appends what is missing, writes the header, makes the file durable and
   // returns its size. FAILED_PRECONDITION if something could not be prepared.
   // Call at most once.
-  absl::StatusOr<uint64_t> Commit(
-      const v1::RecordedMerge& merge, const v1::RunConfig& config,
-      absl::Span<const absl::string_view> encodings) {
+  absl::StatusOr<uint64_t> Commit(const v1::RecordedMerge& merge,
+                                  const v1::RunConfig& config,
+                                  absl::Span<const absl::string_view> encodings,
+                                  const Written& written) {
     absl::MutexLock lock(&mu_);
     if (!file_.has_value()) {
       return absl::FailedPreconditionError("an encoding was not written");
     }
-    const absl::Status committed = TryCommit(merge, config, encodings);
+    const absl::Status committed = TryCommit(merge, config, encodings, written);
     const auto size = static_cast<uint64_t>(file_->bytes_written());
     file_.reset();
     RETURN_IF_ERROR(committed);
@@ -198,7 +199,8 @@ class MergeStore::Draft {
 
   absl::Status TryCommit(const v1::RecordedMerge& merge,
                          const v1::RunConfig& config,
-                         absl::Span<const absl::string_view> encodings)
+                         absl::Span<const absl::string_view> encodings,
+                         const Written& written)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const std::vector<RecordedObject> objects = ObjectsOf(merge);
     CHECK_EQ(encodings.size(), objects.size());
@@ -219,6 +221,11 @@ class MergeStore::Draft {
       return absl::ResourceExhaustedError("too many encodings were prepared");
     }
     RETURN_IF_ERROR(file_->Overwrite(0, header));
+    if (written != nullptr) {
+      ASSIGN_OR_RETURN(MappedFile file,
+                       MappedFile::Open(file_->temporary_path()));
+      written(std::move(file));
+    }
     return file_->Commit();
   }
 
@@ -307,7 +314,7 @@ void MergeStore::Prepare(const v1::ContributionHeader& contribution,
 
 absl::StatusOr<uint64_t> MergeStore::Write(
     const v1::RecordedMerge& merge, const v1::RunConfig& config,
-    absl::Span<const absl::string_view> encodings) {
+    absl::Span<const absl::string_view> encodings, const Written& written) {
   const uint32_t fragment = merge.head().fragment();
   const uint64_t version = merge.head().version();
   std::shared_ptr<Draft> draft;
@@ -318,12 +325,12 @@ absl::StatusOr<uint64_t> MergeStore::Write(
     draft = std::exchange(merges.draft, nullptr);
   }
   if (draft != nullptr && draft->version() == version) {
-    auto size = draft->Commit(merge, config, encodings);
+    auto size = draft->Commit(merge, config, encodings, written);
     if (size.ok()) return size;
   }
   ASSIGN_OR_RETURN(draft, Draft::Begin(FilePath(root_, fragment, version),
                                        version, encodings.size(), config));
-  return draft->Commit(merge, config, encodings);
+  return draft->Commit(merge, config, encodings, written);
 }
 
 absl::StatusOr<StoredMerge> MergeStore::Open(uint32_t fragment,

@@ -31,6 +31,7 @@
 #define SERVER_STORAGE_MERGE_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -85,11 +86,14 @@ class MergeStore {
   void Prepare(const v1::ContributionHeader& contribution,
                const v1::RunConfig& config, absl::string_view encoding);
 
+  // Called with a record that is complete, and about to become durable.
+  using Written = std::function<void(MappedFile record)>;
   // Makes a record durable, and returns its size in bytes. Errors of
   // AtomicFileWriter and EncodeSafetensorsHeader.
   absl::StatusOr<uint64_t> Write(const v1::RecordedMerge& merge,
                                  const v1::RunConfig& config,
-                                 absl::Span<const absl::string_view> encodings);
+                                 absl::Span<const absl::string_view> encodings,
+                                 const Written& written = nullptr);
 
   // Returns the record of the merge that made this version. Verifies encodings
   // by their digests, which the record holds.

@@ -97,14 +97,27 @@ void ElectedCoordinator::Append(std::shared_ptr<const v1::LogChange> change,
 }
 
 std::shared_ptr<const v1::LogChange> ElectedCoordinator::NewChange(
-    uint64_t epoch) {
+    uint64_t epoch, const std::optional<v1::FragmentHead>& head) {
   auto change = std::make_shared<v1::LogChange>();
+  if (head.has_value()) *change->add_commits() = *head;
   const v1::LogPosition before = disk().Position();
   change->set_rows(absl::StrCat(number_, ".", ++changes_made_));
   change->mutable_position()->set_index(before.index() + 1);
   change->mutable_position()->set_hash(
       ChainOf(before.hash(), epoch, change->rows()));
   return change;
+}
+
+uint64_t ElectedCoordinator::NewestVersion() const {
+  const LogOfChanges& written = (*parts_.disks)[machine_].log;
+  for (const LogOfChanges* log : {&waiting_, &written}) {
+    for (auto change = log->rbegin(); change != log->rend(); ++change) {
+      if ((*change)->commits_size() > 0) {
+        return (*change)->commits(0).version();
+      }
+    }
+  }
+  return 0;
 }
 
 void ElectedCoordinator::Loop() {
@@ -197,7 +210,7 @@ void ElectedCoordinator::Write(const OfficeBook::Change& change,
 
 void ElectedCoordinator::Vote() {
   // A pause ends with what is being written.
-  if (is_campaigning_ || (is_busy_ && stream_ == nullptr)) return;
+  if (is_campaigning_ || (IsBusy() && stream_ == nullptr)) return;
   const absl::StatusOr<OfficeView> office = book_.view();
   const Holding holding{run_id_, disk().is_complete, epoch_};
   const absl::StatusOr<Voter::Step> step = voter_->Next(office, holding);
@@ -250,7 +263,7 @@ void ElectedCoordinator::Campaign(const OfficeView& office,
 }
 
 void ElectedCoordinator::TakeOver(uint64_t epoch) {
-  if (is_busy_) {
+  if (IsBusy()) {
     process_.After(absl::Milliseconds(10), [this, epoch] { TakeOver(epoch); });
     return;
   }
@@ -269,140 +282,6 @@ void ElectedCoordinator::TakeOver(uint64_t epoch) {
           [this] { Lead(); });
     });
   });
-}
-
-void ElectedCoordinator::Dial() {
-  if (!following_.has_value() || stream_ != nullptr || leads()) return;
-  if (is_busy_) {
-    process_.After(absl::Milliseconds(10), [this] { Dial(); });
-    return;
-  }
-  if (!disk().is_complete) disk() = ElectionDisk();
-  stream_ = std::make_shared<FollowStream>();
-  stream_->follower = this;
-  stream_->leader_machine = *following_;
-  Hello hello;
-  if (disk().is_complete) hello = {run_id_, epoch_, disk().Position()};
-  parts_.network->SendOn(
-      stream_->to_leader, machine_, *following_,
-      [parts = parts_, stream = stream_, hello] {
-        ElectedCoordinator* const leader =
-            (*parts.running)[stream->leader_machine];
-        if (leader == nullptr) {
-          stream->follower->process_.After(parts.network->Delay(), [stream] {
-            stream->follower->Lost(stream);
-          });
-          return;
-        }
-        leader->process_.Deliver(
-            [leader, stream, hello] { leader->Accept(stream, hello); });
-      },
-      [this, stream = stream_] { Break(stream, absl::Seconds(20)); });
-  process_.After(absl::Seconds(10), [this, stream = stream_] {
-    if (stream->leader == nullptr) Lost(stream);
-  });
-}
-
-void ElectedCoordinator::Lost(const Stream& stream) {
-  if (stream != stream_) return;
-  Close();
-  process_.After(chance().Between(absl::Milliseconds(200), absl::Seconds(2)),
-                 [this] { Dial(); });
-}
-
-void ElectedCoordinator::Close() {
-  const Stream stream = std::exchange(stream_, nullptr);
-  inbox_.clear();
-  if (stream == nullptr) return;
-  stream->is_closed = true;
-  if (stream->leader == nullptr) return;
-  const auto leave = [stream] { stream->leader->Leave(stream); };
-  parts_.network->SendOn(
-      stream->to_leader, machine_, stream->leader_machine,
-      [stream, leave] { stream->leader->process_.Deliver(leave); }, [] {});
-  // If that is lost, keep-alives are missed.
-  stream->leader->process_.After(absl::Seconds(20), leave);
-}
-
-void ElectedCoordinator::Pause() {
-  following_.reset();
-  Close();
-}
-
-void ElectedCoordinator::Receive(const Stream& stream,
-                                 std::function<void()> handle) {
-  if (stream != stream_) return;
-  inbox_.push_back(std::move(handle));
-  HandleNext();
-}
-
-void ElectedCoordinator::HandleNext() {
-  while (!is_busy_ && !inbox_.empty()) {
-    const std::function<void()> handle = std::move(inbox_.front());
-    inbox_.pop_front();
-    handle();
-  }
-}
-
-void ElectedCoordinator::TakeRun(const Stream& stream,
-                                 const std::string& run_id, uint64_t epoch) {
-  if (disk().is_complete && !disk().is_copy && epoch <= epoch_) {
-    parts_.checker->Fail(name_, " ends for good: its directory leads");
-    return;
-  }
-  if (epoch < epoch_) return Lost(stream);
-  run_id_ = run_id;
-  epoch_ = epoch;
-  disk().is_copy = true;
-}
-
-void ElectedCoordinator::TakeCopy(const Stream& stream,
-                                  const LogOfChanges& log) {
-  parts_.world->Trace(name_, "          begins a copy of ", log.size(),
-                      " changes");
-  disk() = ElectionDisk();
-  is_busy_ = true;
-  process_.After(3 * WriteTime(), [this, stream, log] {
-    is_busy_ = false;
-    disk() = {.run_id = run_id_,
-              .epoch = epoch_,
-              .is_copy = true,
-              .is_complete = true,
-              .log = log,
-              .durable = log.size()};
-    Acknowledge(stream, log.size());
-    HandleNext();
-  });
-}
-
-void ElectedCoordinator::TakeChange(
-    const Stream& stream, const std::shared_ptr<const v1::LogChange>& change) {
-  const v1::LogPosition before = disk().Position();
-  const uint64_t index = change->position().index();
-  if (index != before.index() + 1 ||
-      change->position().hash() !=
-          ChainOf(before.hash(), epoch_, change->rows())) {
-    parts_.checker->Fail(name_, " ends for good: change ", index,
-                         " does not continue its log");
-    return;
-  }
-  Append(change, epoch_, [this, stream, index] { Acknowledge(stream, index); });
-}
-
-void ElectedCoordinator::Acknowledge(const Stream& stream, uint64_t index) {
-  if (stream != stream_) return;
-  ElectedCoordinator* const leader = stream->leader;
-  if (leader->leads()) {
-    parts_.checker->Acknowledges(name_, disk(), leader->disk(), index);
-  }
-  parts_.network->SendOn(
-      stream->to_leader, machine_, stream->leader_machine,
-      [stream, index] {
-        if (stream->is_broken) return;
-        stream->leader->process_.Deliver(
-            [stream, index] { stream->leader->Hear(stream, index); });
-      },
-      [this, stream] { Break(stream, absl::Seconds(20)); });
 }
 
 }  // namespace causeway::simulation

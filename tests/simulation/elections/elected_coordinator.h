@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A process of a simulated coordinator. It decides by the real OfficeBook,
-// Voter, Electorate and LogFeed. What carries that out with threads and gRPC
-// (server/election/election, server/elected, server/lead, the follower) is
-// modelled in virtual time.
+// Voter, Electorate, LogFeed and FeedReader. What carries that out with threads
+// and gRPC (server/election/election, server/elected, server/lead, the
+// follower) is modelled in virtual time.
 #ifndef TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
 #define TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
 
@@ -21,6 +21,7 @@
 #include "server/election/electorate.h"
 #include "server/election/office_book.h"
 #include "server/election/voter.h"
+#include "server/replication/feed_reader.h"
 #include "server/replication/log_feed.h"
 #include "tests/simulation/elections/election_disk.h"
 #include "tests/simulation/elections/elections_checker.h"
@@ -50,8 +51,8 @@ struct FollowStream {
   uint32_t leader_machine = 0;
   absl::Time to_leader = absl::InfinitePast();
   absl::Time to_follower = absl::InfinitePast();
-  // The changes that were sent.
-  uint64_t sent = 0;
+  // What the leader sends.
+  std::optional<FeedReader> reader;
   // Whether the leader counts it.
   bool has_joined = false;
   // Whether nothing arrives any more, which may not be noticed yet.
@@ -93,7 +94,11 @@ class ElectedCoordinator {
   // Appends a change to the disk's log, and calls `done` when it is durable.
   void Append(std::shared_ptr<const v1::LogChange> change, uint64_t epoch,
               std::function<void()> done);
-  std::shared_ptr<const v1::LogChange> NewChange(uint64_t epoch);
+  // Makes a change of no version, or of the one given.
+  std::shared_ptr<const v1::LogChange> NewChange(
+      uint64_t epoch, const std::optional<v1::FragmentHead>& head = {});
+  // Returns the newest version that the log has or is about to get.
+  uint64_t NewestVersion() const;
   void Loop();
 
   // --- The office (server/election/election.cc). ---
@@ -124,8 +129,12 @@ class ElectedCoordinator {
   void HandleNext();
   void TakeRun(const Stream& stream, const std::string& run_id, uint64_t epoch);
   void TakeCopy(const Stream& stream, const LogOfChanges& log);
+  // Makes the outer step of a record.
+  void TakeRecord(const v1::FragmentHead& head);
   void TakeChange(const Stream& stream,
                   const std::shared_ptr<const v1::LogChange>& change);
+  // Writes the changes that wait, if the disk does not write others.
+  void WriteGroup(const Stream& stream);
   void Acknowledge(const Stream& stream, uint64_t index);
 
   // --- A leader (server/lead.cc, the engine). ---
@@ -134,14 +143,19 @@ class ElectedCoordinator {
   void LeadLoop();
   void Tend();
   void MakeChanges();
+  // Announces the record of the next version, writes it, and commits it.
+  void MakeVersion();
+  void Commit(const std::shared_ptr<const v1::LogChange>& change);
   // Publishes the version that waits, if it may be.
   void TryPublish();
   void StandDown(uint64_t epoch);
   void EndLeading();
   void Accept(const Stream& stream, const Hello& hello);
   void Send(const Stream& stream, std::function<void()> handle);
-  // Sends the changes that are new.
+  // Sends what is new.
   void Pump(const Stream& stream);
+  // Does so to the followers whose streams are not busy with something else.
+  void PumpSome();
   void Hear(const Stream& stream, uint64_t index);
   void Leave(const Stream& stream);
   // Ends a stream of a follower.
@@ -155,6 +169,7 @@ class ElectedCoordinator {
   ElectionProcess process_;
   OfficeBook book_;
   // Whether the disk or the outer step is busy.
+  bool IsBusy() const { return is_busy_ || is_writing_; }
   bool is_busy_ = false;
 
   std::optional<Voter> voter_;
@@ -167,6 +182,12 @@ class ElectedCoordinator {
   // Null while there is none.
   Stream stream_;
   std::deque<std::function<void()>> inbox_;
+  // The version that is made and whose change has not come.
+  std::optional<v1::FragmentHead> ahead_;
+  // The changes that wait for the disk, which writes others meanwhile
+  // (server/replication/change_writer.h).
+  LogOfChanges waiting_;
+  bool is_writing_ = false;
 
   // The leader's; null if it does not lead.
   std::unique_ptr<LogFeed> feed_;

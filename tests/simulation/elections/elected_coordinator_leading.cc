@@ -28,6 +28,7 @@ void ElectedCoordinator::Lead() {
 
 void ElectedCoordinator::LeadLoop() {
   feed_->Tick(process_.now());
+  for (const Stream& stream : std::vector<Stream>(followers_)) Pump(stream);
   TryPublish();
   if (const uint64_t epoch = book_.ReplacedBy(); epoch > 0) StandDown(epoch);
   // The main loop waits for etcd.
@@ -56,12 +57,34 @@ void ElectedCoordinator::MakeChanges() {
       [this] { MakeChanges(); });
   if (!leads() || stood_down_ || is_busy_) return;
   // Not every change is a version, and only one version is under way.
-  const bool is_version = is_begun_ && awaited_ == 0 && chance().Percent(70);
-  const std::shared_ptr<const v1::LogChange> change = NewChange(epoch_);
-  Append(change, epoch_, [this, change, is_version] {
+  if (is_begun_ && awaited_ == 0 && chance().Percent(70)) {
+    MakeVersion();
+  } else {
+    Commit(NewChange(epoch_));
+  }
+}
+
+void ElectedCoordinator::MakeVersion() {
+  v1::FragmentHead head;
+  head.set_version(NewestVersion() + 1);
+  head.set_digest(absl::StrCat(number_, ".", ++changes_made_));
+  feed_->Announce(head, nullptr);
+  PumpSome();
+  is_busy_ = true;
+  process_.After(WriteTime(), [this, head] {
+    is_busy_ = false;
+    // The disk may refuse the record. Another one is made later.
+    if (stood_down_ || chance().OneIn(8)) return;
+    Commit(NewChange(epoch_, head));
+  });
+}
+
+void ElectedCoordinator::Commit(
+    const std::shared_ptr<const v1::LogChange>& change) {
+  Append(change, epoch_, [this, change] {
     feed_->Add(change);
-    if (is_version) awaited_ = change->position().index();
-    for (const Stream& stream : std::vector<Stream>(followers_)) Pump(stream);
+    if (change->commits_size() > 0) awaited_ = change->position().index();
+    PumpSome();
     TryPublish();
   });
 }
@@ -112,15 +135,15 @@ void ElectedCoordinator::Accept(const Stream& stream, const Hello& hello) {
     stream->follower->TakeRun(stream, run_id, epoch);
   });
   if (!hello.run_id.empty() && feed_->Continues(hello.position)) {
-    stream->sent = hello.position.index();
-    Send(stream, [stream, index = stream->sent] {
-      stream->follower->Acknowledge(stream, index);
-    });
+    const uint64_t index = hello.position.index();
+    stream->reader.emplace(feed_.get(), index);
+    Send(stream,
+         [stream, index] { stream->follower->Acknowledge(stream, index); });
   } else {
-    stream->sent = disk().durable;
-    LogOfChanges log(
-        disk().log.begin(),
-        disk().log.begin() + static_cast<std::ptrdiff_t>(stream->sent));
+    const size_t sent = disk().durable;
+    stream->reader.emplace(feed_.get(), sent);
+    LogOfChanges log(disk().log.begin(),
+                     disk().log.begin() + static_cast<std::ptrdiff_t>(sent));
     Send(stream, [stream, log = std::move(log)] {
       stream->follower->TakeCopy(stream, log);
     });
@@ -140,15 +163,30 @@ void ElectedCoordinator::Send(const Stream& stream,
       [this, stream] { Break(stream, absl::Seconds(20)); });
 }
 
+void ElectedCoordinator::PumpSome() {
+  for (const Stream& stream : std::vector<Stream>(followers_)) {
+    if (!chance().OneIn(3)) Pump(stream);
+  }
+}
+
 void ElectedCoordinator::Pump(const Stream& stream) {
+  const auto send_record = [&](const v1::FragmentHead& head) {
+    Send(stream, [stream, head] { stream->follower->TakeRecord(head); });
+  };
   while (true) {
-    const auto next = feed_->After(stream->sent);
+    const auto next = stream->reader->Next();
     if (!next.ok()) return Refuse(stream);
-    if (*next == nullptr) return;
-    ++stream->sent;
-    Send(stream, [stream, change = *next] {
-      stream->follower->TakeChange(stream, change);
-    });
+    for (const LogFeed::AnnouncedRecord& record : next->ahead) {
+      send_record(record.head);
+    }
+    for (const v1::FragmentHead& head : next->lacking) send_record(head);
+    if (next->change != nullptr) {
+      Send(stream, [stream, change = next->change] {
+        stream->follower->TakeChange(stream, change);
+      });
+    } else if (next->ahead.empty()) {
+      return;
+    }
   }
 }
 
