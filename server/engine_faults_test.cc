@@ -16,7 +16,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engine.h"
-#include "server/storage/sqlite.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -42,27 +41,10 @@ class EngineFaultsTest : public testing::Test {
         run_.MakeContribution(island, 0, 0, anchor_, Shifted(anchor_, 0.01f)));
   }
 
-  // Makes every insertion into a table of the commit log fail, as a full disk
-  // does, until AllowInserts().
-  void RefuseInserts(const std::string& table) {
-    Execute("CREATE TRIGGER refuse BEFORE INSERT ON " + table +
-            " BEGIN SELECT RAISE(ABORT, 'no space left'); END");
-  }
-  void AllowInserts() { Execute("DROP TRIGGER refuse"); }
-
   EngineDriver run_;
   v1::IslandIdentity a_;
   v1::IslandIdentity b_;
   std::vector<float> anchor_;
-
- private:
-  void Execute(const std::string& sql) {
-    ASSERT_OK_AND_ASSIGN(
-        SqliteDatabase database,
-        SqliteDatabase::Open(run_.state_dir() + "/run.sqlite3",
-                             SqliteDatabase::Mode::kReadWriteCreate));
-    ASSERT_OK(database.Execute(sql));
-  }
 };
 
 TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
@@ -89,13 +71,13 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
 
 TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {
   StartRun(TestRunConfig());
-  RefuseInserts("events");
+  ASSERT_OK(run_.RefuseInserts("events"));
   ASSERT_OK(Contribute(a_));
   ASSERT_OK(Contribute(b_));
   ASSERT_TRUE(
       run_.Await([&] { return run_.engine().run_state() == v1::SUSPENDED; }));
   EXPECT_EQ(run_.Head(0).version(), 0);
-  AllowInserts();
+  ASSERT_OK(run_.AllowInserts());
   run_.AdvanceSeconds(6);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
@@ -296,7 +278,7 @@ TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
 
 TEST_F(EngineFaultsTest, AFailedCommitSuspendsTheRunUntilTheDiskIsBack) {
   StartRun(TestRunConfig());
-  RefuseInserts("commits");
+  ASSERT_OK(run_.RefuseInserts("commits"));
   ASSERT_OK(Contribute(a_));
   ASSERT_OK(Contribute(b_));
   ASSERT_TRUE(
@@ -305,7 +287,7 @@ TEST_F(EngineFaultsTest, AFailedCommitSuspendsTheRunUntilTheDiskIsBack) {
   EXPECT_EQ(run_.Head(0).version(), 0);
   EXPECT_THAT(run_.Fetch(a_, 0, 0), IsOkAndHolds(anchor_));
 
-  AllowInserts();
+  ASSERT_OK(run_.AllowInserts());
   run_.AdvanceSeconds(5);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
@@ -314,7 +296,7 @@ TEST_F(EngineFaultsTest, AFailedCommitSuspendsTheRunUntilTheDiskIsBack) {
 TEST_F(EngineFaultsTest,
        WhileTheDiskIsBrokenRefusalsThatChangeNothingAreHeard) {
   StartRun(TestRunConfig());
-  RefuseInserts("events");
+  ASSERT_OK(run_.RefuseInserts("events"));
   // There is nothing to write, so the answer is the refusal.
   v1::IslandIdentity stranger = a_;
   stranger.set_incarnation(9);
@@ -333,7 +315,7 @@ TEST_F(EngineFaultsTest,
               StatusIs(absl::StatusCode::kUnavailable));
   // Until that is written, no call reports success.
   EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kUnavailable));
-  AllowInserts();
+  ASSERT_OK(run_.AllowInserts());
   EXPECT_OK(run_.Heartbeat(a_));
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_EQ(run_.engine().run_state(), v1::PAUSED);
@@ -343,11 +325,11 @@ TEST_F(EngineFaultsTest,
 TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
   StartRun(TestRunConfig());
   ASSERT_OK(Contribute(a_));
-  RefuseInserts("members");
+  ASSERT_OK(run_.RefuseInserts("members"));
   // The departure closes the round, but cannot be written.
   EXPECT_THAT(run_.Leave(b_), testing::Not(IsOk()));
   EXPECT_TRUE(run_.AwaitVersion(0, 1));
-  AllowInserts();
+  ASSERT_OK(run_.AllowInserts());
   EXPECT_OK(run_.Heartbeat(a_));
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kAborted));
@@ -361,11 +343,11 @@ TEST_F(EngineFaultsTest, WhatWasMergedIsAdmittedWithItsCommit) {
                                                      Shifted(anchor_, 1000)))
                    .ok());
   ASSERT_OK(run_.engine().Admit(1));
-  RefuseInserts("members");
+  ASSERT_OK(run_.RefuseInserts("members"));
   ASSERT_OK(Contribute(a_));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   run_.Stop();
-  AllowInserts();
+  ASSERT_OK(run_.AllowInserts());
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_EQ(run_.engine().ListQuarantine(false).contributions_size(), 0);
   const v1::TokenLedger ledger = run_.engine().GetRun().ledger();

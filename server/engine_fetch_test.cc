@@ -14,7 +14,6 @@
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
 #include "server/engine.h"
-#include "server/storage/sqlite.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -191,19 +190,13 @@ TEST_F(EngineFetchTest, AVersionThatIsMadeAgainIsTheOneThatIsFetched) {
   StartRun("membership { min_islands: 3 quorum: 2 grace_seconds: 0 }");
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity c, run_.Join("c"));
   ASSERT_OK_AND_ASSIGN(std::vector<float> theta, run_.Fetch(a_, 0, 0));
-  ASSERT_OK_AND_ASSIGN(
-      SqliteDatabase log,
-      SqliteDatabase::Open(run_.state_dir() + "/run.sqlite3",
-                           SqliteDatabase::Mode::kReadWriteCreate));
-  ASSERT_OK(
-      log.Execute("CREATE TRIGGER refuse BEFORE INSERT ON commits"
-                  " BEGIN SELECT RAISE(ABORT, 'no space left'); END"));
+  ASSERT_OK(run_.RefuseInserts("commits"));
   Contribute(a_, 0, 0.01f);
   Contribute(b_, 0, 0.01f);
   ASSERT_TRUE(
       run_.Await([&] { return run_.engine().run_state() == v1::SUSPENDED; }));
   Contribute(c, 0, 0.05f);
-  ASSERT_OK(log.Execute("DROP TRIGGER refuse"));
+  ASSERT_OK(run_.AllowInserts());
   run_.AdvanceSeconds(5);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
 

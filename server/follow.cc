@@ -31,8 +31,8 @@ namespace {
 
 // How long calls under way may take to end.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
-// The same before this coordinator leads. A leader that hangs may have a
-// connection to this one, which does not end by itself.
+// How long they may take before this coordinator leads: a connection of a
+// leader that hangs does not end by itself.
 constexpr absl::Duration kTakeoverFarewell = absl::Milliseconds(500);
 
 // Returns the coordinator from which this state directory took its run over, if

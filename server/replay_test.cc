@@ -15,7 +15,6 @@
 #include "gtest/gtest.h"
 #include "proto/record.pb.h"
 #include "server/storage/merge_store.h"
-#include "server/storage/sqlite.h"
 #include "server/storage/state_directory.h"
 #include "server/testing/engine_driver.h"
 
@@ -291,13 +290,9 @@ TEST_F(ReplayTest, EveryPartOfARecordIsComparedWithTheLog) {
 TEST_F(ReplayTest, OtherInitialParametersAreNamed) {
   MakeRun(TestRunConfig(std::string(kRecording) + "seed: 5"), 1);
   driver_.Stop();
-  ASSERT_OK_AND_ASSIGN(
-      SqliteDatabase log,
-      SqliteDatabase::Open(driver_.state_dir() + "/run.sqlite3",
-                           SqliteDatabase::Mode::kReadWriteCreate));
   ASSERT_OK(
-      log.Execute("UPDATE run SET config = replace(config, 'seed: 5', "
-                  "'seed: 6')"));
+      driver_.ExecuteInLog("UPDATE run SET config = replace(config, 'seed: 5', "
+                           "'seed: 6')"));
   EXPECT_THAT(Replay().status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("another version of Causeway")));

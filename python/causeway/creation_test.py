@@ -75,6 +75,8 @@ class CreateRunTest(ProcessTestCase):
         without, removed = re.subn(
             r"  (learning_rate|momentum|inner_steps_per_round): .*\n", "", text)
         self.assertEqual(removed, 3)
+        # A configuration's default is MEAN.
+        self.assertIn("merge: RADIAL_DIRECTIONAL", text)
         plans = []
         for contents in (text, without):
             with open(files.configuration, "w", encoding="utf-8") as file:

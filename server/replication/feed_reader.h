@@ -30,7 +30,7 @@ namespace causeway {
 
 class FeedReader {
  public:
-  // What to send now, in this order.
+  // The sender sends its parts in this order.
   struct Step {
     std::vector<LogFeed::AnnouncedRecord> ahead;
     // The versions of `change` whose records did not go ahead.

@@ -174,7 +174,8 @@ absl::Status Follower::FollowOnce() {
   if (state_ == nullptr || is_copying_) RETURN_IF_ERROR(OpenDirectory());
   if (state_->log().InDoubt()) {
     RETURN_IF_ERROR(state_->log().Reconcile().status());
-    // What was in doubt may be there, and its versions are not installed.
+    // The log may have a change that was in doubt, whose versions are not
+    // installed.
     RETURN_IF_ERROR(OpenDirectory());
   }
   grpc::ClientContext context;

@@ -265,8 +265,9 @@ absl::Status Follower::TakeChange(v1::LogChange change) {
   ReceivedChange received;
   for (const v1::FragmentHead& head : change.commits()) {
     const auto ahead = ahead_.extract(head.fragment());
-    if (ahead.empty())
+    if (ahead.empty()) {
       return NotSent("a version without the record of its merge");
+    }
     const v1::FragmentHead& made = ahead.mapped().after.contents().head;
     if (made.version() != head.version() || made.digest() != head.digest()) {
       return NotSent("a version with the record of another one");

@@ -26,7 +26,6 @@
 #include "server/edge/copy_source.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
-#include "server/storage/sqlite.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -284,19 +283,13 @@ TEST_F(FollowerTest, GetsTheRecordOfAMergeBeforeItIsCommitted) {
   });
   Follow(proxy.address());
   ASSERT_TRUE(AwaitAll());
-  ASSERT_OK_AND_ASSIGN(
-      SqliteDatabase database,
-      SqliteDatabase::Open(driver_.state_dir() + "/run.sqlite3",
-                           SqliteDatabase::Mode::kReadWriteCreate));
-  ASSERT_OK(
-      database.Execute("CREATE TRIGGER refuse BEFORE INSERT ON commits BEGIN"
-                       " SELECT RAISE(ABORT, 'refused'); END"));
+  ASSERT_OK(driver_.RefuseInserts("commits"));
   Contribute(0);
   ASSERT_TRUE(driver_.Await([&] {
     return records == 1 && driver_.engine().run_state() == v1::SUSPENDED;
   }));
   EXPECT_EQ(driver_.Head(0).version(), 0);
-  ASSERT_OK(database.Execute("DROP TRIGGER refuse"));
+  ASSERT_OK(driver_.AllowInserts());
   driver_.AdvanceSeconds(6);
   ASSERT_TRUE(driver_.AwaitVersion(0, 1));
   ASSERT_TRUE(AwaitAll());

@@ -77,7 +77,7 @@ class RunHealth {
     uint32_t needed = 0;
     // The live islands that read other data than the run's.
     std::vector<std::string> other_data;
-    // Whether versions wait for fewer followers than storage.sync_replicas.
+    // If true, versions wait for fewer followers than storage.sync_replicas.
     bool lacks_followers = false;
     // One for each fragment.
     std::vector<Head> heads;

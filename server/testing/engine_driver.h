@@ -35,6 +35,7 @@
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 #include "server/engine.h"
+#include "server/storage/sqlite.h"
 
 namespace causeway {
 
@@ -112,6 +113,25 @@ class EngineDriver {
   Engine& engine() { return *engine_; }
   const std::string& state_dir() const { return state_dir_; }
   void AdvanceSeconds(int64_t seconds) { seconds_ += seconds; }
+
+  // Changes the commit log behind the engine's back.
+  absl::Status ExecuteInLog(const std::string& sql) const {
+    ASSIGN_OR_RETURN(
+        SqliteDatabase log,
+        SqliteDatabase::Open(state_dir_ + "/run.sqlite3",
+                             SqliteDatabase::Mode::kReadWriteCreate));
+    return log.Execute(sql);
+  }
+  // Makes every insertion into a table of the commit log fail, as a full disk
+  // does, until AllowInserts().
+  absl::Status RefuseInserts(const std::string& table) const {
+    return ExecuteInLog("CREATE TRIGGER refuse BEFORE INSERT ON " + table +
+                        " BEGIN SELECT RAISE(ABORT, 'no space left'); END");
+  }
+  absl::Status AllowInserts() const {
+    return ExecuteInLog("DROP TRIGGER refuse");
+  }
+
   // From now on, each reading of the clock advances the thread's time by a
   // millisecond.
   void AdvanceAtEachLook() { advances_at_looks_ = true; }

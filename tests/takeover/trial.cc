@@ -276,7 +276,7 @@ class Trial {
   absl::Status StopLeader() {
     Program& leader = Leader();
     leader.process->Signal(SIGSTOP);
-    // What it has committed before counts for nothing.
+    // Commits from before the signal do not count.
     RETURN_IF_ERROR(Look());
     const absl::Time at = options_.now();
     const size_t announced = leader.commits;

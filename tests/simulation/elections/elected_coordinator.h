@@ -51,7 +51,7 @@ struct FollowStream {
   uint32_t leader_machine = 0;
   absl::Time to_leader = absl::InfinitePast();
   absl::Time to_follower = absl::InfinitePast();
-  // What the leader sends.
+  // Decides what the leader sends.
   std::optional<FeedReader> reader;
   // Whether the leader counts it.
   bool has_joined = false;
