@@ -177,7 +177,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
         target_.ConnectEach(options.credentials, ChannelArgumentsOfIsland());
     if (addresses.empty()) return;
     watch_.emplace(std::move(addresses),
-                   [this](const std::string& address) { GoOver(address); });
+                   [this](const std::string& address, bool beside_another) {
+                     if (beside_another) GoOver(address);
+                   });
   }
 
   std::shared_ptr<grpc::Channel> ControlChannel() const {

@@ -5,13 +5,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/algorithm/container.h"
-
 namespace causeway {
 
-LeaderWatch::LeaderWatch(std::vector<Address> addresses,
-                         std::function<void(const std::string& address)> moved)
-    : moved_(std::move(moved)),
+LeaderWatch::LeaderWatch(std::vector<Address> addresses, Began began)
+    : began_(std::move(began)),
       addresses_(std::move(addresses)),
       states_(addresses_.size(), GRPC_CHANNEL_IDLE) {
   {
@@ -40,14 +37,16 @@ void LeaderWatch::Await(size_t index) {
 }
 
 bool LeaderWatch::Note(size_t index) {
-  const auto is_ready = [](const Address& address) {
-    return address.channel->GetState(/*try_to_connect=*/false) ==
-           GRPC_CHANNEL_READY;
-  };
   const grpc_connectivity_state before = states_[index];
   states_[index] = addresses_[index].channel->GetState(/*try_to_connect=*/true);
-  return states_[index] == GRPC_CHANNEL_READY && before != GRPC_CHANNEL_READY &&
-         absl::c_count_if(addresses_, is_ready) > 1;
+  return states_[index] == GRPC_CHANNEL_READY && before != GRPC_CHANNEL_READY;
+}
+
+bool LeaderWatch::Leads(size_t index) const {
+  // The channel may have lost its connection since its state was noted.
+  return states_[index] == GRPC_CHANNEL_READY &&
+         addresses_[index].channel->GetState(/*try_to_connect=*/false) ==
+             GRPC_CHANNEL_READY;
 }
 
 void LeaderWatch::Loop() {
@@ -56,13 +55,19 @@ void LeaderWatch::Loop() {
   while (changes_.Next(&tag, &ok)) {
     const auto index = reinterpret_cast<uintptr_t>(tag);
     std::string address;
+    bool beside_another = false;
     {
       absl::MutexLock lock(&mu_);
       if (addresses_.empty()) continue;
-      if (Note(index)) address = addresses_[index].address;
+      if (Note(index)) {
+        address = addresses_[index].address;
+        for (size_t i = 0; i < addresses_.size(); ++i) {
+          beside_another |= i != index && Leads(i);
+        }
+      }
       Await(index);
     }
-    if (!address.empty()) moved_(address);
+    if (!address.empty()) began_(address, beside_another);
   }
 }
 

@@ -24,13 +24,15 @@ class LeaderWatch {
  public:
   using Address = CoordinatorTarget::OneAddress;
 
-  // Connects to `addresses`, whose channels end with this object. When a
-  // coordinator begins to lead while the connection to another one that leads
-  // seems alive, calls `moved` on a thread of its own, with the address. If
-  // there is no such connection, nobody needs to be told: calls to the other
-  // have failed.
-  LeaderWatch(std::vector<Address> addresses,
-              std::function<void(const std::string& address)> moved);
+  // Receives the address of a coordinator that has begun to lead. If
+  // `beside_another`, the connection to another one that leads seems alive.
+  // Otherwise nobody needs to leave: calls to the other have failed.
+  using Began =
+      std::function<void(const std::string& address, bool beside_another)>;
+
+  // Connects to `addresses`, whose channels end with this object. Calls `began`
+  // on a thread of its own.
+  LeaderWatch(std::vector<Address> addresses, Began began);
   ~LeaderWatch();
 
  private:
@@ -38,10 +40,13 @@ class LeaderWatch {
   // Asks for the next change of a channel's state.
   void Await(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Notes a change of a channel's state. Returns whether the coordinator there
-  // has begun to lead while another one seems to lead.
+  // has begun to lead.
   bool Note(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns whether the coordinator of a channel was noted to lead and still
+  // seems to.
+  bool Leads(size_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::function<void(const std::string& address)> moved_;
+  const Began began_;
 
   absl::Mutex mu_;
   // Empty once the object is to be destroyed.

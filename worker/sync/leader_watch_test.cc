@@ -22,7 +22,9 @@
 namespace causeway {
 namespace {
 
+using testing::_;
 using testing::ElementsAre;
+using testing::Pair;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -66,57 +68,55 @@ class LeaderWatchTest : public testing::Test {
     for (const LeaderWatch::Address& one : each) {
       channels_.push_back(one.channel);
     }
-    watch_ = std::make_unique<LeaderWatch>(std::move(each),
-                                           [this](const std::string& address) {
-                                             absl::MutexLock lock(&mu_);
-                                             moved_.push_back(address);
-                                           });
-    AwaitReady(0, true);
+    watch_ = std::make_unique<LeaderWatch>(
+        std::move(each),
+        [this](const std::string& address, bool beside_another) {
+          absl::MutexLock lock(&mu_);
+          began_.emplace_back(address, beside_another);
+        });
+    EXPECT_THAT(Began(1), ElementsAre(Pair(coordinators_[0].address(), false)));
   }
 
   ~LeaderWatchTest() override { channels_.clear(); }
 
-  // Waits until the channel to a coordinator is ready, or is not.
-  void AwaitReady(size_t index, bool ready) {
-    grpc::Channel& channel = *channels_[index];
-    while (true) {
-      const grpc_connectivity_state state = channel.GetState(true);
-      if ((state == GRPC_CHANNEL_READY) == ready) return;
-      ASSERT_TRUE(channel.WaitForStateChange(state, FromNow(kPatience)));
+  // Waits until the first coordinator's channel has lost its connection.
+  void AwaitStoodDown() {
+    grpc::Channel& channel = *channels_[0];
+    while (channel.GetState(false) == GRPC_CHANNEL_READY) {
+      ASSERT_TRUE(
+          channel.WaitForStateChange(GRPC_CHANNEL_READY, FromNow(kPatience)));
     }
   }
 
-  // Waits for `count` calls, and returns the addresses.
-  std::vector<std::string> Moved(size_t count) {
+  // Waits for `count` calls, and returns what they told.
+  std::vector<std::pair<std::string, bool>> Began(size_t count) {
     const auto has_all = [&] {
       mu_.AssertReaderHeld();
-      return moved_.size() >= count;
+      return began_.size() >= count;
     };
     absl::MutexLock lock(&mu_);
     EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&has_all), kPatience));
-    return moved_;
+    return began_;
   }
 
-  Coordinator coordinators_[3];
+  Coordinator coordinators_[2];
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
   absl::Mutex mu_;
-  std::vector<std::string> moved_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<std::string, bool>> began_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<LeaderWatch> watch_;
 };
 
 TEST_F(LeaderWatchTest, TellsWhenAnotherBeginsToLeadBesideASilentOne) {
   coordinators_[1].SetLeads(true);
-  EXPECT_THAT(Moved(1), ElementsAre(coordinators_[1].address()));
+  EXPECT_THAT(Began(2), ElementsAre(_, Pair(coordinators_[1].address(), true)));
 }
 
-TEST_F(LeaderWatchTest, SaysNothingIfTheOneBeforeHasStoodDown) {
+TEST_F(LeaderWatchTest, TellsThatTheOneBeforeHasStoodDown) {
   coordinators_[0].SetLeads(false);
-  AwaitReady(0, false);
+  AwaitStoodDown();
   coordinators_[1].SetLeads(true);
-  AwaitReady(1, true);
-  // This call comes after the one that must not come.
-  coordinators_[2].SetLeads(true);
-  EXPECT_THAT(Moved(1), ElementsAre(coordinators_[2].address()));
+  EXPECT_THAT(Began(2),
+              ElementsAre(_, Pair(coordinators_[1].address(), false)));
 }
 
 }  // namespace
