@@ -8,7 +8,8 @@
 # prints "passed N", "failed N" and "skipped N". The cases are read from the
 # test.xml that every test leaves. A target that failed counts as at least one
 # failure, whatever its test.xml says: it may have crashed, timed out, found a
-# leak, or not have been built.
+# leak, or not have been built. A target that failed once and passed when it ran
+# again counts by its last run; standard error names it.
 
 use strict;
 use warnings;
@@ -60,6 +61,8 @@ for my $label (sort keys %is_test) {
     }
   }
   my $status = $status{$label} // 'NO_STATUS';
+  print STDERR "FLAKY: $label has failed once; its log is above\n"
+    if $status eq 'FLAKY';
   if ($status ne 'PASSED' && $status ne 'FLAKY' && $count{failed} == 0) {
     $count{failed} = 1;
   }

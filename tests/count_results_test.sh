@@ -83,7 +83,8 @@ ended //a:good_test PASSED \
   '<testsuite><testcase name="A" status="run" /></testsuite>'
 expect 1 1 0
 
-# A test that passes on the second attempt has passed.
+# A test that passes on the second attempt has passed, and is named.
 ended //a:flaky_test FLAKY \
   '<testsuite><testcase name="A" status="run" /></testsuite>'
+perl "${count}" "${events}" 2>&1 >/dev/null | grep -q '^FLAKY: //a:flaky_test '
 expect 1 0 0

@@ -236,7 +236,10 @@ while (($#)); do
 done
 
 mapfile -t options < <(bazel_display_options)
-test_options=(--test_output=errors --test_summary=terse)
+# Real processes on saturated cores fail now and then without a fault of the
+# change at hand. Such a test runs once more, and the output names it.
+test_options=(--test_output=errors --test_summary=terse
+  --flaky_test_attempts=2)
 case "${config}" in
   "") ;;
   asan | ubsan) options+=("--config=${config}") ;;
