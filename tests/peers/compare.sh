@@ -95,6 +95,12 @@ start_apart() {
   within=()
 }
 
+# note_time WHAT: writes the time of something that happens in the run now.
+note_time() {
+  perl -MTime::HiRes=clock_gettime,CLOCK_MONOTONIC \
+    -e 'printf "%.4f\n", clock_gettime(CLOCK_MONOTONIC)' >"${work}/${name}.$1"
+}
+
 # start_server [SUFFIX]: starts what the peer has beside the workers, if anything.
 start_server() {
   local command ready
@@ -180,9 +186,7 @@ kill_one() {
   done
   local victim="${server}"
   if [[ "${kind}" == worker ]]; then victim="${worker_pids[last]}"; fi
-  perl -MTime::HiRes=clock_gettime,CLOCK_MONOTONIC \
-    -e 'printf "%.4f\n", clock_gettime(CLOCK_MONOTONIC)' \
-    >"${work}/${name}.killed"
+  note_time killed
   kill -KILL -- "-${victim}"
   if [[ "${kind}" == worker ]]; then
     unset "running[${victim}]"
@@ -210,6 +214,7 @@ run() {
   python+=/bin/python3
   begin="${SECONDS}"
   start_sites "$((count + 1))"
+  note_time began
   if [[ "${peer}" == causeway ]]; then
     WORKERS="${count}" CREATE_RUN="${work}/${name}.files" \
       "${python}" "${script}" --data "${data[@]}" --steps "${steps}"

@@ -12,6 +12,10 @@ to those in the file. Those of a run that has failed are missing.
   share_of_unconnected  that over the same of workers that nothing connects
   bytes_per_step        what a worker's link carries both ways for a step, with
                         all headers; without what comes before the first step
+  seconds_to_first_merge
+                        from the start of the peer's first program until the
+                        first worker has made the first round, and its model is
+                        merged; with gradients that are merged, the first step
   loss_equal_tokens     validation loss after all steps
   loss_equal_time       the same at the time when unconnected workers have made
                         all steps
@@ -36,11 +40,20 @@ class Worker:
     def __init__(self, path):
         self.steps = []
         self.figures = None
+        # The end of the first step with parameters that hivemind, which
+        # averages beside training, says to have averaged.
+        self.averaged = None
+        has_averaged = False
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 match = re.match(r"step (\d+) ([0-9.]+)$", line)
                 if match:
                     self.steps.append((int(match[1]), float(match[2])))
+                    if has_averaged and self.averaged is None:
+                        self.averaged = float(match[2])
+                elif re.search(r"Averaged parameters with (?!1 )\d+ peers",
+                               line):
+                    has_averaged = True
                 elif line.startswith('{"steps"'):
                     self.figures = json.loads(line)
 
@@ -75,6 +88,15 @@ def speed_figures(workers, alone):
         "loss_equal_tokens": curve[-1][2],
         "loss_equal_time": loss_at(curve, apart[0]["curve"][-1][1]),
     }
+
+
+def seconds_to_first_merge(peer, worker, began):
+    first_end = worker.steps[0][1]
+    if peer == "hivemind":
+        return worker.averaged and worker.averaged - began
+    if peer == "powersgd":
+        return first_end - began
+    return first_end + worker.figures["curve"][0][1] - began
 
 
 def seconds_lost(workers, killed):
@@ -116,6 +138,15 @@ def steps_lost(workers, again):
     return sum(all_steps + len(steps) - 2 * len(set(steps)) for steps in made)
 
 
+def time_in(folder, name):
+    """Returns the time that compare.sh has noted in a file; None without it."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="ascii") as file:
+        return float(file.read())
+
+
 def collect(folder):
     """Returns figures by peer and setting."""
     runs, again = {}, {}
@@ -138,11 +169,13 @@ def collect(folder):
         if kind == "none":
             alone = runs["alone", count, link, "none"]
             figures.update(speed_figures(workers, alone))
+            began = time_in(folder, f"{peer}.{count}.{link}.{kind}.began")
+            if figures and began is not None and peer != "alone":
+                figures["seconds_to_first_merge"] = seconds_to_first_merge(
+                    peer, workers[0], began)
             continue
-        path = os.path.join(folder, f"{peer}.{count}.{link}.{kind}.killed")
-        if os.path.exists(path):
-            with open(path, encoding="ascii") as file:
-                killed = float(file.read())
+        killed = time_in(folder, f"{peer}.{count}.{link}.{kind}.killed")
+        if killed is not None:
             others = workers[:-1] if kind == "worker" else workers
             figures[f"seconds_lost_{kind}"] = seconds_lost(others, killed)
             figures[f"steps_lost_{kind}"] = steps_lost(

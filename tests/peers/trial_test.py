@@ -68,6 +68,26 @@ class TrialTest(ProcessTestCase):
                          {"seconds_lost_worker": 3.0,
                           "steps_lost_worker": 2})
 
+    def test_the_seconds_to_the_first_merge(self):
+        for peer in ("alone", "causeway", "powersgd", "hivemind"):
+            path = self.path(f"{peer}.2.100:50.none.0.log")
+            with open(path, "w", encoding="utf-8") as log:
+                log.write("step 1 101.0\nstep 2 102.0\n"
+                          "[INFO] Averaged parameters with 1 peers\n"
+                          "step 3 103.0\n"
+                          "[INFO] Averaged parameters with 2 peers\n"
+                          "step 4 104.0\nstep 5 105.0\n"
+                          '{"steps": 4, "tokens_per_second": 1, '
+                          '"bytes_per_step": 1, "curve": [[2, 1.5, 3.0]]}\n')
+            with open(self.path(f"{peer}.2.100:50.none.began"), "w",
+                      encoding="ascii") as file:
+                file.write("90.0\n")
+        report = figures.collect(self.folder)
+        seconds = {peer: settings[_SETTING].get("seconds_to_first_merge")
+                   for peer, settings in report.items()}
+        self.assertEqual(seconds, {"alone": None, "causeway": 12.5,
+                                   "powersgd": 11.0, "hivemind": 14.0})
+
     def test_the_loss_between_two_rounds_is_interpolated(self):
         curve = [[40, 10.0, 3.0], [80, 20.0, 2.0]]
         self.assertIsNone(figures.loss_at(curve, 5))
