@@ -68,8 +68,7 @@ void AddMetrics(const Follower::View& view, uint64_t bytes_sent,
       labels);
   families.AddSample(
       {.name = "causeway_copy_sent_bytes_total",
-       .help = "Bytes of updates and parameters that were sent to islands.",
-       .type = prometheus::MetricType::Counter},
+       .help = "Bytes of updates and parameters that were sent to islands."},
       Number(bytes_sent), labels);
 }
 

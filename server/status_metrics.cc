@@ -22,13 +22,14 @@ using v1::IslandStatus;
 using v1::RunStatus;
 using v1::TokenLedger;
 
-constexpr auto kCounter = prometheus::MetricType::Counter;
-
 // The time for which an island that is not missed is shown.
 constexpr absl::Duration kShownAfterwards = absl::Hours(1);
 
-double UnixSeconds(const google::protobuf::Timestamp& time) {
-  return absl::ToDoubleSeconds(ToTime(time) - absl::UnixEpoch());
+// Returns a field as Unix time; a field without a time is left out.
+template <auto getter, typename Message>
+double UnixTime(const Message& message) {
+  return Known(
+      absl::ToDoubleSeconds(ToTime((message.*getter)()) - absl::UnixEpoch()));
 }
 
 double Problems(const RunStatus& run, v1::Severity severity) {
@@ -38,330 +39,199 @@ double Problems(const RunStatus& run, v1::Severity severity) {
 }
 
 constexpr Metric<RunStatus> kRun[] = {
-    {.name = "parameters",
-     .help = "Parameters of the model.",
-     .value = [](const RunStatus& r) { return Number(r.parameters()); }},
-    {.name = "run_step",
-     .help = "The run's position in inner steps.",
-     .value = [](const RunStatus& r) { return Number(r.run_step()); }},
-    {.name = "run_steps_planned",
-     .help = "Inner steps of the whole run.",
-     .value = [](const RunStatus& r) { return Number(r.total_steps()); }},
-    {.name = "rounds_merged_total",
-     .help = "Rounds merged, over all fragments.",
-     .type = kCounter,
-     .value = [](const RunStatus& r) { return Number(r.rounds()); }},
-    {.name = "rounds_planned",
-     .help = "Rounds of the whole run, over all fragments.",
-     .value = [](const RunStatus& r) { return Number(r.total_rounds()); }},
-    {.name = "islands_live",
-     .help = "Islands whose lease is kept.",
-     .value = [](const RunStatus& r) { return Number(r.live_islands()); }},
-    {.name = "islands_needed",
-     .help = "Ready islands without which no round closes.",
-     .value = [](const RunStatus& r) { return Number(r.islands_needed()); }},
-    {.name = "last_round_timestamp_seconds",
-     .help = "The time at which a round was merged last, as Unix time.",
-     .value =
-         [](const RunStatus& r) {
-           return r.has_last_round_at() ? UnixSeconds(r.last_round_at())
-                                        : Known(0);
-         }},
-    {.name = "seconds_left",
-     .help = "Estimate of the time to the end of the run.",
-     .value =
-         [](const RunStatus& r) {
-           return r.has_seconds_left() ? r.seconds_left() : Known(0);
-         }},
-    {.name = "epoch",
-     .help = "Rises each time a follower takes the run over.",
-     .value = [](const RunStatus& r) { return Number(r.epoch()); }},
-    {.name = "followers_in_sync",
-     .help = "Followers that have all but what is under way.",
-     .value = [](const RunStatus& r) { return Number(FollowersInSync(r)); }},
-    {.name = "followers_wanted",
-     .help = "storage.sync_replicas.",
-     .value =
-         [](const RunStatus& r) {
-           return Number(r.config().storage().sync_replicas());
-         }},
-    {.name = "attention",
-     .help = "Problems that `causeway status` shows, by severity: critical "
-             "ones hold the run.",
-     .value = [](const RunStatus& r) { return Problems(r, v1::CRITICAL); },
-     .label = "severity",
-     .label_value = "critical"},
-    {.name = "attention",
-     .value = [](const RunStatus& r) { return Problems(r, v1::WARNING); },
-     .label = "severity",
-     .label_value = "warning"},
-    {.name = "lease_seconds",
-     .help = "Time without a heartbeat after which an island is evicted.",
-     .value =
-         [](const RunStatus& r) {
-           return r.config().membership().lease_seconds();
-         }},
-    {.name = "tokens_per_second",
-     .help = "Speed of all live islands.",
-     .value = [](const RunStatus& r) { return r.tokens_per_second(); }},
-    {.name = "tokens_merged_total",
-     .help = "Tokens whose training is part of the committed parameters.",
-     .type = kCounter,
-     .value = [](const RunStatus& r) { return Number(r.tokens_merged()); }},
-    {.name = "training_loss",
-     .help = "Mean of the live islands' losses, in nats per token.",
-     .value = [](const RunStatus& r) { return Known(r.loss()); }},
-    {.name = "validation_loss",
-     .help = "The merged model's loss on held-out data, in nats per token.",
-     .value =
-         [](const RunStatus& r) {
-           return Known(r.validation().validation().loss());
-         }},
-    {.name = "validation_version",
-     .help = "Version of the model that was measured.",
-     .value =
-         [](const RunStatus& r) {
-           return Known(Number(r.validation().validation().version()));
-         }},
-    {.name = "transfer_bytes_total",
-     .help = "Encoded bytes that the coordinator has received from islands "
-             "(up) and sent to them (down) since its start.",
-     .type = kCounter,
-     .value = [](const RunStatus& r) { return Number(r.bytes_received()); },
-     .label = "direction",
-     .label_value = "up"},
-    {.name = "transfer_bytes_total",
-     .type = kCounter,
-     .value = [](const RunStatus& r) { return Number(r.bytes_sent()); },
-     .label = "direction",
-     .label_value = "down"},
-    {.name = "data_parallel_bytes_total",
-     .help = "Bytes that data parallel training would have moved instead.",
-     .type = kCounter,
-     .value =
-         [](const RunStatus& r) { return Number(r.bytes_data_parallel()); }},
-    {.name = "quarantined_contributions",
-     .help = "Contributions that wait in quarantine for a decision.",
-     .value = [](const RunStatus& r) { return Number(r.quarantined()); }},
-    {.name = "staging_bytes",
-     .help = "Contributions that wait in memory for their merge.",
-     .value =
-         [](const RunStatus& r) {
-           return Number(r.storage().staging_bytes());
-         }},
-    {.name = "staging_limit_bytes",
-     .help = "The most that may wait; further uploads come back later.",
-     .value =
-         [](const RunStatus& r) {
-           return Number(r.storage().staging_limit_bytes());
-         }},
-    {.name = "disk_free_bytes",
-     .help = "Space left on the disk of the state directory.",
-     .value =
-         [](const RunStatus& r) {
-           return r.storage().disk_total_bytes() == 0
-                      ? Known(0)
-                      : Number(r.storage().disk_free_bytes());
-         }},
-    {.name = "disk_total_bytes",
-     .help = "Size of the disk of the state directory.",
-     .value =
-         [](const RunStatus& r) {
-           return Known(Number(r.storage().disk_total_bytes()));
-         }},
-    {.name = "certificate_expiry_timestamp_seconds",
-     .help = "End of the coordinator's certificate, as Unix time.",
-     .value =
-         [](const RunStatus& r) {
-           return r.has_certificate_expires_at()
-                      ? UnixSeconds(r.certificate_expires_at())
-                      : Known(0);
-         }},
-    {.name = "insecure",
-     .help = "1 if the coordinator was started in an unsafe way.",
-     .value = [](const RunStatus& r) { return r.warning().empty() ? 0. : 1.; }},
-    {.name = "connections",
-     .help = "Open connections to the coordinator.",
-     .value =
-         [](const RunStatus& r) { return Number(r.connections().open()); }},
-    {.name = "connections_limit",
-     .help = "The most connections that may be open.",
-     .value =
-         [](const RunStatus& r) { return Number(r.connections().limit()); }},
-    {.name = "calls",
-     .help = "Calls that are being served.",
-     .value =
-         [](const RunStatus& r) { return Number(r.connections().calls()); }},
-    {.name = "connections_ended_total",
-     .help = "Connections refused, displaced by others, cut off, or ended "
-             "without a call.",
-     .type = kCounter,
-     .value =
-         [](const RunStatus& r) { return Number(r.connections().refused()); },
-     .label = "reason",
-     .label_value = "refused"},
-    {.name = "connections_ended_total",
-     .type = kCounter,
-     .value =
-         [](const RunStatus& r) { return Number(r.connections().displaced()); },
-     .label = "reason",
-     .label_value = "displaced"},
-    {.name = "connections_ended_total",
-     .type = kCounter,
-     .value = [](const RunStatus& r) { return Number(r.connections().cut()); },
-     .label = "reason",
-     .label_value = "cut"},
-    {.name = "connections_ended_total",
-     .type = kCounter,
-     .value =
-         [](const RunStatus& r) { return Number(r.connections().unused()); },
-     .label = "reason",
-     .label_value = "unused"},
+    {"parameters", "Parameters of the model.", Field<&RunStatus::parameters>},
+    {"run_step", "The run's position in inner steps.",
+     Field<&RunStatus::run_step>},
+    {"run_steps_planned", "Inner steps of the whole run.",
+     Field<&RunStatus::total_steps>},
+    {"rounds_merged_total", "Rounds merged, over all fragments.",
+     Field<&RunStatus::rounds>},
+    {"rounds_planned", "Rounds of the whole run, over all fragments.",
+     Field<&RunStatus::total_rounds>},
+    {"islands_live", "Islands whose lease is kept.",
+     Field<&RunStatus::live_islands>},
+    {"islands_needed", "Ready islands without which no round closes.",
+     Field<&RunStatus::islands_needed>},
+    {"last_round_timestamp_seconds",
+     "The time at which a round was merged last, as Unix time.",
+     UnixTime<&RunStatus::last_round_at>},
+    {"seconds_left", "Estimate of the time to the end of the run.",
+     [](const RunStatus& r) {
+       return r.has_seconds_left() ? r.seconds_left() : Known(0);
+     }},
+    {"epoch", "Rises each time a follower takes the run over.",
+     Field<&RunStatus::epoch>},
+    {"followers_in_sync", "Followers that have all but what is under way.",
+     [](const RunStatus& r) { return Number(FollowersInSync(r)); }},
+    {"followers_wanted", "storage.sync_replicas.",
+     [](const RunStatus& r) {
+       return Number(r.config().storage().sync_replicas());
+     }},
+    {"attention",
+     "Problems that `causeway status` shows, by severity: critical ones hold "
+     "the run.",
+     [](const RunStatus& r) { return Problems(r, v1::CRITICAL); }, "severity",
+     "critical"},
+    {"attention", "",
+     [](const RunStatus& r) { return Problems(r, v1::WARNING); }, "severity",
+     "warning"},
+    {"lease_seconds",
+     "Time without a heartbeat after which an island is evicted.",
+     [](const RunStatus& r) {
+       return r.config().membership().lease_seconds();
+     }},
+    {"tokens_per_second", "Speed of all live islands.",
+     Field<&RunStatus::tokens_per_second>},
+    {"tokens_merged_total",
+     "Tokens whose training is part of the committed parameters.",
+     Field<&RunStatus::tokens_merged>},
+    {"training_loss", "Mean of the live islands' losses, in nats per token.",
+     KnownField<&RunStatus::loss>},
+    {"transfer_bytes_total",
+     "Encoded bytes that the coordinator has received from islands (up) and "
+     "sent to them (down) since its start.",
+     Field<&RunStatus::bytes_received>, "direction", "up"},
+    {"transfer_bytes_total", "", Field<&RunStatus::bytes_sent>, "direction",
+     "down"},
+    {"data_parallel_bytes_total",
+     "Bytes that data parallel training would have moved instead.",
+     Field<&RunStatus::bytes_data_parallel>},
+    {"quarantined_contributions",
+     "Contributions that wait in quarantine for a decision.",
+     Field<&RunStatus::quarantined>},
+    {"certificate_expiry_timestamp_seconds",
+     "End of the coordinator's certificate, as Unix time.",
+     UnixTime<&RunStatus::certificate_expires_at>},
+    {"insecure", "1 if the coordinator was started in an unsafe way.",
+     [](const RunStatus& r) { return r.warning().empty() ? 0. : 1.; }},
+};
+
+constexpr Metric<v1::Validation> kValidation[] = {
+    {"validation_loss",
+     "The merged model's loss on held-out data, in nats per token.",
+     KnownField<&v1::Validation::loss>},
+    {"validation_version", "Version of the model that was measured.",
+     KnownField<&v1::Validation::version>},
+};
+
+constexpr Metric<v1::StorageUse> kStorage[] = {
+    {"staging_bytes", "Contributions that wait in memory for their merge.",
+     Field<&v1::StorageUse::staging_bytes>},
+    {"staging_limit_bytes",
+     "The most that may wait; further uploads come back later.",
+     Field<&v1::StorageUse::staging_limit_bytes>},
+    {"disk_free_bytes", "Space left on the disk of the state directory.",
+     [](const v1::StorageUse& s) {
+       return s.disk_total_bytes() == 0 ? Known(0)
+                                        : Number(s.disk_free_bytes());
+     }},
+    {"disk_total_bytes", "Size of the disk of the state directory.",
+     KnownField<&v1::StorageUse::disk_total_bytes>},
+};
+
+constexpr Metric<v1::ConnectionUse> kConnections[] = {
+    {"connections", "Open connections to the coordinator.",
+     Field<&v1::ConnectionUse::open>},
+    {"connections_limit", "The most connections that may be open.",
+     Field<&v1::ConnectionUse::limit>},
+    {"calls", "Calls that are being served.", Field<&v1::ConnectionUse::calls>},
+    {"connections_ended_total",
+     "Connections refused, displaced by others, cut off, or ended without a "
+     "call.",
+     Field<&v1::ConnectionUse::refused>, "reason", "refused"},
+    {"connections_ended_total", "", Field<&v1::ConnectionUse::displaced>,
+     "reason", "displaced"},
+    {"connections_ended_total", "", Field<&v1::ConnectionUse::cut>, "reason",
+     "cut"},
+    {"connections_ended_total", "", Field<&v1::ConnectionUse::unused>, "reason",
+     "unused"},
 };
 
 // Sums over all rounds, of a run.
 constexpr Metric<v1::Participation> kParticipation[] = {
-    {.name = "round_islands_total",
-     .help = "Islands that were live when a round closed, had begun to "
-             "contribute by then, and were merged; summed over rounds.",
-     .type = kCounter,
-     .value = [](const v1::Participation& p) { return Number(p.live()); },
-     .label = "part",
-     .label_value = "live"},
-    {.name = "round_islands_total",
-     .type = kCounter,
-     .value =
-         [](const v1::Participation& p) { return Number(p.contributing()); },
-     .label = "part",
-     .label_value = "contributing"},
-    {.name = "round_islands_total",
-     .type = kCounter,
-     .value = [](const v1::Participation& p) { return Number(p.merged()); },
-     .label = "part",
-     .label_value = "merged"},
+    {"round_islands_total",
+     "Islands that were live when a round closed, had begun to contribute by "
+     "then, and were merged; summed over rounds.",
+     Field<&v1::Participation::live>, "part", "live"},
+    {"round_islands_total", "", Field<&v1::Participation::contributing>, "part",
+     "contributing"},
+    {"round_islands_total", "", Field<&v1::Participation::merged>, "part",
+     "merged"},
 };
 
 // Gauges, because tokens move from one fate to another.
 constexpr Metric<TokenLedger> kLedger[] = {
-    {.name = "ledger_tokens",
-     .help = "Reported tokens by what became of them; each token counts once "
-             "for each fragment.",
-     .value = [](const TokenLedger& l) { return Number(l.merged()); },
-     .label = "fate",
-     .label_value = "merged"},
-    {.name = "ledger_tokens",
-     .value = [](const TokenLedger& l) { return Number(l.partial_merged()); },
-     .label = "fate",
-     .label_value = "partial_merged"},
-    {.name = "ledger_tokens",
-     .value = [](const TokenLedger& l) { return Number(l.expired()); },
-     .label = "fate",
-     .label_value = "expired"},
-    {.name = "ledger_tokens",
-     .value = [](const TokenLedger& l) { return Number(l.refused()); },
-     .label = "fate",
-     .label_value = "refused"},
-    {.name = "ledger_tokens",
-     .value = [](const TokenLedger& l) { return Number(l.quarantined()); },
-     .label = "fate",
-     .label_value = "quarantined"},
-    {.name = "ledger_tokens",
-     .value = [](const TokenLedger& l) { return Number(l.pending()); },
-     .label = "fate",
-     .label_value = "pending"},
+    {"ledger_tokens",
+     "Reported tokens by what became of them; each token counts once for each "
+     "fragment.",
+     Field<&TokenLedger::merged>, "fate", "merged"},
+    {"ledger_tokens", "", Field<&TokenLedger::partial_merged>, "fate",
+     "partial_merged"},
+    {"ledger_tokens", "", Field<&TokenLedger::expired>, "fate", "expired"},
+    {"ledger_tokens", "", Field<&TokenLedger::refused>, "fate", "refused"},
+    {"ledger_tokens", "", Field<&TokenLedger::quarantined>, "fate",
+     "quarantined"},
+    {"ledger_tokens", "", Field<&TokenLedger::pending>, "fate", "pending"},
 };
 
 constexpr Metric<IslandStatus> kIsland[] = {
-    {.name = "missed",
-     .help = "1 if the island has gone without a word or diverged, until it is "
-             "back or an operator evicts it.",
-     .value =
-         [](const IslandStatus& i) {
-           return IsMissed(i.state(), i.reason()) ? 1. : 0.;
-         }},
-    {.name = "incarnation",
-     .help = "Rises each time the island comes back.",
-     .value = [](const IslandStatus& i) { return Number(i.incarnation()); }},
-    {.name = "joined_timestamp_seconds",
-     .help = "The time at which the incarnation joined, as Unix time.",
-     .value = [](const IslandStatus& i) { return UnixSeconds(i.joined_at()); }},
-    {.name = "heartbeat_age_seconds",
-     .help = "Time since the island's last heartbeat.",
-     .value =
-         [](const IslandStatus& i) {
-           return Known(i.heartbeat_age_seconds());
-         }},
-    {.name = "draining",
-     .help = "1 if an operator has asked the island to leave.",
-     .value = [](const IslandStatus& i) { return i.draining() ? 1. : 0.; }},
-    {.name = "data_differs",
-     .help = "1 if the island reads other data than the run's.",
-     .value = [](const IslandStatus& i) { return i.data_differs() ? 1. : 0.; }},
-    {.name = "contributions_merged_total",
-     .help = "Contributions of the incarnation that were merged.",
-     .type = kCounter,
-     .value =
-         [](const IslandStatus& i) {
-           return Number(i.contributions_merged());
-         }},
-    {.name = "tokens_merged_total",
-     .help = "Tokens of those contributions.",
-     .type = kCounter,
-     .value = [](const IslandStatus& i) { return Number(i.tokens_merged()); }},
-    {.name = "inner_steps_per_round",
-     .help = "Inner steps between two contributions to a fragment.",
-     .value =
-         [](const IslandStatus& i) {
-           return Number(i.inner_steps_per_round());
-         }},
+    {"missed",
+     "1 if the island has gone without a word or diverged, until it is back or "
+     "an operator evicts it.",
+     [](const IslandStatus& i) {
+       return IsMissed(i.state(), i.reason()) ? 1. : 0.;
+     }},
+    {"incarnation", "Rises each time the island comes back.",
+     Field<&IslandStatus::incarnation>},
+    {"joined_timestamp_seconds",
+     "The time at which the incarnation joined, as Unix time.",
+     UnixTime<&IslandStatus::joined_at>},
+    {"heartbeat_age_seconds", "Time since the island's last heartbeat.",
+     KnownField<&IslandStatus::heartbeat_age_seconds>},
+    {"draining", "1 if an operator has asked the island to leave.",
+     Field<&IslandStatus::draining>},
+    {"data_differs", "1 if the island reads other data than the run's.",
+     Field<&IslandStatus::data_differs>},
+    {"contributions_merged_total",
+     "Contributions of the incarnation that were merged.",
+     Field<&IslandStatus::contributions_merged>},
+    {"tokens_merged_total", "Tokens of those contributions.",
+     Field<&IslandStatus::tokens_merged>},
+    {"inner_steps_per_round",
+     "Inner steps between two contributions to a fragment.",
+     Field<&IslandStatus::inner_steps_per_round>},
 };
 
 constexpr Metric<FollowerStatus> kFollower[] = {
-    {.name = "changes_behind",
-     .help = "Changes of the log that the follower has not made durable.",
-     .value =
-         [](const FollowerStatus& f) { return Number(f.changes_behind()); }},
-    {.name = "seconds_behind",
-     .help = "The time for which it has lacked the oldest of these.",
-     .value = [](const FollowerStatus& f) { return f.seconds_behind(); }},
-    {.name = "sent_bytes_total",
-     .help = "Bytes sent to the follower since it connected.",
-     .type = kCounter,
-     .value = [](const FollowerStatus& f) { return Number(f.bytes_sent()); }},
+    {"changes_behind",
+     "Changes of the log that the follower has not made durable.",
+     Field<&FollowerStatus::changes_behind>},
+    {"seconds_behind", "The time for which it has lacked the oldest of these.",
+     Field<&FollowerStatus::seconds_behind>},
+    {"sent_bytes_total", "Bytes sent to the follower since it connected.",
+     Field<&FollowerStatus::bytes_sent>},
 };
 
 constexpr Metric<FragmentStatus> kFragment[] = {
-    {.name = "version",
-     .help = "The committed version.",
-     .value =
-         [](const FragmentStatus& f) { return Number(f.head().version()); }},
-    {.name = "final_version",
-     .help = "The version with which the run is finished.",
-     .value =
-         [](const FragmentStatus& f) { return Number(f.final_version()); }},
-    {.name = "committed_timestamp_seconds",
-     .help = "The time at which the version was committed, as Unix time.",
-     .value =
-         [](const FragmentStatus& f) { return UnixSeconds(f.committed_at()); }},
-    {.name = "values",
-     .help = "Values in the fragment.",
-     .value = [](const FragmentStatus& f) { return Number(f.size()); }},
-    {.name = "contributed_islands",
-     .help = "Islands that have contributed to the open round.",
-     .value =
-         [](const FragmentStatus& f) { return Number(f.contributed_size()); }},
-    {.name = "awaited_islands",
-     .help = "Islands that the open round waits for.",
-     .value = [](const FragmentStatus& f) { return Number(f.awaited_size()); }},
-    {.name = "merged_norm",
-     .help = "Euclidean norm of the last merged pseudo-gradient.",
-     .value = [](const FragmentStatus& f) { return Known(f.merged_norm()); }},
-    {.name = "similarity",
-     .help = "Mean cosine of the contributions to the last round, in pairs.",
-     .value =
-         [](const FragmentStatus& f) {
-           return f.has_similarity() ? f.similarity() : Known(0);
-         }},
+    {"version", "The committed version.",
+     [](const FragmentStatus& f) { return Number(f.head().version()); }},
+    {"final_version", "The version with which the run is finished.",
+     Field<&FragmentStatus::final_version>},
+    {"committed_timestamp_seconds",
+     "The time at which the version was committed, as Unix time.",
+     UnixTime<&FragmentStatus::committed_at>},
+    {"values", "Values in the fragment.", Field<&FragmentStatus::size>},
+    {"contributed_islands", "Islands that have contributed to the open round.",
+     Field<&FragmentStatus::contributed_size>},
+    {"awaited_islands", "Islands that the open round waits for.",
+     Field<&FragmentStatus::awaited_size>},
+    {"merged_norm", "Euclidean norm of the last merged pseudo-gradient.",
+     KnownField<&FragmentStatus::merged_norm>},
+    {"similarity",
+     "Mean cosine of the contributions to the last round, in pairs.",
+     [](const FragmentStatus& f) {
+       return f.has_similarity() ? f.similarity() : Known(0);
+     }},
 };
 
 absl::Time LastSign(const IslandStatus& island, absl::Time now) {
@@ -401,11 +271,10 @@ void AddIsland(const IslandStatus& island, const std::string& run,
                MetricFamilies& families) {
   constexpr char kPrefix[] = "causeway_island_";
   const MetricLabels labels = {{"run", run}, {"island", island.island_id()}};
-  families.AddState(
-      {.name = absl::StrCat(kPrefix, "state"),
-       .help = "1 for the island's state: evicted means that it is gone "
-               "without a word."},
-      *IslandStatus::State_descriptor(), island.state(), labels);
+  families.AddState({.name = absl::StrCat(kPrefix, "state"),
+                     .help = "1 for the island's state: evicted means that it "
+                             "is gone without a word."},
+                    *IslandStatus::State_descriptor(), island.state(), labels);
   families.Add<IslandStatus>(kPrefix, kIsland, island, labels);
   families.Add<TokenLedger>(kPrefix, kLedger, island.ledger(), labels);
   AddIslandProgress(kPrefix, island.progress(), labels, families);
@@ -422,6 +291,11 @@ void AddStatus(const RunStatus& run, const v1::ListIslandsResponse& islands,
       {.name = "causeway_run_state", .help = "1 for the run's state."},
       *v1::RunState_descriptor(), run.state(), labels);
   families.Add<RunStatus>("causeway_", kRun, run, labels);
+  families.Add<v1::Validation>("causeway_", kValidation,
+                               run.validation().validation(), labels);
+  families.Add<v1::StorageUse>("causeway_", kStorage, run.storage(), labels);
+  families.Add<v1::ConnectionUse>("causeway_", kConnections, run.connections(),
+                                  labels);
   families.Add<v1::Participation>("causeway_", kParticipation,
                                   run.participation(), labels);
   families.Add<TokenLedger>("causeway_", kLedger, run.ledger(), labels);

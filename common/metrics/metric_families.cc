@@ -6,18 +6,20 @@
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "prometheus/text_serializer.h"
 
 namespace causeway {
 
-prometheus::MetricFamily& MetricFamilies::Find(const Family& family) {
+prometheus::MetricFamily& MetricFamilies::Find(const Family& family,
+                                               prometheus::MetricType type) {
   const auto [found, is_new] =
       indices_.try_emplace(family.name, families_.size());
   if (is_new) {
     prometheus::MetricFamily& added = families_.emplace_back();
     added.name = family.name;
     added.help = std::string(family.help);
-    added.type = family.type;
+    added.type = type;
   }
   return families_[found->second];
 }
@@ -26,14 +28,17 @@ void MetricFamilies::AddSample(const Family& family, double value,
                                const MetricLabels& labels,
                                absl::string_view label,
                                absl::string_view label_value) {
-  prometheus::MetricFamily& found = Find(family);
+  const bool is_counter = absl::EndsWith(family.name, "_total");
+  prometheus::MetricFamily& found =
+      Find(family, is_counter ? prometheus::MetricType::Counter
+                              : prometheus::MetricType::Gauge);
   if (std::isnan(value)) return;
   prometheus::ClientMetric& sample = found.metric.emplace_back();
   sample.label = labels;
   if (!label.empty()) {
     sample.label.push_back({std::string(label), std::string(label_value)});
   }
-  if (family.type == prometheus::MetricType::Counter) {
+  if (is_counter) {
     sample.counter.value = value;
   } else {
     sample.gauge.value = value;
@@ -54,9 +59,8 @@ void MetricFamilies::AddState(const Family& family,
 void MetricFamilies::AddHistogram(const Family& family,
                                   const v1::DurationHistogram& histogram,
                                   const MetricLabels& labels) {
-  Family with_type = family;
-  with_type.type = prometheus::MetricType::Histogram;
-  prometheus::ClientMetric& sample = Find(with_type).metric.emplace_back();
+  prometheus::ClientMetric& sample =
+      Find(family, prometheus::MetricType::Histogram).metric.emplace_back();
   sample.label = labels;
   sample.histogram.sample_sum = histogram.sum_seconds();
   uint64_t count = 0;

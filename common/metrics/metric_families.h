@@ -5,11 +5,8 @@
 // each metric.
 //
 //   constexpr Metric<v1::RunStatus> kMetrics[] = {
-//       {.name = "rounds_merged_total",
-//        .help = "Rounds merged over all fragments.",
-//        .type = prometheus::MetricType::Counter,
-//        .value = [](const v1::RunStatus& run) { return Number(run.rounds());
-//        }},
+//       {"rounds_merged_total", "Rounds merged over all fragments.",
+//        Field<&v1::RunStatus::rounds>},
 //   };
 //   MetricFamilies families;
 //   families.Add<v1::RunStatus>("causeway_", kMetrics, run, {{"run", "a"}});
@@ -37,10 +34,10 @@ using MetricLabels = std::vector<prometheus::ClientMetric::Label>;
 template <typename Message>
 struct Metric {
   // The name after the family's prefix, as Prometheus's conventions want it: a
-  // counter ends in _total, and units are seconds and bytes.
+  // counter, and nothing else, ends in _total; units are seconds and bytes.
   absl::string_view name;
+  // Empty for further rows of the same name.
   absl::string_view help;
-  prometheus::MetricType type = prometheus::MetricType::Gauge;
   // NaN leaves the sample out, but not the name and its help.
   double (*value)(const Message& message) = nullptr;
   // A label that distinguishes rows of the same name, or empty.
@@ -59,6 +56,16 @@ constexpr double Known(double value) {
   return value == 0 ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
+// Return the value of a number or flag of a message, for Metric::value.
+template <auto getter, typename Message>
+double Field(const Message& message) {
+  return Number((message.*getter)());
+}
+template <auto getter, typename Message>
+double KnownField(const Message& message) {
+  return Known(Field<getter>(message));
+}
+
 class MetricFamilies {
  public:
   // Adds a sample of each row, with `labels` and the row's own.
@@ -66,9 +73,7 @@ class MetricFamilies {
   void Add(absl::string_view prefix, absl::Span<const Metric<Message>> rows,
            const Message& message, const MetricLabels& labels) {
     for (const Metric<Message>& row : rows) {
-      AddSample({.name = absl::StrCat(prefix, row.name),
-                 .help = row.help,
-                 .type = row.type},
+      AddSample({.name = absl::StrCat(prefix, row.name), .help = row.help},
                 row.value(message), labels, row.label, row.label_value);
     }
   }
@@ -76,7 +81,6 @@ class MetricFamilies {
   struct Family {
     std::string name;
     absl::string_view help;
-    prometheus::MetricType type = prometheus::MetricType::Gauge;
   };
   // Adds one sample; `label`, if not empty, is one more label. NaN adds the
   // family only.
@@ -98,7 +102,8 @@ class MetricFamilies {
   std::string Text() const;
 
  private:
-  prometheus::MetricFamily& Find(const Family& family);
+  prometheus::MetricFamily& Find(const Family& family,
+                                 prometheus::MetricType type);
 
   std::vector<prometheus::MetricFamily> families_;
   // By name, the index in families_.

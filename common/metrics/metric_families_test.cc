@@ -15,20 +15,11 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr Metric<v1::ConnectionUse> kRows[] = {
-    {.name = "ended_total",
-     .help = "Ended connections.",
-     .type = prometheus::MetricType::Counter,
-     .value = [](const v1::ConnectionUse& c) { return Number(c.cut()); },
-     .label = "reason",
-     .label_value = "cut"},
-    {.name = "ended_total",
-     .type = prometheus::MetricType::Counter,
-     .value = [](const v1::ConnectionUse& c) { return Number(c.refused()); },
-     .label = "reason",
-     .label_value = "refused"},
-    {.name = "open",
-     .help = "Open connections.",
-     .value = [](const v1::ConnectionUse& c) { return Known(c.open()); }},
+    {"ended_total", "Ended connections.", Field<&v1::ConnectionUse::cut>,
+     "reason", "cut"},
+    {"ended_total", "", Field<&v1::ConnectionUse::refused>, "reason",
+     "refused"},
+    {"open", "Open connections.", KnownField<&v1::ConnectionUse::open>},
 };
 
 TEST(MetricFamiliesTest, WritesAFamilyOfEachNameOnce) {

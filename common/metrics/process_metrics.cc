@@ -84,8 +84,7 @@ void AddProcessMetrics(MetricFamilies& families) {
                       .help = "1; the label is the program's version."},
                      1, {}, "version", kVersion);
   families.AddSample({.name = "process_cpu_seconds_total",
-                      .help = "User and system processor time.",
-                      .type = prometheus::MetricType::Counter},
+                      .help = "User and system processor time."},
                      CpuSeconds(), {});
   families.AddSample({.name = "process_resident_memory_bytes",
                       .help = "Resident memory, with mapped files."},
