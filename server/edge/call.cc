@@ -90,7 +90,7 @@ class TableService : public grpc::Service {
                 context->AddTrailingMetadata(kRetryAfter, kRetryMilliseconds);
               }
             }
-            if (allowed.ok()) return method(std::move(begun), *context);
+            if (allowed.ok()) return method(std::move(begun));
             connection.CallRefused();
             return new RefusedCall(std::move(begun), allowed);
           }));
@@ -163,8 +163,7 @@ absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
 Method UnaryMethod(std::function<absl::StatusOr<grpc::ByteBuffer>(
                        const Caller&, grpc::ByteBuffer&)>
                        answer) {
-  return [answer = std::move(answer)](BegunCall begun,
-                                      grpc::CallbackServerContext&) {
+  return [answer = std::move(answer)](BegunCall begun) {
     return new UnaryCall(std::move(begun), answer);
   };
 }

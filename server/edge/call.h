@@ -6,7 +6,7 @@
 // send, and a call checks bytes before protobuf parses them.
 //
 //   Methods methods;
-//   methods["/causeway.v1.Status/GetRun"] = Unary<v1::GetRunRequest>(
+//   methods["/causeway.v1.Status/GetRun"] = Unary(
 //       [engine](const v1::GetRunRequest&) { return engine->GetRun(); });
 //   builder.RegisterService(
 //       NewService(std::move(methods), &connections, &access).get());
@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk_message.h"
 #include "google/protobuf/message.h"
@@ -84,7 +85,7 @@ class Call
 };
 
 // Makes the call that serves a method.
-using Method = std::function<Call*(BegunCall, grpc::CallbackServerContext&)>;
+using Method = std::function<Call*(BegunCall)>;
 // Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
 
@@ -125,11 +126,18 @@ absl::StatusOr<grpc::ByteBuffer> ToAnswer(
   return ToByteBuffer(*response);
 }
 
-// The same for parsed messages: `handler` takes a Request, optionally preceded
+// Name the type of the request that a handler takes.
+template <typename Handler, typename Result, typename Request>
+Request RequestOf(Result (Handler::*)(const Request&) const);
+template <typename Handler, typename Result, typename Request>
+Request RequestOf(Result (Handler::*)(const Caller&, const Request&) const);
+
+// The same for parsed messages: `handler` takes a request, optionally preceded
 // by the Caller. It returns a response, an absl::StatusOr of one, or, for an
 // empty response, an absl::Status.
-template <typename Request, typename Handler>
+template <typename Handler>
 Method Unary(Handler handler) {
+  using Request = decltype(RequestOf(&Handler::operator()));
   return UnaryMethod(
       [handler](const Caller& caller,
                 grpc::ByteBuffer& bytes) -> absl::StatusOr<grpc::ByteBuffer> {
@@ -141,6 +149,20 @@ Method Unary(Handler handler) {
           return ToAnswer(handler(caller, request));
         }
       });
+}
+// The same for a member function of `server`, which gets also the caller's name
+// if it takes one.
+template <typename Server, typename Result, typename Request>
+Method Unary(Server* server, Result (Server::*answer)(const Request&)) {
+  return Unary(
+      [=](const Request& request) { return (server->*answer)(request); });
+}
+template <typename Server, typename Result, typename Request>
+Method Unary(Server* server,
+             Result (Server::*answer)(const Request&, absl::string_view by)) {
+  return Unary([=](const Caller& caller, const Request& request) {
+    return (server->*answer)(request, caller.Name());
+  });
 }
 
 }  // namespace causeway

@@ -47,44 +47,38 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
                                      IslandLinks* links) {
   Methods status = {
       {"/causeway.v1.Status/GetRun",
-       Unary<v1::GetRunRequest>(
-           [=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
-             ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
-             return data.run();
-           })},
+       Unary([=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
+         ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
+         return data.run();
+       })},
       {"/causeway.v1.Status/ListIslands",
-       Unary<v1::ListIslandsRequest>(
-           [=](const v1::ListIslandsRequest& request)
-               -> absl::StatusOr<v1::ListIslandsResponse> {
-             ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
-             v1::ListIslandsResponse response;
-             for (const v1::IslandStatus& island : data.islands()) {
-               if (island.island_id() > request.after() &&
-                   (request.include_departed() ||
-                    island.state() == v1::IslandStatus::LIVE)) {
-                 *response.add_islands() = island;
-               }
-             }
-             return response;
-           })},
+       Unary([=](const v1::ListIslandsRequest& request)
+                 -> absl::StatusOr<v1::ListIslandsResponse> {
+         ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
+         v1::ListIslandsResponse response;
+         for (const v1::IslandStatus& island : data.islands()) {
+           if (island.island_id() > request.after() &&
+               (request.include_departed() ||
+                island.state() == v1::IslandStatus::LIVE)) {
+             *response.add_islands() = island;
+           }
+         }
+         return response;
+       })},
       {"/causeway.v1.Status/ListFragments",
-       Unary<v1::ListFragmentsRequest>(
-           [=](const v1::ListFragmentsRequest&)
-               -> absl::StatusOr<v1::ListFragmentsResponse> {
-             ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
-             v1::ListFragmentsResponse response;
-             *response.mutable_fragments() = data.fragments();
-             return response;
-           })},
+       Unary([=](const v1::ListFragmentsRequest&)
+                 -> absl::StatusOr<v1::ListFragmentsResponse> {
+         ASSIGN_OR_RETURN(const v1::PageData data, source->Read());
+         v1::ListFragmentsResponse response;
+         *response.mutable_fragments() = data.fragments();
+         return response;
+       })},
       {"/causeway.v1.Status/GetHistory",
-       Unary<v1::GetHistoryRequest>([=](const v1::GetHistoryRequest& request) {
+       Unary([=](const v1::GetHistoryRequest& request) {
          return source->History(request);
        })}};
-  Methods replication = {
-      {"/causeway.v1.Replication/Promote",
-       Unary<v1::PromoteRequest>([=](const v1::PromoteRequest& request) {
-         return follower->Promote(request);
-       })}};
+  Methods replication = {{"/causeway.v1.Replication/Promote",
+                          Unary(follower, &Follower::Promote)}};
   PublishedCopy* const copy = &follower->published();
   const DownloadServer downloads = {
       .host = {&copy->news(), &copy->bytes_sent()}, .links = links};

@@ -14,7 +14,6 @@
 
 #include "absl/status/statusor.h"
 #include "common/status_macros.h"
-#include "common/transport/tcp_connections.h"
 #include "server/edge/calls.h"
 #include "server/opened.h"
 
@@ -40,11 +39,11 @@ Method SendStored(DownloadServer server,
                       const Request&)>
                       open,
                   std::function<void(const v1::FragmentHead&)> sent = nullptr) {
-  return [=](BegunCall begun, grpc::CallbackServerContext& context) {
+  return [=](BegunCall begun) {
     const Caller caller = begun.caller;
     return NewDownloadCall(
         std::move(begun), server.host,
-        [=, peer = PeerAddress(context.peer())](grpc::ByteBuffer& bytes)
+        [=](grpc::ByteBuffer& bytes)
             -> absl::StatusOr<std::unique_ptr<Download>> {
           Request request;
           RETURN_IF_ERROR(ParseRequest(caller, bytes, request));
@@ -76,7 +75,7 @@ Method SendStored(DownloadServer server,
             };
           }
           download->link->BeginDownload(
-              request.stream().pace_bytes_per_second(), peer);
+              request.stream().pace_bytes_per_second(), caller.peer());
           return download;
         });
   };

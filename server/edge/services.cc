@@ -31,12 +31,9 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
         return region == own_region ? "" : feed->FindNear(region, island);
       }};
   return {
-      {"/causeway.v1.Coordinator/Join",
-       Unary<v1::JoinRequest>([=](const v1::JoinRequest& request) {
-         return engine->Join(request);
-       })},
+      {"/causeway.v1.Coordinator/Join", Unary(engine, &Engine::Join)},
       {"/causeway.v1.Coordinator/Session",
-       [=](BegunCall begun, grpc::CallbackServerContext&) {
+       [=](BegunCall begun) {
          return NewSessionCall(std::move(begun), engine);
        }},
       {"/causeway.v1.Coordinator/FetchParameters",
@@ -46,7 +43,7 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
              return engine->OpenParameters(request);
            })},
       {"/causeway.v1.Coordinator/Contribute",
-       [=](BegunCall begun, grpc::CallbackServerContext&) {
+       [=](BegunCall begun) {
          return NewContributeCall(std::move(begun), engine, uploads.get());
        }},
       {"/causeway.v1.Coordinator/FetchUpdate",
@@ -59,10 +56,7 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
              return engine->OpenUpdate(request);
            },
            [=](const v1::FragmentHead& head) { engine->NoteDelivered(head); })},
-      {"/causeway.v1.Coordinator/Leave",
-       Unary<v1::LeaveRequest>([=](const v1::LeaveRequest& request) {
-         return engine->Leave(request);
-       })}};
+      {"/causeway.v1.Coordinator/Leave", Unary(engine, &Engine::Leave)}};
 }
 
 v1::RunStatus StatusSource::GetRun() const {
@@ -94,125 +88,84 @@ Methods StatusMethods(const StatusSource* source) {
   Engine* const engine = source->engine;
   return {
       {"/causeway.v1.Status/GetRun",
-       Unary<v1::GetRunRequest>(
-           [=](const v1::GetRunRequest&) { return source->GetRun(); })},
+       Unary([=](const v1::GetRunRequest&) { return source->GetRun(); })},
       {"/causeway.v1.Status/ListIslands",
-       Unary<v1::ListIslandsRequest>(
-           [=](const v1::ListIslandsRequest& request) {
-             return source->ListIslands(request);
-           })},
+       Unary([=](const v1::ListIslandsRequest& request) {
+         return source->ListIslands(request);
+       })},
       {"/causeway.v1.Status/ListFragments",
-       Unary<v1::ListFragmentsRequest>([=](const v1::ListFragmentsRequest&) {
+       Unary([=](const v1::ListFragmentsRequest&) {
          return engine->ListFragments();
        })},
-      {"/causeway.v1.Status/GetHistory",
-       Unary<v1::GetHistoryRequest>([=](const v1::GetHistoryRequest& request) {
-         return engine->GetHistory(request);
-       })},
-      {"/causeway.v1.Status/WatchEvents",
-       [=](BegunCall begun, grpc::CallbackServerContext&) {
+      {"/causeway.v1.Status/GetHistory", Unary(engine, &Engine::GetHistory)},
+      {"/causeway.v1.Status/WatchEvents", [=](BegunCall begun) {
          return NewWatchEventsCall(std::move(begun), engine);
        }}};
 }
 
 Methods ControlMethods(Engine* engine, const Connections* connections) {
   return {
-      {"/causeway.v1.Control/PauseRun",
-       Unary<v1::PauseRunRequest>(
-           [=](const Caller& caller, const v1::PauseRunRequest& request) {
-             return engine->Pause(request, caller.Name());
-           })},
+      {"/causeway.v1.Control/PauseRun", Unary(engine, &Engine::Pause)},
       {"/causeway.v1.Control/ResumeRun",
-       Unary<v1::ResumeRunRequest>(
-           [=](const Caller& caller, const v1::ResumeRunRequest&) {
-             return engine->Resume(caller.Name());
-           })},
-      {"/causeway.v1.Control/DrainIsland",
-       Unary<v1::DrainIslandRequest>(
-           [=](const Caller& caller, const v1::DrainIslandRequest& request) {
-             return engine->Drain(request, caller.Name());
-           })},
-      {"/causeway.v1.Control/EvictIsland",
-       Unary<v1::EvictIslandRequest>(
-           [=](const Caller& caller, const v1::EvictIslandRequest& request) {
-             return engine->Evict(request, caller.Name());
-           })},
+       Unary([=](const Caller& caller, const v1::ResumeRunRequest&) {
+         return engine->Resume(caller.Name());
+       })},
+      {"/causeway.v1.Control/DrainIsland", Unary(engine, &Engine::Drain)},
+      {"/causeway.v1.Control/EvictIsland", Unary(engine, &Engine::Evict)},
       {"/causeway.v1.Control/ListQuarantine",
-       Unary<v1::ListQuarantineRequest>(
-           [=](const v1::ListQuarantineRequest& request) {
-             return engine->ListQuarantine(request.include_decided());
-           })},
+       Unary([=](const v1::ListQuarantineRequest& request) {
+         return engine->ListQuarantine(request.include_decided());
+       })},
       {"/causeway.v1.Control/AdmitContribution",
-       Unary<v1::AdmitContributionRequest>(
-           [=](const Caller& caller,
-               const v1::AdmitContributionRequest& request) {
-             return engine->Admit(request.id(), caller.Name());
-           })},
+       Unary([=](const Caller& caller,
+                 const v1::AdmitContributionRequest& request) {
+         return engine->Admit(request.id(), caller.Name());
+       })},
       {"/causeway.v1.Control/DropContribution",
-       Unary<v1::DropContributionRequest>(
-           [=](const Caller& caller,
-               const v1::DropContributionRequest& request) {
-             return engine->Drop(request.id(), caller.Name());
-           })},
-      {"/causeway.v1.Control/AcceptData",
-       Unary<v1::AcceptDataRequest>(
-           [=](const Caller& caller, const v1::AcceptDataRequest& request) {
-             return engine->AcceptData(request, caller.Name());
-           })},
+       Unary([=](const Caller& caller,
+                 const v1::DropContributionRequest& request) {
+         return engine->Drop(request.id(), caller.Name());
+       })},
+      {"/causeway.v1.Control/AcceptData", Unary(engine, &Engine::AcceptData)},
       {"/causeway.v1.Control/ListPeers",
-       Unary<v1::ListPeersRequest>(
+       Unary(
            [=](const v1::ListPeersRequest&) { return connections->Peers(); })}};
 }
 
 Methods ReplicationMethods(Engine* engine) {
-  return {{"/causeway.v1.Replication/Follow",
-           [=](BegunCall begun, grpc::CallbackServerContext&) {
-             return NewFollowCall(std::move(begun), engine);
-           }},
-          {"/causeway.v1.Replication/Promote",
-           Unary<v1::PromoteRequest>([](const v1::PromoteRequest&) {
-             return absl::FailedPreconditionError(
-                 "this is the run's coordinator, and no follower: name a "
-                 "follower");
-           })}};
+  return {
+      {"/causeway.v1.Replication/Follow",
+       [=](BegunCall begun) {
+         return NewFollowCall(std::move(begun), engine);
+       }},
+      {"/causeway.v1.Replication/Promote", Unary([](const v1::PromoteRequest&) {
+         return absl::FailedPreconditionError(
+             "this is the run's coordinator, and no follower: name a "
+             "follower");
+       })}};
 }
 
 Methods TrustMethods(Trust* trust) {
-  return {
-      {"/causeway.v1.Trust/Enrol",
-       Unary<v1::EnrolRequest>(
-           [=](const Caller& caller, const v1::EnrolRequest& request) {
+  return {{"/causeway.v1.Trust/Enrol",
+           Unary([=](const Caller& caller, const v1::EnrolRequest& request) {
              return trust->Enrol(request, NetworkOf(caller.peer()));
            })},
-      {"/causeway.v1.Trust/Renew",
-       Unary<v1::RenewRequest>(
-           [=](const Caller& caller, const v1::RenewRequest& request) {
+          {"/causeway.v1.Trust/Renew",
+           Unary([=](const Caller& caller, const v1::RenewRequest& request) {
              return trust->Renew(request, caller.certificate().serial);
            })},
-      {"/causeway.v1.Trust/CreateToken",
-       Unary<v1::CreateTokenRequest>(
-           [=](const Caller& caller, const v1::CreateTokenRequest& request) {
-             return trust->CreateToken(request, caller.Name());
+          {"/causeway.v1.Trust/CreateToken", Unary(trust, &Trust::CreateToken)},
+          {"/causeway.v1.Trust/ListTokens",
+           Unary([=](const v1::ListTokensRequest&) {
+             return trust->ListTokens();
            })},
-      {"/causeway.v1.Trust/ListTokens",
-       Unary<v1::ListTokensRequest>(
-           [=](const v1::ListTokensRequest&) { return trust->ListTokens(); })},
-      {"/causeway.v1.Trust/RevokeToken",
-       Unary<v1::RevokeTokenRequest>(
-           [=](const Caller& caller, const v1::RevokeTokenRequest& request) {
-             return trust->RevokeToken(request, caller.Name());
-           })},
-      {"/causeway.v1.Trust/ListCertificates",
-       Unary<v1::ListCertificatesRequest>(
-           [=](const v1::ListCertificatesRequest&) {
+          {"/causeway.v1.Trust/RevokeToken", Unary(trust, &Trust::RevokeToken)},
+          {"/causeway.v1.Trust/ListCertificates",
+           Unary([=](const v1::ListCertificatesRequest&) {
              return trust->ListCertificates();
            })},
-      {"/causeway.v1.Trust/RevokeCertificate",
-       Unary<v1::RevokeCertificateRequest>(
-           [=](const Caller& caller,
-               const v1::RevokeCertificateRequest& request) {
-             return trust->RevokeCertificate(request, caller.Name());
-           })}};
+          {"/causeway.v1.Trust/RevokeCertificate",
+           Unary(trust, &Trust::RevokeCertificate)}};
 }
 
 }  // namespace causeway
