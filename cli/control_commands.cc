@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/control_commands.h"
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,36 +11,26 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
+#include "cli/commands.h"
 #include "cli/coordinator_client.h"
 #include "cli/human.h"
 #include "cli/status_report.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/replication.grpc.pb.h"
 
 namespace causeway {
 namespace {
 
 using Stub = v1::Control::Stub;
-using Now = std::function<absl::Time()>;
-
-template <typename Request, typename Response>
-using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&,
-                                      Response*);
-
-template <typename Request, typename Response>
-absl::Status Call(const ConnectionFlags& flags, const Now& now,
-                  Method<Request, Response> method, const Request& request,
-                  Response& response) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
-                   CoordinatorClient::Create(flags, now()));
-  return client->Control(method, request, response);
-}
 
 // Returns a command that makes one call and prints `answer`, in which $0 is the
 // island, if the request names one.
 template <typename Request, typename Response>
-Command OneCall(Command command, const Now& now,
-                Method<Request, Response> method, const char* answer) {
+Command OneCall(Command command, const Clock& now,
+                ClientMethod<Stub, Request, Response> method,
+                const char* answer) {
   struct Flags {
     ConnectionFlags connection;
     std::string reason;
@@ -60,8 +48,8 @@ Command OneCall(Command command, const Now& now,
     Request request;
     if constexpr (kHasIsland) request.set_island_id(call.arguments[0]);
     if constexpr (kHasReason) request.set_reason(flags->reason);
-    Response response;
-    RETURN_IF_ERROR(Call(flags->connection, now, method, request, response));
+    RETURN_IF_ERROR(
+        CallOnce(flags->connection, now(), method, request).status());
     const std::string island = kHasIsland ? call.arguments[0] : "";
     call.out << absl::Substitute(answer, island) << "\n";
     return absl::OkStatus();
@@ -89,8 +77,7 @@ void PrintQuarantine(const v1::ListQuarantineResponse& quarantine,
              v1::QuarantinedContribution::State_Name(held.state())),
          held.island_id(), absl::StrCat(held.incarnation()),
          absl::StrCat(held.fragment()), absl::StrCat(held.base_version()),
-         HumanCount(static_cast<double>(held.tokens())),
-         absl::StrFormat("%.4g", held.norm()),
+         HumanCount(held.tokens()), absl::StrFormat("%.4g", held.norm()),
          HumanDuration(now - ToTime(held.quarantined_at())), held.reason()});
   }
   table.Print(out);
@@ -102,13 +89,13 @@ struct QuarantineFlags {
   bool json = false;
 };
 
-absl::Status ListQuarantine(const QuarantineFlags& flags, const Now& now,
+absl::Status ListQuarantine(const QuarantineFlags& flags, const Clock& now,
                             std::ostream& out) {
   v1::ListQuarantineRequest request;
   request.set_include_decided(flags.all);
-  v1::ListQuarantineResponse response;
-  RETURN_IF_ERROR(
-      Call(flags.connection, now, &Stub::ListQuarantine, request, response));
+  ASSIGN_OR_RETURN(
+      const v1::ListQuarantineResponse response,
+      CallOnce(flags.connection, now(), &Stub::ListQuarantine, request));
   if (flags.json) {
     out << MessageJson(response) << "\n";
   } else {
@@ -118,15 +105,14 @@ absl::Status ListQuarantine(const QuarantineFlags& flags, const Now& now,
 }
 
 template <typename Request, typename Response>
-absl::Status Decide(const QuarantineFlags& flags, const Now& now,
-                    Method<Request, Response> method, uint64_t id) {
+absl::Status Decide(const QuarantineFlags& flags, const Clock& now,
+                    ClientMethod<Stub, Request, Response> method, uint64_t id) {
   Request request;
   request.set_id(id);
-  Response response;
-  return Call(flags.connection, now, method, request, response);
+  return CallOnce(flags.connection, now(), method, request).status();
 }
 
-Command QuarantineCommand(const Now& now) {
+Command QuarantineCommand(const Clock& now) {
   const auto flags = std::make_shared<QuarantineFlags>();
   Command command{
       .name = "quarantine",
@@ -167,7 +153,7 @@ Command QuarantineCommand(const Now& now) {
   return command;
 }
 
-Command DataCommand(const Now& now) {
+Command DataCommand(const Clock& now) {
   const auto flags = std::make_shared<ConnectionFlags>();
   Command command{
       .name = "data",
@@ -186,8 +172,8 @@ Command DataCommand(const Now& now) {
     }
     v1::AcceptDataRequest request;
     request.set_island_id(call.arguments[1]);
-    v1::AcceptDataResponse response;
-    RETURN_IF_ERROR(Call(*flags, now, &Stub::AcceptData, request, response));
+    RETURN_IF_ERROR(
+        CallOnce(*flags, now(), &Stub::AcceptData, request).status());
     call.out << "the data that island " << request.island_id()
              << " reads are the run's\n";
     return absl::OkStatus();
@@ -195,7 +181,7 @@ Command DataCommand(const Now& now) {
   return command;
 }
 
-Command PromoteCommand(const Now& now) {
+Command PromoteCommand(const Clock& now) {
   struct Flags {
     ConnectionFlags connection;
     bool force = false;
@@ -213,12 +199,11 @@ Command PromoteCommand(const Now& now) {
                     "Take the run over although the coordinator is alive.",
                     &flags->force);
   command.run = [=](const Invocation& call) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
-                     CoordinatorClient::Create(flags->connection, now()));
     v1::PromoteRequest request;
     request.set_force(flags->force);
-    v1::PromoteResponse response;
-    RETURN_IF_ERROR(client->Promote(request, response));
+    ASSIGN_OR_RETURN(const v1::PromoteResponse response,
+                     CallOnce(flags->connection, now(),
+                              &v1::Replication::Stub::Promote, request));
     call.out << "the follower is the run's coordinator, with epoch "
              << response.epoch();
     if (response.changes_behind() > 0) {
@@ -233,7 +218,7 @@ Command PromoteCommand(const Now& now) {
 
 }  // namespace
 
-std::vector<Command> ControlCommands(Now now) {
+std::vector<Command> ControlCommands(const Clock& now) {
   return {
       OneCall({.name = "pause",
                .summary = "Pauses a run until `resume`.",

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests the requests that the operators' commands send to a coordinator.
-#include "cli/control_commands.h"
-
 #include <memory>
 #include <sstream>
 #include <string>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/commands.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"

@@ -14,6 +14,8 @@
 namespace causeway {
 namespace {
 
+using Stub = v1::Status::Stub;
+
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
 std::shared_ptr<grpc::Channel> Connect(
@@ -77,47 +79,38 @@ CoordinatorClient::CoordinatorClient(
     const std::shared_ptr<grpc::ChannelCredentials>& credentials, bool tls)
     : address_(std::move(address)),
       tls_(tls),
-      channel_(Connect(address_, credentials)),
-      status_(v1::Status::NewStub(channel_)),
-      control_(v1::Control::NewStub(channel_)),
-      replication_(v1::Replication::NewStub(channel_)),
-      trust_(v1::Trust::NewStub(channel_)) {}
+      channel_(Connect(address_, credentials)) {}
 
 absl::StatusOr<StatusSnapshot> CoordinatorClient::Fetch(bool departed) {
   StatusSnapshot snapshot;
-  RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::GetRun, v1::GetRunRequest(),
-                       snapshot.run));
-  RETURN_IF_ERROR(FetchIslands(departed, snapshot.islands));
-  RETURN_IF_ERROR(Call(*status_, &v1::Status::Stub::ListFragments,
-                       v1::ListFragmentsRequest(), snapshot.fragments));
+  ASSIGN_OR_RETURN(snapshot.run, Call(&Stub::GetRun, v1::GetRunRequest()));
+  ASSIGN_OR_RETURN(snapshot.islands, FetchIslands(departed));
+  ASSIGN_OR_RETURN(snapshot.fragments,
+                   Call(&Stub::ListFragments, v1::ListFragmentsRequest()));
   return snapshot;
 }
 
-absl::Status CoordinatorClient::FetchIslands(bool departed,
-                                             v1::ListIslandsResponse& islands) {
+absl::StatusOr<v1::ListIslandsResponse> CoordinatorClient::FetchIslands(
+    bool departed) {
   v1::ListIslandsRequest request;
   request.set_include_departed(departed);
+  v1::ListIslandsResponse islands;
   v1::ListIslandsResponse page;
   do {
-    RETURN_IF_ERROR(
-        Call(*status_, &v1::Status::Stub::ListIslands, request, page));
+    ASSIGN_OR_RETURN(page, Call(&Stub::ListIslands, request));
     if (page.islands().empty()) break;
     request.set_after(page.islands().rbegin()->island_id());
     for (v1::IslandStatus& island : *page.mutable_islands()) {
       *islands.add_islands() = std::move(island);
     }
   } while (page.more());
-  return absl::OkStatus();
+  return islands;
 }
 
 absl::Status CoordinatorClient::FetchHistory(v1::GetHistoryResponse& history) {
   return AppendHistoryPages(
-      [this](const v1::GetHistoryRequest& request)
-          -> absl::StatusOr<v1::GetHistoryResponse> {
-        v1::GetHistoryResponse page;
-        RETURN_IF_ERROR(
-            Call(*status_, &v1::Status::Stub::GetHistory, request, page));
-        return page;
+      [this](const v1::GetHistoryRequest& request) {
+        return Call(&Stub::GetHistory, request);
       },
       history);
 }
@@ -128,7 +121,7 @@ absl::Status CoordinatorClient::WatchEvents(
   grpc::ClientContext context;
   if (request.recorded_only()) LimitTime(context);
   const std::unique_ptr<grpc::ClientReader<v1::Event>> reader =
-      status_->WatchEvents(&context, request);
+      Stub(channel_).WatchEvents(&context, request);
   v1::Event event;
   while (reader->Read(&event)) {
     if (consume(event)) continue;

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a coordinator's Status, Control and Trust services. Every call except a
-// WatchEvents that follows ends within ten seconds. Only one thread at a time
-// may use a client.
+// Calls a coordinator's services. Every call except a WatchEvents that follows
+// ends within ten seconds. Only one thread at a time may use a client.
 //
 // Errors: those of ExplainCall (common/transport/reachability.h) if no
 // coordinator answers; otherwise the service's own (proto/status.proto,
@@ -20,12 +19,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/command_line.h"
+#include "common/status_macros.h"
 #include "common/transport/credentials.h"
 #include "grpcpp/grpcpp.h"
-#include "proto/control.grpc.pb.h"
-#include "proto/replication.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
-#include "proto/trust.grpc.pb.h"
 
 namespace causeway {
 
@@ -46,6 +43,11 @@ struct StatusSnapshot {
   v1::ListIslandsResponse islands;
   v1::ListFragmentsResponse fragments;
 };
+
+// A method of a service's generated client.
+template <typename Stub, typename Request, typename Response>
+using ClientMethod = grpc::Status (Stub::*)(grpc::ClientContext*,
+                                            const Request&, Response*);
 
 class CoordinatorClient {
  public:
@@ -79,42 +81,21 @@ class CoordinatorClient {
       const v1::WatchEventsRequest& request,
       const std::function<bool(const v1::Event&)>& consume);
 
-  // Calls a method of the Control service.
-  template <typename Request, typename Response>
-  absl::Status Control(grpc::Status (v1::Control::Stub::*method)(
-                           grpc::ClientContext*, const Request&, Response*),
-                       const Request& request, Response& response) {
-    return Call(*control_, method, request, response);
-  }
-
-  // Calls the follower at the address.
-  absl::Status Promote(const v1::PromoteRequest& request,
-                       v1::PromoteResponse& response) {
-    return Call(*replication_, &v1::Replication::Stub::Promote, request,
-                response);
-  }
-
-  // Calls a method of the Trust service.
-  template <typename Request, typename Response>
-  absl::Status Trust(grpc::Status (v1::Trust::Stub::*method)(
-                         grpc::ClientContext*, const Request&, Response*),
-                     const Request& request, Response& response) {
-    return Call(*trust_, method, request, response);
+  // Calls a method of a service.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(ClientMethod<Stub, Request, Response> method,
+                                const Request& request) {
+    grpc::ClientContext context;
+    LimitTime(context);
+    Response response;
+    RETURN_IF_ERROR(
+        Explain((Stub(channel_).*method)(&context, request, &response)));
+    return response;
   }
 
  private:
-  template <typename Stub, typename Request, typename Response>
-  absl::Status Call(Stub& stub,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                 const Request&, Response*),
-                    const Request& request, Response& response) {
-    grpc::ClientContext context;
-    LimitTime(context);
-    return Explain((stub.*method)(&context, request, &response));
-  }
-
-  // Adds all pages to `islands`.
-  absl::Status FetchIslands(bool departed, v1::ListIslandsResponse& islands);
+  // Returns all pages.
+  absl::StatusOr<v1::ListIslandsResponse> FetchIslands(bool departed);
 
   static void LimitTime(grpc::ClientContext& context);
 
@@ -124,11 +105,17 @@ class CoordinatorClient {
   const std::string address_;
   const bool tls_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::Status::Stub> status_;
-  const std::unique_ptr<v1::Control::Stub> control_;
-  const std::unique_ptr<v1::Replication::Stub> replication_;
-  const std::unique_ptr<v1::Trust::Stub> trust_;
 };
+
+// Makes the only call of a command, at `now`. Errors of Create and the call.
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> CallOnce(const ConnectionFlags& flags, absl::Time now,
+                                  ClientMethod<Stub, Request, Response> method,
+                                  const Request& request) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
+                   CoordinatorClient::Create(flags, now));
+  return client->Call(method, request);
+}
 
 }  // namespace causeway
 

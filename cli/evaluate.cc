@@ -165,8 +165,7 @@ void PrintEvaluation(const TrainedModel& model, const Evaluation& evaluation,
                      std::ostream& out) {
   out << DescribeVersions(model.run_id, model.versions) << "\n"
       << absl::StrFormat("validation     %d sequences, %s tokens\n",
-                         evaluation.sequences,
-                         HumanCount(static_cast<double>(evaluation.tokens)))
+                         evaluation.sequences, HumanCount(evaluation.tokens))
       << absl::StrFormat("loss           %.4f nats per token\n",
                          evaluation.loss)
       << absl::StrFormat("perplexity     %.4g\n", std::exp(evaluation.loss));

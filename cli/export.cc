@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/export.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "cli/commands.h"
 #include "cli/hugging_face.h"
 #include "cli/human.h"
 #include "cli/trained_model.h"
@@ -210,8 +209,8 @@ absl::Status RunExport(const ExportFlags& flags,
         absl::StrCat(flags.out, "/", files.back()), {config}));
   }
   call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
-           << HumanCount(static_cast<double>(size)) << " parameters in "
-           << tensors.size() << " tensors written to " << flags.out << ": "
+           << HumanCount(size) << " parameters in " << tensors.size()
+           << " tensors written to " << flags.out << ": "
            << absl::StrJoin(files, ", ") << "\n";
   if (config.empty()) {
     call.out << "no " << kConfigFile

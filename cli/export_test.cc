@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/export.h"
-
 #include <sys/stat.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/commands.h"
 #include "cli/testing/state.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/checkpoint/tensor_files.h"

@@ -10,6 +10,7 @@
 #ifndef CLI_HUMAN_H_
 #define CLI_HUMAN_H_
 
+#include <concepts>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -25,6 +26,14 @@ std::string HumanCount(double count);
 
 // Returns "512 B", "1.50 KiB", "23.4 MiB": powers of 1024.
 std::string HumanBytes(double bytes);
+
+// The same for whole numbers.
+std::string HumanCount(std::integral auto count) {
+  return HumanCount(static_cast<double>(count));
+}
+std::string HumanBytes(std::integral auto bytes) {
+  return HumanBytes(static_cast<double>(bytes));
+}
 
 // Returns "0.25 s", "59 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; "-" if
 // infinite.

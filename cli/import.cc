@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/import.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "cli/commands.h"
 #include "cli/hugging_face.h"
 #include "cli/human.h"
 #include "common/checkpoint/initial_values.h"
@@ -96,9 +95,9 @@ absl::Status RunImport(const ImportFlags& flags, const Invocation& call) {
         flags.out, " exists; --force replaces it, --out names another place"));
   }
   RETURN_IF_ERROR(WriteFileAtomically(flags.out, {text}));
-  call.out << "A model of " << HumanCount(static_cast<double>(layout.size))
-           << " parameters in " << layout.tensors.size()
-           << " tensors. The configuration is in " << flags.out
+  call.out << "A model of " << HumanCount(layout.size) << " parameters in "
+           << layout.tensors.size() << " tensors. The configuration is in "
+           << flags.out
            << "; start the run with\n  causeway-coordinator --config "
            << flags.out << " --initial_parameters " << directory
            << " --state_dir DIR\n";

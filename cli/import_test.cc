@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/import.h"
-
 #include <sys/stat.h>
 
 #include <sstream>
@@ -10,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/commands.h"
 #include "common/checkpoint/tensor_files_writer.h"
 #include "common/file.h"
 #include "common/model_layout.h"

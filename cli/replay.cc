@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/replay.h"
+#include "server/replay.h"
 
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/commands.h"
 #include "common/status_macros.h"
-#include "server/replay.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {

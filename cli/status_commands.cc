@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/status_commands.h"
-
 #include <unistd.h>
 
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "cli/commands.h"
 #include "cli/coordinator_client.h"
 #include "cli/events/event_flags.h"
 #include "cli/status_report.h"
@@ -17,6 +16,7 @@
 #include "cli/watch/watch.h"
 #include "cli/watch/watch_screen.h"
 #include "common/status_macros.h"
+#include "proto/control.grpc.pb.h"
 
 namespace causeway {
 namespace {
@@ -92,9 +92,9 @@ Command ShowCommand(
 
 absl::Status ShowPeers(CoordinatorClient& client, bool json,
                        std::ostream& out) {
-  v1::ListPeersResponse peers;
-  RETURN_IF_ERROR(client.Control(&v1::Control::Stub::ListPeers,
-                                 v1::ListPeersRequest(), peers));
+  ASSIGN_OR_RETURN(
+      const v1::ListPeersResponse peers,
+      client.Call(&v1::Control::Stub::ListPeers, v1::ListPeersRequest()));
   if (json) {
     out << MessageJson(peers) << "\n";
   } else {

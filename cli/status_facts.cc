@@ -73,15 +73,15 @@ std::string TrainingFact(const v1::RunStatus& run) {
           ? absl::StrCat(", ", HumanCount(run.tokens_per_second()), " tokens/s")
           : "",
       run.loss() > 0 ? absl::StrCat(", loss ", Loss(run.loss())) : "", ", ",
-      HumanCount(static_cast<double>(run.tokens_merged())), " tokens merged");
+      HumanCount(run.tokens_merged()), " tokens merged");
 }
 
 std::string TrafficFact(const v1::RunStatus& run) {
   const double moved =
       static_cast<double>(run.bytes_received() + run.bytes_sent());
-  std::string text = absl::StrCat(
-      HumanBytes(static_cast<double>(run.bytes_received())), " received, ",
-      HumanBytes(static_cast<double>(run.bytes_sent())), " sent");
+  std::string text =
+      absl::StrCat(HumanBytes(run.bytes_received()), " received, ",
+                   HumanBytes(run.bytes_sent()), " sent");
   if (moved > 0 && run.bytes_data_parallel() > 0) {
     const double data_parallel = static_cast<double>(run.bytes_data_parallel());
     absl::StrAppend(

@@ -34,8 +34,7 @@ void PrintFact(absl::string_view name, absl::string_view text,
 }
 
 std::string ModelFact(const v1::RunStatus& run) {
-  const std::string parameters =
-      HumanCount(static_cast<double>(run.parameters()));
+  const std::string parameters = HumanCount(run.parameters());
   if (run.config().has_tensors()) {
     return absl::StrCat(parameters, " parameters, defined by their tensors");
   }
@@ -51,7 +50,7 @@ std::string ValidationFact(const v1::ValidationPoint& point, absl::Time now) {
       "loss %.4f at version %d, %s ago (island %s, %s tokens)",
       point.validation().loss(), point.validation().version(),
       HumanDuration(now - ToTime(point.time())), point.island_id(),
-      HumanCount(static_cast<double>(point.validation().tokens())));
+      HumanCount(point.validation().tokens()));
 }
 
 std::string LedgerFact(const v1::TokenLedger& ledger) {
@@ -62,8 +61,8 @@ std::string LedgerFact(const v1::TokenLedger& ledger) {
                                  100 * static_cast<double>(tokens) /
                                      static_cast<double>(ledger.reported()));
   };
-  return absl::StrCat(HumanCount(static_cast<double>(ledger.reported())),
-                      " reported", share("merged", ledger.merged()),
+  return absl::StrCat(HumanCount(ledger.reported()), " reported",
+                      share("merged", ledger.merged()),
                       share("partial", ledger.partial_merged()),
                       share("pending", ledger.pending()),
                       share("expired", ledger.expired()),
@@ -108,9 +107,9 @@ std::string FollowersFact(const v1::RunStatus& run) {
 // Returns the coordinator's memory and time; a follower has none to report.
 std::string CoordinatorFact(const v1::RunStatus& run, absl::Time now) {
   if (!run.follows().empty()) return absl::StrCat("follows ", run.follows());
-  std::string text = absl::StrCat(
-      "up ", HumanDuration(now - ToTime(run.started_at())), ", memory ",
-      HumanBytes(static_cast<double>(run.memory_bytes())));
+  std::string text =
+      absl::StrCat("up ", HumanDuration(now - ToTime(run.started_at())),
+                   ", memory ", HumanBytes(run.memory_bytes()));
   if (run.outer_step_seconds() > 0) {
     absl::StrAppend(&text, ", outer step ",
                     HumanDuration(absl::Seconds(run.outer_step_seconds())));
@@ -179,18 +178,18 @@ void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
   for (const v1::IslandStatus& island : islands.islands()) {
     const v1::IslandProgress& progress = island.progress();
     const bool live = island.state() == v1::IslandStatus::LIVE;
-    table.AddRow({island.island_id(), absl::StrCat(island.incarnation()),
-                  StateText(island), absl::StrCat(progress.run_step()),
-                  Loss(progress.loss()), TrainingRate(island),
-                  HumanCount(static_cast<double>(island.tokens_merged())),
-                  HumanBytes(static_cast<double>(progress.bytes_up())),
-                  HumanBytes(static_cast<double>(progress.bytes_down())),
-                  absl::StrCat(progress.overlap_steps()), Lateness(progress),
-                  HumanDuration(absl::Seconds(progress.wait_seconds())),
-                  HumanBytes(static_cast<double>(progress.memory_bytes())),
-                  OrDash(live, HumanDuration(absl::Seconds(
-                                   island.heartbeat_age_seconds()))),
-                  live ? progress.activity() : island.reason()});
+    table.AddRow(
+        {island.island_id(), absl::StrCat(island.incarnation()),
+         StateText(island), absl::StrCat(progress.run_step()),
+         Loss(progress.loss()), TrainingRate(island),
+         HumanCount(island.tokens_merged()), HumanBytes(progress.bytes_up()),
+         HumanBytes(progress.bytes_down()),
+         absl::StrCat(progress.overlap_steps()), Lateness(progress),
+         HumanDuration(absl::Seconds(progress.wait_seconds())),
+         HumanBytes(progress.memory_bytes()),
+         OrDash(live,
+                HumanDuration(absl::Seconds(island.heartbeat_age_seconds()))),
+         live ? progress.activity() : island.reason()});
   }
   table.Print(out);
 }
@@ -212,12 +211,11 @@ void PrintPeers(const v1::ListPeersResponse& peers, std::ostream& out) {
                {"CUT OFF", kRight}});
   for (const v1::PeerUse& peer : sorted) {
     table.AddRow({peer.peer(), absl::StrCat(peer.connections()),
-                  absl::StrCat(peer.calls()),
-                  HumanBytes(static_cast<double>(peer.held_bytes())),
+                  absl::StrCat(peer.calls()), HumanBytes(peer.held_bytes()),
                   absl::StrCat(peer.calls_begun()),
-                  HumanBytes(static_cast<double>(peer.bytes_received())),
-                  HumanBytes(static_cast<double>(peer.bytes_sent())),
-                  absl::StrCat(peer.refused()), absl::StrCat(peer.cut())});
+                  HumanBytes(peer.bytes_received()),
+                  HumanBytes(peer.bytes_sent()), absl::StrCat(peer.refused()),
+                  absl::StrCat(peer.cut())});
   }
   table.Print(out);
 }
@@ -241,8 +239,7 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
     const v1::FragmentHead& head = fragment.head();
     table.AddRow(
         {absl::StrCat(head.fragment()), absl::StrCat(head.version()),
-         absl::StrCat(fragment.final_version()),
-         HumanCount(static_cast<double>(fragment.size())),
+         absl::StrCat(fragment.final_version()), HumanCount(fragment.size()),
          absl::StrCat(fragment.tensors()),
          absl::StrCat("+", fragment.send_offset_steps()),
          OrDash(head.version() > 0,
@@ -318,8 +315,8 @@ void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out) {
            MegabitsPerSecond(use.pace_bytes_per_second()),
            HumanDuration(absl::Seconds(use.busy_seconds())),
            HumanDuration(absl::Seconds(use.paced_seconds())),
-           HumanBytes(static_cast<double>(use.bytes_sent_again())),
-           HumanBytes(static_cast<double>(use.tcp_bytes_retransmitted()))});
+           HumanBytes(use.bytes_sent_again()),
+           HumanBytes(use.tcp_bytes_retransmitted())});
     };
     add("up", progress.uplink());
     add("down", progress.downlink());

@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "cli/coordinator_client.h"
+#include "proto/control.pb.h"
 #include "proto/status.pb.h"
 
 namespace causeway {

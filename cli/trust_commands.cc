@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/trust_commands.h"
-
 #include <memory>
 #include <ostream>
 #include <string>
@@ -11,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cli/commands.h"
 #include "cli/coordinator_client.h"
 #include "cli/human.h"
 #include "cli/status_report.h"
@@ -37,14 +36,11 @@ struct TokenFlags {
 };
 
 template <typename Request, typename Response>
-absl::Status Ask(const ConnectionFlags& flags, const Clock& now,
-                 grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                              const Request&, Response*),
-                 const Request& request, Response& response) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
-                   CoordinatorClient::Create(flags, now()));
-  const absl::Status answered = client->Trust(method, request, response);
-  if (!absl::IsUnimplemented(answered)) return answered;
+absl::StatusOr<Response> Ask(const ConnectionFlags& flags, const Clock& now,
+                             ClientMethod<Stub, Request, Response> method,
+                             const Request& request) {
+  absl::StatusOr<Response> answer = CallOnce(flags, now(), method, request);
+  if (!absl::IsUnimplemented(answer.status())) return answer;
   return absl::FailedPreconditionError(
       "the coordinator has no authority of its own: it was not started with "
       "--tls auto");
@@ -80,9 +76,8 @@ absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
 absl::Status CreateToken(const TokenFlags& flags, const Clock& now,
                          const Invocation& call) {
   ASSIGN_OR_RETURN(const v1::CreateTokenRequest request, TokenRequest(flags));
-  v1::CreateTokenResponse response;
-  RETURN_IF_ERROR(
-      Ask(flags.connection, now, &Stub::CreateToken, request, response));
+  ASSIGN_OR_RETURN(const v1::CreateTokenResponse response,
+                   Ask(flags.connection, now, &Stub::CreateToken, request));
   const v1::Token& token = response.token();
   const bool is_island = token.role() == "island";
   // The token alone is the result, for scripts.
@@ -132,11 +127,10 @@ Table TableOf(const v1::ListCertificatesResponse& response, absl::Time now) {
 // Prints the answer of a method that lists, as JSON or as a table.
 template <typename Request, typename Response>
 absl::Status List(const TokenFlags& flags, const Clock& now,
-                  grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                               const Request&, Response*),
+                  ClientMethod<Stub, Request, Response> method,
                   std::ostream& out) {
-  Response response;
-  RETURN_IF_ERROR(Ask(flags.connection, now, method, Request(), response));
+  ASSIGN_OR_RETURN(const Response response,
+                   Ask(flags.connection, now, method, Request()));
   if (flags.json) {
     out << MessageJson(response) << "\n";
   } else {
@@ -148,13 +142,11 @@ absl::Status List(const TokenFlags& flags, const Clock& now,
 // Withdraws the token or certificate that the command names.
 template <typename Request, typename Response>
 absl::Status Revoke(const TokenFlags& flags, const Clock& now,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                 const Request&, Response*),
+                    ClientMethod<Stub, Request, Response> method,
                     const Invocation& call) {
   Request request;
   request.set_id(call.arguments[1]);
-  Response response;
-  RETURN_IF_ERROR(Ask(flags.connection, now, method, request, response));
+  RETURN_IF_ERROR(Ask(flags.connection, now, method, request).status());
   call.out << request.id() << " is revoked\n";
   return absl::OkStatus();
 }

@@ -31,8 +31,7 @@ void PrintFragmentPlan(const v1::RunConfig& config,
   const v1::SynchronizationConfig& sync = config.synchronization();
   const auto bytes = [](const CodecSpec& spec, const v1::Fragment& fragment) {
     return absl::StrCat(spec.entropy_coded ? "at most " : "",
-                        HumanBytes(static_cast<double>(
-                            MaxEncodedBytes(spec, fragment.size()))));
+                        HumanBytes(MaxEncodedBytes(spec, fragment.size())));
   };
   Table table({{"FRAGMENT", Table::kRight},
                {"TENSORS", Table::kRight},
@@ -44,7 +43,7 @@ void PrintFragmentPlan(const v1::RunConfig& config,
   for (const v1::Fragment& fragment : plan.fragments()) {
     table.AddRow({absl::StrCat(fragment.id()),
                   absl::StrCat(fragment.tensors_size()),
-                  HumanCount(static_cast<double>(fragment.size())),
+                  HumanCount(fragment.size()),
                   absl::StrCat("+", fragment.send_offset_steps()),
                   absl::StrCat(schedule.FinalVersion(fragment.id())),
                   bytes(UplinkSpec(sync), fragment),
@@ -62,11 +61,9 @@ void PrintData(const v1::RunConfig& config, const Dataset& dataset,
   out << absl::StrFormat(
       "data      %s tokens, the largest below %d; %s validation sequences; "
       "%d %s of %s training sequences\n",
-      HumanCount(static_cast<double>(dataset.corpus.size())),
-      dataset.corpus.vocabulary(),
-      HumanCount(static_cast<double>(split.validation_windows())),
-      split.shards(), split.shards() == 1 ? "shard" : "shards",
-      HumanCount(windows));
+      HumanCount(dataset.corpus.size()), dataset.corpus.vocabulary(),
+      HumanCount(split.validation_windows()), split.shards(),
+      split.shards() == 1 ? "shard" : "shards", HumanCount(windows));
   out << absl::StrFormat(
       "epochs    an island reads its shard %.3g times in %u steps\n",
       used / windows, config.training().total_steps());
@@ -94,8 +91,7 @@ absl::Status Validate(const v1::RunConfig& config,
   const v1::TrainingConfig& training = config.training();
   const double step_tokens = static_cast<double>(TokensPerStep(config));
   out << absl::StrFormat("model     %s parameters in %u layers\n",
-                         HumanCount(static_cast<double>(layout.size)),
-                         CountBlocks(layout));
+                         HumanCount(layout.size), CountBlocks(layout));
   out << absl::StrFormat(
       "training  %u steps of %s tokens on each island: %s tokens\n",
       training.total_steps(), HumanCount(step_tokens),

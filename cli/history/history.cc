@@ -101,14 +101,13 @@ void PrintHistory(const v1::GetHistoryResponse& history, uint64_t rows,
                    {"-", "-", validation, "-", "-", "-", "-", "-"});
     } else {
       const v1::TrainingPoint& point = *row.training;
-      cells.insert(cells.end(),
-                   {absl::StrCat(point.run_step()), Loss(point.loss()),
-                    validation, HumanCount(point.tokens_per_second()),
-                    HumanBytes(static_cast<double>(point.bytes_up())),
-                    HumanBytes(static_cast<double>(point.bytes_down())),
-                    Share(before, point.participation()),
-                    OrDash(point.has_similarity(),
-                           absl::StrFormat("%.3f", point.similarity()))});
+      cells.insert(
+          cells.end(),
+          {absl::StrCat(point.run_step()), Loss(point.loss()), validation,
+           HumanCount(point.tokens_per_second()), HumanBytes(point.bytes_up()),
+           HumanBytes(point.bytes_down()), Share(before, point.participation()),
+           OrDash(point.has_similarity(),
+                  absl::StrFormat("%.3f", point.similarity()))});
       before = point.participation();
     }
     if (left_out > 0) {

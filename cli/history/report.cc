@@ -12,6 +12,7 @@
 #include "common/file.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
+#include "proto/control.grpc.pb.h"
 #include "server/page/assets.h"
 #include "server/page/page_json.h"
 #include "server/stored_run.h"
@@ -47,13 +48,12 @@ absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
     }
     return true;
   }));
-  v1::ListQuarantineResponse quarantine;
-  const absl::Status listed =
-      client.Control(&v1::Control::Stub::ListQuarantine,
-                     v1::ListQuarantineRequest(), quarantine);
+  absl::StatusOr<v1::ListQuarantineResponse> quarantine = client.Call(
+      &v1::Control::Stub::ListQuarantine, v1::ListQuarantineRequest());
   // Only operators may see it.
-  if (!absl::IsPermissionDenied(listed)) RETURN_IF_ERROR(listed);
-  *data.mutable_quarantine() = std::move(*quarantine.mutable_contributions());
+  if (absl::IsPermissionDenied(quarantine.status())) return data;
+  RETURN_IF_ERROR(quarantine.status());
+  *data.mutable_quarantine() = std::move(*quarantine->mutable_contributions());
   return data;
 }
 

@@ -164,10 +164,9 @@ void PrintPrediction(const RunAssumptions& assumptions,
                      const RunPrediction& prediction, std::ostream& out) {
   const v1::SynchronizationConfig& sync = assumptions.config.synchronization();
   const uint32_t waits_after = sync.overlap_steps() + sync.max_overlap_steps();
-  out << absl::StrFormat(
-      "model        %s parameters, a step every %s\n",
-      HumanCount(static_cast<double>(assumptions.layout.size)),
-      StepTimes(assumptions.islands));
+  out << absl::StrFormat("model        %s parameters, a step every %s\n",
+                         HumanCount(assumptions.layout.size),
+                         StepTimes(assumptions.islands));
   out << absl::StrFormat(
       "exchange     H %u, P %u, tau %u, %s; training waits after %u %s\n",
       sync.inner_steps_per_round(), sync.fragments(), sync.overlap_steps(),

@@ -151,8 +151,7 @@ const std::vector<Column>& IslandColumns() {
        }},
       {"MEMORY", 0, Table::kRight,
        [](const Island& island) {
-         return HumanBytes(
-             static_cast<double>(island.progress().memory_bytes()));
+         return HumanBytes(island.progress().memory_bytes());
        }},
       {"HEARD", 3, Table::kRight,
        [](const Island& island) {
