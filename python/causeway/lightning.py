@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, Dict, Optional
 
 from .callback import IslandCallback, need
+from .errors import ModelMismatch
 
 need("torch", "1.13")
 # The callback serves the Trainers of both packages, whichever its base is from.
@@ -71,6 +72,14 @@ class CausewayCallback(IslandCallback, Callback):
     def on_exception(self, trainer: Any, pl_module: Any,
                      exception: BaseException) -> None:
         self._end(exception)
+        # A module without values fails in any of several places. The Trainer
+        # then cannot tear itself down, either, and would raise what says less.
+        for name, parameter in pl_module.named_parameters():
+            if parameter.is_meta:
+                raise ModelMismatch(
+                    f"{name} is on the device meta, so it has no values: make "
+                    "the module on another device, or its layers in "
+                    "configure_model()") from exception
 
     def state_dict(self) -> Dict[str, Any]:
         if self.island is None or not self._trains:

@@ -52,13 +52,15 @@ class LightningTest(TrainerTestCase):
 
     def test_bad_input_is_refused_before_it_trains(self):
         self.begin(20)
-        for join, kind, message in (
-            ({"coordinator": "127.0.0.1:1", "timeout": 1}, causeway.Timeout,
-             "127.0.0.1:1"),
-            ({"islands": "east"}, TypeError, "argument 'islands'"),
+        nowhere = {"coordinator": "127.0.0.1:1", "timeout": 1}
+        for settings, kind, message in (
+            ({"join": nowhere}, causeway.Timeout, "127.0.0.1:1"),
+            ({"join": {"islands": "east"}}, TypeError, "argument 'islands'"),
+            ({"device": "meta"}, causeway.ModelMismatch,
+             "network.embedding.weight is on the device meta"),
         ):
             with self.subTest(message), self.assertRaisesRegex(kind, message):
-                self.train(join=join)
+                self.train(**settings)
 
     def test_an_extra_that_is_missing_is_named(self):
         module = importlib.import_module("causeway.lightning")

@@ -130,8 +130,9 @@ class Tiny(torch.nn.Module):
 
 
 def lightning_trainer(join, output, last=None, fails=None, resume=None,
-                      package="lightning.pytorch", **arguments):
-    """Trains; returns the island's steps and the model."""
+                      package="lightning.pytorch", device="cpu", **arguments):
+    """Trains a module that is made on a device; returns the island's steps and
+    the model."""
     import importlib
     lightning = importlib.import_module(package)
 
@@ -170,7 +171,7 @@ def lightning_trainer(join, output, last=None, fails=None, resume=None,
         callbacks.append(
             lightning.callbacks.ModelCheckpoint(
                 output, "{step}", every_n_train_steps=every, save_top_k=-1))
-    module = Module()
+    module = Module().to(device)
     trainer = lightning.Trainer(callbacks=callbacks, **{**fields, **arguments})
     try:
         trainer.fit(module, torch.utils.data.DataLoader(rows(), batch_size=2),
