@@ -4,10 +4,12 @@
 
 import contextlib
 import ctypes
+import itertools
 import sys
 import types
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
+from typing import (Any, Callable, Iterator, List, Mapping, NamedTuple,
+                    Optional, Tuple)
 
 import torch
 
@@ -26,9 +28,6 @@ _DTYPES = {
     torch.bfloat16: _library.BFLOAT16,
     torch.float16: _library.FLOAT16,
 }
-# The number of parameters that are checked after each step, in turn: checking
-# all would take as long as everything else.
-CHECKED_PER_STEP = 8
 
 
 @dataclass
@@ -66,6 +65,21 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
     return row * (parameter.numel() // max(1, rows)), local.reshape(-1)
 
 
+class _Place(NamedTuple):
+    """Where a parameter is found, and its values on this rank."""
+
+    owner: Mapping[str, Any]
+    key: str
+    parameter: Any
+    read_address: Callable[[], int]
+    address: int
+    name: str
+
+    def is_kept(self) -> bool:
+        owner, key, parameter, read_address, address, _ = self
+        return owner.get(key) is parameter and read_address() == address
+
+
 def _address_of(parameter: Any) -> Callable[[], int]:
     """Returns a function for the address of this rank's values of a
     parameter."""
@@ -91,18 +105,16 @@ class Attachment:
                 shards.get(info.name) or _shard_of(slot.parameter, info.name))
             for info, slot in match(model, run, shards)
         ]
-        self._next_check = 0
-        # Where a parameter is found, its address, and its name.
-        self._checks: List[Tuple[Mapping[str, Any], str, Any,
-                                 Callable[[], int], int, str]] = []
+        self._places: List[_Place] = []
         for local in self.locals:
             slot, name = local.slot, local.info.name
             # Nothing is known of where the caller's shards lie.
             read: Callable[[], int] = lambda: 0
             if name not in shards:
                 read = _address_of(slot.parameter)
-            self._checks.append(
-                (slot.owner, slot.key, slot.parameter, read, read(), name))
+            self._places.append(_Place(slot.owner, slot.key, slot.parameter,
+                                       read, read(), name))
+        self._turns = itertools.cycle(self._places)
 
     @staticmethod
     def _local(info: TensorInfo, slot: Slot,
@@ -148,26 +160,27 @@ class Attachment:
             stream = torch.cuda.current_stream(values.device)
             buffer.stream = stream.cuda_stream
 
-    def check_some(self) -> None:
-        """Checks some of the parameters, different ones in each call.
+    def check_one(self) -> None:
+        """Checks one of the parameters, another one in each call.
 
-        Raises TensorMoved if one is not where it was.
+        Raises TensorMoved if it is not where it was.
         """
-        checks = self._checks
-        begin = self._next_check
-        end = begin + CHECKED_PER_STEP
-        self._next_check = end if end < len(checks) else 0
-        for owner, key, parameter, read, address, name in checks[begin:end]:
-            # Most of an idle step is spent here.
-            if owner.get(key) is parameter and read() == address:
-                continue
-            # FSDP has whole parameters in the model after a forward pass.
-            reshard(self._model)
-            if owner.get(key) is not parameter or read() != address:
-                raise TensorMoved(
-                    f"the memory of {name} was replaced after island.attach(): "
-                    "by model.to(), by assigning .data, or by an optimizer "
-                    "that keeps parameters elsewhere. Do that before attach()")
+        place = next(self._turns)
+        if place.is_kept():
+            return
+        # FSDP has whole parameters in the model after a forward pass.
+        reshard(self._model)
+        if not place.is_kept():
+            raise TensorMoved(
+                f"the memory of {place.name} was replaced after "
+                "island.attach(): by model.to(), by assigning .data, or by an "
+                "optimizer that keeps parameters elsewhere. Do that before "
+                "attach()")
+
+    def check_all(self) -> None:
+        """Checks all parameters. Raises TensorMoved."""
+        for _ in self._places:
+            self.check_one()
 
     def not_finite(self) -> Optional[str]:
         """Returns the name of a parameter with values that are not finite."""
@@ -231,6 +244,34 @@ def _is_rehearsal() -> bool:
     return False
 
 
+def _between_graphs(function: Callable[[], None]) -> Callable[..., None]:
+    """Returns a function for hooks that torch.compile leaves out of graphs."""
+
+    def call(*_: Any) -> None:
+        function()
+
+    if not hasattr(torch, "compiler"):
+        return call
+    disable: Any = torch.compiler.disable
+    call_apart: Callable[..., None] = disable(call)
+    # A call apart takes longer than the hook itself. Outside of compiled code
+    # there is no need for it, and newer versions tell where a thread is.
+    compiler_of_thread: Any = getattr(torch._C._dynamo.eval_frame,
+                                      "get_eval_frame_callback", None)
+    if compiler_of_thread is None:
+        return call_apart
+
+    def hook(*_: Any) -> None:
+        if compiler_of_thread() is None:
+            function()
+        else:
+            call_apart()
+
+    skip: Any = torch._dynamo.decorators.skip
+    skip(hook)
+    return hook
+
+
 class StepHook:
     """Calls functions before and after each step of an optimizer."""
 
@@ -242,23 +283,19 @@ class StepHook:
         self._rehearsal = False
         if hasattr(optimizer, "register_step_post_hook"):
 
-            def before(*_: Any) -> None:
+            def before() -> None:
                 # Optimizers have no state before their first step.
                 self._rehearsal = not optimizer.state and _is_rehearsal()
                 if not self._rehearsal:
                     before_step()
 
-            def after(*_: Any) -> None:
+            def after() -> None:
                 if not self._rehearsal:
                     after_step()
 
-            if hasattr(torch, "compiler"):
-                # Keep torch.compile from compiling these hooks.
-                disable: Any = torch.compiler.disable
-                before, after = disable(before), disable(after)
             self._handles = [
-                optimizer.register_step_post_hook(after),
-                optimizer.register_step_pre_hook(before),
+                optimizer.register_step_post_hook(_between_graphs(after)),
+                optimizer.register_step_pre_hook(_between_graphs(before)),
             ]
         else:
             self._replace(after_step, before_step)
@@ -284,11 +321,13 @@ class StepHook:
 
     def skipped(self) -> bool:
         """Returns whether GradScaler has voided a fused optimizer's step."""
-        found = getattr(self._optimizer, "found_inf", None)
+        found = vars(self._optimizer).get("found_inf")
         return found is not None and bool(found)
 
     def learning_rate(self) -> float:
         rate = self._optimizer.param_groups[0].get("lr", 0.0)
+        if isinstance(rate, float):
+            return rate
         if isinstance(rate, torch.Tensor) and rate.device.type != "cpu":
             # Reading it would wait for the device.
             return 0.0

@@ -13,9 +13,9 @@ from causeway.trained import Trained
 
 class AttachmentTest(unittest.TestCase):
 
-    def check_all(self, attachment):
+    def check_in_turn(self, attachment):
         for _ in range(len(attachment.locals)):
-            attachment.check_some()
+            attachment.check_one()
 
     def test_describes_tensors_where_they_are(self):
         model = LeastSquares().to(torch.bfloat16)
@@ -55,20 +55,21 @@ class AttachmentTest(unittest.TestCase):
             lambda m: m.head.to(torch.bfloat16)):
             model = LeastSquares()
             attachment = Attachment(model, run_of())
-            self.check_all(attachment)
+            attachment.check_all()
             replace(model)
             with self.assertRaisesRegex(TensorMoved, "memory of head.weight"):
-                self.check_all(attachment)
+                attachment.check_all()
 
     def test_looks_at_every_parameter_in_turn(self):
         model = torch.nn.ParameterDict(
             {f"p{i:02}": torch.nn.Parameter(torch.zeros(1)) for i in range(40)})
         run = run_of({name: (1,) for name in model.keys()})
         for i in range(40):
-            attachment = Attachment(model, run)
-            model[f"p{i:02}"].data = torch.zeros(1)
-            with self.assertRaises(TensorMoved):
-                self.check_all(attachment)
+            for check in (self.check_in_turn, Attachment.check_all):
+                attachment = Attachment(model, run)
+                model[f"p{i:02}"].data = torch.zeros(1)
+                with self.assertRaises(TensorMoved):
+                    check(attachment)
 
     def test_autograd_notices_new_values(self):
         model = LeastSquares()

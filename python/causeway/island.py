@@ -72,7 +72,11 @@ class Island:
         except BaseException:
             self._native.close()
             raise
-        self._next_step = self.run.step + 1
+        run = self.run
+        self._next_step = run.step + 1
+        self._tokens_per_step = run.batch_size * run.sequence_length
+        self._steps_per_round = int(
+            run.configuration["synchronization"]["inner_steps_per_round"])
 
     def attach(self, model: "torch.nn.Module", optimizer: "Optimizers", *,
                shards: "Optional[Shards]" = None) -> None:
@@ -242,8 +246,8 @@ class Island:
         native = self._native
         if self._uncounted:
             return
-        native.check()
         if native.stopped:
+            native.check()
             return
         self._trained.check()
         if not native.step:
@@ -252,26 +256,28 @@ class Island:
                 "was interrupted: call island.wait() before it makes another")
 
     def _after_step(self) -> None:
-        native, hook = self._native, self._hooks[-1]
+        # Every line counts: it runs in each step, with cold caches.
+        native, hook, step = self._native, self._hooks[-1], self._native.step
         if self._uncounted or native.stopped or hook.skipped():
             return
         try:
-            self._attachment.check_some()
+            if step % self._steps_per_round:
+                self._attachment.check_one()
+            else:
+                self._attachment.check_all()
         except TensorMoved as error:
             native.fail(error)
             raise
-        tokens = self._tokens * self._ranks.size
-        if not tokens:
-            tokens = self.run.batch_size * self.run.sequence_length
+        tokens = self._tokens * self._ranks.size or self._tokens_per_step
         loss = math.nan
         if self._loss is not None:
             loss = float(self._loss)
             if not math.isfinite(loss):
                 self._explain(loss)
-        self._tokens, self._loss = 0, None
-        self._next_step = native.step
-        native.after_step(tokens, loss if math.isfinite(loss) else math.nan,
-                          hook.learning_rate(), self._step_timeout)
+                loss = math.nan
+        self._tokens, self._loss, self._next_step = 0, None, step
+        native.after_step(tokens, loss, hook.learning_rate(),
+                          self._step_timeout)
 
     def _explain(self, loss: float) -> None:
         """Raises Diverged if parameters are not finite either.

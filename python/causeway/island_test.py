@@ -189,13 +189,25 @@ class OneIslandTest(ProcessTestCase):
                     torch.testing.assert_close(a, b)
                     self.assertFalse(torch.equal(b, c))
 
-    def test_notices_an_optimizer_that_replaces_tensors(self):
-        self.begin()
+    def assert_notices_a_replaced_tensor_in_step(self, number):
         with self.join() as island:
             island.attach(self.model, self.optimizer)
-            self.model.head.weight.data = torch.zeros(10, 6)
-            with self.assertRaisesRegex(causeway.TensorMoved, "head.weight"):
-                self.step()
+            # The last of five.
+            name = island.run.tensors[-1].name
+            parameter = self.model.get_parameter(name)
+            parameter.data = parameter.data.clone()
+            with self.assertRaisesRegex(causeway.TensorMoved, name):
+                for _ in range(5):
+                    self.step()
+            self.assertEqual(island.step, number)
+
+    def test_notices_an_optimizer_that_replaces_tensors(self):
+        self.begin()
+        self.assert_notices_a_replaced_tensor_in_step(5)
+
+    def test_notices_it_before_a_round_is_sent(self):
+        self.begin(inner_steps_per_round=3)
+        self.assert_notices_a_replaced_tensor_in_step(3)
 
     def test_values_that_are_not_finite_are_an_error(self):
         self.begin()

@@ -32,6 +32,7 @@ class NativeIsland:
     """An open handle. For use by one thread, except for request_leave.
 
     handle: the argument of the library's functions.
+    step: the step to train; 0 while it is unknown, or if there is none.
     stopped: whether no further step is to be trained.
     ended: whether the handle can only be closed.
     failure: the error that has ended the island, if one has.
@@ -49,15 +50,19 @@ class NativeIsland:
         self._ranks = ranks
         self._step = _library.Step()
         self._report = _library.Report()
-        # References for reuse in each step.
         self._step_reference = ctypes.byref(self._step)
-        self._report_reference = ctypes.byref(self._report)
+        self.step = 0
         self.stopped = self.ended = False
         self.failure: Optional[Error] = None
         self.waiting_for: Optional[str] = None
         self.handle = self._open(options, timeout)
         self._closing = weakref.finalize(self, self._library.causeway_close,
                                          self.handle)
+        # ctypes takes less time for arguments that need no conversion.
+        self._call_after_step = self._library["causeway_after_step"]
+        self._after_step_arguments = (
+            self.handle, ctypes.byref(self._report),
+            ctypes.c_double(_library.SLICE_SECONDS), self._step_reference)
 
     def _open(self, options: Dict[str, Any],
               timeout: Optional[float]) -> ctypes.c_void_p:
@@ -125,11 +130,6 @@ class NativeIsland:
             self._library.causeway_attach(self.handle, buffers, len(buffers)))
 
     @property
-    def step(self) -> int:
-        """The step to train; 0 while it is unknown, or if there is none."""
-        return int(self._step.step)
-
-    @property
     def waited_seconds(self) -> float:
         return float(self._step.waited_seconds)
 
@@ -144,20 +144,18 @@ class NativeIsland:
     def after_step(self, tokens: int, loss: float, learning_rate: float,
                    timeout: Optional[float]) -> None:
         """Reports the trained step, and waits for the next one."""
-        report, step = self._report, self._step
+        report = self._report
         report.tokens, report.loss = tokens, loss
         report.learning_rate = learning_rate
         # 0 until the library knows the next step, so that the value is right at
         # any exception.
-        step.step = 0
-        code = self._library.causeway_after_step(self.handle,
-                                                 self._report_reference,
-                                                 _library.SLICE_SECONDS,
-                                                 self._step_reference)
+        self.step = 0
+        code = self._call_after_step(*self._after_step_arguments)
         self._take_or_wait(code, timeout)
 
     def synchronize(self, timeout: Optional[float]) -> None:
         """Waits for the updates of everything sent, and for the next step."""
+        self.step = 0
         code = self._library.causeway_synchronize(self.handle,
                                                   _library.SLICE_SECONDS,
                                                   self._step_reference)
@@ -198,6 +196,7 @@ class NativeIsland:
             self.stopped = True
         else:
             self._check(code)
+            self.step = self._step.step
             self.stopped = bool(self._step.finished)
 
     def _check(self, code: int) -> None:

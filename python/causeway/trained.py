@@ -3,14 +3,18 @@
 """The set of parameters that optimizers train, which is fixed from attach()
 on."""
 
+import itertools
 from typing import Any, Iterator, List, Sequence
 
 import torch
 
-from .attachment import CHECKED_PER_STEP, Attachment
+from .attachment import Attachment
 from .errors import InvalidArgument, ModelMismatch
 from .parameters import slots_of
 from .joined_run import Run
+
+# How many frozen parameters are checked before each step, in turn.
+_FROZEN_PER_STEP = 8
 
 
 def torch_optimizers(given: Any) -> List[Any]:
@@ -54,7 +58,7 @@ class Trained:
             parameter for parameter in parameters
             if id(parameter) not in attached and not parameter.requires_grad
         ]
-        self._next_check = 0
+        self._next_frozen = itertools.cycle(self._frozen)
 
     def _parameters(self) -> Iterator[torch.Tensor]:
         for optimizer in self._optimizers:
@@ -64,16 +68,16 @@ class Trained:
     def check(self) -> None:
         """Raises ModelMismatch if an optimizer trains parameters that were
         added since, or, after some calls, that are no longer frozen."""
-        count = sum(len(group["params"]) for optimizer in self._optimizers
-                    for group in optimizer.param_groups)
+        # It is called before each step, so it is brief.
+        count = 0
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                count += len(group["params"])
         if count != self._count:
             for parameter in self._parameters():
                 if id(parameter) not in self._known:
                     self._refuse(parameter, "was added to the optimizer")
-        begin, frozen = self._next_check, self._frozen
-        end = begin + CHECKED_PER_STEP
-        self._next_check = end if end < len(frozen) else 0
-        for parameter in frozen[begin:end]:
+        for parameter in itertools.islice(self._next_frozen, _FROZEN_PER_STEP):
             if parameter.requires_grad:
                 self._refuse(parameter, "is no longer frozen")
 

@@ -87,6 +87,21 @@ class PyTorch2Test(ProcessTestCase):
             self.assertEqual(island.step, 13)
             self.assertFalse(counters["graph_break"])
 
+    def test_nor_does_a_compiled_loop_have_it(self):
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        with self.join() as island:
+            island.attach(self.model, optimizer)
+
+            @torch.compile(backend="eager")
+            def train():
+                optimizer.zero_grad()
+                self.loss().backward()
+                optimizer.step()
+
+            for step in range(1, 13):
+                self.assertEqual(island.step, step)
+                train()
+
     def test_an_optimizer_s_state_comes_and_goes_without_a_step(self):
         other = Regression()
         trained = torch.optim.AdamW(other.parameters())
