@@ -54,6 +54,7 @@ ABSL_DECLARE_FLAG(int, interrupted_exit_code);
 ABSL_DECLARE_FLAG(std::string, checkpoint_dir);
 ABSL_DECLARE_FLAG(std::string, initial_parameters);
 ABSL_DECLARE_FLAG(uint64_t, checkpoint_steps);
+ABSL_DECLARE_FLAG(std::string, recent_checkpoint_dir);
 ABSL_DECLARE_FLAG(double, log_seconds);
 ABSL_DECLARE_FLAG(std::string, metrics_listen);
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/island.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -21,12 +22,17 @@
 namespace causeway {
 namespace {
 
+// The share of its time for which an island waits for recent checkpoints.
+constexpr double kShareOfSaving = 0.01;
+
 OuterLoop::Options LoopOptions(const Island::Options& options) {
   OuterLoop::Options loop{.join = options.join,
                           .overlap_steps = options.overlap_steps,
                           .leave_timeout = options.leave_timeout,
                           .seed = options.seed};
-  if (options.checkpoints != nullptr) {
+  if (options.recent_checkpoints != nullptr) {
+    loop.checkpoint_steps = 1;
+  } else if (options.checkpoints != nullptr) {
     loop.checkpoint_steps = options.checkpoint_steps;
   }
   if (options.resume != nullptr) {
@@ -261,9 +267,10 @@ absl::StatusOr<std::optional<v1::FragmentHead>> Island::MakeInitialValues(
 }
 
 absl::Status Island::Do(const action::Begin& begin) {
-  if (options_.checkpoints != nullptr) {
-    RETURN_IF_ERROR(
-        options_.checkpoints->SetProcess(options_.join.instance_id()));
+  for (const IslandCheckpointStore* const store :
+       {options_.checkpoints, options_.recent_checkpoints}) {
+    if (store == nullptr) continue;
+    RETURN_IF_ERROR(store->SetProcess(options_.join.instance_id()));
   }
   IslandState resumed;
   if (options_.resume != nullptr) resumed = std::move(*options_.resume);
@@ -354,13 +361,38 @@ absl::StatusOr<IslandState> Island::State() {
       [](const OuterLoop& core, absl::Time) { return core.Position(); }));
 }
 
-absl::Status Island::Do(const action::Save& save) {
-  const bool saves = !options_.checkpoints->busy();
-  if (saves) {
-    ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
-    options_.checkpoints->SaveLater(std::move(state));
+IslandCheckpointStore* Island::DueCheckpoints(uint64_t step,
+                                              absl::Time now) const {
+  IslandCheckpointStore* const store = options_.checkpoints;
+  if (store != nullptr && !store->busy() &&
+      (!saved_step_.has_value() ||
+       step >= *saved_step_ + options_.checkpoint_steps)) {
+    return store;
   }
-  loop_.Tell([&](OuterLoop& core, absl::Time) { core.Saved(saves); });
+  IslandCheckpointStore* const recent = options_.recent_checkpoints;
+  const bool is_due =
+      recent != nullptr && !recent->busy() && now >= save_again_;
+  return is_due ? recent : nullptr;
+}
+
+absl::Status Island::Do(const action::Save& save) {
+  const absl::Time begin = options_.now();
+  const uint64_t step = save.position.run_step();
+  IslandCheckpointStore* const store = DueCheckpoints(step, begin);
+  if (store != nullptr) {
+    ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
+    store->SaveLater(std::move(state));
+  }
+  if (store != nullptr && store == options_.checkpoints) {
+    saved_step_ = step;
+  } else if (store != nullptr) {
+    const absl::Time end = options_.now();
+    // The least time is what it costs, without waiting for a rank that starts.
+    time_to_save_ = std::min(time_to_save_, end - begin);
+    save_again_ = end + time_to_save_ / kShareOfSaving;
+  }
+  loop_.Tell(
+      [&](OuterLoop& core, absl::Time) { core.Saved(store != nullptr); });
   return absl::OkStatus();
 }
 

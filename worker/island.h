@@ -75,7 +75,10 @@ class Island {
     IslandCheckpointStore* checkpoints = nullptr;
     // The inner steps between two checkpoints, at least 1.
     uint64_t checkpoint_steps = 1;
-    // The state that `checkpoints` holds, if any. The island continues from it
+    // Checkpoints in memory, which the island saves as often as costs it 1 % of
+    // its time; null keeps none. Must outlive the island.
+    IslandCheckpointStore* recent_checkpoints = nullptr;
+    // The newest of these states, if any. The island continues from it
     // unless the run is too far ahead. Its values are moved from.
     std::shared_ptr<IslandState> resume;
     // A copy of the checkpoint that the run began with
@@ -171,6 +174,8 @@ class Island {
 
   // Returns the state at `position`.
   absl::StatusOr<IslandState> StateAt(v1::IslandCheckpoint position);
+  // Returns the store in which a checkpoint of `step` is due, or null.
+  IslandCheckpointStore* DueCheckpoints(uint64_t step, absl::Time now) const;
   // Sets joined_ and map_ once the island has joined.
   absl::Status TakeUpRun();
   // Sets initial_.
@@ -198,6 +203,12 @@ class Island {
   //
   // The coordinator's answer to the join, with the island's own overlap_steps.
   std::optional<v1::JoinResponse> joined_;
+  // The step of the last checkpoint in `checkpoints`.
+  std::optional<uint64_t> saved_step_;
+  // When the next recent checkpoint is due, and how long training waited for
+  // the one for which it waited least.
+  absl::Time save_again_ = absl::InfinitePast();
+  absl::Duration time_to_save_ = absl::InfiniteDuration();
   std::optional<FragmentMap> map_;
   // The source of version 0, if this island has one, until training begins.
   std::optional<InitialValues> initial_;

@@ -97,6 +97,23 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
   return state;
 }
 
+absl::StatusOr<std::optional<IslandState>> LoadNewest(
+    const IslandCheckpointStore* store, const IslandCheckpointStore* recent) {
+  std::optional<IslandState> newest;
+  if (recent != nullptr) {
+    absl::StatusOr<std::optional<IslandState>> state = recent->Load();
+    LOG_IF(WARNING, !state.ok()) << state.status().message();
+    if (state.ok()) newest = *std::move(state);
+  }
+  if (store == nullptr) return newest;
+  ASSIGN_OR_RETURN(std::optional<IslandState> state, store->Load());
+  if (newest.has_value() && state.has_value() &&
+      newest->position.run_step() < state->position.run_step()) {
+    newest.reset();
+  }
+  return newest.has_value() ? std::move(newest) : std::move(state);
+}
+
 absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess()
     const {
   const absl::StatusOr<std::string> text = ReadFile(ProcessPath());

@@ -91,6 +91,11 @@ class IslandCheckpointStore {
   std::future<void> writing_;
 };
 
+// Returns the newest state in two stores, each of which may be null. If the
+// state in `recent` is damaged, logs that and returns the other.
+absl::StatusOr<std::optional<IslandState>> LoadNewest(
+    const IslandCheckpointStore* store, const IslandCheckpointStore* recent);
+
 }  // namespace causeway
 
 #endif  // WORKER_ISLAND_CHECKPOINT_H_

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -66,6 +67,42 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
             want.trainer.optimizer.first_moment);
   EXPECT_EQ(state.trainer.optimizer.second_moment,
             want.trainer.optimizer.second_moment);
+}
+
+// Returns a store that has the state of a step, if that is not 0.
+std::unique_ptr<IslandCheckpointStore> StoreWith(const char* name,
+                                                 uint64_t step) {
+  auto store = IslandCheckpointStore::Open(Directory(name));
+  EXPECT_OK(store.status());
+  if (step != 0) {
+    EXPECT_OK((*store)->Save(SomeState(step)));
+  }
+  return *std::move(store);
+}
+
+TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
+  const auto newest = [](const IslandCheckpointStore* store,
+                         const IslandCheckpointStore* recent) {
+    const auto state = LoadNewest(store, recent);
+    EXPECT_OK(state.status());
+    return state.ok() && state->has_value() ? (*state)->position.run_step() : 0;
+  };
+  const auto store = StoreWith("newest", 10);
+  const auto newer = StoreWith("newer", 12);
+  const auto older = StoreWith("older", 8);
+  const auto empty = StoreWith("empty", 0);
+  EXPECT_EQ(newest(store.get(), newer.get()), 12);
+  EXPECT_EQ(newest(store.get(), older.get()), 10);
+  EXPECT_EQ(newest(store.get(), empty.get()), 10);
+  EXPECT_EQ(newest(store.get(), nullptr), 10);
+  EXPECT_EQ(newest(empty.get(), older.get()), 8);
+  EXPECT_EQ(newest(nullptr, older.get()), 8);
+  EXPECT_EQ(newest(nullptr, nullptr), 0);
+
+  ASSERT_OK(WriteFileAtomically(Directory("newer") + "/island.safetensors",
+                                {"not a checkpoint"}));
+  EXPECT_EQ(newest(store.get(), newer.get()), 10);
+  EXPECT_EQ(newest(empty.get(), newer.get()), 0);
 }
 
 TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {

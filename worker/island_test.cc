@@ -183,6 +183,33 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   }
 }
 
+TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto store, IslandCheckpointStore::Open(
+                                             testing::TempDir() + "/durable"));
+  ASSERT_OK_AND_ASSIGN(const auto recent, IslandCheckpointStore::Open(
+                                              testing::TempDir() + "/recent"));
+  const auto stop_at_5 = [&](uint64_t step) {
+    while (store->busy() || recent->busy()) std::this_thread::yield();
+    return step < 5 ? absl::OkStatus() : absl::DataLossError("bad sector");
+  };
+  Island::Options options = Options(stop_at_5);
+  options.checkpoints = store.get();
+  options.checkpoint_steps = 100;
+  options.recent_checkpoints = recent.get();
+  // Saving takes no time of a clock that stands still.
+  options.now = [at = options.now()] { return at; };
+  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(std::optional<IslandState> state,
+                       LoadNewest(store.get(), recent.get()));
+  ASSERT_TRUE(state.has_value());
+  EXPECT_EQ(state->position.run_step(), 4);
+  EXPECT_EQ(state->position.instance_id(), 7);
+  ASSERT_OK_AND_ASSIGN(state, store->Load());
+  ASSERT_TRUE(state.has_value());
+  EXPECT_LT(state->position.run_step(), 4);
+}
+
 // Answers a join with `joined`, and sends the test's bytes as parameters.
 class FalseCoordinator : public v1::Coordinator::Service {
  public:

@@ -252,6 +252,13 @@ std::string CertificatePath() {
                         : absl::StrCat(folder, "/", kFolderCertificate);
 }
 
+// Returns the checkpoints in a directory, or null if there is none.
+absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
+    const std::string& directory) {
+  if (directory.empty()) return nullptr;
+  return IslandCheckpointStore::Open(directory);
+}
+
 // Runs the island from its rank 0.
 absl::Status Lead() {
   // The server starts first, so that the other ranks find it.
@@ -285,15 +292,20 @@ absl::Status Lead() {
   const Clock now = SteadyWallClock();
   ServiceManager manager(now);
   WorkerMetrics metrics;
-  std::unique_ptr<IslandCheckpointStore> checkpoints;
+  ASSIGN_OR_RETURN(const std::unique_ptr<IslandCheckpointStore> checkpoints,
+                   OpenCheckpoints(absl::GetFlag(FLAGS_checkpoint_dir)));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<IslandCheckpointStore> recent_checkpoints,
+      OpenCheckpoints(absl::GetFlag(FLAGS_recent_checkpoint_dir)));
+  const auto remove_recent = [&] {
+    return recent_checkpoints == nullptr ? absl::OkStatus()
+                                         : recent_checkpoints->Remove();
+  };
+  ASSIGN_OR_RETURN(std::optional<IslandState> newest,
+                   LoadNewest(checkpoints.get(), recent_checkpoints.get()));
   std::shared_ptr<IslandState> resume;
-  if (!absl::GetFlag(FLAGS_checkpoint_dir).empty()) {
-    ASSIGN_OR_RETURN(checkpoints, IslandCheckpointStore::Open(
-                                      absl::GetFlag(FLAGS_checkpoint_dir)));
-    ASSIGN_OR_RETURN(std::optional<IslandState> state, checkpoints->Load());
-    if (state.has_value()) {
-      resume = std::make_shared<IslandState>(*std::move(state));
-    }
+  if (newest.has_value()) {
+    resume = std::make_shared<IslandState>(*std::move(newest));
   }
   const auto island_options = [&] {
     Island::Options options = IslandOptions(description, make_trainer, now);
@@ -306,6 +318,7 @@ absl::Status Lead() {
       return absl::OkStatus();
     };
     options.checkpoints = checkpoints.get();
+    options.recent_checkpoints = recent_checkpoints.get();
     options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
     // An island that diverged starts again from the run's parameters.
     options.resume = std::exchange(resume, nullptr);
@@ -353,6 +366,7 @@ absl::Status Lead() {
              if (OpenedRankStamps() != nullptr) {
                OpenedRankStamps()->member() = 0;
              }
+             RETURN_IF_ERROR(remove_recent());
              return checkpoints == nullptr ? absl::OkStatus()
                                            : checkpoints->Remove();
            },
@@ -382,7 +396,9 @@ absl::Status Lead() {
     status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  if (!status.ok() && !absl::IsCancelled(status) && rendezvous != nullptr) {
+  if (status.ok() || absl::IsCancelled(status)) {
+    RETURN_IF_ERROR(remove_recent());
+  } else if (rendezvous != nullptr) {
     rendezvous->table()
         ->Put(kFailed, std::string(status.message()))
         .IgnoreError();

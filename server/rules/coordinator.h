@@ -297,6 +297,8 @@ class Coordinator {
   // Takes an island's report on its training.
   void TakeReport(Member& member, const v1::IslandProgress& progress,
                   absl::Time now, Effects& effects);
+  // Notes a new report of the island's speed.
+  void NotePace(Member& member, Effects& effects);
   // Notes that an island can train: from now on rounds wait for it.
   void BecomeReady(Member& member, Effects& effects);
   // Notes the data that an island reads; until now it reported `before`.

@@ -5,6 +5,7 @@
 // history from them.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,11 +41,27 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
     training_.Heard(member.island_id, member.progress, progress);
   }
   const v1::IslandProgress before = std::exchange(member.progress, progress);
+  if (progress.step_seconds() != before.step_seconds()) {
+    NotePace(member, effects);
+  }
   ledger_.Report(
       {member.island_id, member.incarnation},
       std::min(progress.tokens(), claims_.MostTokens(claims_.most_steps())));
   NoteData(member, before.data_digest(), effects);
   NoteValidation(member, now, effects);
+}
+
+void Coordinator::NotePace(Member& member, Effects& effects) {
+  std::vector<double> all;
+  for (const Member* live : membership_.Live()) {
+    all.push_back(live->progress.step_seconds());
+  }
+  const std::optional<std::string> change =
+      member.pace.Heard(member.progress.step_seconds(), std::move(all));
+  if (!change.has_value()) return;
+  effects.events.push_back(
+      {member.pace.is_slow() ? "island_slow" : "island_even", member.island_id,
+       absl::StrCat("island ", member.island_id, " ", *change)});
 }
 
 void Coordinator::BecomeReady(Member& member, Effects& effects) {

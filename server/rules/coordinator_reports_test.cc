@@ -46,6 +46,12 @@ v1::IslandProgress Reading(const std::string& data) {
   return progress;
 }
 
+v1::IslandProgress WithSteps(double seconds) {
+  v1::IslandProgress progress;
+  progress.set_step_seconds(seconds);
+  return progress;
+}
+
 // Commits versions until the run has `version`.
 void CommitUntil(CoordinatorDriver& run, const v1::IslandIdentity& island,
                  uint64_t version) {
@@ -59,6 +65,26 @@ void CommitUntil(CoordinatorDriver& run, const v1::IslandIdentity& island,
 
 bool IsAsked(CoordinatorDriver& run, const v1::IslandIdentity& island) {
   return run.core().View(island).validation().every_rounds() == 2;
+}
+
+TEST(CoordinatorReports, AnIslandThatIsSlowerThanTheMedianIsNamedOnce) {
+  CoordinatorDriver run(Validating());
+  const auto slow = run.Join("slow");
+  for (const char* name : {"a", "b"}) {
+    ASSERT_OK(run.Heartbeat(run.Join(name), WithSteps(1)));
+  }
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_OK(run.Heartbeat(slow, WithSteps(2 + 0.001 * i)));
+  }
+  EXPECT_EQ(run.CountEvents("island_slow"), 1);
+  // A heartbeat that repeats the last report shows nothing new.
+  for (int i = 0; i < 20; ++i) ASSERT_OK(run.Heartbeat(slow, WithSteps(1)));
+  EXPECT_EQ(run.CountEvents("island_even"), 0);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_OK(run.Heartbeat(slow, WithSteps(1 + 0.001 * i)));
+  }
+  EXPECT_EQ(run.CountEvents("island_slow"), 1);
+  EXPECT_EQ(run.CountEvents("island_even"), 1);
 }
 
 TEST(CoordinatorReports, TheLongestMemberWithTheRunsDataMeasures) {

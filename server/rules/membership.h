@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "server/rules/island_pace.h"
 
 namespace causeway {
 
@@ -72,6 +73,8 @@ struct Member {
   v1::IslandProgress progress;
   // Whether `progress` is a report of this incarnation to this process.
   bool has_reported = false;
+  // What the reports of this incarnation to this process say about its speed.
+  IslandPace pace;
   // The number of joins that the island has left at `joins_at`.
   double joins_left = 0;
   absl::Time joins_at = absl::InfinitePast();

@@ -18,7 +18,7 @@ usage() {
   cat <<'USAGE'
 usage: tests/chaos/ranks.sh [--json FILE] [--count N] [--fault_seconds N]
                             [--calm_seconds N] [--step_seconds N]
-                            [--checkpoint_steps N] [--hang_floor N] [--seed N]
+                            [--hang_floor N] [--seed N]
 
 Exits with 0 if every fault was found and repaired, and no other rank was blamed.
 
@@ -27,14 +27,13 @@ Exits with 0 if every fault was found and repaired, and no other rank was blamed
   --fault_seconds N     seconds from one fault to the next (15)
   --calm_seconds N      duration of the run without faults (60)
   --step_seconds N      simulated time of an inner step (0.2)
-  --checkpoint_steps N  of the island with several ranks (10)
   --hang_floor N        of causeway-worker (2)
   --seed N              decides the faults (1)
 USAGE
 }
 
 forward_options "--json --count --fault_seconds --calm_seconds --step_seconds \
---checkpoint_steps --hang_floor --seed" "$@"
+--hang_floor --seed" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //server:causeway-coordinator \
   //worker:causeway-worker //cli:causeway)"
