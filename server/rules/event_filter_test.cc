@@ -51,7 +51,7 @@ TEST(EventFilterTest, AKindThatDoesNotExistIsNamedWithThoseThatDo) {
   EXPECT_THAT(FilterOf(request),
               StatusIs(StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("\"island_evict\""),
-                             HasSubstr("island_evicted, island_joined"))));
+                             HasSubstr("island_draining, island_evicted"))));
 }
 
 TEST(EventFilterTest, AnyTimeOfAPeerWillDo) {
