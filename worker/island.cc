@@ -128,7 +128,7 @@ absl::StatusOr<std::optional<uint64_t>> Island::NextStep(absl::Time deadline) {
 
 void Island::Stepped(const InnerStepResult& result) {
   progress_.Record(step_, result, options_.now() - step_began_);
-  loop_.Tell([&](OuterLoop& core, absl::Time) { core.Stepped(result.tokens); });
+  loop_.Stepped(result.tokens);
 }
 
 void Island::SettleFirst() {

@@ -9,8 +9,9 @@
 //
 // A host has three kinds of actors (worker/outer_loop/actions.h). Each
 // repeatedly asks what to do next, does it, and reports the result by an event.
-// An actor that is told to wait asks again after every event of any actor, and
-// at the given time. This is the trainer's part:
+// An actor that is told to wait asks again at the given time and after every
+// event of any actor; but Stepped changes only what the trainer is to do. This
+// is the trainer's part:
 //
 //   while (true) {
 //     TrainerAction action = loop.NextForTrainer(now);

@@ -65,6 +65,12 @@ class SharedOuterLoop {
     ++events_;
     return event(core_, now_());
   }
+  // Tells of a step. Wakes nobody, as it changes only what the trainer, who
+  // calls this, is to do.
+  void Stepped(uint64_t tokens) {
+    absl::MutexLock lock(&mu_);
+    core_.Stepped(tokens);
+  }
   // Runs `view`, which takes the core and the time and changes nothing.
   template <typename View>
   auto Read(View view) const {
