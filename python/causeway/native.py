@@ -151,7 +151,10 @@ class NativeIsland:
         # any exception.
         self.step = 0
         code = self._call_after_step(*self._after_step_arguments)
-        self._take_or_wait(code, timeout)
+        if code == _library.OK and not self._step.finished:
+            self.step = self._step.step
+        else:
+            self._take_or_wait(code, timeout)
 
     def synchronize(self, timeout: Optional[float]) -> None:
         """Waits for the updates of everything sent, and for the next step."""
