@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <initializer_list>
 
-#include "outer_optimizer/outer_step_speed.h"
+#include "outer_optimizer/testing/outer_step_speed.h"
 
 namespace {
 

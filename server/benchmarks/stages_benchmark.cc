@@ -13,7 +13,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
-#include "outer_optimizer/outer_step_speed.h"
+#include "outer_optimizer/testing/outer_step_speed.h"
 #include "quantization/testing/codec_speed.h"
 #include "server/benchmarks/figures.h"
 #include "server/benchmarks/ingest_measurement.h"

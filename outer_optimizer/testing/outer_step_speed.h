@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The speed of the outer step compared with that of memory, for benchmarks.
-#ifndef OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
-#define OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
+#ifndef OUTER_OPTIMIZER_TESTING_OUTER_STEP_SPEED_H_
+#define OUTER_OPTIMIZER_TESTING_OUTER_STEP_SPEED_H_
 
 #include "absl/functional/function_ref.h"
 
@@ -31,4 +31,4 @@ OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
 
 }  // namespace causeway
 
-#endif  // OUTER_OPTIMIZER_OUTER_STEP_SPEED_H_
+#endif  // OUTER_OPTIMIZER_TESTING_OUTER_STEP_SPEED_H_

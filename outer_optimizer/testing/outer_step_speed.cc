@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "outer_optimizer/outer_step_speed.h"
+#include "outer_optimizer/testing/outer_step_speed.h"
 
 #include <algorithm>
 #include <cstdint>
