@@ -122,145 +122,121 @@ class CpuOps final : public Ops {
   }
 
   void Embedding(const int32_t* tokens, const float* table, int64_t rows,
-                 int64_t width, void* output_memory) override {
-    float* const output = Fp32(output_memory);
+                 int64_t width, void* output) override {
     ForSlices(rows, 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
-        std::copy_n(table + tokens[r] * width, width, output + r * width);
+        std::copy_n(table + tokens[r] * width, width, Fp32(output) + r * width);
       }
     });
   }
 
   // Divides by columns: each value of the table has one writer, which adds the
   // rows in order.
-  void EmbeddingBackward(const int32_t* tokens, const void* d_output_memory,
+  void EmbeddingBackward(const int32_t* tokens, const void* d_output,
                          int64_t rows, int64_t width,
-                         GradientSum d_table_sum) override {
-    const float* const d_output = Fp32(d_output_memory);
-    float* const d_table = d_table_sum.fp32();
+                         GradientSum d_table) override {
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
-        kernels_.add(d_output + r * width + slice.begin, slice.size(),
-                     d_table + tokens[r] * width + slice.begin);
+        kernels_.add(Fp32(d_output) + r * width + slice.begin, slice.size(),
+                     d_table.fp32() + tokens[r] * width + slice.begin);
       }
     });
   }
 
-  void RmsNorm(const void* x_memory, const void* delta_memory,
-               const float* gain, int64_t rows, int64_t width, float epsilon,
-               void* sum_memory, float* inverse_rms,
-               void* normalized_memory) override {
-    const float* const x = Fp32(x_memory);
-    const float* const delta = Fp32(delta_memory);
-    float* const sum = Fp32(sum_memory);
-    float* const normalized = Fp32(normalized_memory);
+  void RmsNorm(const void* x, const void* delta, const float* gain,
+               int64_t rows, int64_t width, float epsilon, void* sum,
+               float* inverse_rms, void* normalized) override {
     ForSlices(rows, 1, [&](Slice slice, int) {
       const int64_t first = slice.begin * width;
       kernels_.rms_norm_rows(
-          x + first, delta == nullptr ? nullptr : delta + first, gain,
-          slice.size(), width, epsilon, sum == nullptr ? nullptr : sum + first,
-          inverse_rms + slice.begin, normalized + first);
+          Fp32(x) + first, delta == nullptr ? nullptr : Fp32(delta) + first,
+          gain, slice.size(), width, epsilon,
+          sum == nullptr ? nullptr : Fp32(sum) + first,
+          inverse_rms + slice.begin, Fp32(normalized) + first);
     });
   }
 
-  void RmsNormBackward(const void* d_normalized_memory, const void* x_memory,
+  void RmsNormBackward(const void* d_normalized, const void* x,
                        const float* inverse_rms, const float* gain,
-                       int64_t rows, int64_t width, bool accumulate,
-                       void* d_x_memory, GradientSum d_gain,
-                       void* normalized_memory) override {
-    const float* const d_normalized = Fp32(d_normalized_memory);
-    const float* const x = Fp32(x_memory);
-    float* const d_x = Fp32(d_x_memory);
-    float* const normalized = Fp32(normalized_memory);
+                       int64_t rows, int64_t width, bool accumulate, void* d_x,
+                       GradientSum d_gain, void* normalized) override {
     float* partial_gains = Scratch(pool_.threads() * width);
     ForSlices(rows, 1, [&](Slice slice, int worker) {
       const int64_t first = slice.begin * width;
       float* partial = partial_gains + worker * width;
       std::fill_n(partial, width, 0.0f);
-      kernels_.rms_norm_backward_rows(d_normalized + first, x + first,
-                                      inverse_rms + slice.begin, gain,
-                                      slice.size(), width, accumulate,
-                                      d_x + first, partial, normalized + first);
+      kernels_.rms_norm_backward_rows(
+          Fp32(d_normalized) + first, Fp32(x) + first,
+          inverse_rms + slice.begin, gain, slice.size(), width, accumulate,
+          Fp32(d_x) + first, partial, Fp32(normalized) + first);
     });
     for (int worker = 0; worker < pool_.threads(); ++worker) {
       kernels_.add(partial_gains + worker * width, width, d_gain.fp32());
     }
   }
 
-  void Linear(const void* input_memory, const void* weight_memory,
-              const LinearShape& shape, void* output_memory) override {
-    const float* const input = Fp32(input_memory);
-    const float* const weight = Fp32(weight_memory);
-    float* const output = Fp32(output_memory);
+  void Linear(const void* input, const void* weight, const LinearShape& shape,
+              void* output) override {
     ForRowsOrColumns(
         shape.rows, shape.out, shape.in, [&](Slice rows, Slice columns) {
           Gemm(Transpose::kNo, Transpose::kYes, rows.size(), columns.size(),
-               shape.in, 1, input + rows.begin * shape.in, shape.in,
-               weight + columns.begin * shape.in, shape.in, 0,
-               output + rows.begin * shape.out + columns.begin, shape.out);
+               shape.in, 1, Fp32(input) + rows.begin * shape.in, shape.in,
+               Fp32(weight) + columns.begin * shape.in, shape.in, 0,
+               Fp32(output) + rows.begin * shape.out + columns.begin,
+               shape.out);
         });
   }
 
-  void LinearInputGradient(const void* d_output_memory,
-                           const void* weight_memory, const LinearShape& shape,
-                           void* d_input_memory) override {
-    const float* const d_output = Fp32(d_output_memory);
-    const float* const weight = Fp32(weight_memory);
-    float* const d_input = Fp32(d_input_memory);
+  void LinearInputGradient(const void* d_output, const void* weight,
+                           const LinearShape& shape, void* d_input) override {
     ForRowsOrColumns(
         shape.rows, shape.in, shape.out, [&](Slice rows, Slice columns) {
           Gemm(Transpose::kNo, Transpose::kNo, rows.size(), columns.size(),
-               shape.out, 1, d_output + rows.begin * shape.out, shape.out,
-               weight + columns.begin, shape.in, 0,
-               d_input + rows.begin * shape.in + columns.begin, shape.in);
+               shape.out, 1, Fp32(d_output) + rows.begin * shape.out, shape.out,
+               Fp32(weight) + columns.begin, shape.in, 0,
+               Fp32(d_input) + rows.begin * shape.in + columns.begin, shape.in);
         });
   }
 
-  void LinearWeightGradient(const void* d_output_memory,
-                            const void* input_memory, const LinearShape& shape,
-                            GradientSum d_weight_sum) override {
-    const float* const d_output = Fp32(d_output_memory);
-    const float* const input = Fp32(input_memory);
-    float* const d_weight = d_weight_sum.fp32();
+  void LinearWeightGradient(const void* d_output, const void* input,
+                            const LinearShape& shape,
+                            GradientSum d_weight) override {
     ForRowsOrColumns(
         shape.out, shape.in, shape.rows, [&](Slice rows, Slice columns) {
           Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
-               shape.rows, 1, d_output + rows.begin, shape.out,
-               input + columns.begin, shape.in, 1,
-               d_weight + rows.begin * shape.in + columns.begin, shape.in);
+               shape.rows, 1, Fp32(d_output) + rows.begin, shape.out,
+               Fp32(input) + columns.begin, shape.in, 1,
+               d_weight.fp32() + rows.begin * shape.in + columns.begin,
+               shape.in);
         });
   }
 
   void AddBias(const float* bias, int64_t rows, int64_t width,
-               void* values_memory) override {
-    float* const values = Fp32(values_memory);
+               void* values) override {
     ForSlices(rows, 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
-        kernels_.add(bias, width, values + r * width);
+        kernels_.add(bias, width, Fp32(values) + r * width);
       }
     });
   }
 
   // Divides by columns: each sum has one writer, which adds the rows in order.
-  void AddBiasBackward(const void* d_values_memory, int64_t rows, int64_t width,
+  void AddBiasBackward(const void* d_values, int64_t rows, int64_t width,
                        GradientSum d_bias) override {
-    const float* const d_values = Fp32(d_values_memory);
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
-        kernels_.add(d_values + r * width + slice.begin, slice.size(),
+        kernels_.add(Fp32(d_values) + r * width + slice.begin, slice.size(),
                      d_bias.fp32() + slice.begin);
       }
     });
   }
 
   void QkNorm(const QkNormShape& shape, const float* gains, float epsilon,
-              void* qkv_memory, void* raw_memory, float* inverse_rms) override {
-    float* const qkv = Fp32(qkv_memory);
-    float* const raw = Fp32(raw_memory);
+              void* qkv, void* raw, float* inverse_rms) override {
     ForSlices(shape.rows, 1, [&](Slice slice, int) {
       for (int64_t r = slice.begin; r < slice.end; ++r) {
-        float* const row = qkv + r * shape.row_width;
-        float* const kept = raw + r * shape.qk_width;
+        float* const row = Fp32(qkv) + r * shape.row_width;
+        float* const kept = Fp32(raw) + r * shape.qk_width;
         std::copy_n(row, shape.qk_width, kept);
         for (const QkNormPart& part : {shape.query, shape.key}) {
           kernels_.rms_norm_rows(
@@ -273,11 +249,9 @@ class CpuOps final : public Ops {
     });
   }
 
-  void QkNormBackward(const QkNormShape& shape, const void* raw_memory,
-                      const float* inverse_rms, const float* gains,
-                      void* d_qkv_memory, GradientSum d_gains) override {
-    const float* const raw = Fp32(raw_memory);
-    float* const d_qkv = Fp32(d_qkv_memory);
+  void QkNormBackward(const QkNormShape& shape, const void* raw,
+                      const float* inverse_rms, const float* gains, void* d_qkv,
+                      GradientSum d_gains) override {
     const int64_t gain_size = shape.gains();
     // Each worker has sums of its own, and a scratch row of heads.
     const int64_t scratch_size = gain_size + shape.qk_width;
@@ -287,9 +261,9 @@ class CpuOps final : public Ops {
       std::fill_n(partial, gain_size, 0.0f);
       for (int64_t r = slice.begin; r < slice.end; ++r) {
         for (const QkNormPart& part : {shape.query, shape.key}) {
-          float* const d = d_qkv + r * shape.row_width + part.offset;
+          float* const d = Fp32(d_qkv) + r * shape.row_width + part.offset;
           kernels_.rms_norm_backward_rows(
-              d, raw + r * shape.qk_width + part.offset,
+              d, Fp32(raw) + r * shape.qk_width + part.offset,
               inverse_rms + r * shape.groups() + part.first_group,
               gains + part.gain, part.groups, part.width,
               /*accumulate=*/false, d, partial + part.gain,
@@ -303,8 +277,7 @@ class CpuOps final : public Ops {
   }
 
   void Rope(const AttentionShape& shape, const RopeTable& table,
-            RopeDirection direction, void* qkv_memory) override {
-    float* const qkv = Fp32(qkv_memory);
+            RopeDirection direction, void* qkv) override {
     const float sign = direction == RopeDirection::kForward ? 1.0f : -1.0f;
     const int64_t half = shape.head_dim / 2;
     ForSlices(shape.rows(), 1, [&](Slice slice, int) {
@@ -312,15 +285,13 @@ class CpuOps final : public Ops {
         const int64_t angles = r % shape.length * half;
         kernels_.rope_heads(table.cosine + angles, table.sine + angles,
                             shape.qk_heads(), shape.head_dim, sign,
-                            qkv + r * shape.qkv_width());
+                            Fp32(qkv) + r * shape.qkv_width());
       }
     });
   }
 
-  void Attention(const AttentionShape& shape, const void* qkv_memory,
-                 void* output_memory, float* log_sum_exp) override {
-    const float* const qkv = Fp32(qkv_memory);
-    float* const output = Fp32(output_memory);
+  void Attention(const AttentionShape& shape, const void* qkv, void* output,
+                 float* log_sum_exp) override {
     const int64_t scratch_size = AttentionScratchSize(shape);
     float* scratch = Scratch(pool_.threads() * scratch_size);
     // A single query is too little work for other threads.
@@ -328,65 +299,54 @@ class CpuOps final : public Ops {
     const int64_t granularity = shape.first + 1 == shape.length ? heads : 1;
     ForSlices(heads, granularity, [&](Slice slice, int worker) {
       for (int64_t i = slice.begin; i < slice.end; ++i) {
-        AttendHead(shape, i / shape.heads, i % shape.heads, qkv, output,
-                   log_sum_exp, scratch + worker * scratch_size);
+        AttendHead(shape, i / shape.heads, i % shape.heads, Fp32(qkv),
+                   Fp32(output), log_sum_exp, scratch + worker * scratch_size);
       }
     });
   }
 
-  void AttentionBackward(const AttentionShape& shape, const void* qkv_memory,
-                         const void* output_memory, const float* log_sum_exp,
-                         const void* d_output_memory,
-                         void* d_qkv_memory) override {
-    const float* const qkv = Fp32(qkv_memory);
-    const float* const output = Fp32(output_memory);
-    const float* const d_output = Fp32(d_output_memory);
-    float* const d_qkv = Fp32(d_qkv_memory);
+  void AttentionBackward(const AttentionShape& shape, const void* qkv,
+                         const void* output, const float* log_sum_exp,
+                         const void* d_output, void* d_qkv) override {
     const int64_t scratch_size = AttentionScratchSize(shape);
     float* scratch = Scratch(pool_.threads() * scratch_size);
     ForSlices(shape.batch * shape.kv_heads, 1, [&](Slice slice, int worker) {
       for (int64_t i = slice.begin; i < slice.end; ++i) {
-        AttendGroupBackward(shape, i / shape.kv_heads, i % shape.kv_heads, qkv,
-                            output, log_sum_exp, d_output, d_qkv,
+        AttendGroupBackward(shape, i / shape.kv_heads, i % shape.kv_heads,
+                            Fp32(qkv), Fp32(output), log_sum_exp,
+                            Fp32(d_output), Fp32(d_qkv),
                             scratch + worker * scratch_size);
       }
     });
   }
 
-  void SwiGlu(const void* gate_up_memory, int64_t rows, int64_t width,
-              void* output_memory) override {
-    const float* const gate_up = Fp32(gate_up_memory);
-    float* const output = Fp32(output_memory);
+  void SwiGlu(const void* gate_up, int64_t rows, int64_t width,
+              void* output) override {
     ForSlices(rows, 1, [&](Slice slice, int) {
-      kernels_.swiglu_rows(gate_up + 2 * slice.begin * width, slice.size(),
-                           width, output + slice.begin * width);
+      kernels_.swiglu_rows(Fp32(gate_up) + 2 * slice.begin * width,
+                           slice.size(), width,
+                           Fp32(output) + slice.begin * width);
     });
   }
 
-  void SwiGluBackward(const void* gate_up_memory, const void* d_output_memory,
-                      int64_t rows, int64_t width, void* d_gate_up_memory,
-                      void* output_memory) override {
-    const float* const gate_up = Fp32(gate_up_memory);
-    const float* const d_output = Fp32(d_output_memory);
-    float* const d_gate_up = Fp32(d_gate_up_memory);
-    float* const output = Fp32(output_memory);
+  void SwiGluBackward(const void* gate_up, const void* d_output, int64_t rows,
+                      int64_t width, void* d_gate_up, void* output) override {
     ForSlices(rows, 1, [&](Slice slice, int) {
       const int64_t first = slice.begin * width;
-      kernels_.swiglu_backward_rows(gate_up + 2 * first, d_output + first,
-                                    slice.size(), width, d_gate_up + 2 * first,
-                                    output + first);
+      kernels_.swiglu_backward_rows(
+          Fp32(gate_up) + 2 * first, Fp32(d_output) + first, slice.size(),
+          width, Fp32(d_gate_up) + 2 * first, Fp32(output) + first);
     });
   }
 
   void CrossEntropy(const int32_t* targets, int64_t rows, int64_t vocab_size,
-                    std::optional<float> gradient_scale, void* logits_memory,
+                    std::optional<float> gradient_scale, void* logits,
                     float* losses) override {
-    float* const logits = Fp32(logits_memory);
     ForSlices(rows, 1, [&](Slice slice, int) {
       kernels_.cross_entropy_rows(
           targets + slice.begin, slice.size(), vocab_size,
           gradient_scale.has_value(), gradient_scale.value_or(0),
-          logits + slice.begin * vocab_size, losses + slice.begin);
+          Fp32(logits) + slice.begin * vocab_size, losses + slice.begin);
     });
   }
 
