@@ -59,46 +59,31 @@ NewState TakeState(const FragmentContents& before, BufferPool& memory) {
   return state;
 }
 
-// Returns the digest, or "" for an empty vector, as in the record.
-std::string DigestOf(absl::Span<const float> values) {
-  return values.empty() ? "" : Digest128(values);
+absl::string_view View(absl::Span<const float> values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(float)};
 }
 
-// Sets the digests in parallel, because each reads a whole vector.
+// Sets the digests in parallel, because each reads a whole vector. An empty
+// vector has none.
 void DigestParts(const FragmentContents& after, absl::string_view update,
                  absl::string_view gradient, v1::RecordedMerge& digests,
                  ThreadPool& pool) {
-  std::array<std::string, 6> made;
+  const std::array<std::pair<absl::string_view, std::string*>, 6> parts = {{
+      {View(after.theta), digests.mutable_head()->mutable_digest()},
+      {View(after.momentum), digests.mutable_momentum_digest()},
+      {View(after.residual), digests.mutable_residual_digest()},
+      {View(after.gradient_sum), digests.mutable_gradient_sum_digest()},
+      {gradient, digests.mutable_gradient_digest()},
+      {update, digests.mutable_update_digest()},
+  }};
   std::atomic<size_t> next = 0;
   pool.Run([&](int) {
-    for (size_t i = next++; i < made.size(); i = next++) {
-      switch (i) {
-        case 0:
-          made[i] = DigestOf(after.theta);
-          break;
-        case 1:
-          made[i] = DigestOf(after.momentum);
-          break;
-        case 2:
-          made[i] = DigestOf(after.residual);
-          break;
-        case 3:
-          made[i] = DigestOf(after.gradient_sum);
-          break;
-        case 4:
-          if (!gradient.empty()) made[i] = Digest128(gradient);
-          break;
-        default:
-          made[i] = Digest128(update);
-      }
+    for (size_t i = next++; i < parts.size(); i = next++) {
+      const auto& [bytes, digest] = parts[i];
+      *digest = bytes.empty() ? "" : Digest128(bytes);
     }
   });
-  digests.mutable_head()->set_digest(std::move(made[0]));
-  digests.set_momentum_digest(std::move(made[1]));
-  digests.set_residual_digest(std::move(made[2]));
-  digests.set_gradient_sum_digest(std::move(made[3]));
-  digests.set_gradient_digest(std::move(made[4]));
-  digests.set_update_digest(std::move(made[5]));
 }
 
 // Opens one of a fragment's snapshots, of which `newest` is the newest.
