@@ -23,6 +23,8 @@ const char* KindOf(const v1::RankTrouble& trouble) {
       return "rank_stuck";
     case v1::RankTrouble::DEAD_RANK:
       return "rank_dead";
+    case v1::RankTrouble::CORRUPT_RANK:
+      return "rank_corrupt";
     default:
       // No trouble, or a kind that only newer islands know.
       return "ranks_even";
@@ -288,10 +290,11 @@ void Coordinator::NoteTrouble(const std::string& island_id,
       now.to_rank() == before.to_rank()) {
     return;
   }
-  // A rank that was dead or stuck was started again, which is known.
+  // A rank that ended the island was started again, which is known.
   if (now.kind() == v1::RankTrouble::KIND_UNSPECIFIED &&
       (before.kind() == v1::RankTrouble::DEAD_RANK ||
-       before.kind() == v1::RankTrouble::STUCK_RANK)) {
+       before.kind() == v1::RankTrouble::STUCK_RANK ||
+       before.kind() == v1::RankTrouble::CORRUPT_RANK)) {
     return;
   }
   effects.events.push_back(

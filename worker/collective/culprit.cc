@@ -89,6 +89,15 @@ absl::Status BlameRank(int culprit, absl::StatusCode code,
   return Blame(code, std::move(trouble));
 }
 
+absl::Status BlameCorruptRank(int culprit, absl::string_view what) {
+  v1::RankTrouble trouble;
+  trouble.set_kind(v1::RankTrouble::CORRUPT_RANK);
+  trouble.set_rank(static_cast<uint32_t>(culprit));
+  trouble.set_text(
+      absl::StrCat("rank ", culprit, " computes wrong numbers: ", what));
+  return Blame(absl::StatusCode::kDataLoss, std::move(trouble));
+}
+
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous) {
   const absl::Status told =

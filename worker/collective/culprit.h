@@ -38,10 +38,13 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
 absl::Status BlameRank(int culprit, absl::StatusCode code,
                        absl::string_view what);
 
-// Returns the rank that `status`, from one of the last two functions, blames,
-// and the trouble: STUCK_RANK, DEAD_RANK, or SLOW_LINK with a share of 1 if two
-// ranks cannot reach each other. Returns nothing if a rank gave up for a reason
-// of its own, so that none is to blame.
+// Returns a DATA_LOSS error that blames rank `culprit` for wrong numbers.
+absl::Status BlameCorruptRank(int culprit, absl::string_view what);
+
+// Returns the rank that `status`, from one of the last three functions, blames,
+// and the trouble: STUCK_RANK, DEAD_RANK, CORRUPT_RANK, or SLOW_LINK with a
+// share of 1 if two ranks cannot reach each other. Returns nothing if a rank
+// gave up for a reason of its own, so that none is to blame.
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status);
 
 }  // namespace causeway

@@ -16,6 +16,7 @@
 #include "worker/optimizer/learning_rate.h"
 #include "worker/optimizer/sharded_optimizer.h"
 #include "worker/training/accumulated_gradients.h"
+#include "worker/training/gradient_audit.h"
 
 namespace causeway {
 namespace {
@@ -95,6 +96,12 @@ class Trainer : public RankTrainer {
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     const double rate = LearningRate(options_.training, run_step - 1);
+    const uint64_t audit_steps = options_.training.audit_steps();
+    if (audit_steps > 0 && run_step % audit_steps == 0 && size() > 1) {
+      RETURN_IF_ERROR(AuditGradients(
+          static_cast<int64_t>(run_step), parameters(), scratch(),
+          options_.gradients, options_.ops, options_.communicator));
+    }
     if (is_ddp()) return StepDdp(run_step, rate);
     if (!started_) {
       started_ = true;

@@ -276,6 +276,39 @@ TEST_P(OverlappedTrainerTest, ARankThatFailsEndsAllWithItsReason) {
                                         "rank 1 has given up: bad sector"));
 }
 
+class AuditTest : public AlgorithmTest {};
+
+INSTANTIATE_TEST_SUITE_P(
+    , AuditTest,
+    testing::Combine(testing::Values(v1::TrainingConfig::ACCO,
+                                     v1::TrainingConfig::DDP),
+                     kOptimizers),
+    kAlgorithmName);
+
+TEST_P(AuditTest, ChangesNoBit) {
+  Scenario scenario = {
+      .config = ParamConfig(3), .ranks = 3, .counts = SharesOf(3)};
+  ASSERT_OK_AND_ASSIGN(const Outcome plain, Train(scenario));
+  scenario.config.set_audit_steps(2);
+  ASSERT_OK_AND_ASSIGN(const Outcome audited, Train(scenario));
+  EXPECT_EQ(audited.parameters, plain.parameters);
+  for (size_t i = 0; i < plain.steps.size(); ++i) {
+    EXPECT_EQ(audited.steps[i].loss, plain.steps[i].loss);
+  }
+}
+
+TEST_P(AuditTest, NamesTheRankThatComputesWrongNumbers) {
+  Scenario scenario = {.config = ParamConfig(3),
+                       .ranks = 3,
+                       .counts = SharesOf(3),
+                       .corrupt_rank = 1};
+  // Nothing else notices.
+  EXPECT_OK(Train(scenario).status());
+  scenario.config.set_audit_steps(4);
+  EXPECT_THAT(Train(scenario), StatusIs(absl::StatusCode::kDataLoss,
+                                        HasSubstr("rank 1 computes wrong")));
+}
+
 // With beta1 = 0 and a huge epsilon AdamW is gradient descent, and with one
 // batch that never changes both halves have one gradient each:
 //   theta' = theta - eta / 2 (grad(theta) + grad(theta~))

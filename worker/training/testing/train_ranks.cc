@@ -53,9 +53,10 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
          .rounds = scenario.rounds},
         std::move(transports[rank]), &rendezvous,
         scenario.device ? std::make_unique<HostCollectives>(rank) : nullptr);
-    Springs source(layout.size, [&](int64_t number) {
-      return scenario.before(rank, number);
-    });
+    Springs source(
+        layout.size,
+        [&](int64_t number) { return scenario.before(rank, number); },
+        rank == scenario.corrupt_rank ? 1e-6f : 0);
     const std::unique_ptr<Ops> ops = MakeCpuOps(1);
     const std::unique_ptr<Ops> communication_ops = MakeCpuOps(1);
     RankTrainerOptions options = {.training = scenario.config,

@@ -39,8 +39,10 @@ v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
 //   loss = mean of (parameter - place)^2 / 2, times the number of values.
 class Springs : public GradientSource {
  public:
-  Springs(int64_t size, std::function<absl::Status(int64_t)> before)
-      : size_(size), before_(std::move(before)) {}
+  // `error` is added to the first value of a gradient.
+  Springs(int64_t size, std::function<absl::Status(int64_t)> before,
+          float error = 0)
+      : size_(size), before_(std::move(before)), error_(error) {}
 
   static float Place(int64_t number, int64_t i) {
     return 0.01f * static_cast<float>((number * 37 + i * 11) % 101);
@@ -60,6 +62,7 @@ class Springs : public GradientSource {
                           GradientSum gradients) override {
     RETURN_IF_ERROR(before_(number));
     loss_ += Add(number, parameters, size_, gradients.fp32());
+    gradients.fp32()[0] += error_;
     return absl::OkStatus();
   }
   absl::StatusOr<double> TakeLoss() override { return std::exchange(loss_, 0); }
@@ -68,6 +71,7 @@ class Springs : public GradientSource {
  private:
   const int64_t size_;
   const std::function<absl::Status(int64_t)> before_;
+  const float error_;
   double loss_ = 0;
 };
 
@@ -99,6 +103,8 @@ struct Scenario {
       [](int, int64_t) { return absl::OkStatus(); };
   // Called before each step, as the outer loop does; may be null.
   std::function<bool(int step, absl::Span<float> parameters)> change;
+  // The rank whose gradients have an error, or -1.
+  int corrupt_rank = -1;
   v1::ModelConfig model = SmallModel();
   // Whether vectors are on a device that all ranks share.
   bool device = false;
