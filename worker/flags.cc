@@ -180,6 +180,14 @@ int ThreadsOfAll() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+std::optional<RankFaultAction> OnRankFault() {
+  const std::string word = absl::GetFlag(FLAGS_on_rank_fault);
+  if (word == "detect") return RankFaultAction::kDetect;
+  if (word == "decide") return RankFaultAction::kDecide;
+  if (word == "act") return RankFaultAction::kAct;
+  return std::nullopt;
+}
+
 bool LeaderIsOnLoopback() {
   return IsLoopback(absl::GetFlag(FLAGS_island_leader));
 }
@@ -238,9 +246,9 @@ std::string UsageProblem() {
                         size - rank, ", with --island_size=", size,
                         " and --island_rank=", rank);
   }
-  const std::string on_fault = absl::GetFlag(FLAGS_on_rank_fault);
-  if (on_fault != "detect" && on_fault != "decide" && on_fault != "act") {
-    return absl::StrCat("--on_rank_fault is \"", on_fault,
+  if (!OnRankFault().has_value()) {
+    return absl::StrCat("--on_rank_fault is \"",
+                        absl::GetFlag(FLAGS_on_rank_fault),
                         "\"; allowed: detect, decide, act");
   }
   if (!(absl::GetFlag(FLAGS_hang_floor) >= 1) ||

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/flags/declare.h"
+#include "worker/supervisor/supervisor.h"
 #include "worker/sync/link_rate.h"
 
 ABSL_DECLARE_FLAG(std::string, coordinator);
@@ -76,6 +77,9 @@ std::vector<double> DataWeights();
 
 // Returns --threads, or the number of processors.
 int ThreadsOfAll();
+
+// Returns --on_rank_fault, or nothing if it is none of the allowed words.
+std::optional<RankFaultAction> OnRankFault();
 
 // Returns whether only this machine can reach --island_leader.
 bool LeaderIsOnLoopback();

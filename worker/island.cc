@@ -62,6 +62,9 @@ absl::Status Island::Train() {
                      NextStep(absl::InfiniteFuture()));
     if (step == 0) return absl::OkStatus();
     const absl::StatusOr<InnerStepResult> result = trainer_->Step(*step);
+    const absl::Duration left =
+        step_began_ + options_.step_time - options_.now();
+    if (left > absl::ZeroDuration()) options_.sleep(left);
     if (result.ok()) {
       Stepped(*result);
     } else {

@@ -35,6 +35,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/initial_values.h"
@@ -92,6 +93,11 @@ class Island {
     absl::Duration leave_timeout = absl::Seconds(30);
     // The time between two log lines on training progress.
     absl::Duration log_interval = absl::Seconds(5);
+    // The shortest time of a step of Run, after which it sleeps: for
+    // experiments in which a small model stands for a large one, as on slow
+    // links (tests/wan). Later steps do not make up for a longer one.
+    absl::Duration step_time = absl::ZeroDuration();
+    std::function<void(absl::Duration)> sleep = absl::SleepFor;
     // Returns, once, what a supervisor has found out about a rank of this
     // process or of the one before. May be null.
     std::function<std::optional<v1::RankTrouble>()> take_verdict = nullptr;

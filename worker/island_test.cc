@@ -5,6 +5,7 @@
 // answers the test decides.
 #include "worker/island.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -102,6 +103,36 @@ TEST_F(IslandTest, HandsInAllThatItTrainsAndSaysThatItHasFinished) {
   EXPECT_EQ(Status().reason(), "finished");
   EXPECT_EQ(Status().ledger().merged(), 2 * 30 * DriftingTrainer::kTokens);
   EXPECT_EQ(Status().contributions_merged(), 2 * 3);
+}
+
+TEST_F(IslandTest, AStepLastsAtLeastTheSimulatedTime) {
+  constexpr absl::Duration kStepTime = absl::Milliseconds(50);
+  constexpr absl::Duration kSlowStep = absl::Milliseconds(120);
+  Start();
+  std::atomic<int64_t> slept_milliseconds = 0;
+  const Clock now = [&, real = SteadyWallClock()] {
+    return real() + absl::Milliseconds(slept_milliseconds.load());
+  };
+  // The ends of steps.
+  std::vector<absl::Time> ends = {now()};
+  const auto sleep = [&](absl::Duration time) {
+    slept_milliseconds +=
+        absl::ToInt64Milliseconds(absl::Ceil(time, absl::Milliseconds(1)));
+    ends.push_back(now());
+  };
+  Island::Options options = Options([&](uint64_t step) {
+    // It does not shorten the next step.
+    if (step == 5) sleep(kSlowStep);
+    return absl::OkStatus();
+  });
+  options.now = now;
+  options.step_time = kStepTime;
+  options.sleep = sleep;
+  ASSERT_OK(Run(std::move(options)));
+  EXPECT_GE(now() - ends[0], 29 * kStepTime + kSlowStep);
+  for (size_t i = 1; i < ends.size(); ++i) {
+    EXPECT_GE(ends[i] - ends[i - 1], kStepTime) << i;
+  }
 }
 
 TEST_F(IslandTest, SpeaksTheFormatsOfTheRun) {

@@ -55,7 +55,6 @@
 #include "worker/island_checkpoint.h"
 #include "worker/island_runner.h"
 #include "worker/model/device.h"
-#include "worker/paced_trainer.h"
 #include "worker/supervised_ranks.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/training/island_trainer.h"
@@ -202,7 +201,8 @@ Island::Options IslandOptions(const std::string& description,
       .seed = instance,
       .now = std::move(now),
       .leave_timeout = absl::Seconds(absl::GetFlag(FLAGS_leave_timeout)),
-      .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds))};
+      .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds)),
+      .step_time = absl::Seconds(absl::GetFlag(FLAGS_simulated_step_seconds))};
   options.join.set_island_id(absl::GetFlag(FLAGS_island));
   options.join.set_instance_id(instance);
   options.join.set_description(description);
@@ -275,19 +275,12 @@ absl::Status Lead() {
       -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
     IslandTrainerOptions options = TrainerOptions(local);
     options.shard = joined.shard();
-    ASSIGN_OR_RETURN(
-        std::unique_ptr<InnerTrainer> trainer,
-        rendezvous != nullptr
-            ? MakeLeadingRank(joined.config(), options,
-                              RankOptions(local, rendezvous->table()),
-                              std::move(parameters))
-            : MakeThreadedIsland(joined.config(), options, local.count,
-                                 std::move(parameters)));
-    const absl::Duration step_time =
-        absl::Seconds(absl::GetFlag(FLAGS_simulated_step_seconds));
-    if (step_time == absl::ZeroDuration()) return trainer;
-    return std::make_unique<PacedTrainer>(std::move(trainer), step_time,
-                                          options.now, absl::SleepFor);
+    return rendezvous != nullptr
+               ? MakeLeadingRank(joined.config(), options,
+                                 RankOptions(local, rendezvous->table()),
+                                 std::move(parameters))
+               : MakeThreadedIsland(joined.config(), options, local.count,
+                                    std::move(parameters));
   };
   const Clock now = SteadyWallClock();
   ServiceManager manager(now);

@@ -56,7 +56,6 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
       .threads = ThreadsOfAll(),
       .trace = absl::GetFlag(FLAGS_trace)};
   ASSIGN_OR_RETURN(commands.devices, FindDevices(choice));
-  const std::string on_fault = absl::GetFlag(FLAGS_on_rank_fault);
   const Clock now = SteadyWallClock();
   ServiceManager manager(now);
   // systemd listens to its own child only.
@@ -70,9 +69,7 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
        },
        .first_process = commands.first_process,
        .island_size = commands.island_size,
-       .action = on_fault == "act"      ? RankFaultAction::kAct
-                 : on_fault == "decide" ? RankFaultAction::kDecide
-                                        : RankFaultAction::kDetect,
+       .action = *OnRankFault(),
        .limits = {.least = absl::Seconds(absl::GetFlag(FLAGS_hang_floor)),
                   .most = absl::Seconds(absl::GetFlag(FLAGS_hang_ceiling)),
                   .silence = absl::Seconds(absl::GetFlag(FLAGS_hang_floor))},
