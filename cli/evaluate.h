@@ -7,7 +7,6 @@
 #define CLI_EVALUATE_H_
 
 #include <cstdint>
-#include <functional>
 #include <ostream>
 #include <string>
 

@@ -3,7 +3,6 @@
 #include "cli/hugging_face.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

@@ -7,11 +7,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "cli/commands.h"
 #include "cli/hugging_face.h"
 #include "cli/human.h"

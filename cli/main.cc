@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <thread>
 #include <utility>

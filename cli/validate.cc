@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/validate.h"
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>

@@ -5,8 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/substitute.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/trace.h"

@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/duration_histogram.h"
 #include "common/file.h"
 #include "common/printable.h"

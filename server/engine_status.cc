@@ -13,7 +13,6 @@
 #include "common/machine.h"
 #include "common/process_memory.h"
 #include "common/proto_time.h"
-#include "common/status_macros.h"
 #include "server/engine.h"
 #include "server/rules/status_views.h"
 

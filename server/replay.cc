@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/checksum.h"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"

@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"

@@ -3,7 +3,6 @@
 #include "cli/history/history.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <map>
 #include <memory>
 #include <set>

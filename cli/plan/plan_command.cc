@@ -2,11 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/plan_command.h"
 
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "cli/plan/plan_report.h"

@@ -6,7 +6,6 @@
 #ifndef CLI_PLAN_RUN_COMPARISON_H_
 #define CLI_PLAN_RUN_COMPARISON_H_
 
-#include <cstdint>
 #include <optional>
 #include <ostream>
 #include <string>

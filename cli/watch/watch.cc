@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/human.h"

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/checkpoint/tensor_files_writer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

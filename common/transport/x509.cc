@@ -13,7 +13,6 @@
 #include <openssl/x509v3.h>
 
 #include <ctime>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"

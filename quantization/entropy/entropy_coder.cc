@@ -3,7 +3,6 @@
 #include "quantization/entropy/entropy_coder.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "absl/algorithm/container.h"

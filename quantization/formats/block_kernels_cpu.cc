@@ -3,7 +3,6 @@
 #include "quantization/formats/block_kernels_cpu.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>

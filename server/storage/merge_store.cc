@@ -3,7 +3,6 @@
 #include "server/storage/merge_store.h"
 
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <optional>
 #include <utility>

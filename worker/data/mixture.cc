@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data/mixture.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

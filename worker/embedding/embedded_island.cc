@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/restated.h"

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

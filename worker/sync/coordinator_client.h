@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"

@@ -3,7 +3,6 @@
 #include "worker/sync/fragment_actor.h"
 
 #include <cstring>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>

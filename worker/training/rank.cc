@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/restated.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"

@@ -20,7 +20,6 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "worker/model/cuda/attention_kernels.h"
