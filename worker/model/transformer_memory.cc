@@ -3,6 +3,8 @@
 //
 // The part of Transformer that finds the parameters, and lays out memory.
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 
@@ -11,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "worker/model/rope_angles.h"
 #include "worker/model/transformer.h"
 
 namespace causeway {
@@ -46,6 +47,25 @@ int64_t FindAdjacent(const ModelLayout& layout, absl::string_view prefix,
     end += tensor.size;
   }
   return begin;
+}
+
+// Returns the angle per token, in radians, of pair `pair` of `pairs` of the
+// rotary embedding (Su et al. 2021), stretched as Llama 3.1 does if the
+// configuration says so.
+double RopeFrequency(const v1::ModelConfig& config, int64_t pair,
+                     int64_t pairs) {
+  const double frequency =
+      std::pow(config.rope_theta(),
+               -static_cast<double>(pair) / static_cast<double>(pairs));
+  if (!config.has_rope_scaling()) return frequency;
+  const v1::RopeScaling& scaling = config.rope_scaling();
+  const double waves =
+      scaling.original_length() * frequency / (2 * std::numbers::pi);
+  const double kept = std::clamp(
+      (waves - scaling.low_frequency_factor()) /
+          (scaling.high_frequency_factor() - scaling.low_frequency_factor()),
+      0.0, 1.0);
+  return kept * frequency + (1 - kept) * frequency / scaling.factor();
 }
 
 }  // namespace
@@ -212,10 +232,20 @@ absl::Status Transformer::AllocateMemory() {
 }
 
 void Transformer::UploadRopeTable(const v1::ModelConfig& config) {
-  const RopeAngles angles = MakeRopeAngles(config);
-  const size_t bytes = angles.cosine.size() * sizeof(float);
-  ops_->CopyToDevice(angles.cosine.data(), bytes, rope_cosine_);
-  ops_->CopyToDevice(angles.sine.data(), bytes, rope_sine_);
+  const int64_t half = head_dim_ / 2;
+  std::vector<float> cosine;
+  std::vector<float> sine;
+  for (int64_t position = 0; position < length_; ++position) {
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle =
+          static_cast<double>(position) * RopeFrequency(config, i, half);
+      cosine.push_back(static_cast<float>(std::cos(angle)));
+      sine.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  const size_t bytes = cosine.size() * sizeof(float);
+  ops_->CopyToDevice(cosine.data(), bytes, rope_cosine_);
+  ops_->CopyToDevice(sine.data(), bytes, rope_sine_);
 }
 
 }  // namespace causeway
