@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/run_config.h"
 #include "common/testing/temporary_directory.h"
+#include "common/transport/bulk_stream.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
 #include "common/transport/credentials.h"
@@ -34,7 +35,6 @@
 #include "quantization/encoded_object.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
-#include "worker/sync/bulk_stream.h"
 
 namespace causeway {
 namespace {

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/testing/status_matchers.h"
+#include "common/transport/bulk_stream.h"
 #include "common/transport/compressed_chunk.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
@@ -31,7 +32,6 @@
 #include "server/edge/access.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
-#include "worker/sync/bulk_stream.h"
 
 namespace causeway {
 namespace {

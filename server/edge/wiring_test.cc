@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/grpc_status.h"
 #include "common/testing/status_matchers.h"
+#include "common/transport/bulk_stream.h"
 #include "gmock/gmock.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
@@ -22,7 +23,6 @@
 #include "proto/status.grpc.pb.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
-#include "worker/sync/bulk_stream.h"
 
 namespace causeway {
 namespace {

@@ -16,9 +16,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/transport/bulk_stream.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
-#include "worker/sync/bulk_stream.h"
 #include "worker/sync/call_group.h"
 
 namespace causeway {

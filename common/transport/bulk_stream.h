@@ -9,8 +9,8 @@
 //   if (!stream.Write(request) || !stream.Read(&response)) {
 //     return stream.Finish();  // the reason
 //   }
-#ifndef WORKER_SYNC_BULK_STREAM_H_
-#define WORKER_SYNC_BULK_STREAM_H_
+#ifndef COMMON_TRANSPORT_BULK_STREAM_H_
+#define COMMON_TRANSPORT_BULK_STREAM_H_
 
 #include <string>
 
@@ -77,4 +77,4 @@ class BulkStream
 
 }  // namespace causeway
 
-#endif  // WORKER_SYNC_BULK_STREAM_H_
+#endif  // COMMON_TRANSPORT_BULK_STREAM_H_

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/sync/bulk_stream.h"
+#include "common/transport/bulk_stream.h"
 
 #include <utility>
 
