@@ -81,7 +81,6 @@ class CoordinatorClient {
       const v1::WatchEventsRequest& request,
       const std::function<bool(const v1::Event&)>& consume);
 
-  // Calls a method of a service.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(ClientMethod<Stub, Request, Response> method,
                                 const Request& request) {

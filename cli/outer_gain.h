@@ -35,7 +35,6 @@
 
 namespace causeway {
 
-// Returns the effective rate.
 double EffectiveOuterRate(const v1::RunConfig& config);
 
 // Returns a line for people, without a newline: the effective rate and, if it

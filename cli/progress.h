@@ -36,7 +36,6 @@ class Progress {
   // Erases the line on a terminal.
   ~Progress();
 
-  // Adds to what is done.
   void Add(uint64_t done);
 
  private:

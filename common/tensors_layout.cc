@@ -52,7 +52,6 @@ std::vector<int64_t> ShapeOf(const Tensor& tensor) {
   return shape;
 }
 
-// Appends a tensor to the layout.
 absl::Status Append(const NamedShape& tensor, ModelLayout& layout) {
   TensorSpec spec{.name = tensor.name,
                   .shape = tensor.shape,
@@ -146,7 +145,6 @@ class BlockPattern {
   std::string after_;
 };
 
-// Sets the blocks of the tensors.
 absl::Status FindBlocks(const v1::TensorsConfig& config, ModelLayout& layout) {
   std::vector<std::string> texts(config.block().begin(), config.block().end());
   if (texts.empty()) {

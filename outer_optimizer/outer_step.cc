@@ -100,7 +100,6 @@ absl::StatusOr<Contributions> OpenContributions(
   return contributions;
 }
 
-// Returns the coefficients of the step from `version` on.
 StepCoefficients CoefficientsOf(const OuterStepOptions& options,
                                 uint64_t version) {
   const float mu = options.momentum;

@@ -22,7 +22,6 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 // The time between attempts to read a disk that failed during a write.
 constexpr absl::Duration kReconcilePause = absl::Seconds(5);
 
-// Returns the options of each fragment.
 std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
                                           const v1::FragmentPlan& plan) {
   std::vector<OuterStepOptions> options;

@@ -71,7 +71,6 @@ std::function<absl::Status(const ClientCertificate&)> CheckOf(Trust* trust) {
   };
 }
 
-// Logs how operators and islands join.
 void LogHowToJoin(const std::string& state_dir, int port) {
   LOG(INFO) << "TLS with an authority of its own; operators on this machine "
                "use --coordinator 127.0.0.1:"

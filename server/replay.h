@@ -20,7 +20,6 @@
 
 namespace causeway {
 
-// The result for one fragment.
 struct FragmentReplay {
   uint32_t fragment = 0;
   // The version that the replay began with: 0 from the seed, or the oldest one

@@ -178,7 +178,6 @@ class Island {
   absl::Status Do(const action::Validate& validate);
   absl::Status Do(const action::Save& save);
 
-  // Returns the state at `position`.
   absl::StatusOr<IslandState> StateAt(v1::IslandCheckpoint position);
   // Returns the store in which a checkpoint of `step` is due, or null.
   IslandCheckpointStore* DueCheckpoints(uint64_t step, absl::Time now) const;

@@ -209,7 +209,6 @@ Island::Options IslandOptions(const std::string& description,
   return options;
 }
 
-// Returns the join token, or "".
 absl::StatusOr<std::string> Token() {
   const std::string path = absl::GetFlag(FLAGS_join_file);
   if (path.empty()) return absl::GetFlag(FLAGS_join);

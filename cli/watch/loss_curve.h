@@ -13,7 +13,6 @@
 
 namespace causeway {
 
-// One point of a curve.
 struct LossPoint {
   uint64_t step = 0;
   double loss = 0;

@@ -42,7 +42,6 @@ absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,
   return absl::OkStatus();
 }
 
-// Returns the tensors of each file.
 std::vector<absl::Span<const NamedTensor>> CutIntoFiles(
     absl::Span<const NamedTensor> tensors, uint64_t most_values) {
   std::vector<absl::Span<const NamedTensor>> files;

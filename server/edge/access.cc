@@ -94,7 +94,6 @@ constexpr size_t kMostRefused = 1024;
 // The most certificates that are remembered; 1 KB each.
 constexpr size_t kMostShown = 1024;
 
-// Appends the names of all islands in `message`.
 void AppendIslands(const Message& message, std::vector<std::string>& islands) {
   const auto& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;

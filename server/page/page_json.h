@@ -13,7 +13,6 @@
 
 namespace causeway {
 
-// The most events that the page shows.
 inline constexpr uint64_t kMostPageEvents = 200;
 
 // Cuts the texts of events to what a list can show.

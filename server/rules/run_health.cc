@@ -40,7 +40,6 @@ std::string InBrackets(absl::string_view reason) {
   return reason.size() > kMostReason ? "" : absl::StrCat(" (", reason, ")");
 }
 
-// Returns the problem of a missed island.
 v1::Attention MissedIsland(const Member& member) {
   const bool diverged = member.state == v1::IslandStatus::DIVERGED;
   v1::Attention problem = Problem(

@@ -106,7 +106,6 @@ class EmbeddedIsland {
 
  protected:
   bool has_run() const { return run_.has_value(); }
-  // Sets the run that the island has joined.
   absl::Status SetRun(v1::JoinResponse run);
   // Returns the error that ends a joined island, with a code that does not mean
   // "call again" or "nothing has changed": ABORTED if a rank is late or gone,

@@ -15,7 +15,6 @@
 namespace causeway {
 
 struct IslandCommandOptions {
-  // The supervisor's command.
   std::vector<std::string> command;
   // The processes on this host, the number of the first one in the island, and
   // the island's processes on all hosts.

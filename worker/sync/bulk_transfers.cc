@@ -199,7 +199,6 @@ absl::Status BulkTransfers::Broken(const grpc::Status& status) const {
   return CallStatus(options_, status);
 }
 
-// Reads a verdict from a Contribute stream.
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::ReadVerdict(
     BulkStream& stream) const {
   grpc::ByteBuffer message;

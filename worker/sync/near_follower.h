@@ -44,7 +44,6 @@ class NearFollower {
   // Returns the region to name to the coordinator; empty if it is to send
   // everything.
   std::string region() const;
-  // Returns the link to the follower at this address.
   std::shared_ptr<Link> Connect(const std::string& address);
   // Notes how a download from it has ended.
   void Ended(const std::string& address, const absl::Status& status);
