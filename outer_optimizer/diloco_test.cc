@@ -23,6 +23,7 @@
 #include "outer_optimizer/mixing.h"
 #include "outer_optimizer/outer_step.h"
 #include "outer_optimizer/sync_schedule.h"
+#include "outer_optimizer/testing/whole_step.h"
 #include "quantization/codec.h"
 
 namespace causeway {

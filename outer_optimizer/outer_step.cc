@@ -366,30 +366,4 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
   return summary;
 }
 
-absl::StatusOr<OuterStepResult> RunOuterStep(
-    const OuterStepOptions& options, const FragmentStateView& state,
-    absl::Span<const MergeInput> inputs) {
-  // Check before memory is allocated.
-  RETURN_IF_ERROR(CheckOptions(options));
-  RETURN_IF_ERROR(CheckState(options, state));
-  OuterStepResult result{.state = InitialFragmentState(
-                             options, std::vector<float>(state.theta.size()))};
-  result.state.version = state.version + 1;
-  result.update.resize(MaxEncodedBytes(options.downlink, state.theta.size()));
-  ThreadPool pool(1);
-  ASSIGN_OR_RETURN(
-      const OuterStepSummary summary,
-      RunOuterStep(options, state, inputs,
-                   {.theta = absl::MakeSpan(result.state.theta),
-                    .momentum = absl::MakeSpan(result.state.momentum),
-                    .residual = absl::MakeSpan(result.state.residual),
-                    .gradient_sum = absl::MakeSpan(result.state.gradient_sum),
-                    .update = absl::MakeSpan(result.update)},
-                   pool));
-  result.update.resize(summary.update_bytes);
-  result.gradient_norm = summary.gradient_norm;
-  result.similarity = summary.similarity;
-  return result;
-}
-
 }  // namespace causeway

@@ -44,7 +44,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -163,19 +162,6 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const FragmentStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
     ThreadPool& pool);
-
-struct OuterStepResult {
-  FragmentState state;
-  // The encoded update, for islands.
-  std::string update;
-  double gradient_norm = 0;
-  std::optional<double> similarity;
-};
-
-// Makes the same step into new memory, on the calling thread.
-absl::StatusOr<OuterStepResult> RunOuterStep(
-    const OuterStepOptions& options, const FragmentStateView& state,
-    absl::Span<const MergeInput> inputs);
 
 }  // namespace causeway
 

@@ -19,6 +19,7 @@
 #include "hwy/aligned_allocator.h"
 #include "outer_optimizer/mixing.h"
 #include "outer_optimizer/testing/values.h"
+#include "outer_optimizer/testing/whole_step.h"
 
 namespace causeway {
 namespace {

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "outer_optimizer/outer_step.h"
 #include "outer_optimizer/testing/values.h"
+#include "outer_optimizer/testing/whole_step.h"
 #include "quantization/codec.h"
 
 namespace causeway {

@@ -34,7 +34,6 @@
 
 namespace causeway {
 
-// The result of a merge.
 struct MergedFragment {
   // The new version, with its digest.
   StoredFragment after;
