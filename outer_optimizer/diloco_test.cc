@@ -25,6 +25,7 @@
 #include "outer_optimizer/sync_schedule.h"
 #include "outer_optimizer/testing/whole_step.h"
 #include "quantization/codec.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

@@ -20,6 +20,7 @@
 #include "outer_optimizer/mixing.h"
 #include "outer_optimizer/testing/values.h"
 #include "outer_optimizer/testing/whole_step.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

@@ -15,6 +15,7 @@
 #include "outer_optimizer/testing/values.h"
 #include "outer_optimizer/testing/whole_step.h"
 #include "quantization/codec.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

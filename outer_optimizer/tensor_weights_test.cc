@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/testing/values.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/codec.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -153,37 +154,6 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
   RETURN_IF_ERROR(reader.Read(encoded));
   RETURN_IF_ERROR(reader.CheckComplete());
   return std::make_unique<Decoder>(std::move(reader), encoded);
-}
-
-absl::StatusOr<std::string> Encode(const CodecSpec& spec,
-                                   absl::Span<const float> values,
-                                   const EncodeOptions& options) {
-  RETURN_IF_ERROR(CheckCodecSpec(spec));
-  RETURN_IF_ERROR(CheckEncodeOptions(spec, options));
-  std::string encoded(MaxEncodedBytes(spec, values.size()), '\0');
-  const std::unique_ptr<Encoder> encoder =
-      NewEncoder(spec, options, values.size(), absl::MakeSpan(encoded));
-  encoder->Encode(0, values, {});
-  encoded.resize(encoder->Finish());
-  return encoded;
-}
-
-absl::Status Decode(const CodecSpec& spec, absl::string_view encoded,
-                    absl::Span<float> values) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
-                   OpenDecoder(spec, encoded, values.size()));
-  RETURN_IF_ERROR(decoder->CheckFinite());
-  decoder->NewCursor()->Decode(0, values);
-  return absl::OkStatus();
-}
-
-absl::Status DecodeAccumulate(const CodecSpec& spec, absl::string_view encoded,
-                              float weight, absl::Span<float> accumulator) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
-                   OpenDecoder(spec, encoded, accumulator.size()));
-  RETURN_IF_ERROR(decoder->CheckFinite());
-  decoder->NewCursor()->DecodeAccumulate(0, weight, accumulator);
-  return absl::OkStatus();
 }
 
 }  // namespace causeway

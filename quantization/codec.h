@@ -4,13 +4,12 @@
 // Encodes vectors of fp32 values and decodes them. docs/encodings.md describes
 // the bytes of each format.
 //
-// A whole vector at once:
+//   const auto encoder = NewEncoder(spec, options, size, buffer);
+//   encoder->Encode(0, pseudo_gradient, {});
+//   const uint64_t bytes = encoder->Finish();
 //
-//   ASSIGN_OR_RETURN(std::string encoded, Encode(spec, pseudo_gradient));
-//   RETURN_IF_ERROR(Decode(spec, encoded, absl::MakeSpan(values)));
-//
-// In pieces, as in the fused outer step, which walks many encoded vectors side
-// by side in tiles that stay in the cache:
+// The fused outer step walks many encoded vectors side by side in tiles that
+// stay in the cache:
 //
 //   ASSIGN_OR_RETURN(auto decoder, OpenDecoder(spec, encoded, size));
 //   auto cursor = decoder->NewCursor();  // one per thread
@@ -28,7 +27,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -104,18 +102,6 @@ EncodingReader NewEncodingReader(
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
                                                      absl::string_view encoded,
                                                      uint64_t values);
-
-// Encodes or decodes a whole vector. Decode and DecodeAccumulate also refuse
-// encodings with values that are not finite, and do not change their output on
-// errors.
-//   INVALID_ARGUMENT  as the checks above, OpenDecoder and CheckFinite.
-absl::StatusOr<std::string> Encode(const CodecSpec& spec,
-                                   absl::Span<const float> values,
-                                   const EncodeOptions& options = {});
-absl::Status Decode(const CodecSpec& spec, absl::string_view encoded,
-                    absl::Span<float> values);
-absl::Status DecodeAccumulate(const CodecSpec& spec, absl::string_view encoded,
-                              float weight, absl::Span<float> accumulator);
 
 }  // namespace causeway
 

@@ -24,6 +24,7 @@
 #include "quantization/encode_options.h"
 #include "quantization/formats/dense_reference.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

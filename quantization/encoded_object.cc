@@ -37,14 +37,6 @@ v1::EncodedObject DescribeOpen(const CodecSpec& spec, uint64_t values) {
   return object;
 }
 
-v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
-                                   absl::string_view encoded) {
-  v1::EncodedObject object = DescribeOpen(spec, values);
-  object.set_encoded_bytes(encoded.size());
-  object.set_digest(Digest128(encoded));
-  return object;
-}
-
 bool IsOpen(const v1::EncodedObject& object) {
   return object.encoded_bytes() == 0 && object.digest().empty();
 }

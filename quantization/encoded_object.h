@@ -4,11 +4,10 @@
 // Encoded vectors in transit: the description that is sent first
 // (v1::EncodedObject) and the receiver's checks against it.
 //
-// Sender:    *header.mutable_object() = DescribeEncoding(spec, size, encoded);
-// Receiver:  RETURN_IF_ERROR(CheckDescription(header.object(), spec, size));
-//            ... allocate header.object().encoded_bytes(), take the chunks
-//            (common/transport/chunk.h) ...
-//            RETURN_IF_ERROR(CheckArrival(header.object(), bytes, digest));
+//   RETURN_IF_ERROR(CheckDescription(header.object(), spec, size));
+//   ... allocate header.object().encoded_bytes(), take the chunks
+//   (common/transport/chunk.h) ...
+//   RETURN_IF_ERROR(CheckArrival(header.object(), bytes, digest));
 //
 // quantization/strips/encoding_reader.h checks whether the bytes can be merged.
 //
@@ -30,10 +29,6 @@
 namespace causeway {
 
 CodecSpec SpecOf(const v1::EncodedObject& object);
-
-// Describes `encoded`, which holds `values` values encoded by `spec`.
-v1::EncodedObject DescribeEncoding(const CodecSpec& spec, uint64_t values,
-                                   absl::string_view encoded);
 
 // Returns the open description of `values` values that will be encoded by
 // `spec`.

@@ -11,6 +11,7 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 #include "server/engine.h"
 #include "server/testing/engine_driver.h"
 

@@ -19,6 +19,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

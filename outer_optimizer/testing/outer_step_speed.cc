@@ -17,6 +17,7 @@
 #include "glog/logging.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

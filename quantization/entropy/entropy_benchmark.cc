@@ -42,6 +42,7 @@
 #include "quantization/entropy/code_counts.h"
 #include "quantization/entropy/entropy_coder.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 #include "zstd.h"
 
 ABSL_FLAG(std::string, file, "",

@@ -20,6 +20,7 @@
 #include "proto/fragment.pb.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

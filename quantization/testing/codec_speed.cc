@@ -11,6 +11,7 @@
 
 #include "benchmark/benchmark.h"
 #include "quantization/testing/memory_sweep.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

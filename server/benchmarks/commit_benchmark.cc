@@ -36,7 +36,7 @@
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
-#include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 #include "server/benchmarks/figures.h"
 #include "server/edge/server.h"
 #include "server/engine.h"

@@ -32,7 +32,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "quantization/codec.h"
-#include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
 

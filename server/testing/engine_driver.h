@@ -33,7 +33,7 @@
 #include "proto/coordinator.pb.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
-#include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 #include "server/engine.h"
 #include "server/storage/sqlite.h"
 

@@ -38,6 +38,7 @@
 #include "quantization/entropy/entropy_coder.h"
 #include "quantization/entropy/rans_table.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 
 ABSL_FLAG(std::vector<std::string>, updates, {},
           "update files of a run with FP32 updates: real pseudo-gradients");

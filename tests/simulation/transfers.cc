@@ -9,6 +9,7 @@
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway::simulation {
 

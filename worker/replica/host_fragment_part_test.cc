@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

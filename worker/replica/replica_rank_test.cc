@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/codec.h"
+#include "quantization/testing/whole_vectors.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/testing/replica_ranks.h"
 

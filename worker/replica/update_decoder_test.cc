@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 
 namespace causeway {
 namespace {

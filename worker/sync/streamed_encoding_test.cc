@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 #include "worker/sync/testing/encoding.h"
 
 namespace causeway {

@@ -27,6 +27,7 @@
 #include "outer_optimizer/mixing.h"
 #include "quantization/codec.h"
 #include "quantization/strips/layout.h"
+#include "quantization/testing/whole_vectors.h"
 #include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/device/device_queue.h"
 #include "worker/replica/host_fragment_part.h"

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
+#include "quantization/testing/whole_vectors.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/tcp_transport.h"
 #include "worker/replica/host_fragment_part.h"
