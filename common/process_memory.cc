@@ -2,28 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/process_memory.h"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <string>
 
 namespace causeway {
-namespace {
 
-// Returns a line of /proc/self/status, for instance "VmHWM:    1234 kB", in
-// bytes.
-uint64_t StatusLine(const std::string& name) {
+uint64_t ResidentBytes() {
+  // Counts of pages: of the address space, in memory, and there of files.
+  uint64_t size = 0;
+  uint64_t resident = 0;
+  uint64_t of_files = 0;
+  std::ifstream statm("/proc/self/statm");
+  if (!(statm >> size >> resident >> of_files)) return 0;
+  return (resident - of_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t PeakResidentBytes() {
+  // A line is, for instance, "VmHWM:    1234 kB".
   std::ifstream status("/proc/self/status");
   std::string word;
   while (status >> word) {
     uint64_t kibibytes = 0;
-    if (word == name && status >> kibibytes) return kibibytes * 1024;
+    if (word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
   }
   return 0;
 }
-
-}  // namespace
-
-uint64_t ResidentBytes() { return StatusLine("RssAnon:"); }
-
-uint64_t PeakResidentBytes() { return StatusLine("VmHWM:"); }
 
 }  // namespace causeway

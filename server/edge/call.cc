@@ -153,7 +153,12 @@ std::unique_ptr<grpc::Service> NewService(Methods methods,
 
 absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request) {
-  const absl::Status parsed = ParseByteBuffer(bytes, request);
+  return CheckRequest(caller, request, ParseByteBuffer(bytes, request));
+}
+
+absl::Status CheckRequest(const Caller& caller,
+                          const google::protobuf::Message& request,
+                          const absl::Status& parsed) {
   // Protobuf keeps a text that is not UTF-8, but does not say which one it is.
   RETURN_IF_ERROR(CheckFieldLimits(request));
   RETURN_IF_ERROR(parsed);

@@ -103,6 +103,10 @@ std::unique_ptr<grpc::Service> NewService(Methods methods,
 //   UNAUTHENTICATED, PERMISSION_DENIED  See Caller::Check.
 absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request);
+// Does the same for a request that was read with the status `parsed`.
+absl::Status CheckRequest(const Caller& caller,
+                          const google::protobuf::Message& request,
+                          const absl::Status& parsed);
 
 // Returns a method that answers one message with one message.
 Method UnaryMethod(std::function<absl::StatusOr<grpc::ByteBuffer>(

@@ -12,7 +12,8 @@
 // first calls of watchers, then of joiners, never of members.
 //
 // The listener:  if (!connections.Admit(file)) close(file);
-//                connections.Audit();      many times a second
+//                connections.Audit();      many times a second while memory
+//                                          grows
 // A call:        CallTicket ticket = connections.BeginCall(peer);
 //                RETURN_IF_ERROR(ticket.connection().CheckLoad(precedence));
 //                ticket.connection().Took(bytes);

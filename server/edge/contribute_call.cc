@@ -20,10 +20,10 @@
 namespace causeway {
 namespace {
 
-// Serves one upload (header, verdict, chunks, trailer if the header was open or
-// announced further streams, verdict), or one of the further streams (lane,
-// chunks). If a stream breaks, its bytes stay in staging, and the next stream
-// resumes there.
+// Serves one upload (header, which may bring the first chunk, verdict, chunks,
+// trailer if the header was open or announced further streams, verdict), or one
+// of the further streams (lane, chunks). If a stream breaks, its bytes stay in
+// staging, and the next stream resumes there.
 //
 // gRPC calls one method at a time, with two exceptions: OnCancel, and OnRead in
 // an upload of one stream, which reads the next message while one is being
@@ -79,7 +79,10 @@ class ContributeCall : public Call {
 
   absl::Status Begin() {
     v1::ContributeRequest request;
-    RETURN_IF_ERROR(ParseRequest(caller(), received_, request));
+    const absl::StatusOr<bool> has_chunk = ParseByteBuffer(
+        received_, v1::ContributeRequest::kFirstChunkFieldNumber, request,
+        chunk_);
+    RETURN_IF_ERROR(CheckRequest(caller(), request, has_chunk.status()));
     if (request.has_lane()) return BeginLane(request.lane());
     if (!request.has_header()) {
       return absl::InvalidArgumentError(
@@ -88,10 +91,14 @@ class ContributeCall : public Call {
     role_ = Role::kUpload;
     header_ = std::move(*request.mutable_header());
     key_ = KeyOf(header_);
-    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
-                     engine_->Offer(header_));
+    ASSIGN_OR_RETURN(v1::ContributeResponse response, engine_->Offer(header_));
     if (response.verdict() == v1::ContributeResponse::UPLOAD) {
-      // An upload that broke off after its last byte has nothing left to send.
+      if (*has_chunk && response.next_offset() == 0) {
+        RETURN_IF_ERROR(engine_->Append(key_, chunk_).status());
+        response.set_next_offset(chunk_.size());
+      }
+      // An upload of one chunk, or one that broke off after its last byte, has
+      // nothing left to send.
       if (!IsOpen(header_.object()) &&
           response.next_offset() == header_.object().encoded_bytes()) {
         return Complete();

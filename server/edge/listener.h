@@ -9,6 +9,7 @@
 #ifndef SERVER_EDGE_LISTENER_H_
 #define SERVER_EDGE_LISTENER_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -48,6 +49,8 @@ class Listener {
   Listener() = default;
 
   void Run();
+  // Returns whether a look at the memory makes an audit due.
+  bool IsAuditDue();
   // Accepts the connections that wait on `socket`. Returns false if descriptors
   // run out.
   bool Accept(int socket);
@@ -60,6 +63,9 @@ class Listener {
   // Descriptors that wake the thread up to stop and to audit.
   int stop_ = -1;
   int timer_ = -1;
+  // The looks since the last audit, and the least memory that was seen since.
+  int looks_ = 0;
+  uint64_t least_memory_ = 0;
   // A descriptor to give up when a connection must be refused without another.
   int reserve_ = -1;
   Connections* connections_ = nullptr;

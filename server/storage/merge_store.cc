@@ -21,6 +21,9 @@
 namespace causeway {
 namespace {
 
+// The bytes of a draft that the disk gets at once.
+constexpr int64_t kWritebackBytes = 1 << 20;
+
 constexpr char kMerge[] = "merge";
 constexpr char kConfig[] = "config";
 
@@ -154,10 +157,11 @@ class MergeStore::Draft {
     for (const Encoding& prepared : encodings_) {
       if (prepared.digest == object.digest()) return;
     }
-    if (AppendEncoding(object, encoding).ok()) {
-      file_->StartWriteback();
-    } else {
+    if (!AppendEncoding(object, encoding).ok()) {
       file_.reset();
+    } else if (file_->bytes_written() - handed_over_ >= kWritebackBytes) {
+      file_->StartWriteback();
+      handed_over_ = file_->bytes_written();
     }
   }
 
@@ -281,6 +285,8 @@ class MergeStore::Draft {
   absl::Mutex mu_;
   // None after an error, and after the commit.
   std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
+  // The bytes of it that the disk has begun to get.
+  int64_t handed_over_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Encoding> encodings_ ABSL_GUARDED_BY(mu_);
   // The tensors of `encodings_`, in the same order and unnamed until they are
   // merged; then the messages. Only the sizes of the bytes are valid.

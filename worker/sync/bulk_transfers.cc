@@ -28,6 +28,10 @@ constexpr double kFastestCompressed = 250e6;
 // several lanes; also of a follower's chunks, which must keep coming.
 constexpr uint64_t kSmallChunk = 256 << 10;
 
+// The largest encoding that goes whole with its header. Coordinators of earlier
+// versions take a first message of up to kMaxFieldBytes.
+constexpr uint64_t kBesideHeader = kMaxFieldBytes - (4 << 10);
+
 std::string MethodName(absl::string_view method) {
   return absl::StrCat("/", v1::Coordinator::service_full_name(), "/", method);
 }
@@ -136,20 +140,29 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
       configured ? *options_.uplink_bytes_per_second : up_rate_.Next();
   pacer_.SetRate(pace);
   const int count = bulk_.LanesFor(encoding.max_bytes(), ChunkBytes(pace));
+  const bool is_light =
+      encoding.max_bytes() <= std::min(kBesideHeader, ChunkBytes(pace)) &&
+      encoding.sent() == 0;
+  if (is_light) {
+    encoding.Await(encoding.max_bytes());
+    RETURN_IF_ERROR(encoding.status());
+    Pace(encoding.object().encoded_bytes());
+  }
   const std::unique_ptr<BulkLane> first =
       bulk_.Open(MethodName("Contribute"), timeout);
-  Upload upload = {.header = header,
+  Upload upload = {.header = std::move(header),
                    .timeout = timeout,
                    .streams = count,
                    .pace = pace,
                    .main = first->stream()};
   const bool open = !encoding.complete();
-  v1::ContributeRequest request;
-  *request.mutable_header() = std::move(header);
-  *request.mutable_header()->mutable_object() = encoding.object();
-  request.mutable_header()->set_streams(count);
-  if (!upload.main.Write(ToByteBuffer(request))) {
+  if (!SendHeader(upload, encoding, /*with_chunk=*/is_light)) {
     return Broken(upload.main.Finish());
+  }
+  if (is_light) {
+    turn.End();
+    span.emplace("verdict", upload.header.fragment());
+    sent();
   }
   // An object that was never offered cannot be resumed, so its answer can wait.
   if (!open) RETURN_IF_ERROR(ReadAnswer(upload));
@@ -171,7 +184,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     for (const auto& lane : upload.further) lane->stream().WritesDone();
     turn.End();
     span.emplace("verdict", upload.header.fragment());
-    sent();
+    if (!is_light) sent();
     // These streams end as soon as their chunks are received; the verdict would
     // not come before.
     for (const auto& lane : upload.further) {
@@ -191,6 +204,26 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   }
   RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
   return verdict;
+}
+
+// Sends the header and, if `with_chunk`, all of the encoding with it. Returns
+// false if the stream is broken.
+bool BulkTransfers::SendHeader(Upload& upload, StreamedEncoding& encoding,
+                               bool with_chunk) {
+  v1::ContributeRequest request;
+  *request.mutable_header() = upload.header;
+  *request.mutable_header()->mutable_object() = encoding.object();
+  request.mutable_header()->set_streams(upload.streams);
+  if (!with_chunk) return upload.main.Write(ToByteBuffer(request));
+  const Chunk chunk = CutChunk(encoding.Await(0), 0);
+  if (!upload.main.Write(
+          ToByteBuffer(request, v1::ContributeRequest::kFirstChunkFieldNumber,
+                       chunk, encoding.owner()))) {
+    return false;
+  }
+  up_.Add(chunk.size());
+  encoding.set_sent(chunk.size());
+  return true;
 }
 
 // A stream that ended early is not a success, whatever its status.

@@ -80,6 +80,7 @@ class BulkTransfers {
 
   // --- Up. ---
 
+  bool SendHeader(Upload& upload, StreamedEncoding& encoding, bool with_chunk);
   absl::Status Broken(const grpc::Status& status) const;
   absl::StatusOr<v1::ContributeResponse> ReadVerdict(BulkStream& stream) const;
   absl::Status ReadAnswer(Upload& upload) const;

@@ -34,6 +34,10 @@ namespace {
 // The longest wait for a try to connect.
 constexpr absl::Duration kTryWait = absl::Seconds(2);
 
+// The time for which TCP's figures on the connections are reported again. To
+// ask for them takes time for each open file of the process.
+constexpr absl::Duration kFiguresAge = absl::Seconds(10);
+
 // Waits for the end of one try to connect, so that a call fails with its
 // reason.
 void AwaitTry(grpc::Channel& channel) {
@@ -203,6 +207,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   void NoteCoordinator(std::string peer) {
     absl::MutexLock lock(&mu_);
     coordinator_ = std::move(peer);
+    figures_until_ = absl::InfinitePast();
   }
 
   // TCP's figures on the connections to the coordinator.
@@ -213,9 +218,11 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   };
 
   OwnConnections Connections() const {
+    const absl::Time now = options_.now();
     std::string coordinator;
     {
       absl::MutexLock lock(&mu_);
+      if (now < figures_until_) return figures_;
       coordinator = coordinator_;
     }
     OwnConnections own;
@@ -223,6 +230,12 @@ class GrpcCoordinatorClient : public CoordinatorClient {
       if (connection.peer != coordinator) continue;
       own.retransmitted += connection.bytes_retransmitted;
       own.round_trip = std::min(own.round_trip, connection.round_trip);
+    }
+    absl::MutexLock lock(&mu_);
+    if (own.round_trip < absl::InfiniteDuration() &&
+        coordinator == coordinator_) {
+      figures_ = own;
+      figures_until_ = now + kFiguresAge;
     }
     return own;
   }
@@ -236,6 +249,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   std::shared_ptr<grpc::Channel> control_channel_ ABSL_GUARDED_BY(mu_);
   // The address at the other end of the connections; empty before the join.
   std::string coordinator_ ABSL_GUARDED_BY(mu_);
+  // The figures on these connections, and until when they are reported.
+  mutable OwnConnections figures_ ABSL_GUARDED_BY(mu_);
+  mutable absl::Time figures_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 
   // Uses everything else.
   std::optional<LeaderWatch> watch_;

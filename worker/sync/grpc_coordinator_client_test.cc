@@ -453,27 +453,71 @@ TEST_F(GrpcCoordinatorClientTest, CutsTheProseOfEveryRequest) {
   EXPECT_OK(client_->Leave(leave));
 }
 
-// States no field of the configuration, as versions with other defaults did.
+// States no field of the configuration, as versions with other defaults did,
+// and does not know that a chunk may come with the header.
 class OlderCoordinator : public v1::Coordinator::Service {
+ public:
+  // The bytes of the chunks.
+  std::string received;
+
+ private:
   grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest*,
                     v1::JoinResponse*) override {
     return grpc::Status::OK;
   }
+  grpc::Status Contribute(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::ContributeResponse, v1::ContributeRequest>*
+          stream) override {
+    v1::ContributeRequest request;
+    stream->Read(&request);
+    v1::ContributeResponse response;
+    response.set_verdict(v1::ContributeResponse::UPLOAD);
+    stream->Write(response);
+    while (stream->Read(&request)) received += request.chunk().data();
+    response.set_verdict(v1::ContributeResponse::ACCEPTED);
+    stream->Write(response);
+    return grpc::Status::OK;
+  }
 };
 
-TEST(GrpcCoordinatorClientVersionTest, AnOlderCoordinatorsRunKeepsItsDefaults) {
-  OlderCoordinator coordinator;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&coordinator);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  const auto client = NewGrpcCoordinatorClient(
-      {.address = absl::StrCat("127.0.0.1:", port), .now = SteadyWallClock()});
-  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, client->Join({}));
+class GrpcCoordinatorClientVersionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(&coordinator_);
+    server_ = builder.BuildAndStart();
+    client_ =
+        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
+                                  .now = SteadyWallClock()});
+  }
+
+  OlderCoordinator coordinator_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<CoordinatorClient> client_;
+};
+
+TEST_F(GrpcCoordinatorClientVersionTest,
+       AnOlderCoordinatorsRunKeepsItsDefaults) {
+  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, client_->Join({}));
   EXPECT_EQ(joined.config().synchronization().inner_steps_per_round(), 500);
   EXPECT_EQ(joined.config().outer_optimizer().momentum(), 0.9);
+}
+
+TEST_F(GrpcCoordinatorClientVersionTest,
+       AnOlderCoordinatorGetsASmallContributionInAChunk) {
+  StreamedEncoding encoding = StreamValues({}, std::vector<float>(100, 1));
+  int sent = 0;
+  ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
+                       client_->Contribute({}, encoding, [&] { ++sent; }));
+  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(coordinator_.received, encoding.Await(0));
+  EXPECT_EQ(sent, 1);
+  // Once beside the header, and once more.
+  EXPECT_EQ(client_->bytes_up(), 2 * encoding.Await(0).size());
 }
 
 TEST_F(GrpcCoordinatorClientTest, ShutdownEndsAndRefusesCalls) {

@@ -58,7 +58,8 @@ class SharedOuterLoop {
     });
   }
 
-  // Runs `event`, which takes the core and the time, and wakes all actors.
+  // Runs `event`, which takes the core and the time, and wakes the actors that
+  // it gives something to do.
   template <typename Event>
   auto Tell(Event event) {
     absl::MutexLock lock(&mu_);
@@ -87,12 +88,21 @@ class SharedOuterLoop {
       Action action = next(now);
       const auto* const wait = std::get_if<action::Wait>(&action);
       if (wait == nullptr || now >= deadline) return action;
-      const auto told = [this, seen = events_] {
-        mu_.AssertReaderHeld();
-        return events_ != seen;
+      const absl::Time until = std::min(wait->until, deadline);
+      // The thread that tells of an event finds out whether it concerns this
+      // actor. Most do not, and waking a thread costs more than asking.
+      uint64_t seen = events_;
+      bool is_due = false;
+      const auto find_out = [&] {
+        mu_.AssertHeld();
+        if (is_due || events_ == seen) return is_due;
+        seen = events_;
+        const Action after = next(now_());
+        const auto* const still = std::get_if<action::Wait>(&after);
+        is_due = still == nullptr || still->until < until;
+        return is_due;
       };
-      mu_.AwaitWithTimeout(absl::Condition(&told),
-                           std::min(wait->until, deadline) - now);
+      mu_.AwaitWithTimeout(absl::Condition(&find_out), until - now);
     }
   }
 
