@@ -387,6 +387,8 @@ class Island:
         """Continues from a state. Call before attach(), on all ranks."""
         if self._attachment is not None:
             raise InvalidArgument("load_state_dict() comes before attach()")
+        # Another rank may still be hearing of the run from this one.
+        self._ranks.barrier()
         self._native.close()
         with tempfile.TemporaryDirectory() as folder:
             if state.get("island") is not None:

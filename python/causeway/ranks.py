@@ -57,6 +57,11 @@ class Ranks:
         if self.size > 1:
             self._distributed.broadcast(tensor, self._root, self._group)
 
+    def barrier(self) -> None:
+        """Waits until all ranks have called it."""
+        if self.size > 1:
+            self._distributed.barrier(self._group)
+
     def first(self, act: Callable[[Optional[Any]], Result],
               tell: Callable[[Result], Any] = lambda _: ()) -> Result:
         """Calls `act` on rank 0 with None, and then on the other ranks with
