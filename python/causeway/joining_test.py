@@ -19,6 +19,9 @@ from causeway.testing.processes import KILL, ProcessTestCase
 
 class JoiningTest(ProcessTestCase):
 
+    # Longer than a process takes to start on a busy machine.
+    lease_seconds = 15
+
     def serve(self, answer) -> int:
         """Starts a server that calls `answer` with each connection. Returns its
         port."""

@@ -94,6 +94,8 @@ class Process:
 class ProcessTestCase(unittest.TestCase):
     """A test with a folder, a coordinator and islands of its own."""
 
+    lease_seconds = 3
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
         self._processes: List[Process] = []
@@ -130,7 +132,8 @@ class ProcessTestCase(unittest.TestCase):
         with open(files.configuration, "w", encoding="utf-8") as file:
             file.write(text.replace(
                 "membership {",
-                "membership {\n  lease_seconds: 3\n  heartbeat_seconds: 0.2\n"
+                f"membership {{\n  lease_seconds: {self.lease_seconds}\n"
+                "  heartbeat_seconds: 0.2\n"
                 # At the optimum, any progress is far larger than the last one.
                 "  outlier_factor: 0"))
         return files
