@@ -27,7 +27,7 @@ std::string HumanCount(double count);
 // Returns "512 B", "1.50 KiB", "23.4 MiB": powers of 1024.
 std::string HumanBytes(double bytes);
 
-// The same for whole numbers.
+// These do the same for whole numbers.
 std::string HumanCount(std::integral auto count) {
   return HumanCount(static_cast<double>(count));
 }

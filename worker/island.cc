@@ -384,14 +384,15 @@ absl::Status Island::Do(const action::Save& save) {
   if (store != nullptr) {
     ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
     store->SaveLater(std::move(state));
-  }
-  if (store != nullptr && store == options_.checkpoints) {
-    saved_step_ = step;
-  } else if (store != nullptr) {
-    const absl::Time end = options_.now();
-    // The least time is what it costs, without waiting for a rank that starts.
-    time_to_save_ = std::min(time_to_save_, end - begin);
-    save_again_ = end + time_to_save_ / kShareOfSaving;
+    if (store == options_.checkpoints) {
+      saved_step_ = step;
+    } else {
+      const absl::Time end = options_.now();
+      // The least time is what it costs, without waiting for a rank that
+      // starts.
+      time_to_save_ = std::min(time_to_save_, end - begin);
+      save_again_ = end + time_to_save_ / kShareOfSaving;
+    }
   }
   loop_.Tell(
       [&](OuterLoop& core, absl::Time) { core.Saved(store != nullptr); });

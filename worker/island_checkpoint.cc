@@ -35,7 +35,7 @@ std::string DigestKey(absl::string_view tensor) {
   return absl::StrCat(tensor, "_digest");
 }
 
-absl::Status Read(const Safetensors& file, IslandState& state) {
+absl::Status ReadPosition(const Safetensors& file, IslandState& state) {
   ASSIGN_OR_RETURN(const std::string hex, file.Metadata(kPosition));
   ASSIGN_OR_RETURN(const std::string digest, file.Metadata(kPositionDigest));
   const std::string bytes = absl::HexStringToBytes(hex);
@@ -43,6 +43,10 @@ absl::Status Read(const Safetensors& file, IslandState& state) {
       !state.position.ParseFromString(bytes)) {
     return absl::DataLossError("its position is damaged");
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReadValues(const Safetensors& file, IslandState& state) {
   for (auto& [name, values] : TensorsOf(state)) {
     ASSIGN_OR_RETURN(const absl::Span<const float> stored, file.Floats(name));
     ASSIGN_OR_RETURN(const std::string want, file.Metadata(DigestKey(name)));
@@ -75,12 +79,26 @@ IslandCheckpointStore::~IslandCheckpointStore() {
 }
 
 absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
+  return Read(/*values=*/true);
+}
+
+absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::SavedStep()
+    const {
+  ASSIGN_OR_RETURN(const std::optional<IslandState> state,
+                   Read(/*values=*/false));
+  if (!state.has_value()) return std::nullopt;
+  return state->position.run_step();
+}
+
+absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Read(
+    bool values) const {
   const absl::StatusOr<SafetensorsFile> file =
       SafetensorsFile::Open(FilePath());
   if (absl::IsNotFound(file.status())) return std::nullopt;
   absl::Status status = file.status();
   IslandState state;
-  if (status.ok()) status = Read(file->contents(), state);
+  if (status.ok()) status = ReadPosition(file->contents(), state);
+  if (status.ok() && values) status = ReadValues(file->contents(), state);
   if (status.ok()) {
     const absl::StatusOr<std::optional<uint64_t>> last = ReadProcess();
     status = last.status();
@@ -99,19 +117,24 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
 
 absl::StatusOr<std::optional<IslandState>> LoadNewest(
     const IslandCheckpointStore* store, const IslandCheckpointStore* recent) {
-  std::optional<IslandState> newest;
+  std::optional<uint64_t> step;
+  if (store != nullptr) {
+    ASSIGN_OR_RETURN(step, store->SavedStep());
+  }
   if (recent != nullptr) {
-    absl::StatusOr<std::optional<IslandState>> state = recent->Load();
-    LOG_IF(WARNING, !state.ok()) << state.status().message();
-    if (state.ok()) newest = *std::move(state);
+    const absl::StatusOr<std::optional<uint64_t>> recent_step =
+        recent->SavedStep();
+    absl::Status status = recent_step.status();
+    // Nothing is less than any step.
+    if (status.ok() && recent_step->has_value() && *recent_step >= step) {
+      absl::StatusOr<std::optional<IslandState>> state = recent->Load();
+      if (state.ok()) return state;
+      status = state.status();
+    }
+    LOG_IF(WARNING, !status.ok()) << status.message();
   }
-  if (store == nullptr) return newest;
-  ASSIGN_OR_RETURN(std::optional<IslandState> state, store->Load());
-  if (newest.has_value() && state.has_value() &&
-      newest->position.run_step() < state->position.run_step()) {
-    newest.reset();
-  }
-  return newest.has_value() ? std::move(newest) : std::move(state);
+  if (store == nullptr) return std::nullopt;
+  return store->Load();
 }
 
 absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::ReadProcess()

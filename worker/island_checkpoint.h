@@ -62,6 +62,10 @@ class IslandCheckpointStore {
   // checkpoint is damaged.
   absl::StatusOr<std::optional<IslandState>> Load() const;
 
+  // Returns the run_step of the state that Load returns, without reading its
+  // values. Errors are those of Load, except that values may be damaged.
+  absl::StatusOr<std::optional<uint64_t>> SavedStep() const;
+
   // Notes that this process has become a member. Call before it contributes.
   absl::Status SetProcess(uint64_t instance_id) const;
 
@@ -83,6 +87,9 @@ class IslandCheckpointStore {
 
   std::string FilePath() const { return directory_ + "/island.safetensors"; }
   std::string ProcessPath() const { return directory_ + "/process"; }
+  // Returns the last saved state, if any; its vectors are empty without
+  // `values`.
+  absl::StatusOr<std::optional<IslandState>> Read(bool values) const;
   // Returns the last process that was a member, if any.
   absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
 
@@ -91,8 +98,9 @@ class IslandCheckpointStore {
   std::future<void> writing_;
 };
 
-// Returns the newest state in two stores, each of which may be null. If the
-// state in `recent` is damaged, logs that and returns the other.
+// Returns the newest state in two stores, each of which may be null, without
+// reading the values of an older one. If the state in `recent` is damaged, logs
+// that and returns the other.
 absl::StatusOr<std::optional<IslandState>> LoadNewest(
     const IslandCheckpointStore* store, const IslandCheckpointStore* recent);
 

@@ -80,6 +80,15 @@ std::unique_ptr<IslandCheckpointStore> StoreWith(const char* name,
   return *std::move(store);
 }
 
+// Changes the last byte of a checkpoint, which is one of a moment.
+void DamageLastByte(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const char last = static_cast<char>(file.get());
+  file.seekp(-1, std::ios::end);
+  file.put(static_cast<char>(last ^ 1));
+}
+
 TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
   const auto newest = [](const IslandCheckpointStore* store,
                          const IslandCheckpointStore* recent) {
@@ -98,6 +107,13 @@ TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
   EXPECT_EQ(newest(empty.get(), older.get()), 8);
   EXPECT_EQ(newest(nullptr, older.get()), 8);
   EXPECT_EQ(newest(nullptr, nullptr), 0);
+
+  // Only the values of the newest are read.
+  DamageLastByte(Directory("older") + "/island.safetensors");
+  EXPECT_EQ(newest(store.get(), older.get()), 10);
+  EXPECT_THAT(older->SavedStep(), IsOkAndHolds(std::optional<uint64_t>(8)));
+  EXPECT_THAT(older->Load(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(newest(empty.get(), older.get()), 0);
 
   ASSERT_OK(WriteFileAtomically(Directory("newer") + "/island.safetensors",
                                 {"not a checkpoint"}));

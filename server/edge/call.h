@@ -136,9 +136,9 @@ Request RequestOf(Result (Handler::*)(const Request&) const);
 template <typename Handler, typename Result, typename Request>
 Request RequestOf(Result (Handler::*)(const Caller&, const Request&) const);
 
-// The same for parsed messages: `handler` takes a request, optionally preceded
-// by the Caller. It returns a response, an absl::StatusOr of one, or, for an
-// empty response, an absl::Status.
+// Does the same for parsed messages: `handler` takes a request, optionally
+// preceded by the Caller. It returns a response, an absl::StatusOr of one, or,
+// for an empty response, an absl::Status.
 template <typename Handler>
 Method Unary(Handler handler) {
   using Request = decltype(RequestOf(&Handler::operator()));
@@ -154,8 +154,8 @@ Method Unary(Handler handler) {
         }
       });
 }
-// The same for a member function of `server`, which gets also the caller's name
-// if it takes one.
+// Does the same with a member function of `server`, which also gets the
+// caller's name if it takes one.
 template <typename Server, typename Result, typename Request>
 Method Unary(Server* server, Result (Server::*answer)(const Request&)) {
   return Unary(

@@ -26,13 +26,10 @@ std::optional<std::string> IslandPace::Heard(double step_seconds,
   std::erase_if(all_live, [](double seconds) { return seconds <= 0; });
   const double median = Median(std::move(all_live));
   // Too few reports show nothing.
-  const double usual = usual_.size() < 2 * kReports ? 0 : Median(usual_);
-  if (usual_.size() < kUsual) {
-    usual_.push_back(step_seconds);
-  } else {
-    usual_[next_] = step_seconds;
-    next_ = (next_ + 1) % kUsual;
-  }
+  const double usual =
+      usual_.size() < 2 * kReports ? 0 : Median({usual_.begin(), usual_.end()});
+  usual_.push_back(step_seconds);
+  if (usual_.size() > kUsual) usual_.pop_front();
   const double should = usual > 0 ? std::min(median, usual) : median;
   const double pace = should / step_seconds;
   const bool disagrees = is_slow_ ? pace > kEven : pace < kSlow;

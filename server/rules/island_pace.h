@@ -11,6 +11,7 @@
 #define SERVER_RULES_ISLAND_PACE_H_
 
 #include <cstddef>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,9 +39,8 @@ class IslandPace {
   bool is_slow_ = false;
   // The reports in a row that say otherwise than is_slow_.
   int disagreeing_ = 0;
-  // The last kUsual reports; the oldest is at `next_` once it is full.
-  std::vector<double> usual_;
-  size_t next_ = 0;
+  // The last kUsual reports, newest last.
+  std::deque<double> usual_;
 };
 
 }  // namespace causeway

@@ -73,7 +73,7 @@ struct Member {
   v1::IslandProgress progress;
   // Whether `progress` is a report of this incarnation to this process.
   bool has_reported = false;
-  // What the reports of this incarnation to this process say about its speed.
+  // Follows from the reports of this incarnation to this process.
   IslandPace pace;
   // The number of joins that the island has left at `joins_at`.
   double joins_left = 0;

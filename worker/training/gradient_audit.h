@@ -32,7 +32,7 @@ absl::Status AuditGradients(int64_t micro_batch,
                             GradientSource* gradients, Ops* ops,
                             Communicator* communicator);
 
-// What a rank has at an audit, as digests.
+// Holds digests of what a rank has at an audit.
 struct AuditedRank {
   std::string parameters;
   std::string gradient;
