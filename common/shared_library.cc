@@ -5,11 +5,13 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -37,13 +39,34 @@ std::string OwnDirectory() {
   return error ? "." : path.parent_path().string();
 }
 
+// Returns the prefixes under which Python's packages may be installed.
+std::vector<std::string> PythonPrefixes() {
+  std::vector<std::string> prefixes;
+  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const char* const prefix = std::getenv(variable);
+    if (prefix != nullptr) prefixes.push_back(prefix);
+  }
+  const char* const path = std::getenv("PATH");
+  for (const absl::string_view folder :
+       absl::StrSplit(path == nullptr ? "" : path, ':')) {
+    const std::string python = absl::StrCat(folder, "/python3");
+    if (access(python.c_str(), X_OK) != 0) continue;
+    prefixes.push_back(absl::StrCat(folder, "/.."));
+    // In a virtual environment it is a link to the Python that it extends.
+    std::error_code error;
+    const std::filesystem::path file =
+        std::filesystem::canonical(python, error);
+    if (!error) prefixes.push_back(file.parent_path().parent_path());
+    break;
+  }
+  return prefixes;
+}
+
 std::vector<std::string> CudaDirectories() {
   const std::string own = OwnDirectory();
   std::vector<std::string> directories = {own, absl::StrCat(own, "/../lib"),
                                           "/usr/local/cuda/lib64"};
-  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    const char* const prefix = std::getenv(variable);
-    if (prefix == nullptr) continue;
+  for (const std::string& prefix : PythonPrefixes()) {
     directories.push_back(absl::StrCat(prefix, "/lib"));
     directories.push_back(
         absl::StrCat(prefix, "/lib/python3*/site-packages/nvidia/*/lib"));

@@ -57,8 +57,9 @@ class SharedLibrary {
 // Loads NAME.so.MAJOR of the CUDA toolkit and logs its path. Looks where the
 // loader does, then beside this program (where deploy/bundle.sh puts it), in
 // the toolkit's default directory, and where pip puts the libraries of PyTorch:
-// in the active virtual environment, Conda's, the user's and the system's. The
-// error ends with `advice` on what to install, and how to say where it is.
+// in the active virtual environment, Conda's, that of the python3 on the PATH,
+// the user's and the system's. The error ends with `advice` on what to install,
+// and how to say where it is.
 absl::StatusOr<SharedLibrary> LoadCudaLibrary(absl::string_view name, int major,
                                               absl::string_view advice);
 

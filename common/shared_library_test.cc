@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
@@ -48,22 +49,58 @@ TEST(SharedLibraryTest, SaysWhatToDoAboutOneOfCuda) {
                                       "LD_LIBRARY_PATH"))));
 }
 
-// pip puts each library of CUDA into a package of its own.
+// Makes a library where pip puts one of CUDA, in a package of its own, and
+// returns its path.
+std::string InstallAsPip(const std::string& environment,
+                         const std::string& name) {
+  const std::string folder =
+      environment + "/lib/python3.11/site-packages/nvidia/cublas/lib";
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(SharedLibrary::Load("libz.so.1", {})->Path(),
+                             folder + "/" + name);
+  return folder + "/" + name;
+}
+
 TEST(SharedLibraryTest, FindsWhatPipInstalls) {
   ASSERT_OK_AND_ASSIGN(const TemporaryDirectory environment,
                        TemporaryDirectory::Make("environment"));
-  const std::string folder =
-      environment.path() + "/lib/python3.11/site-packages/nvidia/cublas/lib";
-  std::filesystem::create_directories(folder);
-  ASSERT_OK_AND_ASSIGN(const SharedLibrary any,
-                       SharedLibrary::Load("libz.so.1", {}));
-  std::filesystem::copy_file(any.Path(), folder + "/libofpip.so.7");
+  const std::string file = InstallAsPip(environment.path(), "libofpip.so.7");
   ASSERT_FALSE(LoadCudaLibrary("libofpip", 7, "").ok());
   ASSERT_EQ(setenv("VIRTUAL_ENV", environment.path().c_str(), 1), 0);
   ASSERT_OK_AND_ASSIGN(const SharedLibrary library,
                        LoadCudaLibrary("libofpip", 7, ""));
-  EXPECT_EQ(library.Path(), folder + "/libofpip.so.7");
+  EXPECT_EQ(library.Path(), file);
   unsetenv("VIRTUAL_ENV");
+}
+
+// A virtual environment that is not active is found by its python3, which is a
+// link to another Python.
+TEST(SharedLibraryTest, FindsWhatPipInstallsForThePythonOnThePath) {
+  ASSERT_OK_AND_ASSIGN(const TemporaryDirectory directory,
+                       TemporaryDirectory::Make("environments"));
+  const std::string base = directory.path() + "/base";
+  const std::string environment = directory.path() + "/environment";
+  std::filesystem::create_directories(base + "/bin");
+  std::filesystem::create_directories(environment + "/bin");
+  std::filesystem::copy_file("/bin/true", base + "/bin/python3.11");
+  std::filesystem::create_symlink(base + "/bin/python3.11",
+                                  environment + "/bin/python3");
+  const std::string in_base = InstallAsPip(base, "libofbase.so.7");
+  const std::string in_environment =
+      InstallAsPip(environment, "libofvenv.so.7");
+  ASSERT_FALSE(LoadCudaLibrary("libofvenv", 7, "").ok());
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", ("/nowhere:" + environment + "/bin:" + path).c_str(),
+                   /*overwrite=*/1),
+            0);
+  for (const auto& [name, file] : {std::pair("libofbase", in_base),
+                                   std::pair("libofvenv", in_environment)}) {
+    ASSERT_OK_AND_ASSIGN(const SharedLibrary library,
+                         LoadCudaLibrary(name, 7, ""));
+    EXPECT_TRUE(std::filesystem::equivalent(library.Path(), file))
+        << library.Path();
+  }
+  setenv("PATH", path.c_str(), /*overwrite=*/1);
 }
 
 TEST(SharedLibraryTest, SaysWhyOneThatIsThereCannotBeUsed) {

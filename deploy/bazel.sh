@@ -90,9 +90,10 @@ bazel_build_once() (
   fi
 )
 
-# Prints the labels of the tests and benchmarks that need a GPU. Call it in the
-# source tree.
+# Prints the labels of the tests and benchmarks that need a GPU. The emulator's
+# libraries are none: beside the programs they would be loaded instead of NVIDIA's.
+# Call it in the source tree.
 bazel_gpu_programs() {
   "${BAZEL[@]}" query --noshow_progress \
-    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //...))'
+    'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //... except //tests/cuda_emulator:*))'
 }

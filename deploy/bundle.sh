@@ -117,6 +117,9 @@ for label in "${test_labels[@]}"; do
   path="${label#//}"
   add_file "${bin}/${path/://}" "${top}/tests/gpu"
 done
+if compgen -G "${top}/tests/gpu/*.so*" >/dev/null; then
+  fail "a library is among the tests: $(ls "${top}/tests/gpu")"
+fi
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
 install -D -m 644 -t "${top}/tests/reference" \

@@ -96,8 +96,10 @@ struct Product {
           to = alpha * sums[column] + (beta == 0 ? 0 : beta * to);
         } else {
           uint16_t& to = static_cast<uint16_t*>(c)[at];
-          to = ToBf16(alpha * sums[column] +
-                      (beta == 0 ? 0 : beta * FromBf16(to)));
+          // An H100 rounds the product, and then the sum with what is there.
+          const uint16_t product = ToBf16(alpha * sums[column]);
+          to = beta == 0 ? product
+                         : ToBf16(FromBf16(product) + beta * FromBf16(to));
         }
       }
     }

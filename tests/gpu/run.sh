@@ -13,6 +13,7 @@ set -euo pipefail
 usage() {
   cat <<'USAGE'
 usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [--require_gpu]
+                        [--only PATTERN] [--timeout SECONDS] [--sanitizer]
                         [DIRECTORY]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
@@ -24,19 +25,28 @@ benchmark, if python3 has PyTorch. Prints a table and, as its last line,
 
 Exits with 1 if a check or a benchmark failed. A machine without a GPU skips
 what needs one; on one with a GPU nothing may be skipped for want of it, and the
-reason is printed: no device is visible, or the driver is too old. Without DIRECTORY the programs are those of the unpacked archive
-that this script is part of; elsewhere the script builds them, with Bazel and
-nvcc.
+reason is printed: no device is visible, or the driver is too old. Without
+DIRECTORY the programs are those of the unpacked archive that this script is
+part of; elsewhere the script builds them, with Bazel and nvcc.
 
   --json FILE      write the results and all figures to FILE
   --no-benchmarks  checks only
   --require_gpu    there must be a GPU, even if none is found here
+  --only PATTERN   only what has such a name: a program's, training, pytorch
+                   or streaming; * stands for anything
+  --timeout SECONDS  end a program that takes longer, which has then failed
+                   (default: 600)
+  --sanitizer      run the programs *cuda*_test, and nothing else, in NVIDIA's
+                   compute-sanitizer, which finds wrong accesses to memory
 USAGE
 }
 
 json=
 benchmarks=true
 gpu=false
+only='*'
+limit=600
+sanitizer=()
 directory=
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]]; then
   gpu=true
@@ -49,6 +59,21 @@ while (($#)); do
       ;;
     --no-benchmarks) benchmarks=false ;;
     --require_gpu) gpu=true ;;
+    --only)
+      only="${2:?--only needs a pattern}"
+      shift
+      ;;
+    --timeout)
+      limit="${2:?--timeout needs seconds}"
+      shift
+      ;;
+    --sanitizer)
+      sanitizer=("$(PATH="${PATH}:/usr/local/cuda/bin" command -v compute-sanitizer)") || {
+        echo 'there is no compute-sanitizer here; it comes with the CUDA toolkit' >&2
+        exit 2
+      }
+      sanitizer+=(--tool memcheck --error-exitcode 1)
+      ;;
     -h | --help)
       usage
       exit 0
@@ -87,6 +112,22 @@ programs() {
   find "${directory}" -type f -perm -u+x -name "$1" | sort
 }
 
+# Returns whether NAME is to be run.
+is_selected() {
+  # shellcheck disable=SC2053  # it is a pattern
+  [[ "$1" == ${only} ]]
+}
+
+# limited COMMAND...: runs it, and ends it after the time limit, with code 124.
+limited() {
+  local code=0
+  timeout --kill-after=10 "${limit}" "$@" || code=$?
+  if ((code == 124 || code == 137)); then
+    echo "ended after ${limit} s, the limit"
+  fi
+  return "${code}"
+}
+
 scratch="$(mktemp -d)"
 readonly scratch
 bin=
@@ -104,10 +145,11 @@ cases() {
 run_check() {
   local name program output code=0 ran_well ran_badly not_run missing=0
   name="$(basename "$1")"
+  if ! is_selected "${name}"; then return; fi
   program="$(realpath "$1")"
   output="${scratch}/output"
   # Tests read tests/reference from where they run.
-  (cd "${root}" && "${program}") >"${output}" 2>&1 || code=$?
+  (cd "${root}" && limited "${sanitizer[@]}" "${program}") >"${output}" 2>&1 || code=$?
   ran_well="$(cases "${output}" PASSED)"
   ran_badly="$(cases "${output}" FAILED)"
   not_run="$(cases "${output}" SKIPPED)"
@@ -162,7 +204,8 @@ run_benchmark() {
   printf '\n%s\n' "${name}"
   attempt "$@" --json "${scratch}/figures"
   count "${code}"
-  if ((code == 0)); then
+  # A benchmark that has failed may have figures of what did not.
+  if [[ -s "${scratch}/figures" ]]; then
     {
       printf '%s"%s": ' "${separator}" "${name}"
       cat "${scratch}/figures"
@@ -175,24 +218,25 @@ run_benchmarks() {
   local program name
   while IFS= read -r program; do
     name="$(basename "${program}")"
-    run_benchmark "${name}" "${program}"
+    if ! is_selected "${name}"; then continue; fi
+    run_benchmark "${name}" limited "${program}"
     if [[ "${name}" == ops_cuda_benchmark && -s "${scratch}/figures" ]]; then
       mv "${scratch}/figures" "${scratch}/ours"
-      if python3 -c 'import torch' 2>/dev/null; then
-        run_benchmark pytorch python3 "${root}/tests/gpu/pytorch.py" "${scratch}/ours"
-      else
+      if ! python3 -c 'import torch' 2>/dev/null; then
         echo "no PyTorch here to compare with"
+      elif is_selected pytorch; then
+        run_benchmark pytorch limited python3 "${root}/tests/gpu/pytorch.py" "${scratch}/ours"
       fi
     fi
     rm -f "${scratch}/figures"
   done < <(programs '*cuda*_benchmark')
-  if [[ -n "${bin}" ]]; then
+  if [[ -n "${bin}" ]] && is_selected streaming; then
     run_benchmark streaming streaming
   fi
 }
 
 streaming() {
-  "${root}/tests/gpu/streaming.sh" "$@" "${bin}" "${root}"/docs/*.md
+  limited "${root}/tests/gpu/streaming.sh" "$@" "${bin}" "${root}"/docs/*.md
 }
 
 # Makes one folder with coordinator and worker, which may lie in different ones.
@@ -215,7 +259,7 @@ link_programs() {
 
 run_training() {
   local code
-  attempt "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
+  attempt limited "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
     >"${scratch}/output" 2>&1
   printf 'training: '
   cat "${scratch}/output"
@@ -237,8 +281,8 @@ touch "${scratch}/checks" "${scratch}/benchmarks"
 while IFS= read -r program; do
   run_check "${program}"
 done < <(programs '*cuda*_test')
-link_programs
-if [[ -n "${bin}" ]]; then run_training; fi
+if ((${#sanitizer[@]} == 0)); then link_programs; else benchmarks=false; fi
+if [[ -n "${bin}" ]] && is_selected training; then run_training; fi
 if [[ "${benchmarks}" == true ]]; then run_benchmarks; fi
 
 if [[ -n "${json}" ]]; then

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh counts what is skipped for want of a GPU as a failure where there is
-# one. Its programs are scripts that print what GoogleTest does.
+# one, and ends what takes too long. Its programs are scripts that print what
+# GoogleTest does.
 set -euo pipefail
 
 readonly ROOT="${TEST_SRCDIR}/${TEST_WORKSPACE}"
@@ -21,6 +22,12 @@ $2
 [  PASSED  ] 1 test.
 [  SKIPPED ] 1 test, listed below:" >"${programs}/$1_cuda_test"
   chmod +x "${programs}/$1_cuda_test"
+}
+
+# write_program NAME LINE...: writes a program of these lines of shell.
+write_program() {
+  printf '%s\n' '#!/bin/sh' "${@:2}" >"${programs}/$1"
+  chmod +x "${programs}/$1"
 }
 
 # run CODE PATTERN FLAG...: fails unless run.sh ends with CODE and prints PATTERN.
@@ -43,3 +50,26 @@ run 1 '^2 passed, 1 failed, 1 skipped' --require_gpu
 if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   run 0 '^2 passed, 0 failed, 2 skipped'
 fi
+
+write_program endless_cuda_test 'exec sleep 1000'
+run 1 '^0 passed, 1 failed' --timeout 0.2 --only 'end*_test'
+grep -qx 'ended after 0.2 s, the limit' "${TEST_TMPDIR}/output" ||
+  fail "it does not say that a program took too long"
+run 2 'no programs to run' --only training
+
+# This one says that it runs the program, as the real one does, and that it found
+# an error.
+# shellcheck disable=SC2016  # the program has these variables
+write_program compute-sanitizer 'echo "options: $1 $2 $3 $4"' 'shift 4' '"$@"' 'exit 1'
+PATH="${programs}:${PATH}" run 1 '^1 passed, 1 failed, 1 skipped' --sanitizer --only absent_cuda_test
+grep -qx 'options: --tool memcheck --error-exitcode 1' "${TEST_TMPDIR}/output" ||
+  fail "compute-sanitizer was not asked to check accesses"
+
+# A benchmark that fails leaves what it has measured.
+# shellcheck disable=SC2016
+write_program some_cuda_benchmark 'echo "{\"speed\": 1}" >"$2"' 'exit 1'
+json="${TEST_TMPDIR}/results"
+"${ROOT}/tests/gpu/run.sh" --only some_cuda_benchmark --json "${json}" "${programs}" \
+  >/dev/null && fail "a benchmark's failure is not one of the run"
+grep -qx '"benchmarks": {"some_cuda_benchmark": {"speed": 1}}}' "${json}" ||
+  fail "figures are missing: $(<"${json}")"
