@@ -34,10 +34,11 @@ class NoStep(torch.optim.SGD):
         self.state["made"] = {}
 
 
-def make_model(tensors, values):
+def make_model(tensors, values, device):
     """Returns a model of one fragment."""
     return torch.nn.ParameterDict({
-        f"p{i:03}": torch.nn.Parameter(torch.randn(values // tensors))
+        f"p{i:03}": torch.nn.Parameter(
+            torch.randn(values // tensors, device=device))
         for i in range(tensors)
     })
 
@@ -56,18 +57,20 @@ def local(parameter):
     return getattr(parameter, "_local_tensor", parameter).detach()
 
 
-def timed(function):
+def timed(function, wait=lambda: None):
     began = time.perf_counter()
     function()
+    wait()
     return time.perf_counter() - began
 
 
-def copy_seconds(model):
+def copy_seconds(model, wait):
     """Returns the seconds of copying all values to memory that was used."""
     source = torch.cat([local(p).flatten() for p in model.parameters()])
     target = torch.zeros_like(source)
+    wait()
     return statistics.median(
-        timed(lambda: target.copy_(source)) for _ in range(21))
+        timed(lambda: target.copy_(source), wait) for _ in range(21))
 
 
 def main():
@@ -77,9 +80,13 @@ def main():
     parser.add_argument("--steps_per_round", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--tensors", type=int, default=128)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    model = make_model(args.tensors, _FRAGMENT_VALUES)
+    model = make_model(args.tensors, _FRAGMENT_VALUES, args.device)
+    on_gpu = args.device != "cpu"
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    loss = torch.ones((), device=args.device) if on_gpu else 1.0
     if args.create_run:
         causeway.create_run(
             model, args.create_run, name="cost", batch_size=1,
@@ -99,15 +106,20 @@ def main():
                 for values in map(local, model.parameters()):
                     values.add_(torch.randn_like(values), alpha=1e-3)
             bare.append(timed(without_hook.step))
-            island.report(tokens=1, loss=1.0)
-            seconds = timed(optimizer.step)
-            (send if place == 0 else apply if place == _OVERLAP else
-             idle).append(seconds)
+            island.report(tokens=1, loss=loss)
+            is_idle = place not in (0, _OVERLAP)
+            if on_gpu:
+                wait()
+                # A hook that waits for the GPU takes as long as this, 2 ms.
+                if is_idle:
+                    torch.cuda._sleep(4_000_000)
+            seconds = timed(optimizer.step, (lambda: None) if is_idle else wait)
+            (idle if is_idle else send if place == 0 else apply).append(seconds)
             # The exchange goes on beside training; other steps follow one
             # another at once.
             if place <= _OVERLAP:
                 time.sleep(0.1)
-    copy = copy_seconds(model)
+    copy = copy_seconds(model, wait)
     print(json.dumps({
         "after_step_idle_microseconds":
             1e6 * (statistics.median(idle) - statistics.median(bare)),
