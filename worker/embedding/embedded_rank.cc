@@ -203,7 +203,7 @@ absl::StatusOr<std::unique_ptr<FragmentPart>> EmbeddedRank::MakePart(
       segments.has_value() && size() == 1) {
     own.segments = *std::move(segments);
     return MakeDeviceFragmentPart(fragment, own, options, tensors_->memory(),
-                                  tensors_->device()->parts(), &snapshots_);
+                                  tensors_->device()->parts());
   }
   std::vector<float> anchor;
   for (const Slice& slice : held[rank()]) {

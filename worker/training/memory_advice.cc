@@ -20,9 +20,9 @@ namespace {
 // fragmentation.
 constexpr int64_t kReserve = int64_t{192} << 20;
 
-// Returns the bytes of a snapshot of the largest fragment and, with anchors on
-// the device, those of the anchors and of the next anchors: the largest
-// fragment's, or all if their memory is reserved.
+// Returns the bytes of a snapshot of the largest fragment or, with anchors on
+// the device, those of the anchors, and of snapshots and the next anchors: the
+// largest fragment's, or all if their memory is reserved.
 int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
                        const RankShare& share) {
   const absl::StatusOr<v1::FragmentPlan> plan =
@@ -36,7 +36,7 @@ int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
   }
   auto values = static_cast<int64_t>(largest);
   if (share.anchors_on_device) {
-    values += layout.size + (share.reserves ? layout.size : values);
+    values = layout.size + 2 * (share.reserves ? layout.size : values);
   }
   return values * int64_t{sizeof(float)} / share.ranks;
 }

@@ -92,7 +92,8 @@ TEST_F(MemoryAdviceTest, MoreRanksNeedLessEach) {
   EXPECT_EQ(two - four, MakeModelLayout(config_.model()).size * (8 + 4) / 4);
 }
 
-// Each value has an anchor; the largest fragment, here all values, has two.
+// Each value has an anchor; the largest fragment, here all values, has another
+// one. Its snapshot is there in any case.
 TEST_F(MemoryAdviceTest, CountsAnchorsOnTheDevice) {
   const int64_t without = Need();
   share_.anchors_on_device = true;
@@ -100,7 +101,7 @@ TEST_F(MemoryAdviceTest, CountsAnchorsOnTheDevice) {
             MakeModelLayout(config_.model()).size * 2 * 4 / 2);
 }
 
-TEST_F(MemoryAdviceTest, CountsTheNextAnchorsThatAreReserved) {
+TEST_F(MemoryAdviceTest, CountsNextAnchorsAndSnapshotsThatAreReserved) {
   share_.reserves = true;
   const int64_t without = Need();
   const int64_t size = MakeModelLayout(config_.model()).size;
@@ -109,7 +110,7 @@ TEST_F(MemoryAdviceTest, CountsTheNextAnchorsThatAreReserved) {
     share_.anchors_on_device = false;
     const int64_t none = Need();
     share_.anchors_on_device = true;
-    EXPECT_EQ(Need() - none, size * 2 * 4 / 2) << fragments;
+    EXPECT_EQ(Need() - without, size * 2 * 4 / 2) << fragments;
     // The snapshot is that of the largest fragment.
     EXPECT_LE(none, without);
   }

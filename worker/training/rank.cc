@@ -222,7 +222,7 @@ absl::Status Rank::MakeOwnReplica(std::string text) {
           -> absl::StatusOr<std::unique_ptr<FragmentPart>> {
         if (part_device_ != nullptr) {
           return MakeDeviceFragmentPart(fragment, share, part_options, master,
-                                        part_device_.get(), &snapshots_);
+                                        part_device_.get());
         }
         return MakeHostFragmentPart(fragment, share, part_options, master,
                                     &snapshots_);

@@ -57,10 +57,13 @@ class CudaOps final : public KernelOps {
 
   absl::Status Start() {
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "opening the device"));
-    // The stream does not block the default stream and is not blocked by it.
-    RETURN_IF_ERROR(
-        CudaStatus(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-                   "making a stream"));
+    // The stream does not block the default stream and is not blocked by it. It
+    // goes before the least priority, 0, which is that of exchanges, and after
+    // what training waits for.
+    constexpr int kPriority = -1;
+    RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithPriority(
+                                   &stream_, cudaStreamNonBlocking, kPriority),
+                               "making a stream"));
     for (Upload& upload : uploads_) {
       RETURN_IF_ERROR(CudaStatus(cudaMallocHost(&upload.memory, kUploadBytes),
                                  "allocating pinned memory"));

@@ -65,6 +65,60 @@ __global__ void SubtractKernel(const float* other, int64_t size,
   CombineAll(other, size, values, SubtractCombine{});
 }
 
+// Copies by all threads of the block; the arrays do not overlap.
+CAUSEWAY_DEVICE void CopyInBlock(const float* __restrict__ from, int64_t size,
+                                 float* __restrict__ to) {
+  int64_t quads = 0;
+  if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) %
+          sizeof(MixedQuad) ==
+      0) {
+    quads = size / 4;
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < quads; i += kThreads) {
+      reinterpret_cast<MixedQuad*>(to)[i] =
+          reinterpret_cast<const MixedQuad*>(from)[i];
+    }
+  }
+#pragma unroll 4
+  for (int64_t i = 4 * quads + threadIdx.x; i < size; i += kThreads) {
+    to[i] = from[i];
+  }
+}
+
+// The values that a block of threads copies.
+constexpr int64_t kCopiedByBlock = 8192;
+
+__global__ void CopyRunsKernel(const DeviceRun* runs, int64_t count,
+                               int64_t begin, int64_t end, float* shard,
+                               float* values, bool to_shard) {
+  int64_t at = begin + int64_t{blockIdx.x} * kCopiedByBlock;
+  const int64_t block_end =
+      end - at < kCopiedByBlock ? end : at + kCopiedByBlock;
+  // The last run that begins at `at` or before.
+  int64_t run = 0;
+  for (int64_t after = count; after - run > 1;) {
+    const int64_t middle = (run + after) / 2;
+    if (runs[middle].in_part <= at) {
+      run = middle;
+    } else {
+      after = middle;
+    }
+  }
+  while (at < block_end) {
+    const DeviceRun copied = runs[run++];
+    const int64_t run_end = copied.in_part + copied.size;
+    const int64_t size = (run_end < block_end ? run_end : block_end) - at;
+    float* const there = shard + copied.in_shard + (at - copied.in_part);
+    float* const here = values + (at - begin);
+    if (to_shard) {
+      CopyInBlock(here, size, there);
+    } else {
+      CopyInBlock(there, size, here);
+    }
+    at += size;
+  }
+}
+
 BlockSpec SpecOf(const CodecSpec& spec) {
   return {*DeviceFormat(spec), spec.block_size};
 }
@@ -160,6 +214,19 @@ class CudaQueue final : public DeviceQueue {
   void Subtract(const float* other, uint64_t count, float* values) override {
     Launch("subtracting a snapshot", SubtractKernel, count, other,
            static_cast<int64_t>(count), values);
+  }
+
+  void CopyRuns(const DeviceRun* runs, uint64_t count, uint64_t begin,
+                uint64_t end, float* shard, float* values,
+                bool to_shard) override {
+    if (begin >= end || !Use()) return;
+    const auto size = static_cast<int64_t>(end - begin);
+    const int64_t blocks = (size + kCopiedByBlock - 1) / kCopiedByBlock;
+    Note(LaunchKernel(CopyRunsKernel, {.x = static_cast<uint32_t>(blocks)},
+                      kThreads, 0, stream_, runs, static_cast<int64_t>(count),
+                      static_cast<int64_t>(begin), static_cast<int64_t>(end),
+                      shard, values, to_shard),
+         "copying between the shard and a part");
   }
 
   absl::Status Synchronize() override {

@@ -13,9 +13,9 @@
 #include "glog/logging.h"
 #include "outer_optimizer/mixing.h"
 #include "quantization/codec.h"
+#include "quantization/error_feedback.h"
 #include "quantization/strips/encoding_reader.h"
 #include "quantization/strips/layout.h"
-#include "worker/replica/host_fragment_part.h"
 
 namespace causeway {
 namespace {
@@ -24,6 +24,8 @@ using Lease = PartDevice::Lease;
 using Stage = PartDevice::Stage;
 
 constexpr uint64_t kFloat = sizeof(float);
+// A kernel copies more segments than these, because each copy costs a launch.
+constexpr size_t kFewSegments = 4;
 
 class DeviceFragmentPart : public FragmentPart {
  public:
@@ -33,14 +35,19 @@ class DeviceFragmentPart : public FragmentPart {
         options_(options),
         fragment_(fragment),
         device_(device),
+        encodes_on_device_(HasDeviceKernels(options.uplink) &&
+                           options.error_feedback == 0),
         held_begin_(static_cast<uint64_t>(share.held.begin)),
         held_end_(static_cast<uint64_t>(share.held.end)),
         inner_end_(InnerEnd(share)),
         cover_begin_(held_begin_ / kStripValues * kStripValues),
         cover_end_(std::min(StripCount(held_end_) * kStripValues,
-                            static_cast<uint64_t>(share.fragment_size))) {}
+                            static_cast<uint64_t>(share.fragment_size))) {
+    if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
+  }
 
   absl::Status Start(const float* master) {
+    RETURN_IF_ERROR(PutRuns());
     ASSIGN_OR_RETURN(anchor_, device_->TakeAnchor(held_size()));
     RETURN_IF_ERROR(device_->ReserveSnapshot(held_size()));
     RETURN_IF_ERROR(ReserveForUpdates());
@@ -81,24 +88,12 @@ class DeviceFragmentPart : public FragmentPart {
   absl::Status BeginContribution(uint64_t version) override {
     contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
-    const auto inner_begin = static_cast<uint64_t>(share_.encoded.begin);
-    ASSIGN_OR_RETURN(encoded_, device_->TakePinned(EncodedSize()));
+    encoded_values_ = 0;
+    ASSIGN_OR_RETURN(inner_, device_->TakePinned(InnerSize()));
     const PartDevice::Background stage(device_);
-    uint64_t encoded_bytes = 0;
     const uint64_t piece = device_->piece_values();
-    for (uint64_t begin = inner_begin; begin < inner_end_; begin += piece) {
-      const uint64_t count = std::min(piece, inner_end_ - begin);
-      const uint64_t bytes = MaxEncodedBytes(options_.uplink, count);
-      const uint64_t at = begin - held_begin_;
-      stage->queue->Copy(anchor_.values() + at, count * kFloat, stage->anchor);
-      stage->queue->Copy(snapshot_.values() + at, count * kFloat,
-                         stage->values);
-      stage->queue->EncodeDifference(options_.uplink, contribution_, begin,
-                                     stage->anchor, stage->values, count,
-                                     stage->encoded);
-      stage->queue->Copy(stage->encoded, bytes,
-                         encoded_.bytes() + encoded_bytes);
-      encoded_bytes += bytes;
+    for (uint64_t begin = inner_begin(); begin < inner_end_; begin += piece) {
+      FetchInner(*stage, begin, std::min(piece, inner_end_ - begin));
     }
     RETURN_IF_ERROR(FetchDifference(
         *stage, held_begin_,
@@ -106,8 +101,8 @@ class DeviceFragmentPart : public FragmentPart {
     RETURN_IF_ERROR(
         FetchDifference(*stage, inner_end_,
                         share_.edge_in() > 0 ? held_end_ : inner_end_, tail_));
-    if (snapshot_.is_pinned()) return stage->queue->Synchronize();
-    // Its place on the device is needed for the next fragment's snapshot.
+    if (!device_->is_shared(snapshot_)) return stage->queue->Synchronize();
+    // The next fragment's snapshot needs its place on the device.
     ASSIGN_OR_RETURN(Lease kept, device_->TakePinned(held_size() * kFloat));
     stage->queue->Copy(snapshot_.values(), held_size() * kFloat, kept.values());
     RETURN_IF_ERROR(stage->queue->Synchronize());
@@ -128,28 +123,27 @@ class DeviceFragmentPart : public FragmentPart {
   absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                       absl::Span<char> buffer) override {
     if (progress_.complete || bytes <= progress_.ready) return progress_;
-    // All strips are encoded already, except for one with values of other
-    // ranks.
-    progress_.ready = EncodedSize();
-    if (progress_.ready > 0) {
-      std::memcpy(buffer.data(), encoded_.bytes(), progress_.ready);
+    if (progress_.ready == 0) PutDeviceBytes(buffer);
+    if (encoded_values_ < host_values() && encoder_ == nullptr) {
+      encoder_ = NewEncoder(options_.uplink, contribution_, host_values(),
+                            buffer.subspan(device_bytes_),
+                            encodes_on_device_ ? inner_end_ : inner_begin());
     }
-    if (share_.edge_in() > 0) {
-      CHECK_EQ(tail_.size(),
-               static_cast<uint64_t>(share_.encoded.end) - inner_end_);
-      const std::unique_ptr<Encoder> encoder =
-          NewEncoder(options_.uplink, contribution_, tail_.size(),
-                     buffer.subspan(progress_.ready), inner_end_);
-      encoder->Encode(0, tail_, {});
-      progress_.ready += encoder->Finish();
+    while (progress_.ready < bytes && encoded_values_ < host_values()) {
+      EncodeStrip();
     }
-    progress_.complete = true;
-    encoded_.Release();
+    progress_.complete = encoded_values_ == host_values();
     return progress_;
   }
 
-  absl::Status EndContribution(bool /*merged*/) override {
-    encoded_.Release();
+  absl::Status EndContribution(bool merged) override {
+    if (merged && feedback_.has_value() && progress_.complete) {
+      std::vector<float> error(inner_.values(), inner_.values() + inner_size());
+      error.insert(error.end(), tail_.begin(), tail_.end());
+      feedback_->SetError(std::move(error));
+    }
+    encoder_.reset();
+    inner_.Release();
     head_.clear();
     tail_.clear();
     return absl::OkStatus();
@@ -209,9 +203,7 @@ class DeviceFragmentPart : public FragmentPart {
       return absl::OkStatus();
     }
     const uint64_t piece = device_->piece_values();
-    ASSIGN_OR_RETURN(
-        const Lease host,
-        device_->TakePinned(std::min(piece, held_size()) * kFloat));
+    ASSIGN_OR_RETURN(const Lease host, device_->TakePinned(DigestedSize()));
     for (uint64_t begin = 0; begin < held_size(); begin += piece) {
       const uint64_t count = std::min(piece, held_size() - begin);
       RETURN_IF_ERROR(
@@ -243,11 +235,19 @@ class DeviceFragmentPart : public FragmentPart {
     // The last strip has values that other ranks hold.
     return share.edge_in() > 0 ? (end - 1) / kStripValues * kStripValues : end;
   }
-  // Returns the bytes of these strips.
-  uint64_t EncodedSize() const {
-    return MaxEncodedBytes(
-        options_.uplink,
-        inner_end_ - static_cast<uint64_t>(share_.encoded.begin));
+  uint64_t inner_begin() const {
+    return static_cast<uint64_t>(share_.encoded.begin);
+  }
+  uint64_t inner_size() const { return inner_end_ - inner_begin(); }
+  // Returns the bytes in which these strips come from the device: encoded, or
+  // as the values of the pseudo-gradient.
+  uint64_t InnerSize() const {
+    return encodes_on_device_ ? MaxEncodedBytes(options_.uplink, inner_size())
+                              : inner_size() * kFloat;
+  }
+  // Returns how many values the host encodes.
+  uint64_t host_values() const {
+    return (encodes_on_device_ ? 0 : inner_size()) + tail_.size();
   }
   // Returns the bytes in which updates are kept.
   uint64_t UpdateSize() const {
@@ -260,12 +260,20 @@ class DeviceFragmentPart : public FragmentPart {
     return {std::max(begin, held_begin_), std::min(end, held_end_)};
   }
 
+  // Returns the bytes of what comes from the device at a time for a digest.
+  uint64_t DigestedSize() const {
+    return std::min(device_->piece_values(), held_size()) * kFloat;
+  }
+
   // Reserves what contributions and updates lease during training.
   absl::Status ReserveForUpdates() {
+    // They are for the next anchor and the snapshot.
     RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
-    // The first is for the snapshot.
-    RETURN_IF_ERROR(device_->ReservePinned(held_size() * kFloat));
-    RETURN_IF_ERROR(device_->ReservePinned(EncodedSize()));
+    RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
+    if (!anchor_.is_pinned()) {
+      RETURN_IF_ERROR(device_->ReservePinned(DigestedSize()));
+    }
+    RETURN_IF_ERROR(device_->ReservePinned(InnerSize()));
     // FetchDifference has less than a strip each of anchor and snapshot.
     if (share_.edge_out() > 0 || share_.edge_in() > 0) {
       RETURN_IF_ERROR(device_->ReservePinned(2 * kStripValues * kFloat));
@@ -279,17 +287,42 @@ class DeviceFragmentPart : public FragmentPart {
     const Stage& stage = device_->training();
     stage.queue->Subtract(stage.anchor, kStripValues, stage.values);
     stage.queue->Add(stage.anchor, kStripValues, stage.values);
-    stage.queue->EncodeDifference(options_.uplink, {}, 0, stage.anchor,
-                                  stage.anchor, kStripValues, stage.encoded);
+    if (encodes_on_device_) {
+      stage.queue->EncodeDifference(options_.uplink, options_.uplink_options, 0,
+                                    stage.anchor, stage.anchor, kStripValues,
+                                    stage.encoded);
+    }
     if (HasDeviceKernels(options_.downlink)) {
       stage.queue->DecodeAdd(options_.downlink, stage.encoded, kStripValues,
                              stage.values);
     }
   }
 
+  // Puts the table of the runs of held values on the device, if they are many.
+  absl::Status PutRuns() {
+    if (share_.segments.size() <= kFewSegments) return absl::OkStatus();
+    std::vector<DeviceRun> runs;
+    for (const FragmentMap::Segment& segment : share_.segments) {
+      runs.push_back({.in_shard = static_cast<int64_t>(segment.model_offset),
+                      .in_part = static_cast<int64_t>(segment.fragment_offset),
+                      .size = static_cast<int64_t>(segment.size)});
+    }
+    const size_t bytes = runs.size() * sizeof(DeviceRun);
+    ASSIGN_OR_RETURN(runs_, device_->TakeOnDevice(bytes));
+    DeviceQueue* const queue = device_->training().queue;
+    queue->Copy(runs.data(), bytes, runs_.bytes());
+    return queue->Synchronize();
+  }
+
   // Copies between the shard and an array of these held values.
   void CopySegments(const Stage& stage, float* master, const Held& held,
                     float* array, bool to_master) const {
+    if (!runs_.empty()) {
+      stage.queue->CopyRuns(reinterpret_cast<const DeviceRun*>(runs_.bytes()),
+                            share_.segments.size(), held.begin - held_begin_,
+                            held.end - held_begin_, master, array, to_master);
+      return;
+    }
     for (const FragmentMap::Segment& segment : share_.segments) {
       const uint64_t first = held_begin_ + segment.fragment_offset;
       const uint64_t begin = std::max(first, held.begin);
@@ -330,6 +363,56 @@ class DeviceFragmentPart : public FragmentPart {
       stage.queue->Add(stage.anchor, count, stage.values);
       CopySegments(stage, master, held, stage.values, /*to_master=*/true);
     }
+  }
+
+  // Fetches `count` values of the pseudo-gradient from value `begin` of the
+  // fragment on, encoded if the device can.
+  void FetchInner(const Stage& stage, uint64_t begin, uint64_t count) const {
+    const uint64_t at = begin - held_begin_;
+    const uint64_t before = begin - inner_begin();
+    stage.queue->Copy(anchor_.values() + at, count * kFloat, stage.anchor);
+    stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.values);
+    if (encodes_on_device_) {
+      stage.queue->EncodeDifference(options_.uplink, contribution_, begin,
+                                    stage.anchor, stage.values, count,
+                                    stage.encoded);
+      stage.queue->Copy(
+          stage.encoded, MaxEncodedBytes(options_.uplink, count),
+          inner_.bytes() + MaxEncodedBytes(options_.uplink, before));
+    } else {
+      stage.queue->Subtract(stage.values, count, stage.anchor);
+      stage.queue->Copy(stage.anchor, count * kFloat, inner_.values() + before);
+    }
+  }
+
+  // Puts what the device has encoded into the buffer.
+  void PutDeviceBytes(absl::Span<char> buffer) {
+    CHECK_EQ(inner_size() + tail_.size(),
+             static_cast<uint64_t>(share_.encoded.size()));
+    device_bytes_ = encodes_on_device_ ? InnerSize() : 0;
+    if (device_bytes_ > 0) {
+      std::memcpy(buffer.data(), inner_.bytes(), device_bytes_);
+    }
+    progress_.ready = device_bytes_;
+  }
+
+  // Encodes the next strip of those that the device has not encoded.
+  void EncodeStrip() {
+    const uint64_t inner = host_values() - tail_.size();
+    absl::Span<float> strip = absl::MakeSpan(tail_);
+    if (encoded_values_ < inner) {
+      strip = absl::MakeSpan(inner_.values() + encoded_values_,
+                             std::min(kStripValues, inner - encoded_values_));
+    }
+    if (feedback_.has_value()) {
+      feedback_->Encode(encoded_values_, strip, *encoder_);
+    } else {
+      encoder_->Encode(encoded_values_, strip, {});
+    }
+    encoded_values_ += strip.size();
+    progress_.ready =
+        device_bytes_ + (encoded_values_ == host_values() ? encoder_->Finish()
+                                                          : encoder_->ready());
   }
 
   // Both are for the threads beside training. Read copies values of `from` from
@@ -435,6 +518,7 @@ class DeviceFragmentPart : public FragmentPart {
   const ReplicaOptions options_;
   const uint32_t fragment_;
   PartDevice* const device_;
+  const bool encodes_on_device_;
   // The held values, and the strips that cover them, by their place in the
   // fragment.
   const uint64_t held_begin_;
@@ -443,12 +527,19 @@ class DeviceFragmentPart : public FragmentPart {
   const uint64_t cover_begin_;
   const uint64_t cover_end_;
 
+  // The runs of held values in the shard, if they are many.
+  Lease runs_;
   Lease anchor_;
   Lease snapshot_;
 
-  // The contribution. The device encodes the values before inner_end_.
+  // The contribution, of which inner_ has the strips before inner_end_.
+  std::optional<ErrorFeedback> feedback_;
   EncodeOptions contribution_;
-  Lease encoded_;
+  Lease inner_;
+  std::unique_ptr<Encoder> encoder_;
+  uint64_t device_bytes_ = 0;
+  // The values that the host has encoded.
+  uint64_t encoded_values_ = 0;
   // The values that another rank encodes, and those that this rank encodes
   // together with values of other ranks.
   std::vector<float> head_;
@@ -463,42 +554,11 @@ class DeviceFragmentPart : public FragmentPart {
   Lease new_anchor_;
 };
 
-// Makes a part in host memory of a master on the device.
-absl::StatusOr<std::unique_ptr<FragmentPart>> MakePartOfMasterOnDevice(
-    uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, DeviceQueue* queue,
-    SnapshotPool* snapshots) {
-  const MasterCopy copy = [queue, segments = share.segments](
-                              float* masters, bool to_master,
-                              absl::Span<float> held) {
-    for (const FragmentMap::Segment& segment : segments) {
-      float* const there = masters + segment.model_offset;
-      float* const here = held.data() + segment.fragment_offset;
-      queue->Copy(to_master ? here : there, segment.size * kFloat,
-                  to_master ? there : here);
-    }
-    return queue->Synchronize();
-  };
-  std::vector<float> held(static_cast<size_t>(share.held.size()));
-  RETURN_IF_ERROR(copy(const_cast<float*>(master), /*to_master=*/false,
-                       absl::MakeSpan(held)));
-  FragmentShare alone = share;
-  alone.shard_size = share.held.size();
-  alone.segments = {{.size = held.size()}};
-  return MakeHostFragmentPart(fragment, alone, options, held.data(), snapshots,
-                              copy);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
     uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, PartDevice* device,
-    SnapshotPool* snapshots) {
-  if (!HasDeviceKernels(options.uplink) || options.error_feedback > 0) {
-    return MakePartOfMasterOnDevice(fragment, share, options, master,
-                                    device->training().queue, snapshots);
-  }
+    const ReplicaOptions& options, const float* master, PartDevice* device) {
   auto part =
       std::make_unique<DeviceFragmentPart>(fragment, share, options, device);
   RETURN_IF_ERROR(part->Start(master));

@@ -7,16 +7,17 @@
 //
 // Anchors are in pinned host memory (or on the device, if PartDevice says so)
 // and go through the device piece by piece. A snapshot is a copy within the
-// device; when BeginContribution returns, it is encoded and waits in pinned
-// memory for the update. Per value, the bus carries for a contribution 4 bytes
-// down, and 4 and the encoded bytes up; for an update 4 and the encoded bytes
-// down and 4 up; and for its application 8, or the encoded bytes, down. The
-// host computes digests: XXH3 is sequential, and the host has the bytes anyway.
+// device; when BeginContribution returns, the pseudo-gradient is made, and the
+// snapshot waits in pinned memory for the update. Per value, the bus carries
+// for a contribution 4 bytes down, and 4 and the encoded bytes up; for an
+// update 4 and the encoded bytes down and 4 up; and for its application 8, or
+// the encoded bytes, down. The host computes digests: XXH3 is sequential, and
+// the host has the bytes anyway.
 //
-// Devices have no kernels for error feedback, nor for encoding contributions in
-// formats without HasDeviceKernels. A part in host memory does these on copies
-// of the held values. Updates may have any format; the host decodes those that
-// devices cannot.
+// Devices have no kernels for error feedback, nor for formats without
+// HasDeviceKernels. The host then encodes the pseudo-gradient, of which the bus
+// carries 4 bytes per value up, and decodes the update, which takes as many
+// bytes down.
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 
@@ -26,17 +27,14 @@
 #include "absl/status/statusor.h"
 #include "worker/replica/device/part_device.h"
 #include "worker/replica/fragment_part.h"
-#include "worker/replica/snapshot_pool.h"
 
 namespace causeway {
 
 // See FragmentPartFactory; `master` is memory of the device, here and in all
-// calls. `device` and `snapshots` are for the parts of one rank and outlive
-// them.
+// calls. `device` is for the parts of one rank and outlives them.
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
     uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, PartDevice* device,
-    SnapshotPool* snapshots);
+    const ReplicaOptions& options, const float* master, PartDevice* device);
 
 }  // namespace causeway
 

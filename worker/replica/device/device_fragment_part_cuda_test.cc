@@ -120,7 +120,7 @@ TEST(CudaQueueTest, AddsAndSubtractsAsTheHostDoes) {
 }
 
 // Returns the share of a rank that holds [begin, end), in two pieces of its
-// shard.
+// shard, or in many if these are long.
 FragmentShare ShareOf(int64_t begin, int64_t end) {
   const auto next_strip = [](int64_t value) {
     return std::min((value + kStrip - 1) / kStrip * kStrip, kFragment);
@@ -128,14 +128,20 @@ FragmentShare ShareOf(int64_t begin, int64_t end) {
   FragmentShare share = {.fragment_size = kFragment,
                          .held = {begin, end},
                          .encoded = {next_strip(begin), next_strip(end)}};
-  const auto first = static_cast<uint64_t>((end - begin) / 3);
-  const auto rest = static_cast<uint64_t>(end - begin) - first;
-  if (first > 0) {
-    share.segments.push_back({.model_offset = 5, .size = first});
-  }
-  if (rest > 0) {
-    share.segments.push_back(
-        {.model_offset = first + 42, .fragment_offset = first, .size = rest});
+  const auto size = static_cast<uint64_t>(end - begin);
+  const uint64_t pieces = size > kStripValues ? 11 : 2;
+  // Every other gap keeps the alignment of a quad of values.
+  uint64_t gap = 5;
+  for (uint64_t piece = 0; piece < pieces && size > 0; ++piece) {
+    const uint64_t first = piece * size / (pieces + 1) / 4 * 4;
+    const uint64_t next =
+        piece + 1 < pieces ? (piece + 1) * size / (pieces + 1) / 4 * 4 : size;
+    if (next > first) {
+      share.segments.push_back({.model_offset = first + gap,
+                                .fragment_offset = first,
+                                .size = next - first});
+    }
+    gap += piece % 2 == 0 ? 3 : 5;
   }
   share.shard_size = end - begin + 50;
   return share;
@@ -210,7 +216,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
                                  &host_snapshots_);
     ASSERT_OK_AND_ASSIGN(
         part_, MakeDeviceFragmentPart(3, share_, options_, shard_->data(),
-                                      device_.get(), &device_snapshots_));
+                                      device_.get()));
     ExpectSameAnchors();
   }
   void End() {
@@ -352,7 +358,6 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   FragmentShare share_;
   ReplicaOptions options_;
   SnapshotPool host_snapshots_;
-  SnapshotPool device_snapshots_;
   std::unique_ptr<PartDevice> device_;
   Values master_;
   std::unique_ptr<DeviceShard> shard_;
@@ -369,6 +374,10 @@ std::vector<Scenario> Scenarios() {
                                   {"Int4", both(v1::INT4, 128)},
                                   {"Int8", both(v1::INT8, 64)},
                                   {"Fp32", both(v1::FP32)}};
+  Formats compressed_both = {"Compressed", both(v1::INT4)};
+  compressed_both.options.uplink.entropy_coded = true;
+  compressed_both.options.downlink.entropy_coded = true;
+  formats.push_back(compressed_both);
   Formats mixed = {"DenseDown", both(v1::INT4)};
   mixed.options.downlink.format = v1::BF16;
   formats.push_back(mixed);
@@ -485,10 +494,9 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   std::vector<std::unique_ptr<FragmentPart>> parts;
   std::vector<std::string> updates;
   for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
-    ASSERT_OK_AND_ASSIGN(
-        auto part,
-        MakeDeviceFragmentPart(fragment, share_, options_, shard_->data(),
-                               device_.get(), &device_snapshots_));
+    ASSERT_OK_AND_ASSIGN(auto part,
+                         MakeDeviceFragmentPart(fragment, share_, options_,
+                                                shard_->data(), device_.get()));
     parts.push_back(std::move(part));
     updates.push_back(Update());
   }
@@ -520,10 +528,9 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
 // The second snapshot finds the device's memory for snapshots in use.
 TEST_P(DeviceFragmentPartTest, SnapshotsMayWait) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 1));
-  ASSERT_OK_AND_ASSIGN(
-      const auto other,
-      MakeDeviceFragmentPart(4, share_, options_, shard_->data(), device_.get(),
-                             &device_snapshots_));
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       MakeDeviceFragmentPart(4, share_, options_,
+                                              shard_->data(), device_.get()));
   ASSERT_OK(other->TakeSnapshot(shard_->data()));
   ASSERT_NO_FATAL_FAILURE(Rounds());
   ASSERT_OK(other->BeginContribution(1));

@@ -38,6 +38,14 @@ inline bool HasDeviceKernels(const CodecSpec& spec) {
   return DeviceFormat(spec).has_value();
 }
 
+// A run of values that is consecutive in two arrays: in a rank's shard and in
+// the array of the values that a part holds.
+struct DeviceRun {
+  int64_t in_shard = 0;
+  int64_t in_part = 0;
+  int64_t size = 0;
+};
+
 // Operations run in order, at some time between the call and the end of the
 // next Synchronize: until then their inputs must stay and their outputs are
 // unspecified. After its first error a queue does nothing more. For one thread
@@ -75,6 +83,12 @@ class DeviceQueue {
   // values += change, and values -= other.
   virtual void Add(const float* change, uint64_t count, float* values) = 0;
   virtual void Subtract(const float* other, uint64_t count, float* values) = 0;
+  // Copies the part's values [begin, end) between the shard and `values`, which
+  // begins with value `begin`. `runs` has `count` of them, in the part's order
+  // and with all its values; they need no alignment in the shard.
+  virtual void CopyRuns(const DeviceRun* runs, uint64_t count, uint64_t begin,
+                        uint64_t end, float* shard, float* values,
+                        bool to_shard) = 0;
 
   // Waits for all operations so far. Every call returns the first error of any
   // operation.

@@ -66,6 +66,7 @@ absl::StatusOr<PartDevice::Stage> PartDevice::MakeStage(DeviceQueue* queue) {
 }
 
 absl::Status PartDevice::ReserveSnapshot(uint64_t values) {
+  if (options_.anchors_on_device) return absl::OkStatus();
   absl::MutexLock lock(&mu_);
   CHECK_EQ(snapshot_.memory, snapshot_memory_) << "a snapshot is out";
   const size_t bytes = values * sizeof(float);
@@ -108,7 +109,12 @@ absl::StatusOr<PartDevice::Lease> PartDevice::TakeSnapshot(uint64_t values) {
       return Lease(this, std::exchange(snapshot_, {}));
     }
   }
-  return Take(MemoryKind::kPinned, values * sizeof(float));
+  return TakeAnchor(values);
+}
+
+bool PartDevice::is_shared(const Lease& lease) const {
+  absl::MutexLock lock(&mu_);
+  return !lease.empty() && lease.block_.memory == snapshot_memory_;
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakeAnchor(uint64_t values) {
@@ -117,6 +123,10 @@ absl::StatusOr<PartDevice::Lease> PartDevice::TakeAnchor(uint64_t values) {
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakePinned(size_t bytes) {
   return Take(MemoryKind::kPinned, bytes);
+}
+
+absl::StatusOr<PartDevice::Lease> PartDevice::TakeOnDevice(size_t bytes) {
+  return Take(MemoryKind::kDevice, bytes);
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::Take(MemoryKind kind,

@@ -9,10 +9,10 @@
 //   ...
 //   return stage->queue->Synchronize();
 //
-// The device holds the staged pieces (72 MiB at the usual size), one snapshot
-// of the largest part, and anchors if the options say so. Pinned host memory
-// holds the rest: anchors, their prepared successors, encoded snapshots, and
-// snapshots beyond the first.
+// The device holds the staged pieces (72 MiB at the usual size) and one
+// snapshot of the largest part. Pinned host memory holds the rest: anchors,
+// their prepared successors, encoded snapshots, and snapshots beyond the first.
+// If the options say so, all of that is on the device.
 #ifndef WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 #define WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 
@@ -38,8 +38,9 @@ class PartDevice {
     // device.
     std::unique_ptr<DeviceQueue> training;
     std::unique_ptr<DeviceQueue> background;
-    // Whether to keep anchors on the device instead of in host memory: takes 4
-    // bytes per parameter there, and the bus carries less.
+    // Whether to keep anchors and snapshots on the device instead of in host
+    // memory. That takes 4 bytes per parameter there, and 8 for the fragments
+    // whose updates are on their way; training then waits for no bus.
     bool anchors_on_device = false;
     // Whether parts reserve all memory that their updates need. A process with
     // several GPUs must set it, because allocating while they exchange data can
@@ -113,8 +114,9 @@ class PartDevice {
   const Stage& training() const { return training_; }
   uint64_t piece_values() const { return options_.piece_strips * kStripValues; }
 
-  // Makes room on the device for a snapshot of `values` values. Must not be
-  // called while a snapshot is leased. RESOURCE_EXHAUSTED: out of memory.
+  // Makes room on the device for a snapshot of `values` values that all
+  // snapshots share, unless anchors are there, too. Must not be called while a
+  // snapshot is leased. RESOURCE_EXHAUSTED: out of memory.
   absl::Status ReserveSnapshot(uint64_t values);
   // Reserves memory for one later lease of this size, in addition to other
   // reservations, if the options say so. RESOURCE_EXHAUSTED: out of memory.
@@ -124,12 +126,16 @@ class PartDevice {
   // The following are thread-safe. Leases of no bytes are empty.
   // RESOURCE_EXHAUSTED: there is no memory for a new block.
 
-  // Takes the reserved memory on the device if it is free, or else pinned
-  // memory.
+  // Takes the shared memory on the device if it is free, or else the kind of
+  // memory that anchors are kept in.
   absl::StatusOr<Lease> TakeSnapshot(uint64_t values);
+  // Returns whether this is the device's memory that all snapshots share.
+  bool is_shared(const Lease& lease) const;
   // Takes the kind of memory that anchors are kept in.
   absl::StatusOr<Lease> TakeAnchor(uint64_t values);
   absl::StatusOr<Lease> TakePinned(size_t bytes);
+  // Takes memory of the device.
+  absl::StatusOr<Lease> TakeOnDevice(size_t bytes);
 
  private:
   explicit PartDevice(Options options) : options_(std::move(options)) {}
@@ -151,7 +157,7 @@ class PartDevice {
   absl::Mutex background_mu_;
   Stage background_ ABSL_GUARDED_BY(background_mu_);
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   // The memory for a snapshot on the device, while it is not leased.
   Lease::Block snapshot_ ABSL_GUARDED_BY(mu_);
   void* snapshot_memory_ ABSL_GUARDED_BY(mu_) = nullptr;

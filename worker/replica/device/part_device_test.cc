@@ -53,6 +53,8 @@ class FakeQueue : public DeviceQueue {
   void DecodeAdd(const CodecSpec&, const char*, uint64_t, float*) override {}
   void Add(const float*, uint64_t, float*) override {}
   void Subtract(const float*, uint64_t, float*) override {}
+  void CopyRuns(const DeviceRun*, uint64_t, uint64_t, uint64_t, float*, float*,
+                bool) override {}
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:
@@ -63,10 +65,12 @@ class PartDeviceTest : public testing::Test {
  protected:
   ~PartDeviceTest() override { EXPECT_EQ(memory_.device_bytes(), 0); }
 
-  absl::StatusOr<std::unique_ptr<PartDevice>> Create(bool reserves = false) {
+  absl::StatusOr<std::unique_ptr<PartDevice>> Create(
+      bool reserves = false, bool anchors_on_device = false) {
     return PartDevice::Create(
         {.training = std::make_unique<FakeQueue>(&memory_),
          .background = std::make_unique<FakeQueue>(&memory_),
+         .anchors_on_device = anchors_on_device,
          .reserves = reserves,
          .piece_strips = 1});
   }
@@ -92,7 +96,23 @@ TEST_F(PartDeviceTest, OneSnapshotIsOnTheDeviceAndTheOthersAreNot) {
   first.Release();
   ASSERT_OK_AND_ASSIGN(PartDevice::Lease third, device->TakeSnapshot(5000));
   EXPECT_FALSE(third.is_pinned());
+  EXPECT_TRUE(device->is_shared(third));
+  EXPECT_FALSE(device->is_shared(second));
   EXPECT_EQ(memory_.device_bytes(), bytes);
+}
+
+TEST_F(PartDeviceTest, SnapshotsAreWhereAnchorsAre) {
+  ASSERT_OK_AND_ASSIGN(const auto device,
+                       Create(/*reserves=*/false, /*anchors_on_device=*/true));
+  const size_t bytes = memory_.device_bytes();
+  ASSERT_OK(device->ReserveSnapshot(1000));
+  EXPECT_EQ(memory_.device_bytes(), bytes);
+  ASSERT_OK_AND_ASSIGN(const auto first, device->TakeSnapshot(1000));
+  ASSERT_OK_AND_ASSIGN(const auto second, device->TakeSnapshot(1000));
+  for (const PartDevice::Lease* lease : {&first, &second}) {
+    EXPECT_FALSE(lease->is_pinned());
+    EXPECT_FALSE(device->is_shared(*lease));
+  }
 }
 
 TEST_F(PartDeviceTest, NothingNeedsNone) {

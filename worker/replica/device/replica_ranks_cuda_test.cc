@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests ranks whose parts are on a device. Skipped where there is none.
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "worker/replica/device/device_queue.h"
 #include "worker/replica/device/part_device.h"
 #include "worker/replica/fragment_part.h"
-#include "worker/replica/snapshot_pool.h"
 #include "worker/replica/testing/replica_ranks.h"
 
 namespace causeway {
@@ -26,7 +24,6 @@ std::unique_ptr<DeviceQueue> NewQueue() {
 
 TEST(ReplicaRanksCudaTest, RanksDoWhatOneDoesInHostMemory) {
   SKIP_WITHOUT_CUDA_DEVICE();
-  std::deque<SnapshotPool> snapshots;
   std::vector<std::unique_ptr<PartDevice>> devices;
   // Masters stay in host memory, where the test trains: a device can access
   // both.
@@ -35,13 +32,11 @@ TEST(ReplicaRanksCudaTest, RanksDoWhatOneDoesInHostMemory) {
         {.training = NewQueue(), .background = NewQueue(), .piece_strips = 2});
     EXPECT_OK(device);
     devices.push_back(*std::move(device));
-    return
-        [snapshots = &snapshots.emplace_back(), device = devices.back().get()](
-            uint32_t fragment, const FragmentShare& share,
-            const ReplicaOptions& options, const float* masters) {
-          return MakeDeviceFragmentPart(fragment, share, options, masters,
-                                        device, snapshots);
-        };
+    return [device = devices.back().get()](
+               uint32_t fragment, const FragmentShare& share,
+               const ReplicaOptions& options, const float* masters) {
+      return MakeDeviceFragmentPart(fragment, share, options, masters, device);
+    };
   };
   ExpectRanksDoWhatOneDoes({1, 3}, {.parts = parts});
 }
