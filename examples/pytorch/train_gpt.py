@@ -33,7 +33,7 @@ class Block(nn.Module):
         qkv = qkv.view(batch, length, 3, self.heads, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        future = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1)
         mixed = scores.masked_fill(future, -math.inf).softmax(-1) @ value
         x = x + self.projection(mixed.transpose(1, 2).reshape(x.shape))
         return x + self.down(F.gelu(self.up(self.ln_2(x))))
@@ -55,8 +55,9 @@ class GPT(nn.Module):
                 nn.init.normal_(parameter, std=0.02 / scale)
 
     def forward(self, windows):
+        windows = windows.to(self.wpe.weight.device)
         tokens, targets = windows[:, :-1], windows[:, 1:]
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe.weight[:tokens.shape[1]]
         for block in self.h:
             x = block(x)
         logits = self.head(self.ln_f(x))
@@ -102,7 +103,7 @@ def train(args):
     every = 20 * max(1, len(data) // 10240)
     held_out = Subset(data, range(0, len(data), every))
     data = Subset(data, [i for i in range(len(data)) if i % 20])
-    model = GPT(length=args.length)
+    model = GPT(length=args.length).to(args.device)
     parallel = distributed.is_initialized()
     replica = DistributedDataParallel(model) if parallel else model
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, (0.9, 0.95))
@@ -133,6 +134,7 @@ def arguments():
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     return parser.parse_args()
 
 
@@ -141,7 +143,10 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed + int(os.environ.get("RANK", 0)))
     if "RANK" in os.environ:
-        distributed.init_process_group("gloo")
+        on_gpu = args.device == "cuda"
+        if on_gpu:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        distributed.init_process_group("nccl" if on_gpu else "gloo")
     train(args)
 
 
