@@ -29,6 +29,7 @@ GCC 11 or newer:
   causeway/lib/gcc      libstdc++ and libgcc, for hosts without them: they need
                         LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
   causeway/docs, causeway/tests         tests/gpu/run.sh is for machines with GPUs
+  causeway/python       with --tests: the package for PyTorch, for tests of it
 
 With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
 several GPUs, NCCL are taken from the machine where it runs, unless they are in
@@ -92,6 +93,7 @@ labels=()
 for program in "${PROGRAMS[@]}"; do labels+=("//${program/\//:}"); done
 if "${tests}" && "${cuda}"; then
   mapfile -t test_labels < <(bazel_gpu_programs)
+  labels+=(//worker/embedding:libcauseway.so)
 else
   test_labels=()
 fi
@@ -119,6 +121,13 @@ for label in "${test_labels[@]}"; do
 done
 if compgen -G "${top}/tests/gpu/*.so*" >/dev/null; then
   fail "a library is among the tests: $(ls "${top}/tests/gpu")"
+fi
+if ((${#test_labels[@]} > 0)); then
+  mkdir -p "${top}/python/causeway/lib"
+  add_file "${bin}/worker/embedding/libcauseway.so" "${top}/python/causeway/lib"
+  install -D -m 644 -t "${top}/python/causeway" python/causeway/*.py
+  install -D -m 644 -t "${top}/python/causeway/testing" python/causeway/testing/*.py
+  install -D -m 644 -t "${top}/tests/pytorch" tests/pytorch/cuda_test.py
 fi
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"

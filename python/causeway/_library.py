@@ -152,6 +152,7 @@ _FUNCTIONS = {
     "await_run": [c_void_p, c_double, POINTER(Run)],
     "tensor_at": [c_void_p, c_uint32, POINTER(Tensor)],
     "attach": [c_void_p, POINTER(Buffer), c_size_t],
+    "set_stream": [c_void_p, c_void_p],
     "next_step": [c_void_p, c_double, POINTER(Step)],
     "after_step": [c_void_p, POINTER(Report), c_double, POINTER(Step)],
     "synchronize": [c_void_p, c_double, POINTER(Step)],

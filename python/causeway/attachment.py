@@ -14,6 +14,7 @@ from typing import (Any, Callable, Iterator, List, Mapping, NamedTuple,
 import torch
 
 from . import _library
+from .device import TrainingStream
 from .errors import ModelMismatch, TensorMoved, Unimplemented
 from .native import NativeIsland
 from .parameters import Slot, match, reshard
@@ -91,7 +92,10 @@ def _address_of(parameter: Any) -> Callable[[], int]:
 
 
 class Attachment:
-    """A model's parameters, checked against a run and given to the library."""
+    """A model's parameters, checked against a run and given to the library.
+
+    stream: that of parameters in CUDA memory; None for others.
+    """
 
     def __init__(self, model: torch.nn.Module, run: Run,
                  shards: Optional[Shards] = None):
@@ -105,6 +109,9 @@ class Attachment:
                 shards.get(info.name) or _shard_of(slot.parameter, info.name))
             for info, slot in match(model, run, shards)
         ]
+        devices = {local.values.device for local in self.locals}
+        self.stream = next((TrainingStream(device) for device in devices
+                            if device.type == "cuda"), None)
         self._places: List[_Place] = []
         for local in self.locals:
             slot, name = local.slot, local.info.name

@@ -57,6 +57,7 @@ class Island:
         self._uncounted = 0
         self._tokens = 0
         self._loss: Any = None
+        self._losses: Any = None
         self._next_step = 1
         self._sigterm: Optional[LeaveOnSigterm] = None
         self._open()
@@ -112,6 +113,7 @@ class Island:
         """
         from .adapters import check_frozen
         from .attachment import Attachment, StepHook
+        from .device import Losses
         from .trained import Trained, torch_optimizers
         self._native.check()
         if self._attachment is not None:
@@ -123,6 +125,7 @@ class Island:
                      {id(local.slot.parameter) for local in attachment.locals})
         self._native.attach(attachment.buffers())
         self._attachment = attachment
+        self._losses = Losses(attachment.stream)
         last = len(optimizers) - 1
         self._hooks = [
             StepHook(other,
@@ -193,7 +196,8 @@ class Island:
           tokens: the tokens of this rank. The library takes them times the
             number of ranks.
           loss: the mean loss in nats per token, a number or a tensor, which is
-            read at the step. One that is not finite raises Diverged there if
+            read at the step, or, in CUDA memory, at the first step after it
+            is computed there. One that is not finite raises Diverged there if
             parameters are not finite either, and is logged if they are.
         """
         self._check_attached("report()")
@@ -232,8 +236,24 @@ class Island:
         """
         self._check_attached("wait()")
         if not self._native.step and not self._native.stopped:
+            self._follow_stream()
             self._native.next_step(self._step_timeout)
             self._attachment.values_changed()
+
+    def step_done(self) -> None:
+        """Counts a step that was made without the optimizer's hook, as the
+        replay of a CUDA graph makes it. Call it after each replay.
+
+        The step of the optimizer that is captured is not counted. Raises what
+        `optimizer.step()` raises, after the step.
+        """
+        self._check_attached("step_done()")
+        self._before_step()
+        self._after_step()
+
+    def _follow_stream(self) -> None:
+        if self._attachment.stream is not None:
+            self._attachment.stream.follow(self._native)
 
     def _check_attached(self, what: str) -> None:
         self._native.check()
@@ -258,33 +278,40 @@ class Island:
     def _after_step(self) -> None:
         # Every line counts: it runs in each step, with cold caches.
         native, hook, step = self._native, self._hooks[-1], self._native.step
-        if self._uncounted or native.stopped or hook.skipped():
+        attachment = self._attachment
+        if self._uncounted or native.stopped:
+            return
+        if attachment.stream is not None:
+            if attachment.stream.is_captured():
+                return
+            attachment.stream.follow(native)
+        if hook.skipped():
             return
         try:
             if step % self._steps_per_round:
-                self._attachment.check_one()
+                attachment.check_one()
             else:
-                self._attachment.check_all()
+                attachment.check_all()
         except TensorMoved as error:
             native.fail(error)
             raise
         tokens = self._tokens * self._ranks.size or self._tokens_per_step
         loss = math.nan
-        if self._loss is not None:
-            loss = float(self._loss)
-            if not math.isfinite(loss):
-                self._explain(loss)
-                loss = math.nan
+        if self._loss is not None or self._losses:
+            for of_step, loss in self._losses.read(step, self._loss):
+                if not math.isfinite(loss):
+                    self._explain(of_step, loss)
+                    loss = math.nan
         self._tokens, self._loss, self._next_step = 0, None, step
         native.after_step(tokens, loss, hook.learning_rate(),
                           self._step_timeout)
 
-    def _explain(self, loss: float) -> None:
+    def _explain(self, step: int, loss: float) -> None:
         """Raises Diverged if parameters are not finite either.
 
         A scaler that skips steps leaves the parameters as they were.
         """
-        said = f"the loss of step {self._native.step} is {loss}"
+        said = f"the loss of step {step} is {loss}"
         name = self._attachment.not_finite()
         if name is None:
             _log.warning("%s, though all parameters are finite", said)
@@ -322,6 +349,7 @@ class Island:
         self.wait()
         if self._native.stopped:
             return
+        self._follow_stream()
         self._native.synchronize(self._step_timeout)
         self._attachment.values_changed()
 
@@ -368,6 +396,7 @@ class Island:
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
         self._check_attached("save()")
+        self._follow_stream()
         self._native.save(directory)
 
     def state_dict(self) -> Dict[str, Any]:
@@ -406,6 +435,7 @@ class Island:
             return
         if self._ranks.rank == 0:
             self.request_leave()
+        self._follow_stream()
         limit = self._options["leave_timeout_seconds"] + PATIENCE_SECONDS
         if native.step:
             # The step under way counts no tokens.

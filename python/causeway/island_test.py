@@ -150,6 +150,23 @@ class OneIslandTest(ProcessTestCase):
             self.step()
             self.assertEqual(island.step, 2)
 
+    def test_steps_that_no_hook_sees_are_counted_by_hand(self):
+        self.begin(total_steps=12)
+        with self.join() as island:
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "comes after attach"):
+                island.step_done()
+            island.attach(self.model, self.optimizer)
+            for step in range(1, 13):
+                self.assertEqual(island.step, step)
+                with island.paused():
+                    self.step()
+                island.report(tokens=7)
+                island.step_done()
+            self.assertTrue(island.should_stop)
+            self.assertEqual(int(island.progress["tokens"]), 12 * 7)
+            island.step_done()
+
     def test_merged_weights_come_and_go(self):
         self.begin()
         with self.join() as island:

@@ -129,6 +129,10 @@ class NativeIsland:
         self._check(
             self._library.causeway_attach(self.handle, buffers, len(buffers)))
 
+    def set_stream(self, stream: int) -> None:
+        """Says on which CUDA stream the tensors are written from now on."""
+        self._check(self._library.causeway_set_stream(self.handle, stream))
+
     @property
     def waited_seconds(self) -> float:
         return float(self._step.waited_seconds)

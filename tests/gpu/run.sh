@@ -18,8 +18,8 @@ usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [--require_gpu]
 
 Runs all programs in DIRECTORY whose names match *cuda*_test and
 *cuda*_benchmark. Also runs training.sh and streaming.sh if causeway-coordinator
-and causeway-worker are there, and pytorch.py, which does the same work as a
-benchmark, if python3 has PyTorch. Prints a table and, as its last line,
+and causeway-worker are there, and, if python3 has PyTorch for the GPU, islands
+of it and pytorch.py, which does the same work as a benchmark. Prints a table and, as its last line,
 
   N passed, M failed[, K skipped]
 
@@ -32,8 +32,8 @@ part of; elsewhere the script builds them, with Bazel and nvcc.
   --json FILE      write the results and all figures to FILE
   --no-benchmarks  checks only
   --require_gpu    there must be a GPU, even if none is found here
-  --only PATTERN   only what has such a name: a program's, training, pytorch
-                   or streaming; * stands for anything
+  --only PATTERN   only what has such a name: a program's, training,
+                   pytorch_islands, pytorch or streaming; * stands for anything
   --timeout SECONDS  end a program that takes longer, which has then failed
                    (default: 600)
   --sanitizer      run the programs *cuda*_test, and nothing else, in NVIDIA's
@@ -99,7 +99,8 @@ build() {
   mapfile -t targets < <(bazel_gpu_programs)
   mapfile -t options < <(cuda_build_options)
   "${BAZEL[@]}" build "${options[@]}" --symlink_prefix=/ "${targets[@]}" \
-    //server:causeway-coordinator //worker:causeway-worker >&2
+    //server:causeway-coordinator //worker:causeway-worker \
+    //worker/embedding:libcauseway.so >&2
   "${BAZEL[@]}" info "${options[@]}" bazel-bin
 }
 
@@ -257,16 +258,33 @@ link_programs() {
   chmod +x "${bin}"/*
 }
 
-run_training() {
-  local code
-  attempt limited "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md \
-    >"${scratch}/output" 2>&1
-  printf 'training: '
+# run_whole_check NAME COMMAND...: runs a check that is one test.
+run_whole_check() {
+  local name="$1" code
+  shift
+  if ! is_selected "${name}"; then return; fi
+  attempt limited "$@" >"${scratch}/output" 2>&1
+  printf '%s: ' "${name}"
   cat "${scratch}/output"
   count "${code}"
-  printf '%s{"name": "training", "passed": %d, "failed": %d, "skipped": %d}' \
-    "$(separator_after "${scratch}/checks")" $((code == 0)) \
+  printf '%s{"name": "%s", "passed": %d, "failed": %d, "skipped": %d}' \
+    "$(separator_after "${scratch}/checks")" "${name}" $((code == 0)) \
     $((code != 0 && code != 77)) $((code == 77)) >>"${scratch}/checks"
+}
+
+# Needs the library and the package, and PyTorch for the GPU.
+run_pytorch_islands() {
+  local library
+  library="$(programs libcauseway.so | head -n 1)"
+  if [[ -z "${library}" ]]; then return; fi
+  if ! python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    echo "no PyTorch for a GPU here: its islands are not tested"
+    return
+  fi
+  run_whole_check pytorch_islands env PYTHONPATH="${root}/python" \
+    CAUSEWAY_LIBRARY="${library}" \
+    CAUSEWAY_COORDINATOR_PROGRAM="${bin}/causeway-coordinator" \
+    python3 "${root}/tests/pytorch/cuda_test.py"
 }
 
 # Prints the separator between the last list entry in file $1 and the next one.
@@ -282,7 +300,10 @@ while IFS= read -r program; do
   run_check "${program}"
 done < <(programs '*cuda*_test')
 if ((${#sanitizer[@]} == 0)); then link_programs; else benchmarks=false; fi
-if [[ -n "${bin}" ]] && is_selected training; then run_training; fi
+if [[ -n "${bin}" ]]; then
+  run_whole_check training "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md
+  run_pytorch_islands
+fi
 if [[ "${benchmarks}" == true ]]; then run_benchmarks; fi
 
 if [[ -n "${json}" ]]; then

@@ -150,14 +150,33 @@ class PyTorch2Test(ProcessTestCase):
                     self.assertEqual(self.evaluate(), initial)
                 self.assertEqual(self.evaluate(), own)
 
-    def test_fsdp_s_shards_must_stay_where_they_are(self):
+    def test_fsdp_may_keep_whole_parameters_during_a_step(self):
         optimizer = self.begin_fsdp()
+        self.model.set_reshard_after_backward(False)
         with self.join() as island:
             island.attach(self.model, optimizer)
-            self.model.to(torch.bfloat16)
-            with self.assertRaisesRegex(causeway.TensorMoved,
-                                        "layers.0.bias"):
+            for step in range(1, 13):
+                self.assertEqual(island.step, step)
+                before = self.evaluate()
+                optimizer.zero_grad()
+                self.loss().backward()
                 optimizer.step()
+                self.assertLess(self.evaluate(), before)
+
+    def test_fsdp_s_shards_must_stay_where_they_are(self):
+        optimizer = self.begin_fsdp()
+        moves = [
+            lambda bias: setattr(bias, "_local_tensor",
+                                 bias._local_tensor.clone()),
+            lambda bias: self.model.to(torch.bfloat16),
+        ]
+        for move in moves:
+            with self.join() as island:
+                island.attach(self.model, optimizer)
+                move(self.model.layers[0].bias)
+                with self.assertRaisesRegex(causeway.TensorMoved,
+                                            "layers.0.bias"):
+                    optimizer.step()
 
     def test_shards_of_other_dimensions_are_refused(self):
         self.begin_group()

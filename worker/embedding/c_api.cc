@@ -245,6 +245,14 @@ causeway_code causeway_attach(causeway_island* island,
   });
 }
 
+causeway_code causeway_set_stream(causeway_island* island, void* stream) {
+  return Guard([&]() -> absl::Status {
+    RETURN_IF_ERROR(causeway::CheckAttached(island));
+    island->island->SetStream(stream);
+    return absl::OkStatus();
+  });
+}
+
 causeway_code causeway_next_step(causeway_island* island,
                                  double timeout_seconds, causeway_step* step) {
   return Guard([&]() -> absl::Status {

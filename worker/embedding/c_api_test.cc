@@ -87,6 +87,7 @@ TEST_F(CApiTest, CallsInTheWrongOrderSayWhatIsMissing) {
   EXPECT_EQ(causeway_tensor_at(island_, 0, &tensor), CAUSEWAY_INVALID_ARGUMENT);
   EXPECT_THAT(causeway_last_error(), HasSubstr("causeway_await_run"));
   EXPECT_EQ(causeway_attach(island_, nullptr, 0), CAUSEWAY_INVALID_ARGUMENT);
+  EXPECT_EQ(causeway_set_stream(island_, nullptr), CAUSEWAY_INVALID_ARGUMENT);
   causeway_step step;
   EXPECT_EQ(causeway_next_step(island_, 0, &step), CAUSEWAY_INVALID_ARGUMENT);
   EXPECT_EQ(causeway_next_step(nullptr, 0, &step), CAUSEWAY_INVALID_ARGUMENT);

@@ -264,7 +264,7 @@ typedef struct causeway_buffer {
   int32_t device; /* causeway_device */
   void* data;
   /* For CAUSEWAY_CUDA: the stream (cudaStream_t) on which the tensors are
-   * written. */
+   * written, until causeway_set_stream names another one. */
   void* stream;
 } causeway_buffer;
 
@@ -279,6 +279,13 @@ typedef struct causeway_buffer {
 CAUSEWAY_EXPORT causeway_code causeway_attach(causeway_island* island,
                                               const causeway_buffer* buffers,
                                               size_t count);
+
+/* Says that from now on all tensors in CUDA memory are written on this stream
+ * (cudaStream_t). A call that reads or changes the parameters first waits for
+ * what the stream was given before the call; when it returns, its own changes
+ * are made. Does nothing to tensors in host memory. */
+CAUSEWAY_EXPORT causeway_code causeway_set_stream(causeway_island* island,
+                                                  void* stream);
 
 typedef struct causeway_step {
   /* The number of the step to train, on the run's schedule, from 1. It may skip

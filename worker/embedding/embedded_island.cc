@@ -82,6 +82,8 @@ class LeadingIsland : public EmbeddedIsland {
     return absl::OkStatus();
   }
 
+  void SetStream(void* stream) override { tensors_->SetStream(stream); }
+
   absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) override {
     stamp_.reset();

@@ -77,7 +77,9 @@ class EmbeddedIsland {
   const ModelLayout& layout() const { return layout_; }
 
   virtual absl::Status Attach(const std::vector<TensorBuffer>& buffers) = 0;
-  // Call after Attach. Returns 0 if the run is finished, and nothing at the
+  // Call the next two after Attach. See LocalTensors.
+  virtual void SetStream(void* stream) = 0;
+  // Returns 0 if the run is finished, and nothing at the
   // timeout. Any error has ended the island.
   virtual absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) = 0;

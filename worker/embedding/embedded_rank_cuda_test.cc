@@ -71,10 +71,10 @@ class DeviceTensor {
               cudaSuccess);
     return bytes;
   }
-  // Returns at once: the copy is in the default stream.
-  void Set(const std::vector<char>& bytes) {
+  // Returns at once: the copy is in the stream.
+  void Set(const std::vector<char>& bytes, cudaStream_t stream = nullptr) {
     EXPECT_EQ(cudaMemcpyAsync(memory_, bytes.data(), bytes_, cudaMemcpyDefault,
-                              nullptr),
+                              stream),
               cudaSuccess);
   }
 
@@ -96,6 +96,8 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
   struct Rank {
     std::vector<std::vector<char>> host;
     std::vector<std::unique_ptr<DeviceTensor>> device;
+    // On which training writes them.
+    cudaStream_t stream = nullptr;
     std::optional<LocalTensors> tensors;
     LocalRendezvous rendezvous;
     std::unique_ptr<EmbeddedRank> rank;
@@ -108,7 +110,7 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
       if (device.empty()) {
         std::memcpy(host[tensor].data(), bytes.data(), bytes.size());
       } else {
-        device[tensor]->Set(bytes);
+        device[tensor]->Set(bytes, stream);
       }
     }
   };
@@ -224,6 +226,34 @@ TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
       EXPECT_EQ(device.Bytes(t), host.Bytes(t)) << t << " at " << step;
     }
   }
+}
+
+TEST_P(EmbeddedRankCudaTest, WaitsForTheStreamThatTrainingHasMovedTo) {
+  Rank host, device;
+  Make(false, host);
+  Make(true, device);
+  if (HasFailure()) return;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking),
+            cudaSuccess);
+  device.tensors->SetStream(device.stream);
+  Train(host, 1);
+  Train(device, 1);
+  EXPECT_EQ(Contribution(device, 0, 1), Contribution(host, 0, 1));
+  cudaStreamDestroy(device.stream);
+}
+
+TEST_P(EmbeddedRankCudaTest, TheCurrentDeviceStays) {
+  int devices = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(devices - 1), cudaSuccess);
+  {
+    const KeepCurrentDevice keep;
+    EXPECT_OK(NewCudaQueue(0, QueuePriority::kLow));
+  }
+  int device = 0;
+  EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+  EXPECT_EQ(device, devices - 1);
+  cudaSetDevice(0);
 }
 
 TEST_P(EmbeddedRankCudaTest, TensorsAreOnOneDevice) {

@@ -39,6 +39,7 @@ class FollowingIsland : public EmbeddedIsland {
   const char* leader() const override { return options_.leader.c_str(); }
   absl::Status AwaitRun(absl::Duration timeout) override;
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override;
+  void SetStream(void* stream) override { tensors_->SetStream(stream); }
   absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;

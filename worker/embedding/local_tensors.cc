@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -161,7 +162,6 @@ absl::StatusOr<LocalTensors> LocalTensors::Place(
     added.place = {tensor->offset + values.begin, tensor->offset + values.end};
     added.type = buffer.type;
     added.data = static_cast<char*>(buffer.data);
-    added.stream = buffer.stream;
   }
   std::sort(local.buffers_.begin(), local.buffers_.end(),
             [](const Buffer& a, const Buffer& b) {
@@ -190,9 +190,11 @@ absl::StatusOr<LocalTensors> LocalTensors::Place(
 absl::Status LocalTensors::FindDevice(
     const std::vector<TensorBuffer>& buffers) {
   const TensorBuffer* first = nullptr;
+  std::set<void*> streams;
   for (const TensorBuffer& buffer : buffers) {
     if (buffer.data == nullptr) continue;
     if (first == nullptr) first = &buffer;
+    streams.insert(buffer.stream);
     const bool is_like_first = buffer.on_device == first->on_device;
     int device = 0;
     if (buffer.on_device) {
@@ -208,17 +210,16 @@ absl::Status LocalTensors::FindDevice(
           Printable(first->name), Printable(buffer.name)));
     }
   }
+  if (device_ != nullptr) device_->SetStreams(std::move(streams));
   return absl::OkStatus();
 }
 
+void LocalTensors::SetStream(void* stream) {
+  if (device_ != nullptr) device_->SetStreams({stream});
+}
+
 absl::Status LocalTensors::AwaitTraining() const {
-  if (device_ == nullptr) return absl::OkStatus();
-  std::set<void*> streams;
-  for (const Buffer& buffer : buffers_) streams.insert(buffer.stream);
-  for (void* const stream : streams) {
-    RETURN_IF_ERROR(AwaitStream(device_->number(), stream));
-  }
-  return absl::OkStatus();
+  return device_ == nullptr ? absl::OkStatus() : device_->AwaitStreams();
 }
 
 template <typename Buffers, typename Values, typename Copy>

@@ -64,6 +64,9 @@ class LocalTensors {
 
   // The device that has the tensors; null if they are in host memory.
   TensorDevice* device() const { return device_.get(); }
+  // Sets the stream on which the training loop writes tensors on a device from
+  // now on, in place of the buffers' streams. Thread-safe.
+  void SetStream(void* stream);
   // Waits until the training loop's work so far has written the tensors. Call
   // before Read or Write.
   absl::Status AwaitTraining() const;
@@ -90,7 +93,6 @@ class LocalTensors {
     Slice place;
     ElementType type;
     char* data;
-    void* stream;
     // For 16-bit types.
     std::vector<float> reference;
   };

@@ -34,6 +34,23 @@ TensorDevice::~TensorDevice() {
   parts_.reset();
 }
 
+void TensorDevice::SetStreams(std::set<void*> streams) {
+  absl::MutexLock lock(&mu_);
+  streams_ = std::move(streams);
+}
+
+absl::Status TensorDevice::AwaitStreams() const {
+  std::set<void*> streams;
+  {
+    absl::MutexLock lock(&mu_);
+    streams = streams_;
+  }
+  for (void* const stream : streams) {
+    RETURN_IF_ERROR(AwaitStream(number_, stream));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TensorDevice::Read(
     const char* from, size_t bytes,
     absl::FunctionRef<void(const char*, size_t, size_t)> use) {

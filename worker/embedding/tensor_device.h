@@ -5,16 +5,19 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "worker/replica/device/part_device.h"
 
 namespace causeway {
 
 // The GPU that has a training loop's tensors. Copies go through pinned host
-// memory. For one thread, except for parts().
+// memory. For one thread, except for parts() and the streams.
 class TensorDevice {
  public:
   // FAILED_PRECONDITION: the program was built without CUDA. Other errors are
@@ -23,6 +26,12 @@ class TensorDevice {
   ~TensorDevice();
 
   int number() const { return number_; }
+
+  // Sets the streams (each a cudaStream_t) on which the training loop writes
+  // the tensors, in place of the ones before.
+  void SetStreams(std::set<void*> streams);
+  // Waits until these streams have done what they were given so far.
+  absl::Status AwaitStreams() const;
 
   // Copies from the device to pinned memory, and calls use(piece, offset,
   // bytes) for each piece.
@@ -41,6 +50,9 @@ class TensorDevice {
   const int number_;
   std::unique_ptr<PartDevice> parts_;
   PartDevice::Lease pinned_;
+
+  mutable absl::Mutex mu_;
+  std::set<void*> streams_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

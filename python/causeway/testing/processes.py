@@ -21,8 +21,12 @@ import causeway
 # A test gives up after this time. Machines may be busy.
 _DEADLINE_SECONDS = 200
 
-os.environ.setdefault("CAUSEWAY_LIBRARY",
-                      os.path.abspath("worker/embedding/libcauseway.so"))
+# What Bazel has built; elsewhere the environment names the programs.
+_COORDINATOR = os.environ.get("CAUSEWAY_COORDINATOR_PROGRAM",
+                              "server/causeway-coordinator")
+_LIBRARY = os.path.abspath("worker/embedding/libcauseway.so")
+if os.path.exists(_LIBRARY):
+    os.environ.setdefault("CAUSEWAY_LIBRARY", _LIBRARY)
 
 
 class Process:
@@ -148,7 +152,7 @@ class ProcessTestCase(unittest.TestCase):
         if os.path.exists(port_file):
             os.remove(port_file)
         coordinator = self.start("coordinator", [
-            "server/causeway-coordinator", f"--config={files.configuration}",
+            _COORDINATOR, f"--config={files.configuration}",
             f"--initial_parameters={files.parameters}",
             f"--state_dir={self.path('state')}",
             f"--listen=127.0.0.1:{self.port}", f"--port_file={port_file}",

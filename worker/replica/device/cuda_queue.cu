@@ -123,12 +123,28 @@ BlockSpec SpecOf(const CodecSpec& spec) {
   return {*DeviceFormat(spec), spec.block_size};
 }
 
+// Makes a device current in the calling thread. Until its end, a graph that
+// another thread of a foreign program captures forbids this thread nothing.
+class DeviceUse {
+ public:
+  explicit DeviceUse(int device) {
+    cudaSetDevice(device);
+    cudaThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~DeviceUse() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  DeviceUse(const DeviceUse&) = delete;
+  DeviceUse& operator=(const DeviceUse&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeThreadLocal;
+};
+
 class CudaQueue final : public DeviceQueue {
  public:
   explicit CudaQueue(int device) : device_(device) {}
 
   ~CudaQueue() override {
-    SetDevice();
+    const DeviceUse use(device_);
     if (stream_ == nullptr) return;
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -136,6 +152,7 @@ class CudaQueue final : public DeviceQueue {
 
   absl::Status Start(QueuePriority priority) {
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "opening the device"));
+    const DeviceUse use(device_);
     int least = 0;
     int greatest = 0;
     RETURN_IF_ERROR(
@@ -148,7 +165,7 @@ class CudaQueue final : public DeviceQueue {
   }
 
   absl::StatusOr<void*> Allocate(MemoryKind kind, size_t bytes) override {
-    SetDevice();
+    const DeviceUse use(device_);
     void* memory = nullptr;
     const size_t size = std::max<size_t>(bytes, 1);
     const bool is_device = kind == MemoryKind::kDevice;
@@ -173,7 +190,7 @@ class CudaQueue final : public DeviceQueue {
   }
 
   void Free(MemoryKind kind, void* memory) override {
-    SetDevice();
+    const DeviceUse use(device_);
     // An error here also shows in the next operation.
     if (kind == MemoryKind::kDevice) {
       cudaFree(memory);
@@ -183,7 +200,8 @@ class CudaQueue final : public DeviceQueue {
   }
 
   void Copy(const void* from, size_t bytes, void* to) override {
-    if (bytes == 0 || !Use()) return;
+    if (bytes == 0 || !status_.ok()) return;
+    const DeviceUse use(device_);
     Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_),
          "copying");
   }
@@ -192,7 +210,8 @@ class CudaQueue final : public DeviceQueue {
                         uint64_t first_value, const float* anchor,
                         const float* values, uint64_t count,
                         char* encoded) override {
-    if (!Use()) return;
+    if (!status_.ok()) return;
+    const DeviceUse use(device_);
     Keep(EncodeDifferenceCuda(SpecOf(spec), anchor, values, count, encoded,
                               stream_,
                               {.rounding = options.rounding,
@@ -202,7 +221,8 @@ class CudaQueue final : public DeviceQueue {
 
   void DecodeAdd(const CodecSpec& spec, const char* encoded, uint64_t count,
                  float* values) override {
-    if (!Use()) return;
+    if (!status_.ok()) return;
+    const DeviceUse use(device_);
     Keep(DecodeAddCuda(SpecOf(spec), encoded, count, values, stream_));
   }
 
@@ -219,7 +239,8 @@ class CudaQueue final : public DeviceQueue {
   void CopyRuns(const DeviceRun* runs, uint64_t count, uint64_t begin,
                 uint64_t end, float* shard, float* values,
                 bool to_shard) override {
-    if (begin >= end || !Use()) return;
+    if (begin >= end || !status_.ok()) return;
+    const DeviceUse use(device_);
     const auto size = static_cast<int64_t>(end - begin);
     const int64_t blocks = (size + kCopiedByBlock - 1) / kCopiedByBlock;
     Note(LaunchKernel(CopyRunsKernel, {.x = static_cast<uint32_t>(blocks)},
@@ -230,24 +251,17 @@ class CudaQueue final : public DeviceQueue {
   }
 
   absl::Status Synchronize() override {
-    SetDevice();
+    const DeviceUse use(device_);
     Note(cudaStreamSynchronize(stream_), "waiting for the device");
     return status_;
   }
 
  private:
-  // Makes the device current in the calling thread.
-  void SetDevice() const { cudaSetDevice(device_); }
-  // Like SetDevice, and returns whether the queue still works. Not thread-safe.
-  bool Use() const {
-    SetDevice();
-    return status_.ok();
-  }
-
   template <typename Kernel, typename... Arguments>
   void Launch(const char* doing, Kernel* kernel, uint64_t count,
               Arguments... arguments) {
-    if (count == 0 || !Use()) return;
+    if (count == 0 || !status_.ok()) return;
+    const DeviceUse use(device_);
     const uint64_t blocks = (count / 4 + kThreads) / kThreads;
     Note(
         LaunchKernel(
@@ -290,14 +304,23 @@ absl::StatusOr<int> DeviceOfMemory(const void* memory) {
 }
 
 absl::Status AwaitStream(int device, void* stream) {
-  cudaSetDevice(device);
+  const DeviceUse use(device);
   return OfCudaDevice(
       device,
       CudaStatus(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)),
                  "waiting for the training loop's stream"));
 }
 
-KeepCurrentDevice::KeepCurrentDevice() { cudaGetDevice(&device_); }
-KeepCurrentDevice::~KeepCurrentDevice() { cudaSetDevice(device_); }
+KeepCurrentDevice::KeepCurrentDevice() {
+  if (cudaGetDevice(&device_) != cudaSuccess) device_ = kNone;
+}
+KeepCurrentDevice::~KeepCurrentDevice() {
+  int device = kNone;
+  // Choosing a device makes a context there, which takes its memory.
+  if (device_ != kNone && cudaGetDevice(&device) == cudaSuccess &&
+      device != device_) {
+    cudaSetDevice(device_);
+  }
+}
 
 }  // namespace causeway

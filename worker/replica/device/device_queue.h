@@ -112,7 +112,8 @@ class KeepCurrentDevice {
   KeepCurrentDevice& operator=(const KeepCurrentDevice&) = delete;
 
  private:
-  int device_ = 0;
+  static constexpr int kNone = -1;
+  int device_ = kNone;
 };
 
 enum class QueuePriority {
