@@ -185,20 +185,30 @@ def compare(figures, device):
               f" {ours / theirs:6.2f}", flush=True)
 
     print(f"{'':44} {'causeway':>12} {'pytorch':>12} {'':9} {'ratio':>6}")
-    for size in figures["training"]:
+    def training(size):
         report(f"training {size['model']}", "tokens/s",
                size["tokens_per_second"], measure_training(size, device))
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-    for size in figures["attention"]:
+
+    def attention(size):
         name = (f"attention of {size['heads']} heads of {size['head_size']}, "
                 f"length {size['length']}")
         forward, backward = measure_attention(size, device)
         report(name, "1/s", 1 / size["forward_seconds"], 1 / forward)
         report("  its gradient", "1/s", 1 / size["backward_seconds"],
                1 / backward)
-    report("AdamW", "bytes/s", figures["adamw"]["bytes_per_second"],
-           measure_adamw(figures["adamw"]["values"], device))
+
+    def adamw(size):
+        report("AdamW", "bytes/s", size["bytes_per_second"],
+               measure_adamw(size["values"], device))
+
+    for kind in training, attention, adamw:
+        for size in figures.get(kind.__name__, []):
+            try:
+                kind(size)
+            except torch.OutOfMemoryError as error:
+                print(f"{kind.__name__} is left out: {error}", flush=True)
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
     return rows
 
 

@@ -24,7 +24,8 @@ absl::StatusOr<std::string> DescribeCudaDevice(int /*device*/) {
   return NotBuiltIn();
 }
 
-absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int /*device*/) {
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int /*device*/,
+                                                 OperationTimes* /*times*/) {
   return NotBuiltIn();
 }
 

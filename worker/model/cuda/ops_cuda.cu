@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -39,12 +41,14 @@ constexpr size_t kDownloadBytes = size_t{64} << 10;
 
 class CudaOps final : public KernelOps {
  public:
-  explicit CudaOps(int device) : device_(device) {}
+  CudaOps(int device, OperationTimes* times)
+      : device_(device), can_record_(times == nullptr), times_(times) {}
 
   ~CudaOps() override {
     Use();
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
     ForgetRecordings();
+    for (const Mark& mark : marks_) cudaEventDestroy(mark.end);
     gemm_.reset();
     cudaFree(scratch_);
     for (const Upload& upload : uploads_) {
@@ -143,6 +147,7 @@ class CudaOps final : public KernelOps {
                          stream_),
          "copying");
     Note(cudaEventRecord(upload.done, stream_), "copying");
+    MarkEnd("copying");
   }
   void CopyToHost(const void* device, size_t bytes, void* host) override {
     if (bytes > kDownloadBytes) {
@@ -164,6 +169,7 @@ class CudaOps final : public KernelOps {
     Use();
     CountWait();
     Note(cudaStreamSynchronize(stream_), "waiting for the device");
+    if (times_ != nullptr) AddTimes();
     return status_;
   }
 
@@ -172,12 +178,14 @@ class CudaOps final : public KernelOps {
     Note(cudaMemcpyAsync(to, from, static_cast<size_t>(size) * sizeof(float),
                          cudaMemcpyDeviceToDevice, stream_),
          "copying");
+    MarkEnd("copying");
   }
   void Zero(int64_t size, float* values) override {
     if (!Use()) return;
     Note(cudaMemsetAsync(values, 0, static_cast<size_t>(size) * sizeof(float),
                          stream_),
          "clearing memory");
+    MarkEnd("clearing memory");
   }
 
  protected:
@@ -185,6 +193,7 @@ class CudaOps final : public KernelOps {
   bool ok() const override { return Use(); }
   void Record(cudaError_t error, const char* doing) override {
     Note(error, doing);
+    MarkEnd(doing);
   }
 
   void* Scratch(size_t bytes) override {
@@ -203,6 +212,14 @@ class CudaOps final : public KernelOps {
                 void* c) override {
     if (!Use()) return;
     Keep(gemm_->Multiply(product, a, b, c, stream_));
+    if (times_ == nullptr) return;
+    MarkEnd(absl::StrCat("product of ", product.rows, " by ", product.columns,
+                         " by ", product.inner,
+                         product.transpose_a ? ", a turned" : "",
+                         product.transpose_b ? ", b turned" : ""),
+            2.0 * static_cast<double>(product.rows) *
+                static_cast<double>(product.columns) *
+                static_cast<double>(product.inner));
   }
 
  private:
@@ -287,7 +304,41 @@ class CudaOps final : public KernelOps {
     CountWait();
     Note(cudaMemcpyAsync(to, from, bytes, kind, stream_), "copying");
     Note(cudaStreamSynchronize(stream_), "copying");
+    MarkEnd("copying");
   }
+
+  // Marks the end of an operation, if operations are timed.
+  void MarkEnd(absl::string_view name, double floating_point_operations = 0) {
+    if (times_ == nullptr) return;
+    Mark mark = {std::string(name), floating_point_operations};
+    Note(cudaEventCreate(&mark.end), "making an event");
+    Note(cudaEventRecord(mark.end, stream_), "timing");
+    marks_.push_back(std::move(mark));
+  }
+
+  // Gives each operation the time since the end of the one before. That of the
+  // first one begins at the last Synchronize.
+  void AddTimes() {
+    for (size_t i = 1; i < marks_.size(); ++i) {
+      float milliseconds = 0;
+      Note(
+          cudaEventElapsedTime(&milliseconds, marks_[i - 1].end, marks_[i].end),
+          "timing");
+      OperationTime& time = (*times_)[marks_[i].name];
+      time.seconds += milliseconds / 1e3;
+      ++time.calls;
+      time.floating_point_operations += marks_[i].floating_point_operations;
+    }
+    for (const Mark& mark : marks_) cudaEventDestroy(mark.end);
+    marks_.clear();
+    MarkEnd("waiting for the device");
+  }
+
+  struct Mark {
+    std::string name;
+    double floating_point_operations = 0;
+    cudaEvent_t end = nullptr;
+  };
 
   struct Upload {
     void* memory = nullptr;
@@ -304,7 +355,10 @@ class CudaOps final : public KernelOps {
   void* scratch_ = nullptr;
   // The recorded graphs by key; null for operations that have run once.
   absl::flat_hash_map<ReplayKey, cudaGraphExec_t> recordings_;
-  bool can_record_ = true;
+  bool can_record_;
+  // Null unless operations are timed.
+  OperationTimes* const times_;
+  std::vector<Mark> marks_;
   absl::Status status_;
 };
 
@@ -353,9 +407,10 @@ absl::StatusOr<std::string> DescribeCudaDevice(int device) {
                       " GiB)");
 }
 
-absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int device) {
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int device,
+                                                 OperationTimes* times) {
   RETURN_IF_ERROR(CheckDevice(device));
-  auto ops = std::make_unique<CudaOps>(device);
+  auto ops = std::make_unique<CudaOps>(device, times);
   RETURN_IF_ERROR(ops->Start());
   return ops;
 }

@@ -7,6 +7,8 @@
 #ifndef WORKER_MODEL_CUDA_OPS_CUDA_H_
 #define WORKER_MODEL_CUDA_OPS_CUDA_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -26,6 +28,16 @@ absl::StatusOr<std::string> DescribeCudaDevice(int device);
 // Returns whether `device` can directly read the memory of `other`.
 bool CudaPeersReach(int device, int other);
 
+// How long the device was busy with an operation or, of one that takes several
+// kernels, with one of them.
+struct OperationTime {
+  double seconds = 0;
+  int64_t calls = 0;
+  // What the calls of a matrix product have multiplied and added.
+  double floating_point_operations = 0;
+};
+using OperationTimes = std::map<std::string, OperationTime>;
+
 // Returns the operations on device `device` (from 0, among those that
 // CUDA_VISIBLE_DEVICES shows), with a stream of their own. Several objects may
 // share a device, and may use each other's results after Synchronize. Different
@@ -36,7 +48,10 @@ bool CudaPeersReach(int device, int other);
 //   RESOURCE_EXHAUSTED   its memory is taken.
 // A program without CUDA links no_cuda.cc, which always returns
 // FAILED_PRECONDITION.
-absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int device);
+// With `times`, which must outlive the object, Synchronize adds there how long
+// the operations before it took, and Replay makes no graphs.
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(
+    int device, OperationTimes* times = nullptr);
 
 }  // namespace causeway
 

@@ -2,40 +2,45 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures training speed on device 0: whole inner steps (forward, backward,
-// clipping, AdamW) of two models in the Llama layout, and the attention kernels
-// and AdamW by themselves. tests/gpu/pytorch.py reads the JSON and measures the
-// same in PyTorch.
+// clipping, AdamW) of two models in the Llama layout, and where their time
+// goes; their matrix products, the attention kernels and AdamW by themselves.
+// tests/gpu/pytorch.py reads the JSON and measures the same in PyTorch.
 //
-//   ops_cuda_benchmark [--json FILE] [--peak_tflops N]
+//   ops_cuda_benchmark [--json FILE] [--peak_tflops N] [--small]
 //
-// Model FLOP utilization counts 6 operations for each token and parameter of a
-// matrix product, and causal attention's 6 * layers * width * length for each
-// token; recomputation does not count. Figures are from the medians over the
-// repetitions. Exits with 77 if there is no GPU.
+// A micro-batch is smaller where memory is short, and a case that does not fit
+// at all is left out; the JSON says so. Model FLOP utilization counts 6
+// operations for each token and parameter of a matrix product, and causal
+// attention's 6 * layers * width * length for each token; recomputation does
+// not count. Figures are from the medians over the repetitions. Exits with 77
+// if there is no GPU.
 #include <algorithm>
-#include <bit>
-#include <chrono>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "common/model_layout.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "proto/run_config.pb.h"
 #include "worker/model/cuda/ops_cuda.h"
+#include "worker/model/cuda/testing/benchmark_models.h"
+#include "worker/model/cuda/testing/products_benchmark.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"
 #include "worker/model/transformer.h"
@@ -44,42 +49,39 @@ ABSL_FLAG(std::string, json, "", "file to write the figures to");
 ABSL_FLAG(double, peak_tflops, 989,
           "dense bf16 operations of the device in 1e12 per second; the default "
           "is that of an H100 or H200 SXM");
+ABSL_FLAG(bool, small, false, "tiny sizes, to try the program in the emulator");
 
 namespace causeway {
 namespace {
 
-constexpr int kRepetitions = 15;
 constexpr int kSkipped = 77;
 
-struct Model {
-  const char* name;
-  int layers;
-  int hidden;
-  int intermediate;
-  int heads;
-  int length;
-  // The sequences in a micro-batch, and whether activations are recomputed.
-  int micro_batch;
-  bool recompute;
-};
-
 // The sizes of GPT-2 and of GPT-3 with 1.3 billion parameters, in the Llama
-// layout.
-constexpr Model kModels[] = {
-    {"124M", 12, 768, 2048, 12, 1024, 32, false},
-    {"1.3B", 24, 2048, 5504, 16, 2048, 8, false},
+// layout, with a multiple of 128 tokens above GPT-2's 50257.
+const std::vector<BenchmarkModel> kModels = {
+    {"124M", 12, 768, 2048, 12, 1024, 50304, 32},
+    {"1.3B", 24, 2048, 5504, 16, 2048, 50304, 8},
 };
-// A multiple of 128 above GPT-2's 50257.
-constexpr int kVocab = 50304;
+const std::vector<AttentionShape> kAttention = {
+    {32, 1024, 12, 12, 64}, {8, 2048, 16, 16, 128}, {8, 4096, 32, 8, 128}};
+const std::vector<BenchmarkModel> kSmallModels = {
+    {"small", 2, 32, 64, 2, 16, 256, 2}};
+const std::vector<AttentionShape> kSmallAttention = {{1, 32, 2, 1, 16}};
 
-v1::ModelConfig ConfigOf(const Model& model) {
+// What a training step takes besides the model and the vectors: scratch memory,
+// that of libraries, graphs.
+constexpr int64_t kSpareBytes = int64_t{1} << 30;
+// The steps whose operations are timed.
+constexpr int kTimedSteps = 5;
+
+v1::ModelConfig ConfigOf(const BenchmarkModel& model) {
   v1::ModelConfig config;
   config.set_layers(model.layers);
   config.set_hidden_size(model.hidden);
   config.set_intermediate_size(model.intermediate);
   config.set_heads(model.heads);
   config.set_kv_heads(model.heads);
-  config.set_vocab_size(kVocab);
+  config.set_vocab_size(model.vocab);
   config.set_sequence_length(model.length);
   config.set_rope_theta(10000);
   config.set_norm_epsilon(1e-5);
@@ -87,39 +89,18 @@ v1::ModelConfig ConfigOf(const Model& model) {
   return config;
 }
 
-// Returns the median seconds of `step`, after two steps to warm up.
-absl::StatusOr<double> MedianSeconds(
-    const std::function<absl::Status()>& step) {
-  std::vector<double> seconds;
-  for (int i = 0; i < kRepetitions + 2; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(step());
-    const std::chrono::duration<double> elapsed =
-        std::chrono::steady_clock::now() - begin;
-    if (i >= 2) seconds.push_back(elapsed.count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + kRepetitions / 2,
-                   seconds.end());
-  return seconds[kRepetitions / 2];
-}
-
-// Fills the array with repeated normal values; the repetition makes no
-// difference to a kernel, while zeros would be faster.
 template <typename T>
 void Randomize(float deviation, Ops* ops, DeviceArray<T>& array) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal(0, deviation);
-  std::vector<T> some(1 << 20);
-  for (T& value : some) {
-    const float number = normal(random);
-    if constexpr (std::is_same_v<T, float>) {
-      value = number;
-    } else {
-      value = static_cast<T>(std::bit_cast<uint32_t>(number) >> 16);
-    }
+  const std::vector<float> values = SomeNormalValues(deviation);
+  std::vector<T> some;
+  if constexpr (std::is_same_v<T, float>) {
+    some = values;
+  } else {
+    some = AsBf16Bits(values);
   }
-  for (int64_t begin = 0; begin < array.size(); begin += 1 << 20) {
-    const int64_t part = std::min<int64_t>(1 << 20, array.size() - begin);
+  const auto size = static_cast<int64_t>(some.size());
+  for (int64_t begin = 0; begin < array.size(); begin += size) {
+    const int64_t part = std::min(size, array.size() - begin);
     ops->CopyToDevice(some.data(), part * sizeof(T), array.data() + begin);
   }
 }
@@ -130,70 +111,153 @@ constexpr AdamWCoefficients kCoefficients = {.beta1 = 0.9f,
                                              .inverse_sqrt_correction2 = 1,
                                              .epsilon = 1e-8f};
 
-absl::StatusOr<nlohmann::json> MeasureTraining(const Model& model, Ops* ops) {
-  const v1::ModelConfig config = ConfigOf(model);
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Transformer> transformer,
-      Transformer::Create(config,
-                          {.micro_batch = model.micro_batch,
-                           .recompute_activations = model.recompute},
-                          ops));
-  const int64_t size = transformer->layout().size;
-  ASSIGN_OR_RETURN(auto parameters, DeviceArray<float>::Create(ops, size));
-  ASSIGN_OR_RETURN(auto gradients, DeviceArray<float>::Create(ops, size));
-  ASSIGN_OR_RETURN(auto first_moment, DeviceArray<float>::Create(ops, size));
-  ASSIGN_OR_RETURN(auto second_moment, DeviceArray<float>::Create(ops, size));
-  const std::vector<float> initial =
-      InitialParameters(transformer->layout(), 1);
-  ops->CopyToDevice(initial.data(), parameters.size_bytes(), parameters.data());
-  const int64_t tokens = int64_t{model.micro_batch} * model.length;
-  std::vector<int32_t> stream;
-  for (int64_t i = 0; i <= tokens; ++i) {
-    stream.push_back(static_cast<int32_t>((i * i * 31 + i) % kVocab));
+// A model in training, with all that an inner step needs.
+class Training {
+ public:
+  // RESOURCE_EXHAUSTED if not even one sequence fits in the device's memory.
+  static absl::StatusOr<std::unique_ptr<Training>> Create(
+      const BenchmarkModel& model, Ops* ops) {
+    auto training = std::make_unique<Training>();
+    training->ops_ = ops;
+    const v1::ModelConfig config = ConfigOf(model);
+    const int64_t size = MakeModelLayout(config).size;
+    const int64_t vectors = 4 * size * int64_t{sizeof(float)};
+    int64_t batch = model.micro_batch;
+    while (batch > 1 &&
+           Transformer::BytesNeeded(config, {.micro_batch = batch}, ops) +
+                   vectors + kSpareBytes >
+               ops->FreeBytes()) {
+      batch /= 2;
+    }
+    ASSIGN_OR_RETURN(training->model_,
+                     Transformer::Create(config, {.micro_batch = batch}, ops));
+    for (DeviceArray<float>& vector : training->vectors_) {
+      ASSIGN_OR_RETURN(vector, DeviceArray<float>::Create(ops, size));
+    }
+    const std::vector<float> initial =
+        InitialParameters(training->model_->layout(), 1);
+    ops->CopyToDevice(initial.data(), initial.size() * sizeof(float),
+                      training->vectors_[0].data());
+    training->batch_ = batch;
+    for (int64_t i = 0; i <= batch * model.length; ++i) {
+      training->stream_.push_back(
+          static_cast<int32_t>((i * i * 31 + i) % model.vocab));
+    }
+    return training;
   }
-  const absl::Span<const int32_t> span = stream;
-  double loss = 0;
-  ASSIGN_OR_RETURN(
-      const double seconds, MedianSeconds([&]() -> absl::Status {
-        ASSIGN_OR_RETURN(loss, transformer->ForwardBackward(
-                                   parameters.data(), span.first(tokens),
-                                   span.last(tokens), 1, gradients.data()));
-        const double norm = std::sqrt(ops->SquaredNorm(gradients.data(), size));
-        AdamWCoefficients coefficients = kCoefficients;
-        coefficients.gradient_scale =
-            static_cast<float>(std::min(1.0, 1 / norm));
-        ops->AdamW(coefficients, gradients.data(), size, parameters.data(),
-                   first_moment.data(), second_moment.data(),
-                   /*estimate=*/nullptr);
-        ops->Zero(size, gradients.data());
-        return ops->Synchronize();
-      }));
+
+  absl::Status Step() {
+    auto& [parameters, gradients, first_moment, second_moment] = vectors_;
+    const absl::Span<const int32_t> span = stream_;
+    ASSIGN_OR_RETURN(loss_, model_->ForwardBackward(
+                                parameters.data(), span.first(tokens()),
+                                span.last(tokens()), 1, gradients.data()));
+    const double norm =
+        std::sqrt(ops_->SquaredNorm(gradients.data(), gradients.size()));
+    AdamWCoefficients coefficients = kCoefficients;
+    coefficients.gradient_scale = static_cast<float>(std::min(1.0, 1 / norm));
+    ops_->AdamW(coefficients, gradients.data(), gradients.size(),
+                parameters.data(), first_moment.data(), second_moment.data(),
+                /*estimate=*/nullptr);
+    ops_->Zero(gradients.size(), gradients.data());
+    return ops_->Synchronize();
+  }
+
+  const Transformer& model() const { return *model_; }
+  int64_t size() const { return vectors_[0].size(); }
+  int64_t batch() const { return batch_; }
+  size_t tokens() const { return stream_.size() - 1; }
+  double loss() const { return loss_; }
+
+ private:
+  Ops* ops_ = nullptr;
+  std::unique_ptr<Transformer> model_;
+  // Parameters, gradients, and AdamW's moments.
+  std::array<DeviceArray<float>, 4> vectors_;
+  int64_t batch_ = 0;
+  std::vector<int32_t> stream_;
+  double loss_ = 0;
+};
+
+absl::StatusOr<nlohmann::json> MeasureTraining(const BenchmarkModel& model,
+                                               Ops* ops) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Training> training,
+                   Training::Create(model, ops));
+  ASSIGN_OR_RETURN(const double seconds,
+                   MedianSeconds([&] { return training->Step(); }));
   // As the input the embedding is only looked up, but as the head it is
   // multiplied.
-  const double of_token =
-      6.0 * static_cast<double>(size) +
-      6.0 * model.layers * model.hidden * static_cast<double>(model.length);
-  const double rate = static_cast<double>(tokens) / seconds;
+  const auto size = static_cast<double>(training->size());
+  const double of_token = 6.0 * size + 6.0 * model.layers * model.hidden *
+                                           static_cast<double>(model.length);
+  const double rate = static_cast<double>(training->tokens()) / seconds;
   const double utilization =
       rate * of_token / (1e12 * absl::GetFlag(FLAGS_peak_tflops));
+  const int64_t bytes = training->model().activation_bytes();
   std::cout << absl::StrFormat(
       "training %-5s %5.0f M parameters  %9.0f tokens/s  %5.1f %% of peak  "
-      "%.1f GiB of activations  loss %.3f\n",
-      model.name, static_cast<double>(size) / 1e6, rate, 100 * utilization,
-      static_cast<double>(transformer->activation_bytes()) / (1 << 30), loss);
+      "%.1f GiB of activations  loss %.3f  micro-batch %d\n",
+      model.name, size / 1e6, rate, 100 * utilization,
+      static_cast<double>(bytes) / (1 << 30), training->loss(),
+      training->batch());
   return nlohmann::json{{"model", model.name},
                         {"layers", model.layers},
                         {"hidden", model.hidden},
                         {"intermediate", model.intermediate},
                         {"heads", model.heads},
                         {"length", model.length},
-                        {"micro_batch", model.micro_batch},
-                        {"vocab", kVocab},
-                        {"parameters", size},
+                        {"micro_batch", training->batch()},
+                        {"vocab", model.vocab},
+                        {"parameters", training->size()},
                         {"tokens_per_second", rate},
                         {"utilization", utilization},
-                        {"activation_bytes", transformer->activation_bytes()},
-                        {"loss", loss}};
+                        {"activation_bytes", bytes},
+                        {"loss", training->loss()}};
+}
+
+// Measures where the time of a step goes, without graphs.
+absl::StatusOr<nlohmann::json> MeasureOperations(const BenchmarkModel& model) {
+  OperationTimes times;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeCudaOps(0, &times));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Training> training,
+                   Training::Create(model, ops.get()));
+  RETURN_IF_ERROR(training->Step());
+  times.clear();
+  for (int i = 0; i < kTimedSteps; ++i) RETURN_IF_ERROR(training->Step());
+  std::vector<std::pair<double, std::string>> slowest_first;
+  double total = 0;
+  double of_products = 0;
+  for (const auto& [name, time] : times) {
+    slowest_first.push_back({time.seconds, name});
+    total += time.seconds;
+  }
+  std::sort(slowest_first.rbegin(), slowest_first.rend());
+  nlohmann::json list;
+  for (const auto& [seconds, name] : slowest_first) {
+    const OperationTime& time = times[name];
+    const double operations = time.floating_point_operations;
+    if (operations > 0) of_products += seconds;
+    std::cout << absl::StrFormat("%s %5.1f %%  %8.3f ms  %4d calls  %s",
+                                 model.name, 100 * seconds / total,
+                                 1e3 * seconds / kTimedSteps,
+                                 time.calls / kTimedSteps, name);
+    if (operations > 0) {
+      std::cout << absl::StrFormat(": %.0f TFLOP/s",
+                                   operations / seconds / 1e12);
+    }
+    std::cout << "\n";
+    list.push_back({{"name", name},
+                    {"seconds", seconds / kTimedSteps},
+                    {"calls", time.calls / kTimedSteps},
+                    {"floating_point_operations", operations / kTimedSteps}});
+  }
+  std::cout << absl::StrFormat(
+      "%s a step: %.3f ms, %.1f %% in matrix products\n", model.name,
+      1e3 * total / kTimedSteps, 100 * of_products / total);
+  return nlohmann::json{{"model", model.name},
+                        {"micro_batch", training->batch()},
+                        {"seconds", total / kTimedSteps},
+                        {"operations", list}};
 }
 
 absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
@@ -241,62 +305,96 @@ absl::StatusOr<nlohmann::json> MeasureAttention(const AttentionShape& shape,
 }
 
 // Compares AdamW with a copy that moves as many bytes.
-absl::StatusOr<nlohmann::json> MeasureAdamW(Ops* ops) {
-  constexpr int64_t kSize = int64_t{256} << 20;
+absl::StatusOr<nlohmann::json> MeasureAdamW(int64_t size, Ops* ops) {
   std::vector<DeviceArray<float>> arrays;
   for (int i = 0; i < 4; ++i) {
-    ASSIGN_OR_RETURN(auto array, DeviceArray<float>::Create(ops, kSize));
+    ASSIGN_OR_RETURN(auto array, DeviceArray<float>::Create(ops, size));
     // Array 3, the second moment, is not negative and stays 0.
     if (i < 3) Randomize(1e-3f, ops, array);
     arrays.push_back(std::move(array));
   }
   ASSIGN_OR_RETURN(const double update, MedianSeconds([&] {
-                     ops->AdamW(kCoefficients, arrays[0].data(), kSize,
+                     ops->AdamW(kCoefficients, arrays[0].data(), size,
                                 arrays[1].data(), arrays[2].data(),
                                 arrays[3].data(), /*estimate=*/nullptr);
                      return ops->Synchronize();
                    }));
   ASSIGN_OR_RETURN(const double copy, MedianSeconds([&] {
-                     ops->Copy(arrays[0].data(), kSize, arrays[1].data());
+                     ops->Copy(arrays[0].data(), size, arrays[1].data());
                      return ops->Synchronize();
                    }));
   // AdamW moves 28 bytes for each value, the copy 8.
+  const double bytes = 28 * static_cast<double>(size);
   const double ratio = 28 * copy / (8 * update);
   std::cout << absl::StrFormat("AdamW: %.0f GB/s, %.2f of a copy's\n",
-                               28.0 * kSize / update / 1e9, ratio);
-  return nlohmann::json{{"values", kSize},
-                        {"bytes_per_second", 28.0 * kSize / update},
+                               bytes / update / 1e9, ratio);
+  return nlohmann::json{{"values", size},
+                        {"bytes_per_second", bytes / update},
                         {"ratio_to_copy", ratio}};
 }
 
-absl::Status Run(Ops* ops) {
-  nlohmann::json figures;
-  for (const Model& model : kModels) {
-    ASSIGN_OR_RETURN(nlohmann::json training, MeasureTraining(model, ops));
-    figures["training"].push_back(std::move(training));
+// Measures cases one by one, so that one which fails or does not fit does not
+// end the others.
+class Cases {
+ public:
+  using Measure = absl::FunctionRef<absl::StatusOr<nlohmann::json>(Ops*)>;
+
+  // Adds figures to the list `kind`.
+  void Run(const char* kind, absl::string_view name, Measure measure) {
+    // Operations that have failed once do nothing afterwards.
+    const absl::StatusOr<std::unique_ptr<Ops>> ops = MakeCudaOps(0);
+    const absl::StatusOr<nlohmann::json> figures =
+        ops.ok() ? measure(ops->get()) : ops.status();
+    if (figures.ok()) {
+      figures_[kind].push_back(*figures);
+      return;
+    }
+    const std::string reason(figures.status().message());
+    std::cout << kind << " " << name << " is left out: " << reason << "\n";
+    figures_["left_out"].push_back(
+        {{"kind", kind}, {"name", name}, {"reason", reason}});
+    has_failed_ |= !absl::IsResourceExhausted(figures.status());
   }
-  for (const AttentionShape& shape : {AttentionShape{32, 1024, 12, 12, 64},
-                                      AttentionShape{8, 2048, 16, 16, 128},
-                                      AttentionShape{8, 4096, 32, 8, 128}}) {
-    ASSIGN_OR_RETURN(nlohmann::json attention, MeasureAttention(shape, ops));
-    figures["attention"].push_back(std::move(attention));
-  }
-  ASSIGN_OR_RETURN(figures["adamw"], MeasureAdamW(ops));
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << figures << "\n";
-  }
-  return absl::OkStatus();
-}
+
+  const nlohmann::json& figures() const { return figures_; }
+  // Returns whether a case has failed although there was memory for it.
+  bool has_failed() const { return has_failed_; }
+
+ private:
+  nlohmann::json figures_;
+  bool has_failed_ = false;
+};
 
 int RunBenchmark() {
-  const absl::StatusOr<std::unique_ptr<Ops>> ops = MakeCudaOps(0);
-  if (absl::IsFailedPrecondition(ops.status())) {
-    std::cout << "skipped: " << ops.status().message() << "\n";
+  const absl::StatusOr<int> devices = CountCudaDevices();
+  if (absl::IsFailedPrecondition(devices.status())) {
+    std::cout << "skipped: " << devices.status().message() << "\n";
     return kSkipped;
   }
-  const absl::Status status = ops.ok() ? Run(ops->get()) : ops.status();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  const bool small = absl::GetFlag(FLAGS_small);
+  Cases cases;
+  for (const BenchmarkModel& model : small ? kSmallModels : kModels) {
+    cases.Run("training", model.name,
+              [&](Ops* ops) { return MeasureTraining(model, ops); });
+    cases.Run("operations", model.name,
+              [&](Ops*) { return MeasureOperations(model); });
+    cases.Run("products", model.name, [&](Ops* ops) {
+      const int64_t rows = int64_t{model.micro_batch} * model.length;
+      return MeasureProducts(
+          model, std::min(rows, ops->logits_at_a_time() / model.vocab));
+    });
+  }
+  for (const AttentionShape& shape : small ? kSmallAttention : kAttention) {
+    cases.Run("attention", absl::StrCat("of length ", shape.length),
+              [&](Ops* ops) { return MeasureAttention(shape, ops); });
+  }
+  cases.Run("adamw", "", [&](Ops* ops) {
+    return MeasureAdamW(small ? 1000 : int64_t{256} << 20, ops);
+  });
+  if (!absl::GetFlag(FLAGS_json).empty()) {
+    std::ofstream(absl::GetFlag(FLAGS_json)) << cases.figures() << "\n";
+  }
+  return cases.has_failed() ? 1 : 0;
 }
 
 }  // namespace
