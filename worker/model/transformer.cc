@@ -99,9 +99,12 @@ absl::Status Transformer::AddGradients(const float* parameters,
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
   UploadBatch(tokens, targets);
-  PrepareWeights(parameters, options_.stochastic_rounding
-                                 ? std::make_optional(rounding_seed)
-                                 : std::nullopt);
+  if (options_.stochastic_rounding) {
+    PrepareWeights(parameters, rounding_seed);
+  } else if (summed_parameters_ != parameters) {
+    PrepareWeights(parameters, std::nullopt);
+    summed_parameters_ = parameters;
+  }
   ReplayPass(&Ops::Replay, parameters, rows, loss_scale, gradients);
   return absl::OkStatus();
 }
@@ -181,6 +184,7 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
 void Transformer::PrepareWeights(const float* parameters,
                                  std::optional<uint64_t> rounding_seed) {
   linear_weights_ = parameters;
+  summed_parameters_ = nullptr;
   if (!rounds_weights()) return;
   linear_weights_ = weights_;
   if (rounding_seed.has_value()) {
@@ -311,6 +315,7 @@ void Transformer::AddMeanLoss(int64_t rows) {
 absl::StatusOr<double> Transformer::TakeLoss() {
   constexpr double kNone = 0;
   double loss = 0;
+  summed_parameters_ = nullptr;
   ops_->CopyToHost(loss_.data(), sizeof(loss), &loss);
   ops_->CopyToDevice(&kNone, sizeof(kNone), loss_.data());
   RETURN_IF_ERROR(ops_->Synchronize());

@@ -29,7 +29,7 @@
 // scores. With recompute_activations only the blocks' inputs are kept, and the
 // backward pass recomputes the rest. Logits exist for a bounded number of rows
 // at a time. If activations are bf16 (ops.h), so is a copy of the parameters
-// that each forward pass makes for the matrix products.
+// for the matrix products, which is made before a pass.
 #ifndef WORKER_MODEL_TRANSFORMER_H_
 #define WORKER_MODEL_TRANSFORMER_H_
 
@@ -105,7 +105,8 @@ class Transformer {
   // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16
   // if activations are. With a batch of n equal micro-batches, loss_scale = 1 /
   // n gives the batch's gradient. `rounding_seed` is the seed of stochastic
-  // rounding, if the options say so. Returns before the device is done.
+  // rounding, if the options say so. Returns before the device is done; the
+  // parameters must not change before TakeLoss.
   absl::Status AddGradients(const float* parameters,
                             absl::Span<const int32_t> tokens,
                             absl::Span<const int32_t> targets,
@@ -327,6 +328,9 @@ class Transformer {
   void* weights_ = nullptr;
   // weights_ or the parameters.
   const void* linear_weights_ = nullptr;
+  // The parameters of which linear_weights_ is a copy for all AddGradients
+  // until TakeLoss, or null.
+  const float* summed_parameters_ = nullptr;
   // All blocks share the arrays below.
   void* normalized_ = nullptr;
   void* residual_delta_ = nullptr;

@@ -27,7 +27,6 @@ namespace causeway {
 
 inline constexpr int kAttentionWarps = 4;
 inline constexpr int kAttentionThreads = kAttentionWarps * 32;
-inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
 
 // The sizes of tiles. A block owns kOwn rows, kTiles * 16 for each of its

@@ -57,6 +57,10 @@ CAUSEWAY_DEVICE float Exp2(float x) {
   return power;
 }
 
+// exp(x) is 2^(x log2(e)).
+inline constexpr float kLog2E = 1.44269504088896340736f;
+CAUSEWAY_DEVICE float Exp(float x) { return Exp2(x * kLog2E); }
+
 // Returns two values rounded to bf16, to nearest, ties to even; `low` is in the
 // lower half.
 CAUSEWAY_DEVICE uint32_t PackBf16(float low, float high) {
@@ -167,14 +171,19 @@ CAUSEWAY_DEVICE void AddTo(float value, Bf16* sum) {
 struct alignas(16) Bf16Vector {
   uint32_t pairs[4];
 };
-// Load and store vectors; `from` and `to` are aligned to 16 bytes.
-CAUSEWAY_DEVICE void LoadVector(const Bf16* from, float (&values)[kVector]) {
-  const Bf16Vector vector = *reinterpret_cast<const Bf16Vector*>(from);
+CAUSEWAY_DEVICE void Widen(const Bf16Vector& vector, float (&values)[kVector]) {
 #pragma unroll
   for (int i = 0; i < kVector / 2; ++i) {
     values[2 * i] = LowerBf16(vector.pairs[i]);
     values[2 * i + 1] = UpperBf16(vector.pairs[i]);
   }
+}
+// Load and store vectors; `from` and `to` are aligned to 16 bytes.
+CAUSEWAY_DEVICE Bf16Vector LoadVector(const Bf16* from) {
+  return *reinterpret_cast<const Bf16Vector*>(from);
+}
+CAUSEWAY_DEVICE void LoadVector(const Bf16* from, float (&values)[kVector]) {
+  Widen(LoadVector(from), values);
 }
 CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], Bf16* to) {
   Bf16Vector vector;
@@ -229,20 +238,32 @@ CAUSEWAY_DEVICE T WarpSum(T value) {
   return value;
 }
 
-// Returns the sum over the block. All threads must call it; a barrier is passed
-// before and after.
+// Replaces each value by its sum over the block. All threads must call it; a
+// barrier is passed before and after.
+template <typename T, int kCount>
+CAUSEWAY_DEVICE void BlockSums(T (&values)[kCount]) {
+  __shared__ T sums[kCount][kWarpSize];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = WarpSum(values[i]);
+  __syncthreads();
+  if (LaneIndex() == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i][WarpIndex()] = values[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = 0;
+    for (uint32_t warp = 0; warp < blockDim.x / kWarpSize; ++warp) {
+      values[i] += sums[i][warp];
+    }
+  }
+}
 template <typename T>
 CAUSEWAY_DEVICE T BlockSum(T value) {
-  __shared__ T sums[kWarpSize];
-  value = WarpSum(value);
-  __syncthreads();
-  if (LaneIndex() == 0) sums[WarpIndex()] = value;
-  __syncthreads();
-  T sum = 0;
-  for (uint32_t warp = 0; warp < blockDim.x / kWarpSize; ++warp) {
-    sum += sums[warp];
-  }
-  return sum;
+  T values[1] = {value};
+  BlockSums(values);
+  return values[0];
 }
 
 }  // namespace causeway

@@ -241,13 +241,16 @@ class KernelOps : public Ops {
                     std::optional<float> gradient_scale, void* logits,
                     float* losses) override {
     const bool vectors = vocab_size % kVector == 0;
+    const int64_t of_warp = vectors ? kWarpValues : kWarpSize;
+    const uint32_t threads =
+        std::min(kCrossEntropyThreads, Blocks(vocab_size, of_warp) * kWarpSize);
     const auto with_gradient = vectors ? CrossEntropyKernel<true, kVector>
                                        : CrossEntropyKernel<true, 1>;
     const auto without = vectors ? CrossEntropyKernel<false, kVector>
                                  : CrossEntropyKernel<false, 1>;
     Launch("cross-entropy",
            gradient_scale.has_value() ? with_gradient : without,
-           {.x = static_cast<uint32_t>(rows)}, kThreads, 0, targets, vocab_size,
+           {.x = static_cast<uint32_t>(rows)}, threads, 0, targets, vocab_size,
            gradient_scale.value_or(0), AsBf16(logits), losses);
   }
 
@@ -390,10 +393,18 @@ class KernelOps : public Ops {
         std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
     auto* const partial_gains =
         static_cast<float*>(Scratch(blocks * width * sizeof(float)));
-    Launch("the gradient of RMSNorm", RmsNormBackwardKernel, {.x = blocks},
-           threads, static_cast<size_t>(width) * sizeof(float), d_normalized, x,
-           inverse_rms, gain, rows, width, strides, accumulate, d_x,
-           partial_gains, normalized);
+    constexpr const char* kDoing = "the gradient of RMSNorm";
+    // The vectors of a row that each thread has.
+    const uint32_t parts = Blocks(width, int64_t{threads} * kVector);
+    if (parts > 16) return Record(cudaErrorNotSupported, kDoing);
+    Launch(kDoing,
+           parts <= 1   ? RmsNormBackwardKernel<4, 1>
+           : parts <= 2 ? RmsNormBackwardKernel<2, 2>
+           : parts <= 4 ? RmsNormBackwardKernel<1, 4>
+           : parts <= 8 ? RmsNormBackwardKernel<1, 8>
+                        : RmsNormBackwardKernel<1, 16>,
+           {.x = blocks}, threads, 0, d_normalized, x, inverse_rms, gain, rows,
+           width, strides, accumulate, d_x, partial_gains, normalized);
     AddColumnSums("the gradient of RMSNorm's gain", partial_gains, blocks,
                   width, d_gain);
   }

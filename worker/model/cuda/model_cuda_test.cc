@@ -193,7 +193,8 @@ TEST_F(ModelCudaTest, RepeatedPassesFollowWhatIsInMemory) {
   }
 }
 
-// The host does not wait for the device while gradients are accumulated.
+// The host does not wait for the device while gradients are accumulated, which
+// gives the same sums.
 TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
   v1::ModelConfig config = SmallModel();
   config.set_sequence_length(8);
@@ -214,15 +215,17 @@ TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
                                sums.data()));
     want += loss;
   }
+  Values together = ToDevice(Floats(layout.size));
   const int64_t waits = ops_->waits();
   for (int batch = 0; batch < 4; ++batch) {
     ASSERT_OK(model->AddGradients(values.data(), RandomTokens(16, 258, batch),
                                   RandomTokens(16, 258, batch + 100), 1,
-                                  sums.data()));
+                                  together.data()));
   }
   EXPECT_EQ(ops_->waits(), waits);
   ASSERT_OK_AND_ASSIGN(const double loss, model->TakeLoss());
   EXPECT_NEAR(loss, want, 1e-12 * want);
+  EXPECT_EQ(Host(together), Host(sums));
   ASSERT_OK_AND_ASSIGN(const double nothing, model->TakeLoss());
   EXPECT_EQ(nothing, 0);
 }

@@ -39,7 +39,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/run_config.pb.h"
 #include "worker/model/cuda/ops_cuda.h"
-#include "worker/model/cuda/testing/benchmark_models.h"
+#include "worker/model/cuda/testing/models_benchmark.h"
 #include "worker/model/cuda/testing/products_benchmark.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"

@@ -69,64 +69,97 @@ struct RowStrides {
   int64_t inverse_rms = 1;
 };
 
-// Each block takes a row and advances by the grid's stride. Dynamic shared
-// memory has `width` floats. partial_gains is [blocks][width]: sums over the
-// rows of each block. d_x may be d_normalized, and normalized may be null.
-static __global__ void RmsNormBackwardKernel(
-    const Bf16* d_normalized, const Bf16* x, const float* inverse_rms,
-    const float* gain, int64_t rows, int64_t width, RowStrides strides,
-    bool accumulate, Bf16* d_x, float* partial_gains, Bf16* normalized) {
-  // Each thread accesses only its own columns. Value j of vector v is at
-  // j * vectors + v, so that the threads of a warp access different banks.
-  float* const d_gain = reinterpret_cast<float*>(DynamicShared());
-  const int64_t vectors = width / kVector;
-  for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
+// Each block takes a row and advances by the grid's stride, kRows rows at a
+// time, so that many loads are on their way. A thread has kParts vectors of
+// each row, which stay in its registers. partial_gains is [blocks][width]: sums
+// over the rows of each block. d_x may be d_normalized, and normalized may be
+// null.
+template <int kRows, int kParts>
+__global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
+                                      const float* inverse_rms,
+                                      const float* gain, int64_t rows,
+                                      int64_t width, RowStrides strides,
+                                      bool accumulate, Bf16* d_x,
+                                      float* partial_gains, Bf16* normalized) {
+  const int64_t stride = gridDim.x;
+  // Returns the place of a part in its row, or -1 if it has none.
+  const auto column_of = [&](int part) {
+    const int64_t column = (threadIdx.x + int64_t{part} * blockDim.x) * kVector;
+    return column < width ? column : -1;
+  };
+  float d_gain[kParts][kVector] = {};
+  for (int64_t first = blockIdx.x; first < rows; first += kRows * stride) {
+    Bf16Vector d[kRows][kParts] = {};
+    Bf16Vector values[kRows][kParts] = {};
+    Bf16Vector before[kRows][kParts] = {};
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) d_gain[j * vectors + v] = 0;
-  }
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const int64_t d_row = row * strides.d;
-    const int64_t x_row = row * strides.x;
-    float dot = 0;
-    for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
-      float d[kVector];
-      float values[kVector];
-      float gains[kVector];
-      LoadVector(d_normalized + d_row + v * kVector, d);
-      LoadVector(x + x_row + v * kVector, values);
-      LoadVector(gain + v * kVector, gains);
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t row = first + r * stride;
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) dot += gains[j] * d[j] * values[j];
-    }
-    const float s = inverse_rms[row * strides.inverse_rms];
-    const float mean = BlockSum(dot) / static_cast<float>(width);
-    for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
-      const int64_t d_at = d_row + v * kVector;
-      const int64_t x_at = x_row + v * kVector;
-      float d[kVector];
-      float values[kVector];
-      float gains[kVector];
-      float gradient[kVector] = {};
-      LoadVector(d_normalized + d_at, d);
-      LoadVector(x + x_at, values);
-      LoadVector(gain + v * kVector, gains);
-      if (accumulate) LoadVector(d_x + d_at, gradient);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        d_gain[j * vectors + v] += d[j] * values[j] * s;
-        gradient[j] += s * (gains[j] * d[j] - values[j] * s * s * mean);
-        values[j] = values[j] * s * gains[j];
+      for (int part = 0; part < kParts; ++part) {
+        const int64_t column = column_of(part);
+        if (row >= rows || column < 0) continue;
+        const int64_t d_at = row * strides.d + column;
+        d[r][part] = LoadVector(d_normalized + d_at);
+        values[r][part] = LoadVector(x + row * strides.x + column);
+        if (accumulate) before[r][part] = LoadVector(d_x + d_at);
       }
-      StoreVector(gradient, d_x + d_at);
-      if (normalized != nullptr) StoreVector(values, normalized + x_at);
+    }
+    float dots[kRows] = {};
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      if (column_of(part) < 0) continue;
+      float gains[kVector];
+      LoadVector(gain + column_of(part), gains);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float of_d[kVector];
+        float of_x[kVector];
+        Widen(d[r][part], of_d);
+        Widen(values[r][part], of_x);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) {
+          dots[r] += gains[j] * of_d[j] * of_x[j];
+        }
+      }
+    }
+    BlockSums(dots);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t row = first + r * stride;
+      if (row >= rows) continue;
+      const float s = inverse_rms[row * strides.inverse_rms];
+      const float mean = dots[r] / static_cast<float>(width);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const int64_t column = column_of(part);
+        if (column < 0) continue;
+        float of_d[kVector];
+        float of_x[kVector];
+        float gains[kVector];
+        float gradient[kVector];
+        Widen(d[r][part], of_d);
+        Widen(values[r][part], of_x);
+        LoadVector(gain + column, gains);
+        Widen(before[r][part], gradient);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) {
+          d_gain[part][j] += of_d[j] * of_x[j] * s;
+          gradient[j] += s * (gains[j] * of_d[j] - of_x[j] * s * s * mean);
+          of_x[j] = of_x[j] * s * gains[j];
+        }
+        StoreVector(gradient, d_x + row * strides.d + column);
+        if (normalized != nullptr) {
+          StoreVector(of_x, normalized + row * strides.x + column);
+        }
+      }
     }
   }
-  for (int64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
-    float sums[kVector];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) sums[j] = d_gain[j * vectors + v];
-    StoreVector(sums,
-                partial_gains + int64_t{blockIdx.x} * width + v * kVector);
+  for (int part = 0; part < kParts; ++part) {
+    if (column_of(part) < 0) continue;
+    StoreVector(d_gain[part],
+                partial_gains + blockIdx.x * width + column_of(part));
   }
 }
 
@@ -141,6 +174,8 @@ __global__ void ColumnSumKernel(const float* values, int64_t rows,
   const int64_t column = int64_t{blockIdx.x} * kWarpSize + LaneIndex();
   float sum = 0;
   if (column < width) {
+    // Many loads are on their way at a time.
+#pragma unroll 8
     for (int64_t row = WarpIndex(); row < rows; row += kGroups) {
       sum += values[row * width + column];
     }
@@ -262,53 +297,55 @@ struct SoftmaxSum {
   float largest = -HUGE_VALF;
   float sum = 0;
 
-  CAUSEWAY_DEVICE void Add(float value) {
-    // A NaN is added to the sum.
-    if (value > largest) {
-      sum = sum * expf(largest - value) + 1;
-      largest = value;
-    } else {
-      sum += expf(value - largest);
+  // A NaN is no largest value, but is added to the sum.
+  template <int kWidth>
+  CAUSEWAY_DEVICE void Add(const float (&values)[kWidth]) {
+    float top = largest;
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) top = values[j] > top ? values[j] : top;
+    if (top > largest) {
+      sum *= Exp(largest - top);
+      largest = top;
     }
-  }
-  // Merges two sums. The SoftmaxSum of no values is neutral.
-  CAUSEWAY_DEVICE void Merge(const SoftmaxSum& other) {
-    const float both = other.largest > largest ? other.largest : largest;
-    const float own = sum == 0 ? 0 : sum * expf(largest - both);
-    sum = own + (other.sum == 0 ? 0 : other.sum * expf(other.largest - both));
-    largest = both;
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) sum += Exp(values[j] - largest);
   }
 };
 
-CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
-  __shared__ float shared[2][kWarpSize];
+// Returns to every lane the sum over its warp. The SoftmaxSum of no values is
+// neutral.
+CAUSEWAY_DEVICE SoftmaxSum WarpSoftmaxSum(SoftmaxSum value) {
+  SoftmaxSum total;
+  total.largest = value.largest;
+#pragma unroll
   for (uint32_t lanes = kWarpSize / 2; lanes > 0; lanes /= 2) {
-    SoftmaxSum other;
-    other.largest = ShuffleXor(value.largest, lanes);
-    other.sum = ShuffleXor(value.sum, lanes);
-    value.Merge(other);
+    const float other = ShuffleXor(total.largest, lanes);
+    total.largest = other > total.largest ? other : total.largest;
   }
+  total.sum = WarpSum(
+      value.sum == 0 ? 0 : value.sum * Exp(value.largest - total.largest));
+  return total;
+}
+
+CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
+  __shared__ SoftmaxSum warps[kWarpSize];
+  value = WarpSoftmaxSum(value);
   __syncthreads();
-  if (LaneIndex() == 0) {
-    shared[0][WarpIndex()] = value.largest;
-    shared[1][WarpIndex()] = value.sum;
-  }
+  if (LaneIndex() == 0) warps[WarpIndex()] = value;
   __syncthreads();
-  SoftmaxSum result;
-  for (uint32_t warp = 0; warp < blockDim.x / kWarpSize; ++warp) {
-    SoftmaxSum other;
-    other.largest = shared[0][warp];
-    other.sum = shared[1][warp];
-    result.Merge(other);
-  }
-  return result;
+  return WarpSoftmaxSum(
+      LaneIndex() < blockDim.x / kWarpSize ? warps[LaneIndex()] : SoftmaxSum());
 }
 
 // Each block takes one row, kWidth values at a time: kVector where rows are
 // aligned to 16 bytes, otherwise 1. Without kGradient the logits are unchanged.
+// A block reads its row twice, the second time from the L2 cache: blocks are
+// large, so that few rows are in work at a time.
+inline constexpr uint32_t kCrossEntropyThreads = 1024;
 template <bool kGradient, int kWidth>
-__global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
-                                   float scale, Bf16* logits, float* losses) {
+__global__ void __launch_bounds__(kCrossEntropyThreads, 2)
+    CrossEntropyKernel(const int32_t* targets, int64_t vocab_size, float scale,
+                       Bf16* logits, float* losses) {
   const int64_t row = blockIdx.x;
   Bf16* const of_row = logits + row * vocab_size;
   const int64_t first = int64_t{threadIdx.x} * kWidth;
@@ -327,8 +364,7 @@ __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
   for (int64_t i = first; i < vocab_size; i += stride) {
     float values[kWidth];
     load(i, values);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) softmax.Add(values[j]);
+    softmax.Add(values);
   }
   // After its barriers all threads have read the target's logit.
   softmax = BlockSoftmaxSum(softmax);
@@ -343,7 +379,7 @@ __global__ void CrossEntropyKernel(const int32_t* targets, int64_t vocab_size,
       load(i, values);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        values[j] = share * expf(values[j] - softmax.largest) -
+        values[j] = share * Exp(values[j] - softmax.largest) -
                     (i + j == target ? scale : 0.0f);
       }
       if constexpr (kWidth == kVector) {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
-#include "worker/model/cuda/testing/benchmark_models.h"
+#include "worker/model/cuda/testing/models_benchmark.h"
 
 namespace causeway {
 
