@@ -16,15 +16,25 @@ cuda: Any = torch.cuda
 _MOST_LOSSES = 32
 
 
+def _number_of_stream(device: torch.device) -> int:
+    """Returns the `cuda_stream` of the current stream, without an object for
+    the stream where PyTorch has the function that its compiled code calls."""
+    read = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if read is None:
+        return int(cuda.current_stream(device).cuda_stream)
+    return int(read(device.index))
+
+
 class TrainingStream:
     """The CUDA stream on which the training loop writes the parameters.
 
     device: that of the parameters.
+    current: the stream at the last call of `follow`.
     """
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._stream = cuda.current_stream(device)
+        self.current = cuda.current_stream(device)
 
     @staticmethod
     def is_captured() -> bool:
@@ -33,12 +43,13 @@ class TrainingStream:
 
     def follow(self, native: NativeIsland) -> None:
         """Lets the library wait for the stream that is current now."""
+        if _number_of_stream(self.device) == self.current.cuda_stream:
+            return
         stream = cuda.current_stream(self.device)
-        if stream != self._stream:
-            # The last step may still be running there.
-            stream.wait_stream(self._stream)
-            native.set_stream(stream.cuda_stream)
-            self._stream = stream
+        # The last step may still be running in the other one.
+        stream.wait_stream(self.current)
+        native.set_stream(stream.cuda_stream)
+        self.current = stream
 
 
 class _Slot:
@@ -52,10 +63,11 @@ class _Slot:
         self._event = cuda.Event()
         self.step = 0
 
-    def fill(self, step: int, loss: torch.Tensor) -> None:
+    def fill(self, step: int, loss: torch.Tensor, stream: Any) -> None:
         self.step = step
-        self._value.copy_(loss.reshape(1), non_blocking=True)
-        self._event.record(cuda.current_stream(loss.device))
+        self._value.copy_(loss if loss.dim() == 0 else loss.reshape(()),
+                          non_blocking=True)
+        self._event.record(stream)
 
     def is_ready(self) -> bool:
         return bool(self._event.query())
@@ -69,7 +81,7 @@ class _Slot:
 
 def _make_slots() -> List[_Slot]:
     # Copies wait for nothing if the memory is pinned.
-    values = torch.empty(_MOST_LOSSES, 1, pin_memory=True)
+    values = torch.empty(_MOST_LOSSES, pin_memory=True)
     return [_Slot(value) for value in values.unbind()]
 
 
@@ -78,7 +90,7 @@ class Losses:
     are computed."""
 
     def __init__(self, stream: Optional[TrainingStream]):
-        self._device = None if stream is None else stream.device
+        self._stream = stream
         self._spare = [] if stream is None else _make_slots()
         self._filled: Deque[_Slot] = collections.deque()
 
@@ -90,13 +102,15 @@ class Losses:
         """Takes the loss of a step, or None. Returns those that are now known,
         with their steps."""
         known = self._take_ready()
+        stream = self._stream
         # Tensors of other types may take more than a copy.
-        if type(loss) is torch.Tensor and loss.device == self._device:
+        if (stream is not None and type(loss) is torch.Tensor
+                and loss.device == stream.device):
             if not self._spare:
                 self._filled[0].wait()
                 known += self._take_ready()
             slot = self._spare.pop()
-            slot.fill(step, loss)
+            slot.fill(step, loss, stream.current)
             self._filled.append(slot)
         elif loss is not None:
             known.append((step, float(loss)))

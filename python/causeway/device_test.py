@@ -14,7 +14,7 @@ class FakeSlot:
 
     ready = 0
 
-    def fill(self, step, loss):
+    def fill(self, step, loss, _):
         self.step, self._loss = step, loss
 
     def is_ready(self):
