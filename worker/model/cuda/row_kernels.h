@@ -340,8 +340,9 @@ CAUSEWAY_DEVICE SoftmaxSum BlockSoftmaxSum(SoftmaxSum value) {
 // Each block takes one row, kWidth values at a time: kVector where rows are
 // aligned to 16 bytes, otherwise 1. Without kGradient the logits are unchanged.
 // A block reads its row twice, the second time from the L2 cache: blocks are
-// large, so that few rows are in work at a time.
-inline constexpr uint32_t kCrossEntropyThreads = 1024;
+// large, so that few rows are in work at a time. Every device can run two
+// blocks of this size.
+inline constexpr uint32_t kCrossEntropyThreads = 768;
 template <bool kGradient, int kWidth>
 __global__ void __launch_bounds__(kCrossEntropyThreads, 2)
     CrossEntropyKernel(const int32_t* targets, int64_t vocab_size, float scale,
