@@ -5,6 +5,7 @@
 // none.
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -78,25 +79,31 @@ struct Trained {
   bool in_bf16 = false;
 };
 
-absl::StatusOr<Trained> TrainOn(Ops* ops,
+// Makes Ops, of which a rank's two threads need one each.
+using NewOps = std::function<absl::StatusOr<std::unique_ptr<Ops>>()>;
+
+absl::StatusOr<Trained> TrainOn(const NewOps& new_ops,
                                 v1::TrainingConfig::InnerAlgorithm algorithm,
                                 bool bf16_gradients) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, new_ops());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Ops> communication_ops, new_ops());
   const ModelLayout layout = MakeModelLayout(SmallModel());
   LocalRendezvous rendezvous;
   const auto communicator = MakeMessageCommunicator(
       {.now = SteadyWallClock()}, std::move(MakeLocalTransports(1)[0]),
       &rendezvous);
-  Sixteenths source(layout.size, ops);
-  ASSIGN_OR_RETURN(const auto trainer,
-                   MakeRankTrainer({.training = Config(algorithm, 1),
-                                    .layout = &layout,
-                                    .communicator = communicator.get(),
-                                    .gradients = &source,
-                                    .ops = ops,
-                                    .communication_ops = ops,
-                                    .accumulate = AccumulateShare,
-                                    .bf16_gradients = bf16_gradients,
-                                    .now = SteadyWallClock()}));
+  Sixteenths source(layout.size, ops.get());
+  ASSIGN_OR_RETURN(
+      const auto trainer,
+      MakeRankTrainer({.training = Config(algorithm, 1),
+                       .layout = &layout,
+                       .communicator = communicator.get(),
+                       .gradients = &source,
+                       .ops = ops.get(),
+                       .communication_ops = communication_ops.get(),
+                       .accumulate = AccumulateShare,
+                       .bf16_gradients = bf16_gradients,
+                       .now = SteadyWallClock()}));
   const std::vector<float> start = InitialParameters(layout, 1);
   ops->CopyToDevice(start.data(), start.size() * sizeof(float),
                     trainer->parameters().data());
@@ -118,11 +125,9 @@ class Bf16GradientsTest
 // All sums are exact, so only the path of the sums differs.
 TEST_P(Bf16GradientsTest, SumsArriveAtTheOptimizer) {
   SKIP_WITHOUT_CUDA_DEVICE();
-  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Ops> ops, MakeCudaOps(0));
-  ASSERT_OK_AND_ASSIGN(const Trained fp32,
-                       TrainOn(ops.get(), GetParam(), false));
-  ASSERT_OK_AND_ASSIGN(const Trained bf16,
-                       TrainOn(ops.get(), GetParam(), true));
+  const NewOps new_ops = [] { return MakeCudaOps(0); };
+  ASSERT_OK_AND_ASSIGN(const Trained fp32, TrainOn(new_ops, GetParam(), false));
+  ASSERT_OK_AND_ASSIGN(const Trained bf16, TrainOn(new_ops, GetParam(), true));
   EXPECT_FALSE(fp32.in_bf16);
   EXPECT_TRUE(bf16.in_bf16);
   EXPECT_EQ(bf16.parameters, fp32.parameters);
@@ -131,9 +136,8 @@ TEST_P(Bf16GradientsTest, SumsArriveAtTheOptimizer) {
 }
 
 TEST_P(Bf16GradientsTest, SumsAreFp32WhereActivationsAre) {
-  const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   ASSERT_OK_AND_ASSIGN(const Trained trained,
-                       TrainOn(ops.get(), GetParam(), true));
+                       TrainOn([] { return MakeCpuOps(1); }, GetParam(), true));
   EXPECT_FALSE(trained.in_bf16);
 }
 
