@@ -22,7 +22,6 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -89,20 +88,22 @@ v1::ModelConfig ConfigOf(const BenchmarkModel& model) {
   return config;
 }
 
+// to[0, size) <- the values, as often as they fit.
 template <typename T>
-void Randomize(float deviation, Ops* ops, DeviceArray<T>& array) {
-  const std::vector<float> values = SomeNormalValues(deviation);
-  std::vector<T> some;
-  if constexpr (std::is_same_v<T, float>) {
-    some = values;
-  } else {
-    some = AsBf16Bits(values);
+void Fill(const std::vector<T>& values, int64_t size, Ops* ops, T* to) {
+  const auto most = static_cast<int64_t>(values.size());
+  for (int64_t begin = 0; begin < size; begin += most) {
+    const int64_t part = std::min(most, size - begin);
+    ops->CopyToDevice(values.data(), part * sizeof(T), to + begin);
   }
-  const auto size = static_cast<int64_t>(some.size());
-  for (int64_t begin = 0; begin < array.size(); begin += size) {
-    const int64_t part = std::min(size, array.size() - begin);
-    ops->CopyToDevice(some.data(), part * sizeof(T), array.data() + begin);
-  }
+}
+
+void Randomize(float deviation, Ops* ops, DeviceArray<float>& array) {
+  Fill(SomeNormalValues(deviation), array.size(), ops, array.data());
+}
+void Randomize(float deviation, Ops* ops, DeviceArray<uint16_t>& array) {
+  Fill(AsBf16Bits(SomeNormalValues(deviation)), array.size(), ops,
+       array.data());
 }
 
 constexpr AdamWCoefficients kCoefficients = {.beta1 = 0.9f,
@@ -120,7 +121,8 @@ class Training {
     auto training = std::make_unique<Training>();
     training->ops_ = ops;
     const v1::ModelConfig config = ConfigOf(model);
-    const int64_t size = MakeModelLayout(config).size;
+    const ModelLayout layout = MakeModelLayout(config);
+    const int64_t size = layout.size;
     const int64_t vectors = 4 * size * int64_t{sizeof(float)};
     int64_t batch = model.micro_batch;
     while (batch > 1 &&
@@ -134,10 +136,14 @@ class Training {
     for (DeviceArray<float>& vector : training->vectors_) {
       ASSIGN_OR_RETURN(vector, DeviceArray<float>::Create(ops, size));
     }
-    const std::vector<float> initial =
-        InitialParameters(training->model_->layout(), 1);
-    ops->CopyToDevice(initial.data(), initial.size() * sizeof(float),
-                      training->vectors_[0].data());
+    // InitialParameters would take longer than all steps.
+    float* const parameters = training->vectors_[0].data();
+    const std::vector<float> weights = SomeNormalValues(0.02f);
+    const std::vector<float> gains(static_cast<size_t>(model.hidden), 1);
+    for (const TensorSpec& tensor : layout.tensors) {
+      Fill(tensor.size == model.hidden ? gains : weights, tensor.size, ops,
+           parameters + tensor.offset);
+    }
     training->batch_ = batch;
     for (int64_t i = 0; i <= batch * model.length; ++i) {
       training->stream_.push_back(
@@ -347,16 +353,20 @@ class Cases {
         ops.ok() ? measure(ops->get()) : ops.status();
     if (figures.ok()) {
       figures_[kind].push_back(*figures);
-      return;
+    } else {
+      const std::string reason(figures.status().message());
+      std::cout << kind << " " << name << " is left out: " << reason << "\n";
+      figures_["left_out"].push_back(
+          {{"kind", kind}, {"name", name}, {"reason", reason}});
+      has_failed_ |= !absl::IsResourceExhausted(figures.status());
     }
-    const std::string reason(figures.status().message());
-    std::cout << kind << " " << name << " is left out: " << reason << "\n";
-    figures_["left_out"].push_back(
-        {{"kind", kind}, {"name", name}, {"reason", reason}});
-    has_failed_ |= !absl::IsResourceExhausted(figures.status());
+    std::cout << std::flush;
+    // The file is there even if a later case is the program's end.
+    if (!absl::GetFlag(FLAGS_json).empty()) {
+      std::ofstream(absl::GetFlag(FLAGS_json)) << figures_ << "\n";
+    }
   }
 
-  const nlohmann::json& figures() const { return figures_; }
   // Returns whether a case has failed although there was memory for it.
   bool has_failed() const { return has_failed_; }
 
@@ -391,9 +401,6 @@ int RunBenchmark() {
   cases.Run("adamw", "", [&](Ops* ops) {
     return MeasureAdamW(small ? 1000 : int64_t{256} << 20, ops);
   });
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << cases.figures() << "\n";
-  }
   return cases.has_failed() ? 1 : 0;
 }
 

@@ -37,12 +37,17 @@ absl::StatusOr<Memory> NewMatrix(int64_t values, bool fp32) {
   void* memory = nullptr;
   RETURN_IF_ERROR(CudaStatus(cudaMalloc(&memory, bytes), "allocating"));
   Memory matrix(memory);
-  for (size_t begin = 0; begin < bytes; begin += 2 * some.size()) {
+  size_t done = std::min(bytes, 2 * some.size());
+  RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(memory, some.data(), done, cudaMemcpyHostToDevice),
+                 "copying values to the device"));
+  while (done < bytes) {
+    const size_t part = std::min(done, bytes - done);
     RETURN_IF_ERROR(
-        CudaStatus(cudaMemcpy(static_cast<char*>(memory) + begin, some.data(),
-                              std::min(bytes - begin, 2 * some.size()),
-                              cudaMemcpyHostToDevice),
-                   "copying values to the device"));
+        CudaStatus(cudaMemcpy(static_cast<char*>(memory) + done, memory, part,
+                              cudaMemcpyDeviceToDevice),
+                   "copying values"));
+    done += part;
   }
   return matrix;
 }
@@ -67,7 +72,7 @@ absl::StatusOr<std::vector<double>> TimeAlgorithms(const MatrixProduct& product,
           }
           return CudaStatus(cudaDeviceSynchronize(), "multiplying");
         },
-        /*repetitions=*/7);
+        /*repetitions=*/5);
     if (absl::IsOutOfRange(median.status())) return seconds;
     RETURN_IF_ERROR(median.status());
     seconds.push_back(*median / kProducts);
