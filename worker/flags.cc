@@ -34,7 +34,8 @@ ABSL_FLAG(std::string, device, "cpu",
           "cuda:0,2.");
 ABSL_FLAG(bool, anchors_on_device, false,
           "On GPUs: keeps the outer loop's anchors there instead of in pinned "
-          "host memory. Takes 4 bytes per parameter.");
+          "host memory. Takes 4 bytes per parameter, and 8 for the fragments "
+          "whose updates are on their way; training waits less for these.");
 ABSL_FLAG(bool, stochastic_rounding, false,
           "On GPUs: rounds the bf16 copy of the parameters, with which a "
           "micro-batch is computed, at random instead of to nearest. Must be "

@@ -57,6 +57,7 @@ class Options(Structure):
         ("encrypt_ranks", c_int32),
         ("rank_timeout_seconds", c_double),
         ("region", c_char_p),
+        ("anchors_on_device", c_int32),
     ]
 
     def __init__(self, **values: Any) -> None:

@@ -43,6 +43,7 @@ def join(coordinator: Optional[str] = None,
          downlink_mbit_s: Union[float, str] = 0,
          bulk_connections: int = 1,
          region: Optional[str] = None,
+         anchors_on_device: bool = False,
          description: Optional[str] = None,
          timeout: Optional[float] = 600,
          step_timeout: Optional[float] = None,
@@ -82,6 +83,9 @@ def join(coordinator: Optional[str] = None,
       bulk_connections: the connections for bulk data.
       region: the region of this island. Updates and parameters come from a
         follower there, if one keeps up. Default: $CAUSEWAY_REGION.
+      anchors_on_device: whether the library's copy of a model on a GPU is on
+        the GPU, too: 4 bytes a parameter, and 8 for the fragments whose updates
+        are on their way. Training then waits less for an update.
       description: the text that `causeway islands` shows for this island.
       timeout: the most seconds to wait for the coordinator; None waits for
         ever.
@@ -133,6 +137,7 @@ def join(coordinator: Optional[str] = None,
         "downlink_mbit_s": _rate(downlink_mbit_s),
         "bulk_connections": bulk_connections,
         "region": region or environment("CAUSEWAY_REGION"),
+        "anchors_on_device": int(anchors_on_device),
         "overlap_steps": overlap_steps,
         "initial_parameters": initial_parameters,
         "checkpoint_directory":

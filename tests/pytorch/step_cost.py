@@ -81,6 +81,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--tensors", type=int, default=128)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--anchors_on_device", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
     model = make_model(args.tensors, _FRAGMENT_VALUES, args.device)
@@ -98,7 +99,8 @@ def main():
     optimizer = NoStep(model.parameters(), lr=0.1)
     without_hook = NoStep(model.parameters(), lr=0.1)
     bare, idle, send, apply = [], [], [], []
-    with causeway.join(args.coordinator, island="east") as island:
+    with causeway.join(args.coordinator, island="east",
+                       anchors_on_device=args.anchors_on_device) as island:
         island.attach(model, optimizer)
         while not island.should_stop:
             place = island.step % args.steps_per_round

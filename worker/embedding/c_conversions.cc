@@ -122,6 +122,7 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
     to.host = std::string(HostOf(to.leader));
   }
   to.encrypt = from.encrypt_ranks != 0;
+  to.anchors_on_device = from.anchors_on_device != 0;
   if (from.rank_timeout_seconds > 0) {
     to.rank_timeout = absl::Seconds(from.rank_timeout_seconds);
   }

@@ -160,6 +160,10 @@ typedef struct causeway_options {
 
   /* See the flag of causeway-worker with this name. */
   const char* region;
+
+  /* Whether the run's reference of tensors in CUDA memory is there, too, rather
+   * than in the host's; see the flag --anchors_on_device. */
+  int32_t anchors_on_device;
 } causeway_options;
 
 #define CAUSEWAY_OPTIONS_INIT \

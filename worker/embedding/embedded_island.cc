@@ -76,7 +76,8 @@ class LeadingIsland : public EmbeddedIsland {
 
   absl::Status Attach(const std::vector<TensorBuffer>& buffers) override {
     ASSIGN_OR_RETURN(
-        tensors_, LocalTensors::Create(layout(), buffers, options_.ranks == 1));
+        tensors_, LocalTensors::Create(layout(), buffers, options_.ranks == 1,
+                                       options_.anchors_on_device));
     ranks_deadline_ = now_() + options_.rank_timeout;
     TellRanks(Milestone::kAttached, 0, absl::OkStatus(), table());
     return absl::OkStatus();

@@ -40,6 +40,7 @@ struct EmbeddedIslandOptions {
   // See causeway_options.
   std::string checkpoint_directory;
   std::string resume_directory;
+  bool anchors_on_device = false;
   // A random number other than 0, of this process alone.
   uint64_t instance_id = 0;
 

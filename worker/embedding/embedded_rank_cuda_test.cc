@@ -88,6 +88,7 @@ struct Case {
   // Without entropy coding, devices have kernels for INT4.
   const char* entropy;
   ElementType type;
+  bool anchors_on_device = false;
 };
 
 class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
@@ -149,7 +150,8 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
       buffer.data = rank.device.back()->memory();
     }
     ASSERT_OK_AND_ASSIGN(rank.tensors,
-                         LocalTensors::Create(layout_, buffers, true));
+                         LocalTensors::Create(layout_, buffers, true,
+                                              GetParam().anchors_on_device));
     ASSERT_OK_AND_ASSIGN(
         rank.rank, EmbeddedRank::Create(
                        layout_, &*rank.tensors,
@@ -195,8 +197,9 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(
     Cases, EmbeddedRankCudaTest,
     testing::Values(Case{"INT4", "false", ElementType::kFloat32},
-                    // No kernels: a part in host memory.
                     Case{"INT4", "true", ElementType::kFloat32},
+                    Case{"INT4", "true", ElementType::kFloat32, true},
+                    // Not in fp32: a part in host memory.
                     Case{"INT4", "true", ElementType::kBfloat16},
                     Case{"INT4", "true", ElementType::kFloat16}));
 

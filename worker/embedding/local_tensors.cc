@@ -130,7 +130,7 @@ void WriteHost(ElementType type, absl::Span<const float> values, char* data) {
 
 absl::StatusOr<LocalTensors> LocalTensors::Create(
     const ModelLayout& layout, const std::vector<TensorBuffer>& buffers,
-    bool whole) {
+    bool whole, bool anchors_on_device) {
   ASSIGN_OR_RETURN(LocalTensors local, Place(layout, buffers));
   const TensorSpec* const missing =
       whole ? FirstMissing(layout, local.slices_) : nullptr;
@@ -139,7 +139,7 @@ absl::StatusOr<LocalTensors> LocalTensors::Create(
         "tensor \"$0\" of the run, with the shape $1, is missing here",
         Printable(missing->name), ShapeText(missing->shape)));
   }
-  RETURN_IF_ERROR(local.FindDevice(buffers));
+  RETURN_IF_ERROR(local.FindDevice(buffers, anchors_on_device));
   for (Buffer& buffer : local.buffers_) {
     if (buffer.type == ElementType::kFloat32) continue;
     buffer.reference.resize(static_cast<size_t>(buffer.place.size()));
@@ -187,8 +187,8 @@ absl::StatusOr<LocalTensors> LocalTensors::Place(
   return local;
 }
 
-absl::Status LocalTensors::FindDevice(
-    const std::vector<TensorBuffer>& buffers) {
+absl::Status LocalTensors::FindDevice(const std::vector<TensorBuffer>& buffers,
+                                      bool anchors_on_device) {
   const TensorBuffer* first = nullptr;
   std::set<void*> streams;
   for (const TensorBuffer& buffer : buffers) {
@@ -200,7 +200,8 @@ absl::Status LocalTensors::FindDevice(
     if (buffer.on_device) {
       ASSIGN_OR_RETURN(device, DeviceOfMemory(buffer.data));
       if (device_ == nullptr && is_like_first) {
-        ASSIGN_OR_RETURN(device_, TensorDevice::Create(device));
+        ASSIGN_OR_RETURN(device_,
+                         TensorDevice::Create(device, anchors_on_device));
       }
     }
     if (!is_like_first || (device_ != nullptr && device_->number() != device)) {

@@ -49,7 +49,7 @@ struct TensorBuffer {
 class LocalTensors {
  public:
   // Finds the tensors in the layout. With `whole`, together they must be the
-  // model.
+  // model. For anchors_on_device see PartDevice.
   //   INVALID_ARGUMENT     A tensor is not in the layout, has another shape, is
   //                        there twice or, with `whole`, is missing; or tensors
   //                        are on several devices.
@@ -57,7 +57,7 @@ class LocalTensors {
   //                        without CUDA.
   static absl::StatusOr<LocalTensors> Create(
       const ModelLayout& layout, const std::vector<TensorBuffer>& buffers,
-      bool whole);
+      bool whole, bool anchors_on_device = false);
 
   // The values that are here, in model order: disjoint, and not empty.
   const std::vector<Slice>& slices() const { return slices_; }
@@ -101,7 +101,8 @@ class LocalTensors {
 
   static absl::StatusOr<LocalTensors> Place(
       const ModelLayout& layout, const std::vector<TensorBuffer>& buffers);
-  absl::Status FindDevice(const std::vector<TensorBuffer>& buffers);
+  absl::Status FindDevice(const std::vector<TensorBuffer>& buffers,
+                          bool anchors_on_device);
 
   // Calls copy(buffer, first value in it, values) for each buffer with values
   // of `slice`, until a call fails.

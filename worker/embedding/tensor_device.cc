@@ -17,9 +17,10 @@ constexpr size_t kPieceBytes = 8 << 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TensorDevice>> TensorDevice::Create(int number) {
+absl::StatusOr<std::unique_ptr<TensorDevice>> TensorDevice::Create(
+    int number, bool anchors_on_device) {
   auto device = absl::WrapUnique(new TensorDevice(number));
-  PartDevice::Options options;
+  PartDevice::Options options = {.anchors_on_device = anchors_on_device};
   ASSIGN_OR_RETURN(options.training,
                    NewCudaQueue(number, QueuePriority::kHigh));
   ASSIGN_OR_RETURN(options.background,

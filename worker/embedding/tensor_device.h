@@ -22,7 +22,8 @@ class TensorDevice {
  public:
   // FAILED_PRECONDITION: the program was built without CUDA. Other errors are
   // those of memory and of the device.
-  static absl::StatusOr<std::unique_ptr<TensorDevice>> Create(int number);
+  static absl::StatusOr<std::unique_ptr<TensorDevice>> Create(
+      int number, bool anchors_on_device);
   ~TensorDevice();
 
   int number() const { return number_; }
