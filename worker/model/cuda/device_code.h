@@ -185,13 +185,19 @@ CAUSEWAY_DEVICE Bf16Vector LoadVector(const Bf16* from) {
 CAUSEWAY_DEVICE void LoadVector(const Bf16* from, float (&values)[kVector]) {
   Widen(LoadVector(from), values);
 }
-CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], Bf16* to) {
+CAUSEWAY_DEVICE Bf16Vector Round(const float (&values)[kVector]) {
   Bf16Vector vector;
 #pragma unroll
   for (int i = 0; i < kVector / 2; ++i) {
     vector.pairs[i] = PackBf16(values[2 * i], values[2 * i + 1]);
   }
+  return vector;
+}
+CAUSEWAY_DEVICE void StoreVector(const Bf16Vector& vector, Bf16* to) {
   *reinterpret_cast<Bf16Vector*>(to) = vector;
+}
+CAUSEWAY_DEVICE void StoreVector(const float (&values)[kVector], Bf16* to) {
+  StoreVector(Round(values), to);
 }
 
 // A vector of fp32 values, aligned to its size.

@@ -105,11 +105,15 @@ class KernelOps : public Ops {
   void RmsNorm(const void* x, const void* delta, const float* gain,
                int64_t rows, int64_t width, float epsilon, void* sum,
                float* inverse_rms, void* normalized) override {
-    Launch("RMSNorm",
-           delta == nullptr ? RmsNormKernel<false> : RmsNormKernel<true>,
-           {.x = Blocks(rows, kThreads / kWarpSize)}, kThreads, 0, AsBf16(x),
-           AsBf16(delta), gain, rows, width, epsilon, AsBf16(sum), inverse_rms,
-           AsBf16(normalized));
+    const auto launch = [&]<int kRows, int kParts>() {
+      Launch("RMSNorm",
+             delta == nullptr ? RmsNormKernel<false, kRows, kParts>
+                              : RmsNormKernel<true, kRows, kParts>,
+             {.x = Blocks(rows, kRows)}, RowThreads(width), 0, AsBf16(x),
+             AsBf16(delta), gain, rows, width, epsilon, AsBf16(sum),
+             inverse_rms, AsBf16(normalized));
+    };
+    InParts("RMSNorm", width, launch);
   }
 
   void RmsNormBackward(const void* d_normalized, const void* x,
@@ -383,28 +387,39 @@ class KernelOps : public Ops {
     });
   }
 
+  // The threads of a block that takes whole rows.
+  static uint32_t RowThreads(int64_t width) {
+    return static_cast<uint32_t>(
+        std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
+  }
+  // Calls `launch` with the numbers of rows that a block has at a time, and of
+  // vectors of each that a thread has.
+  template <typename Launch>
+  void InParts(const char* doing, int64_t width, const Launch& launch) {
+    const uint32_t parts = Blocks(width, int64_t{kThreads} * kVector);
+    if (parts <= 1) return launch.template operator()<4, 1>();
+    if (parts <= 2) return launch.template operator()<2, 2>();
+    if (parts <= 4) return launch.template operator()<1, 4>();
+    if (parts <= 8) return launch.template operator()<1, 8>();
+    if (parts <= 16) return launch.template operator()<1, 16>();
+    Record(cudaErrorNotSupported, doing);
+  }
+
   void RmsNormBackwardOf(const Bf16* d_normalized, const Bf16* x,
                          const float* inverse_rms, const float* gain,
                          int64_t rows, int64_t width, const RowStrides& strides,
                          bool accumulate, Bf16* d_x, const GradientSum& d_gain,
                          Bf16* normalized) {
     const uint32_t blocks = PartialSumBlocks(rows);
-    const auto threads = static_cast<uint32_t>(
-        std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
     auto* const partial_gains =
         static_cast<float*>(Scratch(blocks * width * sizeof(float)));
-    constexpr const char* kDoing = "the gradient of RMSNorm";
-    // The vectors of a row that each thread has.
-    const uint32_t parts = Blocks(width, int64_t{threads} * kVector);
-    if (parts > 16) return Record(cudaErrorNotSupported, kDoing);
-    Launch(kDoing,
-           parts <= 1   ? RmsNormBackwardKernel<4, 1>
-           : parts <= 2 ? RmsNormBackwardKernel<2, 2>
-           : parts <= 4 ? RmsNormBackwardKernel<1, 4>
-           : parts <= 8 ? RmsNormBackwardKernel<1, 8>
-                        : RmsNormBackwardKernel<1, 16>,
-           {.x = blocks}, threads, 0, d_normalized, x, inverse_rms, gain, rows,
-           width, strides, accumulate, d_x, partial_gains, normalized);
+    const auto launch = [&]<int kRows, int kParts>() {
+      Launch("the gradient of RMSNorm", RmsNormBackwardKernel<kRows, kParts>,
+             {.x = blocks}, RowThreads(width), 0, d_normalized, x, inverse_rms,
+             gain, rows, width, strides, accumulate, d_x, partial_gains,
+             normalized);
+    };
+    InParts("the gradient of RMSNorm", width, launch);
     AddColumnSums("the gradient of RMSNorm's gain", partial_gains, blocks,
                   width, d_gain);
   }

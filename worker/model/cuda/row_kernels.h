@@ -17,47 +17,79 @@ namespace causeway {
 // The number of values that a warp processes at a time.
 inline constexpr int64_t kWarpValues = int64_t{kWarpSize} * kVector;
 
-// Each warp takes one row. It reads the row twice, the second time from a
-// cache.
-template <bool kAdd>
+// Kernels over rows of the model's width take kRows rows at a time, so that
+// many loads are on their way. A thread has kParts vectors of each row, which
+// stay in its registers. Returns the place of such a part in its row, or -1 if
+// it has none.
+CAUSEWAY_DEVICE int64_t ColumnOfPart(int part, int64_t width) {
+  const int64_t column = (threadIdx.x + int64_t{part} * blockDim.x) * kVector;
+  return column < width ? column : -1;
+}
+
+template <bool kAdd, int kRows, int kParts>
 __global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
                               const float* gain, int64_t rows, int64_t width,
                               float epsilon, Bf16* sum, float* inverse_rms,
                               Bf16* normalized) {
-  const int64_t row = GlobalThread() / kWarpSize;
-  if (row >= rows) return;
-  const int64_t begin = row * width;
-  const int64_t first = int64_t{LaneIndex()} * kVector;
-  float squares = 0;
-  for (int64_t i = first; i < width; i += kWarpValues) {
-    float values[kVector];
-    LoadVector(x + begin + i, values);
-    if constexpr (kAdd) {
-      float added[kVector];
-      LoadVector(delta + begin + i, added);
+  const int64_t first = int64_t{blockIdx.x} * kRows;
+  Bf16Vector own[kRows][kParts] = {};
+  Bf16Vector added[kRows][kParts] = {};
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) values[j] += added[j];
-      StoreVector(values, sum + begin + i);
-      // The norm is that of the stored values, so that the backward pass sees
-      // the same.
-      LoadVector(sum + begin + i, values);
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int64_t column = ColumnOfPart(part, width);
+      if (first + r >= rows || column < 0) continue;
+      const int64_t at = (first + r) * width + column;
+      own[r][part] = LoadVector(x + at);
+      if constexpr (kAdd) added[r][part] = LoadVector(delta + at);
     }
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) squares += values[j] * values[j];
   }
-  squares = WarpSum(squares);
-  const float scale =
-      1 / std::sqrt(squares / static_cast<float>(width) + epsilon);
-  if (LaneIndex() == 0) inverse_rms[row] = scale;
-  const Bf16* const from = kAdd ? sum : x;
-  for (int64_t i = first; i < width; i += kWarpValues) {
-    float values[kVector];
-    float gains[kVector];
-    LoadVector(from + begin + i, values);
-    LoadVector(gain + i, gains);
+  float squares[kRows] = {};
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) values[j] = values[j] * scale * gains[j];
-    StoreVector(values, normalized + begin + i);
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      float values[kVector];
+      Widen(own[r][part], values);
+      if constexpr (kAdd) {
+        float deltas[kVector];
+        Widen(added[r][part], deltas);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) values[j] += deltas[j];
+        // The norm is that of the stored values, so that the backward pass sees
+        // the same.
+        own[r][part] = Round(values);
+        Widen(own[r][part], values);
+      }
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) squares[r] += values[j] * values[j];
+    }
+  }
+  BlockSums(squares);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const int64_t row = first + r;
+    if (row >= rows) continue;
+    const float scale =
+        1 / std::sqrt(squares[r] / static_cast<float>(width) + epsilon);
+    if (threadIdx.x == 0) inverse_rms[row] = scale;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int64_t column = ColumnOfPart(part, width);
+      if (column < 0) continue;
+      const int64_t at = row * width + column;
+      float values[kVector];
+      float gains[kVector];
+      Widen(own[r][part], values);
+      LoadVector(gain + column, gains);
+      if constexpr (kAdd) StoreVector(own[r][part], sum + at);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        values[j] = values[j] * scale * gains[j];
+      }
+      StoreVector(values, normalized + at);
+    }
   }
 }
 
@@ -69,9 +101,7 @@ struct RowStrides {
   int64_t inverse_rms = 1;
 };
 
-// Each block takes a row and advances by the grid's stride, kRows rows at a
-// time, so that many loads are on their way. A thread has kParts vectors of
-// each row, which stay in its registers. partial_gains is [blocks][width]: sums
+// Blocks advance by the grid's stride. partial_gains is [blocks][width]: sums
 // over the rows of each block. d_x may be d_normalized, and normalized may be
 // null.
 template <int kRows, int kParts>
@@ -82,11 +112,6 @@ __global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
                                       bool accumulate, Bf16* d_x,
                                       float* partial_gains, Bf16* normalized) {
   const int64_t stride = gridDim.x;
-  // Returns the place of a part in its row, or -1 if it has none.
-  const auto column_of = [&](int part) {
-    const int64_t column = (threadIdx.x + int64_t{part} * blockDim.x) * kVector;
-    return column < width ? column : -1;
-  };
   float d_gain[kParts][kVector] = {};
   for (int64_t first = blockIdx.x; first < rows; first += kRows * stride) {
     Bf16Vector d[kRows][kParts] = {};
@@ -97,7 +122,7 @@ __global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
       const int64_t row = first + r * stride;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const int64_t column = column_of(part);
+        const int64_t column = ColumnOfPart(part, width);
         if (row >= rows || column < 0) continue;
         const int64_t d_at = row * strides.d + column;
         d[r][part] = LoadVector(d_normalized + d_at);
@@ -108,9 +133,9 @@ __global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
     float dots[kRows] = {};
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      if (column_of(part) < 0) continue;
+      if (ColumnOfPart(part, width) < 0) continue;
       float gains[kVector];
-      LoadVector(gain + column_of(part), gains);
+      LoadVector(gain + ColumnOfPart(part, width), gains);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         float of_d[kVector];
@@ -132,7 +157,7 @@ __global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
       const float mean = dots[r] / static_cast<float>(width);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const int64_t column = column_of(part);
+        const int64_t column = ColumnOfPart(part, width);
         if (column < 0) continue;
         float of_d[kVector];
         float of_x[kVector];
@@ -157,9 +182,9 @@ __global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
   }
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    if (column_of(part) < 0) continue;
+    if (ColumnOfPart(part, width) < 0) continue;
     StoreVector(d_gain[part],
-                partial_gains + blockIdx.x * width + column_of(part));
+                partial_gains + blockIdx.x * width + ColumnOfPart(part, width));
   }
 }
 
