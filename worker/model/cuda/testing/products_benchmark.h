@@ -13,9 +13,11 @@
 
 namespace causeway {
 
-// Runs on device 0. `logit_rows` is the number of rows of logits at a time.
+// Runs on device 0. `logit_rows` is the number of rows of logits at a time,
+// `workspace_bytes` what cuBLASLt may use.
 absl::StatusOr<nlohmann::json> MeasureProducts(const BenchmarkModel& model,
-                                               int64_t logit_rows);
+                                               int64_t logit_rows,
+                                               size_t workspace_bytes);
 
 }  // namespace causeway
 
