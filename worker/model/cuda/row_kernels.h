@@ -254,21 +254,28 @@ inline constexpr uint32_t kSortThreads = 256;
 static __global__ void SortTokensKernel(const int32_t* tokens, int64_t rows,
                                         int32_t* sorted_tokens,
                                         int32_t* sorted_rows) {
-  __shared__ int32_t tile[kSortThreads];
-  const int64_t row = GlobalThread();
+  constexpr int32_t kNoToken = 0x7fffffff;
+  __shared__ __align__(16) int32_t tile[kSortThreads];
+  const int64_t own_tile = int64_t{blockIdx.x} * kSortThreads;
+  const int64_t row = own_tile + threadIdx.x;
   const int32_t token = row < rows ? tokens[row] : 0;
   int32_t place = 0;
   for (int64_t begin = 0; begin < rows; begin += kSortThreads) {
     __syncthreads();
-    if (begin + threadIdx.x < rows) {
-      tile[threadIdx.x] = tokens[begin + threadIdx.x];
-    }
+    const int64_t at = begin + threadIdx.x;
+    tile[threadIdx.x] = at < rows ? tokens[at] : kNoToken;
     __syncthreads();
-    const int count = static_cast<int>(
-        rows - begin < kSortThreads ? rows - begin : kSortThreads);
-    const int64_t before = row - begin;
-    for (int i = 0; i < count; ++i) {
-      place += tile[i] < token || (tile[i] == token && i < before) ? 1 : 0;
+    // Rows of the same token come before if their number is smaller.
+    if (begin == own_tile) {
+      for (uint32_t i = 0; i < kSortThreads; ++i) {
+        place += tile[i] < token + (i < threadIdx.x ? 1 : 0) ? 1 : 0;
+      }
+    } else {
+      const int32_t limit = begin < own_tile ? token + 1 : token;
+#pragma unroll 16
+      for (uint32_t i = 0; i < kSortThreads; ++i) {
+        place += tile[i] < limit ? 1 : 0;
+      }
     }
   }
   if (row < rows) {
@@ -287,6 +294,8 @@ __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
                                         const Bf16* d_output, int64_t rows,
                                         int64_t width, Sum* d_table) {
   constexpr uint32_t kGroups = kEmbeddingThreads / kWarpSize;
+  // The rows of a frequent token whose loads are on their way at a time.
+  constexpr int kAtATime = 4;
   static_assert(kWarpValues == kEmbeddingThreads);
   __shared__ float group_sums[kGroups][kWarpValues];
   const int64_t first = blockIdx.x;
@@ -296,12 +305,28 @@ __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
   const int64_t column = begin + int64_t{LaneIndex()} * kVector;
   float sums[kVector] = {};
   if (column < width) {
-    for (int64_t i = first + WarpIndex(); i < rows && sorted_tokens[i] == token;
-         i += kGroups) {
-      float values[kVector];
-      LoadVector(d_output + sorted_rows[i] * width + column, values);
+    const auto has_token = [&](int64_t place) {
+      return place < rows && sorted_tokens[place] == token;
+    };
+    for (int64_t i = first + WarpIndex(); has_token(i);
+         i += kAtATime * kGroups) {
+      Bf16Vector rows_of_token[kAtATime];
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) sums[j] += values[j];
+      for (int k = 0; k < kAtATime; ++k) {
+        const int64_t place = i + k * kGroups;
+        if (has_token(place)) {
+          rows_of_token[k] =
+              LoadVector(d_output + sorted_rows[place] * width + column);
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kAtATime; ++k) {
+        if (!has_token(i + k * kGroups)) break;
+        float values[kVector];
+        Widen(rows_of_token[k], values);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) sums[j] += values[j];
+      }
     }
   }
 #pragma unroll
