@@ -90,9 +90,8 @@ class KernelOps : public Ops {
     auto* const sorted_tokens =
         static_cast<int32_t*>(Scratch(2 * rows * sizeof(int32_t)));
     int32_t* const sorted_rows = sorted_tokens + rows;
-    Launch("sorting tokens", SortTokensKernel,
-           {.x = Blocks(rows, kSortThreads)}, kSortThreads, 0, tokens, rows,
-           sorted_tokens, sorted_rows);
+    Launch("sorting tokens", SortTokensKernel, {.x = Blocks(rows, kSortRows)},
+           kSortThreads, 0, tokens, rows, sorted_tokens, sorted_rows);
     InTypeOf(d_table, [&]<typename Sum>(Sum* sums) {
       Launch(
           "the embedding's gradient", EmbeddingBackwardKernel<Sum>,

@@ -213,7 +213,7 @@ TEST_F(OpsCudaTest, ShortCopiesToTheDeviceDoNotWait) {
 
 TEST_F(OpsCudaTest, Embedding) {
   for (const int64_t width : {8, 264, 520}) {
-    constexpr int64_t kRows = 300;
+    constexpr int64_t kRows = 1300;
     // Token 3 occurs often, most others once or not at all.
     std::vector<int32_t> tokens = RandomTokens(kRows, 700, 1);
     for (int64_t i = 0; i < kRows; i += 3) tokens[i] = 3;

@@ -248,40 +248,51 @@ static __global__ void EmbeddingKernel(const int32_t* tokens,
 
 // Sorts rows by their tokens, and rows of the same token by number: the place
 // of a row is the count of rows that come before it. That is quadratic, but
-// compares tokens in shared memory; its time is negligible in a training step.
-// Blocks have kSortThreads threads.
-inline constexpr uint32_t kSortThreads = 256;
-static __global__ void SortTokensKernel(const int32_t* tokens, int64_t rows,
-                                        int32_t* sorted_tokens,
-                                        int32_t* sorted_rows) {
+// compares tokens in shared memory. A block has kSortRows rows, and for each of
+// them a thread in each of kSortParts parts, which count in different tiles.
+inline constexpr uint32_t kSortRows = 256;
+inline constexpr uint32_t kSortParts = 4;
+inline constexpr uint32_t kSortThreads = kSortRows * kSortParts;
+static __global__ void __launch_bounds__(kSortThreads)
+    SortTokensKernel(const int32_t* tokens, int64_t rows,
+                     int32_t* sorted_tokens, int32_t* sorted_rows) {
   constexpr int32_t kNoToken = 0x7fffffff;
-  __shared__ __align__(16) int32_t tile[kSortThreads];
-  const int64_t own_tile = int64_t{blockIdx.x} * kSortThreads;
-  const int64_t row = own_tile + threadIdx.x;
+  __shared__ __align__(16) int32_t tiles[kSortParts][kSortRows];
+  const uint32_t part = threadIdx.x / kSortRows;
+  const uint32_t own = threadIdx.x % kSortRows;
+  const int32_t(&tile)[kSortRows] = tiles[part];
+  const int64_t own_tile = int64_t{blockIdx.x} * kSortRows;
+  const int64_t row = own_tile + own;
   const int32_t token = row < rows ? tokens[row] : 0;
   int32_t place = 0;
   for (int64_t begin = 0; begin < rows; begin += kSortThreads) {
     __syncthreads();
     const int64_t at = begin + threadIdx.x;
-    tile[threadIdx.x] = at < rows ? tokens[at] : kNoToken;
+    tiles[part][own] = at < rows ? tokens[at] : kNoToken;
     __syncthreads();
     // Rows of the same token come before if their number is smaller.
-    if (begin == own_tile) {
-      for (uint32_t i = 0; i < kSortThreads; ++i) {
-        place += tile[i] < token + (i < threadIdx.x ? 1 : 0) ? 1 : 0;
+    const int64_t first = begin + part * kSortRows;
+    if (first == own_tile) {
+      for (uint32_t i = 0; i < kSortRows; ++i) {
+        place += tile[i] < token + (i < own ? 1 : 0) ? 1 : 0;
       }
     } else {
-      const int32_t limit = begin < own_tile ? token + 1 : token;
+      const int32_t limit = first < own_tile ? token + 1 : token;
 #pragma unroll 16
-      for (uint32_t i = 0; i < kSortThreads; ++i) {
+      for (uint32_t i = 0; i < kSortRows; ++i) {
         place += tile[i] < limit ? 1 : 0;
       }
     }
   }
-  if (row < rows) {
-    sorted_tokens[place] = token;
-    sorted_rows[place] = static_cast<int32_t>(row);
+  __syncthreads();
+  tiles[part][own] = place;
+  __syncthreads();
+  if (part > 0 || row >= rows) return;
+  for (uint32_t other = 1; other < kSortParts; ++other) {
+    place += tiles[other][own];
   }
+  sorted_tokens[place] = token;
+  sorted_rows[place] = static_cast<int32_t>(row);
 }
 
 // d_table[token] += the sum of its rows; Sum is float or Bf16. There is a block
