@@ -244,9 +244,11 @@ class KernelOps : public Ops {
                     std::optional<float> gradient_scale, void* logits,
                     float* losses) override {
     const bool vectors = vocab_size % kVector == 0;
-    const int64_t of_warp = vectors ? kWarpValues : kWarpSize;
+    // As few threads as take no more rounds than the most threads would.
+    const int64_t of_thread = vectors ? kVector : 1;
+    const int64_t rounds = Blocks(vocab_size, kCrossEntropyThreads * of_thread);
     const uint32_t threads =
-        std::min(kCrossEntropyThreads, Blocks(vocab_size, of_warp) * kWarpSize);
+        Blocks(vocab_size, rounds * of_thread * kWarpSize) * kWarpSize;
     const auto with_gradient = vectors ? CrossEntropyKernel<true, kVector>
                                        : CrossEntropyKernel<true, 1>;
     const auto without = vectors ? CrossEntropyKernel<false, kVector>

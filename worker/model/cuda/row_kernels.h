@@ -364,10 +364,8 @@ struct SoftmaxSum {
     float top = largest;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) top = values[j] > top ? values[j] : top;
-    if (top > largest) {
-      sum *= Exp(largest - top);
-      largest = top;
-    }
+    sum *= Exp(largest - top);
+    largest = top;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) sum += Exp(values[j] - largest);
   }
