@@ -3,6 +3,7 @@
 #include "worker/flags.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "absl/flags/flag.h"
@@ -32,10 +33,12 @@ ABSL_FLAG(std::vector<std::string>, data_weights, {},
 ABSL_FLAG(std::string, device, "cpu",
           "Devices to train on: cpu, cuda (all GPUs), cuda:N, or several as "
           "cuda:0,2.");
-ABSL_FLAG(bool, anchors_on_device, false,
-          "On GPUs: keeps the outer loop's anchors there instead of in pinned "
-          "host memory. Takes 4 bytes per parameter, and 8 for the fragments "
-          "whose updates are on their way; training waits less for these.");
+ABSL_FLAG(std::optional<bool>, anchors_on_device, std::nullopt,
+          "On GPUs: whether to keep the outer loop's anchors there instead of "
+          "in pinned host memory. Takes 4 bytes per parameter, and 8 for the "
+          "fragments whose updates are on their way; training waits less for "
+          "these. Default: if a quarter of the GPU's free memory then stays "
+          "free.");
 ABSL_FLAG(bool, stochastic_rounding, false,
           "On GPUs: rounds the bf16 copy of the parameters, with which a "
           "micro-batch is computed, at random instead of to nearest. Must be "

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ struct IslandTrainerOptions {
   // The threads of each rank, on the CPU.
   int threads = 1;
   // For GPUs; see Rank::Options.
-  bool anchors_on_device = false;
+  std::optional<bool> anchors_on_device;
   bool stochastic_rounding = false;
   bool bf16_gradients = false;
   // Whether gradients and parameters go from rank to rank in bf16

@@ -40,7 +40,6 @@ Rank::Rank(const Options& options, RankCommunicators communicators)
       layout_(MakeModelLayout(config_.model())),
       dataset_(options.dataset),
       orders_(std::move(communicators), options.pulse),
-      anchors_on_device_(options.anchors_on_device),
       beside_other_gpus_(options.beside_other_gpus),
       bf16_gradients_(options.bf16_gradients),
       now_(options.now),
@@ -50,15 +49,23 @@ absl::Status Rank::AllocateOrAdvise(const Options& options) {
   RETURN_IF_ERROR(CheckDeviceModel(device_, options.config.model()));
   ASSIGN_OR_RETURN(ops_, MakeDeviceOps(device_, options.threads));
   free_bytes_ = ops_->FreeBytes();
+  anchors_on_device_ = options.anchors_on_device.value_or(
+      !device_.is_host() &&
+      TrainingBytes(config_, Share(/*anchors_on_device=*/true), ops_.get()) <=
+          free_bytes_ / 4 * 3);
   return WithAdvice(Allocate(options));
+}
+
+RankShare Rank::Share(bool anchors_on_device) const {
+  return {.ranks = size(),
+          .anchors_on_device = anchors_on_device,
+          .reserves = beside_other_gpus_,
+          .bf16_gradients = bf16_gradients_};
 }
 
 absl::Status Rank::WithAdvice(absl::Status status) const {
   if (!absl::IsResourceExhausted(status)) return status;
-  const RankShare share = {.ranks = size(),
-                           .anchors_on_device = anchors_on_device_,
-                           .reserves = beside_other_gpus_,
-                           .bf16_gradients = bf16_gradients_};
+  const RankShare share = Share(anchors_on_device_);
   // If the rank fits, the host's pinned memory ran out.
   const bool fits = TrainingBytes(config_, share, ops_.get()) <= free_bytes_;
   if (fits && !device_.is_host()) return status;

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@
 #include "worker/replica/replica_rank.h"
 #include "worker/replica/snapshot_pool.h"
 #include "worker/training/gradient_source.h"
+#include "worker/training/memory_advice.h"
 #include "worker/training/rank_trainer.h"
 
 namespace causeway {
@@ -54,11 +56,13 @@ class Rank : public InnerTrainer {
     Device device;
     // The threads that compute gradients, on the CPU.
     int threads = 1;
-    // For a GPU; see PartDevice::Options and Transformer::Options.
-    bool anchors_on_device = false;
+    // For a GPU; see PartDevice::Options. By default anchors are there if a
+    // quarter of the free memory then stays free.
+    std::optional<bool> anchors_on_device;
     // Whether other ranks of this process use other GPUs. It becomes
     // PartDevice::Options::reserves.
     bool beside_other_gpus = false;
+    // See Transformer::Options.
     bool stochastic_rounding = false;
     // See RankTrainerOptions.
     bool bf16_gradients = false;
@@ -101,6 +105,7 @@ class Rank : public InnerTrainer {
   Rank(const Options& options, RankCommunicators communicators);
   absl::Status AllocateOrAdvise(const Options& options);
   absl::Status Allocate(const Options& options);
+  RankShare Share(bool anchors_on_device) const;
   // Returns `status`, with MemoryAdvice if the device's memory did not suffice.
   absl::Status WithAdvice(absl::Status status) const;
   Communicator* communicator() const { return orders_.training(); }
@@ -138,7 +143,7 @@ class Rank : public InnerTrainer {
   SnapshotPool snapshots_;
   // The device of parts on a GPU; null if there are none, and before
   // MakeReplica.
-  const bool anchors_on_device_;
+  bool anchors_on_device_ = false;
   const bool beside_other_gpus_;
   const bool bf16_gradients_;
   std::unique_ptr<PartDevice> part_device_;

@@ -181,9 +181,9 @@ class CudaQueue final : public DeviceQueue {
       return absl::ResourceExhaustedError(absl::StrCat(
           status.message(),
           is_device ? "; a smaller training.micro_batch_size, more "
-                      "synchronization.fragments, or no --anchors_on_device "
-                      "needs less"
-                    : "; with --anchors_on_device anchors are not there"));
+                      "synchronization.fragments, or "
+                      "--anchors_on_device=false needs less"
+                    : "; with --anchors_on_device=true anchors are not there"));
     }
     RETURN_IF_ERROR(status);
     return memory;
