@@ -17,7 +17,8 @@ struct MatrixProduct {
   int64_t inner = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  // If true, the product is added to c; otherwise it overwrites c.
+  // If true, the product is added to c; otherwise it overwrites c. If c is
+  // bf16, the product may be rounded to bf16 before it is added, as on an H100.
   bool accumulate = false;
   // If true, c is fp32; otherwise it is bf16.
   bool fp32_result = false;
