@@ -42,16 +42,21 @@ bazel_server_is_up() {
 # shellcheck disable=SC2034  # for those who source this
 CUDA_HEADERS="${HOME}/.cache/causeway/cuda_headers"
 
-# Whether the compiler finds the headers of NCCL and cuBLAS by itself.
+# Whether the compiler finds the headers of NCCL, cuBLAS and cuDNN by itself.
 cuda_headers_are_installed() {
   local header folder found
-  for header in nccl.h cublasLt.h; do
+  for header in nccl.h cublasLt.h cudnn_frontend.h; do
     found=false
     for folder in /usr/local/cuda/include /usr/include; do
       if [[ -r "${folder}/${header}" ]]; then found=true; fi
     done
     if [[ "${found}" == false ]]; then return 1; fi
   done
+}
+
+# Whether deploy/cuda_headers.sh has got all that it gets today.
+cuda_headers_are_fetched() {
+  [[ -r "${CUDA_HEADERS}/nccl.h" && -r "${CUDA_HEADERS}/cudnn/include/cudnn_frontend.h" ]]
 }
 
 # Prints the options of a build for GPUs, one a line. Fails, and says why on
@@ -63,11 +68,11 @@ cuda_build_options() {
   fi
   if cuda_headers_are_installed; then
     echo --config=cuda
-  elif [[ -r "${CUDA_HEADERS}/nccl.h" ]]; then
+  elif cuda_headers_are_fetched; then
     printf '%s\n' --config=cuda "--repo_env=CAUSEWAY_CUDA_HEADERS=${CUDA_HEADERS}"
   else
-    echo "no CUDA: the headers of NCCL or cuBLAS are missing; install them," \
-      "or run deploy/cuda_headers.sh" >&2
+    echo "no CUDA: the headers of NCCL, cuBLAS or cuDNN are missing;" \
+      "install them, or run deploy/cuda_headers.sh" >&2
     return 1
   fi
 }

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Gets the headers of NCCL and cuBLAS for a CUDA toolkit that came without them,
-# from NVIDIA's packages on PyPI. Programs load the libraries themselves when
+# Gets the headers of NCCL, cuBLAS and cuDNN for a CUDA toolkit that came without
+# them, from NVIDIA's packages on PyPI. Programs load the libraries themselves when
 # they need them, so a build needs only the headers. Does nothing where they
 # are.
 
@@ -14,14 +14,16 @@ readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
 
-# The releases of CUDA 13.0.
-readonly PACKAGES=(nvidia-nccl-cu13==2.28.9 nvidia-cublas==13.0.0.19)
+# The releases of CUDA 13.0. Later releases of cuDNN's frontend also need the
+# headers of NVRTC.
+readonly PACKAGES=(nvidia-nccl-cu13==2.28.9 nvidia-cublas==13.0.0.19
+  nvidia-cudnn-cu13==9.19.0.56 nvidia-cudnn-frontend==1.18.0)
 
 if (($# > 0)); then
   echo "usage: deploy/cuda_headers.sh"
   if [[ "$*" == --help || "$*" == -h ]]; then exit 0; else exit 2; fi
 fi
-if cuda_headers_are_installed || [[ -r "${CUDA_HEADERS}/nccl.h" ]]; then
+if cuda_headers_are_installed || cuda_headers_are_fetched; then
   exit 0
 fi
 
@@ -32,18 +34,26 @@ python3 -m pip download --quiet --no-deps --only-binary=:all: \
   --disable-pip-version-check --dest "${scratch}" "${PACKAGES[@]}"
 mkdir "${scratch}/include"
 python3 - "${scratch}" <<'PYTHON'
-"""Unpacks the headers of the packages in a folder into its folder include."""
+"""Unpacks the headers of the packages in a folder into its folder include.
+
+Those of cuDNN have a folder of their own, since they are many and few sources
+read them.
+"""
 import pathlib
 import sys
 import zipfile
 
 folder = pathlib.Path(sys.argv[1])
 for package in folder.glob("*.whl"):
+    include = folder / "include"
+    if package.name.startswith("nvidia_cudnn"):
+        # The frontend says "../include".
+        include = include / "cudnn" / "include"
     with zipfile.ZipFile(package) as archive:
         for name in archive.namelist():
-            _, mark, header = name.partition("/include/")
+            _, mark, header = f"/{name}".partition("/include/")
             if mark and header.endswith(".h"):
-                path = folder / "include" / header
+                path = include / header
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(archive.read(name))
 PYTHON

@@ -191,7 +191,7 @@ def compare(figures, device):
 
     def attention(size):
         name = (f"attention of {size['heads']} heads of {size['head_size']}, "
-                f"length {size['length']}")
+                f"length {size['length']}, by {size['by']}")
         forward, backward = measure_attention(size, device)
         report(name, "1/s", 1 / size["forward_seconds"], 1 / forward)
         report("  its gradient", "1/s", 1 / size["backward_seconds"],

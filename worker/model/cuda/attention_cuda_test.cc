@@ -6,10 +6,13 @@
 
 #include <cmath>
 #include <cstdint>
-#include <iterator>
+#include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
+#include "worker/model/cuda/ops_cuda.h"
 #include "worker/model/cuda/testing/ops_cuda_fixture.h"
 #include "worker/model/ops.h"
 #include "worker/model/testing/ops_reference.h"
@@ -18,7 +21,58 @@
 namespace causeway {
 namespace {
 
-using AttentionCudaTest = OpsCudaTest;
+// Skips the test if there is no cuDNN, and fails it if cuDNN refuses the shape.
+#define SKIP_WITHOUT_CUDNN(shape)                                         \
+  const absl::Status cudnn = PrepareCudnn(shape, *ops_);                  \
+  if (absl::IsFailedPrecondition(cudnn)) GTEST_SKIP() << cudnn.message(); \
+  ASSERT_OK(cudnn)
+
+class AttentionCudaTest : public OpsCudaTest {
+ protected:
+  struct Results {
+    Floats output;
+    Floats log_sum_exp;
+    Floats d_qkv;
+  };
+  Results Attend(const AttentionShape& shape, Activations& qkv,
+                 Activations& d_output, Ops& ops) {
+    Activations output = Garbage(shape.rows() * shape.query_width());
+    Values log_sum_exp = FloatGarbage(shape.rows() * shape.heads);
+    Activations d_qkv = Garbage(shape.rows() * shape.qkv_width());
+    ops.Attention(shape, qkv.data(), output.data(), log_sum_exp.data());
+    ops.AttentionBackward(shape, qkv.data(), output.data(), log_sum_exp.data(),
+                          d_output.data(), d_qkv.data());
+    EXPECT_THAT(ops.Synchronize(), IsOk());
+    return {Host(output), Host(log_sum_exp), Host(d_qkv)};
+  }
+
+  void ExpectLikeReference(const AttentionShape& shape,
+                           const std::vector<int32_t>& documents) {
+    Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+    Floats d_output = Random(shape.rows() * shape.query_width(), 2);
+    Activations device_qkv = Rounded(qkv);
+    Activations device_d_output = Rounded(d_output);
+    Tokens device_documents = Device(documents);
+    AttentionShape device_shape = shape;
+    if (!documents.empty()) {
+      device_shape.document_begin = device_documents.data();
+    }
+    const Results got =
+        Attend(device_shape, device_qkv, device_d_output, *ops_);
+
+    Doubles output(shape.rows() * shape.query_width());
+    Doubles log_sum_exp(shape.rows() * shape.heads);
+    Doubles d_qkv(qkv.size());
+    reference::Attention(shape, Widen(qkv).data(), output.data(),
+                         log_sum_exp.data());
+    reference::AttentionBackward(shape, Widen(qkv).data(), output.data(),
+                                 log_sum_exp.data(), Widen(d_output).data(),
+                                 d_qkv.data());
+    ExpectNear(got.output, output, 2 * kRounding);
+    ExpectNear(got.log_sum_exp, log_sum_exp, 1e-5);
+    ExpectNear(got.d_qkv, d_qkv, 3 * kRounding);
+  }
+};
 
 // Batch, length, heads, key heads, head size. Tiles of 128 or 64 positions meet
 // tiles of 64 or 32.
@@ -117,35 +171,74 @@ TEST_F(AttentionCudaTest, Rope) {
 
 TEST_F(AttentionCudaTest, Attention) {
   for (const auto& [shape, documents] : WithDocuments(kAttentionShapes)) {
-    Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
-    Tokens device_documents = Device(documents);
-    AttentionShape device_shape = shape;
-    if (!documents.empty()) {
-      device_shape.document_begin = device_documents.data();
-    }
-    Activations device_qkv = Rounded(qkv);
-    Activations output = Garbage(shape.rows() * shape.query_width());
-    Values log_sum_exp = FloatGarbage(shape.rows() * shape.heads);
-    ops_->Attention(device_shape, device_qkv.data(), output.data(),
-                    log_sum_exp.data());
-    Doubles want_output(shape.rows() * shape.query_width());
-    Doubles want_log_sum_exp(shape.rows() * shape.heads);
-    reference::Attention(shape, Widen(qkv).data(), want_output.data(),
-                         want_log_sum_exp.data());
-    ExpectNear(Host(output), want_output, 2 * kRounding);
-    ExpectNear(Host(log_sum_exp), want_log_sum_exp, 1e-5);
+    ExpectLikeReference(shape, documents);
+  }
+}
 
+// cuDNN takes multiples of 128 positions.
+TEST_F(AttentionCudaTest, AttentionByCudnn) {
+  for (const AttentionShape& shape :
+       {AttentionShape{2, 128, 4, 2, 64}, AttentionShape{1, 256, 2, 1, 128},
+        AttentionShape{1, 384, 3, 3, 80}, AttentionShape{3, 128, 2, 2, 16}}) {
+    SKIP_WITHOUT_CUDNN(shape);
+    ExpectLikeReference(shape, {});
+  }
+}
+
+TEST_F(AttentionCudaTest, AttentionByCudnnInAGraph) {
+  const AttentionShape shape = {2, 256, 4, 2, 64};
+  SKIP_WITHOUT_CUDNN(shape);
+  Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
+  Floats d_output = Random(shape.rows() * shape.query_width(), 2);
+  Activations device_qkv = Rounded(qkv);
+  Activations device_d_output = Rounded(d_output);
+  const Results want = Attend(shape, device_qkv, device_d_output, *ops_);
+  Activations output = Garbage(shape.rows() * shape.query_width());
+  Values log_sum_exp = FloatGarbage(shape.rows() * shape.heads);
+  Activations d_qkv = Garbage(shape.rows() * shape.qkv_width());
+  const int64_t allocations = ops_->allocations();
+  int calls = 0;
+  for (int i = 0; i < 3; ++i) {
+    ops_->Zero(shape.rows() * shape.qkv_width() / 2,
+               static_cast<float*>(d_qkv.data()));
+    ops_->Replay({1, 2, 3, 4, 5}, [&] {
+      ++calls;
+      ops_->Attention(shape, device_qkv.data(), output.data(),
+                      log_sum_exp.data());
+      ops_->AttentionBackward(shape, device_qkv.data(), output.data(),
+                              log_sum_exp.data(), device_d_output.data(),
+                              d_qkv.data());
+    });
+  }
+  EXPECT_EQ(calls, 2) << "the third pass is no recording";
+  EXPECT_EQ(ops_->allocations(), allocations);
+  EXPECT_EQ(Host(output), want.output);
+  EXPECT_EQ(Host(log_sum_exp), want.log_sum_exp);
+  EXPECT_EQ(Host(d_qkv), want.d_qkv);
+}
+
+// On devices with less than 256 GiB the backward pass takes a part of the heads
+// at a time, or of the sequences.
+TEST_F(AttentionCudaTest, AttentionByCudnnInParts) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Ops> kernels,
+                       MakeCudaOps(0, {.may_use_cudnn = false}));
+  for (const AttentionShape& shape : {AttentionShape{1, 16384, 8, 8, 16},
+                                      AttentionShape{4, 4096, 32, 8, 16}}) {
+    SKIP_WITHOUT_CUDNN(shape);
+    Floats qkv = Random(shape.rows() * shape.qkv_width(), 1);
     Floats d_output = Random(shape.rows() * shape.query_width(), 2);
+    Activations device_qkv = Rounded(qkv);
     Activations device_d_output = Rounded(d_output);
-    Activations d_qkv = Garbage(shape.rows() * shape.qkv_width());
-    ops_->AttentionBackward(device_shape, device_qkv.data(), output.data(),
-                            log_sum_exp.data(), device_d_output.data(),
-                            d_qkv.data());
-    Doubles want_d_qkv(qkv.size());
-    reference::AttentionBackward(shape, Widen(qkv).data(), want_output.data(),
-                                 want_log_sum_exp.data(),
-                                 Widen(d_output).data(), want_d_qkv.data());
-    ExpectNear(Host(d_qkv), want_d_qkv, 3 * kRounding);
+    const Results want = Attend(shape, device_qkv, device_d_output, *kernels);
+    const Results got = Attend(shape, device_qkv, device_d_output, *ops_);
+    ExpectNear(got.output, Widen(want.output), 2 * kRounding);
+    ExpectNear(got.log_sum_exp, Widen(want.log_sum_exp), 1e-5);
+    ExpectNear(got.d_qkv, Widen(want.d_qkv), 3 * kRounding);
+    // The same call gives the same bits.
+    const Results again = Attend(shape, device_qkv, device_d_output, *ops_);
+    EXPECT_EQ(again.output, got.output);
+    EXPECT_EQ(again.log_sum_exp, got.log_sum_exp);
+    EXPECT_EQ(again.d_qkv, got.d_qkv);
   }
 }
 

@@ -24,8 +24,8 @@ absl::StatusOr<std::string> DescribeCudaDevice(int /*device*/) {
   return NotBuiltIn();
 }
 
-absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int /*device*/,
-                                                 OperationTimes* /*times*/) {
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(
+    int /*device*/, const CudaOpsOptions& /*options*/) {
   return NotBuiltIn();
 }
 

@@ -19,6 +19,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/model/cuda/cublas_lt.h"
+#include "worker/model/cuda/cudnn_attention.h"
 #include "worker/model/cuda/kernel_ops.h"
 #include "worker/model/cuda/ops_cuda.h"
 
@@ -41,8 +42,13 @@ constexpr size_t kDownloadBytes = size_t{64} << 10;
 
 class CudaOps final : public KernelOps {
  public:
-  CudaOps(int device, OperationTimes* times)
-      : device_(device), can_record_(times == nullptr), times_(times) {}
+  CudaOps(int device, const CudaOpsOptions& options)
+      : device_(device),
+        can_record_(options.times == nullptr),
+        times_(options.times) {
+    if (options.may_use_cudnn) return;
+    no_cudnn_.Update(absl::FailedPreconditionError("cuDNN must not be used"));
+  }
 
   ~CudaOps() override {
     Use();
@@ -50,6 +56,7 @@ class CudaOps final : public KernelOps {
     ForgetRecordings();
     for (const Mark& mark : marks_) cudaEventDestroy(mark.end);
     gemm_.reset();
+    cudnn_.reset();
     cudaFree(scratch_);
     for (const Upload& upload : uploads_) {
       if (upload.done != nullptr) cudaEventDestroy(upload.done);
@@ -188,6 +195,34 @@ class CudaOps final : public KernelOps {
     MarkEnd("clearing memory");
   }
 
+  void Attention(const AttentionShape& shape, const void* qkv, void* output,
+                 float* log_sum_exp) override {
+    const auto scratch = [&](size_t bytes) { return Scratch(bytes); };
+    if (FindCudnn().ok() &&
+        cudnn_->Forward(shape, qkv, output, log_sum_exp, scratch).ok()) {
+      return MarkEnd("attention by cuDNN");
+    }
+    KernelOps::Attention(shape, qkv, output, log_sum_exp);
+  }
+  void AttentionBackward(const AttentionShape& shape, const void* qkv,
+                         const void* output, const float* log_sum_exp,
+                         const void* d_output, void* d_qkv) override {
+    const auto scratch = [&](size_t bytes) { return Scratch(bytes); };
+    if (FindCudnn().ok() && cudnn_
+                                ->Backward(shape, qkv, output, log_sum_exp,
+                                           d_output, d_qkv, scratch)
+                                .ok()) {
+      return MarkEnd("the gradient of attention by cuDNN");
+    }
+    KernelOps::AttentionBackward(shape, qkv, output, log_sum_exp, d_output,
+                                 d_qkv);
+  }
+  absl::Status PrepareCudnn(const AttentionShape& shape) {
+    RETURN_IF_ERROR(FindCudnn());
+    RETURN_IF_ERROR(cudnn_->Prepare(shape, AttentionPass::kForward));
+    return cudnn_->Prepare(shape, AttentionPass::kBackward);
+  }
+
  protected:
   cudaStream_t stream() const override { return stream_; }
   bool ok() const override { return Use(); }
@@ -228,6 +263,23 @@ class CudaOps final : public KernelOps {
   bool Use() const {
     cudaSetDevice(device_);
     return status_.ok();
+  }
+
+  // Looks for cuDNN at the first call, since not all objects compute attention.
+  // Returns whether there is one, and nothing has failed.
+  absl::Status FindCudnn() {
+    if (!Use()) return status_;
+    if (cudnn_ != nullptr || !no_cudnn_.ok()) return no_cudnn_;
+    absl::StatusOr<std::unique_ptr<CudnnAttention>> cudnn =
+        MakeCudnnAttention(stream_);
+    if (cudnn.ok()) {
+      cudnn_ = *std::move(cudnn);
+    } else {
+      no_cudnn_.Update(cudnn.status());
+      LOG(INFO) << "cuda:" << device_
+                << " computes attention without cuDNN: " << no_cudnn_.message();
+    }
+    return no_cudnn_;
   }
 
   void Note(cudaError_t error, const char* doing) {
@@ -352,6 +404,9 @@ class CudaOps final : public KernelOps {
   size_t next_upload_ = 0;
   void* download_ = nullptr;
   std::unique_ptr<CublasLt> gemm_;
+  std::unique_ptr<CudnnAttention> cudnn_;
+  // Why there is none, if it was looked for or must not be.
+  absl::Status no_cudnn_;
   void* scratch_ = nullptr;
   // The recorded graphs by key; null for operations that have run once.
   absl::flat_hash_map<ReplayKey, cudaGraphExec_t> recordings_;
@@ -407,12 +462,16 @@ absl::StatusOr<std::string> DescribeCudaDevice(int device) {
                       " GiB)");
 }
 
-absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(int device,
-                                                 OperationTimes* times) {
+absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(
+    int device, const CudaOpsOptions& options) {
   RETURN_IF_ERROR(CheckDevice(device));
-  auto ops = std::make_unique<CudaOps>(device, times);
+  auto ops = std::make_unique<CudaOps>(device, options);
   RETURN_IF_ERROR(ops->Start());
   return ops;
+}
+
+absl::Status PrepareCudnn(const AttentionShape& shape, Ops& ops) {
+  return static_cast<CudaOps&>(ops).PrepareCudnn(shape);
 }
 
 }  // namespace causeway

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operations of worker/model/ops.h on an NVIDIA GPU: the kernels of
-// kernel_ops.h, and cuBLASLt. Activations are bf16, sums fp32; the same calls
-// give the same bits on the same kind of device.
+// kernel_ops.h, cuBLASLt and, for attention, cuDNN where there is one.
+// Activations are bf16, sums fp32; the same calls give the same bits on the
+// same kind of device with the same libraries.
 #ifndef WORKER_MODEL_CUDA_OPS_CUDA_H_
 #define WORKER_MODEL_CUDA_OPS_CUDA_H_
 
@@ -12,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/model/ops.h"
 
@@ -38,6 +40,14 @@ struct OperationTime {
 };
 using OperationTimes = std::map<std::string, OperationTime>;
 
+struct CudaOpsOptions {
+  // If not null, Synchronize adds there how long the operations before it took,
+  // and Replay makes no graphs. It must outlive the object.
+  OperationTimes* times = nullptr;
+  // False is for comparisons.
+  bool may_use_cudnn = true;
+};
+
 // Returns the operations on device `device` (from 0, among those that
 // CUDA_VISIBLE_DEVICES shows), with a stream of their own. Several objects may
 // share a device, and may use each other's results after Synchronize. Different
@@ -48,10 +58,14 @@ using OperationTimes = std::map<std::string, OperationTime>;
 //   RESOURCE_EXHAUSTED   its memory is taken.
 // A program without CUDA links no_cuda.cc, which always returns
 // FAILED_PRECONDITION.
-// With `times`, which must outlive the object, Synchronize adds there how long
-// the operations before it took, and Replay makes no graphs.
 absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(
-    int device, OperationTimes* times = nullptr);
+    int device, const CudaOpsOptions& options = {});
+
+// Returns OK if both passes of attention of this shape are cuDNN's. `ops` is
+// from MakeCudaOps.
+//   FAILED_PRECONDITION  there is no cuDNN, or it must not be used.
+//   UNIMPLEMENTED        it does not take the shape.
+absl::Status PrepareCudnn(const AttentionShape& shape, Ops& ops);
 
 }  // namespace causeway
 
