@@ -163,6 +163,7 @@ int64_t LargestDivisor(int64_t number, int64_t most) {
 }
 
 // Returns what one call computes: sequences of the batch, or heads of one.
+//   UNIMPLEMENTED  the scores of one key head are too many.
 absl::StatusOr<AttentionShape> PartOf(const AttentionShape& shape,
                                       AttentionPass pass,
                                       int64_t most_score_bytes) {
@@ -182,7 +183,8 @@ absl::StatusOr<AttentionShape> PartOf(const AttentionShape& shape,
   return part;
 }
 
-// Such shapes may change from call to call, so they have no plans.
+// Returns whether cuDNN may take the shape. Others may change from call to
+// call, so they have no plans, and the log does not name them.
 absl::Status CheckShape(const AttentionShape& shape) {
   if (shape.document_begin == nullptr && shape.first == 0 &&
       shape.length % kLengthMultiple == 0) {
