@@ -33,6 +33,7 @@ struct CublasLtLibrary {
 
 namespace {
 
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 // The heuristic may also name algorithms that cannot run, before those that
 // can.
 constexpr int kCandidates = 8;
@@ -77,13 +78,12 @@ size_t CommonAlignment(const void* a, const void* b, const void* c) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create(
-    size_t workspace_bytes) {
+absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Create() {
   // The library is loaded once for the process, and never unloaded.
   static const auto& library =
       *new absl::StatusOr<CublasLtLibrary>(LoadLibrary());
   RETURN_IF_ERROR(library.status());
-  auto gemm = absl::WrapUnique(new CublasLt(&*library, workspace_bytes));
+  auto gemm = absl::WrapUnique(new CublasLt(&*library));
   RETURN_IF_ERROR(
       gemm->CheckCall(library->create(&gemm->handle_), "starting cuBLASLt"));
   return gemm;
@@ -157,8 +157,9 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
   cublasLtMatmulPreference_t preference = nullptr;
   RETURN_IF_ERROR(
       CheckCall(lib.create_preference(&preference), "describing a preference"));
+  const size_t workspace = kWorkspaceBytes;
   lib.set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                     &workspace_bytes_, sizeof(workspace_bytes_));
+                     &workspace, sizeof(workspace));
   // INPLACE is left out: it adds in the order in which blocks finish. So is
   // OUTPUT_TYPE where it would round partial sums to bf16.
   const uint32_t reductions =
@@ -198,7 +199,7 @@ absl::Status CublasLt::Multiply(const MatrixProduct& product, const void* a,
                                 const void* b, void* c, cudaStream_t stream,
                                 size_t algorithm) {
   if (workspace_ == nullptr) {
-    RETURN_IF_ERROR(CudaStatus(cudaMalloc(&workspace_, workspace_bytes_),
+    RETURN_IF_ERROR(CudaStatus(cudaMalloc(&workspace_, kWorkspaceBytes),
                                "allocating cuBLASLt's workspace"));
   }
   const size_t alignment = CommonAlignment(a, b, c);
@@ -218,7 +219,7 @@ absl::Status CublasLt::Multiply(const MatrixProduct& product, const void* a,
       library_->multiply(handle_, plan.operation, &one, b, plan.first, a,
                          plan.second, &beta, c, plan.result, c, plan.result,
                          &plan.algorithms[algorithm], workspace_,
-                         workspace_bytes_, stream),
+                         kWorkspaceBytes, stream),
       "starting a matrix product");
 }
 

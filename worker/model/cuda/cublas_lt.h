@@ -34,11 +34,9 @@ struct CublasLtLibrary;
 // Not thread-safe: one thread at a time may use an object.
 class CublasLt {
  public:
-  // Creates an object for the current device. Products may use
-  // `workspace_bytes` of its memory; 32 MiB are what NVIDIA recommends.
+  // Creates an object for the current device.
   //   FAILED_PRECONDITION  the library cannot be loaded or used; says why.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CublasLt>> Create(
-      size_t workspace_bytes = size_t{32} << 20);
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CublasLt>> Create();
 
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
@@ -46,7 +44,7 @@ class CublasLt {
 
   // Launches the product on `stream`. a, b and c are device memory, aligned at
   // least to their values; the fastest algorithms need 16 bytes, and sizes that
-  // are multiples of 8. The first call takes the workspace.
+  // are multiples of 8. The first call takes 32 MiB of the device's memory.
   // `algorithm` counts those that the heuristic proposes, the best one first.
   //   RESOURCE_EXHAUSTED  no memory.
   //   OUT_OF_RANGE        there are not so many algorithms.
@@ -66,13 +64,11 @@ class CublasLt {
     std::vector<cublasLtMatmulAlgo_t> algorithms;
   };
 
-  CublasLt(const CublasLtLibrary* library, size_t workspace_bytes)
-      : library_(library), workspace_bytes_(workspace_bytes) {}
+  explicit CublasLt(const CublasLtLibrary* library) : library_(library) {}
   absl::StatusOr<Plan> MakePlan(const MatrixProduct& product, size_t alignment);
   absl::Status CheckCall(cublasStatus_t status, absl::string_view doing) const;
 
   const CublasLtLibrary* const library_;
-  const size_t workspace_bytes_;
   cublasLtHandle_t handle_ = nullptr;
   // Null before the first product.
   void* workspace_ = nullptr;

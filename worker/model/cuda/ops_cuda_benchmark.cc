@@ -394,14 +394,11 @@ int RunBenchmark() {
               [&](Ops* ops) { return MeasureTraining(model, ops); });
     cases.Run("operations", model.name,
               [&](Ops*) { return MeasureOperations(model); });
-    for (const size_t mebibytes : {32, 256}) {
-      cases.Run("products", model.name, [&](Ops* ops) {
-        const int64_t rows = int64_t{model.micro_batch} * model.length;
-        return MeasureProducts(
-            model, std::min(rows, ops->logits_at_a_time() / model.vocab),
-            mebibytes << 20);
-      });
-    }
+    cases.Run("products", model.name, [&](Ops* ops) {
+      const int64_t rows = int64_t{model.micro_batch} * model.length;
+      return MeasureProducts(
+          model, std::min(rows, ops->logits_at_a_time() / model.vocab));
+    });
   }
   for (const AttentionShape& shape : small ? kSmallAttention : kAttention) {
     const std::string name = absl::StrCat("of length ", shape.length);

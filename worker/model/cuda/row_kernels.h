@@ -305,8 +305,6 @@ __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
                                         const Bf16* d_output, int64_t rows,
                                         int64_t width, Sum* d_table) {
   constexpr uint32_t kGroups = kEmbeddingThreads / kWarpSize;
-  // The rows of a frequent token whose loads are on their way at a time.
-  constexpr int kAtATime = 4;
   static_assert(kWarpValues == kEmbeddingThreads);
   __shared__ float group_sums[kGroups][kWarpValues];
   const int64_t first = blockIdx.x;
@@ -316,28 +314,12 @@ __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
   const int64_t column = begin + int64_t{LaneIndex()} * kVector;
   float sums[kVector] = {};
   if (column < width) {
-    const auto has_token = [&](int64_t place) {
-      return place < rows && sorted_tokens[place] == token;
-    };
-    for (int64_t i = first + WarpIndex(); has_token(i);
-         i += kAtATime * kGroups) {
-      Bf16Vector rows_of_token[kAtATime];
+    for (int64_t i = first + WarpIndex(); i < rows && sorted_tokens[i] == token;
+         i += kGroups) {
+      float values[kVector];
+      LoadVector(d_output + sorted_rows[i] * width + column, values);
 #pragma unroll
-      for (int k = 0; k < kAtATime; ++k) {
-        const int64_t place = i + k * kGroups;
-        if (has_token(place)) {
-          rows_of_token[k] =
-              LoadVector(d_output + sorted_rows[place] * width + column);
-        }
-      }
-#pragma unroll
-      for (int k = 0; k < kAtATime; ++k) {
-        if (!has_token(i + k * kGroups)) break;
-        float values[kVector];
-        Widen(rows_of_token[k], values);
-#pragma unroll
-        for (int j = 0; j < kVector; ++j) sums[j] += values[j];
-      }
+      for (int j = 0; j < kVector; ++j) sums[j] += values[j];
     }
   }
 #pragma unroll

@@ -128,10 +128,8 @@ std::vector<NamedProduct> ProductsOf(const BenchmarkModel& model,
 }  // namespace
 
 absl::StatusOr<nlohmann::json> MeasureProducts(const BenchmarkModel& model,
-                                               int64_t logit_rows,
-                                               size_t workspace_bytes) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<CublasLt> gemm,
-                   CublasLt::Create(workspace_bytes));
+                                               int64_t logit_rows) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<CublasLt> gemm, CublasLt::Create());
   nlohmann::json list;
   double first_seconds = 0;
   double best_seconds = 0;
@@ -160,14 +158,12 @@ absl::StatusOr<nlohmann::json> MeasureProducts(const BenchmarkModel& model,
                     {"seconds", seconds}});
   }
   std::cout << absl::StrFormat(
-      "%s products of a step with %d MiB of workspace: first %.2f ms (%.0f "
-      "TFLOP/s), best %.2f ms (%.0f)\n",
-      model.name, workspace_bytes >> 20, 1e3 * first_seconds,
-      operations / first_seconds / 1e12, 1e3 * best_seconds,
-      operations / best_seconds / 1e12);
+      "%s products of a step: first %.2f ms (%.0f TFLOP/s), best %.2f ms "
+      "(%.0f)\n",
+      model.name, 1e3 * first_seconds, operations / first_seconds / 1e12,
+      1e3 * best_seconds, operations / best_seconds / 1e12);
   return nlohmann::json{{"model", model.name},
                         {"micro_batch", model.micro_batch},
-                        {"workspace_bytes", workspace_bytes},
                         {"first_seconds", first_seconds},
                         {"best_seconds", best_seconds},
                         {"products", list}};

@@ -13,11 +13,9 @@
 
 namespace causeway {
 
-// Runs on device 0. `logit_rows` is the number of rows of logits at a time,
-// `workspace_bytes` what cuBLASLt may use.
+// Runs on device 0. `logit_rows` is the number of rows of logits at a time.
 absl::StatusOr<nlohmann::json> MeasureProducts(const BenchmarkModel& model,
-                                               int64_t logit_rows,
-                                               size_t workspace_bytes);
+                                               int64_t logit_rows);
 
 }  // namespace causeway
 
