@@ -133,6 +133,8 @@ class DeviceFragmentPart : public FragmentPart {
       EncodeStrip();
     }
     progress_.complete = encoded_values_ == host_values();
+    // With error feedback, inner_ holds the error to keep if it is merged.
+    if (progress_.complete && !feedback_.has_value()) inner_.Release();
     return progress_;
   }
 

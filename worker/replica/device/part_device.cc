@@ -118,7 +118,15 @@ bool PartDevice::is_shared(const Lease& lease) const {
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakeAnchor(uint64_t values) {
-  return Take(anchor_kind(), values * sizeof(float));
+  absl::StatusOr<Lease> lease = Take(anchor_kind(), values * sizeof(float));
+  if (!options_.anchors_on_device ||
+      !absl::IsResourceExhausted(lease.status())) {
+    return lease;
+  }
+  LOG_FIRST_N(WARNING, 1)
+      << "anchors are in pinned memory of the host instead: "
+      << lease.status().message();
+  return TakePinned(values * sizeof(float));
 }
 
 absl::StatusOr<PartDevice::Lease> PartDevice::TakePinned(size_t bytes) {

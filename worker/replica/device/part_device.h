@@ -131,7 +131,8 @@ class PartDevice {
   absl::StatusOr<Lease> TakeSnapshot(uint64_t values);
   // Returns whether this is the device's memory that all snapshots share.
   bool is_shared(const Lease& lease) const;
-  // Takes the kind of memory that anchors are kept in.
+  // Takes the kind of memory that anchors are kept in, or pinned memory if the
+  // device is full.
   absl::StatusOr<Lease> TakeAnchor(uint64_t values);
   absl::StatusOr<Lease> TakePinned(size_t bytes);
   // Takes memory of the device.

@@ -115,6 +115,18 @@ TEST_F(PartDeviceTest, SnapshotsAreWhereAnchorsAre) {
   }
 }
 
+TEST_F(PartDeviceTest, AnchorsArePinnedIfTheDeviceIsFull) {
+  ASSERT_OK_AND_ASSIGN(const auto device,
+                       Create(/*reserves=*/false, /*anchors_on_device=*/true));
+  memory_.limit = memory_.device_bytes() + 4000;
+  ASSERT_OK_AND_ASSIGN(const auto first, device->TakeAnchor(1000));
+  ASSERT_OK_AND_ASSIGN(const auto second, device->TakeAnchor(1000));
+  ASSERT_OK_AND_ASSIGN(const auto snapshot, device->TakeSnapshot(1000));
+  EXPECT_FALSE(first.is_pinned());
+  EXPECT_TRUE(second.is_pinned());
+  EXPECT_TRUE(snapshot.is_pinned());
+}
+
 TEST_F(PartDeviceTest, NothingNeedsNone) {
   const std::unique_ptr<PartDevice> device = NewDevice();
   ASSERT_OK(device->ReserveSnapshot(1000));
