@@ -19,7 +19,8 @@ usage: tests/gpu/run.sh [--json FILE] [--no-benchmarks] [--require_gpu]
 Runs all programs in DIRECTORY whose names match *cuda*_test and
 *cuda*_benchmark. Also runs training.sh and streaming.sh if causeway-coordinator
 and causeway-worker are there, and, if python3 has PyTorch for the GPU, islands
-of it and pytorch.py, which does the same work as a benchmark. Prints a table and, as its last line,
+of it and pytorch.py, which does the same work as a benchmark. Prints a table
+and, as its last line,
 
   N passed, M failed[, K skipped]
 

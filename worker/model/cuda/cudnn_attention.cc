@@ -268,9 +268,9 @@ struct Arrays {
 };
 
 struct Plan {
-  // Why cuDNN does not compute the pass, if it does not.
+  // An error says why cuDNN does not compute the pass.
   absl::Status status;
-  // What one call computes.
+  // One call computes the pass for this part of the shape.
   AttentionShape part;
   fe::graph::Graph graph;
   size_t scratch_bytes = 0;

@@ -405,7 +405,7 @@ class CudaOps final : public KernelOps {
   void* download_ = nullptr;
   std::unique_ptr<CublasLt> gemm_;
   std::unique_ptr<CudnnAttention> cudnn_;
-  // Why there is none, if it was looked for or must not be.
+  // An error says why there is none.
   absl::Status no_cudnn_;
   void* scratch_ = nullptr;
   // The recorded graphs by key; null for operations that have run once.

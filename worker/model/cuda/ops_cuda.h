@@ -30,12 +30,12 @@ absl::StatusOr<std::string> DescribeCudaDevice(int device);
 // Returns whether `device` can directly read the memory of `other`.
 bool CudaPeersReach(int device, int other);
 
-// How long the device was busy with an operation or, of one that takes several
-// kernels, with one of them.
+// Measures the time for which the device was busy with an operation or, if that
+// takes several kernels, with one of them.
 struct OperationTime {
   double seconds = 0;
   int64_t calls = 0;
-  // What the calls of a matrix product have multiplied and added.
+  // Counts the multiplications and additions of matrix products; 0 for others.
   double floating_point_operations = 0;
 };
 using OperationTimes = std::map<std::string, OperationTime>;

@@ -68,8 +68,8 @@ const std::vector<BenchmarkModel> kSmallModels = {
     {"small", 2, 32, 64, 2, 16, 256, 2}};
 const std::vector<AttentionShape> kSmallAttention = {{1, 32, 2, 1, 16}};
 
-// What a training step takes besides the model and the vectors: scratch memory,
-// that of libraries, graphs.
+// A training step takes this besides the model and the vectors: for scratch
+// memory, libraries and graphs.
 constexpr int64_t kSpareBytes = int64_t{1} << 30;
 // The steps whose operations are timed.
 constexpr int kTimedSteps = 5;

@@ -38,7 +38,7 @@ class PartDevice {
     // device.
     std::unique_ptr<DeviceQueue> training;
     std::unique_ptr<DeviceQueue> background;
-    // Whether to keep anchors and snapshots on the device instead of in host
+    // If true, anchors and snapshots are on the device instead of in host
     // memory. That takes 4 bytes per parameter there, and 8 for the fragments
     // whose updates are on their way; training then waits for no bus.
     bool anchors_on_device = false;

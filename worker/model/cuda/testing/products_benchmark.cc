@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<double>> TimeAlgorithms(const MatrixProduct& product,
 
 struct NamedProduct {
   std::string name;
-  // How often a step computes it.
+  // A step computes it so many times.
   double times;
   MatrixProduct product;
 };
