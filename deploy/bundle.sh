@@ -123,9 +123,9 @@ if compgen -G "${top}/tests/gpu/*.so*" >/dev/null; then
   fail "a library is among the tests: $(ls "${top}/tests/gpu")"
 fi
 if ((${#test_labels[@]} > 0)); then
-  mkdir -p "${top}/python/causeway/lib"
+  add_python_package "${top}/python"
+  mkdir "${top}/python/causeway/lib"
   add_file "${bin}/worker/embedding/libcauseway.so" "${top}/python/causeway/lib"
-  install -D -m 644 -t "${top}/python/causeway" python/causeway/*.py
   install -D -m 644 -t "${top}/python/causeway/testing" python/causeway/testing/*.py
   install -D -m 644 -t "${top}/tests/pytorch" tests/pytorch/cuda_test.py
 fi

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Copies programs and shared libraries together with the libraries that they
-# need, for scripts that source this file. Uses
+# need, and the Python package, for scripts that source this file. Uses
 #
 #   libraries   the folder that libraries are copied to
 #
@@ -51,6 +51,16 @@ add_file() {
       patchelf --remove-rpath "${libraries}/${name}"
     fi
   done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
+}
+
+# add_python_package DIRECTORY: copies the package for PyTorch, without its tests,
+# from the current source tree.
+add_python_package() {
+  local file
+  while IFS= read -r file; do
+    install -D -m 644 "python/${file}" "$1/${file}"
+  done < <(cd python && find causeway -name '*.py' -not -name '*_test.py' \
+    -not -path '*/testing/*' -not -name testing.py)
 }
 
 # newest_version PREFIX FILE...: prints the newest version that a file needs, such

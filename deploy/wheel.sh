@@ -74,10 +74,7 @@ readonly stage
 trap 'rm -rf "${stage}"' EXIT
 readonly libraries="${stage}/causeway/lib"
 mkdir -p "${libraries}"
-while IFS= read -r file; do
-  install -D -m 644 "python/${file}" "${stage}/${file}"
-done < <(cd python && find causeway -name '*.py' -not -name '*_test.py' \
-  -not -path '*/testing/*' -not -name testing.py)
+add_python_package "${stage}"
 # Says to type checkers that the package has type hints.
 touch "${stage}/causeway/py.typed"
 install -D -m 644 worker/embedding/causeway.h \
