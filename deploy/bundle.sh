@@ -28,6 +28,7 @@ GCC 11 or newer:
   causeway/lib    shared libraries, found from bin
   causeway/lib/gcc      libstdc++ and libgcc, for hosts without them: they need
                         LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
+  causeway/licenses     what the libraries' packages say about copyright
   causeway/docs, causeway/tests         tests/gpu/run.sh is for machines with GPUs
   causeway/python       with --tests: the package for PyTorch, for tests of it
 
@@ -135,6 +136,7 @@ install -D -m 644 -t "${top}/tests/reference" \
   tests/reference/llama_golden.safetensors
 install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
+add_licenses "${top}/licenses" "${added[@]}"
 
 # Debian's libstdc++ and libgcc need glibc 2.36, and all else less. Where they are
 # not found beside the programs, the loader takes the host's.

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Copies programs and shared libraries together with the libraries that they
-# need, and the Python package, for scripts that source this file. Uses
+# need, their licenses, and the Python package, for scripts that source this file.
+# Uses
 #
 #   libraries   the folder that libraries are copied to
 #
@@ -31,6 +32,9 @@ require_tools() {
   done
 }
 
+# The libraries that add_file has copied, as they lie on this machine.
+added=()
+
 # add_file FILE DIRECTORY: copies a program or library to a directory, and the
 # libraries that it needs to `libraries`, where it finds them.
 add_file() {
@@ -49,8 +53,31 @@ add_file() {
       install -m 644 "${path}" "${libraries}/${name}"
       strip --strip-unneeded "${libraries}/${name}"
       patchelf --remove-rpath "${libraries}/${name}"
+      added+=("${path}")
     fi
   done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
+}
+
+# add_licenses DIRECTORY LIBRARY...: copies what Debian's packages of the libraries
+# say about copyright, and the licenses of headers that are compiled in, to a
+# directory, each as PACKAGE/copyright.
+add_licenses() {
+  local directory="$1" path package found paths
+  shift
+  # Packages name their files as they were before /lib became a link to /usr/lib.
+  mapfile -t paths < <(realpath "$@")
+  found="$(dpkg -S "${paths[@]}" "${paths[@]#/usr}" 2>/dev/null || true)"
+  for path in "${paths[@]}"; do
+    if [[ "${found}" != *": "*"/$(basename "${path}")"* ]]; then
+      fail "no package of Debian has ${path}, so its license is not known"
+    fi
+  done
+  while IFS= read -r package; do
+    install -D -m 644 "/usr/share/doc/${package}/copyright" \
+      "${directory}/${package}/copyright"
+  done < <((echo nlohmann-json3-dev && awk -F '[:,]' '{ print $1 }' <<<"${found}") | sort -u)
+  install -D -m 644 third_party/cudnn_frontend.LICENSE \
+    "${directory}/cudnn-frontend/copyright"
 }
 
 # add_python_package DIRECTORY: copies the package for PyTorch, without its tests,

@@ -82,6 +82,7 @@ install -D -m 644 worker/embedding/causeway.h \
 grep -qx "__version__ = \"${VERSION}\"" "${stage}/causeway/__init__.py" ||
   fail "python/causeway/__init__.py has another __version__ than ${VERSION}"
 add_file "${library}" "${libraries}"
+add_licenses "${stage}/causeway/licenses" "${added[@]}"
 # PyTorch takes these from the system, and a process has each of them once.
 rm -f "${libraries}"/lib{stdc++.so.6,gcc_s.so.1}
 needed="$(newest_version GLIBC_2 "${libraries}"/*)"

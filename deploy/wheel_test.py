@@ -25,6 +25,9 @@ assert metadata.get_payload().strip() == causeway.__doc__.strip(), metadata
 assert "Typing :: Typed" in metadata.get_all("Classifier"), metadata
 header = (files / "include" / "causeway.h").read_text()
 assert "causeway_open" in header
+for package in "libgrpc29", "nlohmann-json3-dev", "cudnn-frontend":
+    notice = (files / "licenses" / package / "copyright").read_text()
+    assert "copyright" in notice.lower(), package
 """
 
 _TRAIN = """

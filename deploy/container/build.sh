@@ -11,6 +11,8 @@ readonly ROOT
 cd "${ROOT}"
 # shellcheck source=deploy/bazel.sh
 . deploy/bazel.sh
+# shellcheck source=deploy/libraries.sh
+. deploy/libraries.sh
 # shellcheck source=deploy/version.sh
 . deploy/version.sh
 
@@ -67,9 +69,10 @@ strip --strip-unneeded "${tree}"/usr/bin/*
 # Libraries keep their paths, with the loader that the programs name.
 ldd "${tree}"/usr/bin/* >"${work}/libraries"
 if grep 'not found' "${work}/libraries"; then fail "libraries are missing"; fi
-while IFS= read -r library; do
+mapfile -t libraries < <(grep -oE '/[^ ]+\.so[^ ]*' "${work}/libraries" | sort -u)
+for library in "${libraries[@]}"; do
   install -D -m 755 "${library}" "${tree}${library}"
-done < <(grep -oE '/[^ ]+\.so[^ ]*' "${work}/libraries" | sort -u)
+done
 if ((${#options[@]} > 0)); then
   for library in /usr/local/cuda/lib64/libcublas{,Lt}.so.13 \
     /usr/lib/x86_64-linux-gnu/libnccl.so.2; do
@@ -79,6 +82,7 @@ if ((${#options[@]} > 0)); then
   done
 fi
 install -D -m 644 LICENSE "${tree}/usr/share/doc/causeway/copyright"
+add_licenses "${tree}/usr/share/doc" "${libraries[@]}"
 mkdir "${tree}/state"
 chmod 777 "${tree}/state"
 "${podman[@]}" build --layers=false --isolation chroot --timestamp 0 --network host \
