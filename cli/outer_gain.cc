@@ -65,7 +65,7 @@ std::string OuterGainAdvice(const v1::RunConfig& config, uint64_t rounds) {
                           config.synchronization().inner_steps_per_round());
   }
   if (outer.merge() == Outer::MEAN) {
-    const double least = islands > 1 ? 0.9 : 1.0;
+    const double least = islands > 1 ? 0.7 : 1.0;
     const double most = islands > 1 ? 2.5 : 1.6;
     const double want = std::clamp(rate, least, most);
     absl::StrAppendFormat(&text, "; tuned runs of %s have %.1f to %.1f",

@@ -18,8 +18,8 @@
 //
 // Tuned runs, with the rates that this gives: one worker 1.0 (DiLoCo, H
 // 30), 1.3 (MuLoCo) and 1.6 (SNOO, H 100); two 1.5 to 2.0, eight 1.6 to 2.2,
-// sixteen 2.5, and the quickstart's two islands, with Muon at H 10, 1.0. Hence
-// the ranges here: 1.0 to 1.6 for one island, 0.9 to 2.5 for several. Sources:
+// sixteen 2.5, and the quickstart's two islands, with Muon at H 10, 0.8. Hence
+// the ranges here: 1.0 to 1.6 for one island, 0.7 to 2.5 for several. Sources:
 // DiLoCo's scaling laws (arXiv 2503.09799), MuLoCo (2505.23725), SNOO
 // (2510.15830).
 //

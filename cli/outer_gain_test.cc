@@ -39,7 +39,7 @@ TEST(OuterGainTest, TheRateFollowsItsEquation) {
 TEST(OuterGainTest, WhatFitsGetsNoAdvice) {
   EXPECT_EQ(OuterGainAdvice(Config(0.7, 0.9, 500, 8), 200),
             "effective rate 1.55 (learning rate 0.7, momentum 0.9, H 500); "
-            "tuned runs of several islands have 0.9 to 2.5");
+            "tuned runs of several islands have 0.7 to 2.5");
 }
 
 TEST(OuterGainTest, WhatIsTooFastOrTooSlowGetsValuesThatAreNot) {
@@ -50,10 +50,10 @@ TEST(OuterGainTest, WhatIsTooFastOrTooSlowGetsValuesThatAreNot) {
   EXPECT_NEAR(EffectiveOuterRate(Config(0.57, 0.9, 16, 1)), 1.6, 0.02);
   EXPECT_NEAR(EffectiveOuterRate(Config(1, 0.45, 16, 1)), 1.6, 0.02);
   EXPECT_THAT(OuterGainAdvice(Config(0.4, 0.5, 100, 2), 200),
-              HasSubstr("have 0.9 to 2.5: learning_rate 0.57 would"));
+              HasSubstr("have 0.7 to 2.5: learning_rate 0.44 would"));
   // No momentum compensates for this learning rate.
   const std::string slow = OuterGainAdvice(Config(0.1, 0.5, 100, 2), 200);
-  EXPECT_THAT(slow, HasSubstr("learning_rate 0.57 would"));
+  EXPECT_THAT(slow, HasSubstr("learning_rate 0.44 would"));
   EXPECT_THAT(slow, Not(HasSubstr("or momentum")));
   EXPECT_THAT(OuterGainAdvice(Config(2, 0.9, 100, 2, Outer::HEAVY_BALL), 200),
               HasSubstr("or momentum 0.69"));

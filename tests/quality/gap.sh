@@ -12,15 +12,17 @@ readonly ROOT
 
 # Data parallel is one island of two ranks; the coordinator takes over what it
 # has. With SNOO (arXiv 2510.15830) it makes outer steps with it. All batches
-# together have 16 sequences. causeway_k2 and causeway_k4 are the quickstart's
-# settings; other lengths of a round have their own overlap.
+# together have 16 sequences. causeway_k2 has the quickstart's settings; more
+# islands, AdamW and other lengths of a round do better with a larger outer rate
+# or have not been tried with another, and each length has its own overlap.
 readonly ADAMW='training.optimizer: ADAMW training.learning_rate: 2e-3'
 readonly ALONE='membership.min_islands: 1 data.shards: 1 training.batch_size: 16 training.micro_batch_size: 8'
-readonly FOUR='membership.min_islands: 4 membership.max_islands: 4 data.shards: 4 training.batch_size: 4'
-readonly H40='inner_steps_per_round: 40 outer_optimizer.momentum: 0.4'
+readonly RATE='outer_optimizer.learning_rate: 0.8'
+readonly FOUR="${RATE} membership.min_islands: 4 membership.max_islands: 4 data.shards: 4 training.batch_size: 4"
+readonly H40="${RATE} inner_steps_per_round: 40 outer_optimizer.momentum: 0.4"
 readonly DILOCO="${H40} fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32"
 readonly AVERAGE="${DILOCO} outer_optimizer.algorithm: SGD outer_optimizer.learning_rate: 1"
-readonly H5='inner_steps_per_round: 5 overlap_steps: 1'
+readonly H5="${RATE} inner_steps_per_round: 5 overlap_steps: 1"
 # shellcheck disable=SC2034  # for loss_runs.sh
 VARIANTS="
 dp_adamw      ${ALONE} ${AVERAGE} ${ADAMW}
@@ -35,7 +37,7 @@ k2_h40        ${H40} overlap_steps: 5
 k4_h40        ${FOUR} ${H40} overlap_steps: 5
 k2_h5         ${H5}
 k4_h5         ${FOUR} ${H5}
-adamw_k2_h10  ${ADAMW}
+adamw_k2_h10  ${RATE} ${ADAMW}
 tau_half      ${FOUR} overlap_steps: 5
 "
 # shellcheck disable=SC2034  # for loss_runs.sh
