@@ -164,6 +164,12 @@ class Trial:
             stdout=subprocess.PIPE).stdout
         return int(json.loads(text)["run"].get("tokens_merged", 0))
 
+    def await_merge(self):
+        """Returns the tokens merged after the next merge, and when that was."""
+        before = self.tokens()
+        more, now = await_that(lambda: self.tokens() - before, "a merge")
+        return before + more, now
+
     def end(self):
         for process in reversed(self.processes.values()):
             process.terminate()
@@ -197,6 +203,7 @@ def one_fault(trial, kind, chance, result):
     """Writes to `result` what became of a fault. Raises TimeoutError."""
     trial.log.set_mark()
     trial.await_steps(chance.randint(5, 25))
+    time.sleep(chance.uniform(0, trial.options.step_seconds))
     rank = chance.randrange(RANKS)
     pids = list(trial.ranks().values())
     last = max(trial.log.steps())
@@ -262,10 +269,15 @@ def summary(kind, results):
 
 
 def measured(trial, act):
-    """Returns act() and the tokens merged per second meanwhile."""
-    tokens, begin = trial.tokens(), time.monotonic()
-    result = act()
-    return result, (trial.tokens() - tokens) / (time.monotonic() - begin)
+    """Returns the tokens merged per second while act() runs.
+
+    The time is from merge to merge, because a round has more tokens than faults
+    cost.
+    """
+    tokens, begin = trial.await_merge()
+    act()
+    merged, end = trial.await_merge()
+    return (merged - tokens) / (end - begin)
 
 
 def run(options, directory, memory):
@@ -294,8 +306,8 @@ def run(options, directory, memory):
 
     try:
         trial.await_steps(10)
-        _, calm = measured(trial, lambda: time.sleep(options.calm_seconds))
-        _, stormy = measured(trial, faults)
+        calm = measured(trial, lambda: time.sleep(options.calm_seconds))
+        stormy = measured(trial, faults)
     finally:
         trial.end()
     report = {"goodput": stormy / calm if calm else None,

@@ -27,8 +27,10 @@ namespace {
 
 constexpr size_t kMostHandshakes = 64;
 constexpr absl::Duration kHandshakeTime = absl::Seconds(10);
-// No event says when another host begins to listen.
-constexpr absl::Duration kConnectPause = absl::Milliseconds(200);
+// No event says when another host begins to listen. Ranks that start together
+// do so some milliseconds apart, so the first pauses between tries are short.
+constexpr absl::Duration kFirstConnectPause = absl::Milliseconds(10);
+constexpr absl::Duration kLongestConnectPause = absl::Milliseconds(200);
 // AES-GCM is safe for 2^24.5 records of 2^14 bytes (RFC 8446, section 5.5). New
 // keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
@@ -237,13 +239,13 @@ absl::StatusOr<std::unique_ptr<SecureSocket>> SecureSocket::ConnectOnce(
 absl::StatusOr<std::unique_ptr<SecureSocket>> SecureSocket::Connect(
     const std::string& address, const std::string& key, const std::string& name,
     absl::Time deadline, const Clock& now) {
-  for (;;) {
+  for (absl::Duration pause = kFirstConnectPause;;
+       pause = std::min(2 * pause, kLongestConnectPause)) {
     auto socket = ConnectOnce(address, key, name, deadline, now);
-    if (!absl::IsUnavailable(socket.status()) ||
-        now() + kConnectPause >= deadline) {
+    if (!absl::IsUnavailable(socket.status()) || now() + pause >= deadline) {
       return socket;
     }
-    absl::SleepFor(kConnectPause);
+    absl::SleepFor(pause);
   }
 }
 

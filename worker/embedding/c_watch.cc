@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of the C interface that is for programs that start ranks.
-#include <sys/wait.h>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,18 +27,6 @@ struct causeway_watch {
   std::string text;
 };
 
-namespace {
-
-// Leaves a child that has ended for others to wait for.
-bool ChildRuns(pid_t child) {
-  siginfo_t info = {};
-  return waitid(P_PID, static_cast<id_t>(child), &info,
-                WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == 0;
-}
-
-}  // namespace
-
 causeway_code causeway_watch_open(causeway_watch** watch,
                                   const char** variable) {
   return causeway::Guard([&]() -> absl::Status {
@@ -60,11 +46,14 @@ causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
                                   causeway_stuck_rank* stuck) {
   return causeway::Guard([&]() -> absl::Status {
     *stuck = {.text = ""};
+    const absl::Duration silence = absl::Seconds(silence_seconds);
     const std::optional<causeway::RankFault> fault =
-        causeway::FindStuckRank(watch->reader.Read(watch->now(), ChildRuns),
+        causeway::FindStuckRank(watch->reader.Read(watch->now()),
                                 {.least = absl::Seconds(least_seconds),
                                  .most = absl::Seconds(most_seconds),
-                                 .silence = absl::Seconds(silence_seconds)});
+                                 .silence = silence,
+                                 // Ranks in PyTorch take long to start.
+                                 .stopped = silence});
     if (!fault.has_value()) return absl::OkStatus();
     watch->text = fault->text;
     *stuck = {.process = fault->process,

@@ -401,7 +401,7 @@ CAUSEWAY_EXPORT causeway_code causeway_watch_open(causeway_watch** watch,
                                                   const char** variable);
 
 /* Looks at what the ranks, which are children of this process, do. Call it
- * several times a second. A rank is stuck if its process has not run for
+ * five times a second or more. A rank is stuck if its process has not run for
  * `silence_seconds`, or if it takes 5 times longer for something than any rank
  * has before, but within the limits `least_seconds` and `most_seconds`. */
 CAUSEWAY_EXPORT causeway_code causeway_watch_look(causeway_watch* watch,

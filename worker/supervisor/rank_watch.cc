@@ -68,7 +68,9 @@ std::optional<RankFault> FindSilentRank(absl::Span<const RankView> ranks,
   const RankView* first = nullptr;
   size_t silent = 0;
   for (const RankView& rank : ranks) {
-    if (rank.silence <= limits.silence) continue;
+    const absl::Duration limit =
+        rank.is_stopped ? limits.stopped : limits.silence;
+    if (rank.silence <= limit) continue;
     ++silent;
     if (first == nullptr) first = &rank;
   }
@@ -80,7 +82,8 @@ std::optional<RankFault> FindSilentRank(absl::Span<const RankView> ranks,
                    first->rank,
                    all ? " on: no process has run for "
                        : " is stuck: its process has not run for ",
-                   Seconds(first->silence))};
+                   Seconds(first->silence),
+                   first->is_stopped ? "; a signal has stopped it" : "")};
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ struct RankView {
 
   int rank = 0;
   pid_t process = 0;
+  // Whether a signal has stopped its process.
+  bool is_stopped = false;
   // For how long its process has shown no life.
   absl::Duration silence;
   uint64_t rounds = 0;
@@ -48,8 +50,11 @@ struct RankView {
 struct WatchLimits {
   absl::Duration least = absl::Seconds(10);
   absl::Duration most = absl::Minutes(10);
-  // How long a process may be silent.
+  // How long a process may be silent for no known reason.
   absl::Duration silence = absl::Seconds(10);
+  // How long it may be stopped: about as long as a restart takes, so that
+  // waiting costs no more than that.
+  absl::Duration stopped = absl::Milliseconds(500);
 };
 
 struct RankFault {

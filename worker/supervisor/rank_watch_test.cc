@@ -71,6 +71,15 @@ TEST_F(FindStuckRankTest, AProcessThatDoesNotRunIsStuck) {
               HasSubstr("rank 6 is stuck: its process has not run for 10.1s"));
 }
 
+TEST_F(FindStuckRankTest, AProcessThatASignalHasStoppedIsStuckSooner) {
+  ranks_[2].is_stopped = true;
+  ranks_[2].silence = kLimits.stopped;
+  EXPECT_EQ(Found(), "");
+  ranks_[2].silence = absl::Seconds(0.6);
+  EXPECT_THAT(Found(), HasSubstr("rank 6 is stuck: its process has not run for "
+                                 "600ms; a signal has stopped it"));
+}
+
 TEST_F(FindStuckRankTest, IfNoProcessRunsTheHostIsToBlame) {
   for (RankView& rank : ranks_) rank.silence = absl::Seconds(11);
   EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 4"));

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/supervisor/stamp_reader.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +13,20 @@ namespace causeway {
 namespace {
 
 // A reader that was stopped itself must not take that for the ranks' silence.
-constexpr absl::Duration kLongestTime = absl::Seconds(1);
+constexpr absl::Duration kLongestTime = absl::Milliseconds(200);
+
+enum class ChildState { kGone, kRuns, kStopped };
+
+// Leaves the news of its state for others to wait for.
+ChildState StateOf(pid_t child) {
+  siginfo_t info = {};
+  if (waitid(P_PID, static_cast<id_t>(child), &info,
+             WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0) {
+    return ChildState::kGone;
+  }
+  if (info.si_pid == 0) return ChildState::kRuns;
+  return info.si_code == CLD_STOPPED ? ChildState::kStopped : ChildState::kGone;
+}
 
 RankView::Lane ViewOf(const RankStamps::Lane& stamps, uint64_t beat) {
   RankView::Lane lane;
@@ -30,15 +45,16 @@ RankView::Lane ViewOf(const RankStamps::Lane& stamps, uint64_t beat) {
 
 }  // namespace
 
-std::vector<RankView> StampReader::Read(absl::Time now,
-                                        absl::FunctionRef<bool(pid_t)> runs) {
+std::vector<RankView> StampReader::Read(absl::Time now) {
   const absl::Duration since_last = std::clamp(
       now - std::exchange(read_at_, now), absl::ZeroDuration(), kLongestTime);
   std::vector<RankView> views;
   for (int rank = 0; rank < kMostRanks; ++rank) {
     const RankStamps& stamps = page_->rank(rank);
     const auto process = static_cast<pid_t>(stamps.process);
-    if (process == 0 || !runs(process)) continue;
+    if (process == 0) continue;
+    const ChildState state = StateOf(process);
+    if (state == ChildState::kGone) continue;
     Silence& silence = silences_[rank];
     const uint64_t beat = stamps.beat;
     if (silence.process != process || silence.beat != beat) {
@@ -49,6 +65,7 @@ std::vector<RankView> StampReader::Read(absl::Time now,
     RankView& view = views.emplace_back();
     view.rank = rank;
     view.process = process;
+    view.is_stopped = state == ChildState::kStopped;
     view.silence = silence.time;
     view.rounds = stamps.rounds;
     for (int lane = 0; lane < kRankLanes; ++lane) {

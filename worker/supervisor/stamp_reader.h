@@ -12,7 +12,6 @@
 #include <map>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/supervisor/rank_watch.h"
@@ -23,10 +22,9 @@ class StampReader {
  public:
   explicit StampReader(RankStampPage* page) : page_(page) {}
 
-  // Returns what the ranks do whose process `runs`, at the time `now` of any
-  // clock. Call it often.
-  std::vector<RankView> Read(absl::Time now,
-                             absl::FunctionRef<bool(pid_t)> runs);
+  // Returns what the ranks do whose process is a child of this one and has not
+  // ended, at the time `now` of any clock. Call it five times a second or more.
+  std::vector<RankView> Read(absl::Time now);
 
  private:
   struct Silence {

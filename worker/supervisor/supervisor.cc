@@ -174,8 +174,7 @@ class Supervisor {
   }
 
   void WatchStamps(absl::Time now) {
-    const std::vector<RankView> views = reader_.Read(
-        now, [this](pid_t pid) { return FindProcess(pid) != nullptr; });
+    const std::vector<RankView> views = reader_.Read(now);
     // Ranks are made after the join.
     has_joined_ = has_joined_ || !views.empty();
     const std::optional<RankFault> fault =

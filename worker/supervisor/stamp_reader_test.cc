@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/supervisor/stamp_reader.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::Field;
+using testing::IsEmpty;
+
+// A child of this process that waits for signals stands for a rank's.
+class StampReaderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(page_, RankStampPage::Create());
+    reader_ = std::make_unique<StampReader>(page_.get());
+    child_ = fork();
+    ASSERT_GE(child_, 0);
+    if (child_ == 0) {
+      while (true) pause();
+    }
+    page_->rank(3).process = static_cast<uint32_t>(child_);
+    page_->rank(3).beat = 1'000'000;
+  }
+  ~StampReaderTest() override {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+
+  // Sends the child a signal and waits for what comes of it, which others can
+  // still see.
+  void Send(int signal, int news) const {
+    kill(child_, signal);
+    siginfo_t info;
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child_), &info, news | WNOWAIT),
+              0);
+  }
+  std::vector<RankView> ReadAfter(absl::Duration time) {
+    now_ += time;
+    return reader_->Read(now_);
+  }
+
+  std::unique_ptr<RankStampPage> page_;
+  std::unique_ptr<StampReader> reader_;
+  absl::Time now_ = absl::UnixEpoch();
+  pid_t child_ = -1;
+};
+
+TEST_F(StampReaderTest, SeesWhetherASignalHasStoppedTheProcess) {
+  const auto is_stopped = [](bool stopped) {
+    return ElementsAre(Field(&RankView::is_stopped, stopped));
+  };
+  EXPECT_THAT(ReadAfter(absl::ZeroDuration()), is_stopped(false));
+  Send(SIGSTOP, WSTOPPED);
+  EXPECT_THAT(ReadAfter(absl::ZeroDuration()), is_stopped(true));
+  EXPECT_THAT(ReadAfter(absl::ZeroDuration()), is_stopped(true));
+  Send(SIGCONT, WCONTINUED);
+  EXPECT_THAT(ReadAfter(absl::ZeroDuration()), is_stopped(false));
+  Send(SIGKILL, WEXITED);
+  EXPECT_THAT(ReadAfter(absl::ZeroDuration()), IsEmpty());
+}
+
+TEST_F(StampReaderTest, TheTimeOfAReaderThatStoodStillIsNobodysSilence) {
+  const auto is_silent_for = [](absl::Duration time) {
+    return ElementsAre(Field(&RankView::silence, time));
+  };
+  EXPECT_THAT(ReadAfter(absl::ZeroDuration()),
+              is_silent_for(absl::ZeroDuration()));
+  for (const int tenths : {1, 2}) {
+    EXPECT_THAT(ReadAfter(absl::Milliseconds(100)),
+                is_silent_for(absl::Milliseconds(100 * tenths)));
+  }
+  EXPECT_THAT(ReadAfter(absl::Hours(1)),
+              is_silent_for(absl::Milliseconds(400)));
+  page_->rank(3).beat = 2'000'000;
+  EXPECT_THAT(ReadAfter(absl::Milliseconds(100)),
+              is_silent_for(absl::ZeroDuration()));
+}
+
+}  // namespace
+}  // namespace causeway
