@@ -162,6 +162,19 @@ ABSL_FLAG(std::string, recent_checkpoint_dir, "",
           "Directory in memory, such as /dev/shm/NAME, for a newer checkpoint, "
           "from which the island goes on if a process of it dies but not the "
           "host. It is saved as often as costs 1 % of the time.");
+ABSL_FLAG(std::string, keep_checkpoint_copy, "",
+          "Address, host:port, on which --supervise takes copies of the recent "
+          "checkpoint from the host of process 0, and keeps the newest in its "
+          "own --recent_checkpoint_dir. Needs --rank_secret_file beyond "
+          "loopback.");
+ABSL_FLAG(std::string, copy_checkpoint_to, "",
+          "For --supervise with process 0: the --keep_checkpoint_copy of "
+          "another host, to which recent checkpoints are copied. A host that "
+          "has none, because it replaces one that was lost, begins with the "
+          "copy.");
+ABSL_FLAG(double, copy_mbit_s, 100,
+          "Rate of these copies, in 1e6 bits per second. Those that would come "
+          "faster are left out. 0 does not limit it.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
 ABSL_FLAG(std::string, metrics_listen, "",
           "Address, host:port, that serves Prometheus's metrics at /metrics, "
@@ -278,6 +291,20 @@ std::string UsageProblem() {
   const std::string recent = absl::GetFlag(FLAGS_recent_checkpoint_dir);
   if (!recent.empty() && recent == absl::GetFlag(FLAGS_checkpoint_dir)) {
     return "--recent_checkpoint_dir must differ from --checkpoint_dir";
+  }
+  for (const std::string& address : {absl::GetFlag(FLAGS_keep_checkpoint_copy),
+                                     absl::GetFlag(FLAGS_copy_checkpoint_to)}) {
+    if (address.empty()) continue;
+    if (recent.empty()) {
+      return "copies of the checkpoint need --recent_checkpoint_dir";
+    }
+    if (!IsLoopback(address) && absl::GetFlag(FLAGS_rank_secret_file).empty()) {
+      return "copies of the checkpoint need --rank_secret_file";
+    }
+  }
+  const double copy_rate = absl::GetFlag(FLAGS_copy_mbit_s);
+  if (copy_rate != 0 && !(copy_rate >= 0.1)) {
+    return "--copy_mbit_s must be 0, or 0.1 or more";
   }
   if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
   const std::vector<double> weights = DataWeights();

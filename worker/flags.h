@@ -56,6 +56,9 @@ ABSL_DECLARE_FLAG(std::string, checkpoint_dir);
 ABSL_DECLARE_FLAG(std::string, initial_parameters);
 ABSL_DECLARE_FLAG(uint64_t, checkpoint_steps);
 ABSL_DECLARE_FLAG(std::string, recent_checkpoint_dir);
+ABSL_DECLARE_FLAG(std::string, keep_checkpoint_copy);
+ABSL_DECLARE_FLAG(std::string, copy_checkpoint_to);
+ABSL_DECLARE_FLAG(double, copy_mbit_s);
 ABSL_DECLARE_FLAG(double, log_seconds);
 ABSL_DECLARE_FLAG(std::string, metrics_listen);
 

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -62,11 +63,25 @@ absl::Status ReadValues(const Safetensors& file, IslandState& state) {
 
 }  // namespace
 
+absl::Status RemoveUnfinishedCheckpoints(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   ListDirectory(directory));
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name,
+                         absl::StrCat(kIslandCheckpointFile,
+                                      AtomicFileWriter::kTemporaryMarker))) {
+      RETURN_IF_ERROR(RemoveFile(absl::StrCat(directory, "/", name)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<IslandCheckpointStore>>
 IslandCheckpointStore::Open(const std::string& directory) {
   RETURN_IF_ERROR(CreateDirectory(directory));
   ASSIGN_OR_RETURN(FileLock lock,
                    FileLock::Acquire(absl::StrCat(directory, "/lock")));
+  RETURN_IF_ERROR(RemoveUnfinishedCheckpoints(directory));
   std::unique_ptr<IslandCheckpointStore> store(
       new IslandCheckpointStore(directory, std::move(lock)));
   // Foreign files that happen to have our names must not be replaced.

@@ -39,6 +39,13 @@
 
 namespace causeway {
 
+// The checkpoint's name in its directory.
+inline constexpr char kIslandCheckpointFile[] = "island.safetensors";
+
+// Removes what processes that were killed have left of checkpoints that they
+// wrote, which may take much memory. For who holds the directory's lock.
+absl::Status RemoveUnfinishedCheckpoints(const std::string& directory);
+
 struct IslandState {
   v1::IslandCheckpoint position;
   // Vectors in the order of common/model_layout.h.
@@ -85,7 +92,9 @@ class IslandCheckpointStore {
   IslandCheckpointStore(std::string directory, FileLock lock)
       : directory_(std::move(directory)), lock_(std::move(lock)) {}
 
-  std::string FilePath() const { return directory_ + "/island.safetensors"; }
+  std::string FilePath() const {
+    return directory_ + "/" + kIslandCheckpointFile;
+  }
   std::string ProcessPath() const { return directory_ + "/process"; }
   // Returns the last saved state, if any; its vectors are empty without
   // `values`.

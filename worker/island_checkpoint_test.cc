@@ -161,6 +161,20 @@ TEST(IslandCheckpointTest, TwoProcessesCannotShareADirectory) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(IslandCheckpointTest, WhatAKilledProcessHasLeftIsRemoved) {
+  const std::string directory = Directory("killed");
+  StoreWith("killed", 10).reset();
+  const std::string left = directory + "/island.safetensors.tmp-1";
+  const std::string foreign = directory + "/thesis.tmp-1";
+  for (const std::string& file : {left, foreign}) std::ofstream(file) << "x";
+  const auto store = IslandCheckpointStore::Open(directory);
+  ASSERT_OK(store.status());
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(foreign));
+  ASSERT_OK_AND_ASSIGN(const auto step, (*store)->SavedStep());
+  EXPECT_EQ(step, 10);
+}
+
 TEST(IslandCheckpointTest, AnyDamageIsSeen) {
   const std::string directory = Directory("damaged");
   const std::string path = absl::StrCat(directory, "/island.safetensors");

@@ -17,9 +17,12 @@
 #include "common/clock.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
+#include "worker/collective/rank_secret.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/flags.h"
 #include "worker/model/device.h"
+#include "worker/supervisor/checkpoint_copy.h"
 #include "worker/supervisor/island_commands.h"
 #include "worker/supervisor/supervisor.h"
 
@@ -35,6 +38,38 @@ absl::StatusOr<std::string> Leader(const Clock& now) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RendezvousServer> server,
                    RendezvousServer::Start({.address = leader, .now = now}));
   return server->address();
+}
+
+// The copies of the island's checkpoint that this host keeps, and those that it
+// sends to another host.
+struct CheckpointCopies {
+  std::unique_ptr<CheckpointKeeper> keeper;
+  std::unique_ptr<CheckpointMirror> mirror;
+};
+
+absl::StatusOr<CheckpointCopies> StartCopies(const Clock& now) {
+  CheckpointCopyOptions options{
+      .directory = absl::GetFlag(FLAGS_recent_checkpoint_dir),
+      .bytes_per_second = absl::GetFlag(FLAGS_copy_mbit_s) * 1e6 / 8,
+      .now = now};
+  const std::string secret_file = absl::GetFlag(FLAGS_rank_secret_file);
+  if (!secret_file.empty()) {
+    ASSIGN_OR_RETURN(options.secret, ReadRankSecret(secret_file));
+  }
+  CheckpointCopies copies;
+  options.address = absl::GetFlag(FLAGS_keep_checkpoint_copy);
+  if (!options.address.empty()) {
+    ASSIGN_OR_RETURN(copies.keeper, CheckpointKeeper::Start(options));
+  }
+  options.address = absl::GetFlag(FLAGS_copy_checkpoint_to);
+  if (!options.address.empty() && absl::GetFlag(FLAGS_island_rank) == 0) {
+    const absl::Status fetched = FetchCheckpoint(options);
+    LOG_IF(WARNING, !fetched.ok())
+        << "cannot ask for a copy of the island's checkpoint: "
+        << fetched.message();
+    copies.mirror = std::make_unique<CheckpointMirror>(options);
+  }
+  return copies;
 }
 
 }  // namespace
@@ -57,11 +92,12 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
       .trace = absl::GetFlag(FLAGS_trace)};
   ASSIGN_OR_RETURN(commands.devices, FindDevices(choice));
   const Clock now = SteadyWallClock();
+  ASSIGN_OR_RETURN(const CheckpointCopies copies, StartCopies(now));
   ServiceManager manager(now);
   // systemd listens to its own child only.
   unsetenv("NOTIFY_SOCKET");
   bool is_ready = false;
-  return Supervise(
+  const absl::StatusOr<int> code = Supervise(
       {.commands =
            [&]() -> absl::StatusOr<std::vector<std::vector<std::string>>> {
          ASSIGN_OR_RETURN(commands.leader, Leader(now));
@@ -80,6 +116,12 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
              if (has_joined && !std::exchange(is_ready, true)) manager.Ready();
              manager.Alive();
            }});
+  // The island has ended in order.
+  if (copies.keeper != nullptr && code.ok() &&
+      (*code == 0 || *code == absl::GetFlag(FLAGS_interrupted_exit_code))) {
+    copies.keeper->RemoveAtEnd();
+  }
+  return code;
 }
 
 }  // namespace causeway

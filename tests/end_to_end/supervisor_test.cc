@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Islands below supervisors that repair them.
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kConfig[] = R"pb(
+  name: "supervised"
+  model {
+    layers: 2
+    hidden_size: 32
+    intermediate_size: 64
+    heads: 2
+    sequence_length: 32
+  }
+  training {
+    total_steps: 1000000
+    batch_size: 8
+    micro_batch_size: 2
+    learning_rate: 1e-3
+  }
+  synchronization { inner_steps_per_round: 20 overlap_steps: 2 }
+)pb";
+
+// Steps are slow enough for the rest to be done between them.
+constexpr char kStepTime[] = "--simulated_step_seconds=0.02";
+
+class SupervisorTest : public ProcessTestFixture {
+ protected:
+  void StartCoordinator() {
+    Write("run.textproto", kConfig);
+    coordinator_ = Start("coordinator", CoordinatorCommand(0));
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+  }
+
+  // Starts a supervisor with `flags`. Its log is of that name.
+  std::unique_ptr<Process> StartSupervisor(
+      absl::string_view log, const std::vector<std::string>& flags) const {
+    std::vector<std::string> command = WorkerCommand("pair", Port());
+    command.insert(command.end(), {"--on_rank_fault=act", kStepTime});
+    command.insert(command.end(), flags.begin(), flags.end());
+    return Start(log, std::move(command));
+  }
+
+  std::unique_ptr<Process> coordinator_;
+};
+
+// Returns a child of a process whose command has `word`, or -1.
+pid_t FindChild(pid_t parent, absl::string_view word) {
+  const std::string children =
+      FileText(absl::StrCat("/proc/", parent, "/task/", parent, "/children"));
+  for (const absl::string_view child :
+       absl::StrSplit(children, ' ', absl::SkipEmpty())) {
+    const std::string command =
+        FileText(absl::StrCat("/proc/", child, "/cmdline"));
+    for (const absl::string_view own : absl::StrSplit(command, '\0')) {
+      if (own == word) return std::atoi(std::string(child).c_str());
+    }
+  }
+  return -1;
+}
+
+TEST_F(SupervisorTest, ARankThatIsStoppedIsFoundLongBeforeOneThatIsSilent) {
+  StartCoordinator();
+  const auto supervisor = StartSupervisor(
+      "supervisor", {"--supervise=2", "--hang_floor=600",
+                     absl::StrCat("--recent_checkpoint_dir=", Path("memory"))});
+  ASSERT_TRUE(supervisor->AwaitOutput("step 25/")) << supervisor->Output();
+  const pid_t rank = FindChild(supervisor->pid(), "--island_rank=1");
+  ASSERT_GT(rank, 0);
+  kill(rank, SIGSTOP);
+  EXPECT_TRUE(supervisor->AwaitOutput("going on from the checkpoint of step"))
+      << supervisor->Output();
+  EXPECT_THAT(supervisor->Output(), HasSubstr("rank 1 is stuck"));
+  EXPECT_THAT(supervisor->Output(), HasSubstr("a signal has stopped it"));
+  EXPECT_TRUE(supervisor->AwaitOutput("step 100/")) << supervisor->Output();
+}
+
+// Addresses of this host stand for two hosts, and directories for their memory.
+TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
+  StartCoordinator();
+  const std::string copy = absl::StrCat("127.0.0.3:", Port());
+  const std::vector<std::string> both = {
+      "--supervise=1", "--island_size=2", "--rank_host=127.0.0.1",
+      absl::StrCat("--island_leader=127.0.0.2:", Port())};
+  std::vector<std::string> first = both;
+  first.insert(first.end(),
+               {absl::StrCat("--recent_checkpoint_dir=", Path("first")),
+                absl::StrCat("--copy_checkpoint_to=", copy)});
+  std::vector<std::string> second = both;
+  second.insert(second.end(),
+                {"--island_rank=1",
+                 absl::StrCat("--recent_checkpoint_dir=", Path("second")),
+                 absl::StrCat("--keep_checkpoint_copy=", copy)});
+  const auto keeper = StartSupervisor("keeper", second);
+  auto host = StartSupervisor("host", first);
+  ASSERT_TRUE(host->AwaitOutput("step 100/")) << host->Output();
+  const std::string file = Path("second/island.safetensors");
+  while (!std::filesystem::exists(file)) absl::SleepFor(absl::Milliseconds(1));
+
+  host->Signal(SIGKILL);
+  host->Wait();
+  std::error_code error;
+  // Its process 0 may still be about to end.
+  do {
+    std::filesystem::remove_all(Path("first"), error);
+  } while (std::filesystem::exists(Path("first")));
+  host = StartSupervisor("replacement", first);
+  EXPECT_TRUE(host->AwaitOutput("going on from the checkpoint of step"))
+      << host->Output();
+  EXPECT_THAT(host->Output(), HasSubstr("from its copy at 127.0.0.3:"));
+  EXPECT_TRUE(host->AwaitOutput("step 200/")) << host->Output();
+
+  // An island that has left needs no copy.
+  host->Signal(SIGTERM);
+  EXPECT_EQ(host->Wait(), 0) << host->Output();
+  EXPECT_EQ(keeper->Wait(), 0) << keeper->Output();
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+}  // namespace
+}  // namespace causeway
