@@ -87,6 +87,8 @@ class Engine {
     // If true, the kernel may write versions of fragments to files of the state
     // directory, and take their memory away.
     bool evictable_state = false;
+    // See Coordinator::Options.
+    absl::Duration drain_slow_after = absl::InfiniteDuration();
     // The checkpoint that a new run begins with
     // (common/checkpoint/tensor_files.h). If it is empty, the run's seed makes
     // version 0. A run that has begun does not read it again.

@@ -253,7 +253,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
        .config = run->config,
        .plan = run->plan,
        .schedule = std::move(schedule),
-       .epoch = run->epoch},
+       .epoch = run->epoch,
+       .drain_slow_after = options.drain_slow_after},
       std::move(fragment_heads), std::move(heads), std::move(members),
       std::move(history), health, StagingBytes(options.config, run->plan)));
   engine->StartThreads(std::move(events));

@@ -199,6 +199,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                      .now = now,
                      .merge_threads = options.merge_threads,
                      .evictable_state = options.evictable_state,
+                     .drain_slow_after = options.drain_slow_after,
                      .initial_parameters = options.initial_parameters},
                     std::move(opened)));
   std::optional<Electorate> electorate;

@@ -139,6 +139,10 @@ ABSL_FLAG(bool, evictable_state, false,
           "For models beyond memory: keep parameters and outer optimizer in "
           "files of the state directory, from which the kernel brings them to "
           "memory as it is needed. Costs disk space and time.");
+ABSL_FLAG(absl::Duration, drain_slow_after, absl::InfiniteDuration(),
+          "Ask an island to leave that has trained slower than the others for "
+          "so long, at less than 0.75 of their pace, if enough others remain "
+          "for the quorum. inf keeps it.");
 ABSL_FLAG(bool, exit_when_finished, false,
           "End once the run is finished and its islands have left.");
 
@@ -284,6 +288,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .max_connections = absl::GetFlag(FLAGS_max_connections),
       .merge_threads = MergeThreads(),
       .evictable_state = absl::GetFlag(FLAGS_evictable_state),
+      .drain_slow_after = absl::GetFlag(FLAGS_drain_slow_after),
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .exit_when_finished = absl::GetFlag(FLAGS_exit_when_finished),
       .now = SteadyWallClock(),

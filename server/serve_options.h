@@ -43,6 +43,7 @@ struct ServeOptions {
   int max_connections = 0;
   int merge_threads = 1;
   bool evictable_state = false;
+  absl::Duration drain_slow_after = absl::InfiniteDuration();
   std::string initial_parameters;
   bool exit_when_finished = false;
   // Adds more metrics; may be null.

@@ -112,6 +112,9 @@ class Coordinator {
     SyncSchedule schedule;
     // Which of the run's coordinators this one is, counted from 1.
     uint64_t epoch = 1;
+    // An island that trains slower than the others for so long is asked to
+    // leave, if enough others remain.
+    absl::Duration drain_slow_after = absl::InfiniteDuration();
   };
 
   // The committed state of one fragment.
@@ -298,7 +301,7 @@ class Coordinator {
   void TakeReport(Member& member, const v1::IslandProgress& progress,
                   absl::Time now, Effects& effects);
   // Notes a new report of the island's speed.
-  void NotePace(Member& member, Effects& effects);
+  void NotePace(Member& member, absl::Time now, Effects& effects);
   // Notes that an island can train: from now on rounds wait for it.
   void BecomeReady(Member& member, Effects& effects);
   // Notes the data that an island reads; until now it reported `before`.

@@ -42,7 +42,7 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
   }
   const v1::IslandProgress before = std::exchange(member.progress, progress);
   if (progress.step_seconds() != before.step_seconds()) {
-    NotePace(member, effects);
+    NotePace(member, now, effects);
   }
   ledger_.Report(
       {member.island_id, member.incarnation},
@@ -51,17 +51,34 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
   NoteValidation(member, now, effects);
 }
 
-void Coordinator::NotePace(Member& member, Effects& effects) {
+void Coordinator::NotePace(Member& member, absl::Time now, Effects& effects) {
   std::vector<double> all;
+  uint32_t remaining = 0;
   for (const Member* live : membership_.Live()) {
     all.push_back(live->progress.step_seconds());
+    remaining += live != &member && live->IsReady() && !live->draining;
   }
   const std::optional<std::string> change =
       member.pace.Heard(member.progress.step_seconds(), std::move(all));
-  if (!change.has_value()) return;
-  effects.events.push_back(
-      {member.pace.is_slow() ? "island_slow" : "island_even", member.island_id,
-       absl::StrCat("island ", member.island_id, " ", *change)});
+  if (change.has_value()) {
+    effects.events.push_back(
+        {member.pace.is_slow() ? "island_slow" : "island_even",
+         member.island_id,
+         absl::StrCat("island ", member.island_id, " ", *change)});
+  }
+  member.slow_since = member.pace.is_behind_others()
+                          ? std::min(member.slow_since, now)
+                          : absl::InfiniteFuture();
+  const absl::Duration slow = now - member.slow_since;
+  if (slow < options_.drain_slow_after ||
+      remaining < std::max(IslandsNeeded(), 1u)) {
+    return;
+  }
+  Drain(member.island_id,
+        absl::StrCat("it has been slow for ",
+                     absl::FormatDuration(absl::Trunc(slow, absl::Seconds(1)))),
+        effects)
+      .IgnoreError();
 }
 
 void Coordinator::BecomeReady(Member& member, Effects& effects) {

@@ -87,6 +87,34 @@ TEST(CoordinatorReports, AnIslandThatIsSlowerThanTheMedianIsNamedOnce) {
   EXPECT_EQ(run.CountEvents("island_even"), 1);
 }
 
+TEST(CoordinatorReports, ASlowIslandIsAskedToLeaveIfEnoughOthersRemain) {
+  CoordinatorDriver run(
+      {.min_islands = 3, .quorum = 2, .drain_slow_after = absl::Seconds(10)});
+  const auto slow = run.Join("slow");
+  const auto a = run.Join("a");
+  const auto b = run.Join("b");
+  int reports = 0;
+  const auto report = [&](const v1::IslandIdentity& island, double seconds) {
+    run.Advance(absl::Seconds(1));
+    ASSERT_OK(run.Heartbeat(island, WithSteps(seconds + 1e-6 * ++reports)));
+  };
+  const auto leaves = [&] { return run.CountEvents("island_draining"); };
+  for (const auto& island : {a, b}) report(island, 1);
+  for (int i = 0; i < 14; ++i) report(slow, 2);
+  EXPECT_EQ(leaves(), 0) << "not slow for long enough";
+  // A break ends the time.
+  for (int i = 0; i < 5; ++i) report(slow, 1);
+  for (int i = 0; i < 14; ++i) report(slow, 2);
+  EXPECT_EQ(leaves(), 0);
+  report(slow, 2);
+  EXPECT_EQ(leaves(), 1);
+  EXPECT_TRUE(run.core().View(slow).drain());
+  for (const auto& island : {a, b}) report(island, 1);
+  for (int i = 0; i < 30; ++i) report(b, 9);
+  EXPECT_EQ(run.CountEvents("island_slow"), 3);
+  EXPECT_EQ(leaves(), 1) << "the quorum needs both";
+}
+
 TEST(CoordinatorReports, TheLongestMemberWithTheRunsDataMeasures) {
   CoordinatorDriver run(Validating());
   const auto foreign = run.Join("a");

@@ -32,6 +32,7 @@ std::optional<std::string> IslandPace::Heard(double step_seconds,
   if (usual_.size() > kUsual) usual_.pop_front();
   const double should = usual > 0 ? std::min(median, usual) : median;
   const double pace = should / step_seconds;
+  others_are_faster_ = median / step_seconds <= kEven;
   const bool disagrees = is_slow_ ? pace > kEven : pace < kSlow;
   disagreeing_ = disagrees ? disagreeing_ + 1 : 0;
   if (disagreeing_ < kReports) return std::nullopt;

@@ -34,9 +34,13 @@ class IslandPace {
                                    std::vector<double> all_live);
 
   bool is_slow() const { return is_slow_; }
+  // Whether it is slow, and others are faster: not only itself in the past.
+  bool is_behind_others() const { return is_slow_ && others_are_faster_; }
 
  private:
   bool is_slow_ = false;
+  // By the last report.
+  bool others_are_faster_ = false;
   // The reports in a row that say otherwise than is_slow_.
   int disagreeing_ = 0;
   // The last kUsual reports, newest last.

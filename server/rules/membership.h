@@ -75,6 +75,8 @@ struct Member {
   bool has_reported = false;
   // Follows from the reports of this incarnation to this process.
   IslandPace pace;
+  // Since when it has been behind the others, without a break.
+  absl::Time slow_since = absl::InfiniteFuture();
   // The number of joins that the island has left at `joins_at`.
   double joins_left = 0;
   absl::Time joins_at = absl::InfinitePast();

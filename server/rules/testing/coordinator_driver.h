@@ -50,6 +50,7 @@ class CoordinatorDriver {
     // The norm at version 0. The default lets all first contributions pass.
     double parameter_norm = std::numeric_limits<double>::max();
     uint64_t epoch = 1;
+    absl::Duration drain_slow_after = absl::InfiniteDuration();
     // Changes the configuration after the other options.
     std::function<void(v1::RunConfig&)> configure = [](v1::RunConfig&) {};
   };
@@ -240,7 +241,8 @@ class CoordinatorDriver {
                  .send_offsets = send_offsets,
                  .overlap_steps = options.overlap_steps,
                  .total_steps = options.rounds * kRoundSteps}),
-            .epoch = options.epoch};
+            .epoch = options.epoch,
+            .drain_slow_after = options.drain_slow_after};
   }
 
   static std::vector<Coordinator::CommittedFragment> InitialHeads(
