@@ -12,7 +12,6 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
-#include "server/footprint.h"
 
 namespace causeway {
 namespace {
@@ -21,30 +20,6 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 // The time between attempts to read a disk that failed during a write.
 constexpr absl::Duration kReconcilePause = absl::Seconds(5);
-
-std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
-                                          const v1::FragmentPlan& plan) {
-  std::vector<OuterStepOptions> options;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    options.push_back(MakeOuterStepOptions(config, fragment));
-  }
-  return options;
-}
-
-// Returns the bytes of the largest fragment's versions that are being made, and
-// one more that was being read, with their updates and merged gradients.
-uint64_t IdleMergeBytes(const v1::RunConfig& config,
-                        const v1::FragmentPlan& plan) {
-  const double values = LargestFragments(plan, 1);
-  const double state = StateBytesPerValue(config) * values;
-  const auto largest = static_cast<uint64_t>(values);
-  const uint64_t version =
-      static_cast<uint64_t>(state) +
-      MaxEncodedBytes(DownlinkSpec(config.synchronization()), largest);
-  const auto steps = static_cast<uint64_t>(
-      OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size())));
-  return (steps + 1) * version + steps * sizeof(float) * largest;
-}
 
 }  // namespace
 
@@ -60,10 +35,13 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       state_(std::move(state)),
       fragment_heads_(std::move(fragment_heads)),
       staging_(staging_bytes),
-      step_options_(StepOptions(options_.config, rules.plan)),
-      merge_pool_(options_.merge_threads),
-      merge_memory_(IdleMergeBytes(options_.config, rules.plan),
-                    options_.evictable_state ? options_.state_dir : ""),
+      outer_steps_(
+          {.config = options_.config,
+           .plan = rules.plan,
+           .now = options_.now,
+           .threads = options_.merge_threads,
+           .memory_dir = options_.evictable_state ? options_.state_dir : ""},
+          {*state_, *fragment_heads_, feed_, staging_}),
       coordinator_(std::move(rules), std::move(heads), std::move(members),
                    started_at_, std::move(history)),
       health_(health) {}
@@ -79,10 +57,23 @@ void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
   });
   LOG_IF(ERROR, !begun.ok()) << begun;
   ticker_ = std::thread([this] { TickLoop(); });
-  for (size_t i = 0; i < OuterStepsAtOnce(fragment_heads_->size()); ++i) {
-    mergers_.emplace_back([this] { OuterStepLoop(); });
-  }
-  preparer_ = std::thread([this] { PrepareLoop(); });
+  outer_steps_.Start(
+      {.begin_commit =
+           [this](const OuterStepOrder& order, const OuterStepOutcome& outcome,
+                  absl::Span<const float> shares, CommitRecord commit) {
+             absl::MutexLock lock(&mu_);
+             return journal_.BeginCommit(coordinator_, order, outcome, shares,
+                                         std::move(commit));
+           },
+       .await_outcome =
+           [this](const OuterStepOrder& order, const absl::Status& unknown) {
+             return AwaitOutcome(order, unknown);
+           },
+       .ended =
+           [this](const OuterStepOrder& order,
+                  const absl::StatusOr<OuterStepOutcome>& outcome) {
+             OuterStepEnded(order, outcome);
+           }});
   fragment_heads_->StartSnapshots([this](SnapshotRecord snapshot) {
     return NoteSnapshot(std::move(snapshot));
   });
@@ -95,8 +86,7 @@ Engine::~Engine() {
     stopping_ = true;
   }
   if (ticker_.joinable()) ticker_.join();
-  for (std::thread& merger : mergers_) merger.join();
-  if (preparer_.joinable()) preparer_.join();
+  outer_steps_.Stop();
   // This makes the last snapshots, which the engine still notes.
   fragment_heads_.reset();
 }
@@ -164,38 +154,15 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     RETURN_IF_ERROR(verified.status());
   }
   if (verified.ok()) {
-    absl::MutexLock lock(&mu_);
-    verified_.push_back(header);
+    const uint32_t ready = [this] {
+      absl::MutexLock lock(&mu_);
+      return coordinator_.membership().ready_count();
+    }();
+    outer_steps_.Prepare(header, ready);
   }
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
   return Handle(Event(&Coordinator::Complete, header, norm));
-}
-
-void Engine::PrepareLoop() {
-  while (const auto next = AwaitNext(&Engine::verified_)) PrepareMerge(*next);
-}
-
-void Engine::PrepareMerge(const v1::ContributionHeader& header) {
-  const uint32_t fragment = header.fragment();
-  if (fragment_heads_->Newest(fragment)->contents().head.version() !=
-      header.base_version()) {
-    return;
-  }
-  {
-    absl::MutexLock lock(&mu_);
-    // The encodings are not needed if the gradient is recorded.
-    if (RecordsGradient(options_.config.storage(),
-                        static_cast<double>(header.object().encoded_bytes()) *
-                            coordinator_.membership().ready_count(),
-                        static_cast<double>(FragmentSize(fragment)))) {
-      return;
-    }
-  }
-  const TraceSpan span("prepare", fragment);
-  const absl::StatusOr<StagedEncoding> staged = staging_.Get(KeyOf(header));
-  if (!staged.ok()) return;
-  state_->merges().Prepare(header, options_.config, staged->bytes);
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {
@@ -273,12 +240,7 @@ absl::Status Engine::NoteSnapshot(SnapshotRecord snapshot) {
 void Engine::CarryOut(const Effects& effects) {
   KeepQuarantined(effects);
   for (const ContributionKey& key : effects.discarded) staging_.Discard(key);
-  if (!effects.outer_steps.empty() || !effects.discarded.empty()) {
-    absl::MutexLock lock(&mu_);
-    for (const ContributionKey& key : effects.discarded) admitted_.erase(key);
-    orders_.insert(orders_.end(), effects.outer_steps.begin(),
-                   effects.outer_steps.end());
-  }
+  if (!effects.outer_steps.empty()) outer_steps_.Order(effects.outer_steps);
   if (effects.view_changed) news_.Notify();
 }
 
@@ -331,10 +293,37 @@ void Engine::Reconcile() {
       << "the outcome of a write is still unknown: " << reconciled;
 }
 
-uint64_t Engine::FragmentSize(uint32_t fragment) const {
-  return coordinator_.options()
-      .plan.fragments(static_cast<int>(fragment))
-      .size();
+void Engine::OuterStepEnded(const OuterStepOrder& order,
+                            const absl::StatusOr<OuterStepOutcome>& outcome) {
+  const absl::Status told = Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    const absl::Time now = options_.now();
+    if (outcome.ok()) {
+      coordinator_.OuterStepCommitted(order, *outcome, now, effects);
+    } else {
+      coordinator_.OuterStepFailed(order, outcome.status(), now, effects);
+    }
+    return absl::OkStatus();
+  });
+  LOG_IF(ERROR, !told.ok()) << told;
+}
+
+absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
+                                  const absl::Status& unknown) {
+  // The event about the doubt is written once the disk allows.
+  Handle([&](Effects& effects) {
+    mu_.AssertHeld();
+    coordinator_.OuterStepInDoubt(order, unknown, effects);
+    return absl::OkStatus();
+  }).IgnoreError();
+  std::optional<absl::Status> outcome;
+  const auto known = [&] {
+    mu_.AssertReaderHeld();
+    outcome = journal_.OutcomeOfCommit(order.fragment, unknown);
+    return stopping_ || outcome.has_value();
+  };
+  absl::MutexLock lock(&mu_, absl::Condition(&known));
+  return outcome.value_or(unknown);
 }
 
 v1::RunState Engine::run_state() {

@@ -10,17 +10,14 @@
 //     queues outer steps, and tells listeners that the view has changed.
 //
 // It also keeps uploads in memory (Staging), opens stored files for downloads,
-// makes outer steps, and answers operators and people.
+// and answers operators and people.
 //
 // Threads:
 //   * the callers' threads (those of gRPC, and main) run the public functions;
 //   * the tick thread ends leases and closes rounds when their time has come,
 //     and finds out the outcome of writes in doubt (TickLoop);
-//   * the merge threads make outer steps, so that a merge never delays a
-//     heartbeat (OuterStepLoop). Each makes one on a fragment of its own: while
-//     it waits for the disk or for followers, others compute;
-//   * the prepare thread begins to write contributions to the disk, so that no
-//     island waits for a busy disk (PrepareLoop);
+//   * the merge threads and the prepare thread are those of
+//     server/outer_steps.h;
 //   * the snapshot thread is that of server/fragment_heads.h.
 // All but the last may call listeners.
 //
@@ -31,9 +28,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,18 +44,15 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/listeners.h"
-#include "common/thread_pool.h"
 #include "common/transport/chunk.h"
-#include "outer_optimizer/outer_step.h"
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/fragment_heads.h"
-#include "server/fragment_merge.h"
 #include "server/opened.h"
+#include "server/outer_steps.h"
 #include "server/replication/copy_stream.h"
 #include "server/replication/log_feed.h"
-#include "server/rules/commit_sequence.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/event_filter.h"
@@ -209,22 +201,8 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, uint64_t staging_bytes);
 
-  // Waits for work in a queue and removes it; returns none once the engine
-  // stops.
-  template <typename Work>
-  std::optional<Work> AwaitNext(std::deque<Work> Engine::*queue)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
-  void PrepareLoop();
-  // Begins to write a verified contribution to the disk, if its fragment's next
-  // merge may include it.
-  void PrepareMerge(const v1::ContributionHeader& header)
-      ABSL_LOCKS_EXCLUDED(mu_);
-
   // `events` are those of the start.
   void StartThreads(std::vector<CoordinatorEvent> events);
-  uint64_t FragmentSize(uint32_t fragment) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Handles one event as the journal says: runs `event` on the rules and writes
   // to the log under the lock, and carries out the rest without it. Returns the
   // event's answer.
@@ -260,9 +238,6 @@ class Engine {
   // Returns the bytes of an entry if it can be admitted, or else nothing.
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns the bytes of a contribution that is about to be merged.
-  absl::StatusOr<StagedEncoding> EncodingOf(const ContributionKey& key)
-      ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
@@ -272,20 +247,8 @@ class Engine {
   absl::Status AwaitOutcome(const OuterStepOrder& order,
                             const absl::Status& unknown)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OuterStepLoop();
-  void ExecuteOrder(const OuterStepOrder& order);
-  // A version that an outer step has made.
-  struct MadeVersion;
-  // Merges the contributions.
-  absl::StatusOr<MadeVersion> Merge(const OuterStepOrder& order)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // Merges, makes the result durable, and publishes it.
-  absl::StatusOr<OuterStepOutcome> MakeVersion(const OuterStepOrder& order)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes the update, shows followers the record of the merge, and makes it
-  // durable.
-  absl::Status WriteMerge(const OuterStepOrder& order, MadeVersion& made);
-  absl::Status WriteCommit(const OuterStepOrder& order, MadeVersion& made)
+  void OuterStepEnded(const OuterStepOrder& order,
+                      const absl::StatusOr<OuterStepOutcome>& outcome)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status NoteSnapshot(SnapshotRecord snapshot) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status CheckBegun();
@@ -298,14 +261,7 @@ class Engine {
   LogFeed feed_;
   OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
-  // One for each fragment.
-  const std::vector<OuterStepOptions> step_options_;
-  // Held while values are merged. Merges take turns with all threads: the first
-  // is done earlier than if they shared the threads, and the last no later.
-  absl::Mutex merge_mu_;
-  ThreadPool merge_pool_ ABSL_GUARDED_BY(merge_mu_);
-  // Memory for reuse, of versions and updates that are no longer read.
-  BufferPool merge_memory_;
+  OuterSteps outer_steps_;
   std::atomic<uint64_t> bytes_received_ = 0;
   std::atomic<uint64_t> bytes_sent_ = 0;
 
@@ -313,39 +269,12 @@ class Engine {
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
-  // The bytes of contributions that operators admitted to open rounds.
-  std::map<ContributionKey, StagedEncoding> admitted_ ABSL_GUARDED_BY(mu_);
-  std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
-  // Verified contributions whose write to the disk is to begin.
-  std::deque<v1::ContributionHeader> verified_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // The sum of inner steps times the fragment's values, over the contributions
-  // merged since this process took the run up.
-  double merged_step_values_ ABSL_GUARDED_BY(mu_) = 0;
-  v1::DurationHistogram outer_steps_ ABSL_GUARDED_BY(mu_);
-  v1::DurationHistogram commits_ ABSL_GUARDED_BY(mu_);
 
   Listeners news_;
 
   std::thread ticker_;
-  std::vector<std::thread> mergers_;
-  std::thread preparer_;
 };
-
-template <typename Work>
-std::optional<Work> Engine::AwaitNext(std::deque<Work> Engine::*queue) {
-  absl::MutexLock lock(&mu_);
-  std::deque<Work>& waiting = this->*queue;
-  const auto due = [&] {
-    mu_.AssertReaderHeld();
-    return stopping_ || !waiting.empty();
-  };
-  mu_.Await(absl::Condition(&due));
-  if (stopping_) return std::nullopt;
-  Work next = std::move(waiting.front());
-  waiting.pop_front();
-  return next;
-}
 
 template <typename AnyEvent>
 auto Engine::Handle(AnyEvent event)

@@ -74,7 +74,7 @@ absl::Status Engine::Evict(const v1::EvictIslandRequest& request,
 v1::ListQuarantineResponse Engine::ListQuarantine(bool include_decided) {
   v1::ListQuarantineResponse response;
   absl::MutexLock lock(&mu_);
-  for (const auto& [id, entry] : coordinator_.quarantine()) {
+  for (const auto& [id, entry] : coordinator_.quarantine().entries()) {
     if (entry.state != v1::QuarantinedContribution::HELD && !include_decided)
       continue;
     *response.add_contributions() = Describe(entry);
@@ -86,10 +86,10 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
   std::string digest;
   {
     absl::MutexLock lock(&mu_);
-    const auto& quarantine = coordinator_.quarantine();
-    const auto found = quarantine.find(id);
+    const auto& entries = coordinator_.quarantine().entries();
+    const auto found = entries.find(id);
     // The rules return the error for an entry that needs no bytes.
-    if (found == quarantine.end() || !found->second.admissible ||
+    if (found == entries.end() || !found->second.admissible ||
         found->second.state != v1::QuarantinedContribution::HELD) {
       return std::string();
     }
@@ -112,8 +112,7 @@ absl::Status Engine::Admit(uint64_t id, absl::string_view by) {
     ASSIGN_OR_RETURN(const ContributionKey key,
                      coordinator_.Admit(id, options_.now(), effects));
     if (!encoded->empty()) {
-      admitted_.emplace(key,
-                        StagedEncoding{.bytes = *encoded, .owner = encoded});
+      staging_.Keep(key, {.bytes = *encoded, .owner = encoded});
     }
     return absl::OkStatus();
   });

@@ -9,7 +9,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/time/time.h"
-#include "common/duration_histogram.h"
 #include "common/machine.h"
 #include "common/process_memory.h"
 #include "common/proto_time.h"
@@ -18,10 +17,6 @@
 
 namespace causeway {
 namespace {
-
-// Data parallel training sends and receives every gradient once per step, at
-// 16 bits a value.
-constexpr double kDataParallelBytesPerValue = 4;
 
 // See ListIslandsResponse. A page is much shorter than the 4 MB that gRPC's
 // clients take, even if its last island has the most ranks.
@@ -36,16 +31,6 @@ absl::Duration ClaimedRound(const Coordinator& coordinator) {
   }
   return absl::Seconds(slowest) *
          static_cast<double>(coordinator.schedule().round_steps());
-}
-
-absl::Time QuarantinedSince(const Coordinator& coordinator) {
-  absl::Time since = absl::InfiniteFuture();
-  for (const auto& [id, entry] : coordinator.quarantine()) {
-    if (entry.state == v1::QuarantinedContribution::HELD) {
-      since = std::min(since, entry.quarantined_at);
-    }
-  }
-  return since;
 }
 
 }  // namespace
@@ -87,20 +72,17 @@ v1::RunStatus Engine::GetRun() {
     *status.add_followers() = std::move(follower);
   }
   ObserveHealth(now);
-  health_.Describe({.members = coordinator_.membership().members(),
-                    .claimed_round = ClaimedRound(coordinator_),
-                    .quarantined_since = QuarantinedSince(coordinator_)},
-                   now, status);
+  health_.Describe(
+      {.members = coordinator_.membership().members(),
+       .claimed_round = ClaimedRound(coordinator_),
+       .quarantined_since = coordinator_.quarantine().held_since()},
+      now, status);
   *status.mutable_storage() = storage;
   *status.mutable_started_at() = ToTimestamp(started_at_);
-  status.set_bytes_data_parallel(
-      static_cast<uint64_t>(merged_step_values_ * kDataParallelBytesPerValue));
+  outer_steps_.Describe(status);
   status.set_bytes_received(bytes_received_);
   status.set_bytes_sent(bytes_sent_);
   status.set_memory_bytes(ResidentBytes());
-  status.set_outer_step_seconds(MeanSeconds(outer_steps_));
-  *status.mutable_outer_steps() = outer_steps_;
-  *status.mutable_commits() = commits_;
   return status;
 }
 

@@ -179,7 +179,17 @@ absl::StatusOr<double> Staging::Verify(const ContributionKey& key,
   return norm;
 }
 
+void Staging::Keep(const ContributionKey& key, StagedEncoding encoding) {
+  absl::MutexLock lock(&mu_);
+  kept_[key] = std::move(encoding);
+}
+
 absl::StatusOr<StagedEncoding> Staging::Get(const ContributionKey& key) const {
+  {
+    absl::MutexLock lock(&mu_);
+    const auto kept = kept_.find(key);
+    if (kept != kept_.end()) return kept->second;
+  }
   const std::shared_ptr<Upload> upload = Find(key);
   if (upload == nullptr) return NoUpload(key);
   absl::MutexLock lock(&upload->mu);
@@ -196,16 +206,19 @@ absl::StatusOr<StagedEncoding> Staging::Get(const ContributionKey& key) const {
 
 void Staging::Discard(const ContributionKey& key) {
   absl::MutexLock lock(&mu_);
+  kept_.erase(key);
   const auto found = uploads_.find(key);
   if (found != uploads_.end()) EraseLocked(found);
 }
 
 void Staging::DiscardBefore(uint32_t fragment, uint64_t version) {
   absl::MutexLock lock(&mu_);
-  auto upload = uploads_.lower_bound({.fragment = fragment});
-  const auto end =
-      uploads_.lower_bound({.fragment = fragment, .base_version = version});
-  while (upload != end) upload = EraseLocked(upload);
+  const ContributionKey begin{.fragment = fragment};
+  const ContributionKey end{.fragment = fragment, .base_version = version};
+  kept_.erase(kept_.lower_bound(begin), kept_.lower_bound(end));
+  auto upload = uploads_.lower_bound(begin);
+  const auto last = uploads_.lower_bound(end);
+  while (upload != last) upload = EraseLocked(upload);
 }
 
 std::shared_ptr<Staging::Upload> Staging::Find(

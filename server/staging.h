@@ -72,14 +72,19 @@ class Staging {
   absl::StatusOr<double> Verify(const ContributionKey& key,
                                 const v1::EncodedObject& object);
 
-  // Returns a verified upload. Its bytes stay valid after Discard.
+  // Adds verified bytes that did not come as an upload, and take no memory of
+  // uploads.
+  void Keep(const ContributionKey& key, StagedEncoding encoding);
+
+  // Returns what Keep has added, or a verified upload. The bytes stay valid
+  // after Discard.
   //   UNAVAILABLE          There is no such upload.
   //   FAILED_PRECONDITION  The upload has not been verified.
   absl::StatusOr<StagedEncoding> Get(const ContributionKey& key) const;
 
   void Discard(const ContributionKey& key);
 
-  // Discards every upload whose base version of `fragment` is below `version`:
+  // Discards everything whose base version of `fragment` is below `version`:
   // it was late, or its island is gone.
   void DiscardBefore(uint32_t fragment, uint64_t version);
 
@@ -106,6 +111,7 @@ class Staging {
   // Acquired before an upload's own lock, never after.
   mutable absl::Mutex mu_;
   Uploads uploads_ ABSL_GUARDED_BY(mu_);
+  std::map<ContributionKey, StagedEncoding> kept_ ABSL_GUARDED_BY(mu_);
   uint64_t used_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

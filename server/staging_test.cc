@@ -467,5 +467,22 @@ TEST(StagingTest, TheSizeIsAPartOfTheDescription) {
   EXPECT_THAT(Begin(staging, Key("a"), other), IsOkAndHolds(0));
 }
 
+TEST(StagingTest, KeepsWhatDidNotComeAsAnUpload) {
+  Staging staging(0);
+  const auto bytes = std::make_shared<const std::string>("bytes");
+  for (const char* const island : {"a", "b"}) {
+    staging.Keep(Key(island, 0, 3), {.bytes = *bytes, .owner = bytes});
+  }
+  EXPECT_EQ(staging.used_bytes(), 0);
+  staging.DiscardBefore(0, 3);
+  EXPECT_THAT(staging.Get(Key("a", 0, 3)), HoldsBytes("bytes"));
+  staging.Discard(Key("a", 0, 3));
+  EXPECT_FALSE(staging.Get(Key("a", 0, 3)).ok());
+  staging.DiscardBefore(1, 4);
+  EXPECT_OK(staging.Get(Key("b", 0, 3)));
+  staging.DiscardBefore(0, 4);
+  EXPECT_FALSE(staging.Get(Key("b", 0, 3)).ok());
+}
+
 }  // namespace
 }  // namespace causeway

@@ -22,6 +22,19 @@ namespace {
 // parameter by this much in the root mean square.
 constexpr double kLeastUsualChange = 0.1;
 
+std::vector<double> FirstUsualNorms(
+    const v1::FragmentPlan& plan,
+    const std::vector<Coordinator::CommittedFragment>& heads) {
+  CHECK_EQ(heads.size(), static_cast<size_t>(plan.fragments_size()));
+  std::vector<double> norms;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    norms.push_back(std::max(
+        heads[norms.size()].parameter_norm,
+        kLeastUsualChange * std::sqrt(static_cast<double>(fragment.size()))));
+  }
+  return norms;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
@@ -34,50 +47,31 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
                    .shards = options_.config.data().shards(),
                    .lease = absl::Seconds(
                        options_.config.membership().lease_seconds())}),
+      expectations_(&options_.config.membership(), &options_.schedule,
+                    &membership_),
       claims_(options_.config, &options_.schedule),
       ledger_(static_cast<uint32_t>(heads_.size())),
+      quarantine_(options_.config.membership(),
+                  FirstUsualNorms(options_.plan, heads_), history, &ledger_),
       participation_(std::move(history.participation)),
       last_rounds_(std::move(history.last_rounds)),
       training_(std::move(history.training)),
       validation_(std::move(history.validation)),
       flags_(std::move(history.flags)) {
-  CHECK_EQ(heads_.size(), static_cast<size_t>(options_.plan.fragments_size()));
-  std::vector<uint64_t> versions;
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     rounds_.push_back(NewRound(fragment));
-    const auto size = static_cast<double>(
-        options_.plan.fragments(static_cast<int>(fragment)).size());
-    guards_.emplace_back(options_.config.membership().outlier_factor(),
-                         options_.config.membership().max_islands(),
-                         std::max(heads_[fragment].parameter_norm,
-                                  kLeastUsualChange * std::sqrt(size)));
-    versions.push_back(heads_[fragment].head.version());
     flags_.started |= heads_[fragment].head.version() > 0;
   }
-  history.merged_norms.resize(heads_.size());
   last_rounds_.resize(heads_.size());
-  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
-    for (NormGuard::MergedRound& round : history.merged_norms[fragment]) {
-      guards_[fragment].Merged(std::move(round), last_rounds_[fragment].live());
-    }
-  }
   for (const AccountRecord& account : history.accounts) {
     ledger_.Restore(account);
   }
   for (const CoordinatorHistory::Settled& sum : history.settled) {
     ledger_.Settle(sum.key, sum.fragment, sum.fate, sum.tokens, sum.restored);
-    if (sum.fate == TokenLedger::Fate::kMerged ||
-        sum.fate == TokenLedger::Fate::kPartial) {
-      uint64_t& until = merged_until_[{sum.key.island_id, sum.fragment}];
-      until = std::max(until, sum.base_version + 1);
-    }
-  }
-  for (QuarantineEntry& entry : history.quarantine) {
-    quarantine_.emplace(entry.id, std::move(entry));
   }
   for (Member& member : members) {
-    if (member.first_contribution_version.size() != versions.size()) {
-      member.first_contribution_version = versions;
+    if (member.first_contribution_version.size() != heads_.size()) {
+      member.first_contribution_version = Versions();
     }
     membership_.Restore(std::move(member), now);
   }
@@ -286,11 +280,10 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
   if (response.verdict() == v1::ContributeResponse::UPLOAD) {
     ASSIGN_OR_RETURN(const Member* const member,
                      membership_.Check(header.identity()));
-    const std::string objection = guards_[header.fragment()].Objection(
-        {.norm = norm, .inner_steps = header.inner_steps()},
-        RoundsSinceMerged(*member, header.fragment()));
+    const std::string objection = quarantine_.Objection(
+        header, norm, member->first_contribution_version[header.fragment()]);
     if (!objection.empty()) {
-      Quarantine(header, norm, objection, std::isfinite(norm), now, effects);
+      HoldBack(header, norm, objection, std::isfinite(norm), now, effects);
       return Check(header.identity());
     }
     if (IsLeftOut(header)) {

@@ -35,72 +35,16 @@
 #include "proto/status.pb.h"
 #include "server/rules/claims.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/effects.h"
+#include "server/rules/expectations.h"
 #include "server/rules/log_batch.h"
 #include "server/rules/membership.h"
-#include "server/rules/norm_guard.h"
+#include "server/rules/quarantine.h"
 #include "server/rules/round.h"
 #include "server/rules/token_ledger.h"
 #include "server/rules/training_history.h"
 
 namespace causeway {
-
-// An event for people; proto/status.proto lists the kinds.
-struct CoordinatorEvent {
-  std::string kind;
-  std::string island_id;
-  std::string text;
-};
-
-// An order to merge these contributions into the fragment's next version.
-struct OuterStepOrder {
-  uint32_t fragment = 0;
-  uint64_t base_version = 0;
-  // The contributions' headers, in the order in which they are summed.
-  std::vector<v1::ContributionHeader> contributions;
-  // The contributions' Euclidean norms, in the same order.
-  std::vector<double> norms;
-  // The ids of the quarantine entries among them; the commit admits them.
-  std::vector<uint64_t> admitted;
-  v1::Participation participation;
-};
-
-struct Effects {
-  // --- To be persisted. ---
-  std::vector<Member> joined;
-  std::vector<Member> ended;
-  std::vector<Member> changed;
-  std::vector<AccountRecord> accounts;
-  // Contributions that came too late or were left out.
-  std::vector<v1::ContributionHeader> late;
-  // New entries, whose bytes are to be kept, and changed entries.
-  std::vector<QuarantineEntry> quarantine;
-  std::optional<RunFlags> flags;
-  // New points of the run's history.
-  std::vector<v1::TrainingPoint> training;
-  std::vector<v1::ValidationPoint> validations;
-  std::vector<CoordinatorEvent> events;
-
-  std::vector<ContributionKey> discarded;
-  bool view_changed = false;
-  std::vector<OuterStepOrder> outer_steps;
-
-  // Whether there is anything to persist.
-  bool IsDurable() const {
-    return !joined.empty() || !ended.empty() || !changed.empty() ||
-           !accounts.empty() || !late.empty() || !quarantine.empty() ||
-           flags.has_value() || !training.empty() || !validations.empty() ||
-           !events.empty();
-  }
-};
-
-// The result of an outer step that was committed.
-struct OuterStepOutcome {
-  v1::FragmentHead head;
-  double merged_norm = 0;
-  // See FragmentStatus.
-  std::optional<double> similarity;
-  absl::Duration duration;
-};
 
 class Coordinator {
  public:
@@ -234,7 +178,9 @@ class Coordinator {
   uint64_t RunStep();
   // Returns the live expected islands that have not contributed to the open
   // round.
-  std::vector<std::string> Awaited(uint32_t fragment);
+  std::vector<std::string> Awaited(uint32_t fragment) {
+    return expectations_.Awaited(rounds_[fragment]);
+  }
 
   // Returns whether a live island has reported that it reads other data than
   // the run's.
@@ -264,16 +210,7 @@ class Coordinator {
   const v1::Participation& last_round(uint32_t fragment) const {
     return last_rounds_[fragment];
   }
-  // Quarantine entries by id.
-  const std::map<uint64_t, QuarantineEntry>& quarantine() const {
-    return quarantine_;
-  }
-  // Returns whether a merged contribution came out of the quarantine. If so,
-  // its incarnation has diverged, and its training is not continued.
-  bool WasAdmitted(const IncarnationKey& key, const std::string& digest) const;
-  // The number of entries that wait for a decision.
-  uint32_t held_count() const;
-
+  const Quarantine& quarantine() const { return quarantine_; }
   const Options& options() const { return options_; }
   const SyncSchedule& schedule() const { return options_.schedule; }
   const std::vector<CommittedFragment>& heads() const { return heads_; }
@@ -328,28 +265,16 @@ class Coordinator {
   bool IsFinished() const;
   Round NewRound(uint32_t fragment, std::set<std::string> silent = {}) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
-  // Returns the number of contributions that the open round has or can still
-  // get.
-  size_t Reachable(uint32_t fragment);
-  // Returns the expected islands that have not offered anything since the open
-  // round began.
-  std::set<std::string> Silent(uint32_t fragment);
   // Whether the island is silent in an open round.
   bool IsSilent(const std::string& island_id) const;
-  // Returns whether islands that are not expected could have completed the
-  // quorum for longer than the longest grace window.
-  bool IsHeldUp(uint32_t fragment, absl::Time now);
-  // Expects every ready island if fewer islands than the quorum are expected,
-  // or if the expected ones hold the round up: they may never contribute
-  // although they were ready first.
   void RefreshExpectations(uint32_t fragment, absl::Time now, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
   void EndMember(Member& member, v1::IslandStatus::State state,
                  absl::string_view reason, absl::Time now, Effects& effects);
-  void Quarantine(const v1::ContributionHeader& header, double norm,
-                  absl::string_view reason, bool admissible, absl::Time now,
-                  Effects& effects);
-  void DropEntry(QuarantineEntry& entry, Effects& effects);
+  // Puts a contribution into quarantine, and ends its incarnation.
+  void HoldBack(const v1::ContributionHeader& header, double norm,
+                absl::string_view reason, bool admissible, absl::Time now,
+                Effects& effects);
   // Removes the contribution with the largest norm from a round whose outer
   // step cannot be done.
   void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
@@ -362,27 +287,13 @@ class Coordinator {
   // Moves tokens that had expired with earlier incarnations of the same process
   // to the incarnation `key`.
   void TakeOver(const IncarnationKey& key, Effects& effects);
-  // Fences off the island's live incarnation if it offered nothing to the round
-  // because the contribution `removed`, of an earlier incarnation, stood for
-  // it. The island joins again and can then offer its own.
-  void EndMemberThatReliedOn(const ContributionKey& removed, absl::Time now,
-                             Effects& effects);
-  // Fences off the members that were told that the round was closed, if it
-  // cannot reach its quorum without them. They join again and can then offer
-  // again.
-  void EndMembersTurnedAway(uint32_t fragment, absl::Time now,
-                            Effects& effects);
-  // Returns the number of rounds of the fragment since the island's last
-  // contribution was merged, or since the island is expected there; at least 1.
-  uint64_t RoundsSinceMerged(const Member& member, uint32_t fragment) const;
+  // Fences off members whose contributions the open round refused for a reason
+  // that has gone with the contribution `removed`. They join again and can then
+  // offer again.
+  void EndRefusedMembers(const ContributionKey& removed, absl::Time now,
+                         Effects& effects);
   // Fault injection: whether to leave the contribution out.
   bool IsLeftOut(const v1::ContributionHeader& header);
-  // Returns the participation in a round that closes. Several incarnations of
-  // an island count once, and an island that has left still counts if it had
-  // begun to hand in.
-  v1::Participation ParticipationIn(const Round& round);
-  // Sets how long the round waits for the awaited islands.
-  void SetGrace(uint32_t fragment);
   // Books a merged contribution.
   void Settle(const v1::ContributionHeader& header, Effects& effects);
   bool IsLive(const IncarnationKey& key) const;
@@ -397,19 +308,13 @@ class Coordinator {
   const Options options_;
   std::vector<CommittedFragment> heads_;
   std::vector<Round> rounds_;
-  // One for each fragment.
-  std::vector<NormGuard> guards_;
   Membership membership_;
+  Expectations expectations_;
   Claims claims_;
   TokenLedger ledger_;
-  std::map<uint64_t, QuarantineEntry> quarantine_;
-  // Ids of the entries that are in an open round, by their key there.
-  std::map<ContributionKey, uint64_t> admitted_;
+  Quarantine quarantine_;
   v1::Participation participation_;
   std::vector<v1::Participation> last_rounds_;
-  // By island and fragment: the base version of the island's last merged
-  // contribution, plus one.
-  std::map<std::pair<std::string, uint32_t>, uint64_t> merged_until_;
   // The duration of the last outer step.
   absl::Duration outer_step_;
   TrainingHistory training_;

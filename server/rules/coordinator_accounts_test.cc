@@ -20,11 +20,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Verdict = v1::ContributeResponse;
 
-v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version) {
-  return CoordinatorDriver::Contribution(identity, base_version);
-}
-
 // A contribution of which an earlier process has trained 400 tokens.
 v1::ContributionHeader Restored(const v1::IslandIdentity& identity,
                                 uint64_t base_version) {
@@ -83,19 +78,6 @@ TEST(CoordinatorAccounts, AllTokensMayComeFromACheckpoint) {
   EXPECT_THAT(run.Offer(header), StatusIs(absl::StatusCode::kInvalidArgument));
   header.set_restored_tokens(header.tokens());
   EXPECT_THAT(run.Contribute(header), IsOkAndHolds(Verdict::ACCEPTED));
-}
-
-TEST(CoordinatorAccounts, OnlyTheIncarnationThatWasHeldWasAdmitted) {
-  CoordinatorDriver run({.min_islands = 2, .parameter_norm = 1});
-  run.Join("a");
-  const v1::ContributionHeader held = Contribution(run.Join("b"), 0);
-  ASSERT_FALSE(run.Contribute(held, 100).ok());
-  const std::string& digest = held.object().digest();
-  EXPECT_FALSE(run.core().WasAdmitted({"b", 1}, digest)) << "only held";
-  ASSERT_OK(run.core().Admit(1, run.now(), run.effects()));
-  EXPECT_TRUE(run.core().WasAdmitted({"b", 1}, digest));
-  EXPECT_FALSE(run.core().WasAdmitted({"b", 2}, digest));
-  EXPECT_FALSE(run.core().WasAdmitted({"a", 1}, digest));
 }
 
 // A round needs c as soon as one of the others is gone, and not only at the

@@ -24,11 +24,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version) {
-  return CoordinatorDriver::Contribution(identity, base_version);
-}
-
 TEST(CoordinatorEffects, OfJoins) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 2});
   const v1::IslandIdentity a = run.Join("a", 5);

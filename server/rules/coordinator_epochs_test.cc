@@ -59,12 +59,11 @@ TEST(CoordinatorEpochsTest, AnyCallOfAnIslandThatKnowsBetterEndsItsTerm) {
        [](auto& run, const auto& island) { return run.Heartbeat(island); }},
       {"Offer",
        [](auto& run, const auto& island) {
-         return run.Offer(CoordinatorDriver::Contribution(island, 0)).status();
+         return run.Offer(Contribution(island, 0)).status();
        }},
       {"Complete",
        [](auto& run, const auto& island) {
-         return run.Complete(CoordinatorDriver::Contribution(island, 0))
-             .status();
+         return run.Complete(Contribution(island, 0)).status();
        }},
       {"fetch",
        [](auto& run, const auto& island) { return run.core().Check(island); }},
@@ -126,9 +125,8 @@ TEST(CoordinatorEpochsTest, TransfersWaitForTheControlStream) {
   behind.set_epoch(1);
   const auto refused = StatusIs(absl::StatusCode::kUnavailable,
                                 HasSubstr("heard of epoch 1 only"));
-  EXPECT_THAT(run.Offer(CoordinatorDriver::Contribution(behind, 0)), refused);
-  EXPECT_THAT(run.Complete(CoordinatorDriver::Contribution(behind, 0)),
-              refused);
+  EXPECT_THAT(run.Offer(Contribution(behind, 0)), refused);
+  EXPECT_THAT(run.Complete(Contribution(behind, 0)), refused);
   EXPECT_THAT(run.core().Check(behind), refused);
   EXPECT_OK(run.Heartbeat(behind));
   EXPECT_EQ(run.core().View(behind).epoch(), 2);
@@ -144,7 +142,7 @@ TEST(CoordinatorEpochsTest, NothingIsMergedAfterwards) {
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
   for (const v1::IslandIdentity& island : {a, b}) {
-    ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(island, 0)),
+    ASSERT_THAT(run.Contribute(Contribution(island, 0)),
                 IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
   }
   ASSERT_THAT(run.orders(), SizeIs(1));
@@ -167,7 +165,7 @@ TEST(CoordinatorEpochsTest, NothingIsMergedAfterwards) {
 TEST(CoordinatorEpochsTest, ACommitThatWasWrittenBeforeCounts) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)),
               IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
   run.core().StandDown(5, run.effects());
   run.Commit();

@@ -60,29 +60,28 @@ TEST(CoordinatorFaultsTest, RefusesWhatCannotBeMergedAndSaysWhy) {
   const v1::IslandIdentity a = run.Join("a");
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);
-    v1::ContributionHeader header = CoordinatorDriver::Contribution(a, 0);
+    v1::ContributionHeader header = Contribution(a, 0);
     c.spoil(header);
     EXPECT_THAT(run.Offer(header), StatusIs(c.code, HasSubstr(c.message)));
     EXPECT_THAT(run.Complete(header), StatusIs(c.code, HasSubstr(c.message)));
   }
   EXPECT_THAT(run.core().round(0).contributions(), IsEmpty());
   EXPECT_THAT(run.orders(), IsEmpty());
-  EXPECT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
-              IsOkAndHolds(kAccepted));
+  EXPECT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
 }
 
 TEST(CoordinatorFaultsTest, AContributionSentTwiceIsCountedOnce) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
   run.Join("b");
-  const v1::ContributionHeader header = CoordinatorDriver::Contribution(a, 0);
+  const v1::ContributionHeader header = Contribution(a, 0);
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
                          run.Complete(header));
     EXPECT_EQ(response.verdict(), kAccepted);
   }
   // Other bytes of the incarnation are not accepted either.
-  EXPECT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0, 0, "other")),
+  EXPECT_THAT(run.Contribute(Contribution(a, 0, 0, "other")),
               IsOkAndHolds(kAccepted));
   ASSERT_THAT(run.core().round(0).contributions(), SizeIs(1));
   EXPECT_EQ(
@@ -93,8 +92,7 @@ TEST(CoordinatorFaultsTest, AContributionSentTwiceIsCountedOnce) {
 TEST(CoordinatorFaultsTest, AFailedOuterStepSuspendsTheRunUntilOneSucceeds) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
-              IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   for (int attempt = 0; attempt < 3; ++attempt) {
     ASSERT_THAT(run.orders(), SizeIs(1)) << "attempt " << attempt;
     EXPECT_THAT(run.orders()[0].contributions, SizeIs(1));
@@ -118,8 +116,7 @@ TEST(CoordinatorFaultsTest, AFailedOuterStepSuspendsTheRunUntilOneSucceeds) {
 TEST(CoordinatorFaultsTest, ARoundWhoseCommitIsInDoubtStaysClosed) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
-              IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   ASSERT_THAT(run.orders(), SizeIs(1));
   run.Doubt(absl::UnknownError("outcome unknown"));
   EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
@@ -139,8 +136,7 @@ TEST(CoordinatorFaultsTest, WhoComesDuringTheRetryPauseIsMergedToo) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
-              IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(b));
   run.Fail(absl::InternalError("fsync"));
   const v1::IslandIdentity b2 = run.Join("b", /*instance=*/2);
@@ -160,7 +156,7 @@ TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
   for (const v1::IslandIdentity& island : {a, b}) {
-    ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(island, 0)),
+    ASSERT_THAT(run.Contribute(Contribution(island, 0)),
                 IsOkAndHolds(kAccepted));
   }
   ASSERT_OK(run.Leave(a));
@@ -168,7 +164,7 @@ TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
   // The same process joins, and learns that its contribution is in the round.
   const v1::IslandIdentity again = run.Join("b");
   ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse answer,
-                       run.Offer(CoordinatorDriver::Contribution(again, 0)));
+                       run.Offer(Contribution(again, 0)));
   EXPECT_EQ(answer.verdict(), kAccepted);
   run.Fail(absl::InternalError("fsync"));
   EXPECT_THAT(run.core().Awaited(0), IsEmpty());
@@ -177,8 +173,7 @@ TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
 TEST(CoordinatorFaultsTest, ASuccessorAddsNothingToARoundThatItsIslandIsIn) {
   CoordinatorDriver run({.quorum = 2});
   const v1::IslandIdentity a = run.Join("a");
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(a, 0)),
-              IsOkAndHolds(kAccepted));
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(a));
   run.Join("a", /*instance=*/2);
   // Its first round would be the next one, but no other island can close this
@@ -207,9 +202,9 @@ TEST(CoordinatorFaultsTest, FragmentsDoNotWaitForOneAnother) {
   const v1::IslandIdentity b = run.Join("b");
   const auto both_contribute = [&](uint32_t fragment) {
     for (const v1::IslandIdentity& island : {a, b}) {
-      ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(
-                      island, run.version(fragment), fragment)),
-                  IsOkAndHolds(kAccepted));
+      ASSERT_THAT(
+          run.Contribute(Contribution(island, run.version(fragment), fragment)),
+          IsOkAndHolds(kAccepted));
     }
   };
   both_contribute(2);

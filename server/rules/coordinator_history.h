@@ -6,7 +6,6 @@
 #ifndef SERVER_RULES_COORDINATOR_HISTORY_H_
 #define SERVER_RULES_COORDINATOR_HISTORY_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,10 +41,6 @@ struct QuarantineEntry {
   // Whether it is in the open round of its fragment.
   bool in_round = false;
 };
-
-// The most entries that are held, to bound disk and memory. Beyond it, the
-// oldest is dropped.
-inline constexpr size_t kMaxHeldContributions = 64;
 
 // Facts about the run that do not depend on who is live.
 struct RunFlags {

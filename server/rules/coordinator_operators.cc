@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Coordinator that serves operators, and the quarantine.
-#include <cmath>
-#include <utility>
+// The part of Coordinator that serves operators.
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -14,13 +13,6 @@ namespace {
 
 std::string Because(absl::string_view reason) {
   return reason.empty() ? "" : absl::StrCat(": ", reason);
-}
-
-std::string Describe(const v1::ContributionHeader& header) {
-  return absl::StrCat("the contribution of island ",
-                      header.identity().island_id(), " (incarnation ",
-                      header.identity().incarnation(), ") to fragment ",
-                      header.fragment(), ", ", header.tokens(), " tokens");
 }
 
 }  // namespace
@@ -85,26 +77,11 @@ absl::Status Coordinator::Evict(const std::string& island_id,
 
 absl::StatusOr<ContributionKey> Coordinator::Admit(uint64_t id, absl::Time now,
                                                    Effects& effects) {
-  const auto found = quarantine_.find(id);
-  if (found == quarantine_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no quarantined contribution ", id));
-  }
-  QuarantineEntry& entry = found->second;
-  v1::ContributionHeader header = entry.header;
+  ASSIGN_OR_RETURN(const bool is_admitted, quarantine_.IsAdmitted(id));
+  v1::ContributionHeader header = quarantine_.entries().at(id).header;
   Round& round = rounds_[header.fragment()];
   header.set_base_version(round.base_version());
-  if (entry.state == v1::QuarantinedContribution::ADMITTED || entry.in_round) {
-    return KeyOf(header);
-  }
-  if (entry.state == v1::QuarantinedContribution::DROPPED ||
-      !entry.admissible) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("contribution ", id,
-                     entry.state == v1::QuarantinedContribution::DROPPED
-                         ? " was dropped"
-                         : absl::StrCat(" cannot be merged: ", entry.reason)));
-  }
+  if (is_admitted) return KeyOf(header);
   RETURN_IF_ERROR(CheckHeader(header));
   if (round.base_version() >= schedule().FinalVersion(header.fragment())) {
     return absl::FailedPreconditionError(
@@ -116,84 +93,25 @@ absl::StatusOr<ContributionKey> Coordinator::Admit(uint64_t id, absl::Time now,
         absl::StrCat("fragment ", header.fragment(),
                      " is being merged at this moment; repeat the call"));
   }
-  const ContributionKey key = KeyOf(header);
-  entry.in_round = true;
-  admitted_[key] = id;
-  round.Add(header, entry.norm, now);
-  effects.events.push_back(
-      {"contribution_admitted", key.island_id,
-       absl::StrCat(Describe(header), ", goes from the quarantine into round ",
-                    key.base_version + 1)});
+  quarantine_.Admit(id, round, now, effects);
   MaybeClose(header.fragment(), now, effects);
-  return key;
+  return KeyOf(header);
 }
 
 absl::Status Coordinator::Drop(uint64_t id, Effects& effects) {
-  const auto found = quarantine_.find(id);
-  if (found == quarantine_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no quarantined contribution ", id));
-  }
-  QuarantineEntry& entry = found->second;
-  if (entry.state == v1::QuarantinedContribution::ADMITTED || entry.in_round) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("contribution ", id, " was admitted"));
-  }
-  if (entry.state == v1::QuarantinedContribution::HELD)
-    DropEntry(entry, effects);
-  return absl::OkStatus();
+  return quarantine_.Drop(id, effects);
 }
 
-void Coordinator::DropEntry(QuarantineEntry& entry, Effects& effects) {
-  entry.state = v1::QuarantinedContribution::DROPPED;
-  const v1::ContributionHeader& header = entry.header;
-  const IncarnationKey key{header.identity().island_id(),
-                           header.identity().incarnation()};
-  ledger_.Unquarantine(key, header.fragment(), header.tokens(),
-                       header.restored_tokens());
-  ledger_.Settle(key, header.fragment(), TokenLedger::Fate::kRefused,
-                 header.tokens(), header.restored_tokens());
-  effects.quarantine.push_back(entry);
-  effects.events.push_back(
-      {"contribution_dropped", key.island_id,
-       absl::StrCat(Describe(header), ", is dropped from the quarantine")});
-}
-
-void Coordinator::Quarantine(const v1::ContributionHeader& header, double norm,
-                             absl::string_view reason, bool admissible,
-                             absl::Time now, Effects& effects) {
-  const uint64_t id = quarantine_.empty() ? 1 : quarantine_.rbegin()->first + 1;
-  const IncarnationKey key{header.identity().island_id(),
-                           header.identity().incarnation()};
-  QuarantineEntry& entry = quarantine_[id];
-  entry = {.id = id,
-           .header = header,
-           .norm = norm,
-           .reason = std::string(reason),
-           .quarantined_at = now,
-           .admissible = admissible};
-  ledger_.Settle(key, header.fragment(), TokenLedger::Fate::kQuarantined,
-                 header.tokens(), header.restored_tokens());
-  effects.quarantine.push_back(entry);
-  effects.events.push_back(
-      {"contribution_quarantined", key.island_id,
-       absl::StrCat(Describe(header), ", is in quarantine as number ", id, ": ",
-                    reason)});
+void Coordinator::HoldBack(const v1::ContributionHeader& header, double norm,
+                           absl::string_view reason, bool admissible,
+                           absl::Time now, Effects& effects) {
+  quarantine_.Hold(header, norm, reason, admissible, now, effects);
   const auto member = membership_.Check(header.identity());
-  if (member.ok()) {
-    EndMember(**member, v1::IslandStatus::DIVERGED,
-              absl::StrCat("of its contribution to fragment ",
-                           header.fragment(), ", ", reason),
-              now, effects);
-  }
-  if (held_count() <= kMaxHeldContributions) return;
-  for (auto& [oldest, candidate] : quarantine_) {
-    if (candidate.state != v1::QuarantinedContribution::HELD ||
-        candidate.in_round) {
-      continue;
-    }
-    return DropEntry(candidate, effects);
-  }
+  if (!member.ok()) return;
+  EndMember(**member, v1::IslandStatus::DIVERGED,
+            absl::StrCat("of its contribution to fragment ", header.fragment(),
+                         ", ", reason),
+            now, effects);
 }
 
 }  // namespace causeway

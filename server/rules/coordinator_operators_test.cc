@@ -23,17 +23,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Verdict = v1::ContributeResponse;
 
-v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version,
-                                    uint32_t fragment = 0) {
-  return CoordinatorDriver::Contribution(identity, base_version, fragment);
-}
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-uint64_t Reported(const v1::TokenLedger& ledger) {
-  return ledger.merged() + ledger.partial_merged() + ledger.expired() +
-         ledger.refused() + ledger.quarantined() + ledger.pending();
-}
 
 TEST(CoordinatorPause, HoldsRoundsOpenButTakesContributions) {
   CoordinatorDriver run({});
@@ -157,12 +147,12 @@ TEST_F(QuarantineTest, HoldsWhatIsNotFiniteAndFencesItsIslandOff) {
   // The same process still has the same replica.
   EXPECT_THAT(run_.TryJoin("b", 7), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_EQ(run_.Join("b", 8).incarnation(), 2);
-  ASSERT_EQ(run_.core().quarantine().size(), 1);
+  ASSERT_EQ(run_.core().quarantine().entries().size(), 1);
   EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   const v1::TokenLedger held = LedgerOf(b_);
   EXPECT_EQ(held.quarantined(), 1000);
-  EXPECT_EQ(held.reported(), Reported(held));
+  EXPECT_EQ(held.reported(), SumOfFates(held));
 }
 
 TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
@@ -172,29 +162,7 @@ TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
                        HasSubstr("more than 10 times the median")));
   // The round continues without it.
   Rounds(1);
-  EXPECT_EQ(run_.core().held_count(), 1);
-}
-
-TEST(CoordinatorQuarantine, WhatIsUsualForMostIslandsIsNoOutlier) {
-  // By name, the last 16 are a minority.
-  constexpr int kIslands = 40;
-  CoordinatorDriver run({.min_islands = kIslands, .max_islands = kIslands});
-  std::vector<v1::IslandIdentity> islands;
-  for (int i = 0; i < kIslands; ++i) {
-    islands.push_back(run.Join(absl::StrFormat("island-%02d", i)));
-  }
-  for (const uint64_t version : {0, 1}) {
-    for (int i = 0; i < kIslands; ++i) {
-      ASSERT_THAT(
-          run.Contribute(Contribution(islands[i], version), i < 24 ? 30 : 1),
-          IsOkAndHolds(Verdict::ACCEPTED))
-          << i;
-    }
-    run.Commit();
-  }
-  EXPECT_THAT(run.Contribute(Contribution(islands[0], 2), 301),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("median of the last 40 merged, 30")));
+  EXPECT_EQ(run_.core().quarantine().held_count(), 1);
 }
 
 // A hostile island's claims must not move the limit.
@@ -216,43 +184,6 @@ TEST(CoordinatorQuarantine, ClaimsOfStepsAreBoundedByWhatTheCoordinatorKnows) {
   EXPECT_THAT(run.Contribute(claim, 11),
               StatusIs(absl::StatusCode::kOutOfRange,
                        HasSubstr("more than 10 times the median")));
-}
-
-// The island was merged into version 2. At version 4 its window may have three
-// rounds, even after a restart of the coordinator.
-TEST(CoordinatorQuarantine, AnIslandThatMissedRoundsMayHaveTrainedSoLong) {
-  CoordinatorDriver::Options options{.max_islands = 2, .rounds = 9};
-  CoordinatorDriver run(options);
-  const v1::IslandIdentity a = run.Join("a");
-  const v1::IslandIdentity b = run.Join("b");
-  CoordinatorHistory history;
-  history.merged_norms.resize(1);
-  for (const uint64_t version : {0, 1, 2, 3}) {
-    ASSERT_OK(run.Contribute(Contribution(a, version)));
-    history.merged_norms[0].push_back({{1, CoordinatorDriver::kRoundSteps}});
-    if (version < 2) {
-      ASSERT_OK(run.Contribute(Contribution(b, version)));
-    } else {
-      run.Advance(CoordinatorDriver::kGrace);
-      ASSERT_OK(run.Heartbeat(a));
-      ASSERT_OK(run.Heartbeat(b));
-      run.Tick();
-    }
-    run.Commit();
-  }
-  history.settled.push_back(
-      {.key = {"b", b.incarnation()}, .tokens = 2000, .base_version = 1});
-  CoordinatorDriver restarted(options, run.core().heads(),
-                              {run.core().membership().members().at("a"),
-                               run.core().membership().members().at("b")},
-                              history);
-  v1::ContributionHeader header = Contribution(b, 4);
-  header.set_inner_steps(100);
-  for (CoordinatorDriver* each : {&run, &restarted}) {
-    EXPECT_THAT(each->Contribute(header, 30.5),
-                StatusIs(absl::StatusCode::kOutOfRange,
-                         HasSubstr("a window of 3.0 times the length")));
-  }
 }
 
 TEST(CoordinatorQuarantine, TheFirstOnesAreComparedWithTheParameters) {
@@ -287,15 +218,16 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   EXPECT_THAT(run_.orders()[0].norms, ElementsAre(1, 100));
   EXPECT_EQ(LedgerOf(b_).quarantined(), 1000) << "not merged yet";
   const IncarnationKey island{"b", b_.incarnation()};
-  EXPECT_TRUE(run_.core().WasAdmitted(island, held.object().digest()));
-  EXPECT_FALSE(
-      run_.core().WasAdmitted(island, Contribution(b_, 1).object().digest()));
+  EXPECT_TRUE(
+      run_.core().quarantine().WasAdmitted(island, held.object().digest()));
+  EXPECT_FALSE(run_.core().quarantine().WasAdmitted(
+      island, Contribution(b_, 1).object().digest()));
   run_.Commit();
   const v1::TokenLedger merged = LedgerOf(b_);
   EXPECT_EQ(merged.merged(), 5000);
   EXPECT_EQ(merged.quarantined(), 0);
-  EXPECT_EQ(merged.reported(), Reported(merged));
-  EXPECT_EQ(run_.core().quarantine().at(1).state,
+  EXPECT_EQ(merged.reported(), SumOfFates(merged));
+  EXPECT_EQ(run_.core().quarantine().entries().at(1).state,
             v1::QuarantinedContribution::ADMITTED);
 }
 
@@ -310,47 +242,6 @@ TEST_F(QuarantineTest, NothingIsAdmittedToAFinishedFragment) {
   EXPECT_OK(run_.core().Drop(1, run_.effects()));
 }
 
-TEST_F(QuarantineTest, DroppedOnesAreRefused) {
-  ASSERT_FALSE(run_.Contribute(Contribution(b_, 1), kNaN).ok());
-  ASSERT_OK(run_.core().Drop(1, run_.effects()));
-  ASSERT_OK(run_.core().Drop(1, run_.effects()));
-  EXPECT_EQ(run_.CountEvents("contribution_dropped"), 1);
-  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
-  EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("was dropped")));
-  EXPECT_THAT(run_.core().Drop(2, run_.effects()),
-              StatusIs(absl::StatusCode::kNotFound));
-}
-
-TEST_F(QuarantineTest, IsBounded) {
-  v1::IslandIdentity b = b_;
-  for (size_t i = 0; i <= kMaxHeldContributions; ++i) {
-    ASSERT_FALSE(run_.Contribute(Contribution(b, run_.version()), kNaN).ok());
-    b = run_.Join("b", 100 + i);
-    // It is expected from the next round on.
-    Rounds(1);
-  }
-  EXPECT_EQ(run_.core().held_count(), kMaxHeldContributions);
-  EXPECT_EQ(run_.core().quarantine().at(1).state,
-            v1::QuarantinedContribution::DROPPED);
-  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
-}
-
-TEST_F(QuarantineTest, AStepThatCannotBeDoneGoesOnWithoutTheLargest) {
-  ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
-  ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
-  run_.Fail(absl::OutOfRangeError("the result is not finite"));
-  EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
-  ASSERT_EQ(run_.core().quarantine().size(), 1);
-  EXPECT_EQ(run_.core().quarantine().at(1).header.identity().island_id(), "b");
-  // The round closes at once, with the remaining contributions.
-  ASSERT_EQ(run_.orders().size(), 1);
-  EXPECT_EQ(run_.orders()[0].contributions.size(), 1);
-  run_.Commit();
-  EXPECT_EQ(run_.version(), 2);
-}
-
 TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
   ASSERT_OK(run_.Heartbeat(b_, 10, 1000));
   ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
@@ -359,7 +250,7 @@ TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
   ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
   EXPECT_EQ(LedgerOf(b_).pending(), 1000);
   run_.Fail(absl::OutOfRangeError("the result is not finite"));
-  EXPECT_THAT(run_.core().quarantine(), IsEmpty());
+  EXPECT_THAT(run_.core().quarantine().entries(), IsEmpty());
   EXPECT_EQ(run_.CountEvents("contribution_late"), 1);
   EXPECT_OK(run_.core().Check(successor));
   run_.Commit();
@@ -389,8 +280,7 @@ TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
     EXPECT_EQ(LedgerOf(first).expired(), same_process ? 0 : 1000);
     run_.Commit();
 
-    auto again =
-        CoordinatorDriver::Contribution(second, version + 1, 0, "again");
+    auto again = Contribution(second, version + 1, 0, "again");
     again.set_tokens(1200);
     again.set_restored_tokens(same_process ? 0 : 1000);
     ASSERT_OK(run_.Heartbeat(second, 12, same_process ? 1200 : 200));
@@ -398,7 +288,7 @@ TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
     Rounds(1);
     const v1::TokenLedger ledger = LedgerOf(second);
     EXPECT_EQ(ledger.merged(), 1200);
-    EXPECT_EQ(ledger.reported(), Reported(ledger));
+    EXPECT_EQ(ledger.reported(), SumOfFates(ledger));
     EXPECT_EQ(ledger.reported() + LedgerOf(first).reported(), 1200);
     ASSERT_OK(run_.Leave(second));
   }
@@ -412,14 +302,7 @@ TEST(CoordinatorQuarantine,
   const v1::IslandIdentity c = run.Join("c");
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
   ASSERT_OK(run.Contribute(Contribution(b, 0), 3e38));
-  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
-       waited += CoordinatorDriver::kLease / 2) {
-    run.Advance(CoordinatorDriver::kLease / 2);
-    for (const v1::IslandIdentity& island : {a, b, c}) {
-      ASSERT_OK(run.Heartbeat(island));
-    }
-    run.Tick();
-  }
+  run.Pass(CoordinatorDriver::kGrace, {a, b, c});
   EXPECT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(Verdict::LATE));
   run.Fail(absl::OutOfRangeError("the result is not finite"));
   // It waits for an update that cannot be made without its contribution.
@@ -442,14 +325,7 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
   ASSERT_OK(run.Contribute(Contribution(islands[0], 0)));
   ASSERT_OK(run.Contribute(Contribution(islands[1], 0)));
   ASSERT_OK(run.Contribute(Contribution(islands[2], 0), 3e38));
-  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
-       waited += CoordinatorDriver::kLease / 2) {
-    run.Advance(CoordinatorDriver::kLease / 2);
-    for (const v1::IslandIdentity& island : islands) {
-      ASSERT_OK(run.Heartbeat(island));
-    }
-    run.Tick();
-  }
+  run.Pass(CoordinatorDriver::kGrace, islands);
   ASSERT_THAT(run.Contribute(Contribution(islands[3], 0)),
               IsOkAndHolds(Verdict::LATE));
   run.Fail(absl::OutOfRangeError("the result is not finite"));
@@ -458,61 +334,18 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
   EXPECT_EQ(run.orders()[0].contributions.size(), 2);
 }
 
-// The guard learns the usual norm from two rounds together, but only from those
-// of its fragment.
-TEST(CoordinatorQuarantine, TheGuardRemembersMoreThanOneRound) {
-  CoordinatorDriver run({.min_islands = 2, .fragments = 2, .rounds = 90});
-  const v1::IslandIdentity a = run.Join("a");
-  const v1::IslandIdentity b = run.Join("b");
-  const auto round = [&](uint32_t fragment, double norm) {
-    const uint64_t version = run.version(fragment);
-    for (const v1::IslandIdentity& island : {a, b}) {
-      ASSERT_THAT(run.Contribute(Contribution(island, version, fragment), norm),
-                  IsOkAndHolds(Verdict::ACCEPTED));
-    }
-    run.Commit();
-  };
-  round(0, 1);
-  // This is half of the contributions that define the usual norm.
-  ASSERT_THAT(run.Contribute(Contribution(a, 1), 100),
-              IsOkAndHolds(Verdict::ACCEPTED));
-  ASSERT_OK(run.Contribute(Contribution(b, 1), 1));
-  run.Commit();
-  round(1, 1);
-  EXPECT_THAT(run.Contribute(Contribution(a, 1, 1), 100),
-              IsOkAndHolds(Verdict::ACCEPTED))
-      << "another fragment";
-  EXPECT_THAT(run.Contribute(Contribution(a, 2), 10.5),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("median of the last 4 merged, 1")));
-}
-
 TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {
   ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
   ASSERT_OK(run_.Leave(b_));
   const v1::IslandIdentity successor = run_.Join("b", 8);
-  ASSERT_OK_AND_ASSIGN(
-      const auto answer,
-      run_.Offer(CoordinatorDriver::Contribution(successor, 1, 0, "other")));
+  ASSERT_OK_AND_ASSIGN(const auto answer,
+                       run_.Offer(Contribution(successor, 1, 0, "other")));
   EXPECT_EQ(answer.verdict(), v1::ContributeResponse::LATE);
   ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
   run_.Fail(absl::OutOfRangeError("the result is not finite"));
   EXPECT_THAT(
       run_.core().Check(successor),
       StatusIs(absl::StatusCode::kAborted, HasSubstr("may offer its own")));
-}
-
-TEST_F(QuarantineTest, AStepThatCannotBeDoneWithAnAdmittedOneHoldsItAgain) {
-  Rounds(4);
-  ASSERT_FALSE(run_.Contribute(Contribution(b_, run_.version()), 3e38).ok());
-  ASSERT_OK(run_.core().Admit(1, run_.now(), run_.effects()));
-  ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
-  run_.Fail(absl::OutOfRangeError("the result is not finite"));
-  EXPECT_EQ(run_.core().quarantine().size(), 1);
-  EXPECT_FALSE(run_.core().quarantine().at(1).admissible);
-  run_.Commit();
-  ASSERT_OK(run_.core().Drop(1, run_.effects()));
-  EXPECT_EQ(LedgerOf(b_).refused(), 1000);
 }
 
 }  // namespace

@@ -24,11 +24,6 @@ using testing::SizeIs;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version) {
-  return CoordinatorDriver::Contribution(identity, base_version);
-}
-
 // Two islands. b has handed in a contribution that does not pass.
 class QuarantineEffects : public testing::Test {
  protected:
@@ -132,6 +127,7 @@ TEST_F(QuarantineEffects, OfSettingAsideTheLargest) {
                        "evicted: of its contribution to fragment 0, ",
                        failed_),
           "discard b/1 f0 v0", "view"));
+  EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
   EXPECT_THAT(run_.orders(), SizeIs(1));
 }
 
@@ -139,7 +135,9 @@ TEST_F(QuarantineEffects, OfSettingAsideTheFirstOfEquals) {
   ASSERT_OK(run_.Contribute(Contribution(a_, 0), 9));
   ASSERT_OK(run_.Contribute(Contribution(b_, 0), 9));
   run_.Fail(absl::OutOfRangeError("not finite"));
-  EXPECT_EQ(run_.core().quarantine().at(1).header.identity().island_id(), "a");
+  EXPECT_EQ(
+      run_.core().quarantine().entries().at(1).header.identity().island_id(),
+      "a");
 }
 
 TEST_F(QuarantineEffects, OfSettingAsideWhatWasAdmitted) {

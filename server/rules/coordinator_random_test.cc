@@ -151,7 +151,7 @@ class History {
           view.first_contribution_version(fragment) > version) {
         continue;
       }
-      const v1::ContributionHeader header = CoordinatorDriver::Contribution(
+      const v1::ContributionHeader header = Contribution(
           *island.identity, version, fragment, absl::StrCat(island.life));
       EXPECT_OK(run_.Contribute(header));
       if (OneIn(4)) {
@@ -166,8 +166,8 @@ class History {
     if (fenced_.empty()) return;
     const v1::IslandIdentity ghost = fenced_[Pick(fenced_.size())];
     if (run_.core().Check(ghost).ok()) return;  // Its lease has not run out.
-    EXPECT_THAT(run_.Contribute(CoordinatorDriver::Contribution(
-                    ghost, versions_[fragment], fragment, "ghost")),
+    EXPECT_THAT(run_.Contribute(Contribution(ghost, versions_[fragment],
+                                             fragment, "ghost")),
                 StatusIs(absl::StatusCode::kAborted));
     EXPECT_THAT(run_.Heartbeat(ghost), StatusIs(absl::StatusCode::kAborted));
     EXPECT_THAT(run_.Leave(ghost), StatusIs(absl::StatusCode::kAborted));

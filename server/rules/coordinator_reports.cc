@@ -82,13 +82,7 @@ void Coordinator::NotePace(Member& member, absl::Time now, Effects& effects) {
 }
 
 void Coordinator::BecomeReady(Member& member, Effects& effects) {
-  // If others train, this island has no share in their window under way; it is
-  // expected from the next round on.
-  const bool window_under_way = flags_.started && membership_.ready_count() > 0;
-  for (const CommittedFragment& state : heads_) {
-    member.first_contribution_version[state.head.fragment()] =
-        state.head.version() + (window_under_way ? 1 : 0);
-  }
+  expectations_.Add(member, Versions(), flags_.started);
   effects.changed.push_back(member);
   effects.view_changed = true;
   const uint32_t ready = membership_.ready_count();

@@ -56,8 +56,7 @@ v1::IslandProgress WithSteps(double seconds) {
 void CommitUntil(CoordinatorDriver& run, const v1::IslandIdentity& island,
                  uint64_t version) {
   while (run.version() < version) {
-    ASSERT_OK(
-        run.Contribute(CoordinatorDriver::Contribution(island, run.version())));
+    ASSERT_OK(run.Contribute(Contribution(island, run.version())));
     run.Tick();
     run.Commit();
   }
@@ -321,11 +320,11 @@ TEST(CoordinatorReports, EveryVersionOfTheModelIsAPointOfTraining) {
   train(1000, 9);
   train(100, 4);
   train(300, 2);
-  ASSERT_OK(run.Contribute(CoordinatorDriver::Contribution(island, 0, 0)));
+  ASSERT_OK(run.Contribute(Contribution(island, 0, 0)));
   run.Tick();
   run.Commit();
   EXPECT_THAT(run.effects().training, SizeIs(0)) << "fragment 1 is behind";
-  ASSERT_OK(run.Contribute(CoordinatorDriver::Contribution(island, 0, 1)));
+  ASSERT_OK(run.Contribute(Contribution(island, 0, 1)));
   run.Tick();
   run.Advance(absl::Seconds(3));
   run.Commit();

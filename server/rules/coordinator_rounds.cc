@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of Coordinator that closes rounds and books their results.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -13,7 +12,6 @@
 #include "common/checksum.h"
 #include "glog/logging.h"
 #include "server/rules/coordinator.h"
-#include "server/rules/grace_window.h"
 
 namespace causeway {
 namespace {
@@ -24,69 +22,11 @@ constexpr absl::Duration kRetryPause = absl::Seconds(5);
 
 }  // namespace
 
-size_t Coordinator::Reachable(uint32_t fragment) {
-  const Round& round = rounds_[fragment];
-  size_t reachable = round.contributions().size();
-  // Contributions of several incarnations of an island count once.
-  for (const std::string& island : Awaited(fragment)) {
-    reachable += round.HasIsland(island) ? 0 : 1;
-  }
-  return reachable;
-}
-
-std::set<std::string> Coordinator::Silent(uint32_t fragment) {
-  std::set<std::string> silent;
-  for (const Member* member : membership_.Live()) {
-    const Round& round = rounds_[fragment];
-    if (member->first_contribution_version[fragment] <= round.base_version() &&
-        !round.HasOrStandsFor(member->island_id, member->incarnation) &&
-        !round.HasHeard(member->island_id)) {
-      silent.insert(member->island_id);
-    }
-  }
-  return silent;
-}
-
-bool Coordinator::IsHeldUp(uint32_t fragment, absl::Time now) {
-  Round& round = rounds_[fragment];
-  const uint64_t base = round.base_version();
-  const uint64_t send_step = schedule().StepOfVersion(fragment, base + 1);
-  const v1::MembershipConfig& membership = options_.config.membership();
-  const size_t contributed = round.contributions().size();
-  size_t able = contributed;
-  for (const Member* member : membership_.Live()) {
-    able += member->IsReady() &&
-            member->first_contribution_version[fragment] > base &&
-            member->progress.run_step() >= send_step &&
-            !round.HasIsland(member->island_id);
-  }
-  const uint32_t quorum = membership.quorum();
-  return now >=
-         round.NoteCouldClose(contributed < quorum && able >= quorum, now) +
-             absl::Seconds(membership.grace_seconds());
-}
-
 void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
                                       Effects& effects) {
-  const Round& round = rounds_[fragment];
+  Round& round = rounds_[fragment];
   if (!flags_.started || round.merging()) return;
-  const bool held_up = IsHeldUp(fragment, now);
-  std::vector<Member*> others;
-  for (Member* member : membership_.Live()) {
-    if (member->IsReady() &&
-        member->first_contribution_version[fragment] > round.base_version()) {
-      others.push_back(member);
-    }
-  }
-  if (others.empty() ||
-      (Reachable(fragment) >= options_.config.membership().quorum() &&
-       !held_up)) {
-    return;
-  }
-  for (Member* member : others) {
-    member->first_contribution_version[fragment] = round.base_version();
-  }
-  effects.view_changed = true;
+  effects.view_changed |= expectations_.Refresh(round, now);
 }
 
 void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
@@ -95,70 +35,29 @@ void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
   if (flags_.paused || !storage_problem_.empty() || !CheckInOffice().ok()) {
     return;
   }
-  SetGrace(fragment);
-  // Look at all members for awaited islands only if the round could close.
-  if (!round.MayClose(/*awaited=*/0, now) ||
-      !round.MayClose(Awaited(fragment).size(), now)) {
-    return;
-  }
+  if (!expectations_.MayClose(round, outer_step_, now)) return;
   round.Close();
   OuterStepOrder order{.fragment = fragment,
                        .base_version = round.base_version()};
   for (const auto& [key, header] : round.contributions()) {
     order.contributions.push_back(header);
     order.norms.push_back(round.NormOf(key));
-    const auto admitted = admitted_.find(key);
-    if (admitted != admitted_.end()) {
-      order.admitted.push_back(admitted->second);
+    if (const auto admitted = quarantine_.FindInRound(key)) {
+      order.admitted.push_back(*admitted);
     }
   }
-  order.participation = ParticipationIn(round);
+  order.participation = expectations_.ParticipationIn(round);
   effects.outer_steps.push_back(std::move(order));
-}
-
-v1::Participation Coordinator::ParticipationIn(const Round& round) {
-  std::set<std::string> merged;
-  for (const auto& [key, header] : round.contributions()) {
-    merged.insert(key.island_id);
-  }
-  // An admitted contribution was not offered to this round.
-  std::set<std::string> contributing = round.offering();
-  contributing.insert(merged.begin(), merged.end());
-  std::set<std::string> live = contributing;
-  for (const Member* member : membership_.Live()) {
-    live.insert(member->island_id);
-  }
-  v1::Participation participation;
-  participation.set_live(live.size());
-  participation.set_contributing(contributing.size());
-  participation.set_merged(merged.size());
-  return participation;
-}
-
-void Coordinator::SetGrace(uint32_t fragment) {
-  Round& round = rounds_[fragment];
-  if (round.quorum_at() == absl::InfiniteFuture()) return;
-  double slowest = 0;
-  for (const Member* member : membership_.Live()) {
-    slowest = std::max(slowest, member->progress.step_seconds());
-  }
-  const v1::MembershipConfig& membership = options_.config.membership();
-  round.set_grace(
-      GraceWindow({.most = absl::Seconds(membership.grace_seconds()),
-                   .overlap_share = membership.grace_overlap_share(),
-                   .overlap_steps = schedule().overlap_steps()},
-                  {.first_offer = round.first_offer(),
-                   .upload = round.first_upload(),
-                   .outer_step = outer_step_,
-                   .quorum_at = round.quorum_at(),
-                   .inner_step = absl::Seconds(slowest)}));
 }
 
 bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
   const v1::MembershipConfig& membership = options_.config.membership();
   if (membership.drop_contributions() == 0) return false;
   // The round must still be able to reach its quorum without it.
-  if (Reachable(header.fragment()) - 1 < membership.quorum()) return false;
+  if (expectations_.Reachable(rounds_[header.fragment()]) - 1 <
+      membership.quorum()) {
+    return false;
+  }
   const std::string draw = Digest128(
       absl::StrCat(options_.config.seed(), "/", header.identity().island_id(),
                    "/", header.fragment(), "/", header.base_version()));
@@ -206,20 +105,17 @@ void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
   state.similarity = outcome.similarity;
   state.committed_at = now;
   suspended_because_.clear();
-  NormGuard::MergedRound merged;
-  for (size_t i = 0; i < order.contributions.size(); ++i) {
-    const v1::ContributionHeader& header = order.contributions[i];
-    merged.push_back(
-        {.norm = order.norms[i], .inner_steps = header.inner_steps()});
+  for (const v1::ContributionHeader& header : order.contributions) {
     Settle(header, effects);
   }
-  guards_[order.fragment].Merged(std::move(merged), order.participation.live());
+  quarantine_.RoundMerged(order);
   outer_step_ = outcome.duration;
   last_rounds_[order.fragment] = order.participation;
   AddTo(order.participation, participation_);
   training_.Merged(outcome.head, rounds_[order.fragment].first_offer(), now,
                    outcome.similarity);
-  rounds_[order.fragment] = NewRound(order.fragment, Silent(order.fragment));
+  Round& round = rounds_[order.fragment];
+  round = NewRound(order.fragment, expectations_.Silent(round));
   NoteTraining(now, effects);
   effects.view_changed = true;
 }
@@ -285,23 +181,15 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
   round.Remove(key);
   const std::string reason = absl::StrCat(
       "the outer step cannot be done with it (", status.message(), ")");
-  const auto admitted = admitted_.find(key);
-  if (admitted != admitted_.end()) {
-    QuarantineEntry& entry = quarantine_.at(admitted->second);
-    entry.in_round = false;
-    entry.admissible = false;
-    entry.reason = reason;
-    admitted_.erase(admitted);
-    effects.quarantine.push_back(entry);
+  if (quarantine_.TakeBack(key, reason, effects)) {
     effects.discarded.push_back(key);
   } else if (Check(header.identity()).ok()) {
-    Quarantine(header, order.norms[largest], reason, /*admissible=*/true, now,
-               effects);
+    HoldBack(header, order.norms[largest], reason, /*admissible=*/true, now,
+             effects);
   } else {
     LeaveOut(header, reason, effects);
   }
-  EndMemberThatReliedOn(key, now, effects);
-  EndMembersTurnedAway(order.fragment, now, effects);
+  EndRefusedMembers(key, now, effects);
   effects.view_changed = true;
   RefreshExpectations(order.fragment, now, effects);
   MaybeClose(order.fragment, now, effects);
@@ -330,25 +218,22 @@ void Coordinator::TakeOver(const IncarnationKey& key, Effects& effects) {
   effects.accounts.push_back(ledger_.Record(key));
 }
 
-void Coordinator::EndMemberThatReliedOn(const ContributionKey& removed,
-                                        absl::Time now, Effects& effects) {
-  const absl::StatusOr<Member*> next = membership_.FindLive(removed.island_id);
-  if (!next.ok()) return;
-  ContributionKey own = removed;
-  own.incarnation = (*next)->incarnation;
+void Coordinator::EndRefusedMembers(const ContributionKey& removed,
+                                    absl::Time now, Effects& effects) {
   const Round& round = rounds_[removed.fragment];
-  if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
-      !round.contributions().contains(own)) {
-    EndMember(**next, v1::IslandStatus::EVICTED,
-              "the contribution that stood for it was removed from its round; "
-              "it may offer its own",
-              now, effects);
+  const absl::StatusOr<Member*> next = membership_.FindLive(removed.island_id);
+  if (next.ok()) {
+    ContributionKey own = removed;
+    own.incarnation = (*next)->incarnation;
+    if (round.HasOrStandsFor(own.island_id, own.incarnation) &&
+        !round.contributions().contains(own)) {
+      EndMember(
+          **next, v1::IslandStatus::EVICTED,
+          "the contribution that stood for it was removed from its round; "
+          "it may offer its own",
+          now, effects);
+    }
   }
-}
-
-void Coordinator::EndMembersTurnedAway(uint32_t fragment, absl::Time now,
-                                       Effects& effects) {
-  const Round& round = rounds_[fragment];
   // With a quorum, the round closes without them.
   if (round.contributions().size() >= options_.config.membership().quorum()) {
     return;
@@ -367,24 +252,12 @@ void Coordinator::Settle(const v1::ContributionHeader& header,
   const IncarnationKey key{header.identity().island_id(),
                            header.identity().incarnation()};
   effects.discarded.push_back(KeyOf(header));
-  const auto admitted = admitted_.find(KeyOf(header));
-  if (admitted == admitted_.end()) {
-    claims_.Merged(header);
-  } else {
-    QuarantineEntry& entry = quarantine_.at(admitted->second);
-    entry.state = v1::QuarantinedContribution::ADMITTED;
-    entry.in_round = false;
-    ledger_.Unquarantine(key, header.fragment(), header.tokens(),
-                         header.restored_tokens());
-    effects.quarantine.push_back(entry);
-    admitted_.erase(admitted);
-  }
+  if (!quarantine_.Merged(header, effects)) claims_.Merged(header);
   ledger_.Settle(key, header.fragment(),
                  header.partial() ? TokenLedger::Fate::kPartial
                                   : TokenLedger::Fate::kMerged,
                  header.tokens(), header.restored_tokens());
   effects.accounts.push_back(ledger_.Record(key));
-  merged_until_[{key.island_id, header.fragment()}] = header.base_version() + 1;
   Member* const member = membership_.FindNewest(header.identity());
   if (member == nullptr) return;
   ++member->contributions_merged;

@@ -22,16 +22,6 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Verdict = v1::ContributeResponse;
 
-v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version) {
-  return CoordinatorDriver::Contribution(identity, base_version);
-}
-
-uint64_t SumOfFates(const v1::TokenLedger& ledger) {
-  return ledger.merged() + ledger.partial_merged() + ledger.expired() +
-         ledger.refused() + ledger.quarantined() + ledger.pending();
-}
-
 TEST(CoordinatorRounds, TheLedgerTellsWholeFromPartialAndLost) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
@@ -73,31 +63,6 @@ TEST(CoordinatorRounds, AReturningProcessTakesItsTokensAlong) {
   EXPECT_EQ(ledger.reported(), 1000);
 }
 
-TEST(CoordinatorRounds, ParticipationTellsLiveFromContributingFromMerged) {
-  CoordinatorDriver run({.min_islands = 3, .quorum = 1});
-  const v1::IslandIdentity a = run.Join("a");
-  const v1::IslandIdentity b = run.Join("b");
-  run.Join("c");
-  ASSERT_OK(run.Contribute(Contribution(a, 0)));
-  ASSERT_OK(run.Offer(Contribution(b, 0)));
-  for (absl::Duration waited; waited <= CoordinatorDriver::kGrace;
-       waited += CoordinatorDriver::kLease / 2) {
-    run.Advance(CoordinatorDriver::kLease / 2);
-    for (const char* island : {"a", "b", "c"}) {
-      v1::IslandIdentity identity = a;
-      identity.set_island_id(island);
-      ASSERT_OK(run.Heartbeat(identity));
-    }
-    run.Tick();
-  }
-  run.Commit();
-  const v1::Participation& last = run.core().last_round(0);
-  EXPECT_EQ(last.live(), 3);
-  EXPECT_EQ(last.contributing(), 2);
-  EXPECT_EQ(last.merged(), 1);
-  EXPECT_EQ(run.core().participation().live(), 3);
-}
-
 // No island counts twice, and no more take part than there were islands.
 TEST(CoordinatorRounds, AnIslandThatHandedInAndLeftWasThere) {
   CoordinatorDriver run({.min_islands = 2});
@@ -113,28 +78,6 @@ TEST(CoordinatorRounds, AnIslandThatHandedInAndLeftWasThere) {
   EXPECT_EQ(last.live(), 2);
   EXPECT_EQ(last.contributing(), 2);
   EXPECT_EQ(last.merged(), 2);
-}
-
-TEST(CoordinatorRounds, TheAdaptiveGraceWindowFollowsTheMeasuredSteps) {
-  CoordinatorDriver run({.min_islands = 3, .configure = [](auto& config) {
-                           config.mutable_membership()->set_grace_overlap_share(
-                               0.5);
-                         }});
-  const v1::IslandIdentity a = run.Join("a");
-  const v1::IslandIdentity b = run.Join("b");
-  const v1::IslandIdentity c = run.Join("c");
-  // Without a configured overlap, the window is one inner step of the slowest
-  // island.
-  ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
-  ASSERT_OK(run.Heartbeat(b, 0, 0, 3));
-  ASSERT_OK(run.Heartbeat(c, 0, 0, 2));
-  ASSERT_OK(run.Contribute(Contribution(a, 0)));
-  run.Advance(absl::Seconds(2));
-  run.Tick();
-  EXPECT_THAT(run.orders(), IsEmpty());
-  run.Advance(absl::Seconds(1));
-  run.Tick();
-  EXPECT_THAT(run.orders(), SizeIs(1));
 }
 
 TEST(CoordinatorRounds, InnerStepsFollowTheMeasuredSpeed) {
@@ -225,37 +168,6 @@ TEST(CoordinatorRounds, WhoMissedRoundsHandsInTheirTokensAtOnce) {
   EXPECT_EQ(MergedTokens(run, "late"), 10000);
 }
 
-// An island that heartbeats but never contributes.
-TEST(CoordinatorRounds, WhoNeverContributesHoldsNoRoundOfThoseWhoJoinedLater) {
-  CoordinatorDriver run({.rounds = 3});
-  const v1::IslandIdentity idle = run.Join("idle");
-  const v1::IslandIdentity busy = run.Join("busy");
-  ASSERT_THAT(run.core().Awaited(0), ElementsAre("idle"));
-  const auto pass = [&](absl::Duration duration, uint64_t step) {
-    for (absl::Duration passed; passed < duration; passed += absl::Seconds(5)) {
-      run.Advance(absl::Seconds(5));
-      ASSERT_OK(run.Heartbeat(idle, step));
-      ASSERT_OK(run.Heartbeat(busy, step));
-      run.Tick();
-    }
-  };
-  // While no island has trained the window, there is nothing to wait for.
-  pass(2 * CoordinatorDriver::kGrace, CoordinatorDriver::kRoundSteps - 1);
-  EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
-  // The grace window begins when the others have.
-  pass(CoordinatorDriver::kGrace - absl::Seconds(5),
-       CoordinatorDriver::kRoundSteps);
-  EXPECT_THAT(run.core().Awaited(0), ElementsAre("idle"));
-  pass(absl::Seconds(10), CoordinatorDriver::kRoundSteps);
-  EXPECT_THAT(run.core().Awaited(0), ElementsAre("busy", "idle"));
-  ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(busy, 0)),
-              IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
-  EXPECT_THAT(run.orders(), IsEmpty()) << "the grace window of the quorum";
-  pass(CoordinatorDriver::kGrace, CoordinatorDriver::kRoundSteps);
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  run.Commit();
-}
-
 TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {
   CoordinatorDriver run(
       {.min_islands = 3, .configure = [](auto& config) {
@@ -271,7 +183,7 @@ TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {
   ASSERT_OK(run.Heartbeat(b, 0, 0, 2));
   EXPECT_EQ(run.core().View(a).inner_steps_per_round(), 13);
   for (const v1::IslandIdentity& island : {a, b}) {
-    ASSERT_THAT(run.Contribute(CoordinatorDriver::Contribution(island, 0)),
+    ASSERT_THAT(run.Contribute(Contribution(island, 0)),
                 IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
   }
   while (run.orders().empty()) {

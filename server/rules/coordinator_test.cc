@@ -32,14 +32,6 @@ constexpr auto kUpload = v1::ContributeResponse::UPLOAD;
 constexpr absl::Duration kLease = CoordinatorDriver::kLease;
 constexpr absl::Duration kGrace = CoordinatorDriver::kGrace;
 
-v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                    uint64_t base_version,
-                                    uint32_t fragment = 0,
-                                    const std::string& bytes = "") {
-  return CoordinatorDriver::Contribution(identity, base_version, fragment,
-                                         bytes);
-}
-
 std::vector<std::string> IslandsOf(const OuterStepOrder& order) {
   std::vector<std::string> islands;
   for (const v1::ContributionHeader& header : order.contributions) {
@@ -147,21 +139,13 @@ TEST(CoordinatorTest, AQuorumClosesTheRoundAfterTheGraceWindow) {
   const v1::IslandIdentity b = run.Join("b");
   const v1::IslandIdentity c = run.Join("c");
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
-  const auto let_pass = [&](absl::Duration duration) {
-    for (absl::Duration passed; passed < duration; passed += absl::Seconds(5)) {
-      run.Advance(absl::Seconds(5));
-      for (const v1::IslandIdentity& island : {a, b, c}) {
-        ASSERT_OK(run.Heartbeat(island));
-      }
-      run.Tick();
-    }
-  };
-  let_pass(2 * kGrace);
+  const std::vector<v1::IslandIdentity> all = {a, b, c};
+  run.Pass(2 * kGrace, all);
   EXPECT_THAT(run.orders(), IsEmpty()) << "closed below the quorum";
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
-  let_pass(kGrace - absl::Seconds(5));
+  run.Pass(kGrace - absl::Seconds(5), all);
   EXPECT_THAT(run.orders(), IsEmpty()) << "closed before the grace window";
-  let_pass(absl::Seconds(5));
+  run.Pass(absl::Seconds(5), all);
   ASSERT_THAT(run.orders(), SizeIs(1));
 
   // A contribution that comes during the merge or later is late, and its bytes
@@ -277,11 +261,7 @@ TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
   EXPECT_THAT(joined.first_contribution_version(),
               ElementsAre(Member::kNotExpected));
   for (uint64_t version = 0; version < 3; ++version) {
-    for (absl::Duration passed; passed <= kGrace; passed += kLease / 2) {
-      run.Advance(kLease / 2);
-      for (const auto& island : {a, b, c}) ASSERT_OK(run.Heartbeat(island));
-      run.Tick();
-    }
+    run.Pass(kGrace, {a, b, c});
     EXPECT_THAT(run.core().Awaited(0), Not(Contains("c")));
     EXPECT_THAT(run.Contribute(Contribution(c, version)),
                 StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ready")));

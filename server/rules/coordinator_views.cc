@@ -89,8 +89,8 @@ void Coordinator::DescribeMerged(const v1::FetchUpdateRequest& request,
   for (const ContributionRecord& record : merged) {
     if (record.digest == request.contribution_digest()) {
       response.set_includes_island(true);
-    } else if (!WasAdmitted({record.island_id, record.incarnation},
-                            record.digest)) {
+    } else if (!quarantine_.WasAdmitted({record.island_id, record.incarnation},
+                                        record.digest)) {
       response.set_other_tokens(response.other_tokens() + record.tokens);
       response.set_other_inner_steps(response.other_inner_steps() +
                                      record.inner_steps);
@@ -150,33 +150,10 @@ uint64_t Coordinator::RunStep() {
   return schedule().ClampToVersions(reported, Versions());
 }
 
-std::vector<std::string> Coordinator::Awaited(uint32_t fragment) {
-  std::vector<std::string> awaited;
-  const Round& round = rounds_[fragment];
-  if (round.base_version() >= schedule().FinalVersion(fragment)) return awaited;
-  for (const Member* member : membership_.Live()) {
-    if (member->first_contribution_version[fragment] <= round.base_version() &&
-        !round.HasOrStandsFor(member->island_id, member->incarnation)) {
-      awaited.push_back(member->island_id);
-    }
-  }
-  return awaited;
-}
-
 bool Coordinator::IsSilent(const std::string& island_id) const {
   return std::any_of(rounds_.begin(), rounds_.end(), [&](const Round& round) {
     return round.IsSilent(island_id);
   });
-}
-
-uint64_t Coordinator::RoundsSinceMerged(const Member& member,
-                                        uint32_t fragment) const {
-  const auto until = merged_until_.find({member.island_id, fragment});
-  const uint64_t begin = until != merged_until_.end()
-                             ? until->second
-                             : member.first_contribution_version[fragment];
-  const uint64_t base = rounds_[fragment].base_version();
-  return base > begin ? base - begin + 1 : 1;
 }
 
 bool Coordinator::IsFinished() const {
@@ -224,7 +201,7 @@ std::map<IncarnationKey, OpenTokens> Coordinator::Open(
        each->first.island_id == island_id;
        ++each) {
     // Admitted contributions are booked as quarantined until they are merged.
-    if (admitted_.contains(each->first)) continue;
+    if (quarantine_.FindInRound(each->first)) continue;
     open[{island_id, each->first.incarnation}] = {
         .tokens = each->second.tokens(),
         .restored = each->second.restored_tokens()};
@@ -260,27 +237,6 @@ v1::TokenLedger Coordinator::IslandLedger(const IncarnationKey& key) const {
     AddTo(Account(key, fragment), sum);
   }
   return sum;
-}
-
-bool Coordinator::WasAdmitted(const IncarnationKey& key,
-                              const std::string& digest) const {
-  return std::any_of(
-      quarantine_.begin(), quarantine_.end(), [&](const auto& each) {
-        const QuarantineEntry& entry = each.second;
-        const v1::IslandIdentity& identity = entry.header.identity();
-        return identity.island_id() == key.island_id &&
-               identity.incarnation() == key.incarnation &&
-               entry.header.object().digest() == digest &&
-               (entry.in_round ||
-                entry.state == v1::QuarantinedContribution::ADMITTED);
-      });
-}
-
-uint32_t Coordinator::held_count() const {
-  return static_cast<uint32_t>(std::count_if(
-      quarantine_.begin(), quarantine_.end(), [](const auto& entry) {
-        return entry.second.state == v1::QuarantinedContribution::HELD;
-      }));
 }
 
 void Coordinator::NoteTrouble(const std::string& island_id,

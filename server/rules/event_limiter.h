@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/rules/coordinator.h"
+#include "server/rules/effects.h"
 
 namespace causeway {
 

@@ -133,7 +133,7 @@ class JournalCommitTest : public JournalTest {
  protected:
   JournalCommitTest() {
     const v1::IslandIdentity a = run_.Join("a", 1);
-    EXPECT_OK(run_.Contribute(CoordinatorDriver::Contribution(a, 0)));
+    EXPECT_OK(run_.Contribute(Contribution(a, 0)));
     order_ = run_.orders().at(0);
     outcome_.head.set_version(1);
   }

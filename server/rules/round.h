@@ -58,6 +58,7 @@ class Round {
         base_version_(base_version),
         silent_(std::move(silent)) {}
 
+  uint32_t fragment() const { return fragment_; }
   uint64_t base_version() const { return base_version_; }
   bool merging() const { return merging_; }
 

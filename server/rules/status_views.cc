@@ -96,7 +96,7 @@ v1::RunStatus DescribeRun(Coordinator& coordinator) {
   status.set_tokens_merged(static_cast<uint64_t>(
       merged_token_values / static_cast<double>(parameters)));
   *status.mutable_participation() = coordinator.participation();
-  status.set_quarantined(coordinator.held_count());
+  status.set_quarantined(coordinator.quarantine().held_count());
   if (coordinator.validation().has_value()) {
     *status.mutable_validation() = *coordinator.validation();
   }

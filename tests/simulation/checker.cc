@@ -432,7 +432,8 @@ void Checker::Inspect(const Coordinator& core, const Staging& staging) {
     commits_.CheckLedger(core.FragmentLedger(fragment), head);
     for (const auto& [key, header] : round.contributions()) {
       // The bytes of admitted contributions lie elsewhere.
-      if (std::any_of(core.quarantine().begin(), core.quarantine().end(),
+      if (std::any_of(core.quarantine().entries().begin(),
+                      core.quarantine().entries().end(),
                       [&, &key = key](const auto& entry) {
                         const v1::ContributionHeader& held =
                             entry.second.header;

@@ -84,7 +84,6 @@ void CoordinatorHost::Kill() {
   newest_.clear();
   records_since_.clear();
   snapshotting_ = false;
-  admitted_.clear();
   disk_->Crash();
 }
 
@@ -100,10 +99,7 @@ void CoordinatorHost::Enter(EventLoop::Action event) {
 
 void CoordinatorHost::CarryOut(const Effects& effects) {
   KeepQuarantined(effects);
-  for (const ContributionKey& key : effects.discarded) {
-    staging_->Discard(key);
-    admitted_.erase(key);
-  }
+  for (const ContributionKey& key : effects.discarded) staging_->Discard(key);
   orders_.insert(orders_.end(), effects.outer_steps.begin(),
                  effects.outer_steps.end());
   if (effects.view_changed) {

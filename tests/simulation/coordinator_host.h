@@ -187,8 +187,6 @@ class CoordinatorHost {
   std::vector<Version> newest_;
   std::vector<uint64_t> records_since_;
   bool snapshotting_ = false;
-  // The bytes of contributions that were admitted to open rounds.
-  std::map<ContributionKey, std::string> admitted_;
 };
 
 template <typename Result>

@@ -44,7 +44,7 @@ void CoordinatorHost::Evict(uint32_t island) {
 }
 
 uint64_t CoordinatorHost::OldestHeld() const {
-  for (const auto& [id, entry] : core_->quarantine()) {
+  for (const auto& [id, entry] : core_->quarantine().entries()) {
     if (entry.state == v1::QuarantinedContribution::HELD && !entry.in_round)
       return id;
   }
@@ -55,13 +55,16 @@ void CoordinatorHost::Admit() {
   if (!up()) return;
   Handle([this](Effects& effects) -> absl::Status {
     const uint64_t id = OldestHeld();
-    const std::string bytes = disk_->QuarantinedBytes(id);
-    if (id == 0 || bytes.empty()) return absl::NotFoundError("nothing is held");
+    const auto bytes =
+        std::make_shared<const std::string>(disk_->QuarantinedBytes(id));
+    if (id == 0 || bytes->empty())
+      return absl::NotFoundError("nothing is held");
     world_->Trace("operator   admits contribution ", id);
     ASSIGN_OR_RETURN(const ContributionKey key,
                      core_->Admit(id, now(), effects));
-    admitted_[key] = bytes;
-    checker_->AdmittedToRound(core_->quarantine().at(id).header, now());
+    staging_->Keep(key, {.bytes = *bytes, .owner = bytes});
+    checker_->AdmittedToRound(core_->quarantine().entries().at(id).header,
+                              now());
     return absl::OkStatus();
   });
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A simulated coordinator's use of its disk besides the events' batches:
-// server/engine_outer_steps.cc and server/fragment_heads.cc in virtual time.
+// server/outer_steps.cc and server/fragment_heads.cc in virtual time.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -93,16 +93,8 @@ absl::StatusOr<MergeRecord> CoordinatorHost::Merge(
     const OuterStepOrder& order) const {
   MergeRecord record{.contributions = order.contributions};
   for (const v1::ContributionHeader& header : order.contributions) {
-    std::string encoding;
-    const auto admitted = admitted_.find(KeyOf(header));
-    if (admitted != admitted_.end()) {
-      encoding = admitted->second;
-    } else {
-      ASSIGN_OR_RETURN(const StagedEncoding staged,
-                       staging_->Get(KeyOf(header)));
-      encoding = std::string(staged.bytes);
-    }
-    record.intervals.push_back(DecodeIntervals(encoding));
+    ASSIGN_OR_RETURN(const StagedEncoding staged, staging_->Get(KeyOf(header)));
+    record.intervals.push_back(DecodeIntervals(staged.bytes));
   }
   record.version = NextVersion(newest_[order.fragment], record.intervals);
   return record;

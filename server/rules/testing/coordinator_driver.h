@@ -122,6 +122,19 @@ class CoordinatorDriver {
     return status;
   }
 
+  // Lets time pass, in which the islands heartbeat.
+  void Pass(absl::Duration duration,
+            const std::vector<v1::IslandIdentity>& islands) {
+    for (absl::Duration passed; passed < duration; passed += kLease / 2) {
+      Advance(kLease / 2);
+      for (const v1::IslandIdentity& island : islands) {
+        const absl::Status heard = Heartbeat(island);
+        CHECK(heard.ok()) << heard;
+      }
+      Tick();
+    }
+  }
+
   absl::Status Leave(const v1::IslandIdentity& identity,
                      const v1::RankTrouble& trouble = {}) {
     v1::LeaveRequest request;
@@ -131,26 +144,6 @@ class CoordinatorDriver {
     const absl::Status status = core_.Leave(request, now_, effects_);
     TakeOrders();
     return status;
-  }
-
-  // A valid contribution; `bytes` tells contents apart.
-  static v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
-                                             uint64_t base_version,
-                                             uint32_t fragment = 0,
-                                             const std::string& bytes = "") {
-    v1::ContributionHeader header;
-    *header.mutable_identity() = identity;
-    header.set_fragment(fragment);
-    header.set_base_version(base_version);
-    header.set_tokens(1000);
-    header.set_inner_steps(kRoundSteps);
-    header.mutable_object()->set_format(v1::FP32);
-    header.mutable_object()->set_block_size(256);
-    header.mutable_object()->set_size(kFragmentSize);
-    header.mutable_object()->set_encoded_bytes(kFragmentSize * sizeof(float));
-    header.mutable_object()->set_digest(Digest128(absl::StrCat(
-        identity.island_id(), "/", fragment, "/", base_version, "/", bytes)));
-    return header;
   }
 
   absl::StatusOr<v1::ContributeResponse> Offer(
@@ -273,6 +266,33 @@ class CoordinatorDriver {
   Effects effects_;
   std::deque<OuterStepOrder> orders_;
 };
+
+// A valid contribution; `bytes` tells contents apart.
+inline v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
+                                           uint64_t base_version,
+                                           uint32_t fragment = 0,
+                                           const std::string& bytes = "") {
+  v1::ContributionHeader header;
+  *header.mutable_identity() = identity;
+  header.set_fragment(fragment);
+  header.set_base_version(base_version);
+  header.set_tokens(1000);
+  header.set_inner_steps(CoordinatorDriver::kRoundSteps);
+  header.mutable_object()->set_format(v1::FP32);
+  header.mutable_object()->set_block_size(256);
+  header.mutable_object()->set_size(CoordinatorDriver::kFragmentSize);
+  header.mutable_object()->set_encoded_bytes(CoordinatorDriver::kFragmentSize *
+                                             sizeof(float));
+  header.mutable_object()->set_digest(Digest128(absl::StrCat(
+      identity.island_id(), "/", fragment, "/", base_version, "/", bytes)));
+  return header;
+}
+
+// Returns what `reported` of an account must be.
+inline uint64_t SumOfFates(const v1::TokenLedger& ledger) {
+  return ledger.merged() + ledger.partial_merged() + ledger.expired() +
+         ledger.refused() + ledger.quarantined() + ledger.pending();
+}
 
 }  // namespace causeway
 
