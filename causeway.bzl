@@ -12,6 +12,10 @@ _WARNINGS = [
     "-Werror",
 ]
 
+# What nearly all targets use; the rules below add it to their deps.
+_EVERYWHERE = ["//third_party:absl"]
+_IN_TESTS = _EVERYWHERE + ["//common/testing:status_matchers", "//third_party:gtest_main"]
+
 # googletest's and benchmark's macros convert freely.
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
 
@@ -60,7 +64,7 @@ def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly
         name = name,
         testonly = testonly,
         copts = _WARNINGS + copts,
-        deps = deps + more_deps,
+        deps = _EVERYWHERE + deps + more_deps,
         **kwargs
     )
 
@@ -96,7 +100,7 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", *
         size = size,
         srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + copts,
-        deps = deps + ["//third_party:gtest_main"] + more_deps,
+        deps = _IN_TESTS + deps + more_deps,
         **kwargs
     )
 
@@ -106,7 +110,7 @@ def causeway_cc_benchmark(name, srcs = None, copts = [], deps = [], **kwargs):
         testonly = True,
         srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + copts,
-        deps = deps + ["//third_party:benchmark"],
+        deps = _EVERYWHERE + deps + ["//third_party:benchmark"],
         **kwargs
     )
 
@@ -128,7 +132,7 @@ def causeway_cc_fuzz_test(name, corpus, srcs = None, deps = [], **kwargs):
         args = ["$(locations %s)" % file for file in corpus],
         copts = _WARNINGS,
         data = corpus,
-        deps = deps + ["//tests/fuzz:replay"],
+        deps = _EVERYWHERE + deps + ["//tests/fuzz:replay"],
         **kwargs
     )
     native.cc_binary(
@@ -138,7 +142,7 @@ def causeway_cc_fuzz_test(name, corpus, srcs = None, deps = [], **kwargs):
         copts = _WARNINGS,
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["fuzz"],
-        deps = deps,
+        deps = _EVERYWHERE + deps,
         **kwargs
     )
 
