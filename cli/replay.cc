@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-std::string Describe(const FragmentReplay& replay) {
+std::string Describe(const ReplayResult& replay) {
   std::string text = absl::StrFormat(
       "fragment %u: versions %u to %u come out the same (%u contributions)\n",
       replay.fragment, replay.first_version, replay.last_version,
@@ -53,7 +53,7 @@ Command ReplayCommand(ProgressEnvironment environment) {
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(call.arguments[0]));
-    std::vector<FragmentReplay> replays;
+    std::vector<ReplayResult> replays;
     {
       std::optional<Progress> progress;
       const auto merged = [&](uint64_t merges) {
@@ -65,7 +65,7 @@ Command ReplayCommand(ProgressEnvironment environment) {
       ASSIGN_OR_RETURN(replays, ReplayRun(*state, merged));
     }
     std::vector<std::string> differing;
-    for (const FragmentReplay& replay : replays) {
+    for (const ReplayResult& replay : replays) {
       call.out << Describe(replay);
       if (replay.difference.empty()) continue;
       differing.push_back(absl::StrCat("fragment ", replay.fragment,

@@ -206,7 +206,7 @@ class ToyRun {
   std::vector<float> initial_;
   std::vector<Island> islands_;
   std::vector<OuterStepOptions> options_;
-  std::vector<FragmentState> states_;
+  std::vector<OuterState> states_;
 };
 
 // DiLoCo, algorithm 1, for two islands of equal weight, flat and unencoded.

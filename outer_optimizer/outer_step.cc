@@ -63,7 +63,7 @@ absl::Status CheckSize(absl::string_view name, size_t size, size_t want) {
 }
 
 absl::Status CheckState(const OuterStepOptions& options,
-                        const FragmentStateView& state) {
+                        const OuterStateView& state) {
   const size_t size = state.theta.size();
   RETURN_IF_ERROR(CheckSize("momentum", state.momentum.size(),
                             HasMomentum(options) ? size : 0));
@@ -137,7 +137,7 @@ T* At(absl::Span<T> array, uint64_t begin) {
 // The fused pass. Its arguments must outlive it.
 class FusedStep {
  public:
-  FusedStep(const OuterStepOptions& options, const FragmentStateView& old,
+  FusedStep(const OuterStepOptions& options, const OuterStateView& old,
             const Contributions& contributions, const MergeWeights& weights,
             const OuterStepOutput& output)
       : coefficients_(CoefficientsOf(options, old.version)),
@@ -259,7 +259,7 @@ class FusedStep {
   const uint64_t piece_values_;
   // The number of values that RunBlock() takes.
   const uint64_t block_values_;
-  const FragmentStateView& old_;
+  const OuterStateView& old_;
   const Contributions& contributions_;
   const MergeWeights& weights_;
   const OuterStepOutput& output_;
@@ -285,8 +285,7 @@ absl::Status NotFiniteError(const Contributions& contributions, uint64_t strip,
 }
 
 // Output of the wrong size would be our own bug.
-void CheckOutput(const OuterStepOptions& options,
-                 const FragmentStateView& state,
+void CheckOutput(const OuterStepOptions& options, const OuterStateView& state,
                  const OuterStepOutput& output) {
   CHECK_EQ(output.theta.size(), state.theta.size());
   CHECK_EQ(output.momentum.size(), state.momentum.size());
@@ -327,8 +326,8 @@ bool HasGradientSum(const OuterStepOptions& options) {
   return options.algorithm == Outer::DELAYED_NESTEROV;
 }
 
-FragmentState InitialFragmentState(const OuterStepOptions& options,
-                                   std::vector<float> theta) {
+OuterState InitialFragmentState(const OuterStepOptions& options,
+                                std::vector<float> theta) {
   const size_t size = theta.size();
   return {
       .theta = std::move(theta),
@@ -339,7 +338,7 @@ FragmentState InitialFragmentState(const OuterStepOptions& options,
 }
 
 absl::StatusOr<OuterStepSummary> RunOuterStep(
-    const OuterStepOptions& options, const FragmentStateView& state,
+    const OuterStepOptions& options, const OuterStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
     ThreadPool& pool) {
   RETURN_IF_ERROR(CheckOptions(options));

@@ -79,7 +79,7 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
 
 // The coordinator's state of one fragment. Not owned, because it may be in a
 // mapped file. All parts that are present have theta's size.
-struct FragmentStateView {
+struct OuterStateView {
   // The number of steps so far.
   uint64_t version = 0;
   // The global parameters.
@@ -92,8 +92,8 @@ struct FragmentStateView {
   absl::Span<const float> gradient_sum;
 };
 
-// A fragment's state that owns its values; see FragmentStateView.
-struct FragmentState {
+// A fragment's state that owns its values; see OuterStateView.
+struct OuterState {
   std::vector<float> theta;
   std::vector<float> momentum;
   std::vector<float> residual;
@@ -101,7 +101,7 @@ struct FragmentState {
   uint64_t version = 0;
 
   // NOLINTNEXTLINE(google-explicit-constructor): as spans of vectors are.
-  operator FragmentStateView() const {
+  operator OuterStateView() const {
     return {version, theta, momentum, residual, gradient_sum};
   }
 };
@@ -113,8 +113,8 @@ bool HasGradientSum(const OuterStepOptions& options);
 
 // Returns the state at version 0: zeros except theta, with the parts that the
 // options need.
-FragmentState InitialFragmentState(const OuterStepOptions& options,
-                                   std::vector<float> theta);
+OuterState InitialFragmentState(const OuterStepOptions& options,
+                                std::vector<float> theta);
 
 struct MergeInput {
   CodecSpec spec;
@@ -159,7 +159,7 @@ struct OuterStepSummary {
 //                     options are bad.
 //   OUT_OF_RANGE      The contributions are finite, but the result is not.
 absl::StatusOr<OuterStepSummary> RunOuterStep(
-    const OuterStepOptions& options, const FragmentStateView& state,
+    const OuterStepOptions& options, const OuterStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
     ThreadPool& pool);
 

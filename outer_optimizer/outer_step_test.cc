@@ -61,7 +61,7 @@ void ExpectSameBits(const OuterStepResult& a, const OuterStepResult& b) {
 // moved theta.
 std::vector<float> StepsOf(const OuterStepOptions& options,
                            const std::vector<float>& gradients) {
-  FragmentState state = InitialFragmentState(options, {0.0f});
+  OuterState state = InitialFragmentState(options, {0.0f});
   std::vector<float> steps;
   for (const float gradient : gradients) {
     const std::string encoded = EncodeOrDie(kFp32, {gradient});
@@ -110,7 +110,7 @@ TEST(OuterStepGoldenTest, TorchSgd) {
 
 TEST(OuterStepTest, SgdWithRate1AndEqualSharesAveragesParameters) {
   // Short binary fractions, so equality is exact.
-  const FragmentState state = {.theta = {1.0f, -2.0f, 0.5f}};
+  const OuterState state = {.theta = {1.0f, -2.0f, 0.5f}};
   const std::vector<float> islands[] = {{2.0f, -1.0f, 0.0f},
                                         {0.5f, -4.0f, 0.25f}};
   std::string encoded[2];
@@ -130,8 +130,8 @@ TEST(OuterStepTest, SgdWithRate1AndEqualSharesAveragesParameters) {
 }
 
 TEST(OuterStepTest, OneIslandWithRate1AndNoMomentumIsTheIdentity) {
-  const FragmentState state = {.theta = {1.0f, -2.0f, 0.5f},
-                               .momentum = {0, 0, 0}};
+  const OuterState state = {.theta = {1.0f, -2.0f, 0.5f},
+                            .momentum = {0, 0, 0}};
   const std::vector<float> island = {1.125f, -2.5f, 0.75f};
   std::vector<float> delta(3);
   PseudoGradient(state.theta, island, absl::MakeSpan(delta));
@@ -144,7 +144,7 @@ TEST(OuterStepTest, OneIslandWithRate1AndNoMomentumIsTheIdentity) {
 }
 
 TEST(OuterStepTest, NormIsOfTheMergedGradient) {
-  const FragmentState state = InitialFragmentState(kNesterov, {0, 0});
+  const OuterState state = InitialFragmentState(kNesterov, {0, 0});
   const std::string a = EncodeOrDie(kFp32, {6, 0});
   const std::string b = EncodeOrDie(kFp32, {0, 8});
   ASSERT_OK_AND_ASSIGN(
@@ -182,7 +182,7 @@ class OuterStepTilesTest : public testing::TestWithParam<CodecSpec> {
 
   const std::vector<float> shares_ = {0.2f, 0.3f, 0.5f};
   OuterStepOptions options_ = kNesterov;
-  FragmentState state_;
+  OuterState state_;
   std::vector<std::string> encoded_;
   std::vector<MergeInput> inputs_;
 };
@@ -288,8 +288,8 @@ TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
 // Without the residual, a coarse format would lose small changes.
 TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
   OuterStepOptions exact_options = kNesterov;
-  FragmentState exact = InitialFragmentState(exact_options, state_.theta);
-  FragmentState state = InitialFragmentState(options_, state_.theta);
+  OuterState exact = InitialFragmentState(exact_options, state_.theta);
+  OuterState state = InitialFragmentState(options_, state_.theta);
   std::vector<float> last_update(kSize);
   for (int round = 0; round < 20; ++round) {
     ASSERT_OK_AND_ASSIGN(OuterStepResult result,
@@ -327,7 +327,7 @@ TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
 }
 
 TEST_P(OuterStepTilesTest, RefusesNonFiniteContributionsByName) {
-  const FragmentState before = state_;
+  const OuterState before = state_;
   std::vector<float> values = Values(kSize, 11);
   values[4000] = NAN;
   const std::string bad = EncodeOrDie(kBf16, values);
@@ -440,8 +440,8 @@ TEST_P(OuterStepTilesTest, DelayedNesterovWithoutDelayIsNesterov) {
   OuterStepOptions delayed = options_;
   delayed.algorithm = Outer::DELAYED_NESTEROV;
   delayed.momentum_spread = 0.75;
-  FragmentState want = state_;
-  FragmentState got = state_;
+  OuterState want = state_;
+  OuterState got = state_;
   got.gradient_sum.resize(kSize);
   for (int round = 0; round < 2; ++round) {
     ASSERT_OK_AND_ASSIGN(OuterStepResult nesterov,
@@ -462,7 +462,7 @@ TEST_P(OuterStepTilesTest, DelayedNesterovWithoutDelayIsNesterov) {
 TEST(RadialStepTest, KeepsLengthInTensorsAndTakesTheMeanElsewhere) {
   OuterStepOptions options = {
       .algorithm = Outer::SGD, .learning_rate = 1, .downlink = kFp32};
-  const FragmentState state = {.theta = {0, 0, 0}};
+  const OuterState state = {.theta = {0, 0, 0}};
   const std::string a = EncodeOrDie(kFp32, {3, 0, 8});
   const std::string b = EncodeOrDie(kFp32, {0, 4, -4});
   options.tensor_merge = {.tensors = {{0, 2}}, .radial = {true}};

@@ -52,7 +52,7 @@ std::optional<double> StepSimilarity(const Vectors& vectors,
       .algorithm = Outer::SGD,
       .learning_rate = 1,
       .tensor_merge = {.tensors = radial, .radial = {true, true}}};
-  const FragmentState state = {.theta = std::vector<float>(vectors[0].size())};
+  const OuterState state = {.theta = std::vector<float>(vectors[0].size())};
   return RunOuterStep(options, state, inputs).value().similarity;
 }
 

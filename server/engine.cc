@@ -59,20 +59,20 @@ void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
   ticker_ = std::thread([this] { TickLoop(); });
   outer_steps_.Start(
       {.begin_commit =
-           [this](const OuterStepOrder& order, const OuterStepOutcome& outcome,
+           [this](const ClosedRound& closed, const OuterStepOutcome& outcome,
                   absl::Span<const float> shares, CommitRecord commit) {
              absl::MutexLock lock(&mu_);
-             return journal_.BeginCommit(coordinator_, order, outcome, shares,
+             return journal_.BeginCommit(coordinator_, closed, outcome, shares,
                                          std::move(commit));
            },
        .await_outcome =
-           [this](const OuterStepOrder& order, const absl::Status& unknown) {
-             return AwaitOutcome(order, unknown);
+           [this](const ClosedRound& closed, const absl::Status& unknown) {
+             return AwaitOutcome(closed, unknown);
            },
        .ended =
-           [this](const OuterStepOrder& order,
+           [this](const ClosedRound& closed,
                   const absl::StatusOr<OuterStepOutcome>& outcome) {
-             OuterStepEnded(order, outcome);
+             OuterStepEnded(closed, outcome);
            }});
   fragment_heads_->StartSnapshots([this](SnapshotRecord snapshot) {
     return NoteSnapshot(std::move(snapshot));
@@ -240,7 +240,7 @@ absl::Status Engine::NoteSnapshot(SnapshotRecord snapshot) {
 void Engine::CarryOut(const Effects& effects) {
   KeepQuarantined(effects);
   for (const ContributionKey& key : effects.discarded) staging_.Discard(key);
-  if (!effects.outer_steps.empty()) outer_steps_.Order(effects.outer_steps);
+  if (!effects.outer_steps.empty()) outer_steps_.Add(effects.outer_steps);
   if (effects.view_changed) news_.Notify();
 }
 
@@ -293,33 +293,33 @@ void Engine::Reconcile() {
       << "the outcome of a write is still unknown: " << reconciled;
 }
 
-void Engine::OuterStepEnded(const OuterStepOrder& order,
+void Engine::OuterStepEnded(const ClosedRound& closed,
                             const absl::StatusOr<OuterStepOutcome>& outcome) {
   const absl::Status told = Handle([&](Effects& effects) {
     mu_.AssertHeld();
     const absl::Time now = options_.now();
     if (outcome.ok()) {
-      coordinator_.OuterStepCommitted(order, *outcome, now, effects);
+      coordinator_.OuterStepCommitted(closed, *outcome, now, effects);
     } else {
-      coordinator_.OuterStepFailed(order, outcome.status(), now, effects);
+      coordinator_.OuterStepFailed(closed, outcome.status(), now, effects);
     }
     return absl::OkStatus();
   });
   LOG_IF(ERROR, !told.ok()) << told;
 }
 
-absl::Status Engine::AwaitOutcome(const OuterStepOrder& order,
+absl::Status Engine::AwaitOutcome(const ClosedRound& closed,
                                   const absl::Status& unknown) {
   // The event about the doubt is written once the disk allows.
   Handle([&](Effects& effects) {
     mu_.AssertHeld();
-    coordinator_.OuterStepInDoubt(order, unknown, effects);
+    coordinator_.OuterStepInDoubt(closed, unknown, effects);
     return absl::OkStatus();
   }).IgnoreError();
   std::optional<absl::Status> outcome;
   const auto known = [&] {
     mu_.AssertReaderHeld();
-    outcome = journal_.OutcomeOfCommit(order.fragment, unknown);
+    outcome = journal_.OutcomeOfCommit(closed.fragment, unknown);
     return stopping_ || outcome.has_value();
   };
   absl::MutexLock lock(&mu_, absl::Condition(&known));

@@ -244,10 +244,10 @@ class Engine {
   void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until it is found out whether the outer step's commit, whose write
   // ended with `unknown`, succeeded, and returns the outcome.
-  absl::Status AwaitOutcome(const OuterStepOrder& order,
+  absl::Status AwaitOutcome(const ClosedRound& closed,
                             const absl::Status& unknown)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OuterStepEnded(const OuterStepOrder& order,
+  void OuterStepEnded(const ClosedRound& closed,
                       const absl::StatusOr<OuterStepOutcome>& outcome)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status NoteSnapshot(SnapshotRecord snapshot) ABSL_LOCKS_EXCLUDED(mu_);

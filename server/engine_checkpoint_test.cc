@@ -204,13 +204,13 @@ TEST_F(EngineCheckpointTest, AReplayNeedsTheFilesOfVersionZero) {
     }
     ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
   };
-  const auto replay = [&]() -> absl::StatusOr<std::vector<FragmentReplay>> {
+  const auto replay = [&]() -> absl::StatusOr<std::vector<ReplayResult>> {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(run_.state_dir()));
     return ReplayRun(*state);
   };
   contribute(0);
-  ASSERT_OK_AND_ASSIGN(std::vector<FragmentReplay> replays, replay());
+  ASSERT_OK_AND_ASSIGN(std::vector<ReplayResult> replays, replay());
   EXPECT_EQ(replays[0].first_version, 0);
   EXPECT_EQ(replays[0].last_version, 1);
   EXPECT_THAT(replays[0].difference, IsEmpty());

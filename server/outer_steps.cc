@@ -77,8 +77,8 @@ void OuterSteps::Start(Rules rules) {
   rules_ = std::move(rules);
   for (size_t i = 0; i < OuterStepsAtOnce(stores_.heads.size()); ++i) {
     threads_.emplace_back([this] {
-      while (const auto order = AwaitNext(&OuterSteps::orders_)) {
-        Execute(*order);
+      while (const auto closed = AwaitNext(&OuterSteps::closed_)) {
+        Execute(*closed);
       }
     });
   }
@@ -113,9 +113,9 @@ std::optional<Work> OuterSteps::AwaitNext(std::deque<Work> OuterSteps::*queue) {
   return next;
 }
 
-void OuterSteps::Order(absl::Span<const OuterStepOrder> orders) {
+void OuterSteps::Add(absl::Span<const ClosedRound> rounds) {
   absl::MutexLock lock(&mu_);
-  orders_.insert(orders_.end(), orders.begin(), orders.end());
+  closed_.insert(closed_.end(), rounds.begin(), rounds.end());
 }
 
 void OuterSteps::Prepare(const v1::ContributionHeader& header, uint32_t ready) {
@@ -144,23 +144,23 @@ void OuterSteps::WritePrepared(const v1::ContributionHeader& header) {
   stores_.state.merges().Prepare(header, options_.config, staged->bytes);
 }
 
-void OuterSteps::Execute(const OuterStepOrder& order) {
+void OuterSteps::Execute(const ClosedRound& closed) {
   const absl::Time begin = options_.now();
-  absl::StatusOr<OuterStepOutcome> outcome = MakeVersion(order);
+  absl::StatusOr<OuterStepOutcome> outcome = MakeVersion(closed);
   if (outcome.ok()) {
     outcome->duration = options_.now() - begin;
     // Free memory before islands learn of the version and send contributions.
-    stores_.staging.DiscardBefore(order.fragment, outcome->head.version());
+    stores_.staging.DiscardBefore(closed.fragment, outcome->head.version());
     const auto size = static_cast<double>(
-        options_.plan.fragments(static_cast<int>(order.fragment)).size());
+        options_.plan.fragments(static_cast<int>(closed.fragment)).size());
     absl::MutexLock lock(&mu_);
     AddTo(outcome->duration, durations_);
-    for (const v1::ContributionHeader& header : order.contributions) {
+    for (const v1::ContributionHeader& header : closed.contributions) {
       merged_step_values_ += static_cast<double>(header.inner_steps()) * size;
     }
   }
-  const TraceSpan span("notify", order.fragment);
-  rules_.ended(order, outcome);
+  const TraceSpan span("notify", closed.fragment);
+  rules_.ended(closed, outcome);
 }
 
 void OuterSteps::Describe(v1::RunStatus& status) const {
@@ -173,12 +173,12 @@ void OuterSteps::Describe(v1::RunStatus& status) const {
 }
 
 absl::StatusOr<OuterSteps::MadeVersion> OuterSteps::Merge(
-    const OuterStepOrder& order) {
+    const ClosedRound& closed) {
   const absl::Time begin = options_.now();
   const v1::RunConfig& config = options_.config;
   std::vector<Effort> efforts;
   std::vector<StagedEncoding> encodings;
-  for (const v1::ContributionHeader& header : order.contributions) {
+  for (const v1::ContributionHeader& header : closed.contributions) {
     efforts.push_back(
         {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
     ASSIGN_OR_RETURN(encodings.emplace_back(),
@@ -193,20 +193,20 @@ absl::StatusOr<OuterSteps::MadeVersion> OuterSteps::Merge(
     inputs.push_back({.spec = UplinkSpec(config.synchronization()),
                       .encoded = encodings[i].bytes,
                       .share = shares[i],
-                      .norm = order.norms[i]});
+                      .norm = closed.norms[i]});
     recorded.push_back(encodings[i].bytes);
     encoded_bytes += static_cast<double>(encodings[i].bytes.size());
   }
   const std::shared_ptr<const StoredFragment> before =
-      stores_.heads.Newest(order.fragment);
+      stores_.heads.Newest(closed.fragment);
   const bool with_gradient =
       RecordsGradient(config.storage(), encoded_bytes,
                       static_cast<double>(before->contents().theta.size()));
   absl::MutexLock turn(&merge_mu_);
-  const TraceSpan span("outer step", order.fragment);
+  const TraceSpan span("outer step", closed.fragment);
   ASSIGN_OR_RETURN(
       MergedFragment merged,
-      MergeFragment(step_options_[order.fragment], before->contents(), inputs,
+      MergeFragment(step_options_[closed.fragment], before->contents(), inputs,
                     with_gradient, memory_, merge_pool_));
   if (with_gradient) recorded = {merged.gradient};
   return MadeVersion{.begin = begin,
@@ -217,20 +217,20 @@ absl::StatusOr<OuterSteps::MadeVersion> OuterSteps::Merge(
 }
 
 absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
-    const OuterStepOrder& order) {
+    const ClosedRound& closed) {
   using Step = CommitSequence::Step;
-  ASSIGN_OR_RETURN(MadeVersion made, Merge(order));
+  ASSIGN_OR_RETURN(MadeVersion made, Merge(closed));
   CommitSequence sequence;
   const auto take = [&]() -> absl::Status {
     switch (sequence.next()) {
       case Step::kRecord:
-        return WriteMerge(order, made);
+        return WriteMerge(closed, made);
       case Step::kCommit:
-        return WriteCommit(order, made);
+        return WriteCommit(closed, made);
       case Step::kDoubt:
-        return rules_.await_outcome(order, sequence.status());
+        return rules_.await_outcome(closed, sequence.status());
       case Step::kReplicate: {
-        const TraceSpan span("replicate", order.fragment);
+        const TraceSpan span("replicate", closed.fragment);
         RETURN_IF_ERROR(stores_.feed.AwaitDurable(
             stores_.state.log().Position().index(),
             options_.config.storage().sync_replicas()));
@@ -255,13 +255,13 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
   return made.outcome;
 }
 
-absl::Status OuterSteps::WriteMerge(const OuterStepOrder& order,
+absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
                                     MadeVersion& made) {
-  const TraceSpan span("store", order.fragment);
+  const TraceSpan span("store", closed.fragment);
   ASSIGN_OR_RETURN(
       made.commit.update_file,
       WriteUpdateOf(stores_.state.fragments(),
-                    step_options_[order.fragment].downlink, made.merged));
+                    step_options_[closed.fragment].downlink, made.merged));
   // Followers write the record and make the outer step while the disk is busy
   // here.
   const auto announce = [&](MappedFile record) {
@@ -271,25 +271,25 @@ absl::Status OuterSteps::WriteMerge(const OuterStepOrder& order,
   };
   ASSIGN_OR_RETURN(made.record_bytes,
                    stores_.state.merges().Write(
-                       MakeMergeRecord(made.merged, order.contributions),
+                       MakeMergeRecord(made.merged, closed.contributions),
                        options_.config, made.recorded, announce));
   return absl::OkStatus();
 }
 
-absl::Status OuterSteps::WriteCommit(const OuterStepOrder& order,
+absl::Status OuterSteps::WriteCommit(const ClosedRound& closed,
                                      MadeVersion& made) {
-  const TraceSpan span("commit", order.fragment);
+  const TraceSpan span("commit", closed.fragment);
   const OuterStepSummary& summary = made.merged.summary;
   CommitRecord& commit = made.commit;
   commit.head = made.merged.after.contents().head;
   commit.merged_norm = summary.gradient_norm;
   commit.committed_at = options_.now();
-  commit.participation = order.participation;
+  commit.participation = closed.participation;
   made.outcome = {.head = commit.head,
                   .merged_norm = commit.merged_norm,
                   .similarity = summary.similarity,
                   .duration = commit.committed_at - made.begin};
-  ASSIGN_OR_RETURN(made.batch, rules_.begin_commit(order, made.outcome,
+  ASSIGN_OR_RETURN(made.batch, rules_.begin_commit(closed, made.outcome,
                                                    made.shares, commit));
   return stores_.state.log().Apply(made.batch);
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the outer steps that the rules order: merges the contributions, makes
-// the new version durable, has it committed, and publishes it, in the order of
-// server/rules/commit_sequence.h.
+// Makes the outer steps of closed rounds: merges the contributions, makes the
+// new version durable, has it committed, and publishes it, as
+// server/rules/commit_sequence.h says.
 //
 // Threads:
 //   * the merge threads make outer steps, so that a merge never delays a
@@ -69,17 +69,17 @@ class OuterSteps {
     // Begins the commit of a version. Returns what the log gets
     // (Journal::BeginCommit).
     std::function<absl::StatusOr<LogBatch>(
-        const OuterStepOrder& order, const OuterStepOutcome& outcome,
+        const ClosedRound& closed, const OuterStepOutcome& outcome,
         absl::Span<const float> shares, CommitRecord commit)>
         begin_commit;
     // Waits until it is found out whether the commit, whose write ended with
     // `unknown`, succeeded, and returns the outcome. Must return soon once Stop
     // is about to be called.
-    std::function<absl::Status(const OuterStepOrder& order,
+    std::function<absl::Status(const ClosedRound& closed,
                                const absl::Status& unknown)>
         await_outcome;
     // Takes the result of an outer step.
-    std::function<void(const OuterStepOrder& order,
+    std::function<void(const ClosedRound& closed,
                        const absl::StatusOr<OuterStepOutcome>& outcome)>
         ended;
   };
@@ -91,7 +91,8 @@ class OuterSteps {
   // Waits for the outer steps under way; begins no others.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
-  void Order(absl::Span<const OuterStepOrder> orders) ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes outer steps of more rounds.
+  void Add(absl::Span<const ClosedRound> rounds) ABSL_LOCKS_EXCLUDED(mu_);
   // Has a verified contribution written to the disk if its fragment's next
   // merge, of about as many contributions as there are `ready` islands, may
   // need it.
@@ -108,15 +109,15 @@ class OuterSteps {
   template <typename Work>
   std::optional<Work> AwaitNext(std::deque<Work> OuterSteps::*queue)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Execute(const OuterStepOrder& order) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<MadeVersion> Merge(const OuterStepOrder& order)
+  void Execute(const ClosedRound& closed) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<MadeVersion> Merge(const ClosedRound& closed)
       ABSL_LOCKS_EXCLUDED(merge_mu_);
   // Merges, makes the result durable, and publishes it.
-  absl::StatusOr<OuterStepOutcome> MakeVersion(const OuterStepOrder& order);
+  absl::StatusOr<OuterStepOutcome> MakeVersion(const ClosedRound& closed);
   // Writes the update, shows followers the record of the merge, and makes it
   // durable.
-  absl::Status WriteMerge(const OuterStepOrder& order, MadeVersion& made);
-  absl::Status WriteCommit(const OuterStepOrder& order, MadeVersion& made);
+  absl::Status WriteMerge(const ClosedRound& closed, MadeVersion& made);
+  absl::Status WriteCommit(const ClosedRound& closed, MadeVersion& made);
   void WritePrepared(const v1::ContributionHeader& header);
 
   const Options options_;
@@ -132,7 +133,7 @@ class OuterSteps {
   BufferPool memory_;
 
   mutable absl::Mutex mu_;
-  std::deque<OuterStepOrder> orders_ ABSL_GUARDED_BY(mu_);
+  std::deque<ClosedRound> closed_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::ContributionHeader> verified_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // The sum of inner steps times the fragment's values, over the contributions

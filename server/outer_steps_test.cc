@@ -41,7 +41,7 @@ class OuterStepsTest : public testing::Test {
                                        .now = [] { return absl::UnixEpoch(); }},
                    OuterSteps::Stores{*state_, *heads_, feed_, staging_});
     steps_->Start(
-        {.begin_commit = [this](const OuterStepOrder&, const OuterStepOutcome&,
+        {.begin_commit = [this](const ClosedRound&, const OuterStepOutcome&,
                                 absl::Span<const float>, CommitRecord commit)
              -> absl::StatusOr<LogBatch> {
            if (!begun_.ok()) return begun_;
@@ -49,21 +49,21 @@ class OuterStepsTest : public testing::Test {
            batch.commits.push_back(std::move(commit));
            return batch;
          },
-         .await_outcome = [this](const OuterStepOrder&,
+         .await_outcome = [this](const ClosedRound&,
                                  const absl::Status&) { return found_; },
          .ended =
-             [this](const OuterStepOrder&,
+             [this](const ClosedRound&,
                     const absl::StatusOr<OuterStepOutcome>& outcome) {
                absl::MutexLock lock(&mu_);
                ended_ = outcome;
              }});
   }
 
-  // Orders an outer step on the contribution of one island, which subtracts 1
+  // Makes an outer step of the contribution of one island, which subtracts 1
   // from each value, and returns its result.
   absl::StatusOr<OuterStepOutcome> MakeStep(bool with_bytes = true) {
-    OuterStepOrder order{.norms = {1}};
-    v1::ContributionHeader& header = order.contributions.emplace_back();
+    ClosedRound closed{.norms = {1}};
+    v1::ContributionHeader& header = closed.contributions.emplace_back();
     header.mutable_identity()->set_island_id("a");
     header.set_tokens(1000);
     header.set_inner_steps(10);
@@ -75,7 +75,7 @@ class OuterStepsTest : public testing::Test {
                                values->size() * sizeof(float)},
                      .owner = values});
     }
-    steps_->Order({order});
+    steps_->Add({closed});
     absl::MutexLock lock(&mu_);
     const auto has_ended = [this] { return ended_.has_value(); };
     mu_.Await(absl::Condition(&has_ended));

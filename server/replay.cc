@@ -42,11 +42,11 @@ class Replayer {
   }
 
   // Calls `merged` after each merge.
-  absl::StatusOr<FragmentReplay> Replay(uint32_t fragment, Recorded recorded,
-                                        absl::FunctionRef<void()> merged) {
-    FragmentReplay replay{.fragment = fragment,
-                          .first_version = recorded.first,
-                          .last_version = recorded.first};
+  absl::StatusOr<ReplayResult> Replay(uint32_t fragment, Recorded recorded,
+                                      absl::FunctionRef<void()> merged) {
+    ReplayResult replay{.fragment = fragment,
+                        .first_version = recorded.first,
+                        .last_version = recorded.first};
     ASSIGN_OR_RETURN(StoredFragment current, StateAt(fragment, recorded.first));
     while (replay.last_version < recorded.last) {
       const uint64_t version = replay.last_version + 1;
@@ -127,7 +127,7 @@ class Replayer {
           fragment));
     }
     const auto initial =
-        std::make_shared<const FragmentState>(InitialFragmentState(
+        std::make_shared<const OuterState>(InitialFragmentState(
             MakeOuterStepOptions(run_.config, placed), std::move(theta)));
     return StoredFragment(initial, {.run_id = run_.run_id,
                                     .head = commit.head,
@@ -145,7 +145,7 @@ class Replayer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(
+absl::StatusOr<std::vector<ReplayResult>> ReplayRun(
     StateDirectory& state, absl::FunctionRef<void(uint64_t merges)> progress) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
   const auto fragments = static_cast<uint32_t>(run.plan.fragments_size());
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(
     ASSIGN_OR_RETURN(recorded.emplace_back(), replayer.FindRecorded(fragment));
     merges += recorded.back().last - recorded.back().first;
   }
-  std::vector<FragmentReplay> replays;
+  std::vector<ReplayResult> replays;
   for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
     ASSIGN_OR_RETURN(replays.emplace_back(),
                      replayer.Replay(fragment, recorded[fragment],

@@ -20,7 +20,7 @@
 
 namespace causeway {
 
-struct FragmentReplay {
+struct ReplayResult {
   uint32_t fragment = 0;
   // The version that the replay began with: 0 from the seed, or the oldest one
   // whose file is kept and after which every merge was recorded.
@@ -38,7 +38,7 @@ struct FragmentReplay {
 //   FAILED_PRECONDITION  A fragment has no version to begin with, because its
 //                        merges were not recorded.
 //   DATA_LOSS            A file that is needed is damaged.
-absl::StatusOr<std::vector<FragmentReplay>> ReplayRun(
+absl::StatusOr<std::vector<ReplayResult>> ReplayRun(
     StateDirectory& state,
     absl::FunctionRef<void(uint64_t merges)> progress = [](uint64_t) {});
 

@@ -67,7 +67,7 @@ class ReplayTest : public testing::Test {
     ASSERT_TRUE(driver_.AwaitVersion(fragment, version + 1));
   }
 
-  absl::StatusOr<std::vector<FragmentReplay>> Replay() {
+  absl::StatusOr<std::vector<ReplayResult>> Replay() {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(driver_.state_dir()));
     return ReplayRun(*state);
@@ -231,7 +231,7 @@ TEST_F(ReplayTest, WithoutRecordingARunIsReplayedFromItsOldestSnapshot) {
   driver_.Stop();
   const auto replays = Replay();
   ASSERT_OK(replays.status());
-  for (const FragmentReplay& replay : *replays) {
+  for (const ReplayResult& replay : *replays) {
     EXPECT_EQ(replay.first_version, 1);
     EXPECT_EQ(replay.last_version, 2);
     EXPECT_THAT(replay.difference, IsEmpty());

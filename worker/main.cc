@@ -57,7 +57,7 @@
 #include "worker/model/device.h"
 #include "worker/supervised_ranks.h"
 #include "worker/sync/grpc_coordinator_client.h"
-#include "worker/training/island_trainer.h"
+#include "worker/training/island_ranks.h"
 #include "worker/worker_metrics.h"
 
 namespace causeway {
@@ -102,7 +102,7 @@ absl::StatusOr<std::string> Description(const LocalRanks& local) {
                       local.threads == 1 ? " thread" : " threads");
 }
 
-IslandTrainerOptions TrainerOptions(const LocalRanks& local) {
+IslandRanksOptions TrainerOptions(const LocalRanks& local) {
   return {.data = absl::GetFlag(FLAGS_data),
           .data_weights = DataWeights(),
           .devices = local.devices,
@@ -272,7 +272,7 @@ absl::Status Lead() {
   const auto make_trainer = [&](const v1::JoinResponse& joined,
                                 std::vector<float> parameters)
       -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
-    IslandTrainerOptions options = TrainerOptions(local);
+    IslandRanksOptions options = TrainerOptions(local);
     options.shard = joined.shard();
     return rendezvous != nullptr
                ? MakeLeadingRank(joined.config(), options,

@@ -79,9 +79,9 @@ OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
   const Vector theta, momentum, residual, copy;
   const Vector new_theta, new_momentum, new_residual;
   std::string update(MaxEncodedBytes(kSpec, kValues), '\0');
-  const FragmentStateView state = {.theta = theta.span(),
-                                   .momentum = momentum.span(),
-                                   .residual = residual.span()};
+  const OuterStateView state = {.theta = theta.span(),
+                                .momentum = momentum.span(),
+                                .residual = residual.span()};
   const OuterStepOutput output = {.theta = new_theta.span(),
                                   .momentum = new_momentum.span(),
                                   .residual = new_residual.span(),

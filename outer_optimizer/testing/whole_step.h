@@ -20,7 +20,7 @@
 namespace causeway {
 
 struct OuterStepResult {
-  FragmentState state;
+  OuterState state;
   // The encoded update, for islands.
   std::string update;
   double gradient_norm = 0;
@@ -29,7 +29,7 @@ struct OuterStepResult {
 
 // Makes a step on the calling thread. Errors of the other RunOuterStep.
 inline absl::StatusOr<OuterStepResult> RunOuterStep(
-    const OuterStepOptions& options, const FragmentStateView& state,
+    const OuterStepOptions& options, const OuterStateView& state,
     absl::Span<const MergeInput> inputs) {
   OuterStepResult result{.state = InitialFragmentState(
                              options, std::vector<float>(state.theta.size()))};

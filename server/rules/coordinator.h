@@ -101,20 +101,20 @@ class Coordinator {
   // Returns the events of a commit with this outcome, to be written in its
   // transaction.
   std::vector<CoordinatorEvent> CommitEvents(
-      const OuterStepOrder& order, const OuterStepOutcome& outcome) const;
-  void OuterStepCommitted(const OuterStepOrder& order,
+      const ClosedRound& closed, const OuterStepOutcome& outcome) const;
+  void OuterStepCommitted(const ClosedRound& closed,
                           const OuterStepOutcome& outcome, absl::Time now,
                           Effects& effects);
   // Stops commits while it is unknown whether the outer step was committed. Its
   // round stays closed until OuterStepCommitted or OuterStepFailed comes.
-  void OuterStepInDoubt(const OuterStepOrder& order, const absl::Status& status,
+  void OuterStepInDoubt(const ClosedRound& closed, const absl::Status& status,
                         Effects& effects);
   // If `status` is OUT_OF_RANGE, the result is not finite: puts the
   // contribution with the largest norm into quarantine, or leaves it out if its
   // incarnation has ended, and lets the round continue without it. After other
   // errors, suspends the run, with `status` as its message, until a commit
   // succeeds; the round is tried again after a pause.
-  void OuterStepFailed(const OuterStepOrder& order, const absl::Status& status,
+  void OuterStepFailed(const ClosedRound& closed, const absl::Status& status,
                        absl::Time now, Effects& effects);
   // Suspends the run, with `problem` as its message, until a call with OK says
   // that its storage is in place again.
@@ -277,7 +277,7 @@ class Coordinator {
                 Effects& effects);
   // Removes the contribution with the largest norm from a round whose outer
   // step cannot be done.
-  void SetAsideLargest(const OuterStepOrder& order, const absl::Status& status,
+  void SetAsideLargest(const ClosedRound& closed, const absl::Status& status,
                        absl::Time now, Effects& effects);
   // Books a contribution that was removed from the round, and whose incarnation
   // has ended, as never handed in: the island may still have this training,

@@ -94,7 +94,7 @@ TEST(CoordinatorAccounts, WhoIsNeededIsExpectedAtOnce) {
     if (merging) {
       ASSERT_OK(run.Contribute(Contribution(a, 0), 1));
       ASSERT_OK(run.Contribute(Contribution(b, 0), 2));
-      ASSERT_THAT(run.orders(), SizeIs(1));
+      ASSERT_THAT(run.closed_rounds(), SizeIs(1));
     }
     ASSERT_OK(run.Leave(b));
     if (merging) run.Fail(absl::OutOfRangeError("not finite"));
@@ -175,10 +175,10 @@ TEST(CoordinatorAccounts, TheAdaptiveGraceWindowLeavesTimeForTheUpdate) {
   run.Advance(absl::Seconds(4.9));
   heartbeats();
   run.Tick();
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   run.Advance(absl::Seconds(0.1));
   run.Tick();
-  EXPECT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1));
 }
 
 TEST(CoordinatorAccounts, TheSeedDrawsWhoIsLeftOut) {

@@ -112,7 +112,7 @@ TEST(CoordinatorEffects, OfDepartures) {
                           "island_evicted [c] island c (incarnation 1) was "
                           "evicted: no heartbeat for 10.5 s",
                           "discard c/1 f0 v0", "view"));
-  EXPECT_THAT(run.orders(), SizeIs(1)) << "nobody else is awaited";
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1)) << "nobody else is awaited";
 }
 
 // It has not contributed since, so no contribution shows it.
@@ -312,7 +312,7 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
   ASSERT_OK(run.core().Pause("again", run.effects()));
   EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   EXPECT_THAT(run.effects().outer_steps, SizeIs(1)) << "without a tick";
   EXPECT_THAT(

@@ -145,7 +145,7 @@ TEST(CoordinatorEpochsTest, NothingIsMergedAfterwards) {
     ASSERT_THAT(run.Contribute(Contribution(island, 0)),
                 IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
   }
-  ASSERT_THAT(run.orders(), SizeIs(1));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
   ASSERT_OK(run.core().Pause("", run.effects()));
   run.core().StandDown(5, run.effects());
   EXPECT_EQ(run.CountEvents("coordinator_replaced"), 1);
@@ -155,7 +155,7 @@ TEST(CoordinatorEpochsTest, NothingIsMergedAfterwards) {
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   run.Advance(absl::Minutes(2));
   run.Tick();
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   run.core().StorageChecked(absl::OkStatus(), run.effects());
   EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
   EXPECT_EQ(run.CountEvents("run_suspended"), 0);

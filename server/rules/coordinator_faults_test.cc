@@ -66,7 +66,7 @@ TEST(CoordinatorFaultsTest, RefusesWhatCannotBeMergedAndSaysWhy) {
     EXPECT_THAT(run.Complete(header), StatusIs(c.code, HasSubstr(c.message)));
   }
   EXPECT_THAT(run.core().round(0).contributions(), IsEmpty());
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   EXPECT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
 }
 
@@ -94,14 +94,15 @@ TEST(CoordinatorFaultsTest, AFailedOuterStepSuspendsTheRunUntilOneSucceeds) {
   const v1::IslandIdentity a = run.Join("a");
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   for (int attempt = 0; attempt < 3; ++attempt) {
-    ASSERT_THAT(run.orders(), SizeIs(1)) << "attempt " << attempt;
-    EXPECT_THAT(run.orders()[0].contributions, SizeIs(1));
+    ASSERT_THAT(run.closed_rounds(), SizeIs(1)) << "attempt " << attempt;
+    EXPECT_THAT(run.closed_rounds()[0].contributions, SizeIs(1));
     run.Fail(absl::ResourceExhaustedError("disk full"));
     EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
     EXPECT_THAT(run.core().View(a).message(), HasSubstr("disk full"));
     EXPECT_EQ(run.version(), 0);
     run.Tick();
-    EXPECT_THAT(run.orders(), IsEmpty()) << "tried again without a pause";
+    EXPECT_THAT(run.closed_rounds(), IsEmpty())
+        << "tried again without a pause";
     run.Advance(absl::Seconds(5));
     ASSERT_OK(run.Heartbeat(a));
     run.Tick();
@@ -117,7 +118,7 @@ TEST(CoordinatorFaultsTest, ARoundWhoseCommitIsInDoubtStaysClosed) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
-  ASSERT_THAT(run.orders(), SizeIs(1));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
   run.Doubt(absl::UnknownError("outcome unknown"));
   EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
   EXPECT_THAT(run.core().View(a).message(), HasSubstr("outcome unknown"));
@@ -125,7 +126,8 @@ TEST(CoordinatorFaultsTest, ARoundWhoseCommitIsInDoubtStaysClosed) {
   ASSERT_OK(run.Heartbeat(a));
   run.Tick();
   EXPECT_TRUE(run.core().round(0).merging());
-  ASSERT_THAT(run.orders(), SizeIs(1)) << "ordered again before it is known";
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1))
+      << "ordered again before it is known";
   run.Commit();
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   EXPECT_EQ(run.version(), 1);
@@ -141,12 +143,13 @@ TEST(CoordinatorFaultsTest, WhoComesDuringTheRetryPauseIsMergedToo) {
   run.Fail(absl::InternalError("fsync"));
   const v1::IslandIdentity b2 = run.Join("b", /*instance=*/2);
   ASSERT_OK(run.Leave(a));  // Now b is the only one left.
-  EXPECT_THAT(run.orders(), IsEmpty()) << "the pause is not over";
+  EXPECT_THAT(run.closed_rounds(), IsEmpty()) << "the pause is not over";
   run.Advance(absl::Seconds(5));
   ASSERT_OK(run.Heartbeat(b2));
   run.Tick();
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  EXPECT_EQ(run.orders()[0].contributions[0].identity().island_id(), "a");
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
+  EXPECT_EQ(run.closed_rounds()[0].contributions[0].identity().island_id(),
+            "a");
   run.Commit();
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
 }
@@ -209,8 +212,8 @@ TEST(CoordinatorFaultsTest, FragmentsDoNotWaitForOneAnother) {
   };
   both_contribute(2);
   both_contribute(0);
-  ASSERT_THAT(run.orders(), SizeIs(2));
-  EXPECT_EQ(run.orders()[0].fragment, 2);
+  ASSERT_THAT(run.closed_rounds(), SizeIs(2));
+  EXPECT_EQ(run.closed_rounds()[0].fragment, 2);
   run.Fail(absl::InternalError("fragment 2 cannot be written"));
   run.Commit();
   EXPECT_EQ(run.version(0), 1);

@@ -36,12 +36,12 @@ TEST(CoordinatorPause, HoldsRoundsOpenButTakesContributions) {
   run.Advance(CoordinatorDriver::kGrace);
   ASSERT_OK(run.Heartbeat(a));
   run.Tick();
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
 
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   run.Tick();
-  EXPECT_EQ(run.effects().outer_steps.size() + run.orders().size(), 1);
+  EXPECT_EQ(run.effects().outer_steps.size() + run.closed_rounds().size(), 1);
 }
 
 TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
@@ -213,9 +213,9 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   EXPECT_THAT(run_.core().Drop(1, run_.effects()),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
-  ASSERT_EQ(run_.orders().size(), 1);
-  EXPECT_THAT(run_.orders()[0].admitted, ElementsAre(1));
-  EXPECT_THAT(run_.orders()[0].norms, ElementsAre(1, 100));
+  ASSERT_EQ(run_.closed_rounds().size(), 1);
+  EXPECT_THAT(run_.closed_rounds()[0].admitted, ElementsAre(1));
+  EXPECT_THAT(run_.closed_rounds()[0].norms, ElementsAre(1, 100));
   EXPECT_EQ(LedgerOf(b_).quarantined(), 1000) << "not merged yet";
   const IncarnationKey island{"b", b_.incarnation()};
   EXPECT_TRUE(
@@ -330,8 +330,8 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
               IsOkAndHolds(Verdict::LATE));
   run.Fail(absl::OutOfRangeError("the result is not finite"));
   EXPECT_OK(run.core().Check(islands[3])) << "the round closes without it";
-  ASSERT_EQ(run.orders().size(), 1);
-  EXPECT_EQ(run.orders()[0].contributions.size(), 2);
+  ASSERT_EQ(run.closed_rounds().size(), 1);
+  EXPECT_EQ(run.closed_rounds()[0].contributions.size(), 2);
 }
 
 TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {

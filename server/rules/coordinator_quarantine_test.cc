@@ -87,9 +87,9 @@ TEST_F(QuarantineEffects, OfAdmitting) {
   TakeLines(run_);
   ASSERT_OK_AND_ASSIGN(const ContributionKey key, Admit());
   ASSERT_THAT(run_.effects().outer_steps, SizeIs(1)) << "nobody is awaited";
-  const OuterStepOrder order = run_.effects().outer_steps[0];
-  EXPECT_THAT(order.norms, ElementsAre(100));
-  EXPECT_THAT(order.admitted, ElementsAre(1));
+  const ClosedRound closed = run_.effects().outer_steps[0];
+  EXPECT_THAT(closed.norms, ElementsAre(100));
+  EXPECT_THAT(closed.admitted, ElementsAre(1));
   EXPECT_THAT(TakeLines(run_), ElementsAre(absl::StrCat(
                                    "contribution_admitted [b] ", what_,
                                    ", goes from the quarantine into round 1")));
@@ -103,7 +103,7 @@ TEST_F(QuarantineEffects, OfAdmitting) {
 
   OuterStepOutcome outcome;
   outcome.head.set_version(1);
-  run_.core().OuterStepCommitted(order, outcome, run_.now(), run_.effects());
+  run_.core().OuterStepCommitted(closed, outcome, run_.now(), run_.effects());
   EXPECT_EQ(LinesOf(run_.effects())[1].substr(0, 30),
             "quarantine 1 b/1 ADMITTED norm");
 }
@@ -128,7 +128,7 @@ TEST_F(QuarantineEffects, OfSettingAsideTheLargest) {
                        failed_),
           "discard b/1 f0 v0", "view"));
   EXPECT_EQ(run_.core().run_state(), v1::RUNNING);
-  EXPECT_THAT(run_.orders(), SizeIs(1));
+  EXPECT_THAT(run_.closed_rounds(), SizeIs(1));
 }
 
 TEST_F(QuarantineEffects, OfSettingAsideTheFirstOfEquals) {
@@ -154,7 +154,7 @@ TEST_F(QuarantineEffects, OfSettingAsideWhatWasAdmitted) {
                   "discard b/1 f0 v0", "view"));
   EXPECT_THAT(Admit().status(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                          testing::HasSubstr(failed_)));
-  EXPECT_THAT(run_.orders(), SizeIs(1));
+  EXPECT_THAT(run_.closed_rounds(), SizeIs(1));
 }
 
 TEST_F(QuarantineEffects, OfLeavingOutWhoIsGone) {

@@ -68,7 +68,7 @@ class History {
     for (int i = 0; i < kHealthyTicks && !testing::Test::HasFailure(); ++i) {
       if (run_.core().run_state() == v1::FINISHED) return;
       for (Island& island : islands_) Live(island);
-      while (!run_.orders().empty()) Commit();
+      while (!run_.closed_rounds().empty()) Commit();
       Pass(kTick);
       Check();
     }
@@ -117,7 +117,7 @@ class History {
         break;
       case 5:
       case 6:
-        if (!run_.orders().empty()) OneIn(3) ? Fail() : Commit();
+        if (!run_.closed_rounds().empty()) OneIn(3) ? Fail() : Commit();
         break;
       default:
         Live(island);
@@ -179,10 +179,10 @@ class History {
 
   // Lets the orders of several fragments be answered in any order.
   void Rotate() {
-    const size_t turns = Pick(run_.orders().size());
+    const size_t turns = Pick(run_.closed_rounds().size());
     for (size_t i = 0; i < turns; ++i) {
-      run_.orders().push_back(run_.orders().front());
-      run_.orders().pop_front();
+      run_.closed_rounds().push_back(run_.closed_rounds().front());
+      run_.closed_rounds().pop_front();
     }
   }
   void Fail() {
@@ -192,7 +192,7 @@ class History {
   void Commit() {
     Rotate();
     for (const v1::ContributionHeader& header :
-         run_.orders().front().contributions) {
+         run_.closed_rounds().front().contributions) {
       const ContributionKey key = KeyOf(header);
       EXPECT_TRUE(merged_.insert(key).second) << "merged twice";
       EXPECT_TRUE(merged_bytes_
@@ -206,16 +206,16 @@ class History {
 
   void Check() {
     std::set<uint32_t> merging;
-    for (const OuterStepOrder& order : run_.orders()) {
-      EXPECT_TRUE(merging.insert(order.fragment).second)
+    for (const ClosedRound& closed : run_.closed_rounds()) {
+      EXPECT_TRUE(merging.insert(closed.fragment).second)
           << "two outer steps of one fragment at a time";
-      EXPECT_EQ(order.base_version, run_.version(order.fragment));
-      EXPECT_GE(order.contributions.size(), options_.quorum);
-      for (size_t i = 0; i < order.contributions.size(); ++i) {
-        const ContributionKey key = KeyOf(order.contributions[i]);
-        EXPECT_EQ(key.fragment, order.fragment);
-        EXPECT_EQ(key.base_version, order.base_version);
-        EXPECT_TRUE(i == 0 || KeyOf(order.contributions[i - 1]) < key);
+      EXPECT_EQ(closed.base_version, run_.version(closed.fragment));
+      EXPECT_GE(closed.contributions.size(), options_.quorum);
+      for (size_t i = 0; i < closed.contributions.size(); ++i) {
+        const ContributionKey key = KeyOf(closed.contributions[i]);
+        EXPECT_EQ(key.fragment, closed.fragment);
+        EXPECT_EQ(key.base_version, closed.base_version);
+        EXPECT_TRUE(i == 0 || KeyOf(closed.contributions[i - 1]) < key);
       }
     }
     uint64_t tokens = 0;

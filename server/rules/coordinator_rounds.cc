@@ -37,17 +37,17 @@ void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
   }
   if (!expectations_.MayClose(round, outer_step_, now)) return;
   round.Close();
-  OuterStepOrder order{.fragment = fragment,
-                       .base_version = round.base_version()};
+  ClosedRound closed{.fragment = fragment,
+                     .base_version = round.base_version()};
   for (const auto& [key, header] : round.contributions()) {
-    order.contributions.push_back(header);
-    order.norms.push_back(round.NormOf(key));
+    closed.contributions.push_back(header);
+    closed.norms.push_back(round.NormOf(key));
     if (const auto admitted = quarantine_.FindInRound(key)) {
-      order.admitted.push_back(*admitted);
+      closed.admitted.push_back(*admitted);
     }
   }
-  order.participation = expectations_.ParticipationIn(round);
-  effects.outer_steps.push_back(std::move(order));
+  closed.participation = expectations_.ParticipationIn(round);
+  effects.outer_steps.push_back(std::move(closed));
 }
 
 bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
@@ -68,9 +68,9 @@ bool Coordinator::IsLeftOut(const v1::ContributionHeader& header) {
 }
 
 std::vector<CoordinatorEvent> Coordinator::CommitEvents(
-    const OuterStepOrder& order, const OuterStepOutcome& outcome) const {
+    const ClosedRound& closed, const OuterStepOutcome& outcome) const {
   std::vector<std::string> names;
-  for (const v1::ContributionHeader& header : order.contributions) {
+  for (const v1::ContributionHeader& header : closed.contributions) {
     names.push_back(header.identity().island_id());
   }
   std::vector<CoordinatorEvent> events = {
@@ -78,7 +78,7 @@ std::vector<CoordinatorEvent> Coordinator::CommitEvents(
        absl::StrFormat(
            "fragment %d is at version %d: merged %s, norm %.4g, "
            "%s%.3f s",
-           order.fragment, outcome.head.version(), absl::StrJoin(names, ", "),
+           closed.fragment, outcome.head.version(), absl::StrJoin(names, ", "),
            outcome.merged_norm,
            outcome.similarity.has_value()
                ? absl::StrFormat("similarity %.3f, ", *outcome.similarity)
@@ -86,7 +86,7 @@ std::vector<CoordinatorEvent> Coordinator::CommitEvents(
            absl::ToDoubleSeconds(outcome.duration))}};
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     const v1::FragmentHead& head =
-        fragment == order.fragment ? outcome.head : heads_[fragment].head;
+        fragment == closed.fragment ? outcome.head : heads_[fragment].head;
     if (head.version() < schedule().FinalVersion(fragment)) return events;
   }
   events.push_back(
@@ -94,51 +94,51 @@ std::vector<CoordinatorEvent> Coordinator::CommitEvents(
   return events;
 }
 
-void Coordinator::OuterStepCommitted(const OuterStepOrder& order,
+void Coordinator::OuterStepCommitted(const ClosedRound& closed,
                                      const OuterStepOutcome& outcome,
                                      absl::Time now, Effects& effects) {
-  CommittedFragment& state = heads_[order.fragment];
-  CHECK_EQ(outcome.head.version(), order.base_version + 1);
-  CHECK_EQ(state.head.version(), order.base_version);
+  CommittedFragment& state = heads_[closed.fragment];
+  CHECK_EQ(outcome.head.version(), closed.base_version + 1);
+  CHECK_EQ(state.head.version(), closed.base_version);
   state.head = outcome.head;
   state.merged_norm = outcome.merged_norm;
   state.similarity = outcome.similarity;
   state.committed_at = now;
   suspended_because_.clear();
-  for (const v1::ContributionHeader& header : order.contributions) {
+  for (const v1::ContributionHeader& header : closed.contributions) {
     Settle(header, effects);
   }
-  quarantine_.RoundMerged(order);
+  quarantine_.RoundMerged(closed);
   outer_step_ = outcome.duration;
-  last_rounds_[order.fragment] = order.participation;
-  AddTo(order.participation, participation_);
-  training_.Merged(outcome.head, rounds_[order.fragment].first_offer(), now,
+  last_rounds_[closed.fragment] = closed.participation;
+  AddTo(closed.participation, participation_);
+  training_.Merged(outcome.head, rounds_[closed.fragment].first_offer(), now,
                    outcome.similarity);
-  Round& round = rounds_[order.fragment];
-  round = NewRound(order.fragment, expectations_.Silent(round));
+  Round& round = rounds_[closed.fragment];
+  round = NewRound(closed.fragment, expectations_.Silent(round));
   NoteTraining(now, effects);
   effects.view_changed = true;
 }
 
-void Coordinator::OuterStepFailed(const OuterStepOrder& order,
+void Coordinator::OuterStepFailed(const ClosedRound& closed,
                                   const absl::Status& status, absl::Time now,
                                   Effects& effects) {
   if (!CheckInOffice().ok()) return;
   if (absl::IsOutOfRange(status)) {
-    return SetAsideLargest(order, status, now, effects);
+    return SetAsideLargest(closed, status, now, effects);
   }
-  rounds_[order.fragment].Reopen(now + kRetryPause);
-  OuterStepInDoubt(order, status, effects);
+  rounds_[closed.fragment].Reopen(now + kRetryPause);
+  OuterStepInDoubt(closed, status, effects);
 }
 
-void Coordinator::OuterStepInDoubt(const OuterStepOrder& order,
+void Coordinator::OuterStepInDoubt(const ClosedRound& closed,
                                    const absl::Status& status,
                                    Effects& effects) {
   if (suspended_because_.empty()) {
     effects.events.push_back(
         {"run_suspended", "",
-         absl::StrCat("fragment ", order.fragment, " stays at version ",
-                      order.base_version, ": ", status.ToString())});
+         absl::StrCat("fragment ", closed.fragment, " stays at version ",
+                      closed.base_version, ": ", status.ToString())});
   }
   suspended_because_ = status.ToString();
   effects.view_changed = true;
@@ -167,16 +167,16 @@ void Coordinator::RecordReplacement(Effects& effects) {
   effects.view_changed = true;
 }
 
-void Coordinator::SetAsideLargest(const OuterStepOrder& order,
+void Coordinator::SetAsideLargest(const ClosedRound& closed,
                                   const absl::Status& status, absl::Time now,
                                   Effects& effects) {
   size_t largest = 0;
-  for (size_t i = 1; i < order.norms.size(); ++i) {
-    if (order.norms[i] > order.norms[largest]) largest = i;
+  for (size_t i = 1; i < closed.norms.size(); ++i) {
+    if (closed.norms[i] > closed.norms[largest]) largest = i;
   }
-  const v1::ContributionHeader& header = order.contributions[largest];
+  const v1::ContributionHeader& header = closed.contributions[largest];
   const ContributionKey key = KeyOf(header);
-  Round& round = rounds_[order.fragment];
+  Round& round = rounds_[closed.fragment];
   round.Reopen(now);
   round.Remove(key);
   const std::string reason = absl::StrCat(
@@ -184,15 +184,15 @@ void Coordinator::SetAsideLargest(const OuterStepOrder& order,
   if (quarantine_.TakeBack(key, reason, effects)) {
     effects.discarded.push_back(key);
   } else if (Check(header.identity()).ok()) {
-    HoldBack(header, order.norms[largest], reason, /*admissible=*/true, now,
+    HoldBack(header, closed.norms[largest], reason, /*admissible=*/true, now,
              effects);
   } else {
     LeaveOut(header, reason, effects);
   }
   EndRefusedMembers(key, now, effects);
   effects.view_changed = true;
-  RefreshExpectations(order.fragment, now, effects);
-  MaybeClose(order.fragment, now, effects);
+  RefreshExpectations(closed.fragment, now, effects);
+  MaybeClose(closed.fragment, now, effects);
 }
 
 void Coordinator::LeaveOut(const v1::ContributionHeader& header,

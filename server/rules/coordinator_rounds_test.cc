@@ -135,7 +135,7 @@ TEST(CoordinatorRounds, AClaimOfTokensCountsAsFarAsTheScheduleGoes) {
   claim.set_tokens(36000);
   ASSERT_OK(run.Contribute(claim));
   ASSERT_OK(run.Contribute(Contribution(a, 3)));
-  EXPECT_EQ(run.orders()[0].contributions[1].tokens(),
+  EXPECT_EQ(run.closed_rounds()[0].contributions[1].tokens(),
             CoordinatorDriver::kStepTokens);
   run.Commit();
   // A heartbeat reports no more than a process can train.
@@ -151,7 +151,7 @@ TEST(CoordinatorRounds, WhoMissedRoundsHandsInTheirTokensAtOnce) {
   const v1::IslandIdentity late = run.Join("late");
   for (uint64_t round = 0; round < 4; ++round) {
     ASSERT_OK(run.Contribute(Contribution(a, round)));
-    for (int i = 0; run.orders().empty() && i < 100; ++i) {
+    for (int i = 0; run.closed_rounds().empty() && i < 100; ++i) {
       run.Advance(absl::Seconds(1));
       ASSERT_OK(run.Heartbeat(a));
       ASSERT_OK(run.Heartbeat(late));
@@ -186,7 +186,7 @@ TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {
     ASSERT_THAT(run.Contribute(Contribution(island, 0)),
                 IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
   }
-  while (run.orders().empty()) {
+  while (run.closed_rounds().empty()) {
     run.Advance(absl::Seconds(5));
     ASSERT_OK(run.Heartbeat(liar, 0, 0, 1e-9));
     ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
@@ -220,7 +220,7 @@ TEST(CoordinatorRounds, WithoutGraceWhoeverComesFirstMakesTheRound) {
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
-  ASSERT_THAT(run.orders(), SizeIs(1));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(Verdict::LATE));
   run.Commit();
   // b has rebased, and makes the next round.
@@ -249,7 +249,7 @@ TEST(CoordinatorRounds, LeftOutContributionsAreAboutTheShareAskedFor) {
                            run.Contribute(Contribution(island, run.version())));
       late += verdict == Verdict::LATE ? 1 : 0;
     }
-    ASSERT_THAT(run.orders(), SizeIs(1)) << "the round waits for nobody";
+    ASSERT_THAT(run.closed_rounds(), SizeIs(1)) << "the round waits for nobody";
     run.Commit();
   }
   // 1200 contributions, without those that a round needs for its quorum (1

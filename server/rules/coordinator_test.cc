@@ -32,9 +32,9 @@ constexpr auto kUpload = v1::ContributeResponse::UPLOAD;
 constexpr absl::Duration kLease = CoordinatorDriver::kLease;
 constexpr absl::Duration kGrace = CoordinatorDriver::kGrace;
 
-std::vector<std::string> IslandsOf(const OuterStepOrder& order) {
+std::vector<std::string> IslandsOf(const ClosedRound& closed) {
   std::vector<std::string> islands;
-  for (const v1::ContributionHeader& header : order.contributions) {
+  for (const v1::ContributionHeader& header : closed.contributions) {
     islands.push_back(header.identity().island_id());
   }
   return islands;
@@ -108,7 +108,7 @@ TEST(CoordinatorTest, ARunIsFinishedWithTheLastVersionOfEveryFragment) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_OK(run.Heartbeat(a));
   EXPECT_OK(run.Leave(a));
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
 }
 
 // --- When a round closes. ---
@@ -121,11 +121,11 @@ TEST(CoordinatorTest, ARoundClosesWhenAllExpectedHaveContributed) {
   ASSERT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(kAccepted));
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  EXPECT_EQ(run.orders()[0].base_version, 0);
-  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b", "c"));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
+  EXPECT_EQ(run.closed_rounds()[0].base_version, 0);
+  EXPECT_THAT(IslandsOf(run.closed_rounds()[0]), ElementsAre("a", "b", "c"));
   run.Commit();
   EXPECT_EQ(run.version(), 1);
   EXPECT_EQ(run.core().membership().members().at("b").tokens_merged, 1000);
@@ -141,12 +141,13 @@ TEST(CoordinatorTest, AQuorumClosesTheRoundAfterTheGraceWindow) {
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   const std::vector<v1::IslandIdentity> all = {a, b, c};
   run.Pass(2 * kGrace, all);
-  EXPECT_THAT(run.orders(), IsEmpty()) << "closed below the quorum";
+  EXPECT_THAT(run.closed_rounds(), IsEmpty()) << "closed below the quorum";
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
   run.Pass(kGrace - absl::Seconds(5), all);
-  EXPECT_THAT(run.orders(), IsEmpty()) << "closed before the grace window";
+  EXPECT_THAT(run.closed_rounds(), IsEmpty())
+      << "closed before the grace window";
   run.Pass(absl::Seconds(5), all);
-  ASSERT_THAT(run.orders(), SizeIs(1));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
 
   // A contribution that comes during the merge or later is late, and its bytes
   // are not kept.
@@ -175,11 +176,11 @@ TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
   run.Advance(kLease);
   ASSERT_OK(run.Heartbeat(a));
   run.Tick();
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   run.Advance(absl::Milliseconds(1));
   run.Tick();
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a"));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.closed_rounds()[0]), ElementsAre("a"));
   EXPECT_EQ(run.CountEvents("island_evicted"), 1);
   ASSERT_THAT(run.effects().ended, SizeIs(1));
   EXPECT_EQ(run.effects().ended[0].state, v1::IslandStatus::EVICTED);
@@ -215,10 +216,10 @@ TEST(CoordinatorTest, WhoLeavesIsNotWaitedForButItsContributionStays) {
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   ASSERT_OK(run.Leave(a));
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
-  EXPECT_THAT(run.orders(), IsEmpty());
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
   ASSERT_OK(run.Leave(c));
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.closed_rounds()[0]), ElementsAre("a", "b"));
 }
 
 TEST(CoordinatorTest, TheUploadsOfWhoIsGoneGiveTheirMemoryBack) {
@@ -267,11 +268,11 @@ TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
                 StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ready")));
     ASSERT_THAT(run.Contribute(Contribution(a, version)),
                 IsOkAndHolds(kAccepted));
-    ASSERT_THAT(run.orders(), SizeIs(0));
+    ASSERT_THAT(run.closed_rounds(), SizeIs(0));
     ASSERT_THAT(run.Contribute(Contribution(b, version)),
                 IsOkAndHolds(kAccepted));
     // Nothing is waited for.
-    ASSERT_THAT(run.orders(), SizeIs(1)) << version;
+    ASSERT_THAT(run.closed_rounds(), SizeIs(1)) << version;
     run.Commit();
   }
   ASSERT_OK(run.Leave(b));
@@ -313,7 +314,7 @@ TEST(CoordinatorTest, AJoinerClosesTheRoundThatNobodyElseIsLeftToClose) {
   EXPECT_EQ(run.CountEvents("island_evicted"), 1);
   EXPECT_THAT(run.core().View(b).first_contribution_version(), ElementsAre(0));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
-  EXPECT_THAT(run.orders(), SizeIs(1));
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1));
 }
 
 TEST(CoordinatorTest, WhoJoinsWhenNobodyIsLeftIsExpectedAtOnce) {
@@ -335,12 +336,12 @@ TEST(CoordinatorTest, BytesOfAnEarlierIncarnationAreCountedOnce) {
   EXPECT_THAT(run.Contribute(Contribution(a2, 0)), IsOkAndHolds(kAccepted));
   EXPECT_THAT(run.core().round(0).contributions(), SizeIs(1));
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.closed_rounds()[0]), ElementsAre("a", "b"));
   // The answer is the same while it is merged.
   EXPECT_THAT(run.Contribute(Contribution(a2, 0)), IsOkAndHolds(kAccepted));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
-  EXPECT_EQ(run.orders()[0].contributions.size(), 2);
+  EXPECT_EQ(run.closed_rounds()[0].contributions.size(), 2);
 }
 
 TEST(CoordinatorTest, OneContributionOfAnIslandCountsWhateverItsBytes) {
@@ -357,8 +358,8 @@ TEST(CoordinatorTest, OneContributionOfAnIslandCountsWhateverItsBytes) {
               IsOkAndHolds(v1::ContributeResponse::LATE));
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
   ASSERT_THAT(run.Contribute(Contribution(b, 0)), IsOkAndHolds(kAccepted));
-  ASSERT_THAT(run.orders(), SizeIs(1));
-  EXPECT_THAT(IslandsOf(run.orders()[0]), ElementsAre("a", "b"));
+  ASSERT_THAT(run.closed_rounds(), SizeIs(1));
+  EXPECT_THAT(IslandsOf(run.closed_rounds()[0]), ElementsAre("a", "b"));
 }
 
 TEST(CoordinatorTest, AProcessThatIsKnownToBeDeadIsReplacedAtOnce) {

@@ -28,8 +28,9 @@ struct CoordinatorEvent {
   std::string text;
 };
 
-// An order to merge these contributions into the fragment's next version.
-struct OuterStepOrder {
+// A round whose contributions are to be merged into the fragment's next
+// version.
+struct ClosedRound {
   uint32_t fragment = 0;
   uint64_t base_version = 0;
   // The contributions' headers, in the order in which they are summed.
@@ -59,7 +60,7 @@ struct Effects {
 
   std::vector<ContributionKey> discarded;
   bool view_changed = false;
-  std::vector<OuterStepOrder> outer_steps;
+  std::vector<ClosedRound> outer_steps;
 
   // Whether there is anything to persist.
   bool IsDurable() const {

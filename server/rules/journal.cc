@@ -92,25 +92,25 @@ bool Journal::MayTell(const Entry& entry, const absl::Status& written,
 }
 
 absl::StatusOr<LogBatch> Journal::BeginCommit(const Coordinator& coordinator,
-                                              const OuterStepOrder& order,
+                                              const ClosedRound& closed,
                                               const OuterStepOutcome& outcome,
                                               absl::Span<const float> shares,
                                               CommitRecord commit) {
   RETURN_IF_ERROR(coordinator.CheckInOffice());
-  commits_found_.erase(order.fragment);
+  commits_found_.erase(closed.fragment);
   LogBatch batch;
-  batch.admitted = order.admitted;
-  for (size_t i = 0; i < order.contributions.size(); ++i) {
-    const v1::ContributionHeader& header = order.contributions[i];
+  batch.admitted = closed.admitted;
+  for (size_t i = 0; i < closed.contributions.size(); ++i) {
+    const v1::ContributionHeader& header = closed.contributions[i];
     ContributionRecord& record = batch.contributions.emplace_back(
         RecordOf(header,
                  header.partial() ? ContributionFate::kPartial
                                   : ContributionFate::kMerged,
                  commit.committed_at));
     record.weight = shares[i];
-    record.norm = order.norms[i];
+    record.norm = closed.norms[i];
   }
-  Record(coordinator.CommitEvents(order, outcome), commit.committed_at,
+  Record(coordinator.CommitEvents(closed, outcome), commit.committed_at,
          batch.events);
   batch.commits.push_back(std::move(commit));
   return batch;

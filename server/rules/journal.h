@@ -80,7 +80,7 @@ class Journal {
   // contributions with these shares. Returns what the log gets.
   //   UNAVAILABLE  The coordinator has stood down.
   absl::StatusOr<LogBatch> BeginCommit(const Coordinator& coordinator,
-                                       const OuterStepOrder& order,
+                                       const ClosedRound& closed,
                                        const OuterStepOutcome& outcome,
                                        absl::Span<const float> shares,
                                        CommitRecord commit);

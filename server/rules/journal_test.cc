@@ -134,7 +134,7 @@ class JournalCommitTest : public JournalTest {
   JournalCommitTest() {
     const v1::IslandIdentity a = run_.Join("a", 1);
     EXPECT_OK(run_.Contribute(Contribution(a, 0)));
-    order_ = run_.orders().at(0);
+    order_ = run_.closed_rounds().at(0);
     outcome_.head.set_version(1);
   }
 
@@ -145,7 +145,7 @@ class JournalCommitTest : public JournalTest {
   }
 
   CoordinatorDriver run_{{}};
-  OuterStepOrder order_;
+  ClosedRound order_;
   OuterStepOutcome outcome_;
 };
 

@@ -175,13 +175,14 @@ bool Quarantine::Merged(const v1::ContributionHeader& header,
   return true;
 }
 
-void Quarantine::RoundMerged(const OuterStepOrder& order) {
+void Quarantine::RoundMerged(const ClosedRound& closed) {
   NormGuard::MergedRound merged;
-  for (size_t i = 0; i < order.contributions.size(); ++i) {
-    merged.push_back({.norm = order.norms[i],
-                      .inner_steps = order.contributions[i].inner_steps()});
+  for (size_t i = 0; i < closed.contributions.size(); ++i) {
+    merged.push_back({.norm = closed.norms[i],
+                      .inner_steps = closed.contributions[i].inner_steps()});
   }
-  guards_[order.fragment].Merged(std::move(merged), order.participation.live());
+  guards_[closed.fragment].Merged(std::move(merged),
+                                  closed.participation.live());
 }
 
 bool Quarantine::TakeBack(const ContributionKey& key, absl::string_view reason,

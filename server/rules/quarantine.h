@@ -72,7 +72,7 @@ class Quarantine {
   // quarantine.
   bool Merged(const v1::ContributionHeader& header, Effects& effects);
   // Notes the norms of a round that was merged.
-  void RoundMerged(const OuterStepOrder& order);
+  void RoundMerged(const ClosedRound& closed);
   // If the contribution came out of the quarantine, holds it again, for good,
   // because the outer step cannot be done with it. Returns whether it did.
   bool TakeBack(const ContributionKey& key, absl::string_view reason,

@@ -57,11 +57,11 @@ class QuarantineTest : public testing::Test {
   }
   // Merges contributions of as many islands as there are norms.
   void MergeRound(uint32_t fragment, std::vector<double> norms) {
-    OuterStepOrder order{.fragment = fragment};
-    order.contributions.resize(norms.size(), Contribution({"a", 1}, 0));
-    order.participation.set_live(norms.size());
-    order.norms = std::move(norms);
-    quarantine_.RoundMerged(order);
+    ClosedRound closed{.fragment = fragment};
+    closed.contributions.resize(norms.size(), Contribution({"a", 1}, 0));
+    closed.participation.set_live(norms.size());
+    closed.norms = std::move(norms);
+    quarantine_.RoundMerged(closed);
   }
   std::string Objection(double norm, uint32_t fragment = 0) {
     return quarantine_.Objection(Contribution(kB, 0, fragment), norm, 0);

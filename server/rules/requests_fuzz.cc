@@ -117,10 +117,10 @@ void Act(char kind, absl::string_view bytes, CoordinatorDriver& driver) {
     case 't':
       return driver.Advance(absl::Seconds(bytes.size()));
     case 'm':
-      if (!driver.orders().empty()) driver.Commit();
+      if (!driver.closed_rounds().empty()) driver.Commit();
       return;
     case 'f':
-      if (!driver.orders().empty()) {
+      if (!driver.closed_rounds().empty()) {
         driver.Fail(absl::OutOfRangeError("not finite"));
       }
       return;

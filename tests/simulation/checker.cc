@@ -285,33 +285,33 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
     validated_ = validation.version();
     commits_.CheckValidation(validation, core.schedule());
   }
-  for (const OuterStepOrder& order : effects.outer_steps) {
-    CheckOrder(order, core, now);
+  for (const ClosedRound& closed : effects.outer_steps) {
+    CheckClosed(closed, core, now);
   }
 }
 
-void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
-                         absl::Time now) {
-  const std::string name = absl::StrCat("round ", order.base_version + 1,
-                                        " of fragment ", order.fragment);
+void Checker::CheckClosed(const ClosedRound& closed, const Coordinator& core,
+                          absl::Time now) {
+  const std::string name = absl::StrCat("round ", closed.base_version + 1,
+                                        " of fragment ", closed.fragment);
   const v1::MembershipConfig& config = scenario_->config.membership();
-  OpenRound& open = rounds_[order.fragment];
+  OpenRound& open = rounds_[closed.fragment];
   if (open.merging) Fail(name, " is merged while a merge is under way");
   if (core.run_state() == v1::PAUSED) Fail(name, " was closed in a pause");
   open.merging = true;
-  const uint64_t newest = commits_.newest_version(order.fragment);
-  if (order.base_version != newest) {
+  const uint64_t newest = commits_.newest_version(closed.fragment);
+  if (closed.base_version != newest) {
     Fail(name, " was closed, but version ", newest, " is the newest");
   }
-  if (order.contributions.size() < config.quorum()) {
-    Fail(name, " was closed with ", order.contributions.size(),
+  if (closed.contributions.size() < config.quorum()) {
+    Fail(name, " was closed with ", closed.contributions.size(),
          " contributions; the quorum is ", config.quorum());
   }
   std::set<std::string> merged;
-  for (const v1::ContributionHeader& header : order.contributions) {
+  for (const v1::ContributionHeader& header : closed.contributions) {
     merged.insert(header.object().digest());
-    if (header.base_version() != order.base_version ||
-        header.fragment() != order.fragment) {
+    if (header.base_version() != closed.base_version ||
+        header.fragment() != closed.fragment) {
       Fail(name, " merges a contribution to version ", header.base_version(),
            " of fragment ", header.fragment());
     }
@@ -320,18 +320,18 @@ void Checker::CheckOrder(const OuterStepOrder& order, const Coordinator& core,
     Fail(name, " merges ", merged.size(), " contributions, but ",
          open.accepted.size(), " were accepted");
   }
-  const std::string awaited = Awaited(order.fragment, core);
+  const std::string awaited = Awaited(closed.fragment, core);
   if (!awaited.empty() &&
       now < open.quorum_at + absl::Seconds(config.grace_seconds())) {
     Fail(name, " was closed within its grace window, without ", awaited);
   }
-  if (healed_ && scenario_->IsEven()) CheckParticipation(order);
+  if (healed_ && scenario_->IsEven()) CheckParticipation(closed);
 }
 
-void Checker::CheckParticipation(const OuterStepOrder& order) {
+void Checker::CheckParticipation(const ClosedRound& closed) {
   for (auto& [island, member] : members_) {
     const bool merged =
-        std::any_of(order.contributions.begin(), order.contributions.end(),
+        std::any_of(closed.contributions.begin(), closed.contributions.end(),
                     [&island = island](const v1::ContributionHeader& header) {
                       return header.identity().island_id() == island;
                     });
@@ -340,8 +340,8 @@ void Checker::CheckParticipation(const OuterStepOrder& order) {
         kMostMissed * scenario_->plan.fragments_size())
       continue;
     Fail("though nothing fails any more, island ", island, " missed ",
-         member.rounds_missed, " rounds, now round ", order.base_version + 1,
-         " of fragment ", order.fragment);
+         member.rounds_missed, " rounds, now round ", closed.base_version + 1,
+         " of fragment ", closed.fragment);
   }
 }
 
@@ -390,13 +390,14 @@ void Checker::OuterStepEnds(uint32_t fragment, bool committed, absl::Time now) {
   }
 }
 
-void Checker::SetAside(const OuterStepOrder& order, const Coordinator& core,
+void Checker::SetAside(const ClosedRound& closed, const Coordinator& core,
                        const Effects& effects) {
-  const auto largest = std::max_element(order.norms.begin(), order.norms.end());
+  const auto largest =
+      std::max_element(closed.norms.begin(), closed.norms.end());
   const v1::ContributionHeader& header =
-      order.contributions[static_cast<size_t>(largest - order.norms.begin())];
-  const Round& round = core.round(order.fragment);
-  OpenRound& open = rounds_[order.fragment];
+      closed.contributions[static_cast<size_t>(largest - closed.norms.begin())];
+  const Round& round = core.round(closed.fragment);
+  OpenRound& open = rounds_[closed.fragment];
   // The coordinator closes the round again at once if it can.
   open.failed_at = absl::InfinitePast();
   open.accepted.erase(header.object().digest());

@@ -106,7 +106,7 @@ class Checker {
   void OuterStepEnds(uint32_t fragment, bool committed, absl::Time now);
   // The outer step failed because of the contribution with the largest norm;
   // `core` and `effects` show what became of that contribution.
-  void SetAside(const OuterStepOrder& order, const Coordinator& core,
+  void SetAside(const ClosedRound& closed, const Coordinator& core,
                 const Effects& effects);
   // From now on nothing fails.
   void Healed() { healed_ = true; }
@@ -147,10 +147,10 @@ class Checker {
   // Returns a live, ready island that is expected in the open round and has no
   // contribution in it; an empty string if there is none.
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
-  void CheckOrder(const OuterStepOrder& order, const Coordinator& core,
-                  absl::Time now);
+  void CheckClosed(const ClosedRound& closed, const Coordinator& core,
+                   absl::Time now);
   // Invariant 8.
-  void CheckParticipation(const OuterStepOrder& order);
+  void CheckParticipation(const ClosedRound& closed);
 
   const Scenario* const scenario_;
   const absl::Duration lease_;

@@ -79,7 +79,7 @@ void CoordinatorHost::Kill() {
   busy_ = false;
   waiting_.clear();
   journal_ = {};
-  orders_.clear();
+  closed_.clear();
   steps_.clear();
   newest_.clear();
   records_since_.clear();
@@ -100,7 +100,7 @@ void CoordinatorHost::Enter(EventLoop::Action event) {
 void CoordinatorHost::CarryOut(const Effects& effects) {
   KeepQuarantined(effects);
   for (const ContributionKey& key : effects.discarded) staging_->Discard(key);
-  orders_.insert(orders_.end(), effects.outer_steps.begin(),
+  closed_.insert(closed_.end(), effects.outer_steps.begin(),
                  effects.outer_steps.end());
   if (effects.view_changed) {
     Publish();

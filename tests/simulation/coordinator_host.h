@@ -110,7 +110,7 @@ class CoordinatorHost {
   }
   // An outer step that is under way.
   struct OuterStep {
-    OuterStepOrder order;
+    ClosedRound closed;
     MergeRecord made;
     CommitSequence sequence;
   };
@@ -144,8 +144,8 @@ class CoordinatorHost {
   void Tick();
   // Begins as many of the outer steps that are due as may be under way.
   void BeginOuterSteps();
-  void BeginOuterStep(const OuterStepOrder& order);
-  absl::StatusOr<MergeRecord> Merge(const OuterStepOrder& order) const;
+  void BeginOuterStep(const ClosedRound& closed);
+  absl::StatusOr<MergeRecord> Merge(const ClosedRound& closed) const;
   // Does the next part of the fragment's outer step under way.
   void TakeStep(uint32_t fragment);
   void StepDone(uint32_t fragment, const absl::Status& status);
@@ -179,7 +179,7 @@ class CoordinatorHost {
   // Whether an event is being persisted, so that others wait.
   bool busy_ = false;
   std::deque<EventLoop::Action> waiting_;
-  std::deque<OuterStepOrder> orders_;
+  std::deque<ClosedRound> closed_;
   // The outer steps under way, by fragment.
   std::map<uint32_t, OuterStep> steps_;
   // The newest version of each fragment, and the records since its last

@@ -61,19 +61,19 @@ absl::Status CoordinatorHost::Restore(uint32_t fragment) {
 }
 
 void CoordinatorHost::BeginOuterSteps() {
-  while (steps_.size() < kOuterStepsAtOnce && !orders_.empty()) {
-    const OuterStepOrder order = std::move(orders_.front());
-    orders_.pop_front();
-    BeginOuterStep(order);
+  while (steps_.size() < kOuterStepsAtOnce && !closed_.empty()) {
+    const ClosedRound closed = std::move(closed_.front());
+    closed_.pop_front();
+    BeginOuterStep(closed);
   }
 }
 
-void CoordinatorHost::BeginOuterStep(const OuterStepOrder& order) {
-  const uint32_t fragment = order.fragment;
+void CoordinatorHost::BeginOuterStep(const ClosedRound& closed) {
+  const uint32_t fragment = closed.fragment;
   const auto [step, is_new] =
-      steps_.emplace(fragment, OuterStep{.order = order});
+      steps_.emplace(fragment, OuterStep{.closed = closed});
   CHECK(is_new) << "two outer steps on fragment " << fragment;
-  absl::StatusOr<MergeRecord> made = Merge(order);
+  absl::StatusOr<MergeRecord> made = Merge(closed);
   if (IsOutOfRange()) {
     made = absl::OutOfRangeError("the result is not finite");
   }
@@ -90,13 +90,13 @@ void CoordinatorHost::BeginOuterStep(const OuterStepOrder& order) {
 }
 
 absl::StatusOr<MergeRecord> CoordinatorHost::Merge(
-    const OuterStepOrder& order) const {
-  MergeRecord record{.contributions = order.contributions};
-  for (const v1::ContributionHeader& header : order.contributions) {
+    const ClosedRound& closed) const {
+  MergeRecord record{.contributions = closed.contributions};
+  for (const v1::ContributionHeader& header : closed.contributions) {
     ASSIGN_OR_RETURN(const StagedEncoding staged, staging_->Get(KeyOf(header)));
     record.intervals.push_back(DecodeIntervals(staged.bytes));
   }
-  record.version = NextVersion(newest_[order.fragment], record.intervals);
+  record.version = NextVersion(newest_[closed.fragment], record.intervals);
   return record;
 }
 
@@ -106,23 +106,23 @@ void CoordinatorHost::TakeStep(uint32_t fragment) {
     StepDone(fragment, status);
   };
   const OuterStep& step = steps_.at(fragment);
-  const OuterStepOrder& order = step.order;
+  const ClosedRound& closed = step.closed;
   const Version& made = step.made.version;
   const absl::Status& status = step.sequence.status();
   switch (step.sequence.next()) {
     case Step::kRecord:
       return disk_->WriteRecord(step.made, done);
     case Step::kCommit: {
-      const std::vector<float> shares(order.contributions.size());
+      const std::vector<float> shares(closed.contributions.size());
       const absl::StatusOr<LogBatch> batch =
-          journal_.BeginCommit(*core_, order, {.head = made.head}, shares,
+          journal_.BeginCommit(*core_, closed, {.head = made.head}, shares,
                                {.head = made.head, .committed_at = now()});
       if (!batch.ok()) return done(batch.status());
       return disk_->Write(*batch, done);
     }
     case Step::kDoubt:
-      return Handle([this, order, status](Effects& effects) {
-        core_->OuterStepInDoubt(order, status, effects);
+      return Handle([this, closed, status](Effects& effects) {
+        core_->OuterStepInDoubt(closed, status, effects);
         return absl::OkStatus();
       });
     case Step::kReplicate:
@@ -147,16 +147,16 @@ void CoordinatorHost::EndOuterStep(uint32_t fragment,
                                    const absl::Status& status) {
   Handle([this, fragment, status](Effects& effects) {
     const OuterStep step = std::move(steps_.extract(fragment).mapped());
-    const OuterStepOrder& order = step.order;
+    const ClosedRound& closed = step.closed;
     const v1::FragmentHead& head = step.made.version.head;
     checker_->OuterStepEnds(fragment, status.ok(), now());
     if (status.ok()) {
-      core_->OuterStepCommitted(order, {.head = head}, now(), effects);
-      staging_->DiscardBefore(order.fragment, head.version());
+      core_->OuterStepCommitted(closed, {.head = head}, now(), effects);
+      staging_->DiscardBefore(closed.fragment, head.version());
     } else {
-      core_->OuterStepFailed(order, status, now(), effects);
+      core_->OuterStepFailed(closed, status, now(), effects);
     }
-    if (absl::IsOutOfRange(status)) checker_->SetAside(order, *core_, effects);
+    if (absl::IsOutOfRange(status)) checker_->SetAside(closed, *core_, effects);
     return absl::OkStatus();
   });
 }

@@ -117,7 +117,7 @@ class FragmentExchange {
   // fragment's actor rests.
   bool ready() const { return step_ == Step::kReady; }
   // Requires: ready().
-  const FragmentUpdate& update() const { return update_; }
+  const AnchorChange& update() const { return update_; }
   // Returns OK, or why the exchange cannot continue.
   const absl::Status& failure() const { return failure_; }
 
@@ -167,7 +167,7 @@ class FragmentExchange {
   // contribution.
   bool expecting_ = false;
   Step step_ = Step::kNone;
-  FragmentUpdate update_;
+  AnchorChange update_;
   // In kAsk, the version whose update is asked about.
   uint64_t ask_version_ = 0;
 };

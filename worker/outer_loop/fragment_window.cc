@@ -36,7 +36,7 @@ void FragmentWindow::Add(uint64_t tokens) {
   training_.inner_steps += tokens > 0 ? 1 : 0;
 }
 
-bool FragmentWindow::Settle(const FragmentUpdate& update) {
+bool FragmentWindow::Settle(const AnchorChange& update) {
   const Training sent = std::exchange(sent_, {});
   if (update.includes_island) {
     training_ -= sent;

@@ -30,7 +30,7 @@
 
 namespace causeway {
 
-struct FragmentUpdate;
+struct AnchorChange;
 
 class FragmentWindow {
  public:
@@ -70,7 +70,7 @@ class FragmentWindow {
   // Notes that the update is applied, so that nothing is in flight, and removes
   // the training that it contains from the window. Returns false if it contains
   // none.
-  bool Settle(const FragmentUpdate& update);
+  bool Settle(const AnchorChange& update);
 
   void Save(v1::IslandCheckpoint::Fragment& saved) const;
 
@@ -82,7 +82,7 @@ class FragmentWindow {
 };
 
 // The change from one version of the anchor to another.
-struct FragmentUpdate {
+struct AnchorChange {
   uint64_t from_version = 0;
   v1::FragmentHead head;
   // Whether it contains the handed-over contribution.

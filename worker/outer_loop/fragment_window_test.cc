@@ -11,19 +11,19 @@ namespace {
 
 using Training = FragmentWindow::Training;
 
-FragmentUpdate Update(uint64_t from_version) {
-  FragmentUpdate update{.from_version = from_version};
+AnchorChange Update(uint64_t from_version) {
+  AnchorChange update{.from_version = from_version};
   update.head.set_version(from_version + 1);
   return update;
 }
-FragmentUpdate Own(uint64_t from_version) {
-  FragmentUpdate update = Update(from_version);
+AnchorChange Own(uint64_t from_version) {
+  AnchorChange update = Update(from_version);
   update.includes_island = true;
   return update;
 }
 // With training of an earlier process, ten tokens in each step.
-FragmentUpdate Other(uint64_t from_version, uint64_t tokens) {
-  FragmentUpdate update = Update(from_version);
+AnchorChange Other(uint64_t from_version, uint64_t tokens) {
+  AnchorChange update = Update(from_version);
   update.other = {.tokens = tokens, .inner_steps = tokens / 10};
   return update;
 }

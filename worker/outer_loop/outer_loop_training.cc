@@ -164,7 +164,7 @@ TrainerAction OuterLoop::ApplyOrWait(uint32_t id) {
 
 TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
   Fragment& fragment = fragments_[id];
-  const FragmentUpdate& update = fragment.exchange.update();
+  const AnchorChange& update = fragment.exchange.update();
   return action::Apply{.fragment = id,
                        .includes_island = fragment.window.Settle(update)};
 }

@@ -5,7 +5,7 @@
 // island's parameters and anchor, which its ranks keep. The outer loop never
 // sees their values.
 //
-// The training thread takes snapshots and applies updates; the fragment's link
+// The training thread takes snapshots and applies updates; the fragment's actor
 // (worker/sync/fragment_actor.h) does the rest beside it.
 #ifndef WORKER_REPLICA_FRAGMENT_REPLICA_H_
 #define WORKER_REPLICA_FRAGMENT_REPLICA_H_

@@ -6,7 +6,7 @@
 // threads:
 //
 //   training   what happens to the parameters: steps, snapshots, updates
-//   replica    what links do beside it: encoding, decoding, anchors
+//   replica    what fragments' actors do beside it: encoding, decoding, anchors
 //
 // Each thread takes its orders as they come. Training waits for nothing else.
 // An order for the replica waits until this rank has carried out all earlier
@@ -164,7 +164,7 @@ class Orders {
   absl::Status Located(const absl::Status& status) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // On rank 0: queues the order for a thread that only broadcasts, so that
-  // training never waits for a link's thread, which has low priority.
+  // training never waits for a fragment's thread, which has low priority.
   void Give(const Order& order);
   void GiveOrders(absl::Duration period);
   // On the other ranks: hand orders to the threads, and carry them out.

@@ -223,12 +223,12 @@ TEST_F(OrdersTest, AFailureSaysWhichOrderAllRanksHaveGot) {
   following.join();
 }
 
-// The links of several fragments give orders at the same time.
+// The actors of several fragments give orders at the same time.
 TEST_F(OrdersTest, OrdersForTheReplicaAreDoneOneAtATime) {
   Start(2, [](int, const Order&) { return absl::OkStatus(); });
   absl::Notification first;
   absl::Notification second;
-  std::thread link([&] {
+  std::thread actor([&] {
     first.WaitForNotification();
     EXPECT_OK(orders_[0]->Lead({.what = What::kCollect}, [&] {
       second.Notify();
@@ -240,7 +240,7 @@ TEST_F(OrdersTest, OrdersForTheReplicaAreDoneOneAtATime) {
     EXPECT_FALSE(second.WaitForNotificationWithTimeout(kNotYet));
     return absl::OkStatus();
   }));
-  link.join();
+  actor.join();
 }
 
 // Rank 1 waits for rank 0 in an operation, with a limit of minutes.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A rank's side of the replica: its parts of all fragments, and the ranks'
-// common work on them. Rank 0 leads: the outer loop and its links call its
+// common work on them. Rank 0 leads: the outer loop and its actors call its
 // FragmentReplica, which orders the other ranks to do the same (orders.h).
 //
 // Transfers between ranks, over the replica's communicator:

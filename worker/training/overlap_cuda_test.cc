@@ -27,7 +27,7 @@
 #include "worker/data/testing/files.h"
 #include "worker/model/device.h"
 #include "worker/replica/fragment_replica.h"
-#include "worker/training/island_trainer.h"
+#include "worker/training/island_ranks.h"
 
 namespace causeway {
 namespace {
@@ -50,7 +50,7 @@ class OverlapCudaTest : public testing::Test {
     for (int i = 0; i < 300; ++i) {
       absl::StrAppend(&text, "line ", i * i % 97, "\n");
     }
-    IslandTrainerOptions options;
+    IslandRanksOptions options;
     options.data = {WriteTestFile("text.txt", text)};
     options.now = SteadyWallClock();
     options.devices.clear();

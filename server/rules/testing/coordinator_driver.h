@@ -69,7 +69,7 @@ class CoordinatorDriver {
   // All effects so far, except outer steps.
   Effects& effects() { return effects_; }
   // Outer steps that are ordered and not yet answered.
-  std::deque<OuterStepOrder>& orders() { return orders_; }
+  std::deque<ClosedRound>& closed_rounds() { return closed_; }
   uint64_t version(uint32_t fragment = 0) const {
     return core_.heads()[fragment].head.version();
   }
@@ -77,7 +77,7 @@ class CoordinatorDriver {
   void Advance(absl::Duration duration) { now_ += duration; }
   void Tick() {
     core_.Tick(now_, effects_);
-    TakeOrders();
+    TakeClosed();
   }
 
   absl::StatusOr<v1::JoinResponse> TryJoin(const std::string& island,
@@ -86,7 +86,7 @@ class CoordinatorDriver {
     request.set_island_id(island);
     request.set_instance_id(instance);
     auto response = core_.Join(request, now_, effects_);
-    TakeOrders();
+    TakeClosed();
     return response;
   }
   // Reports that the island can train; expects success.
@@ -118,7 +118,7 @@ class CoordinatorDriver {
                          const v1::IslandProgress& progress) {
     const absl::Status status =
         core_.Heartbeat(identity, progress, now_, effects_);
-    TakeOrders();
+    TakeClosed();
     return status;
   }
 
@@ -142,7 +142,7 @@ class CoordinatorDriver {
     request.set_reason("finished");
     *request.mutable_rank_trouble() = trouble;
     const absl::Status status = core_.Leave(request, now_, effects_);
-    TakeOrders();
+    TakeClosed();
     return status;
   }
 
@@ -153,7 +153,7 @@ class CoordinatorDriver {
   absl::StatusOr<v1::ContributeResponse> Complete(
       const v1::ContributionHeader& header, double norm = 1) {
     auto response = core_.Complete(header, norm, now_, effects_);
-    TakeOrders();
+    TakeClosed();
     return response;
   }
   // Offers, uploads if asked to, and returns the last verdict.
@@ -168,28 +168,28 @@ class CoordinatorDriver {
     return response->verdict();
   }
 
-  // Commits the oldest order, or fails it with `status`.
+  // Commits the oldest closed round, or fails it with `status`.
   void Commit() {
-    const OuterStepOrder order = PopOrder();
+    const ClosedRound closed = PopClosed();
     OuterStepOutcome outcome{
         .merged_norm = 1, .similarity = 0.5, .duration = absl::Seconds(1)};
-    outcome.head.set_fragment(order.fragment);
-    outcome.head.set_version(order.base_version + 1);
-    for (CoordinatorEvent& event : core_.CommitEvents(order, outcome)) {
+    outcome.head.set_fragment(closed.fragment);
+    outcome.head.set_version(closed.base_version + 1);
+    for (CoordinatorEvent& event : core_.CommitEvents(closed, outcome)) {
       effects_.events.push_back(std::move(event));
     }
-    core_.OuterStepCommitted(order, outcome, now_, effects_);
-    TakeOrders();
+    core_.OuterStepCommitted(closed, outcome, now_, effects_);
+    TakeClosed();
   }
   void Fail(const absl::Status& status) {
-    core_.OuterStepFailed(PopOrder(), status, now_, effects_);
-    TakeOrders();
+    core_.OuterStepFailed(PopClosed(), status, now_, effects_);
+    TakeClosed();
   }
 
-  // Reports the oldest order as in doubt; it stays due.
+  // Reports the oldest closed round as in doubt; it stays due.
   void Doubt(const absl::Status& status) {
-    core_.OuterStepInDoubt(orders_.front(), status, effects_);
-    TakeOrders();
+    core_.OuterStepInDoubt(closed_.front(), status, effects_);
+    TakeClosed();
   }
 
   // Returns how many events of a kind there were.
@@ -248,23 +248,23 @@ class CoordinatorDriver {
     return heads;
   }
 
-  void TakeOrders() {
-    orders_.insert(orders_.end(), effects_.outer_steps.begin(),
+  void TakeClosed() {
+    closed_.insert(closed_.end(), effects_.outer_steps.begin(),
                    effects_.outer_steps.end());
     effects_.outer_steps.clear();
   }
 
-  OuterStepOrder PopOrder() {
-    CHECK(!orders_.empty()) << "no outer step was ordered";
-    OuterStepOrder order = std::move(orders_.front());
-    orders_.pop_front();
-    return order;
+  ClosedRound PopClosed() {
+    CHECK(!closed_.empty()) << "no outer step was ordered";
+    ClosedRound closed = std::move(closed_.front());
+    closed_.pop_front();
+    return closed;
   }
 
   Coordinator core_;
   absl::Time now_ = absl::UnixEpoch();
   Effects effects_;
-  std::deque<OuterStepOrder> orders_;
+  std::deque<ClosedRound> closed_;
 };
 
 // A valid contribution; `bytes` tells contents apart.

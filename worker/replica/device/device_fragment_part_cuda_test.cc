@@ -468,7 +468,7 @@ TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfFinishedUpdates) {
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }
 
-// The links of the fragments do so.
+// The actors of the fragments do so.
 TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   constexpr uint32_t kFragments = 3;
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 1));

@@ -9,8 +9,8 @@
 // island (re)joins, and the outer loop never touches them. The learning rate
 // follows the run's step. Ranks share their fate: when one fails, all do, and
 // the island joins again as a whole.
-#ifndef WORKER_TRAINING_ISLAND_TRAINER_H_
-#define WORKER_TRAINING_ISLAND_TRAINER_H_
+#ifndef WORKER_TRAINING_ISLAND_RANKS_H_
+#define WORKER_TRAINING_ISLAND_RANKS_H_
 
 #include <cstdint>
 #include <memory>
@@ -30,7 +30,7 @@
 
 namespace causeway {
 
-struct IslandTrainerOptions {
+struct IslandRanksOptions {
   // Text or token files, as the run's tokenizer needs.
   std::vector<std::string> data;
   // See Dataset::weights.
@@ -62,7 +62,7 @@ absl::Status CheckTrainable(const v1::JoinResponse& joined);
 // resolved; `parameters` are those of the whole model. Errors are those of
 // OpenDataset (the data does not fit the run) and Rank::Create.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
-    const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
+    const v1::RunConfig& config, const IslandRanksOptions& options, int ranks,
     std::vector<float> parameters);
 
 // One of several processes with equal numbers of ranks.
@@ -86,15 +86,15 @@ struct ProcessRankOptions {
 // Makes the trainer of the process with rank 0. See MakeThreadedIsland; errors
 // can also be those of ConnectTcp.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
-    const v1::RunConfig& config, const IslandTrainerOptions& options,
+    const v1::RunConfig& config, const IslandRanksOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters);
 
 // Runs one of the other processes until rank 0 ends (OK) or one of its ranks
 // fails, whose error it returns. Run and shard come from rank 0; options.shard
 // and process.encrypt are not used.
-absl::Status RunFollowingRank(const IslandTrainerOptions& options,
+absl::Status RunFollowingRank(const IslandRanksOptions& options,
                               ProcessRankOptions process);
 
 }  // namespace causeway
 
-#endif  // WORKER_TRAINING_ISLAND_TRAINER_H_
+#endif  // WORKER_TRAINING_ISLAND_RANKS_H_

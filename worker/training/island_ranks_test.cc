@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/island_trainer.h"
+#include "worker/training/island_ranks.h"
 
 #include <cmath>
 #include <cstdint>
@@ -37,7 +37,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class IslandTrainerTest : public testing::Test {
+class IslandRanksTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string text;
@@ -124,7 +124,7 @@ class IslandTrainerTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(const auto threads,
                          MakeThreadedIsland(config_, options_, 2, Start()));
     LocalRendezvous rendezvous;
-    IslandTrainerOptions of_follower = options_;
+    IslandRanksOptions of_follower = options_;
     of_follower.shard = 0;
     std::thread follower([&] {
       EXPECT_OK(RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous)));
@@ -162,10 +162,10 @@ class IslandTrainerTest : public testing::Test {
   }
 
   v1::RunConfig config_;
-  IslandTrainerOptions options_;
+  IslandRanksOptions options_;
 };
 
-TEST_F(IslandTrainerTest, RanksTrainTheModelThatOneRankTrains) {
+TEST_F(IslandRanksTest, RanksTrainTheModelThatOneRankTrains) {
   ASSERT_OK_AND_ASSIGN(const auto one,
                        MakeThreadedIsland(config_, options_, 1, Start()));
   ASSERT_OK_AND_ASSIGN(const auto four,
@@ -183,7 +183,7 @@ TEST_F(IslandTrainerTest, RanksTrainTheModelThatOneRankTrains) {
   }
 }
 
-TEST_F(IslandTrainerTest, EveryAlgorithmLearnsWithEveryOptimizer) {
+TEST_F(IslandRanksTest, EveryAlgorithmLearnsWithEveryOptimizer) {
   v1::TrainingConfig& training = *config_.mutable_training();
   training.set_learning_rate(0.01);
   for (const auto algorithm :
@@ -202,7 +202,7 @@ TEST_F(IslandTrainerTest, EveryAlgorithmLearnsWithEveryOptimizer) {
   }
 }
 
-TEST_F(IslandTrainerTest, TheLossIsThatOfTheShardsText) {
+TEST_F(IslandRanksTest, TheLossIsThatOfTheShardsText) {
   config_.mutable_data()->set_shards(2);
   std::vector<double> losses;
   const auto train = [&] {
@@ -222,7 +222,7 @@ TEST_F(IslandTrainerTest, TheLossIsThatOfTheShardsText) {
 }
 
 // An untrained model finds every token about equally likely.
-TEST_F(IslandTrainerTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
+TEST_F(IslandRanksTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
   ASSERT_OK_AND_ASSIGN(const auto plain,
                        MakeThreadedIsland(config_, options_, 1, Start()));
   ASSERT_OK_AND_ASSIGN(const InnerStepResult all, plain->Step(1));
@@ -237,7 +237,7 @@ TEST_F(IslandTrainerTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
   EXPECT_NE(some.loss, all.loss);
 }
 
-TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {
+TEST_F(IslandRanksTest, MicroBatchesHideTheCommunication) {
   config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
   ASSERT_OK_AND_ASSIGN(const auto trainer,
                        MakeThreadedIsland(config_, options_, 2, Start()));
@@ -249,7 +249,7 @@ TEST_F(IslandTrainerTest, MicroBatchesHideTheCommunication) {
   }
 }
 
-TEST_F(IslandTrainerTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
+TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
   config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
   config_.mutable_training()->set_fixed_micro_batches(true);
   for (const auto optimizer :
@@ -277,7 +277,7 @@ TEST_F(IslandTrainerTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
 }
 
 // The outer loop never sees rounded parameters.
-TEST_F(IslandTrainerTest, AnchorsAreNotRounded) {
+TEST_F(IslandRanksTest, AnchorsAreNotRounded) {
   options_.bf16_between_ranks = true;
   ASSERT_OK_AND_ASSIGN(const auto trainer,
                        MakeThreadedIsland(config_, options_, 2, Start()));
@@ -297,7 +297,7 @@ TEST_F(IslandTrainerTest, AnchorsAreNotRounded) {
 
 // With a learning rate near zero the parameters of all ranks stay as they were
 // set, so the loss shows whether all ranks have the change.
-TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
+TEST_F(IslandRanksTest, EveryRankHearsOfChangedParameters) {
   config_.mutable_training()->set_learning_rate(1e-12);
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
@@ -325,7 +325,7 @@ TEST_F(IslandTrainerTest, EveryRankHearsOfChangedParameters) {
   }
 }
 
-TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
+TEST_F(IslandRanksTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
   options_.timeout = absl::Milliseconds(500);
   ASSERT_OK_AND_ASSIGN(const auto trainer,
                        MakeThreadedIsland(config_, options_, 2, Start()));
@@ -335,13 +335,13 @@ TEST_F(IslandTrainerTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
 }
 
 // The steps are shorter than the time between two diagnoses.
-TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
+TEST_F(IslandRanksTest, SlownessIsFoundWhileTheIslandTrains) {
   LocalRendezvous rendezvous;
-  IslandTrainerOptions of_leader = options_;
+  IslandRanksOptions of_leader = options_;
   of_leader.now = [now = options_.now, start = options_.now()] {
     return start + 4 * (now() - start);
   };
-  IslandTrainerOptions of_follower = options_;
+  IslandRanksOptions of_follower = options_;
   of_follower.now = [now = of_leader.now] {
     absl::SleepFor(absl::Milliseconds(2));
     return now();
@@ -364,7 +364,7 @@ TEST_F(IslandTrainerTest, SlownessIsFoundWhileTheIslandTrains) {
 }
 
 // The other processes learn the shard from rank 0.
-TEST_F(IslandTrainerTest, ValidationChangesNothingOfTraining) {
+TEST_F(IslandRanksTest, ValidationChangesNothingOfTraining) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
     config_.mutable_training()->set_inner_algorithm(algorithm);
@@ -389,7 +389,7 @@ TEST_F(IslandTrainerTest, ValidationChangesNothingOfTraining) {
   }
 }
 
-TEST_F(IslandTrainerTest, RanksMeasureTheGivenParametersTogether) {
+TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
   ASSERT_OK_AND_ASSIGN(const Dataset dataset,
                        OpenDataset(config_, options_.data));
   const ValidationSet validation(&dataset, 21);
@@ -427,19 +427,19 @@ TEST_F(IslandTrainerTest, RanksMeasureTheGivenParametersTogether) {
   EXPECT_EQ(none.tokens, 0) << "nothing is held out";
 }
 
-TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsCompute) {
+TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsCompute) {
   config_.mutable_data()->set_shards(2);
   options_.shard = 1;
   ExpectProcessesAreThreads();
 }
 
-TEST_F(IslandTrainerTest, ProcessesComputeWhatThreadsComputeInBf16) {
+TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsComputeInBf16) {
   options_.bf16_between_ranks = true;
   ExpectProcessesAreThreads();
 }
 
 // Two processes with two ranks each are an island of four.
-TEST_F(IslandTrainerTest, ProcessesMayHaveSeveralRanks) {
+TEST_F(IslandRanksTest, ProcessesMayHaveSeveralRanks) {
   ASSERT_OK_AND_ASSIGN(const auto threads,
                        MakeThreadedIsland(config_, options_, 4, Start()));
   LocalRendezvous rendezvous;
@@ -467,7 +467,7 @@ TEST_F(IslandTrainerTest, ProcessesMayHaveSeveralRanks) {
 }
 
 // An unusable device makes the island fail with the reason.
-TEST_F(IslandTrainerTest, ARankWithoutItsDeviceEndsTheOthers) {
+TEST_F(IslandRanksTest, ARankWithoutItsDeviceEndsTheOthers) {
   config_.mutable_model()->set_hidden_size(32);
   options_.devices = {Device{}, {.kind = Device::Kind::kCuda, .index = 1000}};
   const absl::StatusOr<std::unique_ptr<InnerTrainer>> trainer =
@@ -481,7 +481,7 @@ TEST_F(IslandTrainerTest, ARankWithoutItsDeviceEndsTheOthers) {
                              HasSubstr("no device cuda:1000")));
 }
 
-TEST_F(IslandTrainerTest, RanksOfProcessesDoNotShareGpus) {
+TEST_F(IslandRanksTest, RanksOfProcessesDoNotShareGpus) {
   options_.devices = {{.kind = Device::Kind::kCuda}};
   LocalRendezvous rendezvous;
   const ProcessRankOptions process = {
@@ -496,7 +496,7 @@ TEST_F(IslandTrainerTest, RanksOfProcessesDoNotShareGpus) {
                        HasSubstr("4 ranks have 2 GPUs")));
 }
 
-TEST_F(IslandTrainerTest, WhatIsWrongIsSaidBeforeTraining) {
+TEST_F(IslandRanksTest, WhatIsWrongIsSaidBeforeTraining) {
   EXPECT_THAT(MakeThreadedIsland(config_, options_, 3, Start()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("3 ranks needs a multiple of")));

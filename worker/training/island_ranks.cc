@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/training/island_trainer.h"
+#include "worker/training/island_ranks.h"
 
 #include <map>
 #include <string>
@@ -69,7 +69,7 @@ class Followers {
 };
 
 absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
-                                         const IslandTrainerOptions& options,
+                                         const IslandRanksOptions& options,
                                          uint32_t shard) {
   ASSIGN_OR_RETURN(Dataset dataset,
                    OpenDataset(config, options.data, options.data_weights));
@@ -89,7 +89,7 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
 }
 
 // NCCL, which is not used if `shared`, refuses two ranks on one GPU.
-absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
+absl::Status CheckRanksPerDevice(const IslandRanksOptions& options, int ranks,
                                  bool shared) {
   if (options.devices[0].is_host() || shared ||
       static_cast<size_t>(ranks) <= options.devices.size()) {
@@ -107,7 +107,7 @@ absl::Status CheckRanksPerDevice(const IslandTrainerOptions& options, int ranks,
 // between all ranks for each name.
 template <typename Connect>
 absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
-    Rank::Options own, const IslandTrainerOptions& options, int thread,
+    Rank::Options own, const IslandRanksOptions& options, int thread,
     bool shared, Rendezvous* rendezvous, const Connect& connect) {
   own.device = options.devices[thread % options.devices.size()];
   MessageCommunicatorOptions messages = {.timeout = options.timeout,
@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
 }
 
 absl::StatusOr<std::unique_ptr<Rank>> MakeRankOfProcess(
-    const Rank::Options& own, const IslandTrainerOptions& options,
+    const Rank::Options& own, const IslandRanksOptions& options,
     const ProcessRankOptions& process, int thread) {
   return MakeRank(own, options, thread, /*shared=*/false, process.rendezvous,
                   [&](const char* name) {
@@ -164,8 +164,7 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRankOfProcess(
 }
 
 // Starts the ranks of a process from number `first` on.
-void StartFollowers(const Rank::Options& own,
-                    const IslandTrainerOptions& options,
+void StartFollowers(const Rank::Options& own, const IslandRanksOptions& options,
                     const ProcessRankOptions& process, int first,
                     Followers& followers) {
   for (int i = first; i < process.threads; ++i) {
@@ -198,7 +197,7 @@ absl::Status CheckTrainable(const v1::JoinResponse& joined) {
 }
 
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
-    const v1::RunConfig& config, const IslandTrainerOptions& options, int ranks,
+    const v1::RunConfig& config, const IslandRanksOptions& options, int ranks,
     std::vector<float> parameters) {
   const bool shared = options.devices.size() == 1;
   RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
@@ -233,7 +232,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
 }
 
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
-    const v1::RunConfig& config, const IslandTrainerOptions& options,
+    const v1::RunConfig& config, const IslandRanksOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
@@ -253,7 +252,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   return rank;
 }
 
-absl::Status RunFollowingRank(const IslandTrainerOptions& options,
+absl::Status RunFollowingRank(const IslandRanksOptions& options,
                               ProcessRankOptions process) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
