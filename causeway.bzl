@@ -12,9 +12,12 @@ _WARNINGS = [
     "-Werror",
 ]
 
-# What nearly all targets use; the rules below add it to their deps.
+# What nearly all targets use: the rules below add it to deps that lack it.
 _EVERYWHERE = ["//third_party:absl"]
 _IN_TESTS = _EVERYWHERE + ["//common/testing:status_matchers", "//third_party:gtest_main"]
+
+def _with(implicit, deps):
+    return [dep for dep in implicit if type(deps) != "list" or dep not in deps] + deps
 
 # googletest's and benchmark's macros convert freely.
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
@@ -64,7 +67,7 @@ def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly
         name = name,
         testonly = testonly,
         copts = _WARNINGS + copts,
-        deps = _EVERYWHERE + deps + more_deps,
+        deps = _with(_EVERYWHERE, deps) + more_deps,
         **kwargs
     )
 
@@ -100,7 +103,7 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", *
         size = size,
         srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + copts,
-        deps = _IN_TESTS + deps + more_deps,
+        deps = _with(_IN_TESTS, deps) + more_deps,
         **kwargs
     )
 
@@ -110,7 +113,7 @@ def causeway_cc_benchmark(name, srcs = None, copts = [], deps = [], **kwargs):
         testonly = True,
         srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + copts,
-        deps = _EVERYWHERE + deps + ["//third_party:benchmark"],
+        deps = _with(_EVERYWHERE, deps) + ["//third_party:benchmark"],
         **kwargs
     )
 
@@ -132,7 +135,7 @@ def causeway_cc_fuzz_test(name, corpus, srcs = None, deps = [], **kwargs):
         args = ["$(locations %s)" % file for file in corpus],
         copts = _WARNINGS,
         data = corpus,
-        deps = _EVERYWHERE + deps + ["//tests/fuzz:replay"],
+        deps = _with(_EVERYWHERE, deps) + ["//tests/fuzz:replay"],
         **kwargs
     )
     native.cc_binary(
@@ -142,7 +145,7 @@ def causeway_cc_fuzz_test(name, corpus, srcs = None, deps = [], **kwargs):
         copts = _WARNINGS,
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["fuzz"],
-        deps = _EVERYWHERE + deps,
+        deps = _with(_EVERYWHERE, deps),
         **kwargs
     )
 

@@ -115,8 +115,7 @@ class ToyRun {
       for (Island& island : islands_) island.anchors.push_back(values);
       options_.push_back(
           MakeOuterStepOptions(config, plan.fragments(static_cast<int>(p))));
-      states_.push_back(
-          InitialFragmentState(options_.back(), std::move(values)));
+      states_.push_back(InitialOuterState(options_.back(), std::move(values)));
     }
   }
 

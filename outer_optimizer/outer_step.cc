@@ -326,8 +326,8 @@ bool HasGradientSum(const OuterStepOptions& options) {
   return options.algorithm == Outer::DELAYED_NESTEROV;
 }
 
-OuterState InitialFragmentState(const OuterStepOptions& options,
-                                std::vector<float> theta) {
+OuterState InitialOuterState(const OuterStepOptions& options,
+                             std::vector<float> theta) {
   const size_t size = theta.size();
   return {
       .theta = std::move(theta),

@@ -113,8 +113,8 @@ bool HasGradientSum(const OuterStepOptions& options);
 
 // Returns the state at version 0: zeros except theta, with the parts that the
 // options need.
-OuterState InitialFragmentState(const OuterStepOptions& options,
-                                std::vector<float> theta);
+OuterState InitialOuterState(const OuterStepOptions& options,
+                             std::vector<float> theta);
 
 struct MergeInput {
   CodecSpec spec;

@@ -61,7 +61,7 @@ void ExpectSameBits(const OuterStepResult& a, const OuterStepResult& b) {
 // moved theta.
 std::vector<float> StepsOf(const OuterStepOptions& options,
                            const std::vector<float>& gradients) {
-  OuterState state = InitialFragmentState(options, {0.0f});
+  OuterState state = InitialOuterState(options, {0.0f});
   std::vector<float> steps;
   for (const float gradient : gradients) {
     const std::string encoded = EncodeOrDie(kFp32, {gradient});
@@ -144,7 +144,7 @@ TEST(OuterStepTest, OneIslandWithRate1AndNoMomentumIsTheIdentity) {
 }
 
 TEST(OuterStepTest, NormIsOfTheMergedGradient) {
-  const OuterState state = InitialFragmentState(kNesterov, {0, 0});
+  const OuterState state = InitialOuterState(kNesterov, {0, 0});
   const std::string a = EncodeOrDie(kFp32, {6, 0});
   const std::string b = EncodeOrDie(kFp32, {0, 8});
   ASSERT_OK_AND_ASSIGN(
@@ -154,10 +154,9 @@ TEST(OuterStepTest, NormIsOfTheMergedGradient) {
 }
 
 TEST(OuterStepTest, AnEmptyFragmentIsFine) {
-  ASSERT_OK_AND_ASSIGN(
-      const OuterStepResult result,
-      RunOuterStep(kNesterov, InitialFragmentState(kNesterov, {}),
-                   {{kFp32, "", 1.0f}}));
+  ASSERT_OK_AND_ASSIGN(const OuterStepResult result,
+                       RunOuterStep(kNesterov, InitialOuterState(kNesterov, {}),
+                                    {{kFp32, "", 1.0f}}));
   EXPECT_EQ(result.update, "");
   EXPECT_EQ(result.gradient_norm, 0);
 }
@@ -169,7 +168,7 @@ class OuterStepTilesTest : public testing::TestWithParam<CodecSpec> {
 
   void SetUp() override {
     options_.downlink = GetParam();
-    state_ = InitialFragmentState(options_, Values(kSize, 1));
+    state_ = InitialOuterState(options_, Values(kSize, 1));
     state_.momentum = Values(kSize, 2, 1e-3f);
     if (!state_.residual.empty()) state_.residual = Values(kSize, 3, 1e-6f);
     for (uint32_t i = 0; i < 3; ++i) {
@@ -288,8 +287,8 @@ TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
 // Without the residual, a coarse format would lose small changes.
 TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
   OuterStepOptions exact_options = kNesterov;
-  OuterState exact = InitialFragmentState(exact_options, state_.theta);
-  OuterState state = InitialFragmentState(options_, state_.theta);
+  OuterState exact = InitialOuterState(exact_options, state_.theta);
+  OuterState state = InitialOuterState(options_, state_.theta);
   std::vector<float> last_update(kSize);
   for (int round = 0; round < 20; ++round) {
     ASSERT_OK_AND_ASSIGN(OuterStepResult result,

@@ -8,6 +8,7 @@ namespace causeway {
 
 void ErrorFeedback::Encode(uint64_t begin, absl::Span<float> values,
                            Encoder& encoder) {
+  if (!is_on()) return encoder.Encode(begin, values, {});
   const size_t count = values.size();
   if (!error_.empty()) {
     CHECK_LE(begin + count, error_.size());

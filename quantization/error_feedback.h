@@ -30,12 +30,14 @@ namespace causeway {
 // it.
 class ErrorFeedback {
  public:
-  // `decay` is in (0, 1].
+  // `decay` is in [0, 1]; 0 turns error feedback off.
   explicit ErrorFeedback(float decay) : decay_(decay) {}
 
+  bool is_on() const { return decay_ > 0; }
+
   // Encodes values [begin, begin + values.size()) plus their error, as
-  // Encoder::Encode(). Replaces `values` by the new error; keep it until it is
-  // known whether the contribution was merged.
+  // Encoder::Encode(). Replaces `values` by the new error, if error feedback is
+  // on; keep it until it is known whether the contribution was merged.
   void Encode(uint64_t begin, absl::Span<float> values, Encoder& encoder);
 
   // Records that the contribution with the new error `error`, for the whole

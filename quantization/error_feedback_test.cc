@@ -79,6 +79,14 @@ TEST(ErrorFeedbackTest, DecayIsTheShareThatIsKept) {
   for (uint64_t i = 0; i < kSize; ++i) EXPECT_EQ(b[i], 0.25f * a[i]);
 }
 
+TEST(ErrorFeedbackTest, WithoutDecayItIsOff) {
+  ErrorFeedback off(0), on(1);
+  EXPECT_FALSE(off.is_on());
+  std::vector<float> values = RandomValues(1), error = values;
+  EXPECT_EQ(Send(kCoarse, off, values), Send(kCoarse, on, error));
+  EXPECT_EQ(values, RandomValues(1));
+}
+
 TEST(ErrorFeedbackTest, LosslessFormatsLeaveNoError) {
   ErrorFeedback feedback(1);
   std::vector<float> values = RandomValues(1);

@@ -126,9 +126,8 @@ class Replayer {
           "was begun by another version of Causeway",
           fragment));
     }
-    const auto initial =
-        std::make_shared<const OuterState>(InitialFragmentState(
-            MakeOuterStepOptions(run_.config, placed), std::move(theta)));
+    const auto initial = std::make_shared<const OuterState>(InitialOuterState(
+        MakeOuterStepOptions(run_.config, placed), std::move(theta)));
     return StoredFragment(initial, {.run_id = run_.run_id,
                                     .head = commit.head,
                                     .theta = initial->theta,

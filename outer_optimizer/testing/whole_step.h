@@ -31,7 +31,7 @@ struct OuterStepResult {
 inline absl::StatusOr<OuterStepResult> RunOuterStep(
     const OuterStepOptions& options, const OuterStateView& state,
     absl::Span<const MergeInput> inputs) {
-  OuterStepResult result{.state = InitialFragmentState(
+  OuterStepResult result{.state = InitialOuterState(
                              options, std::vector<float>(state.theta.size()))};
   result.state.version = state.version + 1;
   result.update.resize(MaxEncodedBytes(options.downlink, state.theta.size()));

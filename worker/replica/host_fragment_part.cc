@@ -29,9 +29,9 @@ class HostFragmentPart : public FragmentPart {
         fragment_(fragment),
         snapshots_(snapshots),
         copy_(std::move(copy)),
-        anchor_(share.held.size()) {
+        anchor_(share.held.size()),
+        feedback_(options.error_feedback) {
     Gather(master, absl::MakeSpan(anchor_));
-    if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
   }
 
   absl::Status TakeSnapshot(float* master) override {
@@ -91,8 +91,8 @@ class HostFragmentPart : public FragmentPart {
 
   absl::Status EndContribution(bool merged) override {
     encoder_.reset();
-    if (merged && feedback_.has_value() && progress_.complete) {
-      feedback_->SetError(std::exchange(values_, {}));
+    if (merged && feedback_.is_on() && progress_.complete) {
+      feedback_.SetError(std::exchange(values_, {}));
     }
     ReleaseValues();
     return absl::OkStatus();
@@ -249,11 +249,7 @@ class HostFragmentPart : public FragmentPart {
     const absl::Span<float> strip =
         absl::MakeSpan(values_).subspan(encoded_values_, kStripValues);
     SubtractThrough(encoded_values_ + strip.size());
-    if (feedback_.has_value()) {
-      feedback_->Encode(encoded_values_, strip, *encoder_);
-    } else {
-      encoder_->Encode(encoded_values_, strip, {});
-    }
+    feedback_.Encode(encoded_values_, strip, *encoder_);
     encoded_values_ += strip.size();
     progress_.complete = encoded_values_ == values_.size();
     progress_.ready =
@@ -261,7 +257,7 @@ class HostFragmentPart : public FragmentPart {
     if (!progress_.complete) return;
     encoder_.reset();
     // With error feedback, values_ holds the error to keep if it is merged.
-    if (!feedback_.has_value()) ReleaseValues();
+    if (!feedback_.is_on()) ReleaseValues();
   }
 
   void ReleaseValues() {
@@ -302,7 +298,7 @@ class HostFragmentPart : public FragmentPart {
   std::vector<float> snapshot_;
 
   // The contribution.
-  std::optional<ErrorFeedback> feedback_;
+  ErrorFeedback feedback_;
   EncodeOptions contribution_;
   // The pseudo-gradient, of which the first `subtracted_` values are made.
   std::vector<float> values_;

@@ -42,9 +42,8 @@ class DeviceFragmentPart : public FragmentPart {
         inner_end_(InnerEnd(share)),
         cover_begin_(held_begin_ / kStripValues * kStripValues),
         cover_end_(std::min(StripCount(held_end_) * kStripValues,
-                            static_cast<uint64_t>(share.fragment_size))) {
-    if (options.error_feedback > 0) feedback_.emplace(options.error_feedback);
-  }
+                            static_cast<uint64_t>(share.fragment_size))),
+        feedback_(options.error_feedback) {}
 
   absl::Status Start(const float* master) {
     RETURN_IF_ERROR(PutRuns());
@@ -134,15 +133,15 @@ class DeviceFragmentPart : public FragmentPart {
     }
     progress_.complete = encoded_values_ == host_values();
     // With error feedback, inner_ holds the error to keep if it is merged.
-    if (progress_.complete && !feedback_.has_value()) inner_.Release();
+    if (progress_.complete && !feedback_.is_on()) inner_.Release();
     return progress_;
   }
 
   absl::Status EndContribution(bool merged) override {
-    if (merged && feedback_.has_value() && progress_.complete) {
+    if (merged && feedback_.is_on() && progress_.complete) {
       std::vector<float> error(inner_.values(), inner_.values() + inner_size());
       error.insert(error.end(), tail_.begin(), tail_.end());
-      feedback_->SetError(std::move(error));
+      feedback_.SetError(std::move(error));
     }
     encoder_.reset();
     inner_.Release();
@@ -406,11 +405,7 @@ class DeviceFragmentPart : public FragmentPart {
       strip = absl::MakeSpan(inner_.values() + encoded_values_,
                              std::min(kStripValues, inner - encoded_values_));
     }
-    if (feedback_.has_value()) {
-      feedback_->Encode(encoded_values_, strip, *encoder_);
-    } else {
-      encoder_->Encode(encoded_values_, strip, {});
-    }
+    feedback_.Encode(encoded_values_, strip, *encoder_);
     encoded_values_ += strip.size();
     progress_.ready =
         device_bytes_ + (encoded_values_ == host_values() ? encoder_->Finish()
@@ -535,7 +530,7 @@ class DeviceFragmentPart : public FragmentPart {
   Lease snapshot_;
 
   // The contribution, of which inner_ has the strips before inner_end_.
-  std::optional<ErrorFeedback> feedback_;
+  ErrorFeedback feedback_;
   EncodeOptions contribution_;
   Lease inner_;
   std::unique_ptr<Encoder> encoder_;
