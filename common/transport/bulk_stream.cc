@@ -2,9 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/bulk_stream.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace causeway {
+namespace {
+
+// The number of arrived messages at which no further one is read. With one, the
+// end that follows a last message would be read only after that message.
+constexpr size_t kMostArrived = 2;
+
+}  // namespace
 
 BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method,
                        grpc::ClientContext* context)
@@ -21,10 +29,11 @@ BulkStream::BulkStream(grpc::GenericStub& stub, const std::string& method,
 BulkStream::~BulkStream() {
   if (finished_) return;
   context_->TryCancel();
-  AwaitDone();
+  Finish();
 }
 
 bool BulkStream::Write(grpc::ByteBuffer message) {
+  absl::MutexLock lock(&mu_);
   if (!AwaitWritable()) return false;
   outgoing_ = std::move(message);
   StartWrite(&outgoing_);
@@ -32,48 +41,69 @@ bool BulkStream::Write(grpc::ByteBuffer message) {
 }
 
 void BulkStream::WriteLast(grpc::ByteBuffer message) {
+  absl::MutexLock lock(&mu_);
   if (!AwaitWritable()) return;
   outgoing_ = std::move(message);
   StartWriteLast(&outgoing_, {});
 }
 
 void BulkStream::WritesDone() {
+  absl::MutexLock lock(&mu_);
   if (AwaitWritable()) StartWritesDone();
 }
 
 bool BulkStream::Read(grpc::ByteBuffer* message, absl::Duration patience) {
   absl::MutexLock lock(&mu_);
-  if (!mu_.AwaitWithTimeout(absl::Condition(&read_), patience)) {
+  const auto can_read = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return over_ || !arrived_.empty();
+  };
+  if (!mu_.AwaitWithTimeout(absl::Condition(&can_read), patience)) {
     impatient_ = true;
     context_->TryCancel();
-    mu_.Await(absl::Condition(&read_));
+    mu_.Await(absl::Condition(&can_read));
   }
-  if (!readable_) return false;
-  message->Swap(&incoming_);
-  incoming_.Clear();
-  read_ = false;
-  StartRead(&incoming_);
+  if (arrived_.empty()) return false;
+  message->Swap(&arrived_.front());
+  arrived_.pop_front();
+  ReadOn();
   return true;
 }
 
 bool BulkStream::CanRead() const {
   absl::MutexLock lock(&mu_);
-  return read_;
+  return over_ || !arrived_.empty();
 }
 
 grpc::Status BulkStream::Finish() {
   finished_ = true;
+  absl::MutexLock lock(&mu_);
+  const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return done_ || !arrived_.empty();
+  };
   // The status comes after the messages.
-  grpc::ByteBuffer dropped;
-  while (Read(&dropped)) {
+  while (true) {
+    mu_.Await(absl::Condition(&has_news));
+    if (done_) break;
+    arrived_.clear();
+    ReadOn();
   }
-  return AwaitDone();
+  if (impatient_ && status_.error_code() == grpc::StatusCode::CANCELLED) {
+    return {grpc::StatusCode::DEADLINE_EXCEEDED, "no message has come in time"};
+  }
+  return status_;
 }
 
 void BulkStream::OnReadDone(bool ok) {
   absl::MutexLock lock(&mu_);
-  read_ = true;
-  readable_ = ok;
+  reading_ = false;
+  if (ok) {
+    arrived_.emplace_back().Swap(&incoming_);
+    return ReadOn();
+  }
+  over_ = true;
+  // Without the hold, gRPC ends the call on this thread, so that no other is
+  // woken to do so.
+  RemoveHold();
 }
 
 void BulkStream::OnWriteDone(bool ok) {
@@ -88,22 +118,20 @@ void BulkStream::OnDone(const grpc::Status& status) {
   done_ = true;
 }
 
-bool BulkStream::AwaitWritable() {
-  absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(&written_));
-  if (!writable_) return false;
-  written_ = false;
-  return true;
+void BulkStream::ReadOn() {
+  if (reading_ || over_ || arrived_.size() >= kMostArrived) return;
+  reading_ = true;
+  StartRead(&incoming_);
 }
 
-grpc::Status BulkStream::AwaitDone() {
-  RemoveHold();
-  absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(&done_));
-  if (impatient_ && status_.error_code() == grpc::StatusCode::CANCELLED) {
-    return {grpc::StatusCode::DEADLINE_EXCEEDED, "no message has come in time"};
-  }
-  return status_;
+bool BulkStream::AwaitWritable() {
+  const auto is_settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return written_ || over_;
+  };
+  mu_.Await(absl::Condition(&is_settled));
+  if (over_ || !writable_) return false;
+  written_ = false;
+  return true;
 }
 
 }  // namespace causeway

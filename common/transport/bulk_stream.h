@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call whose messages are byte buffers, for a blocking thread. gRPC's threads
-// carry one message each way meanwhile: Write returns once the previous message
-// is sent, and gRPC already reads the message after the one that Read returned.
+// A call whose messages are byte buffers, for blocking threads. gRPC's threads
+// carry messages meanwhile: Write returns once the previous message is sent,
+// and gRPC already reads the two messages after the one that Read returned.
 //
 //   BulkStream stream(stub, "/package.Service/Method", &context);
 //   if (!stream.Write(request) || !stream.Read(&response)) {
@@ -12,6 +12,7 @@
 #ifndef COMMON_TRANSPORT_BULK_STREAM_H_
 #define COMMON_TRANSPORT_BULK_STREAM_H_
 
+#include <deque>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -22,7 +23,8 @@
 
 namespace causeway {
 
-// Not thread-safe, but any thread may call context.TryCancel().
+// One thread may read while another writes; both are done before Finish. Any
+// thread may call context.TryCancel().
 class BulkStream
     : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -53,9 +55,10 @@ class BulkStream
   void OnWriteDone(bool ok) override;
   void OnWritesDoneDone(bool) override { OnWriteDone(false); }
   void OnDone(const grpc::Status& status) override;
+  // Reads on if there is room for a message.
+  void ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for the current write; returns whether another one may follow.
-  bool AwaitWritable();
-  grpc::Status AwaitDone();
+  bool AwaitWritable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   grpc::ClientContext* const context_;
   bool finished_ = false;
@@ -63,11 +66,14 @@ class BulkStream
   grpc::ByteBuffer outgoing_;
 
   mutable absl::Mutex mu_;
-  // Whether the last operation has ended.
-  bool read_ ABSL_GUARDED_BY(mu_) = false;
+  // The messages that Read will return.
+  std::deque<grpc::ByteBuffer> arrived_ ABSL_GUARDED_BY(mu_);
+  bool reading_ ABSL_GUARDED_BY(mu_) = true;
+  // Whether no message will arrive any more. If so, the call has lost its hold,
+  // and no operation may begin.
+  bool over_ ABSL_GUARDED_BY(mu_) = false;
+  // Whether the last write has ended, and whether it succeeded.
   bool written_ ABSL_GUARDED_BY(mu_) = true;
-  // Whether the last operation succeeded.
-  bool readable_ ABSL_GUARDED_BY(mu_) = false;
   bool writable_ ABSL_GUARDED_BY(mu_) = true;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   // Whether a reader has waited too long.

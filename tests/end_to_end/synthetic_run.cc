@@ -120,7 +120,9 @@ QuadraticTrainer::MakeReplica(const v1::JoinResponse& joined) {
 
 absl::StatusOr<InnerStepResult> QuadraticTrainer::Step(uint64_t run_step) {
   RETURN_IF_ERROR(before_step_(run_step));
-  for (float& value : parameters_) value -= kRate * (value - target_);
+  // The compiler cannot know that no parameter is target_.
+  const float target = target_;
+  for (float& value : parameters_) value -= kRate * (value - target);
   return InnerStepResult{.loss = 1, .tokens = kTokensPerStep};
 }
 

@@ -10,7 +10,8 @@
 //   rounds              of --islands islands
 //     islands, count, parameters
 //     rounds_per_second       from the first step to the end of the last round
-//     cpu_seconds             the coordinator's processor time per round: mean
+//     cpu_seconds, islands_cpu_seconds   the processor time of the coordinator,
+//                             and of all islands, per round: means
 //     join_seconds, join_cpu_seconds   until all had joined
 //     idle_bytes              before the first island
 //     joined_bytes            with all of them there, before the first round
@@ -18,7 +19,8 @@
 //     peak_bytes_early, peak_bytes_late   the most in the first and the second
 //                             half of the rounds: a leak would show
 //     staging_bytes           the configured bound of the memory for uploads
-//     each                    of every round: seconds, cpu_seconds, peak_bytes
+//     each                    of every round: seconds, cpu_seconds,
+//                             islands_cpu_seconds, peak_bytes
 //   joiners             the same for joiners, --joiners together
 //     parameters, limit_bytes_per_second
 //     alone, together         joiners, seconds, cpu_seconds, bytes that were
@@ -70,12 +72,15 @@ nlohmann::json Report(const LoadResult& result) {
   const std::vector<RoundLoad>& rounds = result.rounds;
   double seconds = 0;
   double cpu = 0;
+  double islands_cpu = 0;
   nlohmann::json each = nlohmann::json::array();
   for (const RoundLoad& round : rounds) {
     seconds += round.seconds;
     cpu += round.cpu_seconds;
+    islands_cpu += round.islands_cpu_seconds;
     each.push_back({{"seconds", round.seconds},
                     {"cpu_seconds", round.cpu_seconds},
+                    {"islands_cpu_seconds", round.islands_cpu_seconds},
                     {"peak_bytes", round.peak_bytes}});
   }
   const auto count = static_cast<double>(rounds.size());
@@ -85,6 +90,7 @@ nlohmann::json Report(const LoadResult& result) {
       {"parameters", result.parameters},
       {"rounds_per_second", count / seconds},
       {"cpu_seconds", cpu / count},
+      {"islands_cpu_seconds", islands_cpu / count},
       {"join_seconds", result.join_seconds},
       {"join_cpu_seconds", result.join_cpu_seconds},
       {"idle_bytes", result.idle_bytes},

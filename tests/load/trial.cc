@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/load/trial.h"
 
+#include <sys/resource.h>
+
 #include <functional>
 #include <memory>
 #include <thread>
@@ -96,6 +98,14 @@ absl::Status CheckMerged(const std::string& directory, int islands,
   return absl::OkStatus();
 }
 
+// Returns the processor time of this process, which runs the islands.
+double OwnCpuSeconds() {
+  rusage use = {};
+  getrusage(RUSAGE_SELF, &use);
+  return absl::ToDoubleSeconds(absl::DurationFromTimeval(use.ru_utime) +
+                               absl::DurationFromTimeval(use.ru_stime));
+}
+
 // Marks where rounds begin, on one island's training thread.
 class RoundClock {
  public:
@@ -108,16 +118,20 @@ class RoundClock {
   void Begin() {
     begin_ = since_ = absl::Now();
     cpu_ = coordinator_->CpuSeconds();
+    islands_cpu_ = OwnCpuSeconds();
     coordinator_->TakePeak();
   }
   void End() {
     const absl::Time now = absl::Now();
     const double cpu = coordinator_->CpuSeconds();
+    const double islands_cpu = OwnCpuSeconds();
     rounds_.push_back({.seconds = absl::ToDoubleSeconds(now - since_),
                        .cpu_seconds = cpu - cpu_,
+                       .islands_cpu_seconds = islands_cpu - islands_cpu_,
                        .peak_bytes = coordinator_->TakePeak()});
     since_ = now;
     cpu_ = cpu;
+    islands_cpu_ = islands_cpu;
   }
 
  private:
@@ -125,6 +139,7 @@ class RoundClock {
   absl::Time begin_;
   absl::Time since_;
   double cpu_ = 0;
+  double islands_cpu_ = 0;
   std::vector<RoundLoad> rounds_;
 };
 

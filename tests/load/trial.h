@@ -33,6 +33,8 @@ struct RoundLoad {
   double seconds = 0;
   // The processor time, measured in hundredths of a second.
   double cpu_seconds = 0;
+  // The processor time of all islands.
+  double islands_cpu_seconds = 0;
   // The most memory, without mapped files.
   uint64_t peak_bytes = 0;
 };

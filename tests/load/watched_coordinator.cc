@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-constexpr absl::Duration kWatch = absl::Milliseconds(3);
+constexpr absl::Duration kWatch = absl::Milliseconds(10);
 
 }  // namespace
 

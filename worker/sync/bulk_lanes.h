@@ -23,7 +23,7 @@
 
 namespace causeway {
 
-// One stream of a transfer.
+// One stream of a transfer, or the control stream.
 class BulkLane {
  public:
   BulkLane(CallGroup* group, absl::Duration timeout, grpc::GenericStub& stub,
@@ -31,6 +31,7 @@ class BulkLane {
       : call_(group, timeout), stream_(stub, method, &call_.context()) {}
 
   BulkStream& stream() { return stream_; }
+  grpc::ClientContext& context() { return call_.context(); }
 
  private:
   GroupedCall call_;

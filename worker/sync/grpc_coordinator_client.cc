@@ -11,10 +11,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
 #include "common/kept_defaults.h"
 #include "common/status_macros.h"
+#include "common/transport/chunk_message.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/grpc_time.h"
@@ -63,32 +65,43 @@ Request WithCutTexts(Request request) {
 class GrpcControlStream : public ControlStream {
  public:
   // Calls `answered` with the coordinator's address when it has answered.
-  GrpcControlStream(v1::Coordinator::Stub& stub, CallGroup* calls,
+  GrpcControlStream(std::shared_ptr<grpc::Channel> channel, CallGroup* calls,
                     std::function<void(std::string)> answered)
-      : call_(calls, absl::InfiniteDuration()),
-        stream_(stub.Session(&call_.context())),
+      : stub_(std::move(channel)),
+        lane_(calls, absl::InfiniteDuration(), stub_,
+              absl::StrCat("/", v1::Coordinator::service_full_name(),
+                           "/Session")),
         answered_(std::move(answered)) {}
 
   bool Write(const v1::SessionRequest& request) override {
-    return stream_->Write(WithCutTexts(request));
+    return lane_.stream().Write(ToByteBuffer(WithCutTexts(request)));
   }
   bool Read(v1::SessionResponse* response) override {
-    const bool read = stream_->Read(response);
-    if (read && answered_ != nullptr) {
-      answered_(PeerAddress(call_.context().peer()));
+    grpc::ByteBuffer message;
+    if (!lane_.stream().Read(&message)) return false;
+    malformed_ = ParseByteBuffer(message, *response);
+    if (!malformed_.ok()) {
+      Cancel();
+      return false;
+    }
+    if (answered_ != nullptr) {
+      answered_(PeerAddress(lane_.context().peer()));
       answered_ = nullptr;
     }
-    return read;
+    return true;
   }
-  absl::Status Finish() override { return FromGrpcStatus(stream_->Finish()); }
-  void Cancel() override { call_.context().TryCancel(); }
+  absl::Status Finish() override {
+    const absl::Status status = FromGrpcStatus(lane_.stream().Finish());
+    return malformed_.ok() ? status : malformed_;
+  }
+  void Cancel() override { lane_.context().TryCancel(); }
 
  private:
-  GroupedCall call_;
-  const std::unique_ptr<
-      grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>>
-      stream_;
+  grpc::GenericStub stub_;
+  BulkLane lane_;
   std::function<void(std::string)> answered_;
+  // Why a message was not understood, which ended the stream.
+  absl::Status malformed_;
 };
 
 class GrpcCoordinatorClient : public CoordinatorClient {
@@ -120,7 +133,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     const auto channel = ControlChannel();
     AwaitConnection(*channel);
     return std::make_unique<GrpcControlStream>(
-        *v1::Coordinator::NewStub(channel), &calls_,
+        channel, &calls_,
         [this](std::string peer) { NoteCoordinator(std::move(peer)); });
   }
 
