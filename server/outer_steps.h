@@ -57,14 +57,14 @@ class OuterSteps {
     // Where the kernel may write memory to; empty if nowhere.
     std::string memory_dir;
   };
-  // What they work on. All must outlive the outer steps.
+  // The outer steps work on these, which must outlive them.
   struct Stores {
     StateDirectory& state;
     FragmentHeads& heads;
     LogFeed& feed;
     Staging& staging;
   };
-  // What they ask the rules, on a merge thread and without a lock.
+  // Merge threads call these, without a lock, to ask and tell the rules.
   struct Rules {
     // Begins the commit of a version. Returns what the log gets
     // (Journal::BeginCommit).

@@ -69,10 +69,10 @@ class BulkStream
   // The messages that Read will return.
   std::deque<grpc::ByteBuffer> arrived_ ABSL_GUARDED_BY(mu_);
   bool reading_ ABSL_GUARDED_BY(mu_) = true;
-  // Whether no message will arrive any more. If so, the call has lost its hold,
+  // Says that no message will arrive any more. The call has then lost its hold,
   // and no operation may begin.
   bool over_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether the last write has ended, and whether it succeeded.
+  // The first says that the last write has ended, the second that it succeeded.
   bool written_ ABSL_GUARDED_BY(mu_) = true;
   bool writable_ ABSL_GUARDED_BY(mu_) = true;
   bool done_ ABSL_GUARDED_BY(mu_) = false;

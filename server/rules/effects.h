@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the rules of a run ask their host to do.
+// The rules of a run return Effects, which their host carries out.
 #ifndef SERVER_RULES_EFFECTS_H_
 #define SERVER_RULES_EFFECTS_H_
 
@@ -62,7 +62,7 @@ struct Effects {
   bool view_changed = false;
   std::vector<ClosedRound> outer_steps;
 
-  // Whether there is anything to persist.
+  // Returns whether there is anything to persist.
   bool IsDurable() const {
     return !joined.empty() || !ended.empty() || !changed.empty() ||
            !accounts.empty() || !late.empty() || !quarantine.empty() ||

@@ -24,8 +24,7 @@ std::vector<std::string> Expectations::Awaited(const Round& round) {
     return awaited;
   }
   for (const Member* member : membership_->Live()) {
-    if (IsExpected(*member, round) &&
-        !round.HasOrStandsFor(member->island_id, member->incarnation)) {
+    if (IsMissing(*member, round)) {
       awaited.push_back(member->island_id);
     }
   }
@@ -44,9 +43,7 @@ size_t Expectations::Reachable(const Round& round) {
 std::set<std::string> Expectations::Silent(const Round& round) {
   std::set<std::string> silent;
   for (const Member* member : membership_->Live()) {
-    if (IsExpected(*member, round) &&
-        !round.HasOrStandsFor(member->island_id, member->incarnation) &&
-        !round.HasHeard(member->island_id)) {
+    if (IsMissing(*member, round) && !round.HasHeard(member->island_id)) {
       silent.insert(member->island_id);
     }
   }
@@ -59,7 +56,7 @@ bool Expectations::IsHeldUp(Round& round, absl::Time now) {
   const size_t contributed = round.contributions().size();
   size_t able = contributed;
   for (const Member* member : membership_->Live()) {
-    able += member->IsReady() && !IsExpected(*member, round) &&
+    able += IsSpare(*member, round) &&
             member->progress.run_step() >= send_step &&
             !round.HasIsland(member->island_id);
   }
@@ -73,9 +70,7 @@ bool Expectations::Refresh(Round& round, absl::Time now) {
   const bool held_up = IsHeldUp(round, now);
   std::vector<Member*> others;
   for (Member* member : membership_->Live()) {
-    if (member->IsReady() && !IsExpected(*member, round)) {
-      others.push_back(member);
-    }
+    if (IsSpare(*member, round)) others.push_back(member);
   }
   if (others.empty() || (Reachable(round) >= config_->quorum() && !held_up)) {
     return false;

@@ -64,6 +64,15 @@ class Expectations {
     return member.first_contribution_version[round.fragment()] <=
            round.base_version();
   }
+  // Returns whether the island is expected and has not contributed.
+  static bool IsMissing(const Member& member, const Round& round) {
+    return IsExpected(member, round) &&
+           !round.HasOrStandsFor(member.island_id, member.incarnation);
+  }
+  // Returns whether the island can train and is not expected.
+  static bool IsSpare(const Member& member, const Round& round) {
+    return member.IsReady() && !IsExpected(member, round);
+  }
   // Returns whether islands that are not expected could have completed the
   // quorum for longer than the longest grace window.
   bool IsHeldUp(Round& round, absl::Time now);

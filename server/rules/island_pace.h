@@ -34,12 +34,13 @@ class IslandPace {
                                    std::vector<double> all_live);
 
   bool is_slow() const { return is_slow_; }
-  // Whether it is slow, and others are faster: not only itself in the past.
+  // Returns whether the island is slow and others are faster, so that it is not
+  // only slower than it was itself.
   bool is_behind_others() const { return is_slow_ && others_are_faster_; }
 
  private:
   bool is_slow_ = false;
-  // By the last report.
+  // The last report decides this.
   bool others_are_faster_ = false;
   // The reports in a row that say otherwise than is_slow_.
   int disagreeing_ = 0;

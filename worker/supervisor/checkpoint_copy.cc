@@ -26,10 +26,10 @@ constexpr absl::Duration kLook = absl::Milliseconds(500);
 // nothing, and must not keep its replacement waiting.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kFetchPatience = absl::Seconds(10);
-// What is read at once: so little that it comes in time at any sensible rate.
+// A receiver reads little at once, which comes in time at any sensible rate.
 constexpr uint64_t kReadBytes = 16 << 10;
 
-// What a mirror calls itself.
+// A mirror gives this name when it connects.
 constexpr char kName[] = "checkpoint";
 
 enum class Wish : uint64_t { kKeep, kRemove, kFetch };
