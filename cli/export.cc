@@ -20,12 +20,12 @@
 #include "cli/human.h"
 #include "cli/trained_model.h"
 #include "common/checkpoint/tensor_files_writer.h"
-#include "common/file.h"
 #include "common/foreign/file.h"
 #include "common/foreign/json.h"
-#include "common/model_layout.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
-#include "common/tensors_layout.h"
+#include "common/tensors/model_layout.h"
+#include "common/tensors/tensors_layout.h"
 #include "server/storage/commit_log.h"
 
 namespace causeway {

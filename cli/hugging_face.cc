@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/foreign/json.h"
-#include "common/model_layout.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "common/tensors/model_layout.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/tokenizer.h"
 

@@ -15,12 +15,12 @@
 #include "cli/human.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/checkpoint/tensor_files.h"
-#include "common/file.h"
+#include "common/config/run_config.h"
 #include "common/foreign/file.h"
-#include "common/model_layout.h"
+#include "common/os/file.h"
 #include "common/printable.h"
-#include "common/run_config.h"
 #include "common/status_macros.h"
+#include "common/tensors/model_layout.h"
 #include "google/protobuf/text_format.h"
 
 namespace causeway {

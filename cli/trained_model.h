@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/run_config.pb.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/testing/state.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/strip.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

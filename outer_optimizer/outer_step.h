@@ -49,7 +49,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "outer_optimizer/tensor_weights.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"

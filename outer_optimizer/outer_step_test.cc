@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "common/checksum.h"
+#include "common/os/thread_pool.h"
 #include "common/testing/status_matchers.h"
-#include "common/thread_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/aligned_allocator.h"

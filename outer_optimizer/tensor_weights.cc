@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "common/tensors_layout.h"
+#include "common/tensors/tensors_layout.h"
 #include "outer_optimizer/penalty.h"
 #include "outer_optimizer/tensor_norms.h"
 

@@ -35,7 +35,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"

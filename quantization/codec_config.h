@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Derives the encodings of both directions from a run's configuration. `config`
-// must have been validated (common/run_config.h).
+// must have been validated (common/config/run_config.h).
 #ifndef QUANTIZATION_CODEC_CONFIG_H_
 #define QUANTIZATION_CODEC_CONFIG_H_
 

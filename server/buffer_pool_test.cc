@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"

@@ -68,7 +68,7 @@ class Engine {
  public:
   struct Options {
     std::string state_dir;
-    // With every field filled in (common/run_config.h).
+    // With every field filled in (common/config/run_config.h).
     v1::RunConfig config;
     // A random number that makes a new run's id unique; used only if the state
     // directory is new.

@@ -9,8 +9,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/time/time.h"
-#include "common/machine.h"
-#include "common/process_memory.h"
+#include "common/os/machine.h"
+#include "common/os/process_memory.h"
 #include "common/proto_time.h"
 #include "server/engine.h"
 #include "server/rules/status_views.h"

@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/daemon.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metric_families.h"
 #include "common/metrics/metrics_server.h"
-#include "common/service_manager.h"
+#include "common/os/daemon.h"
+#include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "common/transport/certificate_expiry.h"
 #include "common/transport/enrolment.h"

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/os/thread_pool.h"
 #include "common/status_macros.h"
-#include "common/thread_pool.h"
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "server/buffer_pool.h"

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "outer_optimizer/outer_step.h"
 #include "proto/coordinator.pb.h"
 #include "proto/record.pb.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/duration_histogram.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/trace.h"

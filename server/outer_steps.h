@@ -30,7 +30,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "outer_optimizer/outer_step.h"
 #include "proto/coordinator.pb.h"
 #include "proto/fragment.pb.h"

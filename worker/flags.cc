@@ -9,7 +9,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/socket_address.h"

@@ -51,8 +51,8 @@ struct ValidationLoss {
 
 // The state of a trainer, over all ranks.
 struct TrainerState {
-  // fp32, flat in the order of common/model_layout.h. Only Save fills them in:
-  // a trainer gets its parameters when it is made.
+  // fp32, flat in the order of common/tensors/model_layout.h. Only Save fills
+  // them in: a trainer gets its parameters when it is made.
   std::vector<float> parameters;
   OptimizerState optimizer;
   // The next micro-batch in the island's series, or 0 if the step determines

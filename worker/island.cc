@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
-#include "common/tensors_layout.h"
+#include "common/tensors/tensors_layout.h"
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/culprit.h"

@@ -40,7 +40,7 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/clock.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.pb.h"
 #include "worker/inner_trainer.h"

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
-#include "common/safetensors.h"
 #include "common/status_macros.h"
+#include "common/tensors/safetensors.h"
 #include "glog/logging.h"
 
 namespace causeway {

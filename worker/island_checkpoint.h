@@ -33,7 +33,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "proto/island.pb.h"
 #include "worker/inner_trainer.h"
 
@@ -48,7 +48,7 @@ absl::Status RemoveUnfinishedCheckpoints(const std::string& directory);
 
 struct IslandState {
   v1::IslandCheckpoint position;
-  // Vectors in the order of common/model_layout.h.
+  // Vectors in the order of common/tensors/model_layout.h.
   std::vector<float> parameters;
   std::vector<float> anchors;
   TrainerState trainer;

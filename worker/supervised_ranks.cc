@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/service_manager.h"
+#include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/rank_secret.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/coordinator_client.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "proto/control.grpc.pb.h"

@@ -11,9 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/initial_values.h"
-#include "common/model_layout.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
+#include "common/tensors/model_layout.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/plan/exchange_simulator.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/run_config.pb.h"
 
 namespace causeway {

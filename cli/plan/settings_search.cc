@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "common/model_layout.h"
 #include "common/status_macros.h"
+#include "common/tensors/model_layout.h"
 
 namespace causeway {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/substitute.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
-#include "common/tensors_layout.h"
+#include "common/tensors/tensors_layout.h"
 
 namespace causeway {
 namespace {

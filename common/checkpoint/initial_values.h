@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/tensor_files.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/fragment.pb.h"
 #include "proto/run_config.pb.h"
 

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/testing/checkpoint_writer.h"
-#include "common/model_layout.h"
-#include "common/safetensors.h"
+#include "common/tensors/model_layout.h"
+#include "common/tensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/safetensors.h"
+#include "common/tensors/safetensors.h"
 
 namespace causeway {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/file.h"
-#include "common/safetensors.h"
+#include "common/os/file.h"
+#include "common/tensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"

@@ -11,10 +11,10 @@
 #include "absl/strings/substitute.h"
 #include "common/as_bytes.h"
 #include "common/checkpoint/tensor_files.h"
-#include "common/file.h"
-#include "common/half_precision.h"
-#include "common/safetensors.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
+#include "common/tensors/half_precision.h"
+#include "common/tensors/safetensors.h"
 #include "nlohmann/json.hpp"
 
 namespace causeway {

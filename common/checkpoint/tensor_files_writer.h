@@ -46,7 +46,7 @@ struct TensorFilesOptions {
 // atomically. Returns the names of the written files. Needs about a MiB of
 // memory, whatever the size of the model.
 //   INVALID_ARGUMENT  The type is not known, or a value is too large for F16.
-//   Errors of AtomicFileWriter (common/file.h).
+//   Errors of AtomicFileWriter (common/os/file.h).
 absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
     const std::string& directory, absl::Span<const NamedTensor> tensors,
     const TensorFilesOptions& options);

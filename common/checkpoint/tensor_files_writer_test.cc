@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/tensor_files.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/file.h"
+#include "common/os/file.h"
 
 namespace causeway {
 

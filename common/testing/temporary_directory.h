@@ -15,7 +15,7 @@ namespace causeway {
 class TemporaryDirectory {
  public:
   // Makes a new directory below the system's ($TMPDIR or /tmp); its name begins
-  // with `prefix`. Errors as in common/file.h.
+  // with `prefix`. Errors as in common/os/file.h.
   static absl::StatusOr<TemporaryDirectory> Make(absl::string_view prefix);
   // Uses the directory `wanted`, which it makes if it is missing, and keeps it
   // in the end; makes a new one if `wanted` is empty.

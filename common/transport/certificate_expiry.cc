@@ -3,7 +3,7 @@
 #include "common/transport/certificate_expiry.h"
 
 #include "absl/status/statusor.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/transport/x509.h"
 
 namespace causeway {

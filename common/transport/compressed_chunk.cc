@@ -8,9 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "common/byte_planes.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
+#include "common/tensors/byte_planes.h"
 #include "glog/logging.h"
 #include "proto/fragment.pb.h"
 

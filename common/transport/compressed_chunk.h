@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compresses chunks of fp32 values (common/byte_planes.h). Offsets count the
-// values' bytes, so that a transfer can resume after any chunk, compressed or
-// not.
+// Compresses chunks of fp32 values (common/tensors/byte_planes.h). Offsets
+// count the values' bytes, so that a transfer can resume after any chunk,
+// compressed or not.
 //
 // Sender:    std::string memory;   // outlives the chunk
 //            chunk = CompressChunk(CutChunk(object, offset), memory);

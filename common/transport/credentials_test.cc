@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"

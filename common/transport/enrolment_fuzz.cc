@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/transport/identity.h"
 #include "common/transport/join_token.h"
 #include "common/transport/x509.h"

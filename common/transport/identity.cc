@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 
 namespace causeway {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "glog/logging.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"

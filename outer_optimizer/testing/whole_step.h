@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/os/thread_pool.h"
 #include "common/status_macros.h"
-#include "common/thread_pool.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
 

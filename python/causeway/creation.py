@@ -70,7 +70,7 @@ def _write_values(file: BinaryIO, tensor: Any) -> None:
 
 
 def write_safetensors(file: BinaryIO, tensors: Mapping[str, Any]) -> None:
-    """Writes tensors of 4 or 2 bytes a value (common/safetensors.h)."""
+    """Writes tensors of 4 or 2 bytes a value (common/tensors/safetensors.h)."""
 
     def width(tensor: Any) -> int:
         return 4 if _type_of(tensor) == "float32" else 2

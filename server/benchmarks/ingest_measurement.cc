@@ -18,7 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/testing/temporary_directory.h"
 #include "common/transport/bulk_stream.h"
 #include "common/transport/chunk.h"

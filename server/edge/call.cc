@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/call.h"
 
-#include "common/grpc_status.h"
 #include "common/transport/field_limits.h"
+#include "common/transport/grpc_status.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/impl/codegen/service_type.h"
 

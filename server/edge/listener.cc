@@ -15,7 +15,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/process_memory.h"
+#include "common/os/process_memory.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "common/grpc_status.h"
+#include "common/transport/grpc_status.h"
 #include "grpcpp/grpcpp.h"
 #include "server/edge/call.h"
 #include "server/engine.h"

@@ -10,9 +10,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk_message.h"
+#include "common/transport/grpc_status.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/calls.h"

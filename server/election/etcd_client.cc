@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
 #include "proto/etcd.grpc.pb.h"
 

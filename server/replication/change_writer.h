@@ -23,7 +23,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "proto/replication.pb.h"
 #include "server/storage/fragment_store.h"
 

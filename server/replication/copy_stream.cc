@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"

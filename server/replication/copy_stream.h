@@ -25,7 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/replication.pb.h"
 #include "proto/run_config.pb.h"

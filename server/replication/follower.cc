@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/backoff.h"
-#include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/grpc_status.h"
 #include "glog/logging.h"
 #include "server/storage/commit_log.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "server/rules/token_ledger.h"
 
 namespace causeway {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 
 namespace causeway {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 #include "common/checksum.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"

@@ -17,7 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
-#include "common/kept_defaults.h"
+#include "common/config/kept_defaults.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/file.h"
-#include "common/kept_defaults.h"
+#include "common/config/kept_defaults.h"
+#include "common/os/file.h"
 #include "common/proto_time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"

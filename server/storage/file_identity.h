@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/file.h"
+#include "common/os/file.h"
 
 namespace causeway {
 

@@ -40,8 +40,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/file.h"
-#include "common/safetensors.h"
+#include "common/os/file.h"
+#include "common/tensors/safetensors.h"
 #include "proto/fragment.pb.h"
 
 namespace causeway {

@@ -11,11 +11,11 @@
 //               encodings, in the order of the record: "0", "1", ..., or
 //               "0.planes", "1.planes", ... for those that are not entropy
 //               coded and take fewer bytes as byte planes
-//               (common/byte_planes.h) of values. Flat, U8. Only records that
-//               are kept for ever are compressed. Encodings that were prepared
-//               but not merged are "unmerged.0", "unmerged.1", .... In a record
-//               with a gradient_digest, "0" is the merged pseudo-gradient in
-//               fp32, in place of the encodings.
+//               (common/tensors/byte_planes.h) of values. Flat, U8. Only
+//               records that are kept for ever are compressed. Encodings that
+//               were prepared but not merged are "unmerged.0", "unmerged.1",
+//               .... In a record with a gradient_digest, "0" is the merged
+//               pseudo-gradient in fp32, in place of the encodings.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is
@@ -45,8 +45,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "common/file.h"
-#include "common/safetensors.h"
+#include "common/os/file.h"
+#include "common/tensors/safetensors.h"
 #include "proto/coordinator.pb.h"
 #include "proto/record.pb.h"
 #include "proto/run_config.pb.h"

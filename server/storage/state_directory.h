@@ -38,7 +38,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "proto/coordinator.pb.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/file_identity.h"

@@ -23,7 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk.h"
 #include "glog/logging.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/proto_time.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/sync_schedule.h"

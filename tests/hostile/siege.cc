@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/credentials.h"
 #include "common/transport/identity.h"

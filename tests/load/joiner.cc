@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
-#include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "common/transport/grpc_status.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.grpc.pb.h"
 

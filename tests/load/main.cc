@@ -32,8 +32,8 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "common/daemon.h"
-#include "common/file.h"
+#include "common/os/daemon.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "common/testing/temporary_directory.h"
 #include "glog/logging.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "google/protobuf/text_format.h"
 

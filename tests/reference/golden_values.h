@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/safetensors.h"
 #include "common/status_macros.h"
+#include "common/tensors/safetensors.h"
 
 namespace causeway {
 

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""A second implementation of common/model_layout.h: tensors, initial values.
+"""A second implementation of common/tensors/model_layout.h.
 
-It uses only integer arithmetic, so that both give the same bits.
+It makes tensors and initial values, and uses only integer arithmetic, so that
+both give the same bits.
 """
 
 import math

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Safetensors files, by the documentation of the format.
 
-It shares no code with common/safetensors.cc, and Debian has no package of the
-format's own library.
+It shares no code with common/tensors/safetensors.cc, and Debian has no package
+of the format's own library.
 """
 
 import json

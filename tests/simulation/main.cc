@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
-#include "common/daemon.h"
+#include "common/os/daemon.h"
 #include "nlohmann/json.hpp"
 #include "tests/simulation/history.h"
 #include "tests/simulation/planted_programs.h"

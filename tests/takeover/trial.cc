@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "server/election/testing/etcd_process.h"

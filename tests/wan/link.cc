@@ -15,7 +15,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "tests/wan/descriptor.h"

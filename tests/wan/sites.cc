@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/daemon.h"
+#include "common/os/daemon.h"
 #include "common/status_macros.h"
 #include "tests/wan/network.h"
 #include "tests/wan/network_namespace.h"

@@ -22,7 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/cuda_status.h"
-#include "common/shared_library.h"
+#include "common/os/shared_library.h"
 #include "common/status_macros.h"
 
 namespace causeway {

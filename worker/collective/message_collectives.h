@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "worker/collective/operation_messages.h"
 
 namespace causeway {

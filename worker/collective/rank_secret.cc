@@ -7,7 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -48,8 +48,8 @@ class Corpus {
   // of this corpus needs.
   int64_t vocabulary() const { return vocabulary_; }
 
-  // Checks that `model`, which must be resolved (common/run_config.h), can be
-  // trained on the corpus.
+  // Checks that `model`, which must be resolved (common/config/run_config.h),
+  // can be trained on the corpus.
   //   INVALID_ARGUMENT  a token id is not less than vocab_size (the message
   //                     names file and token), or the corpus is shorter than
   //                     one sequence.

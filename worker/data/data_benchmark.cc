@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "glog/logging.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"

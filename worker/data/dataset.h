@@ -46,9 +46,9 @@ struct Dataset {
                    absl::Span<int32_t> targets) const;
 };
 
-// Opens `paths` for a run. `config` must be resolved (common/run_config.h).
-// Reads files of token ids once (token_file.h). Errors are those of
-// Corpus::Open, Corpus::CheckFits and Split::Create.
+// Opens `paths` for a run. `config` must be resolved
+// (common/config/run_config.h). Reads files of token ids once (token_file.h).
+// Errors are those of Corpus::Open, Corpus::CheckFits and Split::Create.
 //   INVALID_ARGUMENT  also: there are weights, but not one for each file.
 absl::StatusOr<Dataset> OpenDataset(const v1::RunConfig& config,
                                     absl::Span<const std::string> paths,

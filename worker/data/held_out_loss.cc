@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 
 namespace causeway {

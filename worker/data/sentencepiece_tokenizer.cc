@@ -23,8 +23,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
-#include "common/file.h"
 #include "common/foreign/file.h"
+#include "common/os/file.h"
 #include "common/status_macros.h"
 #include "worker/data/sentencepiece_protocol.h"
 

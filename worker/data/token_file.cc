@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
+#include "common/config/run_config.h"
 #include "common/foreign/file.h"
-#include "common/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

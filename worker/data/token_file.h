@@ -9,7 +9,7 @@
 // check a prepared file's digest, so that errors are reported before training
 // starts.
 //
-// The file must not be written to while it is open (see common/file.h).
+// The file must not be written to while it is open (see common/os/file.h).
 // Immutable after Open, thread-safe.
 #ifndef WORKER_DATA_TOKEN_FILE_H_
 #define WORKER_DATA_TOKEN_FILE_H_
@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "proto/run_config.pb.h"
 #include "worker/data/token_file_format.h"
 

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "worker/data/token_file_format.h"
 #include "worker/data/tokenizer.h"
 

@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "proto/run_config.pb.h"
 
 namespace causeway {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/socket_address.h"

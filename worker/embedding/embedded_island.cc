@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/restated.h"
+#include "common/config/restated.h"
 #include "common/status_macros.h"
-#include "common/tensors_layout.h"
+#include "common/tensors/tensors_layout.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/identity.h"
 #include "glog/logging.h"

@@ -18,7 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "common/transport/credentials.h"
 #include "proto/coordinator.pb.h"
 #include "worker/embedding/local_tensors.h"

@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
-#include "common/half_precision.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
+#include "common/tensors/half_precision.h"
 #include "worker/replica/device/device_queue.h"
 
 namespace causeway {

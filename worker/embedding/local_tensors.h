@@ -3,7 +3,7 @@
 //
 // The parameters of a foreign training loop, in its own memory: any number of
 // tensors, whole or in parts, of three types. The outer loop sees fp32 values
-// at their places in the model (common/model_layout.h).
+// at their places in the model (common/tensors/model_layout.h).
 //
 // Changes smaller than half a step of a 16-bit value, as outer steps often are,
 // would be lost. So each 16-bit value has a reference r in fp32: the value that
@@ -21,8 +21,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_layout.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
+#include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "worker/embedding/tensor_device.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "worker/collective/communicator.h"
 #include "worker/embedding/local_tensors.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 #include "worker/collective/rendezvous.h"

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "glog/logging.h"
 #include "worker/model/attention_cpu.h"
 #include "worker/model/gemm.h"

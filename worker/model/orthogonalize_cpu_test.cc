@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "gtest/gtest.h"
 #include "worker/model/kernels_cpu.h"
 #include "worker/model/testing/ops_reference.h"

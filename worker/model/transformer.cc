@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -6,8 +6,8 @@
 // embedding of SmolLM3 and the norms of OLMo 2 where the configuration has
 // them: forward pass, exact backward pass, and logits for sampling, written
 // once over the operations of ops.h. Parameters and gradients are flat fp32
-// vectors in the order of common/model_layout.h, in the device memory of the
-// Ops object.
+// vectors in the order of common/tensors/model_layout.h, in the device memory
+// of the Ops object.
 //
 //   std::unique_ptr<Ops> ops = MakeCpuOps(2);
 //   ASSIGN_OR_RETURN(auto model, Transformer::Create(
@@ -43,7 +43,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/run_config.pb.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"
@@ -75,8 +75,9 @@ class Transformer {
     std::optional<int32_t> document_end;
   };
 
-  // Creates a model. `config` must have been validated (common/run_config.h)
-  // and have vocab_size and kv_heads resolved. `ops` must outlive the object.
+  // Creates a model. `config` must have been validated
+  // (common/config/run_config.h) and have vocab_size and kv_heads resolved.
+  // `ops` must outlive the object.
   //   RESOURCE_EXHAUSTED  not enough device memory.
   //   INVALID_ARGUMENT    micro_batch is not positive.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Transformer>> Create(
@@ -97,7 +98,7 @@ class Transformer {
 
   // The functions below take at most micro_batch consecutive whole sequences;
   // targets[i] is the token that should follow tokens[i], or kNoTarget
-  // (common/run_config.h). Their loss is the sum of the negative log
+  // (common/config/run_config.h). Their loss is the sum of the negative log
   // likelihoods of the targets, in nats, divided by the number of tokens, with
   // or without target. After an error nothing is changed.
   //   INVALID_ARGUMENT  sizes are wrong or a token is not in the vocabulary.

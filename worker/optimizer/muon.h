@@ -25,7 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/run_config.pb.h"
 #include "worker/model/device_array.h"
 #include "worker/model/ops.h"

@@ -9,8 +9,8 @@
 
 #include <vector>
 
-#include "common/model_layout.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
+#include "common/tensors/model_layout.h"
 #include "proto/run_config.pb.h"
 
 namespace causeway {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "common/model_layout.h"
-#include "common/safetensors.h"
+#include "common/tensors/model_layout.h"
+#include "common/tensors/safetensors.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

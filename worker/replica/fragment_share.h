@@ -23,7 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "outer_optimizer/fragment_plan.h"
 
 namespace causeway {

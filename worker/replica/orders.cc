@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/restated.h"
+#include "common/config/restated.h"
+#include "common/os/thread_priority.h"
 #include "common/status_macros.h"
-#include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_stamps.h"

@@ -30,7 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/thread_pool.h"
+#include "common/os/thread_pool.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "quantization/strips/encoding_reader.h"
 #include "worker/replica/fragment_part.h"

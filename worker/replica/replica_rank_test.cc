@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/checksum.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -26,7 +26,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/transport/pacer.h"
 #include "worker/collective/secure_socket.h"
 

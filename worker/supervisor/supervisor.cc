@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/daemon.h"
+#include "common/os/daemon.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/transport/field_limits.h"

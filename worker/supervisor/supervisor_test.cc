@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/daemon.h"
+#include "common/os/daemon.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"

@@ -3,7 +3,7 @@
 #include "worker/sync/coordinator_channel.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/transport/grpc_status.h"
 
 namespace causeway {
 

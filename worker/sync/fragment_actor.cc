@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/os/thread_priority.h"
 #include "common/status_macros.h"
-#include "common/thread_priority.h"
 #include "glog/logging.h"
 #include "quantization/encoded_object.h"
 

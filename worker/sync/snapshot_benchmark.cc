@@ -11,7 +11,7 @@
 
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/run_config.pb.h"
 #include "worker/replica/snapshot_pool.h"

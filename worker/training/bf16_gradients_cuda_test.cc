@@ -12,8 +12,8 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/model_layout.h"
 #include "common/status_macros.h"
+#include "common/tensors/model_layout.h"
 #include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"

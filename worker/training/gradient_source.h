@@ -22,8 +22,8 @@ class GradientSource {
 
   // Adds the gradient of the mean loss of micro-batch `number` (from 0, of the
   // island's endless series) at `parameters` to `gradients`. Both are whole
-  // vectors in the order of common/model_layout.h. The result depends only on
-  // the arguments. May return before a device has finished.
+  // vectors in the order of common/tensors/model_layout.h. The result depends
+  // only on the arguments. May return before a device has finished.
   virtual absl::Status Accumulate(int64_t number, const float* parameters,
                                   GradientSum gradients) = 0;
   // Prepares Accumulate for these vectors, after a micro-batch with others, so

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "worker/model/transformer.h"
 #include "worker/training/accumulated_gradients.h"

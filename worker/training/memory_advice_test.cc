@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/model/ops_cpu.h"

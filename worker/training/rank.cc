@@ -7,7 +7,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "common/restated.h"
+#include "common/config/restated.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"

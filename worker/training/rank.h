@@ -26,7 +26,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
 #include "worker/data/dataset.h"

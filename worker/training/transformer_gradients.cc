@@ -7,7 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/types/span.h"
-#include "common/run_config.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/data/held_out_loss.h"

@@ -8,8 +8,8 @@
 #include <cstddef>
 
 #include "absl/types/span.h"
-#include "common/model_layout.h"
-#include "common/safetensors.h"
+#include "common/tensors/model_layout.h"
+#include "common/tensors/safetensors.h"
 
 namespace causeway {
 

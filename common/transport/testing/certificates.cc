@@ -17,7 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "glog/logging.h"
 
 namespace causeway {

@@ -10,7 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/cuda_status.h"
-#include "common/shared_library.h"
+#include "common/os/shared_library.h"
 #include "common/status_macros.h"
 
 namespace causeway {

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cuda_status.h"
-#include "common/shared_library.h"
+#include "common/os/shared_library.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -9,8 +9,8 @@
 // projections and of SwiGLU) are multiples of 8, that those which are
 // normalized have at most 32768 values, that heads have a multiple of 16 values
 // and at most 128, and that memory is aligned to 16 bytes.
-// common/model_layout.h aligns tensors so if the widths are such multiples.
-// worker/model/device.h refuses other models.
+// common/tensors/model_layout.h aligns tensors so if the widths are such
+// multiples. worker/model/device.h refuses other models.
 #ifndef WORKER_MODEL_CUDA_KERNEL_OPS_H_
 #define WORKER_MODEL_CUDA_KERNEL_OPS_H_
 

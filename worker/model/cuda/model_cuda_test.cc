@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/safetensors.h"
 #include "common/status_macros.h"
+#include "common/tensors/safetensors.h"
 #include "google/protobuf/text_format.h"
 #include "tests/reference/golden_values.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "proto/run_config.pb.h"
 
 namespace causeway {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/run_config.pb.h"
 #include "quantization/codec.h"

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/model_layout.h"
+#include "common/tensors/model_layout.h"
 #include "gtest/gtest.h"
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/os/daemon.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <iostream>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/os/json_log.h"
+#include "common/printable.h"
+#include "common/trace.h"
+#include "common/version.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+struct LogFormat {
+  bool json = false;
+};
+
+bool AbslParseFlag(absl::string_view text, LogFormat* format,
+                   std::string* error) {
+  *error = "text and json are allowed";
+  format->json = text == "json";
+  return format->json || text == "text";
+}
+
+std::string AbslUnparseFlag(LogFormat format) {
+  return format.json ? "json" : "text";
+}
+
+}  // namespace
+}  // namespace causeway
+
+ABSL_FLAG(causeway::LogFormat, log_format, {},
+          "How to log to stderr: text, or json with an object a line.");
+ABSL_FLAG(std::string, trace, "",
+          "Record how long the parts of each exchange take, in this file, for "
+          "Perfetto or chrome://tracing. At most 1 GiB.");
+
+namespace causeway {
+namespace {
+
+sigset_t TerminationSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
+  return signals;
+}
+
+absl::string_view ProgramName(absl::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+// absl::ParseCommandLine answers these itself.
+bool AsksForHelp(absl::string_view name) {
+  return absl::StartsWith(name, "help") || name == "version" ||
+         name == "only_check_args";
+}
+
+// Returns the problem with the flags, or "". After a mistake,
+// absl::ParseCommandLine would end the process with exit code 1.
+std::string FlagProblem(absl::Span<char* const> words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    absl::string_view word = words[i];
+    if (word == "--") break;
+    if (!absl::ConsumePrefix(&word, "-") || word.empty()) continue;
+    absl::ConsumePrefix(&word, "-");
+    const size_t equals = word.find('=');
+    const bool has_value = equals != absl::string_view::npos;
+    const absl::string_view name = word.substr(0, equals);
+    absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr) {
+      absl::string_view positive = name;
+      const bool negates = !has_value && absl::ConsumePrefix(&positive, "no") &&
+                           absl::FindCommandLineFlag(positive) != nullptr;
+      if (negates || AsksForHelp(name)) continue;
+      return absl::StrCat("there is no flag --", name);
+    }
+    if (flag->IsOfType<bool>() && !has_value) continue;
+    if (!has_value && ++i == words.size()) {
+      return absl::StrCat("--", name, " needs a value");
+    }
+    const absl::string_view value =
+        has_value ? word.substr(equals + 1) : absl::string_view(words[i]);
+    std::string error;
+    if (!flag->ParseFrom(value, &error)) {
+      return absl::StrCat("--", name, " is \"", value, "\"", error);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> StartDaemon(int argc, char** argv,
+                                     absl::string_view usage,
+                                     absl::string_view main_file) {
+  BlockTerminationSignals();
+  // gRPC's own log repeats our errors in its words.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  // Debian's Abseil otherwise looks each lock up in a graph.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.version_string = [program = std::string(ProgramName(argv[0]))] {
+    return absl::StrCat(program, " ", kVersion, "\n");
+  };
+  config.contains_help_flags = [main_file](absl::string_view file) {
+    return absl::EndsWith(file, main_file) ||
+           absl::EndsWith(file, "common/os/daemon.cc");
+  };
+  config.contains_helpshort_flags = config.contains_help_flags;
+  absl::SetFlagsUsageConfig(config);
+  const std::string problem =
+      FlagProblem(absl::MakeSpan(argv + 1, static_cast<size_t>(argc - 1)));
+  if (!problem.empty()) {
+    std::exit(UsageError(ProgramName(argv[0]), problem));
+  }
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (absl::GetFlag(FLAGS_log_format).json) LogAsJson();
+  const std::string trace = absl::GetFlag(FLAGS_trace);
+  if (!trace.empty()) {
+    const absl::Status started =
+        StartTrace(trace, ProgramName(argv[0]), SteadyWallClock());
+    if (!started.ok()) {
+      std::exit(UsageError(ProgramName(argv[0]),
+                           absl::StrCat("--trace: ", started.message())));
+    }
+  }
+  return {rest.begin() + 1, rest.end()};
+}
+
+int UsageError(absl::string_view program, absl::string_view problem) {
+  std::cerr << program << ": " << problem << "; see --help\n";
+  return 2;
+}
+
+int ExitCode(absl::string_view program, const absl::Status& status) {
+  StopTrace();
+  if (status.ok()) return 0;
+  if (absl::GetFlag(FLAGS_log_format).json) {
+    LOG(ERROR) << PrintableLines(status.message());
+    return 1;
+  }
+  std::cerr << program << ": " << PrintableLines(status.message()) << "\n";
+  return 1;
+}
+
+void BlockTerminationSignals() {
+  const sigset_t signals = TerminationSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int AwaitTerminationSignal(absl::Duration timeout) {
+  const sigset_t signals = TerminationSignals();
+  const timespec wait = absl::ToTimespec(timeout);
+  return std::max(0, sigtimedwait(&signals, nullptr, &wait));
+}
+
+}  // namespace causeway

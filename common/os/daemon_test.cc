@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/os/daemon.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "common/trace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+ABSL_FLAG(int, number, 7, "A number.");
+ABSL_FLAG(bool, yes, false, "A choice.");
+
+namespace causeway {
+namespace {
+
+// Starts the daemon in this process, which must be a child that ends.
+std::vector<std::string> Start(std::vector<std::string> words) {
+  words.insert(words.begin(), "/bin/causeway-test");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return StartDaemon(static_cast<int>(argv.size()), argv.data(), "Tests.",
+                     "daemon_test.cc");
+}
+
+TEST(DaemonDeathTest, MistakesInFlagsExitWithTheCodeOfUsageErrors) {
+  const auto exits = testing::ExitedWithCode(2);
+  EXPECT_EXIT(Start({"--nubmer", "1"}), exits,
+              "^causeway-test: there is no flag --nubmer; see --help\n$");
+  EXPECT_EXIT(Start({"--number=x"}), exits, "--number is \"x\"");
+  EXPECT_EXIT(Start({"--number", "x"}), exits, "--number is \"x\"");
+  EXPECT_EXIT(Start({"--number"}), exits, "--number needs a value");
+  EXPECT_EXIT(Start({"--yes=perhaps"}), exits, "--yes is \"perhaps\"");
+}
+
+TEST(DaemonDeathTest, TheTraceIsCompleteAtTheEnd) {
+  const std::string path = testing::TempDir() + "/trace";
+  EXPECT_EXIT(
+      {
+        Start({"--trace", path});
+        { const TraceSpan span("work"); }
+        std::exit(ExitCode("x", absl::OkStatus()));
+      },
+      testing::ExitedWithCode(0), "");
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(text, testing::HasSubstr(R"("args":{"name":"causeway-test"})"));
+  EXPECT_THAT(text, testing::HasSubstr(R"({"name":"work","ph":"X")"));
+  EXPECT_EXIT(Start({"--trace", "/missing/x"}), testing::ExitedWithCode(2),
+              "--trace: cannot write /missing/x");
+}
+
+TEST(DaemonDeathTest, TheLogIsJsonOnRequest) {
+  EXPECT_EXIT(Start({"--log_format=xml"}), testing::ExitedWithCode(2),
+              "--log_format is \"xml\".*; text and json are allowed");
+  EXPECT_EXIT(
+      {
+        Start({"--log_format=json"});
+        std::exit(ExitCode("test", absl::UnknownError("no \"luck\"")));
+      },
+      testing::ExitedWithCode(1),
+      "^\\{[^\n]*\"ERROR\"[^\n]*\"no \\\\\"luck\\\\\"\"\\}\n$");
+  EXPECT_EXIT(std::exit(ExitCode("test", absl::UnknownError("no luck"))),
+              testing::ExitedWithCode(1), "^test: no luck\n$");
+}
+
+TEST(DaemonDeathTest, FlagsAndWordsThatAreRightPass) {
+  const auto start = [] {
+    const std::vector<std::string> rest =
+        Start({"-number", "-3", "word", "--yes", "-", "--", "--nubmer"});
+    const bool right =
+        absl::GetFlag(FLAGS_number) == -3 && absl::GetFlag(FLAGS_yes) &&
+        rest == std::vector<std::string>({"word", "-", "--nubmer"});
+    std::exit(right ? 0 : 3);
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        Start({"--noyes"});
+        std::exit(absl::GetFlag(FLAGS_yes) ? 3 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace causeway

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Returns the machine's memory and disk space in bytes.
+#ifndef COMMON_OS_MACHINE_H_
+#define COMMON_OS_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace causeway {
+
+// Returns the size of the machine's memory.
+absl::StatusOr<uint64_t> MachineMemoryBytes();
+
+struct DiskSpace {
+  // The bytes that this user may still write.
+  uint64_t free = 0;
+  uint64_t total = 0;
+};
+// Returns the space on the disk that holds `path`.
+absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path);
+
+}  // namespace causeway
+
+#endif  // COMMON_OS_MACHINE_H_

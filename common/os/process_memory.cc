@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "common/os/process_memory.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace causeway {
+
+uint64_t ResidentBytes() {
+  // Counts of pages: of the address space, in memory, and there of files.
+  uint64_t size = 0;
+  uint64_t resident = 0;
+  uint64_t of_files = 0;
+  std::ifstream statm("/proc/self/statm");
+  if (!(statm >> size >> resident >> of_files)) return 0;
+  return (resident - of_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t PeakResidentBytes() {
+  // A line is, for instance, "VmHWM:    1234 kB".
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    uint64_t kibibytes = 0;
+    if (word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace causeway
