@@ -1,25 +1,34 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of ranks inside an island that is supervised.
+"""Faults inside an island that is supervised.
 
   ranks.py --programs DIR [--count N] [--json FILE] ...
 
 A coordinator and two islands run as processes: `pair` is one process, and
 `four` has four ranks below `causeway-worker --supervise`. First they train
-without faults. Then ranks of `four` and its supervisor are killed or stopped,
-at random moments, COUNT times for each kind of fault. A supervisor that was
-killed is started again after half a second, as a service manager would do.
+without faults. Then faults happen at random moments, COUNT of each kind:
+
+  kill, stop        a rank of `four` gets SIGKILL or SIGSTOP
+  kill_two          two of its ranks get SIGKILL at once
+  kill_coordinator  a rank and the coordinator do
+  kill_supervisor   the supervisor does
+  slow              a rank runs a fifth of the time until it is blamed
+
+What no supervisor watches is started again after half a second, as a service
+manager would do.
 
 The report has, for each kind of fault:
 
   count           faults
-  found           how many the supervisor has noticed
+  found           how many the supervisor, or a slow rank's island, has noticed
   found_seconds   from the fault until then: median
   blamed_rightly, blamed_wrongly
                   how many events of the coordinator have named the right rank,
                   and another one
-  repaired        how many times the island has trained again without a human
-  seconds         from the fault until a step is done: median and longest
+  repaired        how many times the island has trained again without a human,
+                  or was found to be well after a slow rank had its time again
+  seconds         from the fault until a step is done, or the slow rank's time
+                  until the coordinator knows: median and longest
   steps_lost      steps that the island had made since the checkpoint that it
                   took up: median and most
   left_behind     processes of ranks that outlived their supervisor
@@ -40,12 +49,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 RANKS = 4
 TEXT = "/usr/share/common-licenses/GPL-3"
-SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-KINDS = (*SIGNALS, "kill_supervisor")
+KINDS = ("kill", "stop", "kill_two", "kill_coordinator", "kill_supervisor",
+         "slow")
+# The event in which the coordinator blames a rank of `four`.
+BLAME = r"rank_(?:dead|stuck|slow) .*island four: rank (\d+)"
 # What the supervisor says when it starts the ranks again.
 AGAIN = "ranks on this host again"
 PATIENCE = 90
@@ -106,13 +118,11 @@ class Trial:
         self.memory = memory
         self.processes = {}
         (directory / "run.textproto").write_text(RUN)
-        self.start("coordinator", "server/causeway-coordinator", "--config",
-                   directory / "run.textproto", "--state_dir",
-                   directory / "state", "--listen", "127.0.0.1:0",
-                   "--port_file", directory / "port")
+        self.start_coordinator(0)
         port = directory / "port"
         await_that(lambda: port.exists() and port.read_text(), "a port")
-        self.address = "127.0.0.1:" + port.read_text().strip()
+        self.port = port.read_text().strip()
+        self.address = "127.0.0.1:" + self.port
         self.start("events", "cli/causeway", "events", "--follow",
                    "--coordinator", self.address)
         self.events = Log(self.directory / "events.log")
@@ -124,6 +134,16 @@ class Trial:
         self.processes[name] = subprocess.Popen(
             [f"{self.options.programs}/{program}", *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_coordinator(self, port):
+        self.start("coordinator", "server/causeway-coordinator", "--config",
+                   self.directory / "run.textproto", "--state_dir",
+                   self.directory / "state", "--listen", f"127.0.0.1:{port}",
+                   "--port_file", self.directory / "port")
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
 
     def start_island(self, name, *arguments):
         self.start(name, "worker/causeway-worker", "--coordinator",
@@ -199,46 +219,90 @@ def left_behind(pids):
     return len(alive)
 
 
+def await_blame(trial, result):
+    """Waits until the coordinator blames a rank; returns when that was."""
+    # Rank 0 reports its own fault with its first heartbeat.
+    event, now = await_that(
+        lambda: re.search(BLAME, trial.events.since_mark()), "an event")
+    result["blamed"] = int(event.group(1))
+    return now
+
+
+def slow_down(trial, pid, result, begin):
+    """Lets the process run a fifth of the time until it is blamed."""
+    done = threading.Event()
+
+    def hold():
+        while not done.wait(0.1):
+            os.kill(pid, signal.SIGSTOP)
+            # The supervisor takes a rank for stuck that stands still longer.
+            time.sleep(0.4)
+            os.kill(pid, signal.SIGCONT)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        result["found_seconds"] = await_blame(trial, result) - begin
+    finally:
+        done.set()
+        holder.join()
+    begin = time.monotonic()
+    _, even = await_that(
+        lambda: re.search("ranks_even .*island four",
+                          trial.events.since_mark()), "even ranks")
+    result["seconds"] = even - begin
+
+
+def strike(trial, kind, pids, result, begin):
+    """Makes a fault that stops the island, and waits for what follows."""
+    if kind == "kill_supervisor":
+        everyone = list(trial.ranks().values())
+        trial.kill("four")
+        result["left_behind"] = left_behind(everyone)
+        time.sleep(0.5)
+        mark = trial.log.path.stat().st_size
+        trial.start_four()
+        trial.log.mark = mark
+        return
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
+    if kind == "kill_coordinator":
+        trial.kill("coordinator")
+    _, found = await_that(
+        lambda: re.search("was killed|has ended|is stuck",
+                          trial.log.since_mark()), "a verdict")
+    result["found_seconds"] = found - begin
+    if kind == "kill_coordinator":
+        time.sleep(0.5)
+        trial.start_coordinator(trial.port)
+    await_that(lambda: AGAIN in trial.log.since_mark(), "a restart")
+    trial.log.mark += trial.log.since_mark().index(AGAIN)
+
+
 def one_fault(trial, kind, chance, result):
     """Writes to `result` what became of a fault. Raises TimeoutError."""
     trial.log.set_mark()
     trial.await_steps(chance.randint(5, 25))
     time.sleep(chance.uniform(0, trial.options.step_seconds))
-    rank = chance.randrange(RANKS)
-    pids = list(trial.ranks().values())
+    ranks = chance.sample(range(RANKS), 2 if kind == "kill_two" else 1)
+    pids = [trial.ranks()[rank] for rank in ranks]
     last = max(trial.log.steps())
     trial.log.set_mark()
     trial.events.set_mark()
+    result["ranks"] = ranks
     begin = time.monotonic()
-    result.update(rank=rank)
-    if kind in SIGNALS:
-        os.kill(trial.ranks()[rank], SIGNALS[kind])
-        _, found = await_that(
-            lambda: re.search("was killed|has ended|is stuck",
-                              trial.log.since_mark()), "a verdict")
-        result["found_seconds"] = found - begin
-        await_that(lambda: AGAIN in trial.log.since_mark(), "a restart")
-        trial.log.mark += trial.log.since_mark().index(AGAIN)
-    else:
-        trial.processes["four"].kill()
-        trial.processes["four"].wait()
-        result["left_behind"] = left_behind(pids)
-        time.sleep(0.5)
-        mark = trial.log.path.stat().st_size
-        trial.start_four()
-        trial.log.mark = mark
+    if kind == "slow":
+        slow_down(trial, pids[0], result, begin)
+        return
+    strike(trial, kind, pids, result, begin)
     _, repaired = trial.await_steps(1)
     result["seconds"] = repaired - begin
     resumed = re.search(r"from the checkpoint of step (\d+)",
                         trial.log.since_mark())
     if resumed:
         result["steps_lost"] = last - int(resumed.group(1))
-    if kind in SIGNALS:
-        # Rank 0 reports its own fault with its first heartbeat.
-        event, _ = await_that(
-            lambda: re.search(r"rank_(?:dead|stuck) .*island four: rank (\d+)",
-                              trial.events.since_mark()), "an event")
-        result["blamed"] = int(event.group(1))
+    if kind != "kill_supervisor":
+        await_blame(trial, result)
 
 
 def summary(kind, results):
@@ -256,8 +320,8 @@ def summary(kind, results):
         "steps_lost_most": max(lost, default=None),
         "left_behind": sum(r["left_behind"] for r in results),
     }
-    if kind in SIGNALS:
-        right = sum(r["blamed"] == r["rank"] for r in blamed)
+    if kind != "kill_supervisor":
+        right = sum(r["blamed"] in r["ranks"] for r in blamed)
         found = [r["found_seconds"] for r in results if "found_seconds" in r]
         report.update({
             "found": len(found),

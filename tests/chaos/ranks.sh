@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs, and kills and stops ranks of an island that is supervised.
-# tests/chaos/ranks.py describes the faults and the report.
+# Builds the programs, and kills, stops and slows ranks of an island that is
+# supervised. tests/chaos/ranks.py describes the faults and the report.
 
 set -euo pipefail
 
