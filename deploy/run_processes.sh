@@ -4,6 +4,7 @@
 # Runs made of real processes, for scripts that source this file: a coordinator
 # and islands, their logs and their end. Uses and sets
 #
+#   ROOT         the root of the repository, which the script sets
 #   work         directory of the run: NAME.log, state directories, ports
 #   keep         true: `work` stays after success, too
 #   coordinator, worker, causeway    set by build_programs
@@ -20,6 +21,9 @@
 # shellcheck shell=bash
 # What is set here is for the scripts that source this file.
 # shellcheck disable=SC2034
+
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
 
 program="$(basename "$0" .sh)"
 readonly program

@@ -2,13 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What scripts that measure and compare share: flags, figures, a link between two
-# network namespaces, a slow rank. A script that sources this file has sourced
-# deploy/run_processes.sh, and defines `usage` and a function for each part.
+# network namespaces, a slow rank, and what deploy/run_processes.sh has. A script
+# that sources this file gets ROOT, the root of the repository, and defines
+# `usage` and a function for each part.
 
 # shellcheck shell=bash
 # What is set here is for the scripts that source this file, and the other way
 # round.
 # shellcheck disable=SC2034,SC2154
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/run_processes.sh
+. "${ROOT}/deploy/run_processes.sh"
 
 # parse_flags NAMES ARGUMENT...: sets `keep`, and the variables whose NAMES are
 # those of flags with a value.

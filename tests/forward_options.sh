@@ -3,7 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Lets scripts that build and run one program hand options on to it. Source this
-# file.
+# file: it sets ROOT, the root of the repository, and sources deploy/bazel.sh.
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+readonly ROOT
+# shellcheck source=deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
 
 # forward_options NAMES ARGUMENT...: puts the arguments into `options`. Each
 # must be one of NAMES, a list separated by spaces, followed by a value. -h

@@ -6,14 +6,8 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-# shellcheck source=deploy/bazel.sh
-. "${ROOT}/deploy/bazel.sh"
-# shellcheck source=deploy/run_processes.sh
-. "${ROOT}/deploy/run_processes.sh"
 # shellcheck source=tests/comparison.sh
-. "${ROOT}/tests/comparison.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../comparison.sh"
 
 usage() {
   cat <<'USAGE'

@@ -7,9 +7,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # The last ones send less than single pseudo-gradients need and rely on error
 # feedback; the coordinator feeds its own errors back in any lossy format.
 # shellcheck disable=SC2034  # for loss_runs.sh
@@ -33,5 +30,5 @@ format, and prints bits per parameter and validation loss. About 40 seconds a
 run on two cores.'
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 compare_losses "$@"

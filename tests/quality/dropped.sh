@@ -8,9 +8,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly VARIANTS='
 dropped_0
@@ -25,5 +22,5 @@ dropped at random and seed, and prints validation loss. About 80 seconds a run o
 two cores.'
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 compare_losses "$@"

@@ -7,9 +7,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # Data parallel is one island of two ranks; the coordinator takes over what it
 # has. With SNOO (arXiv 2510.15830) it makes outer steps with it. All batches
 # together have 16 sequences. causeway_k2 has the quickstart's settings; more
@@ -62,7 +59,7 @@ readonly TUNED=' dp_adamw dp_muon causeway_k2 causeway_k4 adamw_k2_h10 '
 rounds=30
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 
 # figures RUN ISLANDS: prints the megabytes that all islands sent and received,
 # or that two islands would in data parallel training at 16 bits.

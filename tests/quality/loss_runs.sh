@@ -24,8 +24,8 @@
 #   rounds     the default of --rounds
 #   CONFIG     the default of --config, if not tests/quality/adamw.textproto
 
-# shellcheck source=deploy/bazel.sh
-. "${ROOT}/deploy/bazel.sh"
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
 

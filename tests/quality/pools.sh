@@ -8,9 +8,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # The number of islands in each quarter of the run. Doubling and halving have
 # the same sum, and so have ramp_up and ramp_down.
 readonly POOLS='
@@ -35,7 +32,7 @@ tokens were merged and the validation loss. About 80 seconds on two cores for a 
 of the largest pool.'
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 
 # resize_pool RUN COUNT: starts islands, or drains the last ones, until there
 # are COUNT; `pool_size` is their number.

@@ -7,9 +7,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly VARIANTS='
 both_kinds
@@ -25,7 +22,7 @@ once so that each has one, and prints the validation loss on both kinds. About
 80 seconds a run on two cores.'
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 
 # Writes the islands' files, work/VARIANT.0 and .1, and work/held_out.txt.
 cut_texts() {

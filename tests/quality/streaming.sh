@@ -7,9 +7,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # Data parallel is one island of two ranks with the batch of two islands; the
 # coordinator takes over what it has. tau_39 applies an update when nearly a
 # whole round has gone by; should the guard against outliers end such a run, its
@@ -33,5 +30,5 @@ applied 1, 5 or 39 of 40 inner steps later, and with lossy formats. About 40
 seconds a run on two cores.'
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 compare_losses "$@"

@@ -7,9 +7,6 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly CONFIG=deploy/quickstart.textproto
 # shellcheck disable=SC2034  # for loss_runs.sh
@@ -23,7 +20,7 @@ Begins with these arguments:
   --plot FILE.svg               draw the losses over the first axis'
 
 # shellcheck source=tests/quality/loss_runs.sh
-. "${ROOT}/tests/quality/loss_runs.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/loss_runs.sh"
 
 BASE=
 plot=

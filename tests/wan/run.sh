@@ -8,12 +8,8 @@
 
 set -euo pipefail
 
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly ROOT
-# shellcheck source=deploy/bazel.sh
-. "${ROOT}/deploy/bazel.sh"
 # shellcheck source=tests/forward_options.sh
-. "${ROOT}/tests/forward_options.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../forward_options.sh"
 
 usage() {
   cat <<'USAGE'
