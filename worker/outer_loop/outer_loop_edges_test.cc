@@ -29,14 +29,12 @@ void SetStepsPerRound(IslandDriver& driver, uint64_t steps) {
 }
 
 // A round has four steps, of which the island trains the last.
-TEST(OuterLoopEdgesTest, FragmentsAreSentAtStepsThatAreNotTrained) {
-  IslandDriver driver;
-  driver.Connect();
-  SetStepsPerRound(driver, 1);
-  EXPECT_THAT(driver.Train(4), ElementsAre("begin", "train 4", "snapshot 0",
-                                           "snapshot 1", "wait"));
-  EXPECT_EQ(driver.loop().step(), 6);
-  EXPECT_EQ(driver.Contribute(1).inner_steps(), 1);
+TEST_F(ConnectedIslandTest, FragmentsAreSentAtStepsThatAreNotTrained) {
+  SetStepsPerRound(driver_, 1);
+  EXPECT_THAT(driver_.Train(4), ElementsAre("begin", "train 4", "snapshot 0",
+                                            "snapshot 1", "wait"));
+  EXPECT_EQ(driver_.loop().step(), 6);
+  EXPECT_EQ(driver_.Contribute(1).inner_steps(), 1);
 }
 
 TEST(OuterLoopEdgesTest, AStepIsTrainedIfAFragmentWouldElseHaveNothingToSend) {
@@ -65,32 +63,28 @@ TEST(OuterLoopEdgesTest, NothingIsSentWhileTheLastContributionIsInFlight) {
   EXPECT_THAT(driver.Train(8), ElementsAre("mix 0", "snapshot 0"));
 }
 
-TEST(OuterLoopEdgesTest, AStepIsCountedAsLateOnce) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
-  driver.Train();
-  for (int i = 0; i < 3; ++i) EXPECT_THAT(driver.Train(), ElementsAre("wait"));
-  EXPECT_EQ(driver.loop().lateness().updates, 1);
-  EXPECT_EQ(driver.loop().lateness().steps, 1);
+TEST_F(ConnectedIslandTest, AStepIsCountedAsLateOnce) {
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.Train();
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(driver_.Train(), ElementsAre("wait"));
+  EXPECT_EQ(driver_.loop().lateness().updates, 1);
+  EXPECT_EQ(driver_.loop().lateness().steps, 1);
 }
 
 // Only waiting counts, not what the trainer does meanwhile.
-TEST(OuterLoopEdgesTest, ApplyingAnUpdateIsNoWait) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
-  driver.ReceiveUpdate(0, true);
-  driver.Trainer();
-  driver.loop().Stepped(IslandDriver::kTokens);
-  ASSERT_TRUE(std::holds_alternative<action::Apply>(driver.Trainer()));
-  driver.Sleep(absl::Seconds(2));
-  EXPECT_EQ(driver.loop().waited(driver.now()), absl::ZeroDuration());
-  driver.loop().Applied();
-  driver.Train(6);
-  EXPECT_EQ(driver.loop().waited(driver.now()), absl::ZeroDuration());
+TEST_F(ConnectedIslandTest, ApplyingAnUpdateIsNoWait) {
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.ReceiveUpdate(0, true);
+  driver_.Trainer();
+  driver_.loop().Stepped(IslandDriver::kTokens);
+  ASSERT_TRUE(std::holds_alternative<action::Apply>(driver_.Trainer()));
+  driver_.Sleep(absl::Seconds(2));
+  EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::ZeroDuration());
+  driver_.loop().Applied();
+  driver_.Train(6);
+  EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::ZeroDuration());
 }
 
 TEST(OuterLoopEdgesTest, ARunThatIsFinishedKeepsNobodyWaiting) {
@@ -121,52 +115,47 @@ TEST(OuterLoopEdgesTest, ARunThatIsFinishedKeepsNobodyWaiting) {
   }
 }
 
-TEST(OuterLoopEdgesTest, WhoLeavesHandsInNothingWithoutTraining) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(0);
-  driver.loop().RequestLeave("signal 15");
-  driver.Trainer();
-  driver.loop().Stepped(0);
-  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+TEST_F(ConnectedIslandTest, WhoLeavesHandsInNothingWithoutTraining) {
+  driver_.Train(0);
+  driver_.loop().RequestLeave("signal 15");
+  driver_.Trainer();
+  driver_.loop().Stepped(0);
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-TEST(OuterLoopEdgesTest, WhoLeavesHandsNothingInToRoundsThatAreOver) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
-  driver.Publish({3, 1});
-  driver.loop().RequestLeave("signal 15");
+TEST_F(ConnectedIslandTest, WhoLeavesHandsNothingInToRoundsThatAreOver) {
+  driver_.Train(2);
+  driver_.Publish({3, 1});
+  driver_.loop().RequestLeave("signal 15");
   // A contribution builds on the newest version.
-  EXPECT_THAT(driver.Train(), ElementsAre("train 3", "wait 30s"));
-  driver.ReceiveUpdate(1, false);
-  EXPECT_THAT(driver.Train(),
+  EXPECT_THAT(driver_.Train(), ElementsAre("train 3", "wait 30s"));
+  driver_.ReceiveUpdate(1, false);
+  EXPECT_THAT(driver_.Train(),
               ElementsAre("rebase 1", "snapshot 1", "wait 30s"));
-  EXPECT_EQ(driver.Contribute(1).base_version(), 1);
+  EXPECT_EQ(driver_.Contribute(1).base_version(), 1);
   // Fragment 0 has had its last round.
   for (int version = 1; version <= 3; ++version) {
-    driver.ReceiveUpdate(0, false);
+    driver_.ReceiveUpdate(0, false);
     EXPECT_THAT(
-        driver.Train(),
+        driver_.Train(),
         ElementsAre("rebase 0",
                     version < 3 ? "wait 30s" : "end CANCELLED: signal 15"));
   }
 }
 
-TEST(OuterLoopEdgesTest, WhoLeavesHandsInWhatItHasTrainedSinceItsLastSend) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
-  driver.loop().RequestLeave("signal 15");
-  EXPECT_THAT(driver.Train(), ElementsAre("train 5", "snapshot 1", "wait 30s"));
-  driver.Contribute(1);
+TEST_F(ConnectedIslandTest, WhoLeavesHandsInWhatItHasTrainedSinceItsLastSend) {
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver_.Train(),
+              ElementsAre("train 5", "snapshot 1", "wait 30s"));
+  driver_.Contribute(1);
   // Fragment 0's contribution is accepted, but it lacks step 5.
-  EXPECT_THAT(driver.Train(), ElementsAre("wait 30s"));
-  driver.ReceiveUpdate(0, true);
-  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
-  EXPECT_EQ(driver.Contribute(0).tokens(), 10);
-  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+  EXPECT_THAT(driver_.Train(), ElementsAre("wait 30s"));
+  driver_.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver_.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
+  EXPECT_EQ(driver_.Contribute(0).tokens(), 10);
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
 TEST(OuterLoopEdgesTest, IslandsSpreadTheirRetries) {

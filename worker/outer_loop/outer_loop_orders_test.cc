@@ -120,27 +120,23 @@ TEST(OuterLoopOrdersTest, ACheckpointSaysWhoseItIs) {
   EXPECT_EQ(driver.saved().fragments(1).anchor().fragment(), 1);
 }
 
-TEST(OuterLoopOrdersTest, EveryActorEndsWhenTheMembershipFails) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(1);
-  driver.loop().membership().StreamBroke();
-  driver.loop().membership().StreamEnded(absl::PermissionDeniedError("who?"),
-                                         driver.now());
-  EXPECT_TRUE(std::holds_alternative<action::End>(driver.OfFragment(1)));
-  EXPECT_THAT(driver.Train(),
+TEST_F(ConnectedIslandTest, EveryActorEndsWhenTheMembershipFails) {
+  driver_.Train(1);
+  driver_.loop().membership().StreamBroke();
+  driver_.loop().membership().StreamEnded(absl::PermissionDeniedError("who?"),
+                                          driver_.now());
+  EXPECT_TRUE(std::holds_alternative<action::End>(driver_.OfFragment(1)));
+  EXPECT_THAT(driver_.Train(),
               ElementsAre("train 2", "end PERMISSION_DENIED: who?"));
 }
 
-TEST(OuterLoopOrdersTest, WhoLeavesARunThatIsOverDoesNotWait) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
-  driver.loop().RequestLeave("signal 15");
-  EXPECT_THAT(driver.Train(),
+TEST_F(ConnectedIslandTest, WhoLeavesARunThatIsOverDoesNotWait) {
+  driver_.Train(2);
+  driver_.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver_.Train(),
               ElementsAre("train 3", "snapshot 0", "snapshot 1", "wait 30s"));
-  driver.Publish({0, 0}, v1::FINISHED);
-  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+  driver_.Publish({0, 0}, v1::FINISHED);
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
 // Trains a whole run, whose rounds have this island alone. Returns the orders
@@ -173,29 +169,23 @@ std::vector<std::string> ValidationsOf(IslandDriver& driver) {
   return validations;
 }
 
-TEST(OuterLoopOrdersTest, ValidatesWhenAllAnchorsHaveTheModelsVersion) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.AskToValidate(1);
+TEST_F(ConnectedIslandTest, ValidatesWhenAllAnchorsHaveTheModelsVersion) {
+  driver_.AskToValidate(1);
   EXPECT_THAT(
-      ValidationsOf(driver),
+      ValidationsOf(driver_),
       ElementsAre("mix 1, validate 1 with 7", "mix 1, validate 2 with 7",
                   "mix 1, validate 3 with 7", "end OK"));
 }
 
-TEST(OuterLoopOrdersTest, ValidatesEveryNthVersionAndTheLast) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.AskToValidate(2);
-  EXPECT_THAT(ValidationsOf(driver),
+TEST_F(ConnectedIslandTest, ValidatesEveryNthVersionAndTheLast) {
+  driver_.AskToValidate(2);
+  EXPECT_THAT(ValidationsOf(driver_),
               ElementsAre("mix 1, validate 2 with 7",
                           "mix 1, validate 3 with 7", "end OK"));
 }
 
-TEST(OuterLoopOrdersTest, ValidatesOnlyIfItIsAskedTo) {
-  IslandDriver driver;
-  driver.Connect();
-  EXPECT_THAT(ValidationsOf(driver), ElementsAre("end OK"));
+TEST_F(ConnectedIslandTest, ValidatesOnlyIfItIsAskedTo) {
+  EXPECT_THAT(ValidationsOf(driver_), ElementsAre("end OK"));
 }
 
 }  // namespace

@@ -50,22 +50,20 @@ TEST(OuterLoopTest, ParametersThatAreDroppedAreFetchedAtTheirNewestVersion) {
   EXPECT_THAT(driver.Train(0), ElementsAre("fetch 0 at 4", "begin"));
 }
 
-TEST(OuterLoopTest, BeginsAtThePositionThatTheRunHasByThen) {
-  IslandDriver driver;
-  driver.Connect();
+TEST_F(ConnectedIslandTest, BeginsAtThePositionThatTheRunHasByThen) {
   ASSERT_TRUE(
-      std::holds_alternative<action::FetchParameters>(driver.Trainer()));
+      std::holds_alternative<action::FetchParameters>(driver_.Trainer()));
   // While the island loads, the run advances. Fragment 0 is loaded already.
-  v1::SessionResponse view = driver.loop().membership().state();
+  v1::SessionResponse view = driver_.loop().membership().state();
   view.set_run_step(9);
   view.mutable_heads(0)->set_version(2);
   view.mutable_heads(1)->set_version(1);
-  driver.loop().membership().ViewArrived(view, driver.now());
-  EXPECT_FALSE(driver.loop().membership().ready());
+  driver_.loop().membership().ViewArrived(view, driver_.now());
+  EXPECT_FALSE(driver_.loop().membership().ready());
   // Its version 1 is sent after step 4: no island gets beyond that without it.
-  EXPECT_THAT(driver.Train(3), ElementsAre("fetch 1 at 1", "begin"));
-  EXPECT_TRUE(driver.loop().membership().ready());
-  EXPECT_EQ(driver.loop().step(), 3);
+  EXPECT_THAT(driver_.Train(3), ElementsAre("fetch 1 at 1", "begin"));
+  EXPECT_TRUE(driver_.loop().membership().ready());
+  EXPECT_EQ(driver_.loop().step(), 3);
 }
 
 TEST(OuterLoopTest, WaitsForTheOtherIslands) {
@@ -77,236 +75,210 @@ TEST(OuterLoopTest, WaitsForTheOtherIslands) {
   EXPECT_THAT(driver.Train(1), ElementsAre("train 1"));
 }
 
-TEST(OuterLoopTest, AsksForTheSameActionUntilItIsAnswered) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
+TEST_F(ConnectedIslandTest, AsksForTheSameActionUntilItIsAnswered) {
+  driver_.Train(2);
   for (int i = 0; i < 2; ++i) {
-    const TrainerAction action = driver.Trainer();
+    const TrainerAction action = driver_.Trainer();
     ASSERT_TRUE(std::holds_alternative<action::Train>(action));
     EXPECT_EQ(std::get<action::Train>(action).step, 3);
   }
 }
 
 // A whole run, whose rounds have this island alone.
-TEST(OuterLoopTest, SendsOnScheduleAndMixesOneStepLater) {
-  IslandDriver driver;
-  driver.Connect();
-  EXPECT_THAT(driver.Train(4), ElementsAre("begin", "train 1", "train 2",
-                                           "train 3", "train 4", "snapshot 0"));
-  EXPECT_EQ(driver.Contribute(0).tokens(), 40);
-  driver.ReceiveUpdate(0, /*includes_island=*/true);
-  EXPECT_THAT(driver.Train(6),
+TEST_F(ConnectedIslandTest, SendsOnScheduleAndMixesOneStepLater) {
+  EXPECT_THAT(driver_.Train(4),
+              ElementsAre("begin", "train 1", "train 2", "train 3", "train 4",
+                          "snapshot 0"));
+  EXPECT_EQ(driver_.Contribute(0).tokens(), 40);
+  driver_.ReceiveUpdate(0, /*includes_island=*/true);
+  EXPECT_THAT(driver_.Train(6),
               ElementsAre("train 5", "mix 0", "train 6", "snapshot 1"));
-  EXPECT_EQ(driver.Contribute(1).tokens(), 60);
-  driver.ReceiveUpdate(1, true);
-  EXPECT_THAT(driver.Train(8),
+  EXPECT_EQ(driver_.Contribute(1).tokens(), 60);
+  driver_.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver_.Train(8),
               ElementsAre("train 7", "mix 1", "train 8", "snapshot 0"));
-  EXPECT_EQ(driver.Contribute(0).tokens(), 40);
-  driver.ReceiveUpdate(0, true);
-  EXPECT_THAT(driver.Train(10),
+  EXPECT_EQ(driver_.Contribute(0).tokens(), 40);
+  driver_.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver_.Train(10),
               ElementsAre("train 9", "mix 0", "train 10", "snapshot 1"));
-  driver.Contribute(1);
-  driver.ReceiveUpdate(1, true);
-  EXPECT_THAT(driver.Train(), ElementsAre("train 11", "mix 1", "train 12",
-                                          "snapshot 0", "snapshot 1", "wait"));
-  EXPECT_EQ(driver.Contribute(0).tokens(), 40);
-  EXPECT_EQ(driver.Contribute(1).tokens(), 20);
-  driver.ReceiveUpdate(0, true);
-  driver.ReceiveUpdate(1, true);
-  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "mix 1", "end OK"));
+  driver_.Contribute(1);
+  driver_.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver_.Train(), ElementsAre("train 11", "mix 1", "train 12",
+                                           "snapshot 0", "snapshot 1", "wait"));
+  EXPECT_EQ(driver_.Contribute(0).tokens(), 40);
+  EXPECT_EQ(driver_.Contribute(1).tokens(), 20);
+  driver_.ReceiveUpdate(0, true);
+  driver_.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver_.Train(), ElementsAre("mix 0", "mix 1", "end OK"));
 }
 
-TEST(OuterLoopTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
+TEST_F(ConnectedIslandTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
+  driver_.Train(4);
+  driver_.Contribute(0);
   // Meant to be applied after step 5, and at the latest after step 6.
-  EXPECT_THAT(driver.Train(),
+  EXPECT_THAT(driver_.Train(),
               ElementsAre("train 5", "train 6", "snapshot 1", "wait"));
-  EXPECT_EQ(driver.loop().lateness().updates, 1);
-  EXPECT_EQ(driver.loop().lateness().steps, 1);
-  driver.Sleep(absl::Seconds(3));
-  EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
-  driver.ReceiveUpdate(0, true);
-  EXPECT_THAT(driver.Train(7), ElementsAre("mix 0", "train 7"));
-  driver.Sleep(absl::Seconds(5));
-  EXPECT_EQ(driver.loop().waited(driver.now()), absl::Seconds(3));
+  EXPECT_EQ(driver_.loop().lateness().updates, 1);
+  EXPECT_EQ(driver_.loop().lateness().steps, 1);
+  driver_.Sleep(absl::Seconds(3));
+  EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::Seconds(3));
+  driver_.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver_.Train(7), ElementsAre("mix 0", "train 7"));
+  driver_.Sleep(absl::Seconds(5));
+  EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::Seconds(3));
 }
 
-TEST(OuterLoopTest, SettlesEverythingThatIsInFlightBeforeAStep) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.loop().SettleFirst();
-  driver.Train(4);
-  driver.Contribute(0);
+TEST_F(ConnectedIslandTest, SettlesEverythingThatIsInFlightBeforeAStep) {
+  driver_.loop().SettleFirst();
+  driver_.Train(4);
+  driver_.Contribute(0);
   // Nothing is trained before the update is there, which is then applied
   // although it is due one step later.
-  driver.loop().SettleFirst();
-  EXPECT_THAT(driver.Train(), ElementsAre("wait"));
-  driver.ReceiveUpdate(0, true);
-  EXPECT_THAT(driver.Train(6),
+  driver_.loop().SettleFirst();
+  EXPECT_THAT(driver_.Train(), ElementsAre("wait"));
+  driver_.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver_.Train(6),
               ElementsAre("mix 0", "train 5", "train 6", "snapshot 1"));
   // The next one overlaps again.
-  driver.Contribute(1);
-  driver.ReceiveUpdate(1, true);
-  EXPECT_THAT(driver.Train(8),
+  driver_.Contribute(1);
+  driver_.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver_.Train(8),
               ElementsAre("train 7", "mix 1", "train 8", "snapshot 0"));
 }
 
-TEST(OuterLoopTest, NothingInFlightIsSettledAtOnce) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
-  driver.loop().SettleFirst();
-  EXPECT_THAT(driver.Train(3), ElementsAre("train 3"));
+TEST_F(ConnectedIslandTest, NothingInFlightIsSettledAtOnce) {
+  driver_.Train(2);
+  driver_.loop().SettleFirst();
+  EXPECT_THAT(driver_.Train(3), ElementsAre("train 3"));
 }
 
-TEST(OuterLoopTest, EveryLateUpdateOfAFragmentIsCounted) {
-  IslandDriver driver;
-  driver.Connect();
+TEST_F(ConnectedIslandTest, EveryLateUpdateOfAFragmentIsCounted) {
   for (const uint64_t sent_at : {4, 8}) {
-    driver.Train(sent_at);
-    driver.Contribute(0);
+    driver_.Train(sent_at);
+    driver_.Contribute(0);
     // The update is to be applied after this step.
-    driver.Train(sent_at + 1);
-    EXPECT_EQ(driver.loop().lateness().updates, sent_at / 4);
-    driver.ReceiveUpdate(0, true);
-    driver.Train(sent_at + 2);
-    driver.Contribute(1);
-    driver.ReceiveUpdate(1, true);
+    driver_.Train(sent_at + 1);
+    EXPECT_EQ(driver_.loop().lateness().updates, sent_at / 4);
+    driver_.ReceiveUpdate(0, true);
+    driver_.Train(sent_at + 2);
+    driver_.Contribute(1);
+    driver_.ReceiveUpdate(1, true);
   }
-  EXPECT_EQ(driver.loop().lateness().updates, 2);
-  EXPECT_EQ(driver.loop().lateness().steps, 0);
+  EXPECT_EQ(driver_.loop().lateness().updates, 2);
+  EXPECT_EQ(driver_.loop().lateness().steps, 0);
 }
 
-TEST(OuterLoopTest, AnUpdateWithoutTheIslandIsARebaseAndItsTrainingStays) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
-  driver.ReceiveUpdate(0, /*includes_island=*/false);
-  EXPECT_THAT(driver.Train(8),
+TEST_F(ConnectedIslandTest,
+       AnUpdateWithoutTheIslandIsARebaseAndItsTrainingStays) {
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.ReceiveUpdate(0, /*includes_island=*/false);
+  EXPECT_THAT(driver_.Train(8),
               ElementsAre("train 5", "rebase 0", "train 6", "snapshot 1",
                           "train 7", "train 8", "snapshot 0", "wait"));
-  EXPECT_EQ(driver.Contribute(0).tokens(), 80);
+  EXPECT_EQ(driver_.Contribute(0).tokens(), 80);
 }
 
 // Before the fragment is sent, its anchor is the newest version.
-TEST(OuterLoopTest, CatchesUpWithOthersBeforeItSends) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(3);
-  driver.Publish({1, 0});
-  driver.ReceiveUpdate(0, false);
+TEST_F(ConnectedIslandTest, CatchesUpWithOthersBeforeItSends) {
+  driver_.Train(3);
+  driver_.Publish({1, 0});
+  driver_.ReceiveUpdate(0, false);
   // Round 1 is closed: step 4 sends nothing, and the fragment's training goes
   // into round 2.
-  EXPECT_THAT(driver.Train(6), ElementsAre("train 4", "rebase 0", "train 5",
-                                           "train 6", "snapshot 1"));
-  EXPECT_EQ(driver.loop().window(0).training().tokens, 60);
+  EXPECT_THAT(driver_.Train(6), ElementsAre("train 4", "rebase 0", "train 5",
+                                            "train 6", "snapshot 1"));
+  EXPECT_EQ(driver_.loop().window(0).training().tokens, 60);
 }
 
 // Otherwise it would also come too late for the next round.
-TEST(OuterLoopTest, GoesOnFromTheStepOfTheOthersWhenARoundWasTooFastForIt) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(3);
-  v1::SessionResponse view = driver.loop().membership().state();
+TEST_F(ConnectedIslandTest,
+       GoesOnFromTheStepOfTheOthersWhenARoundWasTooFastForIt) {
+  driver_.Train(3);
+  v1::SessionResponse view = driver_.loop().membership().state();
   view.set_run_step(5);
   view.mutable_heads(0)->set_version(1);
-  driver.loop().membership().ViewArrived(view, driver.now());
-  driver.ReceiveUpdate(0, false);
-  EXPECT_THAT(driver.Train(6),
+  driver_.loop().membership().ViewArrived(view, driver_.now());
+  driver_.ReceiveUpdate(0, false);
+  EXPECT_THAT(driver_.Train(6),
               ElementsAre("train 4", "rebase 0", "train 6", "snapshot 1"));
-  EXPECT_EQ(driver.loop().window(0).training().inner_steps, 5);
+  EXPECT_EQ(driver_.loop().window(0).training().inner_steps, 5);
 }
 
 // An island that was left behind continues where the run is.
-TEST(OuterLoopTest, MovesOnWithTheRunWhenItHasMissedRounds) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
-  driver.Publish({2, 2});
-  driver.ReceiveUpdate(0, false);
-  driver.ReceiveUpdate(1, false);
+TEST_F(ConnectedIslandTest, MovesOnWithTheRunWhenItHasMissedRounds) {
+  driver_.Train(2);
+  driver_.Publish({2, 2});
+  driver_.ReceiveUpdate(0, false);
+  driver_.ReceiveUpdate(1, false);
   // Version 1 of fragment 1 was sent after step 6, version 2 after step 10.
-  EXPECT_THAT(driver.Train(6), ElementsAre("train 3", "rebase 0", "rebase 1"));
-  EXPECT_EQ(driver.loop().step(), 6);
-  driver.ReceiveUpdate(0, false);
-  driver.ReceiveUpdate(1, false);
-  EXPECT_THAT(driver.Train(11),
+  EXPECT_THAT(driver_.Train(6), ElementsAre("train 3", "rebase 0", "rebase 1"));
+  EXPECT_EQ(driver_.loop().step(), 6);
+  driver_.ReceiveUpdate(0, false);
+  driver_.ReceiveUpdate(1, false);
+  EXPECT_THAT(driver_.Train(11),
               ElementsAre("train 7", "rebase 0", "rebase 1", "train 11"));
 }
 
-TEST(OuterLoopTest, MovesOnAlsoIfTheUpdateOfAnotherFragmentFollows) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.Contribute(0);
-  driver.ReceiveUpdate(0, true);
-  driver.Train(6);
-  driver.Contribute(1);
+TEST_F(ConnectedIslandTest, MovesOnAlsoIfTheUpdateOfAnotherFragmentFollows) {
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.ReceiveUpdate(0, true);
+  driver_.Train(6);
+  driver_.Contribute(1);
   // Version 2 of fragment 0 was sent after step 8.
-  driver.Publish({2, 1});
-  driver.ReceiveUpdate(0, false);
-  driver.ReceiveUpdate(1, true);
-  EXPECT_THAT(driver.Train(9),
+  driver_.Publish({2, 1});
+  driver_.ReceiveUpdate(0, false);
+  driver_.ReceiveUpdate(1, true);
+  EXPECT_THAT(driver_.Train(9),
               ElementsAre("train 7", "rebase 0", "mix 1", "train 9"));
 }
 
-TEST(OuterLoopTest, PassesOverTheStepsThatASlowIslandLeavesOut) {
-  IslandDriver driver;
-  driver.Connect();
-  v1::SessionResponse view = driver.loop().membership().state();
+TEST_F(ConnectedIslandTest, PassesOverTheStepsThatASlowIslandLeavesOut) {
+  v1::SessionResponse view = driver_.loop().membership().state();
   view.set_inner_steps_per_round(2);
-  driver.loop().membership().ViewArrived(view, driver.now());
-  EXPECT_THAT(driver.Train(4),
+  driver_.loop().membership().ViewArrived(view, driver_.now());
+  EXPECT_THAT(driver_.Train(4),
               ElementsAre("begin", "train 2", "train 4", "snapshot 0"));
-  EXPECT_EQ(driver.Contribute(0).inner_steps(), 2);
+  EXPECT_EQ(driver_.Contribute(0).inner_steps(), 2);
 }
 
-TEST(OuterLoopTest, StandsStillWhileTheRunIsPaused) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
-  driver.Publish({0, 0}, v1::PAUSED);
+TEST_F(ConnectedIslandTest, StandsStillWhileTheRunIsPaused) {
+  driver_.Train(2);
+  driver_.Publish({0, 0}, v1::PAUSED);
   // The step under way is finished.
-  EXPECT_THAT(driver.Train(), ElementsAre("train 3", "wait"));
-  driver.Sleep(absl::Minutes(1));
-  EXPECT_EQ(driver.loop().waited(driver.now()), absl::ZeroDuration());
-  driver.Publish({0, 0});
-  EXPECT_THAT(driver.Train(4), ElementsAre("train 4", "snapshot 0"));
+  EXPECT_THAT(driver_.Train(), ElementsAre("train 3", "wait"));
+  driver_.Sleep(absl::Minutes(1));
+  EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::ZeroDuration());
+  driver_.Publish({0, 0});
+  EXPECT_THAT(driver_.Train(4), ElementsAre("train 4", "snapshot 0"));
 }
 
-TEST(OuterLoopTest, HandsInWhatItHasTrainedBeforeItLeaves) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(5);
-  driver.loop().RequestLeave("signal 15");
+TEST_F(ConnectedIslandTest, HandsInWhatItHasTrainedBeforeItLeaves) {
+  driver_.Train(5);
+  driver_.loop().RequestLeave("signal 15");
   // Fragment 0 was sent after step 4, and is not yet accepted.
-  EXPECT_THAT(driver.Train(), ElementsAre("train 6", "snapshot 1", "wait 30s"));
-  v1::ContributionHeader header = driver.Contribute(1);
+  EXPECT_THAT(driver_.Train(),
+              ElementsAre("train 6", "snapshot 1", "wait 30s"));
+  v1::ContributionHeader header = driver_.Contribute(1);
   EXPECT_TRUE(header.partial());
   EXPECT_EQ(header.tokens(), 60);
-  driver.Contribute(0);
-  driver.ReceiveUpdate(0, true);
-  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
-  header = driver.Contribute(0);
+  driver_.Contribute(0);
+  driver_.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver_.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
+  header = driver_.Contribute(0);
   EXPECT_TRUE(header.partial());
   EXPECT_EQ(header.tokens(), 20);
-  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-TEST(OuterLoopTest, LeavesWithoutWhatNobodyTakesInTime) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(2);
-  driver.loop().RequestLeave("signal 15");
-  EXPECT_THAT(driver.Train(),
+TEST_F(ConnectedIslandTest, LeavesWithoutWhatNobodyTakesInTime) {
+  driver_.Train(2);
+  driver_.loop().RequestLeave("signal 15");
+  EXPECT_THAT(driver_.Train(),
               ElementsAre("train 3", "snapshot 0", "snapshot 1", "wait 30s"));
-  driver.Sleep(absl::Seconds(30));
-  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
+  driver_.Sleep(absl::Seconds(30));
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
 TEST(OuterLoopTest, LeavesAtOnceIfItHasNotTrained) {
@@ -318,51 +290,43 @@ TEST(OuterLoopTest, LeavesAtOnceIfItHasNotTrained) {
   EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-TEST(OuterLoopTest, EndsWhenTheRunIsFinishedByOthers) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(3);
-  driver.Publish({3, 3}, v1::FINISHED);
+TEST_F(ConnectedIslandTest, EndsWhenTheRunIsFinishedByOthers) {
+  driver_.Train(3);
+  driver_.Publish({3, 3}, v1::FINISHED);
   // The step under way is finished, and every update is applied.
   for (int version = 1; version <= 3; ++version) {
-    driver.ReceiveUpdate(0, false);
-    driver.ReceiveUpdate(1, false);
+    driver_.ReceiveUpdate(0, false);
+    driver_.ReceiveUpdate(1, false);
     if (version < 3) {
-      EXPECT_THAT(driver.Train(), testing::Contains("rebase 1"));
+      EXPECT_THAT(driver_.Train(), testing::Contains("rebase 1"));
     }
   }
-  EXPECT_THAT(driver.Train(), ElementsAre("rebase 0", "rebase 1", "end OK"));
+  EXPECT_THAT(driver_.Train(), ElementsAre("rebase 0", "rebase 1", "end OK"));
 }
 
-TEST(OuterLoopTest, EndsWithTheFirstFailure) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.loop().Failed(absl::DataLossError("the GPU is gone"));
-  EXPECT_THAT(driver.Train(), ElementsAre("end DATA_LOSS: the GPU is gone"));
+TEST_F(ConnectedIslandTest, EndsWithTheFirstFailure) {
+  driver_.Train(4);
+  driver_.loop().Failed(absl::DataLossError("the GPU is gone"));
+  EXPECT_THAT(driver_.Train(), ElementsAre("end DATA_LOSS: the GPU is gone"));
 }
 
-TEST(OuterLoopTest, AFragmentsFailureEndsTheIsland) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  const FragmentAction action = driver.OfFragment(0);
+TEST_F(ConnectedIslandTest, AFragmentsFailureEndsTheIsland) {
+  driver_.Train(4);
+  const FragmentAction action = driver_.OfFragment(0);
   ASSERT_TRUE(std::holds_alternative<action::Contribute>(action));
-  driver.loop().exchange(0).ContributionAnswered(
+  driver_.loop().exchange(0).ContributionAnswered(
       std::get<action::Contribute>(action),
-      absl::OutOfRangeError("the replica has diverged"), "", driver.now());
-  EXPECT_THAT(driver.Train(),
+      absl::OutOfRangeError("the replica has diverged"), "", driver_.now());
+  EXPECT_THAT(driver_.Train(),
               testing::Contains(StartsWith("end OUT_OF_RANGE")));
 }
 
-TEST(OuterLoopTest, AStopEndsEveryActor) {
-  IslandDriver driver;
-  driver.Connect();
-  driver.Train(4);
-  driver.loop().RequestStop();
-  EXPECT_TRUE(std::holds_alternative<action::End>(driver.OfFragment(0)));
-  driver.loop().Stepped(IslandDriver::kTokens);
-  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: stopped"));
+TEST_F(ConnectedIslandTest, AStopEndsEveryActor) {
+  driver_.Train(4);
+  driver_.loop().RequestStop();
+  EXPECT_TRUE(std::holds_alternative<action::End>(driver_.OfFragment(0)));
+  driver_.loop().Stepped(IslandDriver::kTokens);
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: stopped"));
 }
 
 OuterLoop::Options WithCheckpoints() {

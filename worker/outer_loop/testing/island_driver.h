@@ -230,6 +230,14 @@ class IslandDriver {
   absl::Time now_ = absl::FromUnixSeconds(1'000);
 };
 
+// An island that has joined, and whose stream is open.
+class ConnectedIslandTest : public testing::Test {
+ protected:
+  ConnectedIslandTest() { driver_.Connect(); }
+
+  IslandDriver driver_;
+};
+
 }  // namespace causeway
 
 #endif  // WORKER_OUTER_LOOP_TESTING_ISLAND_DRIVER_H_
