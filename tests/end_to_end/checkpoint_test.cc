@@ -29,13 +29,6 @@ constexpr uint64_t kSteps = 600;
 // The lease is longer than any test, so a successor must not wait for its end.
 constexpr char kConfig[] = R"pb(
   name: "checkpoint"
-  model {
-    layers: 2
-    hidden_size: 32
-    intermediate_size: 64
-    heads: 2
-    sequence_length: 32
-  }
   training {
     total_steps: 600
     batch_size: 4
@@ -50,7 +43,7 @@ constexpr char kConfig[] = R"pb(
 class CheckpointTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
-    Write("run.textproto", kConfig);
+    WriteRun(kConfig);
     coordinator_ = Start("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
   }

@@ -48,6 +48,12 @@ std::string ProcessTestFixture::Write(absl::string_view name,
   return path;
 }
 
+void ProcessTestFixture::WriteRun(absl::string_view settings) const {
+  Write("run.textproto",
+        absl::StrCat("model { layers: 2 hidden_size: 32 intermediate_size: 64 ",
+                     "heads: 2 sequence_length: 32 }\n", settings));
+}
+
 std::vector<std::string> ProcessTestFixture::CoordinatorCommand(
     int port, absl::string_view state) const {
   return {ProgramPath("server/causeway-coordinator"),

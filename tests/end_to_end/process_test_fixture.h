@@ -31,8 +31,11 @@ class ProcessTestFixture : public testing::Test {
   // Writes a file to the directory. Returns its path.
   std::string Write(absl::string_view name, absl::string_view text) const;
 
-  // Returns the command of a coordinator for the run that
-  // Write("run.textproto") describes. It listens on this host, on `port` or on
+  // Writes run.textproto: these settings, and a model that trains in a moment.
+  void WriteRun(absl::string_view settings) const;
+
+  // Returns the command of a coordinator for the run that run.textproto
+  // describes. It listens on this host, on `port` or on
   // any free port if that is 0; keeps its state in Path(state); and ends with
   // the run.
   std::vector<std::string> CoordinatorCommand(

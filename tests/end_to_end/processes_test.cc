@@ -28,13 +28,6 @@ using testing::HasSubstr;
 
 constexpr char kConfig[] = R"pb(
   name: "processes"
-  model {
-    layers: 2
-    hidden_size: 32
-    intermediate_size: 64
-    heads: 2
-    sequence_length: 32
-  }
   training {
     total_steps: 120
     batch_size: 4
@@ -50,7 +43,7 @@ class ProcessesTest : public ProcessTestFixture {
  protected:
   std::unique_ptr<Process> Coordinator(const std::string& config, int port = 0,
                                        absl::string_view state = "state") {
-    Write("run.textproto", config);
+    WriteRun(config);
     return Start("coordinator", CoordinatorCommand(port, state));
   }
 
@@ -256,7 +249,8 @@ TEST_F(ProcessesTest, AnIslandSaysForWhomItWaitsAndForHowLong) {
 }
 
 TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
-  auto bad = Coordinator("model { layer: 2 }");
+  Write("run.textproto", "model { layer: 2 }");
+  auto bad = Start("coordinator", CoordinatorCommand(0));
   // The code after which systemd does not start it again.
   EXPECT_EQ(bad->Wait(), 2);
   EXPECT_THAT(bad->Output(), HasSubstr("run.textproto:1:"));
@@ -289,14 +283,15 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
 
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(coordinator->Wait(), 0);
-  auto changed =
-      Coordinator(absl::StrReplaceAll(kConfig, {{"layers: 2", "layers: 3"}}));
+  Write("run.textproto", absl::StrReplaceAll(FileText(Path("run.textproto")),
+                                             {{"layers: 2", "layers: 3"}}));
+  auto changed = Start("coordinator", CoordinatorCommand(0));
   EXPECT_EQ(changed->Wait(), 1);
   EXPECT_THAT(changed->Output(), HasSubstr("model.layers: 2 -> 3"));
 }
 
 TEST_F(ProcessesTest, WithoutCertificatesItListensBeyondThisHostOnlyIfTold) {
-  Write("run.textproto", kConfig);
+  WriteRun(kConfig);
   std::vector<std::string> command = CoordinatorCommand(0);
   command.push_back("--listen=0.0.0.0:0");
   auto coordinator = Start("refused", command);

@@ -22,13 +22,6 @@ namespace {
 
 constexpr char kConfig[] = R"pb(
   name: "service"
-  model {
-    layers: 1
-    hidden_size: 16
-    intermediate_size: 32
-    heads: 2
-    sequence_length: 16
-  }
   training { total_steps: 1000000 batch_size: 1 learning_rate: 1e-3 }
   synchronization { inner_steps_per_round: 20 }
   membership { min_islands: 1 }
@@ -40,7 +33,7 @@ class ServiceTest : public ProcessTestFixture {
   ~ServiceTest() override { unsetenv("WATCHDOG_USEC"); }
 
   std::unique_ptr<Process> StartCoordinator() {
-    Write("run.textproto", kConfig);
+    WriteRun(kConfig);
     return Start("coordinator", CoordinatorCommand(0));
   }
 

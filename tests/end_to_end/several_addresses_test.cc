@@ -31,13 +31,6 @@ using testing::Not;
 // Islands must not lose their leases while the other coordinator starts.
 constexpr char kConfig[] = R"pb(
   name: "addresses"
-  model {
-    layers: 1
-    hidden_size: 16
-    intermediate_size: 32
-    heads: 2
-    sequence_length: 16
-  }
   training { total_steps: 1000000 batch_size: 1 learning_rate: 1e-3 }
   synchronization { inner_steps_per_round: 20 }
   membership { min_islands: 1 lease_seconds: 60 }
@@ -67,7 +60,7 @@ class Follower {
 class SeveralAddressesTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
-    Write("run.textproto", kConfig);
+    WriteRun(kConfig);
     coordinator_ = Start("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
     first_port_ = Port();

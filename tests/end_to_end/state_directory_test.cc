@@ -25,13 +25,6 @@ using testing::HasSubstr;
 
 constexpr char kConfig[] = R"pb(
   name: "kept"
-  model {
-    layers: 1
-    hidden_size: 32
-    intermediate_size: 64
-    heads: 2
-    sequence_length: 16
-  }
   training { total_steps: 600 batch_size: 2 }
   synchronization { inner_steps_per_round: 20 }
   membership { lease_seconds: 600 heartbeat_seconds: 0.2 }
@@ -48,7 +41,7 @@ class StateDirectoryTest : public ProcessTestFixture {
 
   // Starts a run, and waits for its first commits.
   void StartRun() {
-    Write("run.textproto", kConfig);
+    WriteRun(kConfig);
     StartCoordinator(0);
     island_ = Start("east", WorkerCommand("east", Port()));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));

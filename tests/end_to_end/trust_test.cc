@@ -33,13 +33,6 @@ using testing::Not;
 // A run of one island that does not end by itself.
 constexpr char kConfig[] = R"pb(
   name: "trusted"
-  model {
-    layers: 1
-    hidden_size: 16
-    intermediate_size: 32
-    heads: 2
-    sequence_length: 16
-  }
   training { total_steps: 100000000 batch_size: 1 }
   synchronization { inner_steps_per_round: 50 }
   membership { min_islands: 1 lease_seconds: 20 heartbeat_seconds: 0.2 }
@@ -47,7 +40,7 @@ constexpr char kConfig[] = R"pb(
 
 class TrustTest : public ProcessTestFixture {
  protected:
-  void SetUp() override { Write("run.textproto", kConfig); }
+  void SetUp() override { WriteRun(kConfig); }
 
   // Starts a coordinator, and returns when it serves.
   std::unique_ptr<Process> Coordinator(const std::string& state) {

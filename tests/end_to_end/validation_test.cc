@@ -31,13 +31,6 @@ using testing::Pair;
 // Three fragments, whose updates arrive during training.
 constexpr char kConfig[] = R"pb(
   name: "validation"
-  model {
-    layers: 2
-    hidden_size: 32
-    intermediate_size: 64
-    heads: 2
-    sequence_length: 32
-  }
   training {
     total_steps: 1204
     batch_size: 4
@@ -55,7 +48,7 @@ class ValidationTest : public ProcessTestFixture {
  protected:
   std::unique_ptr<Process> Coordinator(int port = 0,
                                        const std::string& config = kConfig) {
-    Write("run.textproto", config);
+    WriteRun(config);
     auto coordinator = Start("coordinator", CoordinatorCommand(port));
     EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
         << coordinator->Output();

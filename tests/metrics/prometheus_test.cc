@@ -38,13 +38,6 @@ using testing::Not;
 
 constexpr char kConfig[] = R"pb(
   name: "scraped"
-  model {
-    layers: 2
-    hidden_size: 32
-    intermediate_size: 64
-    heads: 2
-    sequence_length: 32
-  }
   training {
     total_steps: 100000
     batch_size: 4
@@ -110,7 +103,7 @@ class PrometheusTest : public ProcessTestFixture {
 
   // Starts the coordinator and two islands.
   void StartRun(const std::string& config = kConfig) {
-    Write("run.textproto", config);
+    WriteRun(config);
     coordinator_ = StartDaemon("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(daemons_.back()->AwaitOutput("waiting for islands"));
     for (const char* const island : {"a", "b"}) {
