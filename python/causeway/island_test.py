@@ -63,6 +63,20 @@ class OneIslandTest(ProcessTestCase):
         self.start_coordinator(
             self.create_run(model or self.model, min_islands=1, **run))
 
+    @contextlib.contextmanager
+    def attached(self, **run):
+        self.begin(**run)
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            yield island
+
+    def values(self):
+        return [p.detach().clone() for p in self.model.parameters()]
+
+    def assert_values(self, expected):
+        for a, b in zip(self.model.parameters(), expected):
+            self.assertTrue(torch.equal(a, b))
+
     def step(self):
         self.optimizer.zero_grad()
         self.model(0, 1).backward()
@@ -121,9 +135,7 @@ class OneIslandTest(ProcessTestCase):
             self.step()
 
     def test_counts_tokens_and_steps(self):
-        self.begin(total_steps=20)
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached(total_steps=20) as island:
             for step in range(1, 21):
                 self.assertEqual(island.step, step)
                 self.assertFalse(island.should_stop)
@@ -141,9 +153,7 @@ class OneIslandTest(ProcessTestCase):
             self.step()
 
     def test_steps_in_a_pause_are_none_of_the_run(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             with island.paused():
                 self.step()
             self.assertEqual(island.step, 1)
@@ -168,17 +178,13 @@ class OneIslandTest(ProcessTestCase):
             island.step_done()
 
     def test_merged_weights_come_and_go(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
-            initial = [p.detach().clone() for p in self.model.parameters()]
+        with self.attached() as island:
+            initial = self.values()
             self.step()
-            own = [p.detach().clone() for p in self.model.parameters()]
+            own = self.values()
             with island.merged_weights():
-                for a, b in zip(self.model.parameters(), initial):
-                    self.assertTrue(torch.equal(a, b))
-            for a, b in zip(self.model.parameters(), own):
-                self.assertTrue(torch.equal(a, b))
+                self.assert_values(initial)
+            self.assert_values(own)
 
     def test_synchronize_brings_what_is_in_flight(self):
         self.begin(fragments=1, overlap_steps=9)
@@ -186,15 +192,14 @@ class OneIslandTest(ProcessTestCase):
             with self.assertRaises(causeway.InvalidArgument):
                 island.synchronize()
             island.attach(self.model, self.optimizer)
-            initial = [p.detach().clone() for p in self.model.parameters()]
+            initial = self.values()
             while island.step <= 10:
                 self.step()
-            sent = [p.detach().clone() for p in self.model.parameters()]
+            sent = self.values()
             self.step()
-            own = [p.detach().clone() for p in self.model.parameters()]
+            own = self.values()
             with island.merged_weights():
-                for a, b in zip(self.model.parameters(), initial):
-                    self.assertTrue(torch.equal(a, b))
+                self.assert_values(initial)
             island.synchronize()
             self.assertEqual(island.step, 12)
             # The step since the send stays.
@@ -227,9 +232,7 @@ class OneIslandTest(ProcessTestCase):
         self.assert_notices_a_replaced_tensor_in_step(3)
 
     def test_values_that_are_not_finite_are_an_error(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             with self.assertRaises(causeway.Diverged):
                 for _ in range(100):
                     with torch.no_grad():
@@ -245,9 +248,7 @@ class OneIslandTest(ProcessTestCase):
         self.optimizer.step()
 
     def test_a_loss_that_is_not_finite_is_named_at_its_step(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             self.step()
             # A scaler would have skipped the step of this loss.
             island.report(tokens=1, loss=float("inf"))
@@ -282,9 +283,7 @@ class OneIslandTest(ProcessTestCase):
             self.assertEqual(island.step, 2)
 
     def test_parameters_that_were_added_are_refused_at_once(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             self.model.extra = torch.nn.Linear(2, 2, bias=False)
             self.optimizer.add_param_group(
                 {"params": self.model.extra.parameters()})
@@ -299,9 +298,7 @@ class OneIslandTest(ProcessTestCase):
             self.assertEqual(island.step, 2)
 
     def test_an_error_that_ended_the_island_comes_again(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             island.report(tokens=10**12)
             with self.assertRaisesRegex(causeway.RunMismatch,
                                         "cannot have") as first:
@@ -320,13 +317,12 @@ class OneIslandTest(ProcessTestCase):
 
     def wait_in_vain(self, island):
         """Checks what calls do after one that has raised Timeout."""
-        before = [p.detach().clone() for p in self.model.parameters()]
+        before = self.values()
         for call, error in ((island.wait, causeway.Timeout),
                             (self.step, causeway.InvalidArgument)):
             with self.assertRaises(error):
                 call()
-        for a, b in zip(self.model.parameters(), before):
-            self.assertTrue(torch.equal(a, b))
+        self.assert_values(before)
 
     def test_a_step_is_made_once_however_long_its_wait_takes(self):
         self.start_coordinator(self.create_run(self.model))
@@ -363,9 +359,7 @@ class OneIslandTest(ProcessTestCase):
                 pass
 
     def test_goes_on_from_a_state(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             for _ in range(15):
                 self.step()
             file = io.BytesIO()
@@ -387,9 +381,7 @@ class OneIslandTest(ProcessTestCase):
                 self.join()
 
     def test_a_child_that_was_forked_gets_an_error(self):
-        self.begin()
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached() as island:
             child = os.fork()
             if child == 0:
                 try:
@@ -403,9 +395,7 @@ class OneIslandTest(ProcessTestCase):
             self.assertEqual(island.step, 2)
 
     def test_data_loaders_with_processes_work(self):
-        self.begin(total_steps=12)
-        with self.join() as island:
-            island.attach(self.model, self.optimizer)
+        with self.attached(total_steps=12) as island:
             seen = []
             data = torch.arange(24)
             loader = torch.utils.data.DataLoader(
