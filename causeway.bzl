@@ -12,8 +12,8 @@ _WARNINGS = [
     "-Werror",
 ]
 
-# What nearly all targets use: the rules below add it to deps that lack it.
-_EVERYWHERE = ["//third_party:absl"]
+# What most targets use: the rules below add it to deps that lack it.
+_EVERYWHERE = ["//common:status_macros", "//third_party:absl"]
 _IN_TESTS = _EVERYWHERE + ["//common/testing:status_matchers", "//third_party:gtest_main"]
 
 def _with(implicit, deps):
@@ -59,7 +59,14 @@ def _options(optimized, own_copts, precompiled = True):
     more_copts, more_deps = _precompiled(name, own_copts) if precompiled else ([], [])
     return copts + own_copts + more_copts, more_deps
 
-def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly = False, optimized = None, **kwargs):
+def _is_for_tests():
+    """Whether only tests use the package: it lies below tests/ or in a folder named testing."""
+    folders = native.package_name().split("/")
+    return folders[0] == "tests" or "testing" in folders
+
+def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly = None, optimized = None, **kwargs):
+    if testonly == None:
+        testonly = _is_for_tests()
     if optimized == None:
         optimized = not testonly
     copts, more_deps = _options(optimized, copts, precompiled)
@@ -80,7 +87,8 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
       hdrs: likewise NAME.h.
       **kwargs: passed to cc_library; precompiled = False is for sources whose
         headers do not bear those of third_party/precompiled.h, and optimized =
-        True for those with testonly that compute much.
+        True for those of tests that compute much. testonly is what
+        _is_for_tests() says, unless it says otherwise.
     """
     _causeway_cc(
         native.cc_library,
@@ -104,6 +112,24 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", *
         srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + copts,
         deps = _with(_IN_TESTS, deps) + more_deps,
+        **kwargs
+    )
+
+def causeway_process_test(name, data = [], deps = [], **kwargs):
+    """A test that runs Causeway's programs as processes.
+
+    Args:
+      name: the causeway_cc_test.
+      data: what else the test runs or reads.
+      deps: what it includes beside the fixture.
+      **kwargs: passed to causeway_cc_test.
+    """
+    causeway_cc_test(
+        name = name,
+        size = "medium",
+        data = data + ["//cli:causeway", "//server:causeway-coordinator", "//worker:causeway-worker"],
+        tags = ["local"],
+        deps = deps + ["//tests/end_to_end:process", "//tests/end_to_end:process_test_fixture"],
         **kwargs
     )
 
