@@ -56,9 +56,16 @@ ABSL_FLAG(int, ranks, 0,
 ABSL_FLAG(int, island_size, 1,
           "Processes of the island, all with equally many ranks. More than 1 "
           "needs --island_leader.");
+ABSL_FLAG(int, min_island_size, 0,
+          "Fewest processes with which the island trains. 0: all, "
+          "--island_size.");
+ABSL_FLAG(double, shrink_after, 30,
+          "Seconds that process 0 waits at a start for --island_size processes "
+          "before it goes on without those that have not come.");
 ABSL_FLAG(int, island_rank, 0,
           "Number of this process in the island, from 0. Only process 0 has a "
-          "--coordinator and an --island.");
+          "--coordinator and an --island. Processes beyond --island_size are "
+          "spares.");
 ABSL_FLAG(std::string, island_leader, "",
           "Address on which the island's process 0 listens, host:port.");
 ABSL_FLAG(std::string, rank_host, "",
@@ -205,6 +212,14 @@ std::optional<RankFaultAction> OnRankFault() {
   return std::nullopt;
 }
 
+CrewRules IslandCrewRules() {
+  const int size = absl::GetFlag(FLAGS_island_size);
+  const int least = absl::GetFlag(FLAGS_min_island_size);
+  return {.size = size,
+          .least = least == 0 ? size : least,
+          .shrink_after = absl::Seconds(absl::GetFlag(FLAGS_shrink_after))};
+}
+
 bool LeaderIsOnLoopback() {
   return IsLoopback(absl::GetFlag(FLAGS_island_leader));
 }
@@ -216,7 +231,8 @@ void SetSupervisedIsland() {
     absl::SetFlag(&FLAGS_island_size, processes);
   }
   if (absl::GetFlag(FLAGS_island_leader).empty() &&
-      absl::GetFlag(FLAGS_island_size) == processes) {
+      absl::GetFlag(FLAGS_island_rank) == 0 &&
+      absl::GetFlag(FLAGS_island_size) <= processes) {
     absl::SetFlag(&FLAGS_island_leader, kAnyLoopbackPort);
   }
 }
@@ -238,9 +254,19 @@ std::string UsageProblem() {
   if (format != "fp32" && absl::GetFlag(FLAGS_device) != "cpu") {
     return "--rank_format=bf16 is for --device=cpu";
   }
-  if (size < 1 || size > kMostRanks || rank < 0 || rank >= size) {
+  if (size < 1 || size > kMostRanks || rank < 0 || rank >= kMostRanks) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
-                        "; allowed: 0 to size - 1, and 1 to ", kMostRanks);
+                        "; allowed: 0 to ", kMostRanks - 1, ", and 1 to ",
+                        kMostRanks);
+  }
+  if (rank > 0 && size == 1) return "--island_rank needs --island_size";
+  const int least = absl::GetFlag(FLAGS_min_island_size);
+  if (least < 0 || least > size) {
+    return absl::StrCat("--min_island_size is ", least,
+                        "; allowed: 0 to --island_size, ", size);
+  }
+  if (!(absl::GetFlag(FLAGS_shrink_after) >= 0)) {
+    return "--shrink_after must be 0 or more";
   }
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
@@ -258,10 +284,9 @@ std::string UsageProblem() {
                         " on all of them together");
   }
   const int supervised = absl::GetFlag(FLAGS_supervise);
-  if (supervised < 0 || supervised > size - rank) {
+  if (supervised < 0 || supervised > kMostRanks - rank) {
     return absl::StrCat("--supervise is ", supervised, "; allowed: at most ",
-                        size - rank, ", with --island_size=", size,
-                        " and --island_rank=", rank);
+                        kMostRanks - rank, ", with --island_rank=", rank);
   }
   if (!OnRankFault().has_value()) {
     return absl::StrCat("--on_rank_fault is \"",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/flags/declare.h"
+#include "worker/collective/crew.h"
 #include "worker/supervisor/supervisor.h"
 #include "worker/sync/link_rate.h"
 
@@ -25,6 +26,8 @@ ABSL_DECLARE_FLAG(bool, bf16_gradients);
 ABSL_DECLARE_FLAG(int, threads);
 ABSL_DECLARE_FLAG(int, ranks);
 ABSL_DECLARE_FLAG(int, island_size);
+ABSL_DECLARE_FLAG(int, min_island_size);
+ABSL_DECLARE_FLAG(double, shrink_after);
 ABSL_DECLARE_FLAG(int, island_rank);
 ABSL_DECLARE_FLAG(std::string, island_leader);
 ABSL_DECLARE_FLAG(std::string, rank_host);
@@ -83,6 +86,9 @@ int ThreadsOfAll();
 
 // Returns --on_rank_fault, or nothing if it is none of the allowed words.
 std::optional<RankFaultAction> OnRankFault();
+
+// Returns --island_size, --min_island_size and --shrink_after.
+CrewRules IslandCrewRules();
 
 // Returns whether only this machine can reach --island_leader.
 bool LeaderIsOnLoopback();

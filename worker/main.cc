@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -45,6 +47,7 @@
 #include "common/transport/identity.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
+#include "worker/collective/crew.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/rank_stamps.h"
@@ -65,6 +68,11 @@ namespace {
 
 // The key in the rendezvous that says why rank 0 has failed.
 constexpr char kFailed[] = "failed";
+
+// How long a process waits for another that starts, and how often process 0
+// looks who has come.
+constexpr absl::Duration kAwaitProcess = absl::Minutes(5);
+constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 
 // The devices of this process and its ranks on them.
 struct LocalRanks {
@@ -89,13 +97,54 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   return ranks;
 }
 
-// Returns a description of the island for people.
-absl::StatusOr<std::string> Description(const LocalRanks& local) {
-  ASSIGN_OR_RETURN(const std::string devices, DescribeDevices(local.devices));
+// Returns a sentence on the processes that the island goes without, or "".
+std::string MissingText(const CrewRules& rules, const std::set<int>& present) {
+  const std::vector<int> missing = MissingFrom(rules, present);
+  if (missing.empty()) return "";
+  return absl::StrCat(present.size(), " of ", rules.size,
+                      " processes, without ", absl::StrJoin(missing, ", "));
+}
+
+// Returns what tells the coordinator of the processes that the island goes
+// without.
+std::optional<v1::RankTrouble> MissingVerdict(const CrewRules& rules,
+                                              const std::set<int>& present,
+                                              int ranks) {
+  const std::vector<int> missing = MissingFrom(rules, present);
+  if (missing.empty()) return std::nullopt;
+  v1::RankTrouble verdict;
+  verdict.set_kind(v1::RankTrouble::DEAD_RANK);
+  verdict.set_rank(static_cast<uint32_t>(missing[0] * ranks));
+  verdict.set_text(
+      absl::StrCat("the island trains with ", MissingText(rules, present)));
+  return verdict;
+}
+
+// Takes the supervisor's verdict, and returns it with `missing`.
+std::optional<v1::RankTrouble> WhatIsWrong(
+    std::optional<v1::RankTrouble> missing) {
+  RankStampPage* const stamps = OpenedRankStamps();
+  std::optional<v1::RankTrouble> verdict;
+  if (stamps != nullptr) verdict = stamps->TakeVerdict();
+  if (!verdict.has_value()) return missing;
+  if (missing.has_value()) {
+    absl::StrAppend(verdict->mutable_text(), "; ", missing->text());
+  }
+  return verdict;
+}
+
+// Returns a description of the island, of which the processes in `present` are
+// there, for people. `devices` describes those of this process.
+std::string Description(const std::string& devices, const LocalRanks& local,
+                        const CrewRules& rules, const std::set<int>& present) {
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
   std::string text = absl::StrCat(host, ", ", devices);
-  const int ranks = local.count * absl::GetFlag(FLAGS_island_size);
+  const std::string missing = MissingText(rules, present);
+  if (!missing.empty()) absl::StrAppend(&text, ", ", missing);
+  const int processes =
+      missing.empty() ? rules.size : static_cast<int>(present.size());
+  const int ranks = local.count * processes;
   if (ranks > 1) absl::StrAppend(&text, ", ", ranks, " ranks");
   if (!local.devices[0].is_host()) return text;
   return absl::StrCat(text, ranks > 1 ? " of " : ", ", local.threads,
@@ -128,18 +177,19 @@ absl::StatusOr<RendezvousOptions> MakeRendezvousOptions() {
   return options;
 }
 
-ProcessRankOptions RankOptions(const LocalRanks& local,
+ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
                                Rendezvous* rendezvous) {
   std::string host = absl::GetFlag(FLAGS_rank_host);
   if (host.empty() && LeaderIsOnLoopback()) {
     host = std::string(HostOf(absl::GetFlag(FLAGS_island_leader)));
   }
-  return {.rank = absl::GetFlag(FLAGS_island_rank),
-          .size = absl::GetFlag(FLAGS_island_size),
+  return {.rank = rank,
+          .size = size,
           .threads = local.count,
           .host = host,
           .encrypt = absl::GetFlag(FLAGS_rank_encryption),
-          .rendezvous = rendezvous};
+          .rendezvous = rendezvous,
+          .connect_timeout = kAwaitProcess};
 }
 
 // Set once a signal or a notice of pre-emption has asked the process to end.
@@ -261,27 +311,45 @@ absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
 // Runs the island from its rank 0.
 absl::Status Lead() {
   // The server starts first, so that the other ranks find it.
+  const CrewRules rules = IslandCrewRules();
+  const Clock now = SteadyWallClock();
   std::unique_ptr<RendezvousServer> rendezvous;
-  if (absl::GetFlag(FLAGS_island_size) > 1) {
+  std::optional<CrewLeader> crew;
+  if (rules.size > 1) {
     ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
     ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(options));
+    crew.emplace(rules, rendezvous.get(), now);
   }
+  const auto pause = [] {
+    absl::SleepFor(kLookForProcesses);
+    return !interrupted;
+  };
+  // Who was there before the join.
+  std::set<int> present;
   // Find devices before the join, so that a missing one is reported at once.
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
-  ASSIGN_OR_RETURN(const std::string description, Description(local));
+  ASSIGN_OR_RETURN(const std::string devices, DescribeDevices(local.devices));
   const auto make_trainer = [&](const v1::JoinResponse& joined,
                                 std::vector<float> parameters)
       -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
     IslandRanksOptions options = TrainerOptions(local);
     options.shard = joined.shard();
-    return rendezvous != nullptr
-               ? MakeLeadingRank(joined.config(), options,
-                                 RankOptions(local, rendezvous->table()),
-                                 std::move(parameters))
-               : MakeThreadedIsland(joined.config(), options, local.count,
-                                    std::move(parameters));
+    if (rendezvous == nullptr) {
+      return MakeThreadedIsland(joined.config(), options, local.count,
+                                std::move(parameters));
+    }
+    const v1::TrainingConfig& training = joined.config().training();
+    const int64_t unit = int64_t{training.micro_batch_size()} * local.count;
+    const int64_t batch = training.batch_size();
+    ASSIGN_OR_RETURN(
+        const int size,
+        crew->Choose(
+            [=](int processes) { return batch % (unit * processes) == 0; },
+            pause));
+    return MakeLeadingRank(joined.config(), options,
+                           RankOptions(local, 0, size, rendezvous->table()),
+                           std::move(parameters));
   };
-  const Clock now = SteadyWallClock();
   ServiceManager manager(now);
   WorkerMetrics metrics;
   ASSIGN_OR_RETURN(const std::unique_ptr<IslandCheckpointStore> checkpoints,
@@ -300,7 +368,8 @@ absl::Status Lead() {
     resume = std::make_shared<IslandState>(*std::move(newest));
   }
   const auto island_options = [&] {
-    Island::Options options = IslandOptions(description, make_trainer, now);
+    Island::Options options = IslandOptions(
+        Description(devices, local, rules, present), make_trainer, now);
     options.check_run = [&](const v1::JoinResponse& joined) {
       RETURN_IF_ERROR(CheckTrainable(joined));
       metrics.SetRun(joined);
@@ -319,8 +388,11 @@ absl::Status Lead() {
       options.join.set_replaces_instance_id(
           options.resume->position.instance_id());
     }
+    options.take_verdict =
+        [missing = MissingVerdict(rules, present, local.count)]() mutable {
+          return WhatIsWrong(std::exchange(missing, std::nullopt));
+        };
     if (RankStampPage* const stamps = OpenedRankStamps(); stamps != nullptr) {
-      options.take_verdict = [stamps] { return stamps->TakeVerdict(); };
       // The supervisor starts no process before the earlier one is dead.
       const uint64_t dead = stamps->member().exchange(options.seed);
       if (options.resume == nullptr) {
@@ -385,10 +457,17 @@ absl::Status Lead() {
         [&] {
           if (runner.GetsOn()) manager.Alive();
         });
-    status = runner.Run();
+    // No island waits for one that has not joined.
+    if (rules.least < rules.size) {
+      absl::StatusOr<std::set<int>> enough = crew->AwaitEnough(pause);
+      status = enough.status();
+      if (enough.ok()) present = *std::move(enough);
+    }
+    if (status.ok()) status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
   if (status.ok() || absl::IsCancelled(status)) {
+    if (crew.has_value()) crew->Dismiss();
     RETURN_IF_ERROR(remove_recent());
   } else if (rendezvous != nullptr) {
     rendezvous->table()
@@ -403,19 +482,27 @@ absl::Status Lead() {
 // Runs a process of the island that does not have rank 0.
 absl::Status Follow() {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
-  // Rank 0 needs this process until it has led the island out of the run.
-  Terminator terminator([](const std::string&) {}, [] { _exit(0); }, [] {});
-  const ProcessRankOptions without_table = RankOptions(local, nullptr);
+  std::atomic<bool> has_place = false;
+  // Rank 0 needs a process that has a place until it has led the island out of
+  // the run.
+  Terminator terminator(
+      [&](const std::string&) {
+        if (!has_place) _exit(absl::GetFlag(FLAGS_interrupted_exit_code));
+      },
+      [] { _exit(0); }, [] {});
   ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Rendezvous> rendezvous,
-      EnterRendezvous(options, absl::StrCat("process/", without_table.rank),
-                      without_table.connect_timeout));
-  RETURN_IF_ERROR(RunFollowingRank(TrainerOptions(local),
-                                   RankOptions(local, rendezvous.get())));
+  ASSIGN_OR_RETURN(const std::optional<CrewPlace> place,
+                   AwaitPlace(options, absl::GetFlag(FLAGS_island_rank),
+                              RandomSeed(), kAwaitProcess));
+  // The island did not need it.
+  if (!place.has_value()) return absl::OkStatus();
+  has_place = true;
+  RETURN_IF_ERROR(RunFollowingRank(
+      TrainerOptions(local),
+      RankOptions(local, place->rank, place->size, place->table.get())));
   // Rank 0 ends the others in order even if it fails itself, and then says so.
   const absl::StatusOr<std::string> failed =
-      rendezvous->Get(kFailed, kReportsNeeded);
+      place->table->Get(kFailed, kReportsNeeded);
   if (!failed.ok()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("rank 0 has failed: ", *failed));
 }

@@ -21,8 +21,10 @@ namespace causeway {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Pair;
 
 RendezvousOptions At(const std::string& address) {
   return {.address = address, .secret = "secret", .now = SteadyWallClock()};
@@ -110,22 +112,16 @@ TEST(TcpRendezvousTest, AClientWaitsForAServerThatStartsLater) {
   EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsOkAndHolds("value"));
 }
 
-TEST(TcpRendezvousTest, WhoWasThereBeforeWaitsForTheNextServer) {
-  ASSERT_OK_AND_ASSIGN(auto old, RendezvousServer::Start(At("127.0.0.1:0")));
-  const std::string address = old->address();
-  const auto enter = [&](absl::Duration timeout) {
-    return EnterRendezvous(At(address), "process/1", timeout).status();
-  };
-  EXPECT_OK(enter(absl::Seconds(30)));
-  EXPECT_THAT(
-      enter(absl::Seconds(2)),
-      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("rank 0 answers")));
-  absl::Status entered = absl::UnknownError("");
-  std::thread again([&] { entered = enter(absl::Seconds(60)); });
-  old.reset();
-  ASSERT_OK_AND_ASSIGN(const auto next, RendezvousServer::Start(At(address)));
-  again.join();
-  EXPECT_OK(entered);
+TEST(TcpRendezvousTest, TheServerCountsWhatOthersAskFor) {
+  ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
+  ASSERT_OK_AND_ASSIGN(
+      auto client, ConnectRendezvous(At(server->address()), absl::Seconds(30)));
+  ASSERT_OK(client->Put("b/1", "value"));
+  for (const char* const key : {"b/1", "b/2", "b/1", "a", "c"}) {
+    client->Get(key, absl::Milliseconds(50)).IgnoreError();
+  }
+  server->table()->Get("b/3", absl::ZeroDuration()).IgnoreError();
+  EXPECT_THAT(server->Asked("b/"), ElementsAre(Pair("b/1", 2), Pair("b/2", 1)));
 }
 
 TEST(TcpRendezvousTest, AServerThatIsGoneIsUnavailable) {

@@ -7,8 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/synchronization/mutex.h"
 #include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "google/protobuf/message_lite.h"
@@ -25,9 +27,6 @@ constexpr absl::Duration kPutTimeout = absl::Seconds(3);
 constexpr absl::Duration kServeTimeout = absl::Seconds(10);
 // The longest message, which has the run's configuration, takes a few KB.
 constexpr uint32_t kMostBytes = 1 << 20;
-
-// An island that has failed ends within seconds.
-constexpr absl::Duration kNextTry = absl::Milliseconds(200);
 
 // Any rank may call; the table does not check which one.
 constexpr char kCaller[] = "rank";
@@ -76,6 +75,16 @@ class TcpRendezvousServer : public RendezvousServer {
 
   Rendezvous* table() override { return &table_; }
   const std::string& address() const override { return listener_->address(); }
+  std::map<std::string, uint64_t> Asked(absl::string_view prefix) override {
+    std::map<std::string, uint64_t> asked;
+    absl::MutexLock lock(&asked_mu_);
+    for (auto next = asked_.lower_bound(std::string(prefix));
+         next != asked_.end() && absl::StartsWith(next->first, prefix);
+         ++next) {
+      asked.insert(*next);
+    }
+    return asked;
+  }
 
  private:
   struct Call {
@@ -112,6 +121,10 @@ class TcpRendezvousServer : public RendezvousServer {
       const absl::Status status = table_.Put(request.key(), request.put());
       if (!status.ok()) value = status;
     } else {
+      {
+        absl::MutexLock lock(&asked_mu_);
+        ++asked_[request.key()];
+      }
       value = table_.Get(request.key(),
                          absl::Milliseconds(request.get_milliseconds()));
     }
@@ -125,6 +138,8 @@ class TcpRendezvousServer : public RendezvousServer {
   const Clock now_;
   const std::unique_ptr<SecureListener> listener_;
   LocalRendezvous table_;
+  absl::Mutex asked_mu_;
+  std::map<std::string, uint64_t> asked_ ABSL_GUARDED_BY(asked_mu_);
   // For the acceptor, and for the destructor once that has ended.
   std::list<Call> calls_;
   std::thread acceptor_;
@@ -194,25 +209,6 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
                      absl::FormatDuration(timeout), "): ", status.message()));
   }
   return std::make_unique<TcpRendezvous>(options);
-}
-
-absl::StatusOr<std::unique_ptr<Rendezvous>> EnterRendezvous(
-    const RendezvousOptions& options, absl::string_view caller,
-    absl::Duration timeout) {
-  const absl::Time deadline = options.now() + timeout;
-  while (true) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> table,
-                     ConnectRendezvous(options, deadline - options.now()));
-    const absl::Status entered = table->Put(caller, "");
-    if (entered.ok()) return table;
-    if (options.now() + kNextTry >= deadline) {
-      return absl::Status(entered.code(),
-                          absl::StrCat("cannot take part in the island, though "
-                                       "rank 0 answers: ",
-                                       entered.message()));
-    }
-    absl::SleepFor(kNextTry);
-  }
 }
 
 }  // namespace causeway

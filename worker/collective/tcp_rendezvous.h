@@ -8,6 +8,8 @@
 #ifndef WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_
 #define WORKER_COLLECTIVE_TCP_RENDEZVOUS_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -38,6 +40,9 @@ class RendezvousServer {
 
   // Returns the table, for this process.
   virtual Rendezvous* table() = 0;
+  // Returns how often other processes have asked for each key that begins with
+  // `prefix`.
+  virtual std::map<std::string, uint64_t> Asked(absl::string_view prefix) = 0;
   // Returns the numeric host:port.
   virtual const std::string& address() const = 0;
 };
@@ -47,14 +52,6 @@ class RendezvousServer {
 //   PERMISSION_DENIED               It has another secret.
 absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
     const RendezvousOptions& options, absl::Duration timeout);
-
-// Connects to a server whose table does not know `caller` yet, and notes it
-// there. One that does belongs to an island that has failed and is about to
-// end; waits for the next one. Errors are those of ConnectRendezvous, and
-//   ALREADY_EXISTS  The server with the other `caller` goes on.
-absl::StatusOr<std::unique_ptr<Rendezvous>> EnterRendezvous(
-    const RendezvousOptions& options, absl::string_view caller,
-    absl::Duration timeout);
 
 }  // namespace causeway
 

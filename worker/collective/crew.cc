@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/crew.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "common/status_macros.h"
+#include "glog/logging.h"
+
+namespace causeway {
+namespace {
+
+// A process that waits for a place asks again so often.
+constexpr absl::Duration kAsk = absl::Seconds(1);
+// A process that has not asked for so long is gone.
+constexpr absl::Duration kGone = absl::Seconds(3);
+// Process 0 waits for the fewest processes so much longer than for all.
+constexpr absl::Duration kLongestWait = absl::Minutes(5);
+// The least time between a choice and a larger crew, as a multiple of
+// shrink_after.
+constexpr int kQuiet = 10;
+
+constexpr char kPlaces[] = "place/";
+
+std::string PlaceKey(int process, uint64_t life) {
+  return absl::StrCat(kPlaces, process, "/", life);
+}
+
+// Returns the process of a key, or -1.
+int ProcessOf(absl::string_view key) {
+  const std::vector<absl::string_view> words = absl::StrSplit(key, '/');
+  int process = -1;
+  return words.size() == 3 && absl::SimpleAtoi(words[1], &process) ? process
+                                                                   : -1;
+}
+
+}  // namespace
+
+int LargestCrew(const CrewRules& rules, int most,
+                const CrewSizeAllowed& allowed) {
+  for (int size = std::min(most, rules.size); size >= rules.least; --size) {
+    if (allowed(size)) return size;
+  }
+  return 0;
+}
+
+std::vector<int> ChooseCrew(const CrewRules& rules,
+                            const std::set<int>& present,
+                            const CrewSizeAllowed& allowed,
+                            absl::Duration waited) {
+  const int wanted = LargestCrew(rules, rules.size, allowed);
+  int size = LargestCrew(rules, static_cast<int>(present.size()), allowed);
+  if (size < wanted && waited < rules.shrink_after) size = 0;
+  return std::vector<int>(present.begin(), std::next(present.begin(), size));
+}
+
+std::vector<int> MissingFrom(const CrewRules& rules,
+                             const std::set<int>& present) {
+  std::vector<int> missing;
+  if (rules.least >= rules.size ||
+      static_cast<int>(present.size()) >= rules.size) {
+    return missing;
+  }
+  for (int process = 0; process < rules.size; ++process) {
+    if (present.count(process) == 0) missing.push_back(process);
+  }
+  return missing;
+}
+
+CrewLeader::CrewLeader(const CrewRules& rules, RendezvousServer* server,
+                       Clock now)
+    : rules_(rules), server_(server), now_(std::move(now)) {}
+
+std::map<int, std::string> CrewLeader::Keys() {
+  const absl::Time now = now_();
+  std::map<int, std::string> keys;
+  for (const auto& [key, calls] : server_->Asked(kPlaces)) {
+    Asker& asker = askers_[key];
+    if (std::exchange(asker.calls, calls) != calls) asker.seen_at = now;
+    const int process = ProcessOf(key);
+    if (process <= 0 || asker.has_place || now - asker.seen_at > kGone) {
+      continue;
+    }
+    std::string& newest = keys[process];
+    // Its earlier lives have ended.
+    if (newest.empty() || askers_[newest].seen_at <= asker.seen_at) {
+      newest = key;
+    }
+  }
+  return keys;
+}
+
+std::set<int> CrewLeader::Present() {
+  absl::MutexLock lock(&mu_);
+  std::set<int> present = {0};
+  for (const auto& [process, key] : Keys()) present.insert(process);
+  return present;
+}
+
+absl::StatusOr<std::vector<int>> CrewLeader::Await(
+    const CrewSizeAllowed& allowed, const Pause& pause) {
+  absl::Time began_at;
+  {
+    absl::MutexLock lock(&mu_);
+    began_at_ = std::min(began_at_, now_());
+    began_at = began_at_;
+  }
+  while (true) {
+    const std::set<int> present = Present();
+    const absl::Duration waited = now_() - began_at;
+    std::vector<int> crew = ChooseCrew(rules_, present, allowed, waited);
+    if (!crew.empty()) return crew;
+    if (waited > rules_.shrink_after + kLongestWait) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "too few of the island's processes have come: ",
+          absl::StrJoin(present, ", "), "; wanted: ", rules_.size,
+          ", at least ", rules_.least, " (waited ",
+          absl::FormatDuration(absl::Trunc(waited, absl::Seconds(1))), ")"));
+    }
+    if (!pause()) {
+      return absl::CancelledError("stopped before the island's start");
+    }
+  }
+}
+
+absl::StatusOr<std::set<int>> CrewLeader::AwaitEnough(const Pause& pause) {
+  RETURN_IF_ERROR(Await([](int) { return true; }, pause).status());
+  return Present();
+}
+
+absl::StatusOr<int> CrewLeader::Choose(const CrewSizeAllowed& allowed,
+                                       const Pause& pause) {
+  if (LargestCrew(rules_, rules_.size, allowed) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "training.batch_size cannot be shared evenly by the ranks of any ",
+        rules_.least, " to ", rules_.size,
+        " processes (--min_island_size, --island_size): it must be a multiple "
+        "of ranks * training.micro_batch_size"));
+  }
+  std::vector<int> crew;
+  std::map<int, std::string> keys;
+  const auto is_there = [&](int process) {
+    return process == 0 || keys.count(process) > 0;
+  };
+  do {
+    ASSIGN_OR_RETURN(crew, Await(allowed, pause));
+    absl::MutexLock lock(&mu_);
+    keys = Keys();
+  } while (!std::all_of(crew.begin(), crew.end(), is_there));
+  const auto size = static_cast<int>(crew.size());
+  absl::MutexLock lock(&mu_);
+  for (int rank = 1; rank < size; ++rank) {
+    const std::string& key = keys[crew[rank]];
+    RETURN_IF_ERROR(server_->table()->Put(key, absl::StrCat(rank, "/", size)));
+    askers_[key].has_place = true;
+    keys.erase(crew[rank]);
+  }
+  crew_ = crew;
+  allowed_ = allowed;
+  chosen_at_ = now_();
+  LOG(INFO) << "the island trains on " << size << " of " << rules_.size
+            << " processes: " << absl::StrJoin(crew, ", ");
+  for (const auto& [process, key] : keys) {
+    LOG(INFO) << "process " << process << " is a spare";
+  }
+  return size;
+}
+
+bool CrewLeader::CanGrow() {
+  absl::MutexLock lock(&mu_);
+  const auto size = static_cast<int>(crew_.size());
+  if (size == 0 || size == rules_.size ||
+      now_() - chosen_at_ < kQuiet * rules_.shrink_after) {
+    return false;
+  }
+  std::set<int> all(crew_.begin(), crew_.end());
+  for (const auto& [process, key] : Keys()) all.insert(process);
+  return LargestCrew(rules_, static_cast<int>(all.size()), allowed_) > size;
+}
+
+void CrewLeader::Dismiss() {
+  absl::MutexLock lock(&mu_);
+  const std::map<int, std::string> keys = Keys();
+  for (const auto& [process, key] : keys) {
+    server_->table()->Put(key, "").IgnoreError();
+  }
+  // They ask once more, at most.
+  if (!keys.empty()) absl::SleepFor(kAsk);
+}
+
+absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
+    const RendezvousOptions& options, int process, uint64_t life,
+    absl::Duration timeout) {
+  const std::string key = PlaceKey(process, life);
+  while (true) {
+    // A process 0 that does not answer may be about to start again.
+    ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> table,
+                     ConnectRendezvous(options, timeout));
+    const absl::StatusOr<std::string> place = table->Get(key, kAsk);
+    if (absl::IsDeadlineExceeded(place.status()) ||
+        absl::IsUnavailable(place.status())) {
+      continue;
+    }
+    RETURN_IF_ERROR(place.status());
+    if (place->empty()) return std::nullopt;
+    const std::pair<absl::string_view, absl::string_view> words =
+        absl::StrSplit(*place, absl::MaxSplits('/', 1));
+    CrewPlace mine{.table = std::move(table)};
+    if (!absl::SimpleAtoi(words.first, &mine.rank) ||
+        !absl::SimpleAtoi(words.second, &mine.size)) {
+      return absl::DataLossError("the place that process 0 gives is damaged");
+    }
+    return mine;
+  }
+}
+
+}  // namespace causeway

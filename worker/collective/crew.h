@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who takes part in an island whose number of processes may change: its crew.
+// Each process but 0 asks process 0's rendezvous for a place, under a key of
+// its own, until it gets one. Process 0 sees who asks, chooses the crew and
+// gives out the places. Who gets none waits on, as a spare.
+//
+//   process 0                               the others
+//   CrewLeader leader(rules, server, now);  auto place = AwaitPlace(...);
+//   leader.Choose(allowed, pause);          // place->rank of place->size
+//   ...
+//   if (leader.CanGrow()) ...
+#ifndef WORKER_COLLECTIVE_CREW_H_
+#define WORKER_COLLECTIVE_CREW_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/collective/tcp_rendezvous.h"
+
+namespace causeway {
+
+struct CrewRules {
+  // The processes that the island is to have, and the fewest with which it
+  // trains.
+  int size = 1;
+  int least = 1;
+  // How long process 0 waits for all of them before it goes without some.
+  absl::Duration shrink_after = absl::Seconds(30);
+};
+
+// Returns whether the ranks of so many processes can share a batch evenly.
+using CrewSizeAllowed = std::function<bool(int processes)>;
+
+// Returns the largest allowed size of a crew that has at most `most` processes,
+// or 0.
+int LargestCrew(const CrewRules& rules, int most,
+                const CrewSizeAllowed& allowed);
+
+// Returns the processes that take part, in the order of their ranks, if those
+// in `present` are there, 0 among them, and process 0 has waited for `waited`.
+// Empty: it waits on.
+std::vector<int> ChooseCrew(const CrewRules& rules,
+                            const std::set<int>& present,
+                            const CrewSizeAllowed& allowed,
+                            absl::Duration waited);
+
+// Returns the processes without which an island trains if those in `present`
+// are there.
+std::vector<int> MissingFrom(const CrewRules& rules,
+                             const std::set<int>& present);
+
+// Process 0's part. Thread-safe.
+class CrewLeader {
+ public:
+  // Waits for a moment. Returns false to give up.
+  using Pause = std::function<bool()>;
+
+  // `server` is new, and outlives this.
+  CrewLeader(const CrewRules& rules, RendezvousServer* server, Clock now);
+
+  // Returns the processes that are there: 0 and who asks for a place.
+  std::set<int> Present();
+
+  // Waits until there are enough processes for a crew, and returns who is
+  // there.
+  //   DEADLINE_EXCEEDED  There are too few, minutes after the first call.
+  //   CANCELLED          `pause` says so.
+  absl::StatusOr<std::set<int>> AwaitEnough(const Pause& pause);
+
+  // Waits for a crew of an allowed size, and gives its places out. Returns its
+  // size. Call once. Errors are those of AwaitEnough, and
+  //   INVALID_ARGUMENT  No size is allowed.
+  absl::StatusOr<int> Choose(const CrewSizeAllowed& allowed,
+                             const Pause& pause);
+
+  // Returns whether a larger crew could be chosen now. False in the time after
+  // the choice, so that a process that comes and goes does not keep the others
+  // from training.
+  bool CanGrow();
+
+  // Tells the processes that have no place that the island has ended in order.
+  void Dismiss();
+
+ private:
+  struct Asker {
+    uint64_t calls = 0;
+    absl::Time seen_at = absl::InfinitePast();
+    bool has_place = false;
+  };
+
+  // Returns the keys of those who ask and have no place, by process.
+  std::map<int, std::string> Keys() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
+                                         const Pause& pause);
+
+  const CrewRules rules_;
+  RendezvousServer* const server_;
+  const Clock now_;
+
+  absl::Mutex mu_;
+  std::map<std::string, Asker> askers_ ABSL_GUARDED_BY(mu_);
+  // When process 0 began to wait.
+  absl::Time began_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // The crew once it is chosen, with what it was chosen by, and when.
+  std::vector<int> crew_ ABSL_GUARDED_BY(mu_);
+  CrewSizeAllowed allowed_ ABSL_GUARDED_BY(mu_);
+  absl::Time chosen_at_ ABSL_GUARDED_BY(mu_);
+};
+
+// A place in the crew.
+struct CrewPlace {
+  // The number among the crew's processes, of which there are `size`.
+  int rank = 0;
+  int size = 1;
+  std::unique_ptr<Rendezvous> table;
+};
+
+// Waits for a place for the process with number `process`. `life` is a number
+// that is new in each call. Returns nothing if the island has ended in order
+// without it. Errors are those of ConnectRendezvous, which waits up to
+// `timeout` each time that process 0 does not answer.
+absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
+    const RendezvousOptions& options, int process, uint64_t life,
+    absl::Duration timeout);
+
+}  // namespace causeway
+
+#endif  // WORKER_COLLECTIVE_CREW_H_

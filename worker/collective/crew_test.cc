@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/crew.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/tcp_rendezvous.h"
+
+namespace causeway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr absl::Duration kShrinkAfter = absl::Seconds(30);
+
+// Sizes that share a batch of so many micro-batches.
+CrewSizeAllowed Sharing(int micro_batches) {
+  return
+      [micro_batches](int processes) { return micro_batches % processes == 0; };
+}
+
+// Calls check(rules, present, allowed) for islands of up to 5 processes with up
+// to 2 spares.
+template <typename Check>
+void ForAllCrews(const Check& check) {
+  for (int size = 1; size <= 5; ++size) {
+    for (int least = 1; least <= size; ++least) {
+      const CrewRules rules{
+          .size = size, .least = least, .shrink_after = kShrinkAfter};
+      for (unsigned others = 0; others < (1U << (size + 1)); ++others) {
+        std::set<int> present = {0};
+        for (int process = 1; process < size + 2; ++process) {
+          if ((others >> (process - 1) & 1) != 0) present.insert(process);
+        }
+        for (const int micro_batches : {1, 4, 6, 7, 60}) {
+          check(rules, present, Sharing(micro_batches));
+        }
+      }
+    }
+  }
+}
+
+TEST(CrewRulesTest, ACrewIsAllowedOrderedAndHasProcess0First) {
+  int crews = 0;
+  ForAllCrews([&](const CrewRules& rules, const std::set<int>& present,
+                  const CrewSizeAllowed& allowed) {
+    for (const absl::Duration waited : {absl::ZeroDuration(), kShrinkAfter}) {
+      const std::vector<int> crew = ChooseCrew(rules, present, allowed, waited);
+      if (crew.empty()) continue;
+      ++crews;
+      const auto size = static_cast<int>(crew.size());
+      EXPECT_EQ(crew[0], 0);
+      EXPECT_TRUE(std::is_sorted(crew.begin(), crew.end()));
+      EXPECT_EQ(std::set<int>(crew.begin(), crew.end()).size(), crew.size());
+      for (const int process : crew) EXPECT_EQ(present.count(process), 1);
+      EXPECT_TRUE(allowed(size));
+      EXPECT_GE(size, rules.least);
+      EXPECT_LE(size, rules.size);
+    }
+  });
+  EXPECT_GT(crews, 100);
+}
+
+TEST(CrewRulesTest, ACrewIsChosenAtOnceOnlyIfNobodyCouldMakeItLarger) {
+  ForAllCrews([](const CrewRules& rules, const std::set<int>& present,
+                 const CrewSizeAllowed& allowed) {
+    const std::vector<int> at_once =
+        ChooseCrew(rules, present, allowed, absl::ZeroDuration());
+    const std::vector<int> later =
+        ChooseCrew(rules, present, allowed, kShrinkAfter);
+    std::set<int> all = present;
+    for (int process = 0; process < rules.size; ++process) all.insert(process);
+    const std::vector<int> best = ChooseCrew(rules, all, allowed, kShrinkAfter);
+    // No allowed size that the processes have is left out.
+    for (int size = rules.least; size <= rules.size; ++size) {
+      if (allowed(size) && size <= static_cast<int>(present.size())) {
+        EXPECT_GE(static_cast<int>(later.size()), size);
+      }
+    }
+    if (later.size() == best.size()) {
+      EXPECT_EQ(at_once, later);
+    } else {
+      EXPECT_THAT(at_once, IsEmpty());
+    }
+  });
+}
+
+TEST(CrewRulesTest, ASpareTakesThePlaceOfWhoIsMissing) {
+  const CrewRules rules{.size = 3, .least = 3};
+  EXPECT_THAT(ChooseCrew(rules, {0, 1, 2, 3}, Sharing(6), {}),
+              ElementsAre(0, 1, 2));
+  EXPECT_THAT(ChooseCrew(rules, {0, 2, 7}, Sharing(6), {}),
+              ElementsAre(0, 2, 7));
+  EXPECT_THAT(ChooseCrew(rules, {0, 2}, Sharing(6), absl::Hours(1)), IsEmpty());
+}
+
+TEST(CrewRulesTest, WhoIsMissingIsKnown) {
+  EXPECT_THAT(MissingFrom({.size = 4, .least = 2}, {0, 3}), ElementsAre(1, 2));
+  EXPECT_THAT(MissingFrom({.size = 3, .least = 2}, {0, 2, 5}), IsEmpty());
+  // Such an island waits for all.
+  EXPECT_THAT(MissingFrom({.size = 3, .least = 3}, {0}), IsEmpty());
+}
+
+// A leader whose clock runs on as fast as the test wants.
+class CrewTest : public testing::Test {
+ protected:
+  void SetUp() override { StartServer("127.0.0.1:0"); }
+
+  RendezvousOptions At(const std::string& address) const {
+    return {.address = address, .now = SteadyWallClock()};
+  }
+  void StartServer(const std::string& address) {
+    leader_.reset();
+    server_.reset();
+    ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start(At(address)));
+    leader_.emplace(rules_, server_.get(),
+                    [this, real = SteadyWallClock()] { return real() + gap_; });
+  }
+
+  using Place = std::future<absl::StatusOr<std::optional<CrewPlace>>>;
+  Place Ask(int process) {
+    return std::async(std::launch::async, [options = At(server_->address()),
+                                           process, life = ++lives_] {
+      return AwaitPlace(options, process, life, absl::Seconds(60));
+    });
+  }
+  void AwaitPresent(const std::set<int>& present) {
+    while (leader_->Present() != present) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  absl::StatusOr<int> Choose(int micro_batches) {
+    return leader_->Choose(Sharing(micro_batches), [] { return true; });
+  }
+  static void ExpectPlace(Place place, int rank, int size) {
+    const absl::StatusOr<std::optional<CrewPlace>> given = place.get();
+    ASSERT_OK(given);
+    ASSERT_TRUE(given->has_value());
+    EXPECT_EQ((*given)->rank, rank);
+    EXPECT_EQ((*given)->size, size);
+    EXPECT_THAT((*given)->table->Get("key", absl::Seconds(30)),
+                IsOkAndHolds("value"));
+  }
+
+  const CrewRules rules_{
+      .size = 3, .least = 2, .shrink_after = absl::Seconds(30)};
+  uint64_t lives_ = 0;
+  absl::Duration gap_;
+  std::unique_ptr<RendezvousServer> server_;
+  std::optional<CrewLeader> leader_;
+};
+
+TEST_F(CrewTest, ProcessesGetTheirRanksAndOthersWaitUntilTheyAreDismissed) {
+  Place fifth = Ask(5);
+  Place first = Ask(1);
+  Place seventh = Ask(7);
+  AwaitPresent({0, 1, 5, 7});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  ExpectPlace(std::move(first), 1, 3);
+  ExpectPlace(std::move(fifth), 2, 3);
+  // Three are enough, whoever waits.
+  gap_ = absl::Hours(1);
+  AwaitPresent({0, 7});
+  EXPECT_FALSE(leader_->CanGrow());
+  leader_->Dismiss();
+  EXPECT_EQ(seventh.get()->has_value(), false);
+}
+
+TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
+  Place first = Ask(1);
+  gap_ = absl::Hours(1);
+  AwaitPresent({0, 1});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  int looks = 0;
+  EXPECT_THAT(leader_->Choose(Sharing(6),
+                              [&] {
+                                if (++looks == 3) gap_ += rules_.shrink_after;
+                                absl::SleepFor(absl::Milliseconds(1));
+                                return true;
+                              }),
+              IsOkAndHolds(2));
+  EXPECT_GE(looks, 3);
+  ExpectPlace(std::move(first), 1, 2);
+  Place second = Ask(2);
+  AwaitPresent({0, 2});
+  EXPECT_FALSE(leader_->CanGrow());
+  gap_ += absl::Hours(1);
+  EXPECT_FALSE(leader_->CanGrow());
+  AwaitPresent({0, 2});
+  EXPECT_TRUE(leader_->CanGrow());
+  // They meet again at the next server.
+  Place again = Ask(1);
+  StartServer(server_->address());
+  AwaitPresent({0, 1, 2});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  ExpectPlace(std::move(again), 1, 3);
+  ExpectPlace(std::move(second), 2, 3);
+}
+
+// A process that is gone is not waited for, and nobody takes its place.
+TEST_F(CrewTest, WhoNoLongerAsksIsGone) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto table,
+      ConnectRendezvous(At(server_->address()), absl::Seconds(30)));
+  table->Get("place/2/77", absl::Milliseconds(1)).IgnoreError();
+  Place first = Ask(1);
+  AwaitPresent({0, 1, 2});
+  gap_ = absl::Seconds(10);
+  AwaitPresent({0, 1});
+  leader_->Dismiss();
+}
+
+TEST_F(CrewTest, ABatchThatNoCrewCanShareIsAnError) {
+  EXPECT_THAT(Choose(7), StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr("2 to 3 processes")));
+}
+
+TEST_F(CrewTest, AWaitEndsWhenItIsToldTo) {
+  EXPECT_THAT(leader_->AwaitEnough([] { return false; }),
+              StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST_F(CrewTest, TooFewProcessesAreAnErrorAfterMinutes) {
+  EXPECT_THAT(leader_->AwaitEnough([this] {
+    gap_ += absl::Seconds(10);
+    return gap_ < absl::Hours(1);
+  }),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("have come: 0; wanted: 3, at least 2")));
+}
+
+}  // namespace
+}  // namespace causeway
