@@ -29,7 +29,7 @@ OuterLoop::Options LoopOptions(const Island::Options& options) {
                           .overlap_steps = options.overlap_steps,
                           .leave_timeout = options.leave_timeout,
                           .seed = options.seed};
-  if (options.recent_checkpoints != nullptr) {
+  if (options.recent_checkpoints != nullptr || options.hands_over != nullptr) {
     loop.checkpoint_steps = 1;
   } else if (options.checkpoints != nullptr) {
     loop.checkpoint_steps = options.checkpoint_steps;
@@ -378,6 +378,11 @@ IslandCheckpointStore* Island::DueCheckpoints(uint64_t step,
 }
 
 absl::Status Island::Do(const action::Save& save) {
+  if (options_.hands_over != nullptr && options_.hands_over()) {
+    ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
+    RETURN_IF_ERROR(options_.hand_over(std::move(state)));
+    return absl::AbortedError("starting again with other ranks");
+  }
   const absl::Time begin = options_.now();
   const uint64_t step = save.position.run_step();
   IslandCheckpointStore* const store = DueCheckpoints(step, begin);

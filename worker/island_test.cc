@@ -214,6 +214,32 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   }
 }
 
+// Two islands, one after the other, hand in what one would.
+TEST_F(IslandTest, AnotherGoesOnFromTheStateThatItHandsOver) {
+  Start();
+  int steps = 0;
+  Island::Options options = Options([&](uint64_t) {
+    ++steps;
+    return absl::OkStatus();
+  });
+  Island::Options next = options;
+  options.hands_over = [&] { return steps == 17; };
+  options.hand_over = [&](IslandState state) {
+    EXPECT_EQ(state.position.run_step(), 17);
+    next.resume = std::make_shared<IslandState>(std::move(state));
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Run(std::move(options)), StatusIs(StatusCode::kAborted));
+  EXPECT_EQ(Status().state(), v1::IslandStatus::LEFT);
+  ASSERT_NE(next.resume, nullptr);
+  next.join.set_instance_id(8);
+  next.join.set_replaces_instance_id(7);
+  ASSERT_OK(Run(std::move(next)));
+  EXPECT_EQ(steps, 30);
+  EXPECT_EQ(Status().incarnation(), 2);
+  EXPECT_EQ(Status().reason(), "finished");
+}
+
 TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {
   Start();
   ASSERT_OK_AND_ASSIGN(const auto store, IslandCheckpointStore::Open(

@@ -28,7 +28,6 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -52,6 +51,7 @@
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/crew_report.h"
 #include "worker/flags.h"
 #include "worker/inner_trainer.h"
 #include "worker/island.h"
@@ -66,12 +66,11 @@
 namespace causeway {
 namespace {
 
-// The key in the rendezvous that says why rank 0 has failed.
-constexpr char kFailed[] = "failed";
-
-// How long a process waits for another that starts, and how often process 0
+// How long a process waits for another that starts; for one that has been there
+// and has a place, if the island can go on without it; and how often process 0
 // looks who has come.
 constexpr absl::Duration kAwaitProcess = absl::Minutes(5);
+constexpr absl::Duration kAwaitRank = absl::Minutes(1);
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 
 // The devices of this process and its ranks on them.
@@ -97,42 +96,6 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   return ranks;
 }
 
-// Returns a sentence on the processes that the island goes without, or "".
-std::string MissingText(const CrewRules& rules, const std::set<int>& present) {
-  const std::vector<int> missing = MissingFrom(rules, present);
-  if (missing.empty()) return "";
-  return absl::StrCat(present.size(), " of ", rules.size,
-                      " processes, without ", absl::StrJoin(missing, ", "));
-}
-
-// Returns what tells the coordinator of the processes that the island goes
-// without.
-std::optional<v1::RankTrouble> MissingVerdict(const CrewRules& rules,
-                                              const std::set<int>& present,
-                                              int ranks) {
-  const std::vector<int> missing = MissingFrom(rules, present);
-  if (missing.empty()) return std::nullopt;
-  v1::RankTrouble verdict;
-  verdict.set_kind(v1::RankTrouble::DEAD_RANK);
-  verdict.set_rank(static_cast<uint32_t>(missing[0] * ranks));
-  verdict.set_text(
-      absl::StrCat("the island trains with ", MissingText(rules, present)));
-  return verdict;
-}
-
-// Takes the supervisor's verdict, and returns it with `missing`.
-std::optional<v1::RankTrouble> WhatIsWrong(
-    std::optional<v1::RankTrouble> missing) {
-  RankStampPage* const stamps = OpenedRankStamps();
-  std::optional<v1::RankTrouble> verdict;
-  if (stamps != nullptr) verdict = stamps->TakeVerdict();
-  if (!verdict.has_value()) return missing;
-  if (missing.has_value()) {
-    absl::StrAppend(verdict->mutable_text(), "; ", missing->text());
-  }
-  return verdict;
-}
-
 // Returns a description of the island, of which the processes in `present` are
 // there, for people. `devices` describes those of this process.
 std::string Description(const std::string& devices, const LocalRanks& local,
@@ -140,7 +103,7 @@ std::string Description(const std::string& devices, const LocalRanks& local,
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
   std::string text = absl::StrCat(host, ", ", devices);
-  const std::string missing = MissingText(rules, present);
+  const std::string missing = WithoutText(rules, present);
   if (!missing.empty()) absl::StrAppend(&text, ", ", missing);
   const int processes =
       missing.empty() ? rules.size : static_cast<int>(present.size());
@@ -183,13 +146,18 @@ ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
   if (host.empty() && LeaderIsOnLoopback()) {
     host = std::string(HostOf(absl::GetFlag(FLAGS_island_leader)));
   }
+  const CrewRules rules = IslandCrewRules();
+  const absl::Duration rank_timeout =
+      absl::Seconds(absl::GetFlag(FLAGS_rank_timeout));
   return {.rank = rank,
           .size = size,
           .threads = local.count,
           .host = host,
           .encrypt = absl::GetFlag(FLAGS_rank_encryption),
           .rendezvous = rendezvous,
-          .connect_timeout = kAwaitProcess};
+          .connect_timeout = rules.least < rules.size
+                                 ? std::max(kAwaitRank, rank_timeout)
+                                 : kAwaitProcess};
 }
 
 // Set once a signal or a notice of pre-emption has asked the process to end.
@@ -310,16 +278,20 @@ absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
 
 // Runs the island from its rank 0.
 absl::Status Lead() {
-  // The server starts first, so that the other ranks find it.
-  const CrewRules rules = IslandCrewRules();
   const Clock now = SteadyWallClock();
+  CrewRules rules = IslandCrewRules();
   std::unique_ptr<RendezvousServer> rendezvous;
   std::optional<CrewLeader> crew;
-  if (rules.size > 1) {
+  const auto open_rendezvous = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
+    crew.reset();
+    rendezvous.reset();
     ASSIGN_OR_RETURN(rendezvous, RendezvousServer::Start(options));
     crew.emplace(rules, rendezvous.get(), now);
-  }
+    return absl::OkStatus();
+  };
+  // The server starts first, so that the other ranks find it.
+  if (rules.size > 1) RETURN_IF_ERROR(open_rendezvous());
   const auto pause = [] {
     absl::SleepFor(kLookForProcesses);
     return !interrupted;
@@ -388,9 +360,16 @@ absl::Status Lead() {
       options.join.set_replaces_instance_id(
           options.resume->position.instance_id());
     }
+    if (rules.least < rules.size) {
+      options.hands_over = [&] { return crew->CanGrow(); };
+      options.hand_over = [&](IslandState state) {
+        resume = std::make_shared<IslandState>(std::move(state));
+        return crew->SayStartAgain();
+      };
+    }
     options.take_verdict =
-        [missing = MissingVerdict(rules, present, local.count)]() mutable {
-          return WhatIsWrong(std::exchange(missing, std::nullopt));
+        [missing = WithoutTrouble(rules, present, local.count)]() mutable {
+          return TakeTrouble(std::exchange(missing, std::nullopt));
         };
     if (RankStampPage* const stamps = OpenedRankStamps(); stamps != nullptr) {
       // The supervisor starts no process before the earlier one is dead.
@@ -457,22 +436,26 @@ absl::Status Lead() {
         [&] {
           if (runner.GetsOn()) manager.Alive();
         });
-    // No island waits for one that has not joined.
-    if (rules.least < rules.size) {
-      absl::StatusOr<std::set<int>> enough = crew->AwaitEnough(pause);
-      status = enough.status();
-      if (enough.ok()) present = *std::move(enough);
+    const auto run = [&]() -> absl::Status {
+      // No island waits for one that has not joined.
+      if (rules.least < rules.size) {
+        ASSIGN_OR_RETURN(present, crew->AwaitEnough(pause));
+      }
+      return runner.Run();
+    };
+    status = run();
+    while (absl::IsAborted(status) && resume != nullptr) {
+      rules = crew->AwaitKnown();
+      status = open_rendezvous();
+      if (status.ok()) status = run();
     }
-    if (status.ok()) status = runner.Run();
   }
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
   if (status.ok() || absl::IsCancelled(status)) {
     if (crew.has_value()) crew->Dismiss();
     RETURN_IF_ERROR(remove_recent());
   } else if (rendezvous != nullptr) {
-    rendezvous->table()
-        ->Put(kFailed, std::string(status.message()))
-        .IgnoreError();
+    crew->SayFailed(status);
     if (OpenedRankStamps() != nullptr) OpenedRankStamps()->left() = true;
     absl::SleepFor(kReportsNeeded);
   }
@@ -491,20 +474,28 @@ absl::Status Follow() {
       },
       [] { _exit(0); }, [] {});
   ASSIGN_OR_RETURN(const RendezvousOptions options, MakeRendezvousOptions());
-  ASSIGN_OR_RETURN(const std::optional<CrewPlace> place,
-                   AwaitPlace(options, absl::GetFlag(FLAGS_island_rank),
-                              RandomSeed(), kAwaitProcess));
-  // The island did not need it.
-  if (!place.has_value()) return absl::OkStatus();
-  has_place = true;
-  RETURN_IF_ERROR(RunFollowingRank(
-      TrainerOptions(local),
-      RankOptions(local, place->rank, place->size, place->table.get())));
-  // Rank 0 ends the others in order even if it fails itself, and then says so.
-  const absl::StatusOr<std::string> failed =
-      place->table->Get(kFailed, kReportsNeeded);
-  if (!failed.ok()) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("rank 0 has failed: ", *failed));
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<CrewPlace> place,
+                     AwaitPlace(options, absl::GetFlag(FLAGS_island_rank),
+                                RandomSeed(), kAwaitProcess));
+    // The island did not need it.
+    if (!place.has_value()) return absl::OkStatus();
+    has_place = true;
+    const ProcessRankOptions ranks =
+        RankOptions(local, place->rank, place->size, place->table.get());
+    StampOwnRanks(ranks.rank * ranks.threads, ranks.threads);
+    RETURN_IF_ERROR(RunFollowingRank(TrainerOptions(local), ranks));
+    // Rank 0 ends the others in order even if it fails itself, and then says
+    // so.
+    const absl::StatusOr<std::optional<std::string>> why =
+        WhyEnded(*place, kReportsNeeded);
+    if (!why.ok()) return absl::OkStatus();
+    if (why->has_value()) {
+      return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));
+    }
+    has_place = false;
+    StampOwnRanks(0, 0);
+  }
 }
 
 // Returns the exit code.

@@ -18,6 +18,7 @@
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/collective/crew.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/flags.h"
@@ -96,6 +97,7 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
   ServiceManager manager(now);
   // systemd listens to its own child only.
   unsetenv("NOTIFY_SOCKET");
+  const CrewRules rules = IslandCrewRules();
   bool is_ready = false;
   const absl::StatusOr<int> code = Supervise(
       {.commands =
@@ -106,6 +108,8 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
        .first_process = commands.first_process,
        .island_size = commands.island_size,
        .action = *OnRankFault(),
+       .has_spares = rules.least < rules.size ||
+                     commands.first_process + commands.processes > rules.size,
        .limits = {.least = absl::Seconds(absl::GetFlag(FLAGS_hang_floor)),
                   .most = absl::Seconds(absl::GetFlag(FLAGS_hang_ceiling)),
                   .silence = absl::Seconds(absl::GetFlag(FLAGS_hang_floor))},

@@ -27,7 +27,17 @@ constexpr absl::Duration kLongestWait = absl::Minutes(5);
 // shrink_after.
 constexpr int kQuiet = 10;
 
+// The longest time that the processes of a crew take to end their ranks.
+constexpr absl::Duration kEnding = absl::Seconds(15);
+
 constexpr char kPlaces[] = "place/";
+// The key that says why the ranks have ended, and what it says if they start
+// again.
+constexpr char kEnd[] = "end";
+constexpr char kStartAgain[] = "";
+
+// The key with which the process of a rank says that it has read kStartAgain.
+std::string KnownKey(int rank) { return absl::StrCat("known/", rank); }
 
 std::string PlaceKey(int process, uint64_t life) {
   return absl::StrCat(kPlaces, process, "/", life);
@@ -55,7 +65,7 @@ std::vector<int> ChooseCrew(const CrewRules& rules,
                             const std::set<int>& present,
                             const CrewSizeAllowed& allowed,
                             absl::Duration waited) {
-  const int wanted = LargestCrew(rules, rules.size, allowed);
+  const int wanted = LargestCrew(rules, rules.awaited, allowed);
   int size = LargestCrew(rules, static_cast<int>(present.size()), allowed);
   if (size < wanted && waited < rules.shrink_after) size = 0;
   return std::vector<int>(present.begin(), std::next(present.begin(), size));
@@ -182,7 +192,33 @@ bool CrewLeader::CanGrow() {
   }
   std::set<int> all(crew_.begin(), crew_.end());
   for (const auto& [process, key] : Keys()) all.insert(process);
-  return LargestCrew(rules_, static_cast<int>(all.size()), allowed_) > size;
+  known_ = static_cast<int>(all.size());
+  return LargestCrew(rules_, known_, allowed_) > size;
+}
+
+absl::Status CrewLeader::SayStartAgain() {
+  LOG(INFO) << "the island starts again with more processes";
+  return server_->table()->Put(kEnd, kStartAgain);
+}
+
+CrewRules CrewLeader::AwaitKnown() {
+  absl::MutexLock lock(&mu_);
+  const absl::Time deadline = now_() + kEnding;
+  for (size_t rank = 1; rank < crew_.size(); ++rank) {
+    const absl::Status known =
+        server_->table()
+            ->Get(KnownKey(static_cast<int>(rank)), deadline - now_())
+            .status();
+    LOG_IF(WARNING, !known.ok())
+        << "process " << crew_[rank] << " has not ended its ranks in order";
+  }
+  CrewRules next = rules_;
+  next.awaited = known_;
+  return next;
+}
+
+void CrewLeader::SayFailed(const absl::Status& status) {
+  server_->table()->Put(kEnd, status.ToString()).IgnoreError();
 }
 
 void CrewLeader::Dismiss() {
@@ -199,6 +235,7 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const RendezvousOptions& options, int process, uint64_t life,
     absl::Duration timeout) {
   const std::string key = PlaceKey(process, life);
+  LOG(INFO) << "process " << process << " waits for a place among the ranks";
   while (true) {
     // A process 0 that does not answer may be about to start again.
     ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> table,
@@ -219,6 +256,15 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     }
     return mine;
   }
+}
+
+absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
+                                                    absl::Duration timeout) {
+  ASSIGN_OR_RETURN(const std::string why, place.table->Get(kEnd, timeout));
+  if (why != kStartAgain) return why;
+  // Process 0 goes on at once, perhaps before it answers.
+  place.table->Put(KnownKey(place.rank), "").IgnoreError();
+  return std::nullopt;
 }
 
 }  // namespace causeway

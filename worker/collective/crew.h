@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,8 @@ struct CrewRules {
   int least = 1;
   // How long process 0 waits for all of them before it goes without some.
   absl::Duration shrink_after = absl::Seconds(30);
+  // If more have not been seen, process 0 waits for so many only.
+  int awaited = std::numeric_limits<int>::max();
 };
 
 // Returns whether the ranks of so many processes can share a batch evenly.
@@ -92,6 +95,16 @@ class CrewLeader {
   // the choice, so that a process that comes and goes does not keep the others
   // from training.
   bool CanGrow();
+  // Says, while the ranks of a crew that can grow still run, that they start
+  // again at the next server.
+  absl::Status SayStartAgain();
+  // Waits until all processes of the crew, whose ranks have ended, know that,
+  // and returns the rules for the next server's crew.
+  CrewRules AwaitKnown();
+
+  // Tells the processes of the crew that the ranks have ended because of an
+  // error.
+  void SayFailed(const absl::Status& status);
 
   // Tells the processes that have no place that the island has ended in order.
   void Dismiss();
@@ -120,6 +133,8 @@ class CrewLeader {
   std::vector<int> crew_ ABSL_GUARDED_BY(mu_);
   CrewSizeAllowed allowed_ ABSL_GUARDED_BY(mu_);
   absl::Time chosen_at_ ABSL_GUARDED_BY(mu_);
+  // The processes of the crew and those that ask for a place.
+  int known_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // A place in the crew.
@@ -137,6 +152,13 @@ struct CrewPlace {
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const RendezvousOptions& options, int process, uint64_t life,
     absl::Duration timeout);
+
+// Returns what process 0 says, after the ranks of `place` have ended in order:
+// nothing if they start again, and then tells it that this process knows that;
+// otherwise its error.
+//   UNAVAILABLE, DEADLINE_EXCEEDED  It says nothing: the island has ended.
+absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
+                                                    absl::Duration timeout);
 
 }  // namespace causeway
 

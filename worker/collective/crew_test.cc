@@ -26,6 +26,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Optional;
 
 constexpr absl::Duration kShrinkAfter = absl::Seconds(30);
 
@@ -110,6 +111,16 @@ TEST(CrewRulesTest, ASpareTakesThePlaceOfWhoIsMissing) {
   EXPECT_THAT(ChooseCrew(rules, {0, 2}, Sharing(6), absl::Hours(1)), IsEmpty());
 }
 
+// A crew that grows does not wait again for who was not there before.
+TEST(CrewRulesTest, NobodyWaitsForMoreThanTheProcessesThatAreAwaited) {
+  const CrewRules rules{.size = 4, .least = 1, .awaited = 3};
+  EXPECT_THAT(ChooseCrew(rules, {0, 2}, Sharing(12), {}), IsEmpty());
+  EXPECT_THAT(ChooseCrew(rules, {0, 2, 3}, Sharing(12), {}),
+              ElementsAre(0, 2, 3));
+  EXPECT_THAT(ChooseCrew(rules, {0, 1, 2, 3}, Sharing(12), {}),
+              ElementsAre(0, 1, 2, 3));
+}
+
 TEST(CrewRulesTest, WhoIsMissingIsKnown) {
   EXPECT_THAT(MissingFrom({.size = 4, .least = 2}, {0, 3}), ElementsAre(1, 2));
   EXPECT_THAT(MissingFrom({.size = 3, .least = 2}, {0, 2, 5}), IsEmpty());
@@ -148,14 +159,18 @@ class CrewTest : public testing::Test {
   absl::StatusOr<int> Choose(int micro_batches) {
     return leader_->Choose(Sharing(micro_batches), [] { return true; });
   }
-  static void ExpectPlace(Place place, int rank, int size) {
-    const absl::StatusOr<std::optional<CrewPlace>> given = place.get();
-    ASSERT_OK(given);
-    ASSERT_TRUE(given->has_value());
+  static CrewPlace ExpectPlace(Place place, int rank, int size) {
+    absl::StatusOr<std::optional<CrewPlace>> given = place.get();
+    EXPECT_OK(given);
+    if (!given.ok() || !given->has_value()) {
+      ADD_FAILURE() << "no place";
+      return {};
+    }
     EXPECT_EQ((*given)->rank, rank);
     EXPECT_EQ((*given)->size, size);
     EXPECT_THAT((*given)->table->Get("key", absl::Seconds(30)),
                 IsOkAndHolds("value"));
+    return **std::move(given);
   }
 
   const CrewRules rules_{
@@ -197,7 +212,7 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
                               }),
               IsOkAndHolds(2));
   EXPECT_GE(looks, 3);
-  ExpectPlace(std::move(first), 1, 2);
+  const CrewPlace place = ExpectPlace(std::move(first), 1, 2);
   Place second = Ask(2);
   AwaitPresent({0, 2});
   EXPECT_FALSE(leader_->CanGrow());
@@ -205,6 +220,9 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   EXPECT_FALSE(leader_->CanGrow());
   AwaitPresent({0, 2});
   EXPECT_TRUE(leader_->CanGrow());
+  ASSERT_OK(leader_->SayStartAgain());
+  EXPECT_THAT(WhyEnded(place, absl::Seconds(30)), IsOkAndHolds(std::nullopt));
+  EXPECT_EQ(leader_->AwaitKnown().awaited, 3);
   // They meet again at the next server.
   Place again = Ask(1);
   StartServer(server_->address());
@@ -226,6 +244,20 @@ TEST_F(CrewTest, WhoNoLongerAsksIsGone) {
   gap_ = absl::Seconds(10);
   AwaitPresent({0, 1});
   leader_->Dismiss();
+}
+
+TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
+  Place first = Ask(1);
+  Place second = Ask(2);
+  AwaitPresent({0, 1, 2});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  const CrewPlace place = ExpectPlace(std::move(first), 1, 3);
+  ExpectPlace(std::move(second), 2, 3);
+  leader_->SayFailed(absl::DataLossError("bad sector"));
+  ASSERT_OK_AND_ASSIGN(const std::optional<std::string> why,
+                       WhyEnded(place, absl::Seconds(30)));
+  EXPECT_THAT(why, Optional(HasSubstr("bad sector")));
 }
 
 TEST_F(CrewTest, ABatchThatNoCrewCanShareIsAnError) {

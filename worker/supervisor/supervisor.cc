@@ -30,6 +30,10 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Longer than ranks take to find out who is at fault, and to leave the run.
 constexpr absl::Duration kEndTogether = absl::Seconds(15);
 constexpr int kUsageExitCode = 2;
+// The time after which a process that the island does not need is started
+// again: at first, and at most.
+constexpr absl::Duration kFirstRetry = absl::Seconds(1);
+constexpr absl::Duration kLongestRetry = absl::Minutes(1);
 
 class Supervisor {
  public:
@@ -66,26 +70,42 @@ class Supervisor {
   }
 
   absl::Status Start() {
-    ASSIGN_OR_RETURN(const auto commands, options_.commands());
+    ASSIGN_OR_RETURN(commands_, options_.commands());
     processes_.clear();
+    retries_.assign(commands_.size(), Retry());
     page_->Clear();
     fault_.clear();
     blamed_ = false;
     suspected_ = -1;
     ended_at_ = absl::InfiniteFuture();
-    for (const std::vector<std::string>& command : commands) {
-      const auto number =
-          options_.first_process + static_cast<int>(processes_.size());
-      ASSIGN_OR_RETURN(
-          processes_.emplace_back(),
-          RankProcess::Start(command, absl::StrCat("[", number, "] ")));
+    for (size_t i = 0; i < commands_.size(); ++i) {
+      ASSIGN_OR_RETURN(processes_.emplace_back(), StartProcess(i));
     }
     return absl::OkStatus();
   }
 
+  int NumberOf(size_t i) const {
+    return options_.first_process + static_cast<int>(i);
+  }
+
+  absl::StatusOr<std::unique_ptr<RankProcess>> StartProcess(size_t i) const {
+    return RankProcess::Start(commands_[i],
+                              absl::StrCat("[", NumberOf(i), "] "));
+  }
+
+  // Returns whether the process has ended, and is to be started again alone.
+  bool AwaitsRetry(size_t i) const {
+    return retries_[i].at != absl::InfiniteFuture();
+  }
+
   bool IsRunning() const {
-    return std::any_of(processes_.begin(), processes_.end(),
-                       [](const auto& process) { return process->running(); });
+    bool awaits = false;
+    bool has_ended = leaving_;
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      if (processes_[i]->running()) return true;
+      (AwaitsRetry(i) ? awaits : has_ended) = true;
+    }
+    return awaits && !has_ended;
   }
 
   void Tick() {
@@ -95,6 +115,7 @@ class Supervisor {
       SignalAll(SIGTERM);
     }
     NoteEnds();
+    RetryProcesses();
     const absl::Time now = options_.now();
     WatchStamps(now);
     EndTogether(now);
@@ -115,21 +136,51 @@ class Supervisor {
   void NoteEnds() {
     for (size_t i = 0; i < processes_.size(); ++i) {
       const RankProcess& process = *processes_[i];
-      if (process.running()) continue;
+      if (process.running() || AwaitsRetry(i)) continue;
+      if (IsDispensable(i)) {
+        const absl::Duration pause = retries_[i].pause;
+        LOG(WARNING) << HowEnded(i) << "; it had no rank, and is started again "
+                     << "in " << absl::FormatDuration(pause);
+        retries_[i] = {.at = options_.now() + pause,
+                       .pause = std::min(2 * pause, kLongestRetry)};
+        continue;
+      }
       ended_at_ = std::min(ended_at_, options_.now());
       if (EndedInOrder(process) || leaving_) continue;
-      const int code = process.exit_code();
-      const int number = options_.first_process + static_cast<int>(i);
-      if (code > 128) {
-        NoteFault(absl::StrCat("process ", number, " was killed by signal ",
-                               code - 128),
-                  v1::RankTrouble::DEAD_RANK, FirstRankOf(process));
-      } else {
-        // It may have ended because of another rank.
-        NoteFault(absl::StrCat("process ", number, " has ended with code ",
-                               code, ": ",
-                               PrintableLines(process.last_line())));
-      }
+      // A process that was not killed may have ended because of another rank.
+      const bool was_killed = process.exit_code() > 128;
+      NoteFault(HowEnded(i), v1::RankTrouble::DEAD_RANK,
+                was_killed ? FirstRankOf(process) : -1);
+    }
+  }
+
+  std::string HowEnded(size_t i) const {
+    const RankProcess& process = *processes_[i];
+    const int code = process.exit_code();
+    return code > 128
+               ? absl::StrCat("process ", NumberOf(i), " was killed by signal ",
+                              code - 128)
+               : absl::StrCat("process ", NumberOf(i), " has ended with code ",
+                              code, ": ", PrintableLines(process.last_line()));
+  }
+
+  // Returns whether a process that has ended had no rank, so that the island
+  // goes on without it.
+  bool IsDispensable(size_t i) const {
+    const RankProcess& process = *processes_[i];
+    return options_.has_spares && acts() && !leaving_ && fault_.empty() &&
+           NumberOf(i) != 0 && !EndedInOrder(process) &&
+           process.exit_code() != kUsageExitCode && FirstRankOf(process) < 0;
+  }
+
+  void RetryProcesses() {
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      if (leaving_ || options_.now() < retries_[i].at) continue;
+      auto process = StartProcess(i);
+      LOG_IF(ERROR, !process.ok()) << process.status().message();
+      if (!process.ok()) continue;
+      processes_[i] = *std::move(process);
+      retries_[i].at = absl::InfiniteFuture();
     }
   }
 
@@ -206,14 +257,18 @@ class Supervisor {
 
   // Returns the exit code if the processes are not to be started again.
   std::optional<int> FinalCode() const {
-    int highest = 0;
+    std::vector<int> codes;
     bool in_order = true;
-    for (const auto& process : processes_) {
-      const int code = process->exit_code();
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      if (AwaitsRetry(i)) continue;
+      const int code = processes_[i]->exit_code();
       if (code == kUsageExitCode) return kUsageExitCode;
-      in_order = in_order && EndedInOrder(*process);
-      highest = std::max(highest, code > 128 ? 1 : code);
+      in_order = in_order && EndedInOrder(*processes_[i]);
+      codes.push_back(code > 128 ? 1 : code);
     }
+    // Nothing has ended but processes that wait to be started again.
+    if (codes.empty()) return options_.interrupted_exit_code;
+    int highest = *std::max_element(codes.begin(), codes.end());
     if (options_.first_process == 0) {
       highest = processes_[0]->exit_code();
       in_order = EndedInOrder(*processes_[0]);
@@ -238,8 +293,16 @@ class Supervisor {
   bool leaving_ = false;
   bool has_joined_ = false;
 
+  // When a process is started again, and how long after the next end.
+  struct Retry {
+    absl::Time at = absl::InfiniteFuture();
+    absl::Duration pause = kFirstRetry;
+  };
+
   // Since the last start.
+  std::vector<std::vector<std::string>> commands_;
   std::vector<std::unique_ptr<RankProcess>> processes_;
+  std::vector<Retry> retries_;
   // When the first process has ended.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;

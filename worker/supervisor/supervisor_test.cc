@@ -102,6 +102,40 @@ TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
 }
 
+TEST_F(SupervisorTest, AProcessThatTheIslandDoesNotNeedIsStartedAgainAlone) {
+  SupervisorOptions options =
+      Options({"echo a >>first; until [ -e again ]; do sleep 0.01; done",
+               "echo b >>second; [ $(wc -l <second) = 1 ] || touch again; "
+               "exit 1"},
+              RankFaultAction::kAct);
+  options.has_spares = true;
+  EXPECT_EQ(Run(options), 0);
+  EXPECT_EQ(Contents("first"), "a\n");
+  EXPECT_EQ(Contents("second"), "b\nb\n");
+}
+
+TEST_F(SupervisorTest, AProcessThatIsTriedAgainAloneEndsWithASignal) {
+  // The signal comes before the next start, or on a slow machine after it.
+  SupervisorOptions options =
+      Options({"trap 'exit 75' TERM; [ ! -e tried ] || while :; do sleep 0.05; "
+               "done; touch tried; (sleep 0.1; kill -TERM $PPID) & exit 1"},
+              RankFaultAction::kAct);
+  options.first_process = 3;
+  options.island_size = 2;
+  options.has_spares = true;
+  EXPECT_EQ(Run(options), 75);
+  EXPECT_EQ(starts_, 1);
+}
+
+TEST_F(SupervisorTest, TheFirstProcessIsAlwaysNeeded) {
+  SupervisorOptions options =
+      Options({"[ -e again ] || { touch again; exit 1; }", "exit 0"},
+              RankFaultAction::kAct);
+  options.has_spares = true;
+  EXPECT_EQ(Run(options), 0);
+  EXPECT_EQ(starts_, 2);
+}
+
 TEST_F(SupervisorTest, ASignalIsPassedOnAndEndsIt) {
   const std::string leaves = "while :; do sleep 0.05; done";
   EXPECT_EQ(Run({absl::StrCat("trap 'echo left >first; exit 75' TERM; ",

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/crew_report.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/transport/field_limits.h"
+#include "worker/collective/rank_stamps.h"
+
+namespace causeway {
+
+std::string WithoutText(const CrewRules& rules, const std::set<int>& present) {
+  const std::vector<int> missing = MissingFrom(rules, present);
+  if (missing.empty()) return "";
+  return absl::StrCat(present.size(), " of ", rules.size,
+                      " processes, without ", absl::StrJoin(missing, ", "));
+}
+
+std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
+                                              const std::set<int>& present,
+                                              int ranks) {
+  const std::vector<int> missing = MissingFrom(rules, present);
+  if (missing.empty()) return std::nullopt;
+  v1::RankTrouble trouble;
+  trouble.set_kind(v1::RankTrouble::DEAD_RANK);
+  trouble.set_rank(static_cast<uint32_t>(missing[0] * ranks));
+  trouble.set_text(
+      absl::StrCat("the island trains with ", WithoutText(rules, present)));
+  return trouble;
+}
+
+std::optional<v1::RankTrouble> TakeTrouble(
+    std::optional<v1::RankTrouble> other) {
+  RankStampPage* const stamps = OpenedRankStamps();
+  std::optional<v1::RankTrouble> verdict;
+  if (stamps != nullptr) verdict = stamps->TakeVerdict();
+  if (!verdict.has_value()) return other;
+  if (other.has_value()) {
+    absl::StrAppend(verdict->mutable_text(), "; ", other->text());
+  }
+  return verdict;
+}
+
+void StampOwnRanks(int first, int count) {
+  RankStampPage* const stamps = OpenedRankStamps();
+  if (stamps == nullptr) return;
+  const auto self = static_cast<uint32_t>(getpid());
+  for (int rank = 0; rank < kMostRanks; ++rank) {
+    if (stamps->rank(rank).process == self) stamps->rank(rank).Clear();
+  }
+  for (int rank = first; rank < first + count; ++rank) {
+    const RankSectionScope stamped(rank, RankLane::kTraining,
+                                   RankSection::kState);
+  }
+}
+
+}  // namespace causeway
