@@ -38,6 +38,181 @@ std::string PrintText(const google::protobuf::Message& message) {
   return text;
 }
 
+absl::Status Write(const CommitRecord& commit, SqliteDatabase& database) {
+  const v1::FragmentHead& head = commit.head;
+  ASSIGN_OR_RETURN(
+      SqliteStatement newest,
+      database.Prepare("SELECT ifnull(max(version) + 1, 0) FROM commits"
+                       " WHERE fragment = ?",
+                       head.fragment()));
+  RETURN_IF_ERROR(newest.Step().status());
+  if (newest.Int(0) != static_cast<int64_t>(head.version())) {
+    return absl::FailedPreconditionError(
+        absl::Substitute("fragment $0: version $1 is offered, $2 is the next",
+                         head.fragment(), head.version(), newest.Int(0)));
+  }
+  return database.Run(
+      absl::StrCat("INSERT INTO commits (", kCommitLogCommitColumns,
+                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+      head.fragment(), head.version(), DigestToHex(head.digest()),
+      commit.update_file, commit.merged_norm,
+      absl::ToUnixMicros(commit.committed_at), commit.participation.live(),
+      commit.participation.contributing(), commit.participation.merged());
+}
+
+absl::Status Write(const SnapshotRecord& snapshot, SqliteDatabase& database) {
+  return database.Run(
+      "INSERT INTO snapshots (fragment, version, file) VALUES (?, ?, ?)"
+      " ON CONFLICT DO UPDATE SET file = excluded.file",
+      snapshot.head.fragment(), snapshot.head.version(), snapshot.file);
+}
+
+absl::Status Write(const Member& member, SqliteDatabase& database) {
+  return database.Run(
+      "INSERT INTO members (island_id, incarnation, instance_id, state,"
+      " description, joined_at, ended_at, reason, shard, first_versions,"
+      " draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      " ON CONFLICT DO UPDATE SET state = excluded.state,"
+      " ended_at = excluded.ended_at, reason = excluded.reason,"
+      " first_versions = excluded.first_versions,"
+      " draining = excluded.draining",
+      member.island_id, member.incarnation, member.instance_id,
+      absl::AsciiStrToLower(v1::IslandStatus::State_Name(member.state)),
+      member.description, absl::ToUnixMicros(member.joined_at),
+      member.state == v1::IslandStatus::LIVE
+          ? std::nullopt
+          : std::optional(absl::ToUnixMicros(member.ended_at)),
+      member.reason, member.shard,
+      absl::StrJoin(member.first_contribution_version, ","), member.draining);
+}
+
+absl::Status Write(const ContributionRecord& contribution,
+                   SqliteDatabase& database) {
+  std::string sql =
+      "INSERT INTO contributions (fragment, base_version, island_id,"
+      " incarnation, fate, tokens, inner_steps, weight, norm, digest, at,"
+      " restored_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+  const bool merged = contribution.fate != ContributionFate::kLate;
+  if (!merged) sql += " ON CONFLICT DO NOTHING";
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database.Prepare(
+          sql, contribution.fragment, contribution.base_version,
+          contribution.island_id, contribution.incarnation,
+          ContributionFateName(contribution.fate), contribution.tokens,
+          contribution.inner_steps, contribution.weight, contribution.norm,
+          DigestToHex(contribution.digest), absl::ToUnixMicros(contribution.at),
+          contribution.restored_tokens));
+  absl::Status status = insert.Run();
+  if (absl::IsAlreadyExists(status)) {
+    return absl::AlreadyExistsError(absl::Substitute(
+        "the contribution of $0 (incarnation $1) to fragment $2 version $3 "
+        "has been merged before",
+        contribution.island_id, contribution.incarnation, contribution.fragment,
+        contribution.base_version));
+  }
+  return status;
+}
+
+absl::Status Write(const AccountRecord& account, SqliteDatabase& database) {
+  return database.Run(
+      "INSERT INTO accounts (island_id, incarnation, process_tokens,"
+      " reported) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+      " process_tokens = excluded.process_tokens,"
+      " reported = excluded.reported",
+      account.key.island_id, account.key.incarnation, account.process_tokens,
+      absl::StrJoin(account.reported, ","));
+}
+
+absl::Status Write(const QuarantineEntry& entry, SqliteDatabase& database) {
+  return database.Run(
+      "INSERT INTO quarantine (id, state, header, norm, reason, admissible,"
+      " quarantined_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+      " ON CONFLICT DO UPDATE SET state = excluded.state,"
+      " reason = excluded.reason, admissible = excluded.admissible",
+      entry.id,
+      absl::AsciiStrToLower(
+          v1::QuarantinedContribution::State_Name(entry.state)),
+      PrintText(entry.header),
+      std::isfinite(entry.norm) ? std::optional(entry.norm) : std::nullopt,
+      entry.reason, entry.admissible, absl::ToUnixMicros(entry.quarantined_at));
+}
+
+absl::Status Write(const RunFlags& flags, SqliteDatabase& database) {
+  return database.Run(
+      "UPDATE run SET started = ?, paused = ?, data_digest = ?,"
+      " data_accepted = ?",
+      flags.started,
+      flags.paused ? std::optional(flags.pause_reason) : std::nullopt,
+      DigestToHex(flags.data_digest), flags.data_accepted);
+}
+
+absl::Status WritePoint(absl::string_view series, uint64_t version, double loss,
+                        const google::protobuf::Timestamp& time,
+                        const google::protobuf::Message& point,
+                        SqliteDatabase& database) {
+  RETURN_IF_ERROR(
+      database.Run("INSERT INTO history (series, version, time, loss, point)"
+                   " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                   series, version, absl::ToUnixMicros(ToTime(time)), loss,
+                   PrintText(point)));
+  ASSIGN_OR_RETURN(
+      SqliteStatement points,
+      database.Prepare("SELECT count(*) FROM history WHERE series = ?",
+                       series));
+  RETURN_IF_ERROR(points.Step().status());
+  if (points.Uint(0) <= CommitLog::kMostPoints) return absl::OkStatus();
+  return database.Run(kCommitLogThinHistory, series,
+                      CommitLog::kMostPoints / 8);
+}
+
+absl::Status Write(const v1::TrainingPoint& point, SqliteDatabase& database) {
+  return WritePoint(kTrainingSeries, point.version(), point.loss(),
+                    point.time(), point, database);
+}
+
+absl::Status Write(const v1::ValidationPoint& point, SqliteDatabase& database) {
+  return WritePoint(kValidationSeries, point.validation().version(),
+                    point.validation().loss(), point.time(), point, database);
+}
+
+// Numbers the event.
+absl::Status Write(EventRecord& event, SqliteDatabase& database) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database.Prepare("INSERT INTO events (id, time, kind, island_id, text)"
+                       " VALUES ((SELECT ifnull(max(id), 0) + 1 FROM events),"
+                       " ?, ?, ?, ?) RETURNING id",
+                       absl::ToUnixMicros(event.time), event.kind,
+                       event.island_id, event.text));
+  RETURN_IF_ERROR(insert.Step().status());
+  event.id = static_cast<uint64_t>(insert.Int(0));
+  return insert.Run();
+}
+
+template <typename Records>
+absl::Status WriteAll(Records& records, SqliteDatabase& database) {
+  for (auto& record : records) RETURN_IF_ERROR(Write(record, database));
+  return absl::OkStatus();
+}
+
+absl::Status WriteBatch(LogBatch& batch, SqliteDatabase& database) {
+  RETURN_IF_ERROR(WriteAll(batch.commits, database));
+  RETURN_IF_ERROR(WriteAll(batch.snapshots, database));
+  RETURN_IF_ERROR(WriteAll(batch.members, database));
+  RETURN_IF_ERROR(WriteAll(batch.contributions, database));
+  RETURN_IF_ERROR(WriteAll(batch.accounts, database));
+  RETURN_IF_ERROR(WriteAll(batch.quarantine, database));
+  for (const uint64_t id : batch.admitted) {
+    RETURN_IF_ERROR(database.Run(
+        "UPDATE quarantine SET state = 'admitted' WHERE id = ?", id));
+  }
+  if (batch.flags.has_value()) RETURN_IF_ERROR(Write(*batch.flags, database));
+  RETURN_IF_ERROR(WriteAll(batch.training, database));
+  RETURN_IF_ERROR(WriteAll(batch.validations, database));
+  return WriteAll(batch.events, database);
+}
+
 }  // namespace
 
 absl::string_view ContributionFateName(ContributionFate fate) {
@@ -354,10 +529,7 @@ absl::Status CommitLog::ReplaceSnapshots(
     mutex_.AssertHeld();
     RETURN_IF_ERROR(
         database_.Run("DELETE FROM snapshots WHERE fragment = ?", fragment));
-    for (const SnapshotRecord& snapshot : snapshots) {
-      RETURN_IF_ERROR(WriteSnapshot(snapshot));
-    }
-    return absl::OkStatus();
+    return WriteAll(snapshots, database_);
   });
 }
 
@@ -413,186 +585,8 @@ absl::Status CommitLog::Apply(LogBatch& batch) {
   }
   return ChangeLocked(change, [&] {
     mutex_.AssertHeld();
-    return WriteBatch(batch);
+    return WriteBatch(batch, database_);
   });
-}
-
-absl::Status CommitLog::WriteBatch(LogBatch& batch) {
-  for (const CommitRecord& commit : batch.commits) {
-    RETURN_IF_ERROR(WriteCommit(commit));
-  }
-  for (const SnapshotRecord& snapshot : batch.snapshots) {
-    RETURN_IF_ERROR(WriteSnapshot(snapshot));
-  }
-  for (const Member& member : batch.members) {
-    RETURN_IF_ERROR(WriteMember(member));
-  }
-  for (const ContributionRecord& contribution : batch.contributions) {
-    RETURN_IF_ERROR(WriteContribution(contribution));
-  }
-  for (const AccountRecord& account : batch.accounts) {
-    RETURN_IF_ERROR(WriteAccount(account));
-  }
-  for (const QuarantineEntry& entry : batch.quarantine) {
-    RETURN_IF_ERROR(WriteQuarantine(entry));
-  }
-  for (const uint64_t id : batch.admitted) RETURN_IF_ERROR(WriteAdmitted(id));
-  if (batch.flags.has_value()) RETURN_IF_ERROR(WriteFlags(*batch.flags));
-  for (const v1::TrainingPoint& point : batch.training) {
-    RETURN_IF_ERROR(WritePoint(kTrainingSeries, point.version(), point.loss(),
-                               point.time(), point));
-  }
-  for (const v1::ValidationPoint& point : batch.validations) {
-    RETURN_IF_ERROR(WritePoint(kValidationSeries, point.validation().version(),
-                               point.validation().loss(), point.time(), point));
-  }
-  for (EventRecord& event : batch.events) RETURN_IF_ERROR(WriteEvent(event));
-  return absl::OkStatus();
-}
-
-absl::Status CommitLog::WriteCommit(const CommitRecord& commit) {
-  const v1::FragmentHead& head = commit.head;
-  ASSIGN_OR_RETURN(
-      SqliteStatement newest,
-      database_.Prepare("SELECT ifnull(max(version) + 1, 0) FROM commits"
-                        " WHERE fragment = ?",
-                        head.fragment()));
-  RETURN_IF_ERROR(newest.Step().status());
-  if (newest.Int(0) != static_cast<int64_t>(head.version())) {
-    return absl::FailedPreconditionError(
-        absl::Substitute("fragment $0: version $1 is offered, $2 is the next",
-                         head.fragment(), head.version(), newest.Int(0)));
-  }
-  return database_.Run(
-      absl::StrCat("INSERT INTO commits (", kCommitLogCommitColumns,
-                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-      head.fragment(), head.version(), DigestToHex(head.digest()),
-      commit.update_file, commit.merged_norm,
-      absl::ToUnixMicros(commit.committed_at), commit.participation.live(),
-      commit.participation.contributing(), commit.participation.merged());
-}
-
-absl::Status CommitLog::WriteSnapshot(const SnapshotRecord& snapshot) {
-  return database_.Run(
-      "INSERT INTO snapshots (fragment, version, file) VALUES (?, ?, ?)"
-      " ON CONFLICT DO UPDATE SET file = excluded.file",
-      snapshot.head.fragment(), snapshot.head.version(), snapshot.file);
-}
-
-absl::Status CommitLog::WriteMember(const Member& member) {
-  return database_.Run(
-      "INSERT INTO members (island_id, incarnation, instance_id, state,"
-      " description, joined_at, ended_at, reason, shard, first_versions,"
-      " draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-      " ON CONFLICT DO UPDATE SET state = excluded.state,"
-      " ended_at = excluded.ended_at, reason = excluded.reason,"
-      " first_versions = excluded.first_versions,"
-      " draining = excluded.draining",
-      member.island_id, member.incarnation, member.instance_id,
-      absl::AsciiStrToLower(v1::IslandStatus::State_Name(member.state)),
-      member.description, absl::ToUnixMicros(member.joined_at),
-      member.state == v1::IslandStatus::LIVE
-          ? std::nullopt
-          : std::optional(absl::ToUnixMicros(member.ended_at)),
-      member.reason, member.shard,
-      absl::StrJoin(member.first_contribution_version, ","), member.draining);
-}
-
-absl::Status CommitLog::WriteContribution(
-    const ContributionRecord& contribution) {
-  std::string sql =
-      "INSERT INTO contributions (fragment, base_version, island_id,"
-      " incarnation, fate, tokens, inner_steps, weight, norm, digest, at,"
-      " restored_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-  const bool merged = contribution.fate != ContributionFate::kLate;
-  if (!merged) sql += " ON CONFLICT DO NOTHING";
-  ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare(
-          sql, contribution.fragment, contribution.base_version,
-          contribution.island_id, contribution.incarnation,
-          ContributionFateName(contribution.fate), contribution.tokens,
-          contribution.inner_steps, contribution.weight, contribution.norm,
-          DigestToHex(contribution.digest), absl::ToUnixMicros(contribution.at),
-          contribution.restored_tokens));
-  absl::Status status = insert.Run();
-  if (absl::IsAlreadyExists(status)) {
-    return absl::AlreadyExistsError(absl::Substitute(
-        "the contribution of $0 (incarnation $1) to fragment $2 version $3 "
-        "has been merged before",
-        contribution.island_id, contribution.incarnation, contribution.fragment,
-        contribution.base_version));
-  }
-  return status;
-}
-
-absl::Status CommitLog::WriteAccount(const AccountRecord& account) {
-  return database_.Run(
-      "INSERT INTO accounts (island_id, incarnation, process_tokens,"
-      " reported) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-      " process_tokens = excluded.process_tokens,"
-      " reported = excluded.reported",
-      account.key.island_id, account.key.incarnation, account.process_tokens,
-      absl::StrJoin(account.reported, ","));
-}
-
-absl::Status CommitLog::WriteQuarantine(const QuarantineEntry& entry) {
-  return database_.Run(
-      "INSERT INTO quarantine (id, state, header, norm, reason, admissible,"
-      " quarantined_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
-      " ON CONFLICT DO UPDATE SET state = excluded.state,"
-      " reason = excluded.reason, admissible = excluded.admissible",
-      entry.id,
-      absl::AsciiStrToLower(
-          v1::QuarantinedContribution::State_Name(entry.state)),
-      PrintText(entry.header),
-      std::isfinite(entry.norm) ? std::optional(entry.norm) : std::nullopt,
-      entry.reason, entry.admissible, absl::ToUnixMicros(entry.quarantined_at));
-}
-
-absl::Status CommitLog::WriteAdmitted(uint64_t id) {
-  return database_.Run("UPDATE quarantine SET state = 'admitted' WHERE id = ?",
-                       id);
-}
-
-absl::Status CommitLog::WriteFlags(const RunFlags& flags) {
-  return database_.Run(
-      "UPDATE run SET started = ?, paused = ?, data_digest = ?,"
-      " data_accepted = ?",
-      flags.started,
-      flags.paused ? std::optional(flags.pause_reason) : std::nullopt,
-      DigestToHex(flags.data_digest), flags.data_accepted);
-}
-
-absl::Status CommitLog::WritePoint(absl::string_view series, uint64_t version,
-                                   double loss,
-                                   const google::protobuf::Timestamp& time,
-                                   const google::protobuf::Message& point) {
-  RETURN_IF_ERROR(
-      database_.Run("INSERT INTO history (series, version, time, loss, point)"
-                    " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                    series, version, absl::ToUnixMicros(ToTime(time)), loss,
-                    PrintText(point)));
-  ASSIGN_OR_RETURN(
-      SqliteStatement points,
-      database_.Prepare("SELECT count(*) FROM history WHERE series = ?",
-                        series));
-  RETURN_IF_ERROR(points.Step().status());
-  if (points.Uint(0) <= kMostPoints) return absl::OkStatus();
-  return database_.Run(kCommitLogThinHistory, series, kMostPoints / 8);
-}
-
-absl::Status CommitLog::WriteEvent(EventRecord& event) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare("INSERT INTO events (id, time, kind, island_id, text)"
-                        " VALUES ((SELECT ifnull(max(id), 0) + 1 FROM events),"
-                        " ?, ?, ?, ?) RETURNING id",
-                        absl::ToUnixMicros(event.time), event.kind,
-                        event.island_id, event.text));
-  RETURN_IF_ERROR(insert.Step().status());
-  event.id = static_cast<uint64_t>(insert.Int(0));
-  return insert.Run();
 }
 
 }  // namespace causeway

@@ -266,48 +266,6 @@ class CommitLog {
   void Advance(std::shared_ptr<const v1::LogChange> change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::Status WriteBatch(LogBatch& batch)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteCommit(const CommitRecord& commit)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteSnapshot(const SnapshotRecord& snapshot)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteMember(const Member& member)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteContribution(const ContributionRecord& contribution)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteAccount(const AccountRecord& account)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteQuarantine(const QuarantineEntry& entry)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteAdmitted(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteFlags(const RunFlags& flags)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReadFlags(RunFlags& flags) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReadAccounts(CoordinatorHistory& history)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReadQuarantine(CoordinatorHistory& history)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ReadRounds(uint64_t norms, CoordinatorHistory& history)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WritePoint(absl::string_view series, uint64_t version,
-                          double loss, const google::protobuf::Timestamp& time,
-                          const google::protobuf::Message& point)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the newest point of a series, if there is one.
-  template <typename Point>
-  absl::StatusOr<std::optional<Point>> NewestPoint(absl::string_view series)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Appends points of a series to `points`, ordered by version, until the page
-  // has kHistoryPageBytes. Returns whether there are more.
-  template <typename Point>
-  absl::StatusOr<bool> AppendPoints(
-      absl::string_view series, uint64_t after, uint64_t& page_bytes,
-      google::protobuf::RepeatedPtrField<Point>& points)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteEvent(EventRecord& event)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   const std::string path_;
   const bool read_only_;
   // Whether this is a database of the previous schema, which is only read.

@@ -80,13 +80,21 @@ CommitRecord CommitOf(const SqliteStatement& row) {
   return commit;
 }
 
-absl::StatusOr<std::vector<CommitRecord>> Commits(SqliteStatement query) {
-  std::vector<CommitRecord> commits;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return commits;
-    commits.push_back(CommitOf(query));
-  }
+Member MemberOf(const SqliteStatement& row) {
+  Member member{.island_id = row.Text(0),
+                .incarnation = row.Uint(1),
+                .instance_id = row.Uint(2),
+                .state = StateOf(v1::IslandStatus::State_Parse, row.Text(3)),
+                .description = row.Text(4),
+                .joined_at = absl::FromUnixMicros(row.Int(5)),
+                .reason = row.Text(7),
+                .draining = row.Int(12) != 0,
+                .shard = static_cast<uint32_t>(row.Int(8)),
+                .first_contribution_version = NumbersOf<uint64_t>(row.Text(9)),
+                .contributions_merged = row.Uint(10),
+                .tokens_merged = row.Uint(11)};
+  if (!row.IsNull(6)) member.ended_at = absl::FromUnixMicros(row.Int(6));
+  return member;
 }
 
 template <typename Message>
@@ -117,6 +125,171 @@ v1::Event EventOf(SqliteStatement& row) {
 
 bool IsWanted(SqliteStatement& row, const EventFilter& filter) {
   return filter.Wants(row.Text(2), absl::FromUnixMicros(row.Int(1)));
+}
+
+// Returns the newest point of a series, if there is one.
+template <typename Point>
+absl::StatusOr<std::optional<Point>> NewestPoint(absl::string_view series,
+                                                 SqliteDatabase& database) {
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database.Prepare("SELECT point FROM history WHERE series = ?"
+                                    " ORDER BY version DESC LIMIT 1",
+                                    series));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return std::nullopt;
+  Point point;
+  RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
+  return point;
+}
+
+// Appends points of a series to `points`, ordered by version, until the page
+// has kHistoryPageBytes. Returns whether there are more.
+template <typename Point>
+absl::StatusOr<bool> AppendPoints(
+    absl::string_view series, uint64_t after, SqliteDatabase& database,
+    uint64_t& page_bytes, google::protobuf::RepeatedPtrField<Point>& points) {
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database.Prepare("SELECT point FROM history WHERE series = ?"
+                                    " AND version > ? ORDER BY version",
+                                    series, Limit(after)));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return false;
+    if (page_bytes >= CommitLog::kHistoryPageBytes) return true;
+    Point& point = *points.Add();
+    RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
+    page_bytes += point.ByteSizeLong();
+  }
+}
+
+absl::Status ReadFlags(const std::string& path, SqliteDatabase& database,
+                       RunFlags& flags) {
+  ASSIGN_OR_RETURN(SqliteStatement query,
+                   database.Prepare("SELECT started, paused, data_digest,"
+                                    " data_accepted FROM run"));
+  ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return absl::NotFoundError(absl::StrCat(path, " has no run yet"));
+  flags.started = query.Int(0) != 0;
+  flags.paused = !query.IsNull(1);
+  if (flags.paused) flags.pause_reason = query.Text(1);
+  flags.data_digest = absl::HexStringToBytes(query.Text(2));
+  flags.data_accepted = query.Int(3) != 0;
+  return absl::OkStatus();
+}
+
+absl::Status ReadAccounts(SqliteDatabase& database,
+                          CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(history.accounts,
+                   database.ReadRows(
+                       [](const SqliteStatement& row) {
+                         return AccountRecord{
+                             .key = {row.Text(0), row.Uint(1)},
+                             .process = row.Uint(4),
+                             .process_tokens = row.Uint(2),
+                             .reported = NumbersOf<int64_t>(row.Text(3))};
+                       },
+                       "SELECT island_id, incarnation, process_tokens,"
+                       " reported, instance_id FROM accounts"
+                       " LEFT JOIN members USING (island_id, incarnation)"));
+  ASSIGN_OR_RETURN(
+      history.settled,
+      database.ReadRows(
+          [](const SqliteStatement& row) {
+            return CoordinatorHistory::Settled{
+                .key = {row.Text(0), row.Uint(1)},
+                .fragment = static_cast<uint32_t>(row.Int(2)),
+                .fate = FateOf(row.Text(3)) == ContributionFate::kPartial
+                            ? TokenLedger::Fate::kPartial
+                            : TokenLedger::Fate::kMerged,
+                .tokens = row.Uint(4),
+                .restored = row.Uint(5),
+                .base_version = row.Uint(6)};
+          },
+          "SELECT island_id, incarnation, fragment, fate,"
+          " sum(tokens), sum(restored_tokens), max(base_version)"
+          " FROM contributions WHERE fate <> 'late'"
+          " GROUP BY island_id, incarnation, fragment, fate"));
+  // Admitted contributions are among the merged ones.
+  for (const QuarantineEntry& entry : history.quarantine) {
+    if (entry.state == v1::QuarantinedContribution::ADMITTED) continue;
+    history.settled.push_back(
+        {.key = {entry.header.identity().island_id(),
+                 entry.header.identity().incarnation()},
+         .fragment = entry.header.fragment(),
+         .fate = entry.state == v1::QuarantinedContribution::HELD
+                     ? TokenLedger::Fate::kQuarantined
+                     : TokenLedger::Fate::kRefused,
+         .tokens = entry.header.tokens(),
+         .restored = entry.header.restored_tokens()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadQuarantine(SqliteDatabase& database,
+                            CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement query,
+      database.Prepare("SELECT id, state, header, norm, reason, admissible,"
+                       " quarantined_at FROM quarantine ORDER BY id"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return absl::OkStatus();
+    QuarantineEntry& entry = history.quarantine.emplace_back();
+    entry.id = query.Uint(0);
+    entry.state =
+        StateOf(v1::QuarantinedContribution::State_Parse, query.Text(1));
+    RETURN_IF_ERROR(
+        ParseText(query.Text(2), "quarantined contribution", entry.header));
+    entry.norm = query.IsNull(3) ? std::numeric_limits<double>::quiet_NaN()
+                                 : query.Double(3);
+    entry.reason = query.Text(4);
+    entry.admissible = query.Int(5) != 0;
+    entry.quarantined_at = absl::FromUnixMicros(query.Int(6));
+  }
+}
+
+absl::Status ReadRounds(uint64_t norms, SqliteDatabase& database,
+                        CoordinatorHistory& history) {
+  ASSIGN_OR_RETURN(
+      SqliteStatement rounds,
+      database.Prepare("SELECT fragment, live, contributing, merged"
+                       " FROM commits ORDER BY fragment, version"));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool row, rounds.Step());
+    if (!row) break;
+    v1::Participation& last =
+        history.last_rounds[static_cast<size_t>(rounds.Int(0))];
+    last.set_live(rounds.Uint(1));
+    last.set_contributing(rounds.Uint(2));
+    last.set_merged(rounds.Uint(3));
+    AddTo(last, history.participation);
+  }
+  for (size_t fragment = 0; fragment < history.merged_norms.size();
+       ++fragment) {
+    std::vector<NormGuard::MergedRound>& merged =
+        history.merged_norms[fragment];
+    ASSIGN_OR_RETURN(SqliteStatement query,
+                     database.Prepare("SELECT base_version, norm, inner_steps"
+                                      " FROM contributions"
+                                      " WHERE fragment = ?"
+                                      " AND fate <> 'late'"
+                                      " ORDER BY base_version DESC",
+                                      static_cast<uint64_t>(fragment)));
+    int64_t base_version = -1;
+    for (uint64_t read = 0;; ++read) {
+      ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      if (query.Int(0) != base_version) {
+        if (read >= norms) break;
+        base_version = query.Int(0);
+        merged.emplace_back();
+      }
+      merged.back().push_back(
+          {.norm = query.Double(1), .inner_steps = query.Uint(2)});
+    }
+    std::reverse(merged.begin(), merged.end());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -156,22 +329,23 @@ absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
 
 absl::Status CommitLog::CheckCommits(uint32_t fragments) {
   struct Known {
+    uint64_t fragment = 0;
     uint64_t newest = 0;
     uint64_t commits = 0;
   };
-  std::map<uint64_t, Known> known;
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const int64_t events,
                    database_.QueryInt("SELECT count(*) FROM"
                                       " (SELECT 1 FROM events LIMIT 1)"));
-  ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare(kCommitLogKnownVersions));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) break;
-    known[query.Uint(0)] = {.newest = query.Uint(1), .commits = query.Uint(2)};
-  }
-  if (known.empty() && events == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<Known> rows,
+                   database_.ReadRows(
+                       [](const SqliteStatement& row) {
+                         return Known{row.Uint(0), row.Uint(1), row.Uint(2)};
+                       },
+                       kCommitLogKnownVersions));
+  if (rows.empty() && events == 0) return absl::OkStatus();
+  std::map<uint64_t, Known> known;
+  for (const Known& row : rows) known[row.fragment] = row;
   // A fragment without rows has had at least version 0.
   for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
     known.try_emplace(fragment);
@@ -197,102 +371,71 @@ absl::Status CommitLog::CheckCommits(uint32_t fragments) {
 
 absl::StatusOr<std::vector<CommitRecord>> CommitLog::Heads() {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare(absl::StrCat(
-          "SELECT ", kCommitLogCommitColumns,
-          " FROM commits AS outer_commits WHERE version ="
-          " (SELECT max(version) FROM commits"
-          "  WHERE fragment = outer_commits.fragment) ORDER BY fragment")));
-  return Commits(std::move(query));
+  return database_.ReadRows(
+      CommitOf, absl::StrCat("SELECT ", kCommitLogCommitColumns,
+                             " FROM commits AS outer_commits WHERE version ="
+                             " (SELECT max(version) FROM commits"
+                             "  WHERE fragment = outer_commits.fragment)"
+                             " ORDER BY fragment"));
 }
 
 absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
                                                              uint64_t limit) {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare(absl::StrCat("SELECT ", kCommitLogCommitColumns,
-                                     " FROM commits WHERE fragment = ?"
-                                     " ORDER BY version DESC LIMIT ?"),
-                        fragment, Limit(limit)));
-  return Commits(std::move(query));
+  return database_.ReadRows(CommitOf,
+                            absl::StrCat("SELECT ", kCommitLogCommitColumns,
+                                         " FROM commits WHERE fragment = ?"
+                                         " ORDER BY version DESC LIMIT ?"),
+                            fragment, Limit(limit));
 }
 
 absl::StatusOr<std::vector<SnapshotRecord>> CommitLog::Snapshots(
     uint32_t fragment, uint64_t limit) {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT version, digest, file FROM commits"
-                        " JOIN snapshots USING (fragment, version)"
-                        " WHERE fragment = ? ORDER BY version DESC LIMIT ?",
-                        fragment, Limit(limit)));
-  std::vector<SnapshotRecord> snapshots;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return snapshots;
-    SnapshotRecord& snapshot = snapshots.emplace_back();
-    snapshot.head.set_fragment(fragment);
-    snapshot.head.set_version(query.Uint(0));
-    snapshot.head.set_digest(absl::HexStringToBytes(query.Text(1)));
-    snapshot.file = query.Text(2);
-  }
+  return database_.ReadRows(
+      [&](const SqliteStatement& row) {
+        SnapshotRecord snapshot{.file = row.Text(2)};
+        snapshot.head.set_fragment(fragment);
+        snapshot.head.set_version(row.Uint(0));
+        snapshot.head.set_digest(absl::HexStringToBytes(row.Text(1)));
+        return snapshot;
+      },
+      "SELECT version, digest, file FROM commits"
+      " JOIN snapshots USING (fragment, version)"
+      " WHERE fragment = ? ORDER BY version DESC LIMIT ?",
+      fragment, Limit(limit));
 }
 
 absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
                                                    uint64_t version) {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare(
+      const std::vector<CommitRecord> found,
+      database_.ReadRows(
+          CommitOf,
           absl::StrCat("SELECT ", kCommitLogCommitColumns,
                        " FROM commits WHERE fragment = ? AND version = ?"),
           fragment, version));
-  ASSIGN_OR_RETURN(const bool row, query.Step());
-  if (!row) {
-    return absl::NotFoundError(absl::Substitute(
-        "fragment $0 has no committed version $1", fragment, version));
-  }
-  return CommitOf(query);
+  if (!found.empty()) return found[0];
+  return absl::NotFoundError(absl::Substitute(
+      "fragment $0 has no committed version $1", fragment, version));
 }
 
 absl::StatusOr<std::vector<Member>> CommitLog::Members() {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare(
-          "SELECT island_id, incarnation, instance_id, state,"
-          " description, joined_at, ended_at, reason, shard, first_versions,"
-          " (SELECT count(*) FROM contributions AS c"
-          "  WHERE c.island_id = m.island_id"
-          "  AND c.incarnation = m.incarnation AND c.fate <> 'late'),"
-          " (SELECT ifnull(sum(tokens), 0) FROM contributions AS c"
-          "  WHERE c.island_id = m.island_id"
-          "  AND c.incarnation = m.incarnation AND c.fate <> 'late')"
-          ", draining FROM members AS m WHERE incarnation ="
-          " (SELECT max(incarnation) FROM members"
-          "  WHERE island_id = m.island_id) ORDER BY island_id"));
-  std::vector<Member> members;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return members;
-    Member member;
-    member.island_id = query.Text(0);
-    member.incarnation = query.Uint(1);
-    member.instance_id = query.Uint(2);
-    member.state = StateOf(v1::IslandStatus::State_Parse, query.Text(3));
-    member.description = query.Text(4);
-    member.joined_at = absl::FromUnixMicros(query.Int(5));
-    if (!query.IsNull(6)) member.ended_at = absl::FromUnixMicros(query.Int(6));
-    member.reason = query.Text(7);
-    member.shard = static_cast<uint32_t>(query.Int(8));
-    member.first_contribution_version = NumbersOf<uint64_t>(query.Text(9));
-    member.contributions_merged = query.Uint(10);
-    member.tokens_merged = query.Uint(11);
-    member.draining = query.Int(12) != 0;
-    members.push_back(std::move(member));
-  }
+  return database_.ReadRows(
+      MemberOf,
+      "SELECT island_id, incarnation, instance_id, state,"
+      " description, joined_at, ended_at, reason, shard, first_versions,"
+      " (SELECT count(*) FROM contributions AS c"
+      "  WHERE c.island_id = m.island_id"
+      "  AND c.incarnation = m.incarnation AND c.fate <> 'late'),"
+      " (SELECT ifnull(sum(tokens), 0) FROM contributions AS c"
+      "  WHERE c.island_id = m.island_id"
+      "  AND c.incarnation = m.incarnation AND c.fate <> 'late')"
+      ", draining FROM members AS m WHERE incarnation ="
+      " (SELECT max(incarnation) FROM members"
+      "  WHERE island_id = m.island_id) ORDER BY island_id");
 }
 
 absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
@@ -300,32 +443,26 @@ absl::StatusOr<std::vector<ContributionRecord>> CommitLog::MergedContributions(
   // Sorts after every name.
   constexpr absl::string_view kLast = "\x7f";
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare(
-          "SELECT island_id, incarnation, tokens, inner_steps, weight, digest, "
-          "at, fate, norm"
-          " FROM contributions WHERE fragment = ? AND base_version = ?"
-          " AND island_id BETWEEN ? AND ?"
-          " AND fate <> 'late' ORDER BY island_id, incarnation",
-          fragment, base_version, island_id,
-          island_id.empty() ? kLast : island_id));
-  std::vector<ContributionRecord> contributions;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return contributions;
-    contributions.push_back({.fragment = fragment,
-                             .base_version = base_version,
-                             .island_id = query.Text(0),
-                             .incarnation = query.Uint(1),
-                             .tokens = query.Uint(2),
-                             .inner_steps = query.Uint(3),
-                             .weight = query.Double(4),
-                             .norm = query.Double(8),
-                             .digest = absl::HexStringToBytes(query.Text(5)),
-                             .fate = FateOf(query.Text(7)),
-                             .at = absl::FromUnixMicros(query.Int(6))});
-  }
+  return database_.ReadRows(
+      [&](const SqliteStatement& row) {
+        return ContributionRecord{.fragment = fragment,
+                                  .base_version = base_version,
+                                  .island_id = row.Text(0),
+                                  .incarnation = row.Uint(1),
+                                  .tokens = row.Uint(2),
+                                  .inner_steps = row.Uint(3),
+                                  .weight = row.Double(4),
+                                  .norm = row.Double(8),
+                                  .digest = absl::HexStringToBytes(row.Text(5)),
+                                  .fate = FateOf(row.Text(7)),
+                                  .at = absl::FromUnixMicros(row.Int(6))};
+      },
+      "SELECT island_id, incarnation, tokens, inner_steps, weight, digest,"
+      " at, fate, norm"
+      " FROM contributions WHERE fragment = ? AND base_version = ?"
+      " AND island_id BETWEEN ? AND ?"
+      " AND fate <> 'late' ORDER BY island_id, incarnation",
+      fragment, base_version, island_id, island_id.empty() ? kLast : island_id);
 }
 
 absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
@@ -334,21 +471,21 @@ absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
   history.merged_norms.resize(fragments);
   history.last_rounds.resize(fragments);
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(ReadFlags(history.flags));
-  RETURN_IF_ERROR(ReadQuarantine(history));
-  RETURN_IF_ERROR(ReadAccounts(history));
-  RETURN_IF_ERROR(ReadRounds(norms, history));
+  RETURN_IF_ERROR(ReadFlags(path_, database_, history.flags));
+  RETURN_IF_ERROR(ReadQuarantine(database_, history));
+  RETURN_IF_ERROR(ReadAccounts(database_, history));
+  RETURN_IF_ERROR(ReadRounds(norms, database_, history));
   ASSIGN_OR_RETURN(history.training,
-                   NewestPoint<v1::TrainingPoint>(kTrainingSeries));
-  ASSIGN_OR_RETURN(history.validation,
-                   NewestPoint<v1::ValidationPoint>(kValidationSeries));
+                   NewestPoint<v1::TrainingPoint>(kTrainingSeries, database_));
+  ASSIGN_OR_RETURN(history.validation, NewestPoint<v1::ValidationPoint>(
+                                           kValidationSeries, database_));
   return history;
 }
 
 absl::StatusOr<std::string> CommitLog::LoadDataDigest() {
   absl::MutexLock lock(&mutex_);
   RunFlags flags;
-  RETURN_IF_ERROR(ReadFlags(flags));
+  RETURN_IF_ERROR(ReadFlags(path_, database_, flags));
   return flags.data_digest;
 }
 
@@ -357,181 +494,18 @@ absl::StatusOr<v1::GetHistoryResponse> CommitLog::HistoryAfter(
   v1::GetHistoryResponse response;
   absl::MutexLock lock(&mutex_);
   uint64_t page_bytes = 0;
-  ASSIGN_OR_RETURN(bool more,
-                   AppendPoints(kTrainingSeries, request.training_after(),
-                                page_bytes, *response.mutable_training()));
+  ASSIGN_OR_RETURN(
+      bool more,
+      AppendPoints(kTrainingSeries, request.training_after(), database_,
+                   page_bytes, *response.mutable_training()));
   if (!more) {
-    ASSIGN_OR_RETURN(more,
-                     AppendPoints(kValidationSeries, request.validation_after(),
-                                  page_bytes, *response.mutable_validations()));
+    ASSIGN_OR_RETURN(
+        more,
+        AppendPoints(kValidationSeries, request.validation_after(), database_,
+                     page_bytes, *response.mutable_validations()));
   }
   response.set_more(more);
   return response;
-}
-
-template <typename Point>
-absl::StatusOr<std::optional<Point>> CommitLog::NewestPoint(
-    absl::string_view series) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT point FROM history WHERE series = ?"
-                        " ORDER BY version DESC LIMIT 1",
-                        series));
-  ASSIGN_OR_RETURN(const bool row, query.Step());
-  if (!row) return std::nullopt;
-  Point point;
-  RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
-  return point;
-}
-
-template <typename Point>
-absl::StatusOr<bool> CommitLog::AppendPoints(
-    absl::string_view series, uint64_t after, uint64_t& page_bytes,
-    google::protobuf::RepeatedPtrField<Point>& points) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT point FROM history WHERE series = ?"
-                        " AND version > ? ORDER BY version",
-                        series, Limit(after)));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return false;
-    if (page_bytes >= kHistoryPageBytes) return true;
-    Point& point = *points.Add();
-    RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
-    page_bytes += point.ByteSizeLong();
-  }
-}
-
-absl::Status CommitLog::ReadFlags(RunFlags& flags) {
-  ASSIGN_OR_RETURN(SqliteStatement query,
-                   database_.Prepare("SELECT started, paused, data_digest,"
-                                     " data_accepted FROM run"));
-  ASSIGN_OR_RETURN(const bool row, query.Step());
-  if (!row) return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
-  flags.started = query.Int(0) != 0;
-  flags.paused = !query.IsNull(1);
-  if (flags.paused) flags.pause_reason = query.Text(1);
-  flags.data_digest = absl::HexStringToBytes(query.Text(2));
-  flags.data_accepted = query.Int(3) != 0;
-  return absl::OkStatus();
-}
-
-absl::Status CommitLog::ReadAccounts(CoordinatorHistory& history) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement accounts,
-      database_.Prepare("SELECT island_id, incarnation, process_tokens,"
-                        " reported, instance_id FROM accounts"
-                        " LEFT JOIN members USING (island_id, incarnation)"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, accounts.Step());
-    if (!row) break;
-    history.accounts.push_back(
-        {.key = {accounts.Text(0), accounts.Uint(1)},
-         .process = accounts.Uint(4),
-         .process_tokens = accounts.Uint(2),
-         .reported = NumbersOf<int64_t>(accounts.Text(3))});
-  }
-  ASSIGN_OR_RETURN(
-      SqliteStatement sums,
-      database_.Prepare("SELECT island_id, incarnation, fragment, fate,"
-                        " sum(tokens), sum(restored_tokens), max(base_version)"
-                        " FROM contributions"
-                        " WHERE fate <> 'late'"
-                        " GROUP BY island_id, incarnation, fragment, fate"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, sums.Step());
-    if (!row) break;
-    history.settled.push_back(
-        {.key = {sums.Text(0), sums.Uint(1)},
-         .fragment = static_cast<uint32_t>(sums.Int(2)),
-         .fate = FateOf(sums.Text(3)) == ContributionFate::kPartial
-                     ? TokenLedger::Fate::kPartial
-                     : TokenLedger::Fate::kMerged,
-         .tokens = sums.Uint(4),
-         .restored = sums.Uint(5),
-         .base_version = sums.Uint(6)});
-  }
-  // Admitted contributions are among the merged ones.
-  for (const QuarantineEntry& entry : history.quarantine) {
-    if (entry.state == v1::QuarantinedContribution::ADMITTED) continue;
-    history.settled.push_back(
-        {.key = {entry.header.identity().island_id(),
-                 entry.header.identity().incarnation()},
-         .fragment = entry.header.fragment(),
-         .fate = entry.state == v1::QuarantinedContribution::HELD
-                     ? TokenLedger::Fate::kQuarantined
-                     : TokenLedger::Fate::kRefused,
-         .tokens = entry.header.tokens(),
-         .restored = entry.header.restored_tokens()});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CommitLog::ReadQuarantine(CoordinatorHistory& history) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement query,
-      database_.Prepare("SELECT id, state, header, norm, reason, admissible,"
-                        " quarantined_at FROM quarantine ORDER BY id"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, query.Step());
-    if (!row) return absl::OkStatus();
-    QuarantineEntry& entry = history.quarantine.emplace_back();
-    entry.id = query.Uint(0);
-    entry.state =
-        StateOf(v1::QuarantinedContribution::State_Parse, query.Text(1));
-    RETURN_IF_ERROR(
-        ParseText(query.Text(2), "quarantined contribution", entry.header));
-    entry.norm = query.IsNull(3) ? std::numeric_limits<double>::quiet_NaN()
-                                 : query.Double(3);
-    entry.reason = query.Text(4);
-    entry.admissible = query.Int(5) != 0;
-    entry.quarantined_at = absl::FromUnixMicros(query.Int(6));
-  }
-}
-
-absl::Status CommitLog::ReadRounds(uint64_t norms,
-                                   CoordinatorHistory& history) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement rounds,
-      database_.Prepare("SELECT fragment, live, contributing, merged"
-                        " FROM commits ORDER BY fragment, version"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rounds.Step());
-    if (!row) break;
-    v1::Participation& last =
-        history.last_rounds[static_cast<size_t>(rounds.Int(0))];
-    last.set_live(rounds.Uint(1));
-    last.set_contributing(rounds.Uint(2));
-    last.set_merged(rounds.Uint(3));
-    AddTo(last, history.participation);
-  }
-  for (size_t fragment = 0; fragment < history.merged_norms.size();
-       ++fragment) {
-    std::vector<NormGuard::MergedRound>& merged =
-        history.merged_norms[fragment];
-    ASSIGN_OR_RETURN(SqliteStatement query,
-                     database_.Prepare("SELECT base_version, norm, inner_steps"
-                                       " FROM contributions"
-                                       " WHERE fragment = ?"
-                                       " AND fate <> 'late'"
-                                       " ORDER BY base_version DESC",
-                                       static_cast<uint64_t>(fragment)));
-    int64_t base_version = -1;
-    for (uint64_t read = 0;; ++read) {
-      ASSIGN_OR_RETURN(const bool row, query.Step());
-      if (!row) break;
-      if (query.Int(0) != base_version) {
-        if (read >= norms) break;
-        base_version = query.Int(0);
-        merged.emplace_back();
-      }
-      merged.back().push_back(
-          {.norm = query.Double(1), .inner_steps = query.Uint(2)});
-    }
-    std::reverse(merged.begin(), merged.end());
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> CommitLog::NewestEvent() {

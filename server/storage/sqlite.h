@@ -6,15 +6,11 @@
 // database keeps finished statements, because compiling one takes longer than
 // inserting a row with it.
 //
-//   ASSIGN_OR_RETURN(SqliteStatement query,
-//                    database.Prepare("SELECT id, text FROM events"
-//                                     " WHERE id > ? LIMIT ?",
-//                                     after, limit));
-//   while (true) {
-//     ASSIGN_OR_RETURN(const bool row, query.Step());
-//     if (!row) break;
-//     Use(query.Int(0), query.Text(1));
-//   }
+//   ASSIGN_OR_RETURN(
+//       const std::vector<std::string> texts,
+//       database.ReadRows([](const SqliteStatement& row) { return row.Text(0);
+//       },
+//                         "SELECT text FROM events WHERE id > ?", after));
 //
 // Error codes, from SQLite's result codes: FULL RESOURCE_EXHAUSTED; BUSY,
 // LOCKED UNAVAILABLE; IOERR, CORRUPT, NOTADB DATA_LOSS; CANTOPEN NOT_FOUND;
@@ -29,6 +25,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -152,6 +150,20 @@ class SqliteDatabase {
   absl::Status Run(absl::string_view sql, const Values&... values) {
     ASSIGN_OR_RETURN(SqliteStatement statement, Prepare(sql, values...));
     return statement.Run();
+  }
+
+  // Returns what `read` makes of each row of a query.
+  template <typename Read, typename... Values,
+            typename Row = std::invoke_result_t<Read, const SqliteStatement&>>
+  absl::StatusOr<std::vector<Row>> ReadRows(Read read, absl::string_view sql,
+                                            const Values&... values) {
+    ASSIGN_OR_RETURN(SqliteStatement query, Prepare(sql, values...));
+    std::vector<Row> rows;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool has_row, query.Step());
+      if (!has_row) return rows;
+      rows.push_back(read(query));
+    }
   }
 
   // Begins to record changes of all tables except those whose names
