@@ -45,11 +45,11 @@ Command OneCall(Command command, const Clock& now,
   }
   command.run = [=](const Invocation& call) -> absl::Status {
     Request request;
-    if constexpr (kHasIsland) request.set_island_id(call.arguments[0]);
+    if constexpr (kHasIsland) request.set_island_id(call.arguments.back());
     if constexpr (kHasReason) request.set_reason(flags->reason);
     RETURN_IF_ERROR(
         CallOnce(flags->connection, now(), method, request).status());
-    const std::string island = kHasIsland ? call.arguments[0] : "";
+    const std::string island = kHasIsland ? call.arguments.back() : "";
     call.out << absl::Substitute(answer, island) << "\n";
     return absl::OkStatus();
   };
@@ -58,17 +58,8 @@ Command OneCall(Command command, const Clock& now,
 
 void PrintQuarantine(const v1::ListQuarantineResponse& quarantine,
                      absl::Time now, std::ostream& out) {
-  constexpr auto kRight = Table::kRight;
-  Table table({{"ID", kRight},
-               {"STATE"},
-               {"ISLAND"},
-               {"INC", kRight},
-               {"FRAGMENT", kRight},
-               {"VERSION", kRight},
-               {"TOKENS", kRight},
-               {"NORM", kRight},
-               {"AGE", kRight},
-               {"REASON"}});
+  Table table({">ID", "STATE", "ISLAND", ">INC", ">FRAGMENT", ">VERSION",
+               ">TOKENS", ">NORM", ">AGE", "REASON"});
   for (const v1::QuarantinedContribution& held : quarantine.contributions()) {
     table.AddRow(
         {absl::StrCat(held.id()),
@@ -153,29 +144,20 @@ Command QuarantineCommand(const Clock& now) {
 }
 
 Command DataCommand(const Clock& now) {
-  const auto flags = std::make_shared<ConnectionFlags>();
-  Command command{
-      .name = "data",
-      .arguments = "accept ISLAND",
-      .summary = "Takes the data that an island reads for the run's data.",
-      .details =
-          "Without this, the run's data are those that more than half of the "
-          "live islands read, or the first island's. An island that reads "
-          "others trains, but does not measure the merged model; `causeway "
-          "islands` shows it. The word of an operator holds for the rest of "
-          "the run, until the next one."};
-  AddConnectionFlags(*flags, command.flags);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    if (call.arguments[0] != "accept") {
-      return absl::InvalidArgumentError("data takes `accept ISLAND`");
-    }
-    v1::AcceptDataRequest request;
-    request.set_island_id(call.arguments[1]);
-    RETURN_IF_ERROR(
-        CallOnce(*flags, now(), &Stub::AcceptData, request).status());
-    call.out << "the data that island " << request.island_id()
-             << " reads are the run's\n";
-    return absl::OkStatus();
+  Command command = OneCall(
+      {.name = "data",
+       .arguments = "accept ISLAND",
+       .summary = "Takes the data that an island reads for the run's data.",
+       .details =
+           "Without this, the run's data are those that more than half of the "
+           "live islands read, or the first island's. An island that reads "
+           "others trains, but does not measure the merged model; `causeway "
+           "islands` shows it. The word of an operator holds for the rest of "
+           "the run, until the next one."},
+      now, &Stub::AcceptData, "the data that island $0 reads are the run's");
+  command.run = [accept = command.run](const Invocation& call) {
+    if (call.arguments[0] == "accept") return accept(call);
+    return absl::InvalidArgumentError("data takes `accept ISLAND`");
   };
   return command;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
@@ -90,27 +91,33 @@ std::string Padded(const std::string& text, int width,
   return alignment == Table::kRight ? padding + text : text + padding;
 }
 
+Table::Table(std::vector<std::string> titles) {
+  for (std::string& title : titles) {
+    const bool right = absl::StartsWith(title, ">");
+    alignments_.push_back(right ? kRight : kLeft);
+    if (right) title.erase(0, 1);
+  }
+  rows_.push_back(std::move(titles));
+}
+
 void Table::AddRow(std::vector<std::string> cells) {
-  CHECK_EQ(cells.size(), columns_.size());
+  CHECK_EQ(cells.size(), alignments_.size());
   for (std::string& cell : cells) cell = Printable(cell);
   rows_.push_back(std::move(cells));
 }
 
 void Table::Print(std::ostream& out) const {
-  std::vector<std::vector<std::string>> lines(1);
-  for (const Column& column : columns_) lines[0].push_back(column.title);
-  lines.insert(lines.end(), rows_.begin(), rows_.end());
-  std::vector<int> widths(columns_.size(), 0);
-  for (const std::vector<std::string>& cells : lines) {
+  std::vector<int> widths(alignments_.size(), 0);
+  for (const std::vector<std::string>& cells : rows_) {
     for (size_t i = 0; i < cells.size(); ++i) {
       widths[i] = std::max(widths[i], Characters(cells[i]));
     }
   }
-  for (const std::vector<std::string>& cells : lines) {
+  for (const std::vector<std::string>& cells : rows_) {
     std::string line;
     for (size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) line += "  ";
-      line += Padded(cells[i], widths[i], columns_[i].alignment);
+      absl::StrAppend(&line, i > 0 ? "  " : "",
+                      Padded(cells[i], widths[i], alignments_[i]));
     }
     out << absl::StripTrailingAsciiWhitespace(line) << "\n";
   }

@@ -4,7 +4,7 @@
 // Text for people: quantities with three significant digits and a unit, and
 // tables with aligned columns.
 //
-//   Table table({{"ISLAND"}, {"STEP", Table::kRight}});
+//   Table table({"ISLAND", ">STEP"});
 //   table.AddRow({"north", HumanCount(1234)});
 //   table.Print(out);
 #ifndef CLI_HUMAN_H_
@@ -53,12 +53,8 @@ class Table {
  public:
   enum Alignment { kLeft, kRight };
 
-  struct Column {
-    std::string title;
-    Alignment alignment = kLeft;
-  };
-
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // A ">" before a title, which is not shown, aligns the column to the right.
+  explicit Table(std::vector<std::string> titles);
 
   // Adds a row with one cell for each column. Makes cells, which may come from
   // a peer, printable (common/printable.h).
@@ -69,7 +65,8 @@ class Table {
   void Print(std::ostream& out) const;
 
  private:
-  const std::vector<Column> columns_;
+  std::vector<Alignment> alignments_;
+  // The titles come first.
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -25,8 +25,6 @@
 namespace causeway {
 namespace {
 
-constexpr auto kRight = Table::kRight;
-
 void PrintFact(absl::string_view name, absl::string_view text,
                std::ostream& out) {
   out << absl::StrFormat("%-12s%s\n", name, Printable(text));
@@ -159,21 +157,9 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
 }
 
 void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
-  Table table({{"ISLAND"},
-               {"INC", kRight},
-               {"STATE"},
-               {"STEP", kRight},
-               {"LOSS", kRight},
-               {"TOKENS/S", kRight},
-               {"MERGED", kRight},
-               {"UP", kRight},
-               {"DOWN", kRight},
-               {"TAU", kRight},
-               {"LATE", kRight},
-               {"WAITED", kRight},
-               {"MEMORY", kRight},
-               {"HEARD", kRight},
-               {"ACTIVITY"}});
+  Table table({"ISLAND", ">INC", "STATE", ">STEP", ">LOSS", ">TOKENS/S",
+               ">MERGED", ">UP", ">DOWN", ">TAU", ">LATE", ">WAITED", ">MEMORY",
+               ">HEARD", "ACTIVITY"});
   for (const v1::IslandStatus& island : islands.islands()) {
     const v1::IslandProgress& progress = island.progress();
     const bool live = island.state() == v1::IslandStatus::LIVE;
@@ -199,15 +185,8 @@ void PrintPeers(const v1::ListPeersResponse& peers, std::ostream& out) {
                    [](const v1::PeerUse& a, const v1::PeerUse& b) {
                      return a.held_bytes() > b.held_bytes();
                    });
-  Table table({{"PEER"},
-               {"CONNECTIONS", kRight},
-               {"CALLS", kRight},
-               {"HOLDS", kRight},
-               {"CALLS BEGUN", kRight},
-               {"RECEIVED", kRight},
-               {"SENT", kRight},
-               {"REFUSED", kRight},
-               {"CUT OFF", kRight}});
+  Table table({"PEER", ">CONNECTIONS", ">CALLS", ">HOLDS", ">CALLS BEGUN",
+               ">RECEIVED", ">SENT", ">REFUSED", ">CUT OFF"});
   for (const v1::PeerUse& peer : sorted) {
     table.AddRow({peer.peer(), absl::StrCat(peer.connections()),
                   absl::StrCat(peer.calls()), HumanBytes(peer.held_bytes()),
@@ -221,19 +200,9 @@ void PrintPeers(const v1::ListPeersResponse& peers, std::ostream& out) {
 
 void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
                     std::ostream& out) {
-  Table table({{"FRAGMENT", kRight},
-               {"VERSION", kRight},
-               {"OF", kRight},
-               {"VALUES", kRight},
-               {"TENSORS", kRight},
-               {"SENT AT", kRight},
-               {"NORM", kRight},
-               {"SIMILARITY", kRight},
-               {"COMMITTED", kRight},
-               {"DIGEST"},
-               {"TOOK PART"},
-               {"CONTRIBUTED"},
-               {"AWAITED"}});
+  Table table({">FRAGMENT", ">VERSION", ">OF", ">VALUES", ">TENSORS",
+               ">SENT AT", ">NORM", ">SIMILARITY", ">COMMITTED", "DIGEST",
+               "TOOK PART", "CONTRIBUTED", "AWAITED"});
   for (const v1::FragmentStatus& fragment : fragments.fragments()) {
     const v1::FragmentHead& head = fragment.head();
     table.AddRow(
@@ -290,15 +259,8 @@ std::string StatusJson(const StatusSnapshot& snapshot) {
 }
 
 void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out) {
-  Table table({{"LINK"},
-               {"DIRECTION"},
-               {"ROUND TRIP", Table::kRight},
-               {"MBIT/S", Table::kRight},
-               {"PACED TO", Table::kRight},
-               {"BUSY", Table::kRight},
-               {"HELD BACK", Table::kRight},
-               {"SENT AGAIN", Table::kRight},
-               {"TCP AGAIN", Table::kRight}});
+  Table table({"LINK", "DIRECTION", ">ROUND TRIP", ">MBIT/S", ">PACED TO",
+               ">BUSY", ">HELD BACK", ">SENT AGAIN", ">TCP AGAIN"});
   bool any = false;
   for (const v1::IslandStatus& island : islands.islands()) {
     if (island.state() != v1::IslandStatus::LIVE) continue;

@@ -9,7 +9,7 @@ namespace causeway {
 namespace {
 
 TEST(TableTest, AlignsColumnsAndCountsCharacters) {
-  Table table({{"NAME"}, {"STEP", Table::kRight}, {"NOTE"}});
+  Table table({"NAME", ">STEP", "NOTE"});
   table.AddRow({"z\xc3\xbcrich", "7", ""});
   table.AddRow({"a", "12345", "late"});
   std::ostringstream out;
@@ -22,7 +22,7 @@ TEST(TableTest, AlignsColumnsAndCountsCharacters) {
 
 TEST(TableTest, ACellForgesNoRow) {
   std::ostringstream out;
-  Table table({{"REASON"}, {"ID", Table::kRight}});
+  Table table({"REASON", ">ID"});
   table.AddRow({"done\nadmitted", "1"});
   table.AddRow({"\x1b[2J\u202e", "2"});
   table.Print(out);
@@ -34,7 +34,7 @@ TEST(TableTest, ACellForgesNoRow) {
 
 TEST(TableTest, ATableWithoutRowsIsItsTitles) {
   std::ostringstream out;
-  Table({{"A"}, {"B"}}).Print(out);
+  Table({"A", "B"}).Print(out);
   EXPECT_EQ(out.str(), "A  B\n");
 }
 

@@ -93,11 +93,7 @@ absl::Status CreateToken(const TokenFlags& flags, const Clock& now,
 }
 
 Table TableOf(const v1::ListTokensResponse& response, absl::Time now) {
-  Table table({{"ID"},
-               {"ROLE"},
-               {"NAME"},
-               {"USES", Table::kRight},
-               {"EXPIRES IN", Table::kRight}});
+  Table table({"ID", "ROLE", "NAME", ">USES", ">EXPIRES IN"});
   for (const v1::Token& token : response.tokens()) {
     table.AddRow({token.id(), token.role(), token.name(),
                   absl::StrCat(token.uses_left()),
@@ -107,13 +103,7 @@ Table TableOf(const v1::ListTokensResponse& response, absl::Time now) {
 }
 
 Table TableOf(const v1::ListCertificatesResponse& response, absl::Time now) {
-  Table table({{"ID"},
-               {"ROLE"},
-               {"NAME"},
-               {"STATE"},
-               {"AGE", Table::kRight},
-               {"EXPIRES IN", Table::kRight},
-               {"TOKEN"}});
+  Table table({"ID", "ROLE", "NAME", "STATE", ">AGE", ">EXPIRES IN", "TOKEN"});
   for (const v1::IssuedCertificate& entry : response.certificates()) {
     table.AddRow({entry.id(), entry.role(), entry.name(),
                   entry.revoked() ? "revoked" : "good",

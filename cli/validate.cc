@@ -32,13 +32,8 @@ void PrintFragmentPlan(const v1::RunConfig& config,
     return absl::StrCat(spec.entropy_coded ? "at most " : "",
                         HumanBytes(MaxEncodedBytes(spec, fragment.size())));
   };
-  Table table({{"FRAGMENT", Table::kRight},
-               {"TENSORS", Table::kRight},
-               {"VALUES", Table::kRight},
-               {"SENT AT", Table::kRight},
-               {"ROUNDS", Table::kRight},
-               {"CONTRIBUTION", Table::kRight},
-               {"UPDATE", Table::kRight}});
+  Table table({">FRAGMENT", ">TENSORS", ">VALUES", ">SENT AT", ">ROUNDS",
+               ">CONTRIBUTION", ">UPDATE"});
   for (const v1::Fragment& fragment : plan.fragments()) {
     table.AddRow({absl::StrCat(fragment.id()),
                   absl::StrCat(fragment.tensors_size()),

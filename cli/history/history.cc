@@ -73,17 +73,8 @@ std::string IslandLoss(const v1::TrainingPoint& point,
 
 void PrintHistory(const v1::GetHistoryResponse& history, uint64_t rows,
                   absl::TimeZone zone, std::ostream& out) {
-  constexpr auto kRight = Table::kRight;
-  Table table({{"VERSION", kRight},
-               {"TIME"},
-               {"STEP", kRight},
-               {"LOSS", kRight},
-               {"VALIDATION", kRight},
-               {"TOKENS/S", kRight},
-               {"UP", kRight},
-               {"DOWN", kRight},
-               {"TOOK PART", kRight},
-               {"SIMILARITY", kRight}});
+  Table table({">VERSION", "TIME", ">STEP", ">LOSS", ">VALIDATION", ">TOKENS/S",
+               ">UP", ">DOWN", ">TOOK PART", ">SIMILARITY"});
   const std::map<uint64_t, Row> all = RowsOf(history);
   uint64_t left_out =
       rows > 0 && all.size() > rows ? uint64_t{all.size()} - rows : 0;

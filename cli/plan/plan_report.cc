@@ -19,8 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr auto kRight = Table::kRight;
-
 std::string Megabits(double bits_per_second) {
   if (bits_per_second == kUnlimited) return "unlimited";
   const double megabits = bits_per_second / 1e6;
@@ -79,14 +77,8 @@ bool Alike(const SimulatedIsland& a, const SimulatedIsland& b) {
 
 void PrintTraffic(const RunAssumptions& assumptions,
                   const RunPrediction& prediction, std::ostream& out) {
-  Table table({{"MBIT/S"},
-               {"UTILIZATION", kRight},
-               {"UPLINK", kRight},
-               {"MEAN", kRight},
-               {"PEAK", kRight},
-               {"DOWNLINK", kRight},
-               {"MEAN", kRight},
-               {"PEAK", kRight}});
+  Table table({"MBIT/S", ">UTILIZATION", ">UPLINK", ">MEAN", ">PEAK",
+               ">DOWNLINK", ">MEAN", ">PEAK"});
   const std::vector<SimulatedIsland>& islands = assumptions.islands;
   const bool alike = std::all_of(
       islands.begin(), islands.end(),
@@ -235,17 +227,8 @@ void PrintSettings(double utilization, const FoundSettings& found,
         "bits\nthan any other:\n\n",
         HumanPercent(utilization));
   }
-  Table table({{"H", kRight},
-               {"P", kRight},
-               {"TAU", kRight},
-               {"FORMAT"},
-               {"UTILIZATION", kRight},
-               {"ISLAND UP", kRight},
-               {"PEAK", kRight},
-               {"COORDINATOR IN", kRight},
-               {"PEAK", kRight},
-               {"ISLAND", kRight},
-               {"COORDINATOR", kRight}});
+  Table table({">H", ">P", ">TAU", "FORMAT", ">UTILIZATION", ">ISLAND UP",
+               ">PEAK", ">COORDINATOR IN", ">PEAK", ">ISLAND", ">COORDINATOR"});
   for (const Settings& option : found.reaching.empty()
                                     ? absl::MakeConstSpan(&found.closest, 1)
                                     : found.reaching) {

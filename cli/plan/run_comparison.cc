@@ -187,11 +187,7 @@ absl::StatusOr<RunAssumptions> AssumptionsOf(const StatusSnapshot& status,
 void PrintComparison(const RunAssumptions& assumptions,
                      const RunPrediction& prediction,
                      const MeasuredRun& measured, std::ostream& out) {
-  Table table({{"OF"},
-               {"QUANTITY"},
-               {"PREDICTED", Table::kRight},
-               {"MEASURED", Table::kRight},
-               {"RATIO", Table::kRight}});
+  Table table({"OF", "QUANTITY", ">PREDICTED", ">MEASURED", ">RATIO"});
   for (const ComparedQuantity& quantity :
        Compare(assumptions, prediction, measured)) {
     table.AddRow(
