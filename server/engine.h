@@ -155,12 +155,8 @@ class Engine {
   // CommitLog::OpenReadOnly.
   absl::StatusOr<v1::GetHistoryResponse> GetHistory(
       const v1::GetHistoryRequest& request);
-  // See CommitLog.
-  absl::StatusOr<uint64_t> NewestEvent();
-  absl::StatusOr<std::vector<v1::Event>> NewestEvents(
-      uint64_t after_id, uint64_t most, const EventFilter& filter = {});
-  absl::StatusOr<std::vector<v1::Event>> EventsAfter(
-      uint64_t after_id, uint64_t limit, const EventFilter& filter = {});
+  // The run's log, which has the events.
+  CommitLog& log() { return state_->log(); }
 
   // --- The Control service; errors as in proto/control.proto. Events say that
   // the operator `by` asked for them. ---

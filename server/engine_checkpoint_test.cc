@@ -72,7 +72,7 @@ TEST_F(EngineCheckpointTest, ARunBeginsWithACheckpointAndKeepsIt) {
   ASSERT_OK(run_.Start(config_, checkpoint_));
   EXPECT_EQ(VersionZero(), parameters_);
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().EventsAfter(0, 1000));
+                       run_.engine().log().EventsAfter(0, 1000));
   EXPECT_THAT(events.front().text(), HasSubstr(checkpoint_));
   // A restart needs no checkpoint, and does not read the given one.
   ASSERT_OK(run_.Start(config_));
@@ -80,8 +80,9 @@ TEST_F(EngineCheckpointTest, ARunBeginsWithACheckpointAndKeepsIt) {
   ASSERT_OK(RemoveFile(checkpoint_));
   ASSERT_OK(run_.Start(config_, checkpoint_));
   EXPECT_EQ(VersionZero(), parameters_);
-  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> later,
-                       run_.engine().EventsAfter(events.back().id(), 1000));
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<v1::Event> later,
+      run_.engine().log().EventsAfter(events.back().id(), 1000));
   EXPECT_THAT(later.back().text(), Not(HasSubstr(checkpoint_)));
 }
 

@@ -81,7 +81,7 @@ TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {
   run_.AdvanceSeconds(6);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().EventsAfter(0, 100));
+                       run_.engine().log().EventsAfter(0, 100));
   EXPECT_EQ(
       std::count_if(events.begin(), events.end(),
                     [](const auto& e) { return e.kind() == "round_merged"; }),
@@ -110,7 +110,7 @@ TEST_F(EngineFaultsTest, ALogThatIsRemovedSuspendsTheRun) {
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().EventsAfter(0, 100));
+                       run_.engine().log().EventsAfter(0, 100));
   EXPECT_EQ(
       std::count_if(events.begin(), events.end(),
                     [](const auto& e) { return e.kind() == "run_suspended"; }),

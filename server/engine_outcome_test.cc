@@ -52,7 +52,7 @@ class EngineOutcomeTest : public testing::Test {
 
   std::vector<v1::Event> Events(const std::string& kind) {
     std::vector<v1::Event> found;
-    const auto events = run_.engine().EventsAfter(0, 1000);
+    const auto events = run_.engine().log().EventsAfter(0, 1000);
     EXPECT_OK(events);
     for (const v1::Event& event : events.value()) {
       if (event.kind() == kind) found.push_back(event);
@@ -176,7 +176,7 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
     EXPECT_EQ(joined[i].island_id(), std::string(1, "abcd"[i]));
   }
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> all,
-                       run_.engine().EventsAfter(0, 1000));
+                       run_.engine().log().EventsAfter(0, 1000));
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].id(), i + 1);
   ExpectMerged(2);
 }

@@ -268,7 +268,7 @@ TEST_F(EngineReportTest, OfFragments) {
 
 TEST_F(EngineReportTest, OfEvents) {
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().EventsAfter(0, 1000));
+                       run_.engine().log().EventsAfter(0, 1000));
   std::vector<std::string> lines;
   uint64_t id = 0;
   for (const v1::Event& event : events) {
@@ -376,7 +376,7 @@ TEST_F(EngineReportTest, IsTheSameAfterARestart) {
   EXPECT_EQ(run_.engine().ListQuarantine(true).DebugString(), held);
   EXPECT_EQ(run_.engine().GetRun().started_at().seconds(), 106);
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().EventsAfter(0, 1000));
+                       run_.engine().log().EventsAfter(0, 1000));
   EXPECT_EQ(events.back().text(), "continuing run test-00000007");
 }
 

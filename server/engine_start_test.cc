@@ -216,7 +216,7 @@ TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
   ASSERT_OK(run_.Start(changed));
   EXPECT_EQ(run_.engine().GetRun().config().membership().lease_seconds(), 2);
   ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
-                       run_.engine().EventsAfter(0, 1000));
+                       run_.engine().log().EventsAfter(0, 1000));
   EXPECT_EQ(events.back().kind(), "config_changed");
   EXPECT_THAT(events.back().text(), HasSubstr("lease_seconds: 10 -> 2"));
   EXPECT_EQ(run_.engine().ListIslands(false).islands_size(), 2);

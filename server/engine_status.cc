@@ -126,18 +126,4 @@ void Engine::NoteDelivered(const v1::FragmentHead& head) {
   coordinator_.NoteDelivered(head, options_.now());
 }
 
-absl::StatusOr<uint64_t> Engine::NewestEvent() {
-  return state_->log().NewestEvent();
-}
-
-absl::StatusOr<std::vector<v1::Event>> Engine::NewestEvents(
-    uint64_t after_id, uint64_t most, const EventFilter& filter) {
-  return state_->log().NewestEvents(after_id, most, filter);
-}
-
-absl::StatusOr<std::vector<v1::Event>> Engine::EventsAfter(
-    uint64_t after_id, uint64_t limit, const EventFilter& filter) {
-  return state_->log().EventsAfter(after_id, limit, filter);
-}
-
 }  // namespace causeway

@@ -219,7 +219,7 @@ class AccessTest : public testing::Test {
   // Returns the texts of the run's events of this kind.
   std::vector<std::string> Texts(const std::string& kind) {
     std::vector<std::string> texts;
-    const auto events = driver_.engine().EventsAfter(0, 1000);
+    const auto events = driver_.engine().log().EventsAfter(0, 1000);
     EXPECT_OK(events);
     for (const v1::Event& event : *events) {
       if (event.kind() == kind) texts.push_back(event.text());

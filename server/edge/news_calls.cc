@@ -103,9 +103,9 @@ class WatchEventsCall : public NewsCall {
   }
 
   absl::Status ReadPage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    ASSIGN_OR_RETURN(const uint64_t newest, engine_->NewestEvent());
+    ASSIGN_OR_RETURN(const uint64_t newest, engine_->log().NewestEvent());
     ASSIGN_OR_RETURN(std::vector<v1::Event> events,
-                     engine_->EventsAfter(last_id_, kEventPage, filter_));
+                     engine_->log().EventsAfter(last_id_, kEventPage, filter_));
     // Search events that the watcher does not want only once.
     if (events.empty()) last_id_ = std::max(last_id_, newest);
     page_.assign(std::make_move_iterator(events.begin()),

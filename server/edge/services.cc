@@ -71,19 +71,6 @@ v1::RunStatus StatusSource::GetRun() const {
   return run;
 }
 
-v1::ListIslandsResponse StatusSource::ListIslands(
-    const v1::ListIslandsRequest& request) const {
-  v1::ListIslandsResponse islands = engine->ListIslands(request);
-  links->Describe(islands);
-  return islands;
-}
-
-v1::ListIslandsResponse StatusSource::ListIslands(bool include_departed) const {
-  v1::ListIslandsResponse islands = engine->ListIslands(include_departed);
-  links->Describe(islands);
-  return islands;
-}
-
 Methods StatusMethods(const StatusSource* source) {
   Engine* const engine = source->engine;
   return {

@@ -35,10 +35,12 @@ struct StatusSource {
   CertificateExpiry* certificate = nullptr;
 
   v1::RunStatus GetRun() const;
-  v1::ListIslandsResponse ListIslands(
-      const v1::ListIslandsRequest& request) const;
-  // Returns all islands at once.
-  v1::ListIslandsResponse ListIslands(bool include_departed) const;
+  // Answers a request, or returns all islands at once (Engine::ListIslands).
+  v1::ListIslandsResponse ListIslands(const auto& which) const {
+    v1::ListIslandsResponse islands = engine->ListIslands(which);
+    links->Describe(islands);
+    return islands;
+  }
 };
 
 // The pointers must outlive the methods.

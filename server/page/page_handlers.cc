@@ -143,7 +143,7 @@ PageSource PageOf(const StatusSource& status) {
         *data.mutable_quarantine() =
             std::move(*engine->ListQuarantine(/*include_decided=*/false)
                            .mutable_contributions());
-        ASSIGN_OR_RETURN(const uint64_t newest, engine->NewestEvent());
+        ASSIGN_OR_RETURN(const uint64_t newest, engine->log().NewestEvent());
         data.set_newest_event(newest);
         return data;
       },
@@ -153,7 +153,7 @@ PageSource PageOf(const StatusSource& status) {
           },
       .events =
           [=](uint64_t after, uint64_t most, const EventFilter& filter) {
-            return engine->NewestEvents(after, most, filter);
+            return engine->log().NewestEvents(after, most, filter);
           }};
 }
 
