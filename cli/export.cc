@@ -21,7 +21,6 @@
 #include "cli/trained_model.h"
 #include "common/checkpoint/tensor_files_writer.h"
 #include "common/foreign/file.h"
-#include "common/foreign/json.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"

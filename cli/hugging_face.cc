@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
-#include "common/foreign/json.h"
+#include "common/foreign/file.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"

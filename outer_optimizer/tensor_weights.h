@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/os/thread_pool.h"
 #include "outer_optimizer/weighted_merge.h"
 #include "proto/fragment.pb.h"

@@ -10,7 +10,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/time/time.h"
 #include "common/os/machine.h"
-#include "common/os/process_memory.h"
 #include "common/proto_time.h"
 #include "server/engine.h"
 #include "server/rules/status_views.h"

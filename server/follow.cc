@@ -3,8 +3,8 @@
 #include "server/follow.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +15,14 @@
 #include "common/os/daemon.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
-#include "common/transport/certificate_expiry.h"
+#include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "server/edge/copy_source.h"
 #include "server/edge/server.h"
+#include "server/election/office.h"
+#include "server/fragment_heads.h"
 #include "server/lead.h"
 #include "server/page/page_handlers.h"
 #include "server/status_metrics.h"
@@ -91,8 +93,6 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       });
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
     const ServeOptions& options) {
   ASSIGN_OR_RETURN(auto credentials,
@@ -109,6 +109,9 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .evictable_state = options.evictable_state});
 }
 
+// Serves a follower, once it knows its run, until `is_over` returns true; calls
+// it every 100 ms. Returns false if a signal came. Sets options.address to the
+// port that it listens on.
 absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
     const std::function<absl::StatusOr<bool>()>& is_over) {
@@ -166,6 +169,66 @@ absl::StatusOr<bool> ServeFollower(
   return !is_signalled;
 }
 
+// A coordinator that does not lead. It acts as the office requires.
+class Candidate {
+ public:
+  Candidate(std::string name, Election* election, Follower* follower)
+      : name_(std::move(name)),
+        election_(election),
+        follower_(follower),
+        voter_(name_) {}
+
+  // Makes the next move. Returns whether this coordinator now leads.
+  absl::StatusOr<bool> Step() {
+    const absl::StatusOr<OfficeView> office = election_->view();
+    const Follower::View own = follower_->view();
+    const Holding holding{own.run_id, own.is_complete, own.epoch};
+    ASSIGN_OR_RETURN(const Voter::Step step, voter_.Next(office, holding));
+    switch (step) {
+      case Voter::Step::kWait:
+        return false;
+      case Voter::Step::kFollow:
+        follower_->Follow(office->leader->address());
+        return false;
+      case Voter::Step::kPause:
+        follower_->Pause();
+        return Step();
+      case Voter::Step::kCampaign:
+        return Campaign(*office, holding);
+    }
+    return absl::InternalError("an unknown step");
+  }
+
+  // The address of the previous leader.
+  const std::string& replaced() const { return replaced_; }
+
+ private:
+  absl::StatusOr<bool> Campaign(const OfficeView& office,
+                                const Holding& holding) {
+    const absl::StatusOr<uint64_t> epoch = election_->Campaign(office, holding);
+    if (!epoch.ok()) {
+      LOG(INFO) << "not elected: " << epoch.status();
+      return false;
+    }
+    LOG(INFO) << "elected, epoch " << *epoch;
+    if (office.office.leader().name() != name_) {
+      replaced_ = office.office.leader().address();
+    }
+    if (!holding.run_id.empty()) {
+      RETURN_IF_ERROR(follower_->TakeOver(*epoch));
+    }
+    return true;
+  }
+
+  const std::string name_;
+  Election* const election_;
+  Follower* const follower_;
+  Voter voter_;
+  std::string replaced_;
+};
+
+}  // namespace
+
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          bool promote) {
   const absl::StatusOr<std::optional<LeaderRecord>> before =
@@ -195,6 +258,36 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
   LOG(INFO) << "taking over run " << view.run_id << ", epoch " << view.epoch;
   return Lead(options, view.config, leader, nullptr, follower->Release())
       .status();
+}
+
+absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
+                        Election& election) {
+  options.add_metrics = [&election,
+                         name = config.name()](MetricFamilies& families) {
+    families.AddSample({.name = "causeway_etcd_up",
+                        .help = "1 if etcd has answered this coordinator."},
+                       election.view().ok() ? 1 : 0, {{"run", name}});
+  };
+  while (true) {
+    std::string replaced;
+    OpenedRun opened;
+    {
+      ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
+                       OpenFollower(options));
+      Candidate candidate(options.name, &election, follower.get());
+      ASSIGN_OR_RETURN(
+          const bool is_elected,
+          ServeFollower(options, *follower, [&] { return candidate.Step(); }));
+      if (!is_elected) return absl::OkStatus();
+      replaced = candidate.replaced();
+      opened = follower->Release();
+    }
+    const absl::StatusOr<LeadEnd> end =
+        Lead(options, config, replaced, &election, std::move(opened));
+    election.Resign();
+    RETURN_IF_ERROR(end.status());
+    if (*end == LeadEnd::kStopped) return absl::OkStatus();
+  }
 }
 
 }  // namespace causeway

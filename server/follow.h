@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordinator that follows another one, as a process.
+// A coordinator that follows another one, or takes part in the elections of its
+// run, as a process.
 #ifndef SERVER_FOLLOW_H_
 #define SERVER_FOLLOW_H_
 
@@ -11,27 +12,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/run_config.pb.h"
+#include "server/election/election.h"
 #include "server/replication/follower.h"
 #include "server/serve_options.h"
 
 namespace causeway {
-
-// Opens the state directory for a follower.
-absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
-    const ServeOptions& options);
-
-// Serves a follower, once it knows its run, until `is_over` returns true; calls
-// it every 100 ms. Returns false if a signal came. Sets options.address to the
-// port that it listens on.
-absl::StatusOr<bool> ServeFollower(
-    ServeOptions& options, Follower& follower,
-    const std::function<absl::StatusOr<bool>()>& is_over);
 
 // Follows the coordinator at `leader`, and leads the run once asked to. With
 // `promote`, takes the run over at once if the state directory has a copy;
 // `leader` may then be empty.
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          bool promote);
+
+// Leads the run, or follows the coordinator that does, in turns.
+absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
+                        Election& election);
 
 }  // namespace causeway
 

@@ -19,7 +19,7 @@
 #include "common/os/file.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
-#include "common/transport/certificate_expiry.h"
+#include "common/transport/credentials.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "server/edge/access.h"

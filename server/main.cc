@@ -29,7 +29,6 @@
 #include "common/transport/credentials.h"
 #include "common/transport/socket_address.h"
 #include "google/protobuf/stubs/logging.h"
-#include "server/elected.h"
 #include "server/election/election.h"
 #include "server/follow.h"
 #include "server/lead.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/os/process_memory.h"
+#include "common/os/machine.h"
 #include "glog/logging.h"
 
 namespace causeway {

@@ -14,7 +14,7 @@
 #include "cli/plan/plan_report.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/config/run_config.h"
-#include "common/foreign/json.h"
+#include "common/foreign/file.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"

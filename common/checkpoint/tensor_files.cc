@@ -16,7 +16,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "common/foreign/file.h"
-#include "common/foreign/json.h"
 #include "common/os/file.h"
 #include "common/printable.h"
 #include "common/status_macros.h"

@@ -16,7 +16,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/os/file.h"
+#include "nlohmann/json.hpp"
 
 namespace causeway {
 
@@ -28,6 +30,14 @@ absl::StatusOr<MappedFile> OpenForeignFile(const std::string& path);
 // Returns the whole content.
 absl::StatusOr<std::string> ReadForeignFile(
     const std::string& path, uint64_t most_bytes = kMostForeignBytes);
+
+// JSON that other people have written.
+
+// Parses a JSON object. Limits the nesting, because the library handles values
+// by recursion and could overflow the stack.
+//   INVALID_ARGUMENT  The text is not a JSON object, or nested deeper than 64
+//                     levels.
+absl::StatusOr<nlohmann::json> ParseForeignJson(absl::string_view text);
 
 }  // namespace causeway
 

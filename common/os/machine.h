@@ -23,6 +23,14 @@ struct DiskSpace {
 // Returns the space on the disk that holds `path`.
 absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path);
 
+// Returns the bytes of memory that this process holds (VmRSS), without mapped
+// files, which the system may drop at any time; 0 if unknown.
+uint64_t ResidentBytes();
+
+// Returns the highest resident size so far (VmHWM), with mapped files; 0 if
+// unknown.
+uint64_t PeakResidentBytes();
+
 }  // namespace causeway
 
 #endif  // COMMON_OS_MACHINE_H_

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/os/process_memory.h"
-
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <cstring>
 
+#include "common/os/machine.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/transport/certificate_expiry.h"
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
+#include "common/transport/credentials.h"
 #include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -16,8 +16,7 @@
 //
 // A transfer that broke off resumes at ChunkAssembler::next_offset().
 //
-// Chunks of exact values may be compressed
-// (common/transport/compressed_chunk.h).
+// Chunks of exact values may be compressed (CompressChunk).
 #ifndef COMMON_TRANSPORT_CHUNK_H_
 #define COMMON_TRANSPORT_CHUNK_H_
 
@@ -27,6 +26,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
@@ -100,6 +100,28 @@ class ChunkAssembler {
   uint64_t next_offset_ = 0;
   Digest128Stream digest_;
 };
+
+// Compresses chunks of fp32 values (common/tensors/byte_planes.h). Offsets
+// count the values' bytes, so that a transfer can resume after any chunk,
+// compressed or not.
+//
+// Sender:    std::string memory;   // outlives the chunk
+//            chunk = CompressChunk(CutChunk(object, offset), memory);
+// Receiver:  ASSIGN_OR_RETURN(chunk, DecompressChunk(chunk, memory));
+//            RETURN_IF_ERROR(assembler.Add(chunk));
+
+// Returns `chunk`, which has one piece, compressed into `memory`; or `chunk`
+// itself if that does not make it smaller. A chunk that begins within a value
+// compresses less well.
+Chunk CompressChunk(const Chunk& chunk, std::string& memory);
+
+// Returns `chunk` with its data decompressed into `memory`, or `chunk` itself
+// if it is not compressed.
+//   INVALID_ARGUMENT  the compression is unknown, the data are empty, too large
+//                     or not made by CompressChunk, or they decompress to
+//                     nothing or to too much.
+//   DATA_LOSS         the CRC is wrong.
+absl::StatusOr<Chunk> DecompressChunk(const Chunk& chunk, std::string& memory);
 
 }  // namespace causeway
 

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "common/transport/compressed_chunk.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

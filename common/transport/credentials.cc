@@ -3,7 +3,6 @@
 #include "common/transport/credentials.h"
 
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -217,6 +216,31 @@ MakeChannelCredentials(const ClientTlsFiles& flags, absl::Time now) {
     options.set_check_call_host(false);
   }
   return grpc::experimental::TlsCredentials(options);
+}
+
+namespace {
+
+constexpr absl::Duration kKept = absl::Seconds(10);
+
+absl::Time ExpiryOf(const std::string& path) {
+  const absl::StatusOr<std::string> pem = ReadFile(path);
+  if (!pem.ok()) return absl::InfiniteFuture();
+  const auto certificates = ParseCertificates(*pem);
+  if (!certificates.ok()) return absl::InfiniteFuture();
+  return FactsOf(*certificates->front()).valid_until;
+}
+
+}  // namespace
+
+absl::Time CertificateExpiry::Get() {
+  if (path_.empty()) return absl::InfiniteFuture();
+  const absl::Time now = now_();
+  absl::MutexLock lock(&mu_);
+  if (now - read_at_ >= kKept) {
+    read_at_ = now;
+    expiry_ = ExpiryOf(path_);
+  }
+  return expiry_;
 }
 
 }  // namespace causeway

@@ -11,7 +11,6 @@
 #include "absl/time/time.h"
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
-#include "common/transport/compressed_chunk.h"
 #include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/rate_finder.h"

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/os/process_memory.h"
+#include "common/os/machine.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 

@@ -17,7 +17,7 @@
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/bulk_stream.h"
-#include "common/transport/compressed_chunk.h"
+#include "common/transport/chunk.h"
 #include "common/transport/grpc_status.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"

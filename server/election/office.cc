@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/status_macros.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace causeway {
@@ -75,6 +76,33 @@ absl::Status ReadKey(absl::string_view text,
   return absl::DataLossError(absl::StrCat("etcd has \"", text,
                                           "\", which is no ",
                                           message.GetDescriptor()->name()));
+}
+
+absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
+                                        const Holding& holding) {
+  // While etcd is away, keep following the leader, which may be well.
+  if (!view.ok()) {
+    if (following_ != 0) patience_ = kPatience;
+    return Step::kWait;
+  }
+  ASSIGN_OR_RETURN(const Move move, NextMove(*view, name_, holding));
+  switch (move) {
+    case Move::kWait:
+      return Step::kWait;
+    case Move::kFollow: {
+      patience_ = 0;
+      // Dial a leader that was elected again at once.
+      const uint64_t before = std::exchange(following_, view->office.epoch());
+      return before == following_ ? Step::kWait : Step::kFollow;
+    }
+    case Move::kCampaign:
+      if (patience_ > 0) {
+        --patience_;
+        return Step::kWait;
+      }
+      return std::exchange(following_, 0) == 0 ? Step::kCampaign : Step::kPause;
+  }
+  return absl::InternalError("an unknown move");
 }
 
 }  // namespace causeway

@@ -14,7 +14,6 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk.h"
-#include "common/transport/compressed_chunk.h"
 
 namespace causeway {
 

@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "server/election/electorate.h"
+#include "server/election/office.h"
 #include "server/election/office_book.h"
-#include "server/election/voter.h"
 #include "server/replication/feed_reader.h"
 #include "server/replication/log_feed.h"
 #include "tests/simulation/elections/election_disk.h"
@@ -114,7 +114,7 @@ class ElectedCoordinator {
   void Write(const OfficeBook::Change& change,
              std::function<void(const absl::Status&)> done);
 
-  // --- One that does not lead (server/elected.cc, the follower). ---
+  // --- One that does not lead (server/follow.cc, the follower). ---
 
   void Vote();
   void Campaign(const OfficeView& office, const Holding& holding);
