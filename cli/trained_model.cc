@@ -120,11 +120,6 @@ absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(
   return inference;
 }
 
-absl::StatusOr<double> Inference::Loss(absl::Span<const int32_t> tokens,
-                                       absl::Span<const int32_t> targets) {
-  return transformer_->Loss(parameters_.data(), tokens, targets);
-}
-
 absl::StatusOr<absl::Span<const float>> Inference::NextTokenLogits(
     absl::Span<const int32_t> prefix) {
   RETURN_IF_ERROR(transformer_->NextTokenLogits(parameters_.data(), prefix,

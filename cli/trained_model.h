@@ -79,7 +79,9 @@ class Inference {
 
   // Computes Transformer::Loss.
   absl::StatusOr<double> Loss(absl::Span<const int32_t> tokens,
-                              absl::Span<const int32_t> targets);
+                              absl::Span<const int32_t> targets) {
+    return transformer_->Loss(parameters_.data(), tokens, targets);
+  }
 
   // Computes Transformer::NextTokenLogits. The result is valid until the next
   // call.

@@ -42,7 +42,10 @@ class BufferPool {
   // pages. Takes memory if the folder has no room for a file.
   PooledBuffer Take(uint64_t bytes);
 
-  uint64_t idle_bytes() const;
+  uint64_t idle_bytes() const {
+    absl::MutexLock lock(&idle_->mu);
+    return idle_->bytes;
+  }
 
  private:
   struct Idle;

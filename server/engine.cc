@@ -114,11 +114,6 @@ absl::Status Engine::Heartbeat(const v1::SessionRequest& request) {
       Event(&Coordinator::Heartbeat, request.identity(), request.progress()));
 }
 
-v1::SessionResponse Engine::View(const v1::IslandIdentity& identity) {
-  absl::MutexLock lock(&mu_);
-  return coordinator_.View(identity);
-}
-
 absl::StatusOr<v1::ContributeResponse> Engine::Offer(
     const v1::ContributionHeader& header) {
   absl::StatusOr<v1::ContributeResponse> response;
@@ -163,10 +158,6 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
   return Handle(Event(&Coordinator::Complete, header, norm));
-}
-
-absl::Status Engine::Leave(const v1::LeaveRequest& request) {
-  return Handle(Event(&Coordinator::Leave, request));
 }
 
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
@@ -214,11 +205,6 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
   opened.bytes = (*stored)->contents().encoding;
   opened.owner = *std::move(stored);
   return opened;
-}
-
-absl::StatusOr<bool> Engine::IsAwaited(const v1::FetchUpdateRequest& request) {
-  absl::MutexLock lock(&mu_);
-  return coordinator_.IsAwaited(request);
 }
 
 absl::Status Engine::Persist(const Journal::Entry& entry) {
@@ -324,11 +310,6 @@ absl::Status Engine::AwaitOutcome(const ClosedRound& closed,
   };
   absl::MutexLock lock(&mu_, absl::Condition(&known));
   return outcome.value_or(unknown);
-}
-
-v1::RunState Engine::run_state() {
-  absl::MutexLock lock(&mu_);
-  return coordinator_.run_state();
 }
 
 }  // namespace causeway

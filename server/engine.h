@@ -107,7 +107,10 @@ class Engine {
   // none gets a version that only this coordinator has.
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
   absl::Status Heartbeat(const v1::SessionRequest& request);
-  v1::SessionResponse View(const v1::IslandIdentity& identity);
+  v1::SessionResponse View(const v1::IslandIdentity& identity) {
+    absl::MutexLock lock(&mu_);
+    return coordinator_.View(identity);
+  }
   // Returns UPLOAD with the offset to continue from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header);
@@ -126,12 +129,17 @@ class Engine {
   // Listeners are called when it is made, and when the island's membership
   // ends.
   //   ABORTED  The incarnation is fenced off.
-  absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request);
+  absl::StatusOr<bool> IsAwaited(const v1::FetchUpdateRequest& request) {
+    absl::MutexLock lock(&mu_);
+    return coordinator_.IsAwaited(request);
+  }
   // The bytes of data that downloads have sent.
   std::atomic<uint64_t>& bytes_sent() { return bytes_sent_; }
   // Notes that an island has received the update that led to `head`.
   void NoteDelivered(const v1::FragmentHead& head);
-  absl::Status Leave(const v1::LeaveRequest& request);
+  absl::Status Leave(const v1::LeaveRequest& request) {
+    return Handle(Event(&Coordinator::Leave, request));
+  }
   // Permanently stops deciding about the run (Coordinator::StandDown). No
   // commit begins afterwards.
   absl::Status StandDown(uint64_t epoch);
@@ -186,7 +194,10 @@ class Engine {
   Listeners& news() { return news_; }
 
   absl::Time now() const { return options_.now(); }
-  v1::RunState run_state();
+  v1::RunState run_state() {
+    absl::MutexLock lock(&mu_);
+    return coordinator_.run_state();
+  }
   const std::string& run_id() const { return run_id_; }
 
  private:

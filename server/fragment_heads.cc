@@ -102,12 +102,6 @@ bool FragmentHeads::Are(absl::Span<const CommitRecord> commits,
                     commits.end(), is_head);
 }
 
-std::shared_ptr<const StoredFragment> FragmentHeads::Newest(
-    uint32_t fragment) const {
-  absl::MutexLock lock(&mu_);
-  return fragments_[fragment].head;
-}
-
 std::shared_ptr<const StoredFragment> FragmentHeads::Find(
     uint32_t fragment, uint64_t version) const {
   if (fragment >= size_) return nullptr;

@@ -72,7 +72,10 @@ class FragmentHeads {
   size_t size() const { return size_; }
   // `fragment` must be less than size().
   std::shared_ptr<const StoredFragment> Newest(uint32_t fragment) const
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return fragments_[fragment].head;
+  }
   // Returns `version` if it is the newest, or the one before and still in
   // memory; otherwise, or if there is no such fragment, null.
   std::shared_ptr<const StoredFragment> Find(uint32_t fragment,

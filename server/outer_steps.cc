@@ -113,11 +113,6 @@ std::optional<Work> OuterSteps::AwaitNext(std::deque<Work> OuterSteps::*queue) {
   return next;
 }
 
-void OuterSteps::Add(absl::Span<const ClosedRound> rounds) {
-  absl::MutexLock lock(&mu_);
-  closed_.insert(closed_.end(), rounds.begin(), rounds.end());
-}
-
 void OuterSteps::Prepare(const v1::ContributionHeader& header, uint32_t ready) {
   const int fragment = static_cast<int>(header.fragment());
   // The encodings are not needed if the gradient is recorded.

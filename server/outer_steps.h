@@ -92,7 +92,10 @@ class OuterSteps {
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes outer steps of more rounds.
-  void Add(absl::Span<const ClosedRound> rounds) ABSL_LOCKS_EXCLUDED(mu_);
+  void Add(absl::Span<const ClosedRound> rounds) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    closed_.insert(closed_.end(), rounds.begin(), rounds.end());
+  }
   // Has a verified contribution written to the disk if its fragment's next
   // merge, of about as many contributions as there are `ready` islands, may
   // need it.

@@ -179,11 +179,6 @@ absl::StatusOr<double> Staging::Verify(const ContributionKey& key,
   return norm;
 }
 
-void Staging::Keep(const ContributionKey& key, StagedEncoding encoding) {
-  absl::MutexLock lock(&mu_);
-  kept_[key] = std::move(encoding);
-}
-
 absl::StatusOr<StagedEncoding> Staging::Get(const ContributionKey& key) const {
   {
     absl::MutexLock lock(&mu_);

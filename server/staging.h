@@ -74,7 +74,10 @@ class Staging {
 
   // Adds verified bytes that did not come as an upload, and take no memory of
   // uploads.
-  void Keep(const ContributionKey& key, StagedEncoding encoding);
+  void Keep(const ContributionKey& key, StagedEncoding encoding) {
+    absl::MutexLock lock(&mu_);
+    kept_[key] = std::move(encoding);
+  }
 
   // Returns what Keep has added, or a verified upload. The bytes stay valid
   // after Discard.

@@ -343,10 +343,6 @@ absl::Status AtomicFileWriter::Rename() {
   return Reached(WriteStage::kRenamed);
 }
 
-absl::Status AtomicFileWriter::Reached(WriteStage stage) const {
-  return hook_ == nullptr ? absl::OkStatus() : hook_(stage, path_);
-}
-
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces,
                                  WriteStageHook hook, mode_t mode,

@@ -164,7 +164,9 @@ class AtomicFileWriter {
   AtomicFileWriter(std::string path, std::string temporary_path, int descriptor,
                    WriteStageHook hook);
 
-  absl::Status Reached(WriteStage stage) const;
+  absl::Status Reached(WriteStage stage) const {
+    return hook_ == nullptr ? absl::OkStatus() : hook_(stage, path_);
+  }
   void Unmap();
   absl::Status Sync();
   absl::Status Close();

@@ -69,11 +69,6 @@ bool BulkStream::Read(grpc::ByteBuffer* message, absl::Duration patience) {
   return true;
 }
 
-bool BulkStream::CanRead() const {
-  absl::MutexLock lock(&mu_);
-  return over_ || !arrived_.empty();
-}
-
 grpc::Status BulkStream::Finish() {
   finished_ = true;
   absl::MutexLock lock(&mu_);

@@ -45,7 +45,10 @@ class BulkStream
   bool Read(grpc::ByteBuffer* message,
             absl::Duration patience = absl::InfiniteDuration());
   // Returns whether Read would return without waiting.
-  bool CanRead() const;
+  bool CanRead() const {
+    absl::MutexLock lock(&mu_);
+    return over_ || !arrived_.empty();
+  }
   // Waits until the other side ends the call, dropping messages. Call once, as
   // the last operation.
   grpc::Status Finish();

@@ -16,10 +16,6 @@ void LinkMeter::End() {
   --under_way_;
 }
 
-absl::Duration LinkMeter::BusyLocked() const {
-  return under_way_ > 0 ? busy_ + (now_() - busy_since_) : busy_;
-}
-
 void LinkMeter::Add(uint64_t bytes, bool again) {
   absl::MutexLock lock(&mu_);
   bytes_ += bytes;
@@ -29,11 +25,6 @@ void LinkMeter::Add(uint64_t bytes, bool again) {
   points_.push_back(point);
   // The window begins at the first point, so that may be older.
   while (point.busy - points_[1].busy >= kWindow) points_.pop_front();
-}
-
-void LinkMeter::AddPaced(absl::Duration wait) {
-  absl::MutexLock lock(&mu_);
-  paced_ += wait;
 }
 
 uint64_t LinkMeter::bytes() const {

@@ -47,7 +47,10 @@ class LinkMeter {
   // Counts the encoded bytes of a chunk; `again` if they were sent before.
   void Add(uint64_t bytes, bool again = false);
   // Counts the time for which pacing holds a chunk back.
-  void AddPaced(absl::Duration wait);
+  void AddPaced(absl::Duration wait) {
+    absl::MutexLock lock(&mu_);
+    paced_ += wait;
+  }
 
   // Returns the total of the bytes added.
   uint64_t bytes() const;
@@ -65,7 +68,9 @@ class LinkMeter {
 
   void Begin();
   void End();
-  absl::Duration BusyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Duration BusyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return under_way_ > 0 ? busy_ + (now_() - busy_since_) : busy_;
+  }
 
   const Clock now_;
 

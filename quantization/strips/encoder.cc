@@ -79,12 +79,6 @@ StripPart Encoder::PartAt(uint64_t value) const {
           .codes = codes + planes_.CodeBytes(in_strip)};
 }
 
-char* Encoder::PlaceOf(uint64_t strip) {
-  absl::MutexLock lock(&mutex_);
-  return buffer_.data() +
-         (strip == placed_ ? ready_.load() : strip * strip_bytes_);
-}
-
 void Encoder::Finished(uint64_t strip, const char* place, uint64_t bytes) {
   absl::MutexLock lock(&mutex_);
   finished_[strip] = {.place = place, .bytes = bytes};

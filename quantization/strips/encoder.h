@@ -62,7 +62,11 @@ class Encoder {
   // Returns where to write strip `strip`: its final place if all earlier strips
   // are placed, otherwise where it would begin if nothing were compressed,
   // which is never before its final place or within another strip.
-  char* PlaceOf(uint64_t strip);
+  char* PlaceOf(uint64_t strip) {
+    absl::MutexLock lock(&mutex_);
+    return buffer_.data() +
+           (strip == placed_ ? ready_.load() : strip * strip_bytes_);
+  }
   // Records a finished strip, and moves all strips that can be moved to their
   // final places.
   void Finished(uint64_t strip, const char* place, uint64_t bytes);

@@ -24,19 +24,9 @@ Election::~Election() {
   thread_.join();
 }
 
-absl::StatusOr<OfficeView> Election::view() const {
-  absl::MutexLock lock(&mu_);
-  return book_.view();
-}
-
 uint64_t Election::ReplacedBy() const {
   absl::MutexLock lock(&mu_);
   return book_.ReplacedBy();
-}
-
-v1::Office Election::office() const {
-  absl::MutexLock lock(&mu_);
-  return book_.office();
 }
 
 void Election::Refresh() {

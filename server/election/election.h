@@ -53,7 +53,10 @@ class Election {
   ~Election();
 
   // Returns etcd's last answer, or why it does not answer.
-  absl::StatusOr<OfficeView> view() const;
+  absl::StatusOr<OfficeView> view() const {
+    absl::MutexLock lock(&mu_);
+    return book_.view();
+  }
 
   // Asks for the office, if it is still as in `before`. Returns the epoch with
   // which this coordinator then leads.
@@ -68,7 +71,10 @@ class Election {
   // one, or 0.
   uint64_t ReplacedBy() const;
   // Returns the office as the leader has last written it.
-  v1::Office office() const;
+  v1::Office office() const {
+    absl::MutexLock lock(&mu_);
+    return book_.office();
+  }
   // Changes the run's id, or who is in sync. After an error, the change may
   // have been made, or may still be made later.
   absl::Status Change(const v1::Office& office);

@@ -97,11 +97,6 @@ void Follower::Pause() {
   if (thread_.joinable()) thread_.join();
 }
 
-Follower::View Follower::view() const {
-  absl::MutexLock lock(&mu_);
-  return view_;
-}
-
 absl::Status Follower::CheckCertificate(absl::string_view serial) const {
   absl::MutexLock lock(&mu_);
   if (absl::c_none_of(revoked_.ids(), [&](const std::string& id) {

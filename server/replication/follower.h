@@ -106,7 +106,10 @@ class Follower {
   // Stops following. The leader gets no more acknowledgements.
   void Pause() ABSL_LOCKS_EXCLUDED(mu_);
 
-  View view() const;
+  View view() const {
+    absl::MutexLock lock(&mu_);
+    return view_;
+  }
   // Checks a client's certificate against those that the leader has reported as
   // revoked. `serial` is in lower-case hexadecimal digits.
   //   UNAUTHENTICATED  It was revoked.

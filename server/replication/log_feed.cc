@@ -85,11 +85,6 @@ void LogFeed::Add(std::shared_ptr<const v1::LogChange> change) {
   }
 }
 
-v1::LogPosition LogFeed::Newest() const {
-  absl::MutexLock lock(&mu_);
-  return kept_.empty() ? begin_ : kept_.back().change->position();
-}
-
 bool LogFeed::Continues(const v1::LogPosition& position) const {
   absl::MutexLock lock(&mu_);
   if (position.index() < begin_.index()) return false;
@@ -320,11 +315,6 @@ bool LogFeed::HavePublished(const std::set<std::string>& names) const {
     const auto found = followers_.find(name);
     return found != followers_.end() && found->second.durable >= published_;
   });
-}
-
-void LogFeed::Stop() {
-  absl::MutexLock lock(&mu_);
-  stopped_ = true;
 }
 
 std::vector<v1::FollowerStatus> LogFeed::Report(absl::Time now) const {

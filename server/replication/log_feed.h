@@ -78,7 +78,10 @@ class LogFeed {
   bool IsNewestRecord(const v1::FragmentHead& head, uint64_t number) const;
 
   // Returns the position of the newest change.
-  v1::LogPosition Newest() const;
+  v1::LogPosition Newest() const {
+    absl::MutexLock lock(&mu_);
+    return kept_.empty() ? begin_ : kept_.back().change->position();
+  }
   // Returns whether a log at this position lacks only changes that are kept.
   bool Continues(const v1::LogPosition& position) const;
   // Returns the change after the first `index`, or null if there is none yet.
@@ -138,7 +141,10 @@ class LogFeed {
   // TryDurable has reported as durable.
   bool HavePublished(const std::set<std::string>& names) const;
   // Ends all waits, now and later.
-  void Stop();
+  void Stop() {
+    absl::MutexLock lock(&mu_);
+    stopped_ = true;
+  }
 
   // Describes the followers, ordered by name.
   std::vector<v1::FollowerStatus> Report(absl::Time now) const;

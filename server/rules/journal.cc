@@ -69,10 +69,6 @@ Journal::Entry Journal::Enter(Effects& effects, absl::Time now) {
   return entry;
 }
 
-void Journal::AddSnapshot(SnapshotRecord snapshot) {
-  unwritten_.snapshots.push_back(std::move(snapshot));
-}
-
 absl::Status Journal::Written(const absl::Status& outcome) {
   if (outcome.ok()) {
     unwritten_ = {};

@@ -57,7 +57,9 @@ class Journal {
   // in them if there are new events for people.
   Entry Enter(Effects& effects, absl::Time now);
   // Adds a snapshot to the next entry.
-  void AddSnapshot(SnapshotRecord snapshot);
+  void AddSnapshot(SnapshotRecord snapshot) {
+    unwritten_.snapshots.push_back(std::move(snapshot));
+  }
 
   // Notes the outcome of writing an entry's batch. Returns OK if all entries
   // are durable, and otherwise UNAVAILABLE: any error is this machine's fault,

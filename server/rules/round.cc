@@ -15,12 +15,6 @@ ContributionKey KeyOf(const v1::ContributionHeader& header) {
           .incarnation = header.identity().incarnation()};
 }
 
-bool Round::Has(const std::string& island_id, uint64_t incarnation) const {
-  return contributions_.contains(
-             {fragment_, base_version_, island_id, incarnation}) ||
-         credited_.contains({island_id, incarnation});
-}
-
 bool Round::HasBytes(const std::string& island_id,
                      const std::string& digest) const {
   auto each = FirstOf(island_id);
@@ -60,19 +54,9 @@ void Round::StandIn(const std::string& island_id, uint64_t incarnation) {
   stood_for_.emplace(island_id, incarnation);
 }
 
-void Round::TurnAway(const std::string& island_id, uint64_t incarnation) {
-  turned_away_.emplace(island_id, incarnation);
-}
-
 bool Round::HasTurnedAway(const std::string& island_id,
                           uint64_t incarnation) const {
   return turned_away_.contains({island_id, incarnation});
-}
-
-bool Round::HasOrStandsFor(const std::string& island_id,
-                           uint64_t incarnation) const {
-  return Has(island_id, incarnation) ||
-         stood_for_.contains({island_id, incarnation});
 }
 
 void Round::Add(const v1::ContributionHeader& header, double norm,

@@ -63,7 +63,11 @@ class Round {
   bool merging() const { return merging_; }
 
   // Whether the incarnation's contribution is in the round.
-  bool Has(const std::string& island_id, uint64_t incarnation) const;
+  bool Has(const std::string& island_id, uint64_t incarnation) const {
+    return contributions_.contains(
+               {fragment_, base_version_, island_id, incarnation}) ||
+           credited_.contains({island_id, incarnation});
+  }
   // Returns whether these bytes are in the round, from any incarnation of the
   // island: a process that was evicted and joins again offers the bytes that it
   // had already handed in.
@@ -78,10 +82,16 @@ class Round {
   // that the round does not take this one's own.
   void StandIn(const std::string& island_id, uint64_t incarnation);
   // Notes that the incarnation was told that the round is closed.
-  void TurnAway(const std::string& island_id, uint64_t incarnation);
+  void TurnAway(const std::string& island_id, uint64_t incarnation) {
+    turned_away_.emplace(island_id, incarnation);
+  }
   bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const;
   // Returns whether the round need not wait for the incarnation.
-  bool HasOrStandsFor(const std::string& island_id, uint64_t incarnation) const;
+  bool HasOrStandsFor(const std::string& island_id,
+                      uint64_t incarnation) const {
+    return Has(island_id, incarnation) ||
+           stood_for_.contains({island_id, incarnation});
+  }
   // Notes any offer of the island to the fragment, even a late one.
   void NoteHeard(const std::string& island_id);
   // Whether the island has offered something during this round.

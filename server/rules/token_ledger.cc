@@ -64,10 +64,6 @@ void TokenLedger::Restore(const AccountRecord& record) {
   }
 }
 
-void TokenLedger::Open(const IncarnationKey& key, uint64_t process) {
-  Find(key).process = process;
-}
-
 std::vector<IncarnationKey> TokenLedger::OfSameProcess(
     const IncarnationKey& key) const {
   std::vector<IncarnationKey> earlier;

@@ -85,7 +85,9 @@ class TokenLedger {
   void Restore(const AccountRecord& record);
 
   // Begins the account of an incarnation of `process`.
-  void Open(const IncarnationKey& key, uint64_t process = 0);
+  void Open(const IncarnationKey& key, uint64_t process = 0) {
+    Find(key).process = process;
+  }
   // Returns the earlier incarnations of the same process.
   std::vector<IncarnationKey> OfSameProcess(const IncarnationKey& key) const;
   // Moves the tokens that had expired with `predecessor`, which has ended, to

@@ -327,11 +327,6 @@ absl::Status CommitLog::CheckInPlace() {
   return CheckInPlaceLocked();
 }
 
-absl::Status CommitLog::CopyTo(const std::string& path) {
-  absl::MutexLock lock(&mutex_);
-  return database_.CopyTo(path);
-}
-
 absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
   if (read_only_) {
     return absl::FailedPreconditionError(
@@ -375,11 +370,6 @@ absl::Status CommitLog::CommitLocked() {
   unknown_outcome_ = status;
   return absl::UnknownError(
       absl::StrCat("outcome unknown of a commit to ", status.message()));
-}
-
-bool CommitLog::InDoubt() {
-  absl::MutexLock lock(&mutex_);
-  return !unknown_outcome_.ok();
 }
 
 absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
@@ -466,11 +456,6 @@ absl::Status CommitLog::ChangeLocked(std::shared_ptr<v1::LogChange> change,
     doubtful_ = std::move(change);
   }
   return changed;
-}
-
-v1::LogPosition CommitLog::Position() {
-  absl::MutexLock lock(&mutex_);
-  return position_;
 }
 
 v1::LogPosition CommitLog::Publish(Publisher publish) {

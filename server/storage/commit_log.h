@@ -117,7 +117,10 @@ class CommitLog {
   absl::Status Apply(LogBatch& batch);
 
   // Whether the outcome of a write is unknown.
-  bool InDoubt();
+  bool InDoubt() {
+    absl::MutexLock lock(&mutex_);
+    return !unknown_outcome_.ok();
+  }
 
   // Reopens the database, as a restart would, makes durable what it finds, and
   // returns whether the batch in doubt is there. Returns false for a batch of
@@ -128,7 +131,10 @@ class CommitLog {
   // --- Copies of the log. ---
 
   // Returns what the log holds.
-  v1::LogPosition Position();
+  v1::LogPosition Position() {
+    absl::MutexLock lock(&mutex_);
+    return position_;
+  }
 
   // Calls `publish` with each transaction from now on, in order, once it is
   // durable. Called under the log's lock, so it must not call the log. Returns
@@ -163,7 +169,10 @@ class CommitLog {
 
   // Copies everything committed to a database at `path`, even if this one's
   // file was removed.
-  absl::Status CopyTo(const std::string& path);
+  absl::Status CopyTo(const std::string& path) {
+    absl::MutexLock lock(&mutex_);
+    return database_.CopyTo(path);
+  }
 
   // --- Reading. ---
 

@@ -183,10 +183,6 @@ absl::StatusOr<FragmentStore> FragmentStore::Create(std::string root,
   return store;
 }
 
-FragmentStore FragmentStore::OpenReadOnly(std::string root) {
-  return FragmentStore(std::move(root), Options());
-}
-
 absl::StatusOr<NewFragment> FragmentStore::BeginFragment(
     const FragmentContents& like) const {
   FragmentContents contents = like;

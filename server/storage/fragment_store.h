@@ -122,7 +122,9 @@ class FragmentStore {
                                               Options options);
 
   // For tools: creates nothing, and must not be written to.
-  static FragmentStore OpenReadOnly(std::string root);
+  static FragmentStore OpenReadOnly(std::string root) {
+    return FragmentStore(std::move(root), Options());
+  }
 
   // Begins a file with the run, the head and the sizes of `like`, whose values
   // it does not read. Errors of AtomicFileWriter.

@@ -160,11 +160,6 @@ void Trust::TellRevoked() const {
   options_.revoked(std::move(revoked));
 }
 
-absl::Status Trust::Check(absl::string_view serial) {
-  absl::MutexLock lock(&mu_);
-  return FindGood(serial).status();
-}
-
 absl::StatusOr<TokenRecord*> Trust::FindToken(const v1::EnrolRequest& request) {
   const std::string digest = Sha256(request.secret());
   for (TokenRecord& record : *records_.mutable_tokens()) {

@@ -70,7 +70,10 @@ class Trust {
   // Checks whether a client's certificate, which gRPC has verified, is still
   // good. `serial` is in lower-case hexadecimal digits.
   //   UNAUTHENTICATED  It is not; the message says why.
-  absl::Status Check(absl::string_view serial);
+  absl::Status Check(absl::string_view serial) {
+    absl::MutexLock lock(&mu_);
+    return FindGood(serial).status();
+  }
 
   // The methods of the service; proto/trust.proto has the errors. `address` and
   // `serial` are the caller's, and events say that the operator `by` asked.
