@@ -83,6 +83,11 @@ BufferPool::BufferPool(uint64_t idle_capacity_bytes, std::string folder)
 
 BufferPool::~BufferPool() = default;
 
+uint64_t BufferPool::idle_bytes() const {
+  absl::MutexLock lock(&idle_->mu);
+  return idle_->bytes;
+}
+
 PooledBuffer BufferPool::Take(uint64_t bytes) {
   Memory memory;
   {

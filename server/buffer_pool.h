@@ -42,10 +42,7 @@ class BufferPool {
   // pages. Takes memory if the folder has no room for a file.
   PooledBuffer Take(uint64_t bytes);
 
-  uint64_t idle_bytes() const {
-    absl::MutexLock lock(&idle_->mu);
-    return idle_->bytes;
-  }
+  uint64_t idle_bytes() const;
 
  private:
   struct Idle;

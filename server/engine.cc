@@ -160,6 +160,10 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   return Handle(Event(&Coordinator::Complete, header, norm));
 }
 
+absl::Status Engine::Leave(const v1::LeaveRequest& request) {
+  return Handle(Event(&Coordinator::Leave, request));
+}
+
 absl::StatusOr<OpenedParameters> Engine::OpenParameters(
     const v1::FetchParametersRequest& request) {
   {

@@ -137,9 +137,7 @@ class Engine {
   std::atomic<uint64_t>& bytes_sent() { return bytes_sent_; }
   // Notes that an island has received the update that led to `head`.
   void NoteDelivered(const v1::FragmentHead& head);
-  absl::Status Leave(const v1::LeaveRequest& request) {
-    return Handle(Event(&Coordinator::Leave, request));
-  }
+  absl::Status Leave(const v1::LeaveRequest& request);
   // Permanently stops deciding about the run (Coordinator::StandDown). No
   // commit begins afterwards.
   absl::Status StandDown(uint64_t epoch);

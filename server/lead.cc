@@ -5,12 +5,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metric_families.h"
@@ -20,15 +22,19 @@
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "common/transport/credentials.h"
+#include "common/transport/grpc_time.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/replication.grpc.pb.h"
+#include "proto/replication.pb.h"
 #include "server/edge/access.h"
 #include "server/edge/server.h"
 #include "server/edge/services.h"
 #include "server/election/electorate.h"
 #include "server/engine.h"
 #include "server/page/page_handlers.h"
-#include "server/replication/replacement_notice.h"
+#include "server/replication/copy_stream.h"
 #include "server/rules/coordinator.h"
 #include "server/status_metrics.h"
 #include "server/trust/trust.h"
@@ -38,6 +44,56 @@ namespace {
 
 // How long islands may fetch the last update before the process ends.
 constexpr absl::Duration kFarewell = absl::Seconds(30);
+
+// Repeatedly tells a replaced coordinator, which may come back at any time,
+// that it was replaced, so that it stands down.
+class ReplacementNotice {
+ public:
+  // Starts telling the coordinator of the run `source` at `address`.
+  ReplacementNotice(const std::string& address,
+                    std::shared_ptr<grpc::ChannelCredentials> credentials,
+                    const FollowedSource& source)
+      : stub_(v1::Replication::NewStub(
+            grpc::CreateChannel(address, std::move(credentials)))) {
+    v1::FollowRequest::Hello& hello = *request_.mutable_hello();
+    hello.set_name("successor");
+    hello.set_run_id(source.run_id);
+    hello.set_epoch(source.epoch);
+    thread_ = std::thread([this] { Loop(); });
+  }
+
+  ~ReplacementNotice() {
+    stop_.Notify();
+    thread_.join();
+  }
+
+ private:
+  static constexpr absl::Duration kPause = absl::Seconds(2);
+  static constexpr absl::Duration kTimeout = absl::Seconds(2);
+
+  void Loop() {
+    do {
+      const grpc::Status told = Tell();
+      VLOG(1) << "the coordinator before answers: " << told.error_message();
+    } while (!stop_.WaitForNotificationWithTimeout(kPause));
+  }
+
+  grpc::Status Tell() {
+    grpc::ClientContext context;
+    context.set_deadline(FromNow(kTimeout));
+    const auto stream = stub_->Follow(&context);
+    v1::FollowResponse response;
+    if (stream->Write(request_)) stream->Read(&response);
+    // A coordinator that sends has not understood the notice.
+    context.TryCancel();
+    return stream->Finish();
+  }
+
+  const std::unique_ptr<v1::Replication::Stub> stub_;
+  v1::FollowRequest request_;
+  absl::Notification stop_;
+  std::thread thread_;
+};
 
 bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
   if (engine.run_state() != v1::FINISHED) return false;
@@ -238,8 +294,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   if (!replaced.empty()) {
     ASSIGN_OR_RETURN(auto peer_credentials,
                      MakeChannelCredentials(options.peer_files, now()));
-    notice.emplace(replaced, std::move(peer_credentials), engine->run_id(),
-                   engine->followed().epoch);
+    notice.emplace(replaced, std::move(peer_credentials), engine->followed());
   }
   RETURN_IF_ERROR(WritePortFile(options, server->port()));
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()

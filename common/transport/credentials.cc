@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/credentials.h"
 
-#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,7 +12,6 @@
 #include "common/transport/grpc_status.h"
 #include "common/transport/x509.h"
 #include "grpcpp/security/tls_certificate_provider.h"
-#include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
 
 namespace causeway {
@@ -99,38 +97,52 @@ absl::Status CheckAuthority(absl::string_view flag, const std::string& path,
   return valid;
 }
 
-// Checks that the server is the coordinator of the run, after gRPC has checked
-// its certificate against the authority.
-class CoordinatorVerifier
+class CheckingVerifier
     : public grpc::experimental::ExternalCertificateVerifier {
  public:
-  explicit CoordinatorVerifier(std::string run) : run_(std::move(run)) {}
+  explicit CheckingVerifier(ServerCheck check) : check_(std::move(check)) {}
 
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
               std::function<void(grpc::Status)>,
               grpc::Status* status) override {
-    std::vector<std::string> names;
-    for (const auto& list : {request->uri_names(), request->dns_names()}) {
-      for (const grpc::string_ref& name : list) {
-        names.emplace_back(name.data(), name.size());
-      }
-    }
-    const absl::StatusOr<Identity> identity = ParseIdentity(names);
-    if (!identity.ok()) {
-      *status = ToGrpcStatus(identity.status());
-    } else if (identity->role != Role::kCoordinator || identity->run != run_) {
-      *status = ToGrpcStatus(absl::UnauthenticatedError(absl::StrCat(
-          "the certificate is for ", Describe(*identity), " of run ",
-          identity->run, "; expected: the coordinator of run ", run_)));
-    }
+    *status = ToGrpcStatus(check_(*request));
     return true;
   }
+
   void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
   }
 
  private:
-  const std::string run_;
+  const ServerCheck check_;
 };
+
+// Sets a check that takes the place of the check of the host's name.
+void SetCheck(ServerCheck check,
+              grpc::experimental::TlsChannelCredentialsOptions& options) {
+  options.set_certificate_verifier(
+      grpc::experimental::ExternalCertificateVerifier::Create<CheckingVerifier>(
+          std::move(check)));
+  options.set_check_call_host(false);
+}
+
+// Checks that the server is the coordinator of the run.
+absl::Status CheckCoordinator(
+    const std::string& run,
+    const grpc::experimental::TlsCustomVerificationCheckRequest& shown) {
+  std::vector<std::string> names;
+  for (const auto& list : {shown.uri_names(), shown.dns_names()}) {
+    for (const grpc::string_ref& name : list) {
+      names.emplace_back(name.data(), name.size());
+    }
+  }
+  ASSIGN_OR_RETURN(const Identity identity, ParseIdentity(names));
+  if (identity.role == Role::kCoordinator && identity.run == run) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(
+      absl::StrCat("the certificate is for ", Describe(identity), " of run ",
+                   identity.run, "; expected: the coordinator of run ", run));
+}
 
 std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(
     const std::string& key, const std::string& certificate,
@@ -209,12 +221,20 @@ MakeChannelCredentials(const ClientTlsFiles& flags, absl::Time now) {
   options.watch_root_certs();
   if (has_pair || !flags.tls.empty()) options.watch_identity_key_cert_pairs();
   if (!flags.tls.empty()) {
-    options.set_certificate_verifier(
-        grpc::experimental::ExternalCertificateVerifier::Create<
-            CoordinatorVerifier>(own.run));
-    // The coordinator's certificate does not name hosts.
-    options.set_check_call_host(false);
+    // gRPC has checked the certificate against the authority by then. The
+    // coordinator's certificate does not name hosts.
+    SetCheck([run = own.run](
+                 const auto& shown) { return CheckCoordinator(run, shown); },
+             options);
   }
+  return grpc::experimental::TlsCredentials(options);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(
+    ServerCheck check) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_verify_server_certs(false);
+  SetCheck(std::move(check), options);
   return grpc::experimental::TlsCredentials(options);
 }
 

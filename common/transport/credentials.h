@@ -20,6 +20,7 @@
 #ifndef COMMON_TRANSPORT_CREDENTIALS_H_
 #define COMMON_TRANSPORT_CREDENTIALS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,6 +33,7 @@
 #include "common/transport/identity.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
 
 namespace causeway {
 
@@ -80,6 +82,14 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const ServerTlsFiles& files, absl::Time now);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>
 MakeChannelCredentials(const ClientTlsFiles& files, absl::Time now);
+
+// Checks the certificate that a server shows, on any thread.
+using ServerCheck = std::function<absl::Status(
+    const grpc::experimental::TlsCustomVerificationCheckRequest& shown)>;
+
+// Returns credentials that accept the servers that pass `check`, in place of
+// gRPC's checks, which need an authority.
+std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(ServerCheck check);
 
 // Finds when the certificate in a PEM file expires. The file may be replaced at
 // any time; it is read at most once in ten seconds. Thread-safe.

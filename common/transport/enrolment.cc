@@ -22,8 +22,6 @@
 #include "common/transport/x509.h"
 #include "glog/logging.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/security/tls_certificate_verifier.h"
-#include "grpcpp/security/tls_credentials_options.h"
 #include "proto/trust.grpc.pb.h"
 
 namespace causeway {
@@ -41,8 +39,7 @@ std::string KeyDigestOf(X509& certificate) {
   return key == nullptr ? "" : KeyDigest(*key);
 }
 
-// Holds what PinVerifier has found out about the servers at all addresses, for
-// the call that it serves.
+// Holds what was found out about the servers at all addresses, for one call.
 struct Finding {
   absl::Mutex mu;
   // The error if the last server is an impostor.
@@ -51,62 +48,39 @@ struct Finding {
   std::string authority ABSL_GUARDED_BY(mu);
 };
 
-// Accepts a server that shows, with its chain, a coordinator's certificate of
-// the authority whose key has the digest `pin`.
-class PinVerifier : public grpc::experimental::ExternalCertificateVerifier {
- public:
-  PinVerifier(std::string pin, absl::Time now, std::shared_ptr<Finding> finding)
-      : pin_(std::move(pin)), now_(now), finding_(std::move(finding)) {}
-
-  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
-              std::function<void(grpc::Status)>,
-              grpc::Status* status) override {
-    const grpc::string_ref chain = request->peer_cert_full_chain();
-    absl::MutexLock lock(&finding_->mu);
-    finding_->status = Check(absl::string_view(chain.data(), chain.size()));
-    *status = ToGrpcStatus(finding_->status);
-    return true;
-  }
-  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
-  }
-
- private:
-  absl::Status Check(absl::string_view pem)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(finding_->mu) {
-    const absl::StatusOr<std::vector<Certificate>> chain =
-        ParseCertificates(pem);
-    if (chain.ok()) {
-      for (const Certificate& authority : *chain) {
-        if (KeyDigestOf(*authority) != pin_) continue;
-        X509& leaf = *chain->front();
-        RETURN_IF_ERROR(CheckServer(leaf, *authority, now_));
-        ASSIGN_OR_RETURN(const Identity identity,
-                         ParseIdentity(FactsOf(leaf).names));
-        if (identity.role != Role::kCoordinator) break;
-        finding_->authority = CertificatePem(*authority);
-        return absl::OkStatus();
-      }
+// Checks that a server shows, with its chain, a coordinator's certificate of
+// the authority whose key has the digest `pin`. Returns the authority's
+// certificate.
+absl::StatusOr<std::string> CheckChain(absl::string_view pem,
+                                       const std::string& pin, absl::Time now) {
+  const absl::StatusOr<std::vector<Certificate>> chain = ParseCertificates(pem);
+  if (chain.ok()) {
+    for (const Certificate& authority : *chain) {
+      if (KeyDigestOf(*authority) != pin) continue;
+      X509& leaf = *chain->front();
+      RETURN_IF_ERROR(CheckServer(leaf, *authority, now));
+      ASSIGN_OR_RETURN(const Identity identity,
+                       ParseIdentity(FactsOf(leaf).names));
+      if (identity.role != Role::kCoordinator) break;
+      return CertificatePem(*authority);
     }
-    return absl::UnauthenticatedError(
-        "the server at this address is not the coordinator that the token is "
-        "for: its authority has another key");
   }
-
-  const std::string pin_;
-  const absl::Time now_;
-  const std::shared_ptr<Finding> finding_;
-};
+  return absl::UnauthenticatedError(
+      "the server at this address is not the coordinator that the token is "
+      "for: its authority has another key");
+}
 
 std::shared_ptr<grpc::ChannelCredentials> PinCredentials(
     const std::string& pin, absl::Time now, std::shared_ptr<Finding> finding) {
-  grpc::experimental::TlsChannelCredentialsOptions options;
-  // The verifier replaces gRPC's checks, which need the authority.
-  options.set_verify_server_certs(false);
-  options.set_check_call_host(false);
-  options.set_certificate_verifier(
-      grpc::experimental::ExternalCertificateVerifier::Create<PinVerifier>(
-          pin, now, std::move(finding)));
-  return grpc::experimental::TlsCredentials(options);
+  return CheckedCredentials([=](const auto& shown) {
+    const grpc::string_ref chain = shown.peer_cert_full_chain();
+    const absl::StatusOr<std::string> authority =
+        CheckChain(absl::string_view(chain.data(), chain.size()), pin, now);
+    absl::MutexLock lock(&finding->mu);
+    finding->status = authority.status();
+    if (authority.ok()) finding->authority = *authority;
+    return finding->status;
+  });
 }
 
 std::string PathIn(const std::string& folder, const char* name) {

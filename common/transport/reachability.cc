@@ -3,7 +3,6 @@
 #include "common/transport/reachability.h"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,34 +14,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/transport/credentials.h"
 #include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/security/tls_certificate_verifier.h"
-#include "grpcpp/security/tls_credentials_options.h"
 
 namespace causeway {
 namespace {
 
 constexpr absl::Duration kProbeTimeout = absl::Seconds(3);
-
-// Accepts every server, and notes that one has shown a certificate.
-class NotingVerifier : public grpc::experimental::ExternalCertificateVerifier {
- public:
-  explicit NotingVerifier(std::shared_ptr<std::atomic<bool>> shown)
-      : shown_(std::move(shown)) {}
-
-  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest*,
-              std::function<void(grpc::Status)>, grpc::Status*) override {
-    *shown_ = true;
-    return true;
-  }
-  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {
-  }
-
- private:
-  const std::shared_ptr<std::atomic<bool>> shown_;
-};
 
 // Returns whether a connection with these credentials to one of the addresses
 // succeeds.
@@ -70,13 +50,10 @@ bool Connects(const std::vector<std::string>& addresses,
 
 bool SpeaksTls(const std::vector<std::string>& addresses) {
   const auto shown = std::make_shared<std::atomic<bool>>(false);
-  grpc::experimental::TlsChannelCredentialsOptions options;
-  options.set_verify_server_certs(false);
-  options.set_check_call_host(false);
-  options.set_certificate_verifier(
-      grpc::experimental::ExternalCertificateVerifier::Create<NotingVerifier>(
-          shown));
-  Connects(addresses, grpc::experimental::TlsCredentials(options));
+  Connects(addresses, CheckedCredentials([shown](const auto&) {
+             *shown = true;
+             return absl::OkStatus();
+           }));
   return *shown;
 }
 

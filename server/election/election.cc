@@ -17,10 +17,7 @@ Election::Election(Options options)
       thread_([this] { Loop(); }) {}
 
 Election::~Election() {
-  {
-    absl::MutexLock lock(&mu_);
-    stopping_ = true;
-  }
+  stop_.Notify();
   thread_.join();
 }
 
@@ -49,12 +46,10 @@ void Election::Refresh() {
 void Election::Loop() {
   const absl::Duration pause =
       std::min(options_.lease / 10, absl::Milliseconds(500));
-  while (true) {
+  do {
     Refresh();
     TendLease();
-    absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), pause)) return;
-  }
+  } while (!stop_.WaitForNotificationWithTimeout(pause));
 }
 
 void Election::TendLease() {

@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "proto/election.pb.h"
 #include "server/election/etcd_client.h"
@@ -95,7 +96,7 @@ class Election {
 
   mutable absl::Mutex mu_;
   OfficeBook book_ ABSL_GUARDED_BY(mu_);
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Notification stop_;
   std::thread thread_;
 };
 
