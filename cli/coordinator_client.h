@@ -10,7 +10,6 @@
 #ifndef CLI_COORDINATOR_CLIENT_H_
 #define CLI_COORDINATOR_CLIENT_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/prepare.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>

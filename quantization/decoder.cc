@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/decoder.h"
 
-#include <algorithm>
-
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "common/status_macros.h"

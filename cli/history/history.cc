@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/history/history.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "cli/human.h"
 #include "cli/status_report.h"
-#include "cli/watch/screen.h"
 #include "common/status_macros.h"
 
 namespace causeway {

@@ -23,7 +23,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "proto/coordinator.pb.h"

@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
