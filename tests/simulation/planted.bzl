@@ -3,14 +3,14 @@
 load("//:causeway.bzl", "causeway_cc_binary")
 
 def planted_bugs(bugs, deps):
-    """For each bug, planted_NAME: the simulation with mutations/NAME.patch applied.
+    """For each bug, planted_NAME: the simulation with a bug of mutations.txt.
 
-    The patched source is linked before the library that has the real one, which
-    then contributes nothing. A patch that does not apply breaks the build.
+    The changed source is linked before the library that has the real one, which
+    then contributes nothing. A bug that does not fit its source breaks the build.
 
     Args:
-      bugs: from the bug's name to the path of the source that is patched.
-      deps: what the patched sources need.
+      bugs: from the bug's name to the path of the source that is changed.
+      deps: what the changed sources need.
     """
     for name, path in bugs.items():
         package, _, source = path.rpartition("/")
@@ -18,16 +18,16 @@ def planted_bugs(bugs, deps):
         native.genrule(
             name = name + "_source",
             srcs = [
-                "mutations/%s.patch" % name,
+                "mutations.txt",
                 label,
             ],
             outs = ["planted/%s/%s" % (name, source)],
-            cmd = "cp $(location %s) $@ && chmod u+w $@ && " % label +
-                  "patch --quiet --force $@ $(location mutations/%s.patch)" % name,
+            cmd = "perl $(location //tests/simulation:plant.pl) " +
+                  "%s $(location mutations.txt) $(location %s) >$@" % (name, label),
+            tools = ["//tests/simulation:plant.pl"],
         )
         causeway_cc_binary(
             name = "planted_" + name,
-            testonly = True,
             srcs = ["planted/%s/%s" % (name, source)],
             # Bugs may leave things unused.
             copts = ["-w"],
