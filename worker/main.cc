@@ -71,6 +71,8 @@ namespace {
 constexpr absl::Duration kAwaitProcess = absl::Minutes(5);
 constexpr absl::Duration kAwaitRank = absl::Minutes(1);
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
+// The longest time that the other processes of a crew take to end their ranks.
+constexpr absl::Duration kRanksEnd = absl::Seconds(15);
 
 // The devices of this process and its ranks on them.
 struct LocalRanks {
@@ -275,6 +277,16 @@ absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
   return IslandCheckpointStore::Open(directory);
 }
 
+// Returns the rank that `status` says is dead or stuck, which ends nothing in
+// order, or 0 if it is none.
+int LostRank(const absl::Status& status) {
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  const bool is_lost =
+      trouble.has_value() && (trouble->kind() == v1::RankTrouble::DEAD_RANK ||
+                              trouble->kind() == v1::RankTrouble::STUCK_RANK);
+  return is_lost ? static_cast<int>(trouble->rank()) : 0;
+}
+
 // Runs the island from its rank 0.
 absl::Status Lead() {
   const Clock now = SteadyWallClock();
@@ -444,7 +456,8 @@ absl::Status Lead() {
     };
     status = run();
     while (absl::IsAborted(status) && resume != nullptr) {
-      rules = crew->AwaitKnown();
+      crew->AwaitDone(kRanksEnd);
+      rules = crew->NextRules();
       status = open_rendezvous();
       if (status.ok()) status = run();
     }
@@ -456,7 +469,7 @@ absl::Status Lead() {
   } else if (rendezvous != nullptr) {
     crew->SayFailed(status);
     if (OpenedRankStamps() != nullptr) OpenedRankStamps()->left() = true;
-    absl::SleepFor(kReportsNeeded);
+    crew->AwaitDone(kReportsNeeded, LostRank(status) / local.count);
   }
   return status;
 }
@@ -483,7 +496,11 @@ absl::Status Follow() {
     const ProcessRankOptions ranks =
         RankOptions(local, place->rank, place->size, place->table.get());
     StampOwnRanks(ranks.rank * ranks.threads, ranks.threads);
-    RETURN_IF_ERROR(RunFollowingRank(TrainerOptions(local), ranks));
+    const absl::Status ended = RunFollowingRank(TrainerOptions(local), ranks);
+    if (!ended.ok()) {
+      SayDone(*place);
+      return ended;
+    }
     // Rank 0 ends the others in order even if it fails itself, and then says
     // so.
     const absl::StatusOr<std::optional<std::string>> why =

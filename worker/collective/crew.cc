@@ -27,17 +27,15 @@ constexpr absl::Duration kLongestWait = absl::Minutes(5);
 // shrink_after.
 constexpr int kQuiet = 10;
 
-// The longest time that the processes of a crew take to end their ranks.
-constexpr absl::Duration kEnding = absl::Seconds(15);
-
 constexpr char kPlaces[] = "place/";
 // The key that says why the ranks have ended, and what it says if they start
 // again.
 constexpr char kEnd[] = "end";
 constexpr char kStartAgain[] = "";
 
-// The key with which the process of a rank says that it has read kStartAgain.
-std::string KnownKey(int rank) { return absl::StrCat("known/", rank); }
+// The key with which the process of a rank says that it needs the server no
+// more.
+std::string DoneKey(int rank) { return absl::StrCat("done/", rank); }
 
 std::string PlaceKey(int process, uint64_t life) {
   return absl::StrCat(kPlaces, process, "/", life);
@@ -201,17 +199,8 @@ absl::Status CrewLeader::SayStartAgain() {
   return server_->table()->Put(kEnd, kStartAgain);
 }
 
-CrewRules CrewLeader::AwaitKnown() {
+CrewRules CrewLeader::NextRules() {
   absl::MutexLock lock(&mu_);
-  const absl::Time deadline = now_() + kEnding;
-  for (size_t rank = 1; rank < crew_.size(); ++rank) {
-    const absl::Status known =
-        server_->table()
-            ->Get(KnownKey(static_cast<int>(rank)), deadline - now_())
-            .status();
-    LOG_IF(WARNING, !known.ok())
-        << "process " << crew_[rank] << " has not ended its ranks in order";
-  }
   CrewRules next = rules_;
   next.awaited = known_;
   return next;
@@ -219,6 +208,18 @@ CrewRules CrewLeader::AwaitKnown() {
 
 void CrewLeader::SayFailed(const absl::Status& status) {
   server_->table()->Put(kEnd, status.ToString()).IgnoreError();
+}
+
+void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
+  absl::MutexLock lock(&mu_);
+  const absl::Time deadline = now_() + timeout;
+  for (int rank = 1; rank < static_cast<int>(crew_.size()); ++rank) {
+    if (rank == lost) continue;
+    const absl::Status done =
+        server_->table()->Get(DoneKey(rank), deadline - now_()).status();
+    LOG_IF(WARNING, !done.ok())
+        << "process " << crew_[rank] << " has not ended its ranks in order";
+  }
 }
 
 void CrewLeader::Dismiss() {
@@ -261,10 +262,14 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
 absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
                                                     absl::Duration timeout) {
   ASSIGN_OR_RETURN(const std::string why, place.table->Get(kEnd, timeout));
+  SayDone(place);
   if (why != kStartAgain) return why;
-  // Process 0 goes on at once, perhaps before it answers.
-  place.table->Put(KnownKey(place.rank), "").IgnoreError();
   return std::nullopt;
+}
+
+void SayDone(const CrewPlace& place) {
+  // Process 0 goes on at once, perhaps before it answers.
+  place.table->Put(DoneKey(place.rank), "").IgnoreError();
 }
 
 }  // namespace causeway

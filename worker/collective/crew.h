@@ -98,13 +98,16 @@ class CrewLeader {
   // Says, while the ranks of a crew that can grow still run, that they start
   // again at the next server.
   absl::Status SayStartAgain();
-  // Waits until all processes of the crew, whose ranks have ended, know that,
-  // and returns the rules for the next server's crew.
-  CrewRules AwaitKnown();
+  // Returns the rules for the next server's crew.
+  CrewRules NextRules();
 
   // Tells the processes of the crew that the ranks have ended because of an
   // error.
   void SayFailed(const absl::Status& status);
+
+  // Waits up to `timeout` until the processes of the crew, but that of rank
+  // `lost`, need the server no more, because their ranks have ended.
+  void AwaitDone(absl::Duration timeout, int lost = 0);
 
   // Tells the processes that have no place that the island has ended in order.
   void Dismiss();
@@ -159,6 +162,9 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
 //   UNAVAILABLE, DEADLINE_EXCEEDED  It says nothing: the island has ended.
 absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
                                                     absl::Duration timeout);
+
+// Tells process 0 that the process of `place` needs its server no more.
+void SayDone(const CrewPlace& place);
 
 }  // namespace causeway
 

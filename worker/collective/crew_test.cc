@@ -3,12 +3,14 @@
 #include "worker/collective/crew.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <future>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -222,7 +224,8 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   EXPECT_TRUE(leader_->CanGrow());
   ASSERT_OK(leader_->SayStartAgain());
   EXPECT_THAT(WhyEnded(place, absl::Seconds(30)), IsOkAndHolds(std::nullopt));
-  EXPECT_EQ(leader_->AwaitKnown().awaited, 3);
+  leader_->AwaitDone(absl::InfiniteDuration());
+  EXPECT_EQ(leader_->NextRules().awaited, 3);
   // They meet again at the next server.
   Place again = Ask(1);
   StartServer(server_->address());
@@ -258,6 +261,28 @@ TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
   ASSERT_OK_AND_ASSIGN(const std::optional<std::string> why,
                        WhyEnded(place, absl::Seconds(30)));
   EXPECT_THAT(why, Optional(HasSubstr("bad sector")));
+  // Rank 2 is dead, and says nothing.
+  leader_->AwaitDone(absl::InfiniteDuration(), 2);
+}
+
+TEST_F(CrewTest, AServerIsNeededUntilTheRanksHaveEnded) {
+  Place first = Ask(1);
+  Place second = Ask(2);
+  AwaitPresent({0, 1, 2});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  const CrewPlace one = ExpectPlace(std::move(first), 1, 3);
+  const CrewPlace two = ExpectPlace(std::move(second), 2, 3);
+  std::atomic<bool> is_done = false;
+  std::thread done([&] {
+    SayDone(two);
+    absl::SleepFor(absl::Milliseconds(50));
+    is_done = true;
+    SayDone(one);
+  });
+  leader_->AwaitDone(absl::InfiniteDuration());
+  EXPECT_TRUE(is_done);
+  done.join();
 }
 
 TEST_F(CrewTest, ABatchThatNoCrewCanShareIsAnError) {
