@@ -82,7 +82,7 @@ class Island {
     // The newest of these states, if any. The island continues from it
     // unless the run is too far ahead. Its values are moved from.
     std::shared_ptr<IslandState> resume;
-    // Asked after each step. If it returns true, the island calls hand_over
+    // The island asks this after each step. If it is true, it calls hand_over
     // with its state, from which a new Island can go on, and ends with ABORTED,
     // or with an error of hand_over. May be null.
     std::function<bool()> hands_over = nullptr;

@@ -65,11 +65,11 @@
 namespace causeway {
 namespace {
 
-// How long a process waits for another that starts; for one that has been there
-// and has a place, if the island can go on without it; and how often process 0
-// looks who has come.
+// A process waits this long for another that starts.
 constexpr absl::Duration kAwaitProcess = absl::Minutes(5);
+// It waits less for one that has a place, if the island can go on without it.
 constexpr absl::Duration kAwaitRank = absl::Minutes(1);
+// Process 0 looks this often who has come.
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 // The longest time that the other processes of a crew take to end their ranks.
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);

@@ -35,9 +35,8 @@ class ProcessTestFixture : public testing::Test {
   void WriteRun(absl::string_view settings) const;
 
   // Returns the command of a coordinator for the run that run.textproto
-  // describes. It listens on this host, on `port` or on
-  // any free port if that is 0; keeps its state in Path(state); and ends with
-  // the run.
+  // describes. It listens on this host, on `port` or on any free port if that
+  // is 0; keeps its state in Path(state); and ends with the run.
   std::vector<std::string> CoordinatorCommand(
       int port, absl::string_view state = "state") const;
   // Returns the port of the coordinator that last said "waiting for islands".

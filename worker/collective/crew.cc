@@ -17,11 +17,11 @@
 namespace causeway {
 namespace {
 
-// A process that waits for a place asks again so often.
+// A process that waits for a place asks again after this time.
 constexpr absl::Duration kAsk = absl::Seconds(1);
-// A process that has not asked for so long is gone.
+// A process that has not asked for this time is gone.
 constexpr absl::Duration kGone = absl::Seconds(3);
-// Process 0 waits for the fewest processes so much longer than for all.
+// Process 0 waits this much longer for the fewest processes than for all.
 constexpr absl::Duration kLongestWait = absl::Minutes(5);
 // The least time between a choice and a larger crew, as a multiple of
 // shrink_after.

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who takes part in an island whose number of processes may change: its crew.
+// Decides who takes part in an island whose number of processes may change.
+// These processes are its crew.
 // Each process but 0 asks process 0's rendezvous for a place, under a key of
 // its own, until it gets one. Process 0 sees who asks, chooses the crew and
-// gives out the places. Who gets none waits on, as a spare.
+// gives out the places. A process that gets none waits on, as a spare.
 //
 //   process 0                               the others
 //   CrewLeader leader(rules, server, now);  auto place = AwaitPlace(...);
@@ -40,7 +41,7 @@ struct CrewRules {
   // trains.
   int size = 1;
   int least = 1;
-  // How long process 0 waits for all of them before it goes without some.
+  // Process 0 waits this long for all of them before it goes without some.
   absl::Duration shrink_after = absl::Seconds(30);
   // If more have not been seen, process 0 waits for so many only.
   int awaited = std::numeric_limits<int>::max();

@@ -324,7 +324,8 @@ TEST(TransformerTest, DocumentsOfASequenceDoNotSeeOneAnother) {
         absl::MakeConstSpan(tokens).subspan(document, i + 1 - document));
     const std::vector<float> packed =
         logits_of(absl::MakeConstSpan(tokens).first(i + 1));
-    EXPECT_THAT(packed, testing::Pointwise(testing::FloatNear(1e-6f), alone))
+    // Products of other shapes may have sums of another order.
+    EXPECT_THAT(packed, testing::Pointwise(testing::FloatNear(1e-5f), alone))
         << i;
     double sum = 0;
     for (const float logit : alone) sum += std::exp(logit);
