@@ -34,7 +34,6 @@ build       libgmock-dev            unit tests
 build       libbenchmark-dev        benchmarks
 build       libzstd-dev             zstd, for exact values
 build       patchelf                lets programs of an archive find its libraries (deploy/bundle.sh)
-build       patch                   plants the bugs that tests/simulation must find
 test        clang-format|clang-format-14  checks the layout of C++ sources
 test        shellcheck              checks the shell scripts
 test        chromium                shows the coordinator'"'"'s page (tests/page)

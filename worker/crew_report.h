@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the coordinator and the supervisor learn of an island's crew
+// Tells the coordinator and the supervisor about an island's crew
 // (worker/collective/crew.h).
 #ifndef WORKER_CREW_REPORT_H_
 #define WORKER_CREW_REPORT_H_

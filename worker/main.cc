@@ -277,8 +277,8 @@ absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
   return IslandCheckpointStore::Open(directory);
 }
 
-// Returns the rank that `status` says is dead or stuck, which ends nothing in
-// order, or 0 if it is none.
+// Returns the rank that `status` blames because it is dead or stuck, for which
+// nobody need wait, or 0 if it blames none.
 int LostRank(const absl::Status& status) {
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   const bool is_lost =

@@ -164,7 +164,7 @@ check_layers() {
         "worker/(replica|collective|optimizer|model|data)/",
         "server/rules/|worker/outer_loop/", "server/(storage|trust)/",
         "server/|worker/", "server/(edge|page)/",
-        "cli/|server/(main|lead|follow|elected)\\.");
+        "cli/|server/(main|lead|follow)\\.");
       sub layer {
         my ($path, $found, $length) = (shift, -1, -1);
         for my $i (0 .. $#layers) {

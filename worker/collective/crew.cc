@@ -105,11 +105,15 @@ std::map<int, std::string> CrewLeader::Keys() {
   return keys;
 }
 
+std::set<int> CrewLeader::WithAskers(const std::vector<int>& processes) {
+  std::set<int> all(processes.begin(), processes.end());
+  for (const auto& [process, key] : Keys()) all.insert(process);
+  return all;
+}
+
 std::set<int> CrewLeader::Present() {
   absl::MutexLock lock(&mu_);
-  std::set<int> present = {0};
-  for (const auto& [process, key] : Keys()) present.insert(process);
-  return present;
+  return WithAskers({0});
 }
 
 absl::StatusOr<std::vector<int>> CrewLeader::Await(
@@ -188,10 +192,8 @@ bool CrewLeader::CanGrow() {
       now_() - chosen_at_ < kQuiet * rules_.shrink_after) {
     return false;
   }
-  std::set<int> all(crew_.begin(), crew_.end());
-  for (const auto& [process, key] : Keys()) all.insert(process);
-  known_ = static_cast<int>(all.size());
-  return LargestCrew(rules_, known_, allowed_) > size;
+  const auto all = static_cast<int>(WithAskers(crew_).size());
+  return LargestCrew(rules_, all, allowed_) > size;
 }
 
 absl::Status CrewLeader::SayStartAgain() {
@@ -202,7 +204,7 @@ absl::Status CrewLeader::SayStartAgain() {
 CrewRules CrewLeader::NextRules() {
   absl::MutexLock lock(&mu_);
   CrewRules next = rules_;
-  next.awaited = known_;
+  next.awaited = static_cast<int>(WithAskers(crew_).size());
   return next;
 }
 

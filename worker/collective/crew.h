@@ -122,6 +122,9 @@ class CrewLeader {
 
   // Returns the keys of those who ask and have no place, by process.
   std::map<int, std::string> Keys() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns `processes` and those that ask and have no place.
+  std::set<int> WithAskers(const std::vector<int>& processes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
                                          const Pause& pause);
 
@@ -137,8 +140,6 @@ class CrewLeader {
   std::vector<int> crew_ ABSL_GUARDED_BY(mu_);
   CrewSizeAllowed allowed_ ABSL_GUARDED_BY(mu_);
   absl::Time chosen_at_ ABSL_GUARDED_BY(mu_);
-  // The processes of the crew and those that ask for a place.
-  int known_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // A place in the crew.

@@ -174,6 +174,16 @@ class CrewTest : public testing::Test {
                 IsOkAndHolds("value"));
     return **std::move(given);
   }
+  // Returns the places of processes 1 and 2 in a crew of three.
+  std::pair<CrewPlace, CrewPlace> ChooseThree() {
+    Place first = Ask(1);
+    Place second = Ask(2);
+    AwaitPresent({0, 1, 2});
+    EXPECT_OK(server_->table()->Put("key", "value"));
+    EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+    CrewPlace one = ExpectPlace(std::move(first), 1, 3);
+    return {std::move(one), ExpectPlace(std::move(second), 2, 3)};
+  }
 
   const CrewRules rules_{
       .size = 3, .least = 2, .shrink_after = absl::Seconds(30)};
@@ -253,13 +263,7 @@ TEST_F(CrewTest, WhoNoLongerAsksIsGone) {
 }
 
 TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
-  Place first = Ask(1);
-  Place second = Ask(2);
-  AwaitPresent({0, 1, 2});
-  ASSERT_OK(server_->table()->Put("key", "value"));
-  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
-  const CrewPlace place = ExpectPlace(std::move(first), 1, 3);
-  ExpectPlace(std::move(second), 2, 3);
+  const CrewPlace place = ChooseThree().first;
   leader_->SayFailed(absl::DataLossError("bad sector"));
   ASSERT_OK_AND_ASSIGN(const std::optional<std::string> why,
                        WhyEnded(place, absl::Seconds(30)));
@@ -269,19 +273,13 @@ TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
 }
 
 TEST_F(CrewTest, AServerIsNeededUntilTheRanksHaveEnded) {
-  Place first = Ask(1);
-  Place second = Ask(2);
-  AwaitPresent({0, 1, 2});
-  ASSERT_OK(server_->table()->Put("key", "value"));
-  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
-  const CrewPlace one = ExpectPlace(std::move(first), 1, 3);
-  const CrewPlace two = ExpectPlace(std::move(second), 2, 3);
+  const std::pair<CrewPlace, CrewPlace> places = ChooseThree();
   std::atomic<bool> is_done = false;
   std::thread done([&] {
-    SayDone(two);
+    SayDone(places.second);
     absl::SleepFor(absl::Milliseconds(50));
     is_done = true;
-    SayDone(one);
+    SayDone(places.first);
   });
   leader_->AwaitDone(absl::InfiniteDuration());
   EXPECT_TRUE(is_done);

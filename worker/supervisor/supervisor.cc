@@ -270,9 +270,8 @@ class Supervisor {
     if (codes.empty()) return options_.interrupted_exit_code;
     int highest = *std::max_element(codes.begin(), codes.end());
     if (options_.first_process == 0) {
-      highest = processes_[0]->exit_code();
+      highest = codes[0];
       in_order = EndedInOrder(*processes_[0]);
-      if (highest > 128) highest = 1;
     }
     if (in_order || leaving_ || !acts()) return highest;
     return std::nullopt;

@@ -44,8 +44,8 @@ struct SupervisorOptions {
   int first_process = 0;
   int island_size = 1;
   RankFaultAction action = RankFaultAction::kDetect;
-  // Whether the island can go on without a process. One that ends before it has
-  // a rank is then started again alone, now and then.
+  // Says that the island can go on without a process. One that ends before it
+  // has a rank is then started again alone, now and then.
   bool has_spares = false;
   WatchLimits limits;
   // The exit code of a process that has left the run because it was told to.
