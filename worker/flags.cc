@@ -39,10 +39,6 @@ ABSL_FLAG(std::optional<bool>, anchors_on_device, std::nullopt,
           "fragments whose updates are on their way; training waits less for "
           "these. Default: if a quarter of the GPU's free memory then stays "
           "free.");
-ABSL_FLAG(bool, stochastic_rounding, false,
-          "On GPUs: rounds the bf16 copy of the parameters, with which a "
-          "micro-batch is computed, at random instead of to nearest. Must be "
-          "the same for all processes of an island.");
 ABSL_FLAG(bool, bf16_gradients, false,
           "On GPUs: sums the gradients of micro-batches in bf16 instead of "
           "fp32.");

@@ -21,7 +21,6 @@ ABSL_DECLARE_FLAG(std::vector<std::string>, data);
 ABSL_DECLARE_FLAG(std::vector<std::string>, data_weights);
 ABSL_DECLARE_FLAG(std::string, device);
 ABSL_DECLARE_FLAG(std::optional<bool>, anchors_on_device);
-ABSL_DECLARE_FLAG(bool, stochastic_rounding);
 ABSL_DECLARE_FLAG(bool, bf16_gradients);
 ABSL_DECLARE_FLAG(int, threads);
 ABSL_DECLARE_FLAG(int, ranks);

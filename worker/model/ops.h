@@ -257,12 +257,6 @@ class Ops {
   // to[0, size) <- from, rounded to activations, to nearest, ties to even.
   virtual void RoundToActivations(const float* from, int64_t size,
                                   void* to) = 0;
-  // Does the same, but rounds each value to one of its two neighbours at
-  // random, such that the mean is the value. `seed` and the value's place
-  // decide the random numbers (ops_reference.h). Values that activations can
-  // represent stay as they are; if activations are fp32, that is all values.
-  virtual void RoundToActivationsAtRandom(const float* from, int64_t size,
-                                          uint64_t seed, void* to) = 0;
   // to[0, size) <- from, which are activations.
   virtual void WidenActivations(const void* from, int64_t size, float* to) = 0;
   virtual void CopyActivationsToHost(const void* from, int64_t size,

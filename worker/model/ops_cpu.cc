@@ -77,10 +77,6 @@ class CpuOps final : public Ops {
 
   int64_t activation_bytes() const override { return sizeof(float); }
   int64_t logits_at_a_time() const override { return kLogits; }
-  void RoundToActivationsAtRandom(const float* from, int64_t size,
-                                  uint64_t /*seed*/, void* to) override {
-    RoundToActivations(from, size, to);
-  }
   void RoundToActivations(const float* from, int64_t size, void* to) override {
     Copy(from, size, Fp32(to));
   }

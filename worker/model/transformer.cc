@@ -83,26 +83,24 @@ void Transformer::UploadBatch(absl::Span<const int32_t> tokens,
 
 absl::StatusOr<double> Transformer::ForwardBackward(
     const float* parameters, absl::Span<const int32_t> tokens,
-    absl::Span<const int32_t> targets, double loss_scale, GradientSum gradients,
-    uint64_t rounding_seed) {
-  RETURN_IF_ERROR(AddGradients(parameters, tokens, targets, loss_scale,
-                               gradients, rounding_seed));
+    absl::Span<const int32_t> targets, double loss_scale,
+    GradientSum gradients) {
+  RETURN_IF_ERROR(
+      AddGradients(parameters, tokens, targets, loss_scale, gradients));
   return TakeLoss();
 }
 
 absl::Status Transformer::AddGradients(const float* parameters,
                                        absl::Span<const int32_t> tokens,
                                        absl::Span<const int32_t> targets,
-                                       double loss_scale, GradientSum gradients,
-                                       uint64_t rounding_seed) {
+                                       double loss_scale,
+                                       GradientSum gradients) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
   UploadBatch(tokens, targets);
-  if (options_.stochastic_rounding) {
-    PrepareWeights(parameters, rounding_seed);
-  } else if (summed_parameters_ != parameters) {
-    PrepareWeights(parameters, std::nullopt);
+  if (summed_parameters_ != parameters) {
+    PrepareWeights(parameters);
     summed_parameters_ = parameters;
   }
   ReplayPass(&Ops::Replay, parameters, rows, loss_scale, gradients);
@@ -139,7 +137,7 @@ absl::StatusOr<double> Transformer::Loss(const float* parameters,
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
   UploadBatch(tokens, targets);
-  PrepareWeights(parameters, std::nullopt);
+  PrepareWeights(parameters);
   Forward(parameters, ShapeOf(rows / length_, length_));
   HeadLoss(rows, std::nullopt, nullptr);
   AddMeanLoss(rows);
@@ -169,7 +167,7 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
   UploadDocuments(prefix, length);
   const absl::Span<const int32_t> added = prefix.subspan(kept_.size());
   ops_->CopyToDevice(added.data(), added.size() * 4, tokens_.data());
-  if (kept_.empty()) PrepareWeights(parameters, std::nullopt);
+  if (kept_.empty()) PrepareWeights(parameters);
   if (options_.keep_prefix) {
     kept_.insert(kept_.end(), added.begin(), added.end());
   }
@@ -181,18 +179,12 @@ absl::Status Transformer::NextTokenLogits(const float* parameters,
   return ops_->Synchronize();
 }
 
-void Transformer::PrepareWeights(const float* parameters,
-                                 std::optional<uint64_t> rounding_seed) {
+void Transformer::PrepareWeights(const float* parameters) {
   linear_weights_ = parameters;
   summed_parameters_ = nullptr;
   if (!rounds_weights()) return;
   linear_weights_ = weights_;
-  if (rounding_seed.has_value()) {
-    ops_->RoundToActivationsAtRandom(parameters, layout_.size, *rounding_seed,
-                                     weights_);
-  } else {
-    ops_->RoundToActivations(parameters, layout_.size, weights_);
-  }
+  ops_->RoundToActivations(parameters, layout_.size, weights_);
 }
 
 void Transformer::Forward(const float* parameters,

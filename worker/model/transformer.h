@@ -61,10 +61,6 @@ class Transformer {
     bool training = true;
     // TrainingConfig.recompute_activations. Changes no bit of the results.
     bool recompute_activations = false;
-    // Whether a training pass rounds stochastically, such that the mean is the
-    // parameter, instead of to nearest. This matters if Linear reads a copy of
-    // the parameters rounded to bf16.
-    bool stochastic_rounding = false;
     // Whether NextTokenLogits keeps the queries, keys and values of its prefix,
     // so that a longer prefix costs only its new tokens. Every block then has
     // memory for them, and the parameters must not change between two calls.
@@ -105,14 +101,12 @@ class Transformer {
 
   // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16
   // if activations are. With a batch of n equal micro-batches, loss_scale = 1 /
-  // n gives the batch's gradient. `rounding_seed` is the seed of stochastic
-  // rounding, if the options say so. Returns before the device is done; the
+  // n gives the batch's gradient. Returns before the device is done; the
   // parameters must not change before TakeLoss.
   absl::Status AddGradients(const float* parameters,
                             absl::Span<const int32_t> tokens,
                             absl::Span<const int32_t> targets,
-                            double loss_scale, GradientSum gradients,
-                            uint64_t rounding_seed = 0);
+                            double loss_scale, GradientSum gradients);
   // Prepares AddGradients for other vectors and a whole micro-batch, after a
   // call of it.
   void PrepareGradients(const float* parameters, double loss_scale,
@@ -125,8 +119,7 @@ class Transformer {
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets,
                                          double loss_scale,
-                                         GradientSum gradients,
-                                         uint64_t rounding_seed = 0);
+                                         GradientSum gradients);
   // Computes the loss without gradients. Must not be called between
   // AddGradients and TakeLoss.
   absl::StatusOr<double> Loss(const float* parameters,
@@ -214,8 +207,7 @@ class Transformer {
   void UploadDocuments(absl::Span<const int32_t> tokens, int64_t length);
 
   // Sets linear_weights_ for a pass.
-  void PrepareWeights(const float* parameters,
-                      std::optional<uint64_t> rounding_seed);
+  void PrepareWeights(const float* parameters);
   // Computes the final normalized stream (normalized_) from the tokens. If
   // shape.first is not 0, there is one sequence, and the tokens and the stream
   // are those of rows [first, length).

@@ -81,7 +81,6 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .threads = options.threads,
       .anchors_on_device = options.anchors_on_device,
       .beside_other_gpus = options.devices.size() > 1,
-      .stochastic_rounding = options.stochastic_rounding,
       .bf16_gradients = options.bf16_gradients,
       // Often enough for the other ranks to notice in time.
       .pulse = options.timeout / 4,

@@ -43,7 +43,6 @@ struct IslandRanksOptions {
   int threads = 1;
   // For GPUs; see Rank::Options.
   std::optional<bool> anchors_on_device;
-  bool stochastic_rounding = false;
   bool bf16_gradients = false;
   // Whether gradients and parameters go from rank to rank in bf16
   // (Communicator::rounds); masters are always fp32. Only on CPUs, and the same

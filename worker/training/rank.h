@@ -62,8 +62,6 @@ class Rank : public InnerTrainer {
     // Whether other ranks of this process use other GPUs. It becomes
     // PartDevice::Options::reserves.
     bool beside_other_gpus = false;
-    // See Transformer::Options.
-    bool stochastic_rounding = false;
     // See RankTrainerOptions.
     bool bf16_gradients = false;
     // The period at which rank 0 shows that it is alive; see Orders.

@@ -18,17 +18,13 @@ namespace causeway {
 namespace {
 
 constexpr double kLossScale = 1;
-// The step between seeds of micro-batches: 2^64 over the golden ratio.
-constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15;
 
 class TransformerGradients : public GradientSource {
  public:
   TransformerGradients(const v1::RunConfig& config,
                        std::shared_ptr<const Dataset> dataset, Sampler sampler,
-                       uint64_t rounding_seed,
                        std::unique_ptr<Transformer> model)
-      : rounding_seed_(rounding_seed),
-        micro_batch_size_(config.training().micro_batch_size()),
+      : micro_batch_size_(config.training().micro_batch_size()),
         dataset_(std::move(dataset)),
         sampler_(std::move(sampler)),
         model_(std::move(model)),
@@ -42,9 +38,8 @@ class TransformerGradients : public GradientSource {
     positions_ += static_cast<int64_t>(targets_.size());
     targets_seen_ += static_cast<int64_t>(targets_.size()) -
                      absl::c_count(targets_, kNoTarget);
-    return model_->AddGradients(
-        parameters, tokens_, targets_, kLossScale, gradients,
-        rounding_seed_ + static_cast<uint64_t>(number) * kSeedStep);
+    return model_->AddGradients(parameters, tokens_, targets_, kLossScale,
+                                gradients);
   }
 
   void Prepare(const float* parameters, GradientSum gradients) override {
@@ -74,7 +69,6 @@ class TransformerGradients : public GradientSource {
   uint64_t tokens() const override { return tokens_.size(); }
 
  private:
-  const uint64_t rounding_seed_;
   const int64_t micro_batch_size_;
   const std::shared_ptr<const Dataset> dataset_;
   const Sampler sampler_;
@@ -90,7 +84,7 @@ class TransformerGradients : public GradientSource {
 
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
-    uint32_t shard, bool stochastic_rounding, Ops* ops) {
+    uint32_t shard, Ops* ops) {
   const v1::TrainingConfig& training = config.training();
   ASSIGN_OR_RETURN(Sampler sampler,
                    Sampler::Create(dataset.get(), config.seed(), shard));
@@ -100,7 +94,6 @@ absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
           config.model(),
           {.micro_batch = training.micro_batch_size(),
            .recompute_activations = training.recompute_activations(),
-           .stochastic_rounding = stochastic_rounding,
            .document_end = DocumentEnd(config.data())},
           ops));
   LOG(INFO) << model->layout().size << " parameters, "
@@ -108,8 +101,7 @@ absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
             << dataset->corpus.size() << " tokens of data, "
             << sampler.epoch_windows() << " training sequences in this shard";
   return std::make_unique<TransformerGradients>(
-      config, std::move(dataset), std::move(sampler),
-      config.seed() ^ (uint64_t{shard} + 1) << 32, std::move(model));
+      config, std::move(dataset), std::move(sampler), std::move(model));
 }
 
 }  // namespace causeway

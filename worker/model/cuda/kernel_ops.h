@@ -44,12 +44,6 @@ class KernelOps : public Ops {
     Launch("rounding", RoundKernel, BlocksFor(size / kVector + kVector),
            kThreads, 0, from, size, AsBf16(to));
   }
-  void RoundToActivationsAtRandom(const float* from, int64_t size,
-                                  uint64_t seed, void* to) override {
-    Launch("rounding at random", RoundAtRandomKernel,
-           BlocksFor(size / kVector + kVector), kThreads, 0, from, size, seed,
-           AsBf16(to));
-  }
 
   void WidenActivations(const void* from, int64_t size, float* to) override {
     Launch("widening", WidenKernel, BlocksFor(size / kVector + kVector),

@@ -261,28 +261,6 @@ TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
   }
 }
 
-TEST_F(ModelCudaTest, ModelsRoundTheirWeightsAtRandomIfTheyAreToldTo) {
-  v1::ModelConfig config = SmallModel();
-  config.set_layers(1);
-  config.set_sequence_length(8);
-  const ModelLayout layout = MakeModelLayout(config);
-  ASSERT_OK_AND_ASSIGN(
-      const auto model,
-      Transformer::Create(
-          config, {.micro_batch = 1, .stochastic_rounding = true}, ops_.get()));
-  Values values = ToDevice(InitialParameters(layout, 1));
-  Values sums = ToDevice(Floats(layout.size));
-  const auto loss = [&](uint64_t seed) {
-    return *model->ForwardBackward(values.data(), RandomTokens(8, 258, 1),
-                                   RandomTokens(8, 258, 2), 1, sums.data(),
-                                   seed);
-  };
-  const double first = loss(1);
-  EXPECT_NE(loss(2), first);
-  EXPECT_NEAR(loss(3), first, 0.01 * first);
-  EXPECT_EQ(loss(1), first);
-}
-
 // The thread that communicates has operations of its own, mostly without matrix
 // products.
 TEST_F(ModelCudaTest, OnlyProductsTakeAWorkspace) {

@@ -121,46 +121,6 @@ TEST_F(OpsCudaTest, GradientsAreSummedInBf16) {
   }
 }
 
-TEST_F(OpsCudaTest, RoundsAtRandomAsTheReference) {
-  for (const int64_t size : {1, 7, 8, 1003}) {
-    Floats values = Random(size, 5);
-    values[0] = std::numeric_limits<float>::max();
-    if (size > 4) values[4] = -INFINITY;
-    if (size > 5) values[5] = 0.5f;
-    Values from = Device(values);
-    Activations to = Garbage(size);
-    const uint64_t seed = 0x123456789abcdef0 + static_cast<uint64_t>(size);
-    ops_->RoundToActivationsAtRandom(from.data(), size, seed, to.data());
-    for (int64_t i = 0; i < size; ++i) {
-      values[i] = reference::RoundToBf16AtRandom(values[i], seed, i);
-    }
-    EXPECT_EQ(Host(to), values) << size;
-  }
-}
-
-TEST_F(OpsCudaTest, RoundingAtRandomIsUnbiased) {
-  // The mean of n roundings is within 5 standard deviations of the value. One
-  // deviation is at most half the distance of the neighbours, 2^-8.
-  constexpr int kSeeds = 2000;
-  const Floats values = {1 + 0x1p-9f, -1 - 0x1.cp-8f, 1 + 0x1.1p-8f,
-                         1.5f,        1 + 0x1p-15f,   -0x1.01p-120f};
-  const auto size = static_cast<int64_t>(values.size());
-  Values from = Device(values);
-  Activations to = Garbage(size);
-  Doubles sums(values.size());
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    ops_->RoundToActivationsAtRandom(from.data(), size, seed, to.data());
-    const Floats rounded = Host(to);
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += rounded[i];
-  }
-  for (size_t i = 0; i < sums.size(); ++i) {
-    const double step = std::exp2(std::ilogb(values[i]) - 7);
-    EXPECT_NEAR(sums[i] / kSeeds, values[i], 5 * 0.5 * step / std::sqrt(kSeeds))
-        << i;
-  }
-  EXPECT_EQ(sums[3], 1.5 * kSeeds) << "what is a bf16 stays";
-}
-
 TEST_F(OpsCudaTest, AllocatesZeros) {
   auto array = *DeviceArray<float>::Create(ops_.get(), 1000);
   Values values = {std::move(array)};

@@ -8,12 +8,9 @@
 #ifndef WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 #define WORKER_MODEL_CUDA_VECTOR_KERNELS_H_
 
-#include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
-#include "quantization/formats/philox.h"
 #include "worker/model/cuda/device_code.h"
 #include "worker/model/ops.h"
 
@@ -40,46 +37,6 @@ static __global__ void WidenKernel(const Bf16* from, int64_t size, float* to) {
   }
   const int64_t rest = vectors * kVector + GlobalThread();
   if (rest < size) to[rest] = FromBf16(from[rest]);
-}
-
-// Rounds away from 0 with a probability equal to the value's distance from the
-// neighbour below, relative to the distance of the neighbours.
-CAUSEWAY_DEVICE Bf16 ToBf16AtRandom(float value, uint32_t random) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  const auto bits = std::bit_cast<uint32_t>(value);
-  // The addition would change infinities and NaN.
-  if ((bits & kExponent) == kExponent) return ToBf16(value);
-  return {static_cast<uint16_t>((bits + (random & 0xffff)) >> 16)};
-}
-
-// Equals reference::RoundToBf16AtRandom: vector i of 8 values takes the halves
-// of block i of random numbers.
-static __global__ void RoundAtRandomKernel(const float* from, int64_t size,
-                                           uint64_t seed, Bf16* to) {
-  const int64_t vectors = (size + kVector - 1) / kVector;
-  for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {
-    const std::array<uint32_t, 4> random = Philox4x32(
-        {static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
-        {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-    if ((i + 1) * kVector <= size) {
-      float values[kVector];
-      LoadVector(from + i * kVector, values);
-      Bf16Vector vector;
-#pragma unroll
-      for (int j = 0; j < kVector / 2; ++j) {
-        const uint32_t low = ToBf16AtRandom(values[2 * j], random[j]).bits;
-        const uint32_t high =
-            ToBf16AtRandom(values[2 * j + 1], random[j] >> 16).bits;
-        vector.pairs[j] = low | high << 16;
-      }
-      *reinterpret_cast<Bf16Vector*>(to + i * kVector) = vector;
-    } else {
-      for (int64_t k = i * kVector; k < size; ++k) {
-        const uint32_t pair = random[k % kVector / 2];
-        to[k] = ToBf16AtRandom(from[k], k % 2 == 0 ? pair : pair >> 16);
-      }
-    }
-  }
 }
 
 // partial_sums[block] <- the block's part of the sum of the values, or of their

@@ -10,36 +10,14 @@
 #define WORKER_MODEL_TESTING_OPS_REFERENCE_H_
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "quantization/formats/philox.h"
 #include "worker/model/ops.h"
 
 namespace causeway::reference {
-
-// Returns a value, which is at `place` of a vector, rounded to bf16 at random.
-// It goes to the neighbour farther from 0 with a probability, of 16 bits, that
-// is its distance from the other neighbour relative to the distance of the two.
-// Infinities and NaN stay.
-inline float RoundToBf16AtRandom(float value, uint64_t seed, int64_t place) {
-  if (!std::isfinite(value)) return value;
-  // Eight values share a block, and two share each word of it, the lower half
-  // first.
-  const uint64_t block = static_cast<uint64_t>(place) / 8;
-  const uint32_t word = Philox4x32(
-      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
-      {static_cast<uint32_t>(seed),
-       static_cast<uint32_t>(seed >> 32)})[place % 8 / 2];
-  const uint32_t random = place % 2 == 0 ? word & 0xffff : word >> 16;
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t lower = bits & 0xffff0000;
-  const bool up = (bits & 0xffff) + random >= 0x10000;
-  return std::bit_cast<float>(up ? lower + 0x10000 : lower);
-}
 
 template <typename T>
 void Embedding(const int32_t* tokens, const T* table, int64_t rows,
