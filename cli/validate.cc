@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/human.h"
-#include "cli/outer_gain.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/config/run_config.h"
 #include "common/status_macros.h"
@@ -94,8 +93,6 @@ absl::Status Validate(const v1::RunConfig& config,
       "rounds    %u, one every %u steps for each of %d fragments\n",
       schedule.TotalRounds(), config.synchronization().inner_steps_per_round(),
       plan.fragments_size());
-  out << "outer     " << OuterGainAdvice(config, schedule.FinalModelVersion())
-      << "\n";
   const Footprint footprint = CoordinatorFootprint(config, plan);
   out << absl::StrFormat(
       "memory    coordinator: %s to begin; at most %s with %d islands\n",
