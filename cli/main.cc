@@ -16,7 +16,6 @@
 #include "absl/time/time.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/coordinator_client.h"
 #include "cli/evaluate.h"
 #include "cli/history/history.h"
 #include "cli/history/report.h"
@@ -26,7 +25,6 @@
 #include "cli/sample.h"
 #include "cli/validate.h"
 #include "cli/watch/terminal.h"
-#include "common/status_macros.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -54,14 +52,7 @@ std::vector<Command> AllCommands() {
     commands.push_back(std::move(command));
   }
   commands.push_back(ValidateCommand());
-  commands.push_back(PlanCommand(
-      {.fetch =
-           [](const ConnectionFlags& flags) -> absl::StatusOr<StatusSnapshot> {
-         ASSIGN_OR_RETURN(const auto client,
-                          CoordinatorClient::Create(flags, absl::Now()));
-         return client->Fetch(/*departed=*/true);
-       },
-       .now = [] { return absl::Now(); }}));
+  commands.push_back(PlanCommand());
   commands.push_back(PrepareCommand(progress));
   const uint64_t threads = std::max(1U, std::thread::hardware_concurrency());
   commands.push_back(

@@ -3,18 +3,15 @@
 #include "cli/plan/plan_command.h"
 
 #include <memory>
-#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "cli/plan/plan_report.h"
 #include "cli/plan/plan_settings.h"
-#include "cli/plan/run_comparison.h"
 #include "cli/plan/run_plan.h"
 #include "cli/plan/settings_search.h"
-#include "common/foreign/file.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
-#include "common/transport/credentials.h"
 #include "nlohmann/json.hpp"
 
 namespace causeway {
@@ -35,43 +32,12 @@ constexpr char kDetails[] =
 struct PlanFlags {
   PlanSettings settings;
   double want = 0;
-  std::string compare;
-  ClientTlsFiles tls;
   std::string json;
 };
 
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
   if (path.empty()) return absl::OkStatus();
   return WriteFileAtomically(path, {json.dump(2), "\n"});
-}
-
-absl::Status RunCompare(const PlanFlags& flags,
-                        const PlanEnvironment& environment, std::ostream& out) {
-  StatusSnapshot status;
-  std::optional<absl::Time> asked_at;
-  const absl::StatusOr<std::string> file = ReadForeignFile(flags.compare);
-  if (file.ok()) {
-    ASSIGN_OR_RETURN(status, ParseStatusJson(*file));
-  } else if (absl::IsNotFound(file.status())) {
-    ASSIGN_OR_RETURN(status, environment.fetch({.coordinator = flags.compare,
-                                                .tls = flags.tls}));
-    asked_at = environment.now();
-  } else {
-    return file.status();
-  }
-  ASSIGN_OR_RETURN(const MeasuredRun measured, Measure(status, asked_at));
-  ASSIGN_OR_RETURN(
-      RunAssumptions assumptions,
-      AssumptionsOf(status, measured, flags.settings.initial_parameters));
-  RETURN_IF_ERROR(ApplySettings(flags.settings, assumptions));
-  ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
-  PrintComparison(assumptions, prediction, measured, out);
-  if (flags.settings.up_mbit.empty()) {
-    out << "Links are taken to carry what their transfers reached; --up_mbit, "
-           "--down_mbit and\n--rtt_ms say better.\n";
-  }
-  return WriteJson(flags.json,
-                   ComparisonJson(assumptions, prediction, measured));
 }
 
 absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
@@ -90,7 +56,7 @@ absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
 
 }  // namespace
 
-Command PlanCommand(PlanEnvironment environment) {
+Command PlanCommand() {
   const auto flags = std::make_shared<PlanFlags>();
   Command command{
       .name = "plan",
@@ -102,20 +68,11 @@ Command PlanCommand(PlanEnvironment environment) {
       "Lists the settings of H, P, tau and format with which islands spend "
       "this share of their time training, for instance 0.99; 0 lists none.",
       &flags->want);
-  command.flags.Add(
-      "compare", "RUN",
-      "Compares the prediction with a run: the address of its coordinator, or "
-      "a file with the output of `causeway status --json --all`.",
-      &flags->compare);
-  AddTlsFlags(flags->tls, command.flags);
   command.flags.Add("json", "FILE",
                     "Also writes the results to this file, in bits per second, "
                     "bytes and seconds.",
                     &flags->json);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    if (!flags->compare.empty()) {
-      return RunCompare(*flags, environment, call.out);
-    }
+  command.run = [=](const Invocation& call) {
     return RunPlan(*flags, call.out);
   };
   return command;

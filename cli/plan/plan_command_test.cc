@@ -6,12 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
-#include "cli/status_report.h"
-#include "common/config/run_config.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -23,7 +19,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 // The model has 1.2 million values in 12 layers of 0.1 million: 0.4 Mbit a
 // layer in FP32.
@@ -61,19 +56,7 @@ class PlanCommandTest : public testing::Test {
     }
     out_.str("");
     err_.str("");
-    return RunCommandLine(
-        "causeway", "",
-        {PlanCommand({.fetch = [this](const ConnectionFlags& flags)
-                          -> absl::StatusOr<StatusSnapshot> {
-                        if (flags.coordinator == "down:1") {
-                          return absl::UnavailableError(
-                              "down:1 does not answer");
-                        }
-                        asked_ = flags;
-                        return status_;
-                      },
-                      .now = [] { return absl::FromUnixSeconds(210); }})},
-        words, out_, err_);
+    return RunCommandLine("causeway", "", {PlanCommand()}, words, out_, err_);
   }
 
   nlohmann::json RunToJson(absl::string_view flags) {
@@ -91,9 +74,6 @@ class PlanCommandTest : public testing::Test {
     return path;
   }
 
-  StatusSnapshot status_;
-  // The flags with which the coordinator was asked.
-  ConnectionFlags asked_;
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -167,44 +147,6 @@ TEST_F(PlanCommandTest, FindsSettings) {
   EXPECT_THAT(out_.str(), HasSubstr("Nothing that was tried reaches 90.00 %"));
 }
 
-// The island trains 20 steps of 4 s and waits for 20 s.
-void MakeStatus(StatusSnapshot& status) {
-  const absl::StatusOr<v1::RunConfig> config = ParseRunConfig(kConfig, "test");
-  ASSERT_OK(config);
-  *status.run.mutable_config() = *config;
-  v1::IslandStatus& island = *status.islands.add_islands();
-  island.set_island_id("north");
-  island.set_state(v1::IslandStatus::LIVE);
-  island.mutable_joined_at()->set_seconds(110);
-  island.mutable_progress()->set_wait_seconds(20);
-  island.mutable_progress()->set_tokens(20 * config->training().batch_size() *
-                                        config->model().sequence_length());
-  status.run.mutable_config()->mutable_membership()->set_min_islands(1);
-  status.fragments.add_fragments()->mutable_committed_at()->set_seconds(210);
-}
-
-TEST_F(PlanCommandTest, ComparesWithACoordinatorAndWithASavedStatus) {
-  MakeStatus(status_);
-  const nlohmann::json live =
-      RunToJson("--compare north.example:7070 --tls folder");
-  EXPECT_EQ(asked_.coordinator, "north.example:7070");
-  EXPECT_EQ(asked_.tls.tls, "folder");
-  const nlohmann::json& utilization =
-      live["compared"]["north"]["compute_utilization"];
-  EXPECT_NEAR(utilization["measured"], 0.8, 1e-9);
-  EXPECT_NEAR(utilization["predicted"], 1, 1e-9);
-  EXPECT_EQ(live["prediction"]["islands"][0]["step_seconds"], 4);
-  EXPECT_THAT(out_.str(),
-              AllOf(HasSubstr("80.00 %"), HasSubstr("what their transfers")));
-
-  const std::string file = Write("status.json", StatusJson(status_));
-  const nlohmann::json saved = RunToJson(
-      absl::StrCat("--compare ", file, " --up_mbit 0.001 --rtt_ms 5"));
-  EXPECT_LT(saved["compared"]["north"]["compute_utilization"]["predicted"],
-            0.99);
-  EXPECT_THAT(out_.str(), Not(HasSubstr("what their transfers")));
-}
-
 TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
   const auto problem = [&](absl::string_view flags) {
     EXPECT_EQ(Run(flags), kExitFailure) << flags;
@@ -236,15 +178,6 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
               HasSubstr("the wanted utilization is 1.5"));
   EXPECT_THAT(problem("--config none.textproto --step_seconds 1"),
               HasSubstr("none.textproto"));
-  EXPECT_THAT(problem("--compare down:1"), HasSubstr("does not answer"));
-  EXPECT_THAT(problem("--compare " + Write("bad.json", "{")),
-              HasSubstr("the status cannot be read: it is not JSON"));
-  EXPECT_THAT(
-      problem("--compare " +
-              Write("deep.json", "{\"run\": " + std::string(40000, '['))),
-      HasSubstr("its JSON is nested deeper"));
-  EXPECT_THAT(problem("--compare /dev/zero"),
-              HasSubstr("is not a regular file"));
 }
 
 }  // namespace

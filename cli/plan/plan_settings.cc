@@ -134,6 +134,47 @@ size_t CountIslands(const PlanSettings& settings, const v1::RunConfig& config) {
                                  : config.membership().min_islands();
 }
 
+// Applies the flags, except the number of islands.
+absl::Status ApplySettings(const PlanSettings& settings,
+                           RunAssumptions& assumptions) {
+  RETURN_IF_ERROR(SetSynchronization(
+      settings.synchronization, *assumptions.config.mutable_synchronization()));
+  const size_t islands = assumptions.islands.size();
+  ASSIGN_OR_RETURN(const std::vector<double> steps,
+                   PerIsland("step_seconds", settings.step_seconds, islands));
+  ASSIGN_OR_RETURN(const std::vector<double> up,
+                   PerIsland("up_mbit", settings.up_mbit, islands));
+  ASSIGN_OR_RETURN(std::vector<double> down,
+                   PerIsland("down_mbit", settings.down_mbit, islands));
+  ASSIGN_OR_RETURN(const std::vector<double> round_trips,
+                   PerIsland("rtt_ms", settings.rtt_ms, islands));
+  if (down.empty()) down = up;
+  for (size_t i = 0; i < islands; ++i) {
+    SimulatedIsland& island = assumptions.islands[i];
+    if (!steps.empty()) island.step_seconds = steps[i];
+    if (!up.empty()) island.link.up = up[i] * kBitsPerMegabit;
+    if (!down.empty()) island.link.down = down[i] * kBitsPerMegabit;
+    if (!round_trips.empty()) {
+      island.round_trip_seconds = round_trips[i] * kSecondsPerMillisecond;
+    }
+  }
+  assumptions.coordinator = {
+      .up = settings.coordinator_in_mbit * kBitsPerMegabit,
+      .down = settings.coordinator_out_mbit * kBitsPerMegabit};
+  if (settings.merge_mvalues < 0 || settings.uplink_bits < 0 ||
+      settings.downlink_bits < 0) {
+    return absl::InvalidArgumentError(
+        "--merge_mvalues, --uplink_bits and --downlink_bits cannot be "
+        "negative");
+  }
+  if (settings.merge_mvalues > 0) {
+    assumptions.merge_rate = settings.merge_mvalues * kValuesPerMillion;
+  }
+  assumptions.uplink_bits = settings.uplink_bits;
+  assumptions.downlink_bits = settings.downlink_bits;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
@@ -180,8 +221,7 @@ void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
       "merge_mvalues", "RATE",
       "Speed of outer steps, including the commit, in millions of values per "
       "second; inf if they take no time. 0 stands for 100, half of what two "
-      "cores and a disk of 350 MB/s reach with eight islands, or for the "
-      "measured speed of --compare.",
+      "cores and a disk of 350 MB/s reach with eight islands.",
       &settings.merge_mvalues);
   flags.Add("slow_start_after_idle", "",
             "Whether TCP begins with a small window after each pause, as Linux "
@@ -203,46 +243,6 @@ void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
             &settings.uplink_bits);
   flags.Add("downlink_bits", "BITS", "The same for downloads.",
             &settings.downlink_bits);
-}
-
-absl::Status ApplySettings(const PlanSettings& settings,
-                           RunAssumptions& assumptions) {
-  RETURN_IF_ERROR(SetSynchronization(
-      settings.synchronization, *assumptions.config.mutable_synchronization()));
-  const size_t islands = assumptions.islands.size();
-  ASSIGN_OR_RETURN(const std::vector<double> steps,
-                   PerIsland("step_seconds", settings.step_seconds, islands));
-  ASSIGN_OR_RETURN(const std::vector<double> up,
-                   PerIsland("up_mbit", settings.up_mbit, islands));
-  ASSIGN_OR_RETURN(std::vector<double> down,
-                   PerIsland("down_mbit", settings.down_mbit, islands));
-  ASSIGN_OR_RETURN(const std::vector<double> round_trips,
-                   PerIsland("rtt_ms", settings.rtt_ms, islands));
-  if (down.empty()) down = up;
-  for (size_t i = 0; i < islands; ++i) {
-    SimulatedIsland& island = assumptions.islands[i];
-    if (!steps.empty()) island.step_seconds = steps[i];
-    if (!up.empty()) island.link.up = up[i] * kBitsPerMegabit;
-    if (!down.empty()) island.link.down = down[i] * kBitsPerMegabit;
-    if (!round_trips.empty()) {
-      island.round_trip_seconds = round_trips[i] * kSecondsPerMillisecond;
-    }
-  }
-  assumptions.coordinator = {
-      .up = settings.coordinator_in_mbit * kBitsPerMegabit,
-      .down = settings.coordinator_out_mbit * kBitsPerMegabit};
-  if (settings.merge_mvalues < 0 || settings.uplink_bits < 0 ||
-      settings.downlink_bits < 0) {
-    return absl::InvalidArgumentError(
-        "--merge_mvalues, --uplink_bits and --downlink_bits cannot be "
-        "negative");
-  }
-  if (settings.merge_mvalues > 0) {
-    assumptions.merge_rate = settings.merge_mvalues * kValuesPerMillion;
-  }
-  assumptions.uplink_bits = settings.uplink_bits;
-  assumptions.downlink_bits = settings.downlink_bits;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {

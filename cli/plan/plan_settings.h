@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/command_line.h"
 #include "cli/plan/run_plan.h"
@@ -38,7 +37,7 @@ struct PlanSettings {
   std::vector<std::string> rtt_ms;
   double coordinator_in_mbit = kUnlimited;
   double coordinator_out_mbit = kUnlimited;
-  // Millions of values per second; 0 keeps the default or measured rate.
+  // Millions of values per second; 0 stands for 100.
   double merge_mvalues = 0;
   double uplink_bits = 0;
   double downlink_bits = 0;
@@ -56,10 +55,6 @@ void AddSettingsFlags(FlagSet& flags, PlanSettings& settings);
 // Makes the assumptions. INVALID_ARGUMENT names the missing or invalid flag.
 // Also returns errors of LoadRunConfig.
 absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings);
-
-// Applies the flags, except the number of islands, to other assumptions.
-absl::Status ApplySettings(const PlanSettings& settings,
-                           RunAssumptions& assumptions);
 
 }  // namespace causeway
 
