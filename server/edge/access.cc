@@ -70,13 +70,6 @@ constexpr AccessRule kRules[] = {
     {"/causeway.v1.Trust/RevokeToken", kOperator},
     {"/causeway.v1.Trust/ListCertificates", kOperator},
     {"/causeway.v1.Trust/RevokeCertificate", kOperator},
-    {"/grpc.channelz.v1.Channelz/GetTopChannels", kWatchers, false, kWatcher},
-    {"/grpc.channelz.v1.Channelz/GetServers", kWatchers, false, kWatcher},
-    {"/grpc.channelz.v1.Channelz/GetServer", kWatchers, false, kWatcher},
-    {"/grpc.channelz.v1.Channelz/GetServerSockets", kWatchers, false, kWatcher},
-    {"/grpc.channelz.v1.Channelz/GetChannel", kWatchers, false, kWatcher},
-    {"/grpc.channelz.v1.Channelz/GetSubchannel", kWatchers, false, kWatcher},
-    {"/grpc.channelz.v1.Channelz/GetSocket", kWatchers, false, kWatcher},
 };
 
 const AccessRule* FindRule(absl::string_view method) {

@@ -41,7 +41,6 @@ namespace causeway {
 namespace {
 
 using absl::StatusCode;
-using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::MessageFactory;
@@ -79,9 +78,7 @@ std::vector<Cell> Cells(const std::string& island) {
   for (const ServiceDescriptor* const described :
        {v1::JoinRequest::descriptor()->file()->service(0),
         v1::GetRunRequest::descriptor()->file()->service(0),
-        v1::PauseRunRequest::descriptor()->file()->service(0),
-        DescriptorPool::generated_pool()->FindServiceByName(
-            "grpc.channelz.v1.Channelz")}) {
+        v1::PauseRunRequest::descriptor()->file()->service(0)}) {
     const ServiceDescriptor& service = *described;
     for (int i = 0; i < service.method_count(); ++i) {
       const std::unique_ptr<Message> request(

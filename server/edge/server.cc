@@ -22,7 +22,6 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
 #include "server/edge/call.h"
-#include "server/edge/channelz.h"
 #include "server/edge/services.h"
 #include "server/replication/follower.h"
 
@@ -160,7 +159,6 @@ absl::Status CoordinatorServer::Serve(const v1::RunConfig& config,
   if (options.client_certificates) {
     builder.SetOption(std::make_unique<NoReflection>());
   }
-  services.push_back(ChannelzMethods());
   for (Methods& methods : services) {
     services_.push_back(
         NewService(std::move(methods), &connections_, &access_));

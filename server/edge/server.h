@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A listening coordinator: an Engine behind gRPC, with health checking and
-// channelz, and with reflection where clients show no certificates. A
-// coordinator that has stood down is not healthy.
+// A listening coordinator: an Engine behind gRPC, with health checking, and
+// with reflection where clients show no certificates. A coordinator that has
+// stood down is not healthy.
 //
 //   ASSIGN_OR_RETURN(auto server,
 //                    CoordinatorServer::Start(

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// gRPC health checking, reflection and channelz, called as any client would: by
-// name and bytes. (Debian ships no generated code for them.)
+// gRPC health checking and reflection, called as any client would: by name and
+// bytes. (Debian ships no generated code for them.)
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,27 +100,6 @@ TEST_F(IntrospectionTest, ReflectionListsTheServices) {
            StringField('\x3a', "*"));
   EXPECT_THAT(services, HasSubstr("causeway.v1.Coordinator"));
   EXPECT_THAT(services, HasSubstr("causeway.v1.Status"));
-}
-
-TEST_F(IntrospectionTest, ChannelzShowsTheServerAndItsCalls) {
-  const auto ask = [this](absl::string_view method,
-                          const std::string& request) {
-    return Call(coordinator_->address(),
-                absl::StrCat("/grpc.channelz.v1.Channelz/", method), request);
-  };
-  // GetServersResponse { server { ref { server_id }}}; more follows.
-  const std::string servers = ask("GetServers", "");
-  ASSERT_GT(servers.size(), 6);
-  ASSERT_EQ(servers[0], '\x0a');
-  // The answer is counted, and at least one socket is open.
-  EXPECT_NE(ask("GetServers", ""), servers);
-  const size_t id = servers.find("\x0a", 1) + 2;
-  ASSERT_EQ(servers[id], '\x28');
-  const std::string server = absl::StrCat("\x08", servers.substr(id + 1, 1));
-  EXPECT_NE(ask("GetServer", server), "");
-  EXPECT_NE(ask("GetServerSockets", server), "");
-  // There is no socket of that number.
-  EXPECT_EQ(ask("GetSocket", "\x08\x7f"), "");
 }
 
 }  // namespace
