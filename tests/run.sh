@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every check: installs what is missing, checks the style, builds
-# everything, runs all tests. The last line of the output is
+# Runs every check: installs what is missing, builds everything and meanwhile
+# checks the style, runs all tests. The last line of the output is
 #
 #   N passed, M failed[, K skipped]
 #
@@ -48,7 +48,7 @@ finish() {
     kill -TERM "${bazel_pid}" 2>/dev/null || true
     wait "${bazel_pid}" || true
   fi
-  # Fuzzers.
+  # What runs beside the build, and fuzzers.
   mapfile -t left < <(jobs -p)
   if ((${#left[@]} > 0)); then kill "${left[@]}" 2>/dev/null || true; fi
   if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then
@@ -88,9 +88,19 @@ add_counts() {
   done <"$1"
 }
 
+# begin NAME COMMAND...: runs the command beside the build.
+declare -A begun
+begin() {
+  local name="$1"
+  shift
+  "$@" >"${scratch}/${name}.out" 2>"${scratch}/${name}.log" &
+  begun["${name}"]=$!
+}
+
 check_style() {
   heading "style"
-  tests/lint/style.sh --counts "${scratch}/style" "${ROOT}" || true
+  wait "${begun[style]}" || true
+  cat "${scratch}/style.out" "${scratch}/style.log"
   add_counts "${scratch}/style"
 }
 
@@ -103,8 +113,8 @@ build_cuda() {
     'attr(tags, "\bcuda\b", //...)' 2>/dev/null)
   if ((${#targets[@]} == 0)); then return; fi
   heading "CUDA targets"
-  if [[ -x /usr/local/cuda/bin/nvcc ]]; then
-    deploy/cuda_headers.sh || echo "the headers cannot be had"
+  if [[ -v "begun[cuda_headers]" ]]; then
+    wait "${begun[cuda_headers]}" || cat "${scratch}/cuda_headers.log"
   fi
   mapfile -t cuda < <(cuda_build_options 2>&1)
   if [[ "${cuda[0]}" != --* ]]; then
@@ -176,10 +186,12 @@ run_fuzzers() {
 get_pytorch2() {
   local folder
   heading "PyTorch 2"
-  if folder="$(tests/pytorch/environment.sh)"; then
+  if wait "${begun[pytorch2]}"; then
+    folder="$(cat "${scratch}/pytorch2.out")"
     echo "${folder}"
     test_options+=("--test_env=CAUSEWAY_PYTORCH2=${folder}")
   else
+    cat "${scratch}/pytorch2.log"
     echo "left out: the tests whose names end in _pytorch2, which are skipped"
   fi
 }
@@ -189,6 +201,8 @@ build_and_test() {
   if ! bazel build --keep_going "${options[@]}" -- "${targets[@]}"; then
     failed=$((failed + 1))
   fi
+  if [[ -v "begun[style]" ]]; then check_style; fi
+  if [[ -v "begun[pytorch2]" ]]; then get_pytorch2; fi
   heading "tests"
   run_tests -- "${targets[@]}"
 }
@@ -267,11 +281,16 @@ if bazel_server_is_up "${ROOT}"; then server_was_up=true; fi
 heading "packages"
 deploy/install_deps.sh build test
 
-if [[ -z "${config}" ]]; then get_pytorch2; fi
-if ((${#targets[@]} == 0)); then
-  targets=(//...)
-  if [[ -z "${config}" ]]; then check_style; fi
+if [[ -z "${config}" ]]; then
+  begin pytorch2 tests/pytorch/environment.sh
+  if ((${#targets[@]} == 0)); then
+    begin style tests/lint/style.sh --counts "${scratch}/style" "${ROOT}"
+    if [[ -x /usr/local/cuda/bin/nvcc ]]; then
+      begin cuda_headers deploy/cuda_headers.sh
+    fi
+  fi
 fi
+if ((${#targets[@]} == 0)); then targets=(//...); fi
 build_and_test
 if [[ -z "${config}" && "${targets[*]}" == //... ]]; then
   build_cuda
