@@ -40,7 +40,8 @@ test        chromium                shows the coordinator'"'"'s page (tests/page
 test        chromium-driver         drives Chromium
 test        python3-selenium        drives Chromium
 test        fonts-dejavu-core       texts in Chromium
-test        iproute2                ss: resets connections (tests/chaos)
+test        iproute2                ss, ip, tc: connections and links (tests/chaos)
+test        iptables                drops packets (tests/chaos)
 test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
 test        etcd-server             elects the coordinator that leads (tests/takeover)

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -24,7 +25,10 @@ std::string WithoutText(const CrewRules& rules, const std::set<int>& present) {
 std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks) {
-  const std::vector<int> missing = MissingFrom(rules, present);
+  std::vector<int> missing = MissingFrom(rules, present);
+  // A process that is left out because of its link lives.
+  missing.erase(std::remove(missing.begin(), missing.end(), rules.avoided),
+                missing.end());
   if (missing.empty()) return std::nullopt;
   v1::RankTrouble trouble;
   trouble.set_kind(v1::RankTrouble::DEAD_RANK);

@@ -31,6 +31,10 @@ TEST(CrewReportTest, WhatIsMissingGoesWithTheSupervisorsVerdict) {
   ASSERT_TRUE(missing.has_value());
   EXPECT_EQ(missing->kind(), v1::RankTrouble::DEAD_RANK);
   EXPECT_EQ(missing->rank(), 8);
+  constexpr CrewRules kAvoids{.size = 4, .least = 2, .avoided = 3};
+  EXPECT_EQ(WithoutText(kAvoids, {0, 1, 2}), "3 of 4 processes, without 3");
+  EXPECT_FALSE(WithoutTrouble(kAvoids, {0, 1, 2}, 8).has_value());
+  EXPECT_TRUE(WithoutTrouble(kAvoids, {0, 1}, 8).has_value());
   EXPECT_FALSE(TakeTrouble(std::nullopt).has_value());
   EXPECT_EQ(TakeTrouble(missing)->text(), missing->text());
   StampOwnRanks(0, 1);

@@ -396,7 +396,8 @@ TEST_F(FalseCoordinatorTest, BeginsWithTheParametersThatItFetches) {
 TEST_F(FalseCoordinatorTest, TellsWhichRankIsToBlame) {
   LocalRendezvous rendezvous;
   const absl::Status dead =
-      FindCulprit(0, 1, absl::UnavailableError("reset"), &rendezvous);
+      FindCulprit({.suspect = 1, .status = absl::UnavailableError("reset")},
+                  &rendezvous, [] {});
   EXPECT_EQ(Run([&](uint64_t) { return dead; }), dead);
   EXPECT_EQ(coordinator_.left.identity().incarnation(), 3);
   EXPECT_EQ(coordinator_.left.reason(), dead.message());

@@ -276,20 +276,47 @@ absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
   return IslandCheckpointStore::Open(directory);
 }
 
-// Returns the rank that `status` blames because it is dead or stuck, for which
-// nobody need wait, or 0 if it blames none.
+// Returns the rank that `status` blames because it is dead or stuck, or because
+// the network does not join it with rank 0, so that nobody need wait for it; 0
+// if there is none.
 int LostRank(const absl::Status& status) {
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
-  const bool is_lost =
-      trouble.has_value() && (trouble->kind() == v1::RankTrouble::DEAD_RANK ||
-                              trouble->kind() == v1::RankTrouble::STUCK_RANK);
-  return is_lost ? static_cast<int>(trouble->rank()) : 0;
+  if (!trouble.has_value()) return 0;
+  switch (trouble->kind()) {
+    case v1::RankTrouble::DEAD_RANK:
+    case v1::RankTrouble::STUCK_RANK:
+      return static_cast<int>(trouble->rank());
+    case v1::RankTrouble::SLOW_LINK:
+      return std::min(trouble->rank(), trouble->to_rank()) == 0
+                 ? static_cast<int>(
+                       std::max(trouble->rank(), trouble->to_rank()))
+                 : 0;
+    default:
+      return 0;
+  }
+}
+
+// Returns the process without which the island is to go on after `status`,
+// because the network does not join it with another one; 0 if there is none.
+int ProcessToAvoid(const absl::Status& status, const LocalRanks& local,
+                   const CrewRules& rules, CrewLeader& crew) {
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  if (!trouble.has_value() || trouble->kind() != v1::RankTrouble::SLOW_LINK ||
+      rules.least == rules.size) {
+    return 0;
+  }
+  // Process 0 is needed.
+  return crew.ProcessWithRank(
+      static_cast<int>(std::max(trouble->rank(), trouble->to_rank())),
+      local.count);
 }
 
 // Runs the island from its rank 0.
 absl::Status Lead() {
   const Clock now = SteadyWallClock();
   CrewRules rules = IslandCrewRules();
+  RankStampPage* const stamps = OpenedRankStamps();
+  if (stamps != nullptr) rules.avoided = stamps->avoided().exchange(0);
   std::unique_ptr<RendezvousServer> rendezvous;
   std::optional<CrewLeader> crew;
   const auto open_rendezvous = [&]() -> absl::Status {
@@ -381,7 +408,7 @@ absl::Status Lead() {
         [missing = WithoutTrouble(rules, present, local.count)]() mutable {
           return TakeTrouble(std::exchange(missing, std::nullopt));
         };
-    if (RankStampPage* const stamps = OpenedRankStamps(); stamps != nullptr) {
+    if (stamps != nullptr) {
       // The supervisor starts no process before the earlier one is dead.
       const uint64_t dead = stamps->member().exchange(options.seed);
       if (options.resume == nullptr) {
@@ -416,9 +443,7 @@ absl::Status Lead() {
        .island = island_options,
        .give_up =
            [&] {
-             if (OpenedRankStamps() != nullptr) {
-               OpenedRankStamps()->member() = 0;
-             }
+             if (stamps != nullptr) stamps->member() = 0;
              RETURN_IF_ERROR(remove_recent());
              return checkpoints == nullptr ? absl::OkStatus()
                                            : checkpoints->Remove();
@@ -467,7 +492,10 @@ absl::Status Lead() {
     RETURN_IF_ERROR(remove_recent());
   } else if (rendezvous != nullptr) {
     crew->SayFailed(status);
-    if (OpenedRankStamps() != nullptr) OpenedRankStamps()->left() = true;
+    if (stamps != nullptr) {
+      stamps->avoided() = ProcessToAvoid(status, local, rules, *crew);
+      stamps->left() = true;
+    }
     crew->AwaitDone(kReportsNeeded, LostRank(status) / local.count);
   }
   return status;

@@ -34,8 +34,16 @@ The report has, for each kind of fault:
                   took up: median and most
   left_behind     processes of ranks that outlived their supervisor
 
-and, for all, goodput: tokens merged per second, relative to the run without
-faults. Exit codes: 0 every fault was found and repaired, and none was blamed on
+and, for all,
+
+  goodput   tokens merged per second, relative to the run without faults
+  overhead  with --pairs N: what a supervisor, its stamps and checkpoints in
+            memory cost an island of two ranks that compute all the time and
+            have no faults. N pairs of runs, with and without these, in turns;
+            the share by which steps take longer (`seconds`) and more processor
+            time (`processor`): median, least and most
+
+Exit codes: 0 every fault was found and repaired, and none was blamed on
 another rank; 1 otherwise.
 """
 
@@ -89,6 +97,20 @@ def await_that(condition, what):
     raise TimeoutError("in vain: " + what)
 
 
+# Steps of an island that computes all the time, and those before that.
+STEPS = 150
+FIRST_STEPS = 30
+# Two ranks of an island without a simulated time, with more parameters.
+BUSY = """
+name: "busy"
+model { layers: 4 hidden_size: 160 intermediate_size: 416 heads: 5
+        sequence_length: 64 }
+training { total_steps: 1000000 batch_size: 8 micro_batch_size: 1
+           learning_rate: 1e-3 inner_algorithm: DDP }
+synchronization { inner_steps_per_round: 50 overlap_steps: 10 }
+"""
+
+
 class Log:
     """A file that a process writes, read from a mark on."""
 
@@ -113,44 +135,51 @@ class Log:
 class Trial:
     """The coordinator and the islands, in a directory."""
 
+    # Where the coordinator listens, and its run.
+    host = "127.0.0.1"
+    run = RUN
+
     def __init__(self, options, directory, memory):
         self.options = options
         self.directory = directory
         self.memory = memory
         self.processes = {}
-        (directory / "run.textproto").write_text(RUN)
+        (directory / "run.textproto").write_text(self.run)
         self.start_coordinator(0)
         port = directory / "port"
         await_that(lambda: port.exists() and port.read_text(), "a port")
         self.port = port.read_text().strip()
-        self.address = "127.0.0.1:" + self.port
+        self.address = f"{self.host}:{self.port}"
         self.start("events", "cli/causeway", "events", "--follow",
                    "--coordinator", self.address)
         self.events = Log(self.directory / "events.log")
         self.start_island("pair")
         self.start_four()
 
-    def start(self, name, program, *arguments):
+    def start(self, name, program, *arguments, within=()):
+        """Starts a program by the command `within`."""
         log = open(self.directory / (name + ".log"), "ab")
         self.processes[name] = subprocess.Popen(
-            [f"{self.options.programs}/{program}", *map(str, arguments)],
+            [*within, f"{self.options.programs}/{program}",
+             *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start_coordinator(self, port):
         self.start("coordinator", "server/causeway-coordinator", "--config",
                    self.directory / "run.textproto", "--state_dir",
-                   self.directory / "state", "--listen", f"127.0.0.1:{port}",
-                   "--port_file", self.directory / "port")
+                   self.directory / "state", "--listen",
+                   f"{self.host}:{port}", "--insecure", "--port_file",
+                   self.directory / "port")
 
     def kill(self, name):
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def start_island(self, name, *arguments):
-        self.start(name, "worker/causeway-worker", "--coordinator",
+    def start_island(self, name, *arguments, process=None, within=()):
+        self.start(process or name, "worker/causeway-worker", "--coordinator",
                    self.address, "--island", name, "--data", TEXT, "--threads",
                    1, "--simulated_step_seconds", self.options.step_seconds,
-                   "--log_seconds", 0.01, *arguments)
+                   "--log_seconds", 0.01, *arguments, within=within)
 
     def start_four(self):
         self.start_island("four", "--supervise", RANKS, "--on_rank_fault",
@@ -348,6 +377,86 @@ def measured(trial, act):
     return (merged - tokens) / (end - begin)
 
 
+def processor_seconds(pid):
+    """Returns the processor time of a process and its children so far."""
+    ticks = 0
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    for process in [pid, *map(int, children.split())]:
+        stat = pathlib.Path(f"/proc/{process}/stat").read_text()
+        ticks += sum(map(int, stat.rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class BusyTrial(Trial):
+    """A coordinator, and an island of two ranks that compute all the time."""
+
+    run = BUSY
+
+    def __init__(self, options, directory, memory, watched):
+        self.watched = watched
+        super().__init__(options, directory, memory)
+
+    def start_island(self, name, *arguments, **options):
+        # Only the other one trains.
+        if name != "pair":
+            super().start_island(name, *arguments, **options)
+
+    def start_four(self):
+        self.log = Log(self.directory / "rank0.log")
+        if self.watched:
+            self.start_island(
+                "busy", "--supervise", 2, "--on_rank_fault", "act",
+                "--checkpoint_dir", self.directory / "checkpoint",
+                "--recent_checkpoint_dir", self.memory / "checkpoint",
+                "--threads", 2, process="rank0")
+            return
+        for rank in range(2):
+            self.start_island(
+                "busy", "--island_size", 2, "--island_rank", rank,
+                "--island_leader", "127.0.0.2:" + self.port,
+                "--checkpoint_dir", self.directory / f"checkpoint{rank}",
+                process=f"rank{rank}")
+
+    def measure(self):
+        """Returns the seconds and the processor time of a step."""
+
+        def spent():
+            return sum(processor_seconds(process.pid)
+                       for name, process in self.processes.items()
+                       if name.startswith("rank"))
+
+        self.await_steps(FIRST_STEPS)
+        begin = time.monotonic()
+        first, processor = max(self.log.steps()), spent()
+        self.await_steps(FIRST_STEPS + STEPS)
+        steps = max(self.log.steps()) - first
+        return {"seconds": (time.monotonic() - begin) / steps,
+                "processor": (spent() - processor) / steps}
+
+
+def overhead(options):
+    """Returns what watching costs, by pairs of runs."""
+    options = argparse.Namespace(**{**vars(options), "step_seconds": 0})
+    runs = {True: [], False: []}
+    for number in range(options.pairs):
+        for watched in (True, False) if number % 2 else (False, True):
+            with tempfile.TemporaryDirectory() as directory, \
+                    tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+                trial = BusyTrial(options, pathlib.Path(directory),
+                                  pathlib.Path(memory), watched)
+                try:
+                    runs[watched].append(trial.measure())
+                finally:
+                    trial.end()
+    report = {}
+    for what in ("seconds", "processor"):
+        shares = [one[what] / other[what] - 1
+                  for one, other in zip(runs[True], runs[False])]
+        report[what] = {"median": statistics.median(shares),
+                        "least": min(shares), "most": max(shares)}
+    return report
+
+
 def run(options, directory, memory):
     """Returns the report, and whether all is as it should be."""
     chance = random.Random(options.seed)
@@ -382,6 +491,8 @@ def run(options, directory, memory):
     report = {"goodput": stormy / calm if calm else None,
               "fault_seconds": options.fault_seconds,
               "seed": options.seed}
+    if options.pairs > 0:
+        report["overhead"] = overhead(options)
     for kind in KINDS:
         report[kind] = summary(kind, [r for r in results if r["kind"] == kind])
     good = all(report[kind]["repaired"] == options.count and
@@ -392,17 +503,11 @@ def run(options, directory, memory):
     return report, good
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--programs", required=True)
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--json")
-    parser.add_argument("--fault_seconds", type=float, default=15)
-    parser.add_argument("--calm_seconds", type=float, default=60)
-    parser.add_argument("--step_seconds", type=float, default=0.2)
-    parser.add_argument("--hang_floor", type=float, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+def report_to(run, options):
+    """Calls run(options, directory, memory), prints and writes the report.
+
+    Returns the exit code. Prints the ends of all logs if an exception comes.
+    """
     with tempfile.TemporaryDirectory() as directory, \
             tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         try:
@@ -418,6 +523,20 @@ def main():
     if options.json:
         pathlib.Path(options.json).write_text(text)
     return 0 if good else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--programs", required=True)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--json")
+    parser.add_argument("--fault_seconds", type=float, default=15)
+    parser.add_argument("--calm_seconds", type=float, default=60)
+    parser.add_argument("--step_seconds", type=float, default=0.2)
+    parser.add_argument("--hang_floor", type=float, default=2)
+    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    return report_to(run, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ usage() {
   cat <<'USAGE'
 usage: tests/chaos/ranks.sh [--json FILE] [--count N] [--fault_seconds N]
                             [--calm_seconds N] [--step_seconds N]
-                            [--hang_floor N] [--seed N]
+                            [--hang_floor N] [--pairs N] [--seed N]
 
 Exits with 0 if every fault was found and repaired, and no other rank was blamed.
 
@@ -24,12 +24,13 @@ Exits with 0 if every fault was found and repaired, and no other rank was blamed
   --calm_seconds N      duration of the run without faults (60)
   --step_seconds N      simulated time of an inner step (0.2)
   --hang_floor N        of causeway-worker (2)
+  --pairs N             pairs of runs that measure what watching costs (0)
   --seed N              decides the faults (1)
 USAGE
 }
 
 forward_options "--json --count --fault_seconds --calm_seconds --step_seconds \
---hang_floor --seed" "$@"
+--hang_floor --pairs --seed" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //server:causeway-coordinator \
   //worker:causeway-worker //cli:causeway)"

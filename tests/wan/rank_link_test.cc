@@ -65,7 +65,7 @@ class RankLinkTest : public testing::Test {
                                          .now = SteadyWallClock()},
                                         &rendezvous_));
         const auto communicator = MakeMessageCommunicator(
-            {.timeout = absl::Seconds(5), .now = SteadyWallClock()},
+            {.timeout = absl::Hours(1), .now = SteadyWallClock()},
             std::move(transport), &rendezvous_);
         body(*communicator);
       });

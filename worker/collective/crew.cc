@@ -63,7 +63,8 @@ std::vector<int> ChooseCrew(const CrewRules& rules,
                             const std::set<int>& present,
                             const CrewSizeAllowed& allowed,
                             absl::Duration waited) {
-  const int wanted = LargestCrew(rules, rules.awaited, allowed);
+  const int most = rules.size - (rules.avoided == 0 ? 0 : 1);
+  const int wanted = LargestCrew(rules, std::min(rules.awaited, most), allowed);
   int size = LargestCrew(rules, static_cast<int>(present.size()), allowed);
   if (size < wanted && waited < rules.shrink_after) size = 0;
   return std::vector<int>(present.begin(), std::next(present.begin(), size));
@@ -84,7 +85,12 @@ std::vector<int> MissingFrom(const CrewRules& rules,
 
 CrewLeader::CrewLeader(const CrewRules& rules, RendezvousServer* server,
                        Clock now)
-    : rules_(rules), server_(server), now_(std::move(now)) {}
+    : rules_(rules), server_(server), now_(std::move(now)), made_at_(now_()) {}
+
+bool CrewLeader::IsAvoided(int process) const {
+  return process == rules_.avoided &&
+         now_() - made_at_ < kQuiet * rules_.shrink_after;
+}
 
 std::map<int, std::string> CrewLeader::Keys() {
   const absl::Time now = now_();
@@ -93,7 +99,8 @@ std::map<int, std::string> CrewLeader::Keys() {
     Asker& asker = askers_[key];
     if (std::exchange(asker.calls, calls) != calls) asker.seen_at = now;
     const int process = ProcessOf(key);
-    if (process <= 0 || asker.has_place || now - asker.seen_at > kGone) {
+    if (process <= 0 || asker.has_place || now - asker.seen_at > kGone ||
+        IsAvoided(process)) {
       continue;
     }
     std::string& newest = keys[process];
@@ -205,7 +212,13 @@ CrewRules CrewLeader::NextRules() {
   absl::MutexLock lock(&mu_);
   CrewRules next = rules_;
   next.awaited = static_cast<int>(WithAskers(crew_).size());
+  next.avoided = 0;
   return next;
+}
+
+int CrewLeader::ProcessWithRank(int rank, int ranks) {
+  absl::MutexLock lock(&mu_);
+  return crew_[rank / ranks];
 }
 
 void CrewLeader::SayFailed(const absl::Status& status) {

@@ -45,6 +45,9 @@ struct CrewRules {
   absl::Duration shrink_after = absl::Seconds(30);
   // If more have not been seen, process 0 waits for so many only.
   int awaited = std::numeric_limits<int>::max();
+  // The process that gets no place for some time, because the network does not
+  // join it with another one; 0 if there is none.
+  int avoided = 0;
 };
 
 // Returns whether the ranks of so many processes can share a batch evenly.
@@ -106,6 +109,10 @@ class CrewLeader {
   // error.
   void SayFailed(const absl::Status& status);
 
+  // Returns the process that has `rank` among the crew's ranks, of which each
+  // process has `ranks`.
+  int ProcessWithRank(int rank, int ranks);
+
   // Waits up to `timeout` until the processes of the crew, but that of rank
   // `lost`, need the server no more, because their ranks have ended.
   void AwaitDone(absl::Duration timeout, int lost = 0);
@@ -120,7 +127,10 @@ class CrewLeader {
     bool has_place = false;
   };
 
-  // Returns the keys of those who ask and have no place, by process.
+  // Returns whether the process gets no place now.
+  bool IsAvoided(int process) const;
+  // Returns the keys of those who ask, have no place and may get one, by
+  // process.
   std::map<int, std::string> Keys() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns `processes` and those that ask and have no place.
   std::set<int> WithAskers(const std::vector<int>& processes)
@@ -131,6 +141,7 @@ class CrewLeader {
   const CrewRules rules_;
   RendezvousServer* const server_;
   const Clock now_;
+  const absl::Time made_at_;
 
   absl::Mutex mu_;
   std::map<std::string, Asker> askers_ ABSL_GUARDED_BY(mu_);

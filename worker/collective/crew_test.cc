@@ -185,8 +185,7 @@ class CrewTest : public testing::Test {
     return {std::move(one), ExpectPlace(std::move(second), 2, 3)};
   }
 
-  const CrewRules rules_{
-      .size = 3, .least = 2, .shrink_after = absl::Seconds(30)};
+  CrewRules rules_{.size = 3, .least = 2, .shrink_after = absl::Seconds(30)};
   uint64_t lives_ = 0;
   absl::Duration gap_;
   std::unique_ptr<RendezvousServer> server_;
@@ -244,6 +243,29 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(again), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
+}
+
+TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
+  rules_.avoided = 2;
+  StartServer(server_->address());
+  Place first = Ask(1);
+  Place second = Ask(2);
+  while (server_->Asked("place/2/").empty()) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  AwaitPresent({0, 1});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  // Nobody waits for it.
+  EXPECT_THAT(Choose(6), IsOkAndHolds(2));
+  ExpectPlace(std::move(first), 1, 2);
+  EXPECT_EQ(leader_->ProcessWithRank(3, /*ranks=*/2), 1);
+  EXPECT_FALSE(leader_->CanGrow());
+  gap_ = absl::Hours(1);
+  AwaitPresent({0, 2});
+  EXPECT_TRUE(leader_->CanGrow());
+  EXPECT_EQ(leader_->NextRules().avoided, 0);
+  leader_->Dismiss();
+  EXPECT_EQ(second.get()->has_value(), false);
 }
 
 // A process that is gone is not waited for, and nobody takes its place.

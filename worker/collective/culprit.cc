@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -22,11 +24,31 @@ namespace {
 // began to wait earlier, so it also gave up earlier.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
 
+// The key with which ranks that cannot connect tell the others so.
+constexpr char kBrokenLinkKey[] = "broken link";
+// Enough for an answer from rank 0.
+constexpr absl::Duration kLookTime = absl::Milliseconds(200);
+
 std::string Key(int rank) { return absl::StrCat("failure/", rank); }
 
-absl::StatusOr<v1::RankFailure> ReportOf(int rank, Rendezvous* rendezvous) {
-  ASSIGN_OR_RETURN(const std::string text,
-                   rendezvous->Get(Key(rank), kReportTime));
+std::string ReachKey(int rank) { return absl::StrCat("unreached/", rank); }
+
+// Returns whether the network reaches rank `to` from rank `from`, if that says
+// so within `timeout`.
+std::optional<bool> Reaches(int from, int to, absl::Duration timeout,
+                            Rendezvous* rendezvous) {
+  const absl::StatusOr<std::string> unreached =
+      rendezvous->Get(ReachKey(from), timeout);
+  if (!unreached.ok()) return std::nullopt;
+  for (const absl::string_view rank : absl::StrSplit(*unreached, ',')) {
+    if (rank == absl::StrCat(to)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<v1::RankFailure> ReportOf(int rank, absl::Duration timeout,
+                                         Rendezvous* rendezvous) {
+  ASSIGN_OR_RETURN(const std::string text, rendezvous->Get(Key(rank), timeout));
   v1::RankFailure report;
   if (!report.ParseFromString(text)) {
     return absl::DataLossError(
@@ -49,7 +71,9 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
                                        Rendezvous* rendezvous) {
   const absl::Status put =
       rendezvous->Put(Key(rank), report.SerializeAsString());
-  if (absl::IsAlreadyExists(put)) return ReportOf(rank, rendezvous);
+  if (absl::IsAlreadyExists(put)) {
+    return ReportOf(rank, kReportTime, rendezvous);
+  }
   RETURN_IF_ERROR(put);
   return report;
 }
@@ -73,6 +97,37 @@ absl::Status BlameLink(int rank, int other, absl::string_view what) {
       absl::StrCat("ranks ", rank, " and ", other,
                    " do not reach one another, though both run: ", what));
   return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
+}
+
+// Blames the rank that the report of `reporter` names and that has reported
+// nothing itself. Compares what the others reach, a row of a matrix for each: a
+// rank that some reach, but not the reporter or rank 0, has a broken link to
+// these, and the host of one that nobody reaches is dead.
+absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
+                             const v1::RankFailure& report,
+                             Rendezvous* rendezvous) {
+  const int silent = report.rank();
+  const auto reaches = [&](int rank, absl::Duration timeout) {
+    return Reaches(rank, silent, timeout, rendezvous);
+  };
+  int without = reporter;
+  if (reaches(reporter, kLookTime).value_or(true)) without = 0;
+  if (reaches(without, kLookTime).value_or(true)) {
+    return BlameRank(silent, static_cast<absl::StatusCode>(report.code()),
+                     report.message());
+  }
+  absl::Duration patience = failure.patience;
+  for (int rank = 0; rank < failure.ranks; ++rank) {
+    if (rank == silent || rank == without) continue;
+    const std::optional<bool> reached = reaches(rank, patience);
+    if (!reached.has_value()) patience = kLookTime;
+    if (reached.value_or(false)) {
+      return BlameLink(without, silent, report.message());
+    }
+  }
+  return BlameRank(
+      silent, absl::StatusCode::kUnavailable,
+      absl::StrCat("the network does not reach its host; ", report.message()));
 }
 
 }  // namespace
@@ -107,15 +162,22 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
       << " could not tell the others why it gives up: " << told.message();
 }
 
-absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
-                         Rendezvous* rendezvous) {
+absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
+                         absl::FunctionRef<void()> reported) {
+  const int rank = failure.rank;
   const absl::StatusOr<v1::RankFailure> told =
-      Report(rank, MakeReport(suspect, seen), rendezvous);
+      Report(rank, MakeReport(failure.suspect, failure.status), rendezvous);
+  if (told.ok()) {
+    // The first of several communicators' failures counts.
+    rendezvous->Put(ReachKey(rank), absl::StrJoin(failure.unreached, ","))
+        .IgnoreError();
+  }
+  reported();
   if (!told.ok()) {
     // Without rank 0 there is no island, whatever else failed.
-    return BlameRank(
-        0, told.status().code(),
-        absl::StrCat("it does not answer rank ", rank, "; ", seen.message()));
+    return BlameRank(0, told.status().code(),
+                     absl::StrCat("it does not answer rank ", rank, "; ",
+                                  failure.status.message()));
   }
   int reporter = rank;
   v1::RankFailure report = *told;
@@ -124,12 +186,12 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
     if (reporters.count(report.rank()) > 0) {
       return BlameLink(reporter, report.rank(), report.message());
     }
-    const absl::StatusOr<v1::RankFailure> next =
-        ReportOf(report.rank(), rendezvous);
+    const bool is_reached =
+        Reaches(reporter, report.rank(), kLookTime, rendezvous).value_or(true);
+    const absl::StatusOr<v1::RankFailure> next = ReportOf(
+        report.rank(), is_reached ? kReportTime : failure.patience, rendezvous);
     if (!next.ok()) {
-      return BlameRank(report.rank(),
-                       static_cast<absl::StatusCode>(report.code()),
-                       report.message());
+      return BlameSilentRank(failure, reporter, report, rendezvous);
     }
     reporter = report.rank();
     reporters.insert(reporter);
@@ -137,6 +199,23 @@ absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
   }
   return absl::AbortedError(absl::StrCat("rank ", report.rank(),
                                          " has given up: ", report.message()));
+}
+
+absl::Status ReportBrokenLink(int rank, int other, const absl::Status& seen,
+                              Rendezvous* rendezvous) {
+  const absl::Status broken = BlameLink(rank, other, seen.message());
+  const auto trouble = broken.GetPayload(kTroubleUrl);
+  // The first of several reports counts.
+  rendezvous->Put(kBrokenLinkKey, std::string(*trouble)).IgnoreError();
+  return broken;
+}
+
+absl::Status CheckLinks(Rendezvous* rendezvous) {
+  const absl::StatusOr<std::string> text =
+      rendezvous->Get(kBrokenLinkKey, kLookTime);
+  v1::RankTrouble trouble;
+  if (!text.ok() || !trouble.ParseFromString(*text)) return absl::OkStatus();
+  return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
 }
 
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status) {

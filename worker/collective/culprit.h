@@ -8,7 +8,9 @@
 #define WORKER_COLLECTIVE_CULPRIT_H_
 
 #include <optional>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -26,12 +28,36 @@ inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous);
 
-// Reports that `rank` waited in vain for `suspect` (DEADLINE_EXCEEDED) or lost
-// its connection to it (UNAVAILABLE). Returns the status for every rank, whose
-// message names the culprit, perhaps another rank. Takes up to a second for
-// each rank on the way to the culprit, and a few if rank 0 is stuck.
-absl::Status FindCulprit(int rank, int suspect, const absl::Status& seen,
-                         Rendezvous* rendezvous);
+// What a rank has seen of a failure.
+struct SeenFailure {
+  int rank = 0;
+  // The number of ranks.
+  int ranks = 1;
+  // `rank` waited in vain for `suspect` (DEADLINE_EXCEEDED) or lost its
+  // connection to it (UNAVAILABLE).
+  int suspect = 0;
+  absl::Status status;
+  // The ranks that the network does not reach from here.
+  std::vector<int> unreached;
+  // How long a rank takes, at most, to notice on its own that the network does
+  // not reach another, or that one has ended which does not reach rank 0.
+  absl::Duration patience = absl::Seconds(5);
+};
+
+// Reports the failure, calls `reported`, which lets the other ranks fail, too,
+// and returns the status for every rank, whose message names the culprit,
+// perhaps another rank. Takes up to a second for each rank on the way to the
+// culprit, and more if rank 0 is stuck or a rank is not reached.
+absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
+                         absl::FunctionRef<void()> reported);
+
+// Reports that `rank` cannot connect to rank `other`, which runs. Returns the
+// status for every rank.
+absl::Status ReportBrokenLink(int rank, int other, const absl::Status& seen,
+                              Rendezvous* rendezvous);
+
+// Returns the status of ReportBrokenLink, if a rank has called it.
+absl::Status CheckLinks(Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
 // for a dead rank, another code for a stuck one.
@@ -41,7 +67,7 @@ absl::Status BlameRank(int culprit, absl::StatusCode code,
 // Returns a DATA_LOSS error that blames rank `culprit` for wrong numbers.
 absl::Status BlameCorruptRank(int culprit, absl::string_view what);
 
-// Returns the rank that `status`, from one of the last three functions, blames,
+// Returns the rank that `status`, from one of these functions, blames,
 // and the trouble: STUCK_RANK, DEAD_RANK, CORRUPT_RANK, or SLOW_LINK with a
 // share of 1 if two ranks cannot reach each other. Returns nothing if a rank
 // gave up for a reason of its own, so that none is to blame.

@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,32 +22,43 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
+// Reports what a rank of five has seen, and returns whom it then blames.
+absl::Status Find(int rank, int suspect, const absl::Status& seen,
+                  Rendezvous* rendezvous, std::vector<int> unreached = {}) {
+  return FindCulprit({.rank = rank,
+                      .ranks = 5,
+                      .suspect = suspect,
+                      .status = seen,
+                      .unreached = std::move(unreached),
+                      .patience = absl::Seconds(1.5)},
+                     rendezvous, [] {});
+}
+
 const absl::Status kWaited = absl::DeadlineExceededError("waited in vain");
 const absl::Status kLost = absl::UnavailableError("lost the connection");
 
 TEST(CulpritTest, OneThatSaysNothingIsTheCulprit) {
   LocalRendezvous rendezvous;
-  EXPECT_THAT(FindCulprit(0, 2, kWaited, &rendezvous),
+  EXPECT_THAT(Find(0, 2, kWaited, &rendezvous),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        "rank 2 is stuck: waited in vain"));
-  EXPECT_THAT(FindCulprit(1, 2, kLost, &rendezvous),
+  EXPECT_THAT(Find(1, 2, kLost, &rendezvous),
               StatusIs(absl::StatusCode::kUnavailable,
                        "rank 2 is dead: lost the connection"));
 }
 
 TEST(CulpritTest, AStatusCarriesWhomItBlames) {
   LocalRendezvous rendezvous;
-  const auto stuck = RankTroubleOf(FindCulprit(0, 2, kWaited, &rendezvous));
+  const auto stuck = RankTroubleOf(Find(0, 2, kWaited, &rendezvous));
   ASSERT_TRUE(stuck.has_value());
   EXPECT_EQ(stuck->kind(), v1::RankTrouble::STUCK_RANK);
   EXPECT_EQ(stuck->rank(), 2);
-  const auto dead = RankTroubleOf(FindCulprit(1, 2, kLost, &rendezvous));
+  const auto dead = RankTroubleOf(Find(1, 2, kLost, &rendezvous));
   ASSERT_TRUE(dead.has_value());
   EXPECT_EQ(dead->kind(), v1::RankTrouble::DEAD_RANK);
   EXPECT_EQ(dead->text(), "rank 2 is dead: lost the connection");
   ReportOwnFailure(3, absl::OutOfRangeError("training diverged"), &rendezvous);
-  EXPECT_FALSE(
-      RankTroubleOf(FindCulprit(4, 3, kLost, &rendezvous)).has_value());
+  EXPECT_FALSE(RankTroubleOf(Find(4, 3, kLost, &rendezvous)).has_value());
   EXPECT_FALSE(RankTroubleOf(absl::OkStatus()).has_value());
 }
 
@@ -54,16 +66,16 @@ TEST(CulpritTest, OneThatWaitsItselfIsAVictim) {
   LocalRendezvous rendezvous;
   // Rank 0 waits for 1, which waits for 2, which has lost 3.
   std::thread rank2([&] {
-    EXPECT_THAT(FindCulprit(2, 3, kLost, &rendezvous),
+    EXPECT_THAT(Find(2, 3, kLost, &rendezvous),
                 StatusIs(absl::StatusCode::kUnavailable));
   });
   std::thread rank1([&] {
-    EXPECT_THAT(FindCulprit(1, 2, kWaited, &rendezvous),
+    EXPECT_THAT(Find(1, 2, kWaited, &rendezvous),
                 StatusIs(absl::StatusCode::kUnavailable,
                          StartsWith("rank 3 is dead: ")));
   });
   EXPECT_THAT(
-      FindCulprit(0, 1, kWaited, &rendezvous),
+      Find(0, 1, kWaited, &rendezvous),
       StatusIs(absl::StatusCode::kUnavailable, StartsWith("rank 3 is dead: ")));
   rank1.join();
   rank2.join();
@@ -73,10 +85,10 @@ TEST(CulpritTest, OneThatGaveUpIsToldWithItsReason) {
   LocalRendezvous rendezvous;
   ReportOwnFailure(1, absl::OutOfRangeError("training diverged"), &rendezvous);
   // Its later failures are only consequences.
-  EXPECT_THAT(FindCulprit(1, 0, kLost, &rendezvous),
+  EXPECT_THAT(Find(1, 0, kLost, &rendezvous),
               StatusIs(absl::StatusCode::kAborted,
                        "rank 1 has given up: training diverged"));
-  EXPECT_THAT(FindCulprit(0, 1, kLost, &rendezvous),
+  EXPECT_THAT(Find(0, 1, kLost, &rendezvous),
               StatusIs(absl::StatusCode::kAborted,
                        "rank 1 has given up: training diverged"));
 }
@@ -99,10 +111,10 @@ class AwayRendezvous : public Rendezvous {
 TEST(CulpritTest, WithoutTheRendezvousItIsRank0) {
   AwayRendezvous gone(absl::UnavailableError("connection refused"));
   EXPECT_THAT(
-      FindCulprit(1, 2, kLost, &gone),
+      Find(1, 2, kLost, &gone),
       StatusIs(absl::StatusCode::kUnavailable, StartsWith("rank 0 is dead: ")));
   AwayRendezvous silent(absl::DeadlineExceededError("no answer"));
-  EXPECT_THAT(FindCulprit(1, 2, kLost, &silent),
+  EXPECT_THAT(Find(1, 2, kLost, &silent),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        StartsWith("rank 0 is stuck: ")));
 }
@@ -113,12 +125,58 @@ TEST(CulpritTest, TwoThatBlameEachOtherHaveABrokenLink) {
                                AllOf(HasSubstr("0"), HasSubstr("1"),
                                      HasSubstr("do not reach one another")));
   std::thread rank1(
-      [&] { EXPECT_THAT(FindCulprit(1, 0, kWaited, &rendezvous), broken); });
-  EXPECT_THAT(FindCulprit(0, 1, kWaited, &rendezvous), broken);
+      [&] { EXPECT_THAT(Find(1, 0, kWaited, &rendezvous), broken); });
+  EXPECT_THAT(Find(0, 1, kWaited, &rendezvous), broken);
   rank1.join();
-  const absl::Status third = FindCulprit(2, 1, kWaited, &rendezvous);
+  const absl::Status third = Find(2, 1, kWaited, &rendezvous);
   EXPECT_THAT(third, broken);
   EXPECT_EQ(RankTroubleOf(third)->kind(), v1::RankTrouble::SLOW_LINK);
+}
+
+// Rank 3 does not reach rank 0, and so cannot report.
+TEST(CulpritTest, ASilentRankThatOthersReachHasABrokenLink) {
+  LocalRendezvous rendezvous;
+  std::thread rank1([&] {
+    EXPECT_EQ(RankTroubleOf(Find(1, 3, kLost, &rendezvous))->kind(),
+              v1::RankTrouble::SLOW_LINK);
+  });
+  const auto broken = RankTroubleOf(Find(0, 3, kWaited, &rendezvous, {3}));
+  ASSERT_TRUE(broken.has_value());
+  EXPECT_EQ(broken->kind(), v1::RankTrouble::SLOW_LINK);
+  EXPECT_EQ(broken->rank(), 0);
+  EXPECT_EQ(broken->to_rank(), 3);
+  rank1.join();
+}
+
+TEST(CulpritTest, ASilentRankThatNobodyReachesIsDead) {
+  LocalRendezvous rendezvous;
+  std::vector<std::thread> others;
+  for (const int rank : {1, 2, 4}) {
+    others.emplace_back([&rendezvous, rank] {
+      EXPECT_THAT(Find(rank, 3, kWaited, &rendezvous, {3}),
+                  StatusIs(absl::StatusCode::kUnavailable,
+                           StartsWith("rank 3 is dead: ")));
+    });
+  }
+  EXPECT_THAT(Find(0, 3, kWaited, &rendezvous, {3}),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("does not reach its host")));
+  for (std::thread& other : others) other.join();
+}
+
+TEST(CulpritTest, ALinkThatCannotBeMadeIsToldToAll) {
+  LocalRendezvous rendezvous;
+  EXPECT_OK(CheckLinks(&rendezvous));
+  const absl::Status seen =
+      ReportBrokenLink(3, 2, absl::NotFoundError("no answer"), &rendezvous);
+  for (const absl::Status& status : {seen, CheckLinks(&rendezvous)}) {
+    const auto trouble = RankTroubleOf(status);
+    ASSERT_TRUE(trouble.has_value()) << status;
+    EXPECT_EQ(trouble->kind(), v1::RankTrouble::SLOW_LINK);
+    EXPECT_EQ(trouble->rank(), 3);
+    EXPECT_EQ(trouble->to_rank(), 2);
+    EXPECT_THAT(trouble->text(), HasSubstr("no answer"));
+  }
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ class MessageCommunicator : public Communicator {
     if (status.ok()) status = messages_.AwaitSends();
     idle_since_ = options_.now();
     if (!status.ok()) {
-      broken_ = Explain(operation, status);
+      broken_ = Explain(operation, status, idle_since_ - begin);
       messages_.GiveUp();
       transport_->Close();
       return broken_;
@@ -168,7 +168,8 @@ class MessageCommunicator : public Communicator {
     return status;
   }
 
-  absl::Status Explain(const Operation& operation, const absl::Status& status) {
+  absl::Status Explain(const Operation& operation, const absl::Status& status,
+                       absl::Duration waited) {
     if (messages_.suspect() == rank()) {
       ReportOwnFailure(rank(), status, rendezvous_);
       return status;
@@ -177,14 +178,19 @@ class MessageCommunicator : public Communicator {
     const std::string seen = absl::StrCat(
         "rank ", rank(),
         stuck ? absl::StrCat(" has waited ",
-                             absl::FormatDuration(options_.timeout), " for it")
+                             absl::FormatDuration(
+                                 absl::Trunc(waited, absl::Milliseconds(100))),
+                             " for it")
               : " has lost its connection to it",
         " in ", CollectiveName(operation.collective), " number ",
         messages_.sequence(), " of ", operation.memory.size(), " bytes");
-    return FindCulprit(rank(), messages_.suspect(),
-                       stuck ? absl::DeadlineExceededError(seen)
-                             : absl::UnavailableError(seen),
-                       rendezvous_);
+    return FindCulprit({.rank = rank(),
+                        .ranks = size(),
+                        .suspect = messages_.suspect(),
+                        .status = stuck ? absl::DeadlineExceededError(seen)
+                                        : absl::UnavailableError(seen),
+                        .unreached = transport_->Unreached()},
+                       rendezvous_, [this] { transport_->Close(); });
   }
 
   absl::Status ExchangeHeaders(const Operation& operation) {

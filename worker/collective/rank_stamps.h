@@ -110,18 +110,21 @@ class RankStampPage {
   RankStamps& rank(int rank) { return memory_->ranks[rank]; }
   // The instance_id of the island's process that is a member of the run, or 0.
   std::atomic<uint64_t>& member() { return memory_->member; }
+  // The process that the island's next crew goes without (CrewRules).
+  std::atomic<int>& avoided() { return memory_->avoided; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
   // The supervisor's verdict on a rank, until rank 0 takes it, to report it. Of
   // several the first counts.
   void SetVerdict(const v1::RankTrouble& verdict);
   std::optional<v1::RankTrouble> TakeVerdict();
-  // Clears all but member() and the verdict.
+  // Clears all but member(), avoided() and the verdict.
   void Clear();
 
  private:
   struct Memory {
     std::atomic<uint64_t> member;
+    std::atomic<int> avoided;
     std::atomic<bool> left;
     // The bytes of the verdict, which are written before.
     std::atomic<uint32_t> verdict_bytes;

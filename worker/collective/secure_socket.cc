@@ -27,6 +27,8 @@ namespace {
 
 constexpr size_t kMostHandshakes = 64;
 constexpr absl::Duration kHandshakeTime = absl::Seconds(10);
+// Another host's system answers long before, whatever its processes do.
+constexpr absl::Duration kReachTime = absl::Seconds(10);
 // No event says when another host begins to listen. Ranks that start together
 // do so some milliseconds apart, so the first pauses between tries are short.
 constexpr absl::Duration kFirstConnectPause = absl::Milliseconds(10);
@@ -34,6 +36,8 @@ constexpr absl::Duration kLongestConnectPause = absl::Milliseconds(200);
 // AES-GCM is safe for 2^24.5 records of 2^14 bytes (RFC 8446, section 5.5). New
 // keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
+// A system that has left so many questions in a row unanswered is silent.
+constexpr int kQuestions = 2;
 
 absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
@@ -49,9 +53,8 @@ int OpenSocket(const addrinfo& address) {
                 0);
 }
 
-int SetOption(int descriptor, int level, int option) {
-  const int on = 1;
-  return setsockopt(descriptor, level, option, &on, sizeof(on));
+int SetOption(int descriptor, int level, int option, int value = 1) {
+  return setsockopt(descriptor, level, option, &value, sizeof(value));
 }
 
 // Returns the host:port of one end of a connection, or why not.
@@ -140,9 +143,28 @@ SecureSocket::SecureSocket(int descriptor, std::string key)
   CHECK_EQ(SSL_set_fd(ssl_.get(), descriptor), 1);
   SSL_set_app_data(ssl_.get(), this);
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY);
+  // After a second without traffic the system asks once a second whether the
+  // other one is there, and never gives up by itself.
+  SetOption(descriptor, SOL_SOCKET, SO_KEEPALIVE);
+  SetOption(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  SetOption(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  SetOption(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 127);
 }
 
 SecureSocket::~SecureSocket() { close(descriptor_); }
+
+absl::Duration SecureSocket::Silence() const {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(descriptor_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return absl::ZeroDuration();
+  }
+  // A question that has no answer yet may be on its way.
+  const bool is_silent =
+      std::max(info.tcpi_retransmits, info.tcpi_probes) >= kQuestions;
+  return is_silent ? absl::Milliseconds(info.tcpi_last_ack_recv)
+                   : absl::ZeroDuration();
+}
 
 void SecureSocket::Shutdown() { shutdown(descriptor_, SHUT_RDWR); }
 
@@ -195,22 +217,27 @@ absl::Status SecureSocket::ConnectTo(const addrinfo& address,
   // Without the key, a listener would need a certificate, but no authority is
   // trusted.
   SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, nullptr);
-  const auto await = [&](int16_t events) {
+  const auto await = [&](int16_t events, absl::Time until) {
     pollfd file = {.fd = descriptor_, .events = events, .revents = 0};
-    return PollUntil(absl::MakeSpan(&file, 1), deadline, now);
+    return PollUntil(absl::MakeSpan(&file, 1), until, now);
   };
   if (connect(descriptor_, address.ai_addr, address.ai_addrlen) != 0 &&
       errno != EINPROGRESS) {
     return SystemError("cannot connect");
   }
-  RETURN_IF_ERROR(await(POLLOUT));
+  const absl::Time answered_by = now() + kReachTime;
+  const absl::Status answered = await(POLLOUT, std::min(deadline, answered_by));
+  if (absl::IsDeadlineExceeded(answered) && answered_by < deadline) {
+    return absl::NotFoundError("the network does not reach it");
+  }
+  RETURN_IF_ERROR(answered);
   socklen_t size = sizeof(errno);
   getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &errno, &size);
   if (errno != 0) return SystemError("cannot connect");
   for (;;) {
     ASSIGN_OR_RETURN(const bool complete, ContinueHandshake());
     if (complete) break;
-    RETURN_IF_ERROR(await(events()));
+    RETURN_IF_ERROR(await(events(), deadline));
   }
   char accepted = 0;
   return ReadAll(absl::MakeSpan(&accepted, 1), deadline, now);

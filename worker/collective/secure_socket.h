@@ -43,6 +43,8 @@ class SecureSocket {
   // side. Tries again until a process listens there.
   //   PERMISSION_DENIED  The other side has another key, or is not a rank.
   //   UNAVAILABLE        No process listened until `deadline`.
+  //   NOT_FOUND          The network did not reach the address within 10
+  //                      seconds.
   //   DEADLINE_EXCEEDED  The listener did not answer.
   //   INVALID_ARGUMENT   `address` is not host:port.
   static absl::StatusOr<std::unique_ptr<SecureSocket>> Connect(
@@ -72,6 +74,12 @@ class SecureSocket {
                        const Clock& now);
   absl::Status WriteAll(absl::Span<const char> bytes, absl::Time deadline,
                         const Clock& now);
+
+  // Returns for how long the other side's system has answered nothing, though
+  // it was asked to: this system sends again what is not acknowledged, and asks
+  // every second if there is nothing to send. Zero if it answers, even if its
+  // process does not.
+  absl::Duration Silence() const;
 
   // Breaks the connection: reads and writes of both sides fail. Thread-safe.
   void Shutdown();

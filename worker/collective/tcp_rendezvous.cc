@@ -198,10 +198,14 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(
 
 absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
     const RendezvousOptions& options, absl::Duration timeout) {
-  const absl::Status status =
-      SecureSocket::Connect(options.address, KeyOfSecret(options.secret),
-                            kCaller, options.now() + timeout, options.now)
-          .status();
+  const absl::Time deadline = options.now() + timeout;
+  absl::Status status;
+  do {
+    status = SecureSocket::Connect(options.address, KeyOfSecret(options.secret),
+                                   kCaller, deadline, options.now)
+                 .status();
+    // The network may come back.
+  } while (absl::IsNotFound(status));
   if (!status.ok()) {
     return absl::Status(
         status.code(),

@@ -14,8 +14,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/config/restated.h"
 #include "common/status_macros.h"
 #include "proto/island.pb.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/secure_socket.h"
 
@@ -24,6 +26,13 @@ namespace {
 
 // The bytes that one connection moves before the others have their turn.
 constexpr size_t kTurnBytes = 1 << 20;
+
+// A rank that waits looks this often for silent hosts and for reports of other
+// ranks.
+constexpr absl::Duration kLook = absl::Seconds(1);
+// A host that has been silent for so long is not reached. Ranks that compare
+// what they reach have not lost a host at the same moment.
+constexpr absl::Duration kSilence = absl::Seconds(3);
 
 using Sockets = std::vector<std::unique_ptr<SecureSocket>>;
 
@@ -69,9 +78,28 @@ class Connections {
         return absl::UnavailableError("the connections were closed");
       }
       RETURN_IF_ERROR(peers_[peer].status);
-      if (!MoveSome()) RETURN_IF_ERROR(AwaitSockets(deadline));
+      if (MoveSome()) continue;
+      const absl::Time look = std::min(deadline, now_() + kLook);
+      const absl::Status ready = AwaitSockets(look);
+      if (!absl::IsDeadlineExceeded(ready)) {
+        RETURN_IF_ERROR(ready);
+      } else if (look == deadline ||
+                 peers_[peer].socket->Silence() >= kLongestSilence) {
+        return ready;
+      }
     }
     return absl::OkStatus();
+  }
+
+  std::vector<int> Unreached() const {
+    std::vector<int> unreached;
+    for (int number = 0; number < size(); ++number) {
+      const auto& socket = peers_[number].socket;
+      if (socket != nullptr && socket->Silence() >= kSilence) {
+        unreached.push_back(number);
+      }
+    }
+    return unreached;
   }
 
   // Gives the message up, and also the connection if bytes are missing, because
@@ -204,6 +232,9 @@ class TcpTransport : public Transport {
                                     absl::Span<char> bytes) override {
     return std::make_unique<TcpTransfer<char>>(connections_, peer, bytes);
   }
+  std::vector<int> Unreached() const override {
+    return connections_->Unreached();
+  }
   void Close() override { connections_->Close(); }
 
  private:
@@ -225,23 +256,46 @@ std::string ListenAddress(std::string host) {
   return absl::StrCat(host, ":0");
 }
 
+// Calls wait(until) again and again until the deadline, or until a rank has
+// reported a broken link.
+template <typename Wait>
+auto WaitUnlessLinksBreak(const TcpTransportOptions& options,
+                          absl::Time deadline, Rendezvous* rendezvous,
+                          Wait wait) -> decltype(wait(deadline)) {
+  for (;;) {
+    const absl::Time until = std::min(deadline, options.now() + kLook);
+    auto result = wait(until);
+    if (!absl::IsDeadlineExceeded(result.status()) || until == deadline) {
+      return result;
+    }
+    RETURN_IF_ERROR(CheckLinks(rendezvous));
+  }
+}
+
 // Connects to the lower ranks, which do not wait for this one meanwhile.
 absl::Status ConnectToLower(const TcpTransportOptions& options,
                             absl::Time deadline, Rendezvous* rendezvous,
                             Sockets& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
-    ASSIGN_OR_RETURN(
-        const std::string text,
-        rendezvous->Get(RankKey(options, peer), deadline - options.now()));
+    ASSIGN_OR_RETURN(const std::string text,
+                     WaitUnlessLinksBreak(
+                         options, deadline, rendezvous, [&](absl::Time until) {
+                           return rendezvous->Get(RankKey(options, peer),
+                                                  until - options.now());
+                         }));
     v1::RankAddress address;
     if (!address.ParseFromString(text) || address.key().size() != 32) {
       return absl::DataLossError(
           absl::StrCat("the address of rank ", peer, " is damaged"));
     }
-    ASSIGN_OR_RETURN(sockets[peer],
-                     SecureSocket::Connect(address.address(), address.key(),
-                                           absl::StrCat(options.rank), deadline,
-                                           options.now));
+    auto socket = SecureSocket::Connect(address.address(), address.key(),
+                                        absl::StrCat(options.rank), deadline,
+                                        options.now);
+    if (absl::IsNotFound(socket.status())) {
+      return ReportBrokenLink(options.rank, peer, socket.status(), rendezvous);
+    }
+    RETURN_IF_ERROR(socket.status());
+    sockets[peer] = *std::move(socket);
   }
   return absl::OkStatus();
 }
@@ -249,15 +303,18 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
 // Accepts the higher ranks. A rank that connects again has given up its first
 // connection.
 absl::Status AcceptHigher(const TcpTransportOptions& options,
-                          absl::Time deadline, SecureListener& listener,
-                          Sockets& sockets) {
+                          absl::Time deadline, Rendezvous* rendezvous,
+                          SecureListener& listener, Sockets& sockets) {
   for (;;) {
     std::vector<int> missing;
     for (int peer = options.rank + 1; peer < options.size; ++peer) {
       if (sockets[peer] == nullptr) missing.push_back(peer);
     }
     if (missing.empty()) return absl::OkStatus();
-    auto socket = listener.Accept(deadline);
+    auto socket = WaitUnlessLinksBreak(
+        options, deadline, rendezvous,
+        [&](absl::Time until) { return listener.Accept(until); });
+    if (RankTroubleOf(socket.status()).has_value()) return socket.status();
     if (absl::IsDeadlineExceeded(socket.status())) {
       return absl::DeadlineExceededError(absl::StrCat(
           "ranks that did not come: ", absl::StrJoin(missing, ", ")));
@@ -286,7 +343,8 @@ absl::StatusOr<Sockets> ConnectMesh(const TcpTransportOptions& options,
       rendezvous->Put(RankKey(options, options.rank), own.SerializeAsString()));
   Sockets sockets(options.size);
   RETURN_IF_ERROR(ConnectToLower(options, deadline, rendezvous, sockets));
-  RETURN_IF_ERROR(AcceptHigher(options, deadline, *listener, sockets));
+  RETURN_IF_ERROR(
+      AcceptHigher(options, deadline, rendezvous, *listener, sockets));
   if (options.encrypt) return sockets;
   for (const auto& socket : sockets) {
     if (socket != nullptr) socket->StopEncrypting();
@@ -300,8 +358,8 @@ absl::StatusOr<std::unique_ptr<Transport>> ConnectTcp(
     const TcpTransportOptions& options, Rendezvous* rendezvous) {
   absl::StatusOr<Sockets> sockets = ConnectMesh(options, rendezvous);
   if (!sockets.ok()) {
-    return absl::Status(
-        sockets.status().code(),
+    return Restated(
+        sockets.status(), sockets.status().code(),
         absl::StrCat("rank ", options.rank, " of ", options.size,
                      " could not connect to the island's other ranks: ",
                      sockets.status().message()));

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -28,11 +29,17 @@ class Transfer {
 
   // Returns when the memory may be used again.
   //   DEADLINE_EXCEEDED  The message has not gone through within
-  //                      `timeout`. The transport may be unusable
+  //                      `timeout`, or the network has not reached the peer
+  //                      for kLongestSilence. The transport may be unusable
   //                      afterwards.
   //   UNAVAILABLE        The peer has closed its transport, or died.
   virtual absl::Status Wait(absl::Duration timeout) = 0;
 };
+
+// A peer that the network has not reached for so long is not waited for. A
+// break of half the time does no harm: TCP sends again what was lost, at
+// intervals that double.
+inline constexpr absl::Duration kLongestSilence = absl::Seconds(10);
 
 // One thread calls Send and Receive, and waits for the transfers; Close is
 // thread-safe.
@@ -50,6 +57,10 @@ class Transport {
                                          absl::Span<const char> bytes) = 0;
   virtual std::unique_ptr<Transfer> Receive(int peer, uint64_t tag,
                                             absl::Span<char> bytes) = 0;
+
+  // Returns the ranks that the network has not reached for some seconds,
+  // whether their processes run or not.
+  virtual std::vector<int> Unreached() const { return {}; }
 
   // Breaks the connections: current and later transfers, here and at the peers,
   // fail with UNAVAILABLE. May be called again.

@@ -1,0 +1,323 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the links between the hosts of an island.
+
+  unshare --net links.py --programs DIR [--count N] [--json FILE] ...
+
+A coordinator and two islands run as processes. `four` has four hosts, each a
+network namespace with a supervisor and a rank, and a link of its own between
+every two of them. It may go on with two ranks. After some steps a link has a
+fault, COUNT of each kind, on links that chance decides:
+
+  slow    it has a twentieth of its rate until it is blamed
+  lossy   it loses 10 % of all packets until it is blamed
+  short   it loses all packets for 5 s
+  cut     it loses all packets until the island has trained without it for a
+          while
+
+The report has, for each kind of fault:
+
+  count           faults
+  found           how many an event of the coordinator has named
+  found_seconds   from the fault until then: median
+  blamed_rightly  how many events have named this link
+  blamed_end      how many have named a rank at one of its ends instead
+  blamed_wrongly  how many have named another link or rank
+  repaired        how many times the island has trained again without a human,
+                  or was found to be well after a slow link was fast again
+  seconds         from the fault until a step is done, or from the time when a
+                  slow link is fast until the coordinator knows: median and
+                  longest
+  steps_lost      steps that the island had made since the checkpoint that it
+                  took up: median and most
+  starts          starts of the ranks while a link was cut: median and most
+  whole_seconds   from the end of a cut until all four ranks train: median and
+                  longest
+
+Exit codes: 0 every link was blamed, unless its fault was short, no other link
+and no rank was, and the island trained on; 1 otherwise.
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import ranks
+from ranks import AGAIN, Log, await_that
+
+HOSTS = 4
+KINDS = ("slow", "lossy", "short", "cut")
+SHORT_SECONDS = 5
+# The rate of a link, in 1e6 bits per second.
+RATE = 100
+HUB = "10.90.0.100"
+EVENT = r"(?:rank|link)_(?:dead|stuck|slow|corrupt) .*island four: (.*)"
+
+
+def call(*command):
+    subprocess.run([str(word) for word in command], check=True)
+
+
+def address(host):
+    return f"10.90.0.{host + 1}"
+
+
+class Network:
+    """Namespaces that are joined by links, below that of this process."""
+
+    def __init__(self):
+        call("ip", "link", "set", "lo", "up")
+        call("ip", "address", "add", HUB + "/32", "dev", "lo")
+        self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "1d"])
+                        for _ in range(HOSTS)]
+        own = pathlib.Path("/proc/self/ns/net").readlink()
+        for host, holder in enumerate(self.holders):
+            space = pathlib.Path(f"/proc/{holder.pid}/ns/net")
+            await_that(lambda: space.readlink() != own, "a namespace")
+            self.inside(host, "ip", "link", "set", "lo", "up")
+            self.inside(host, "ip", "address", "add", address(host) + "/32",
+                        "dev", "lo")
+        for link in itertools.combinations(range(HOSTS), 2):
+            call("ip", "link", "add", "one", "type", "veth", "peer", "name",
+                 "other")
+            for name, end, peer in (("one", *link), ("other", *link[::-1])):
+                call("ip", "link", "set", name, "netns",
+                     self.holders[end].pid, "name", f"to{peer}")
+                self.join(end, f"to{peer}", address(peer))
+            self.shape(link, RATE)
+        call("ip", "link", "add", "island", "type", "veth", "peer", "name",
+             "hub", "netns", self.holders[0].pid)
+        call("ip", "link", "set", "island", "up")
+        call("ip", "route", "add", address(0), "dev", "island", "src", HUB)
+        self.join(0, "hub", HUB)
+
+    def within(self, host):
+        """Returns the command that runs others on a host."""
+        return ["nsenter", f"--net=/proc/{self.holders[host].pid}/ns/net"]
+
+    def inside(self, host, *command):
+        call(*self.within(host), *command)
+
+    def join(self, host, device, peer):
+        self.inside(host, "ip", "link", "set", device, "up")
+        self.inside(host, "ip", "route", "add", peer, "dev", device, "src",
+                    address(host))
+
+    def shape(self, link, rate):
+        for end, peer in (link, link[::-1]):
+            self.inside(end, "tc", "qdisc", "replace", "dev", f"to{peer}",
+                        "root", "tbf", "rate", f"{rate}mbit", "burst", "32kb",
+                        "latency", "300ms")
+
+    def lose(self, link, share):
+        for end, peer in (link, link[::-1]):
+            self.inside(end, "iptables", "-w", "-A", "INPUT", "-i",
+                        f"to{peer}", "-m", "statistic", "--mode", "random",
+                        "--probability", share, "-j", "DROP")
+
+    def heal(self, link):
+        for end in link:
+            self.inside(end, "iptables", "-w", "-F", "INPUT")
+        self.shape(link, RATE)
+
+    def end(self):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+
+
+class Trial(ranks.Trial):
+    """The coordinator and the islands."""
+
+    host = HUB
+
+    def __init__(self, options, directory, memory):
+        self.network = Network()
+        super().__init__(options, directory, memory)
+
+    def start_four(self):
+        for host in range(HOSTS):
+            self.start_island(
+                "four", "--supervise", 1, "--island_size", HOSTS,
+                "--min_island_size", 2, "--island_rank", host,
+                "--island_leader", address(0) + ":7100", "--rank_host",
+                address(host), "--insecure_ranks", "--on_rank_fault", "act",
+                "--hang_floor", self.options.hang_floor, "--shrink_after", 1,
+                "--checkpoint_dir", self.directory / f"checkpoint{host}",
+                "--recent_checkpoint_dir", self.memory / f"checkpoint{host}",
+                within=self.network.within(host), process=f"host{host}")
+        self.log = Log(self.directory / "host0.log")
+
+    def end(self):
+        super().end()
+        self.network.end()
+
+
+def await_blame(trial, result):
+    """Waits until the coordinator blames a link or rank; returns when."""
+    text, now = await_that(
+        lambda: re.search(EVENT, trial.events.since_mark()), "an event")
+    result["blamed"] = text.group(1)
+    return now
+
+
+def judge(trial, link, result):
+    """Notes whom the events since the mark blame."""
+    for text in re.findall(EVENT, trial.events.since_mark()):
+        if "processes, without" in text:
+            continue
+        ends = [int(rank) for rank in
+                re.findall(r"(?:ranks?|and) (\d+)", text.split(":")[0])]
+        kind = ("rightly" if set(ends[:2]) == set(link) else
+                "end" if ends[0] in link and len(ends) == 1 else "wrongly")
+        result["blamed_" + kind] = result.get("blamed_" + kind, 0) + 1
+        result.setdefault("events", []).append(text)
+
+
+def bear(trial, kind, link, result, begin):
+    """Lets a link be slow until it is blamed, and then well again."""
+    if kind == "slow":
+        trial.network.shape(link, RATE / 20)
+    else:
+        trial.network.lose(link, 0.1)
+    try:
+        result["found_seconds"] = await_blame(trial, result) - begin
+    finally:
+        trial.network.heal(link)
+    begin = time.monotonic()
+    _, well = await_that(
+        lambda: "ranks_even" in trial.events.since_mark(), "a fast link")
+    result["seconds"] = well - begin
+
+
+def cut(trial, kind, link, result, begin):
+    """Cuts a link, for good or for a while."""
+    last = max(trial.log.steps())
+    trial.log.set_mark()
+    trial.network.lose(link, 1)
+    if kind == "short":
+        time.sleep(SHORT_SECONDS)
+        trial.network.heal(link)
+        trial.log.set_mark()
+        _, repaired = trial.await_steps(2)
+        result["seconds"] = repaired - begin
+        result["starts"] = trial.log.since_mark().count(AGAIN)
+        return
+    result["found_seconds"] = await_blame(trial, result) - begin
+    await_that(lambda: AGAIN in trial.log.since_mark(), "a restart")
+    trial.log.mark += trial.log.since_mark().index(AGAIN)
+    _, repaired = trial.await_steps(1)
+    result["seconds"] = repaired - begin
+    resumed = re.search(r"from the checkpoint of step (\d+)",
+                        trial.log.since_mark())
+    if resumed:
+        result["steps_lost"] = last - int(resumed.group(1))
+    time.sleep(trial.options.cut_seconds)
+    result["starts"] = trial.log.since_mark().count(AGAIN)
+    trial.network.heal(link)
+    trial.log.set_mark()
+    healed = time.monotonic()
+    _, whole = await_that(
+        lambda: re.search(r"trains on 4 of 4 (?s:.*)step \d+/",
+                          trial.log.since_mark()), "all four ranks")
+    result["whole_seconds"] = whole - healed
+
+
+def one_fault(trial, kind, chance, result):
+    """Writes to `result` what became of a fault. Raises TimeoutError."""
+    trial.log.set_mark()
+    trial.await_steps(chance.randint(25, 45))
+    time.sleep(chance.uniform(0, trial.options.step_seconds))
+    link = tuple(sorted(chance.sample(range(HOSTS), 2)))
+    result["link"] = link
+    trial.events.set_mark()
+    begin = time.monotonic()
+    try:
+        if kind in ("slow", "lossy"):
+            bear(trial, kind, link, result, begin)
+        else:
+            cut(trial, kind, link, result, begin)
+    finally:
+        trial.network.heal(link)
+        judge(trial, link, result)
+
+
+def summary(results):
+    """Returns the report on the faults of one kind."""
+
+    def spread(key, middle, most):
+        values = [r[key] for r in results if key in r]
+        return {middle: statistics.median(values) if values else None,
+                most: max(values, default=None)}
+
+    return {
+        "count": len(results),
+        "found": sum("found_seconds" in r for r in results),
+        **spread("found_seconds", "found_seconds", "found_seconds_longest"),
+        **{key: sum(r.get(key, 0) for r in results)
+           for key in ("blamed_rightly", "blamed_end", "blamed_wrongly")},
+        "repaired": sum("seconds" in r for r in results),
+        **spread("seconds", "seconds", "seconds_longest"),
+        **spread("steps_lost", "steps_lost", "steps_lost_most"),
+        **spread("starts", "starts", "starts_most"),
+        **spread("whole_seconds", "whole_seconds", "whole_seconds_longest"),
+    }
+
+
+def is_good(kind, report):
+    return (report["repaired"] == report["count"] and
+            report["blamed_wrongly"] == report["blamed_end"] == 0 and
+            (kind == "short" or report["found"] == report["count"]))
+
+
+def run(options, directory, memory):
+    """Returns the report, and whether all is as it should be."""
+    chance = random.Random(options.seed)
+    kinds = [kind for kind in options.kinds.split(",")
+             for _ in range(options.count)]
+    chance.shuffle(kinds)
+    results = []
+    trial = Trial(options, directory, memory)
+    try:
+        trial.await_steps(10)
+        for kind in kinds:
+            results.append({"kind": kind})
+            try:
+                one_fault(trial, kind, chance, results[-1])
+            except TimeoutError as error:
+                print(error, trial.log.since_mark(), trial.events.since_mark(),
+                      file=sys.stderr)
+                break
+            finally:
+                print(json.dumps(results[-1]), flush=True)
+    finally:
+        trial.end()
+    report = {kind: summary([r for r in results if r["kind"] == kind])
+              for kind in sorted(set(kinds), key=KINDS.index)}
+    good = len(results) == len(kinds) and all(
+        is_good(kind, report[kind]) for kind in report)
+    return report, good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--programs", required=True)
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--json")
+    parser.add_argument("--step_seconds", type=float, default=0.2)
+    parser.add_argument("--hang_floor", type=float, default=2)
+    parser.add_argument("--cut_seconds", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    return ranks.report_to(run, parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
