@@ -22,28 +22,43 @@ struct Totals {
 
   // The time in operations and between them.
   absl::Duration time;
-  // By rank: how long it came after all others.
+  // By rank, without the longest time of each: how long it came after all
+  // others, and how long its data took.
   std::vector<absl::Duration> late;
   std::vector<absl::Duration> transfer;
   std::vector<int64_t> bytes;
 };
 
 Totals Add(int rank, absl::Span<const CollectiveTimes> times) {
-  Totals totals(times[0].peers.size());
+  const size_t ranks = times[0].peers.size();
+  Totals totals(ranks);
+  // The longest.
+  std::vector<absl::Duration> latest(ranks);
+  std::vector<CollectiveTimes::Peer> slowest(ranks);
   for (const CollectiveTimes& operation : times) {
     if (operation.collective == Collective::kBroadcast) continue;
     totals.time += operation.duration + operation.peers[rank].away;
     const auto& peers = operation.peers;
-    for (size_t peer = 0; peer < peers.size(); ++peer) {
+    for (size_t peer = 0; peer < ranks; ++peer) {
       absl::Duration others;
-      for (size_t other = 0; other < peers.size(); ++other) {
+      for (size_t other = 0; other < ranks; ++other) {
         if (other != peer) others = std::max(others, peers[other].away);
       }
-      totals.late[peer] +=
+      const absl::Duration late =
           std::max(absl::ZeroDuration(), peers[peer].away - others);
+      totals.late[peer] += late;
+      latest[peer] = std::max(latest[peer], late);
       totals.transfer[peer] += peers[peer].transfer;
       totals.bytes[peer] += peers[peer].bytes;
+      if (peers[peer].transfer > slowest[peer].transfer) {
+        slowest[peer] = peers[peer];
+      }
     }
+  }
+  for (size_t peer = 0; peer < ranks; ++peer) {
+    totals.late[peer] -= latest[peer];
+    totals.transfer[peer] -= slowest[peer].transfer;
+    totals.bytes[peer] -= slowest[peer].bytes;
   }
   return totals;
 }

@@ -44,7 +44,9 @@ struct CollectiveDiagnosis {
 };
 
 // Returns the diagnosis of `rank` from its own communicator's `times`. Ignores
-// broadcasts, in which ranks wait for orders, and shares below a fifth.
+// broadcasts, in which ranks wait for orders, and shares below a fifth. Neither
+// a rank nor a link is called slow for a single operation: while one link does
+// not work for a moment, other ranks wait for its ends.
 CollectiveDiagnosis DiagnoseCollectives(
     int rank, absl::Span<const CollectiveTimes> times);
 

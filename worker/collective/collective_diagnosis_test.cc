@@ -183,12 +183,27 @@ TEST(CollectiveDiagnosisTest, ASlowLinkHasLessThanHalfOfTheMedianSpeed) {
     work.peers[peer].transfer = absl::Seconds(0.3);
   }
   work.peers[1].transfer = absl::Seconds(0.5);
-  EXPECT_EQ(DiagnoseCollectives(0, {work}).kind, Kind::kEven);
+  EXPECT_EQ(DiagnoseCollectives(0, {work, work}).kind, Kind::kEven);
   work.peers[1].transfer = absl::Seconds(0.7);
-  const CollectiveDiagnosis slow = DiagnoseCollectives(0, {work});
+  const CollectiveDiagnosis slow = DiagnoseCollectives(0, {work, work});
   EXPECT_EQ(slow.kind, Kind::kSlowLink);
   EXPECT_EQ(slow.rank, 1);
   EXPECT_DOUBLE_EQ(slow.other_speed, 10'000);
+}
+
+TEST(CollectiveDiagnosisTest, OneOperationShowsNothing) {
+  CollectiveTimes work = {.collective = Collective::kReduceScatter,
+                          .duration = absl::Seconds(0.1)};
+  work.peers.resize(3);
+  CollectiveTimes late = work;
+  late.peers[1].away = absl::Seconds(7);
+  EXPECT_EQ(DiagnoseCollectives(0, {work, late, work}).kind, Kind::kEven);
+  const CollectiveDiagnosis twice =
+      DiagnoseCollectives(0, {work, late, work, late});
+  EXPECT_EQ(twice.kind, Kind::kSlowRank);
+  EXPECT_EQ(twice.rank, 1);
+  work.peers[2].transfer = absl::Seconds(7);
+  EXPECT_EQ(DiagnoseCollectives(0, {late, work}).kind, Kind::kEven);
 }
 
 // The broadcast takes an hour in which rank 0 waits for the outer loop.

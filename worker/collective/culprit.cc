@@ -87,18 +87,6 @@ absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
   return status;
 }
 
-absl::Status BlameLink(int rank, int other, absl::string_view what) {
-  v1::RankTrouble trouble;
-  trouble.set_kind(v1::RankTrouble::SLOW_LINK);
-  trouble.set_rank(static_cast<uint32_t>(rank));
-  trouble.set_to_rank(static_cast<uint32_t>(other));
-  trouble.set_share(1);
-  trouble.set_text(
-      absl::StrCat("ranks ", rank, " and ", other,
-                   " do not reach one another, though both run: ", what));
-  return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
-}
-
 // Blames the rank that the report of `reporter` names and that has reported
 // nothing itself. Compares what the others reach, a row of a matrix for each: a
 // rank that some reach, but not the reporter or rank 0, has a broken link to
@@ -122,7 +110,7 @@ absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
     const std::optional<bool> reached = reaches(rank, patience);
     if (!reached.has_value()) patience = kLookTime;
     if (reached.value_or(false)) {
-      return BlameLink(without, silent, report.message());
+      return ReportBrokenLink(without, silent, report.message(), rendezvous);
     }
   }
   return BlameRank(
@@ -131,6 +119,21 @@ absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
 }
 
 }  // namespace
+
+absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
+                              Rendezvous* rendezvous) {
+  v1::RankTrouble trouble;
+  trouble.set_kind(v1::RankTrouble::SLOW_LINK);
+  trouble.set_rank(static_cast<uint32_t>(rank));
+  trouble.set_to_rank(static_cast<uint32_t>(other));
+  trouble.set_share(1);
+  trouble.set_text(
+      absl::StrCat("ranks ", rank, " and ", other,
+                   " do not reach one another, though both run: ", what));
+  // The first of several reports counts.
+  rendezvous->Put(kBrokenLinkKey, trouble.SerializeAsString()).IgnoreError();
+  return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
+}
 
 absl::Status BlameRank(int culprit, absl::StatusCode code,
                        absl::string_view what) {
@@ -173,6 +176,8 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
         .IgnoreError();
   }
   reported();
+  // Another communicator of this rank may have found it.
+  RETURN_IF_ERROR(CheckLinks(absl::ZeroDuration(), rendezvous));
   if (!told.ok()) {
     // Without rank 0 there is no island, whatever else failed.
     return BlameRank(0, told.status().code(),
@@ -184,7 +189,8 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
   std::set<int> reporters = {rank};
   while (report.rank() != reporter) {
     if (reporters.count(report.rank()) > 0) {
-      return BlameLink(reporter, report.rank(), report.message());
+      return ReportBrokenLink(reporter, report.rank(), report.message(),
+                              rendezvous);
     }
     const bool is_reached =
         Reaches(reporter, report.rank(), kLookTime, rendezvous).value_or(true);
@@ -201,18 +207,9 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                                          " has given up: ", report.message()));
 }
 
-absl::Status ReportBrokenLink(int rank, int other, const absl::Status& seen,
-                              Rendezvous* rendezvous) {
-  const absl::Status broken = BlameLink(rank, other, seen.message());
-  const auto trouble = broken.GetPayload(kTroubleUrl);
-  // The first of several reports counts.
-  rendezvous->Put(kBrokenLinkKey, std::string(*trouble)).IgnoreError();
-  return broken;
-}
-
-absl::Status CheckLinks(Rendezvous* rendezvous) {
+absl::Status CheckLinks(absl::Duration timeout, Rendezvous* rendezvous) {
   const absl::StatusOr<std::string> text =
-      rendezvous->Get(kBrokenLinkKey, kLookTime);
+      rendezvous->Get(kBrokenLinkKey, timeout);
   v1::RankTrouble trouble;
   if (!text.ok() || !trouble.ParseFromString(*text)) return absl::OkStatus();
   return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));

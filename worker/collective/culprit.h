@@ -53,11 +53,12 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
 
 // Reports that `rank` cannot connect to rank `other`, which runs. Returns the
 // status for every rank.
-absl::Status ReportBrokenLink(int rank, int other, const absl::Status& seen,
+absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
                               Rendezvous* rendezvous);
 
-// Returns the status of ReportBrokenLink, if a rank has called it.
-absl::Status CheckLinks(Rendezvous* rendezvous);
+// Returns that status, if a rank has reported a broken link or does so within
+// `timeout`.
+absl::Status CheckLinks(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
 // for a dead rank, another code for a stuck one.

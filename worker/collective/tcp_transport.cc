@@ -28,8 +28,9 @@ namespace {
 constexpr size_t kTurnBytes = 1 << 20;
 
 // A rank that waits looks this often for silent hosts and for reports of other
-// ranks.
+// ranks, and waits for an answer from rank 0 this long.
 constexpr absl::Duration kLook = absl::Seconds(1);
+constexpr absl::Duration kAsk = absl::Milliseconds(200);
 // A host that has been silent for so long is not reached. Ranks that compare
 // what they reach have not lost a host at the same moment.
 constexpr absl::Duration kSilence = absl::Seconds(3);
@@ -268,7 +269,7 @@ auto WaitUnlessLinksBreak(const TcpTransportOptions& options,
     if (!absl::IsDeadlineExceeded(result.status()) || until == deadline) {
       return result;
     }
-    RETURN_IF_ERROR(CheckLinks(rendezvous));
+    RETURN_IF_ERROR(CheckLinks(kAsk, rendezvous));
   }
 }
 
@@ -288,14 +289,23 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
       return absl::DataLossError(
           absl::StrCat("the address of rank ", peer, " is damaged"));
     }
-    auto socket = SecureSocket::Connect(address.address(), address.key(),
-                                        absl::StrCat(options.rank), deadline,
-                                        options.now);
-    if (absl::IsNotFound(socket.status())) {
-      return ReportBrokenLink(options.rank, peer, socket.status(), rendezvous);
+    while (sockets[peer] == nullptr) {
+      auto socket = SecureSocket::ConnectOnce(address.address(), address.key(),
+                                              absl::StrCat(options.rank),
+                                              deadline, options.now);
+      if (socket.ok()) {
+        sockets[peer] = *std::move(socket);
+      } else if (absl::IsNotFound(socket.status())) {
+        return ReportBrokenLink(options.rank, peer, socket.status().message(),
+                                rendezvous);
+      } else if (!absl::IsUnavailable(socket.status()) ||
+                 options.now() >= deadline) {
+        return socket.status();
+      } else {
+        // Perhaps the peer has ended because of a link of its own.
+        RETURN_IF_ERROR(CheckLinks(kAsk, rendezvous));
+      }
     }
-    RETURN_IF_ERROR(socket.status());
-    sockets[peer] = *std::move(socket);
   }
   return absl::OkStatus();
 }

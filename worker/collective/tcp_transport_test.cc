@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/island.pb.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/secure_socket.h"
@@ -129,6 +130,33 @@ TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {
   EXPECT_THAT(rank, StatusIs(absl::StatusCode::kDeadlineExceeded,
                              AllOf(HasSubstr("rank 0 of 3"),
                                    HasSubstr("did not come: 1, 2"))));
+}
+
+TEST_F(TcpTransportTest, WhoeverWaitsHearsOfABrokenLink) {
+  // Rank 0 has ended because it cannot connect.
+  v1::RankAddress address;
+  address.set_key(RandomKey());
+  {
+    ASSERT_OK_AND_ASSIGN(
+        const auto listener,
+        SecureListener::Listen("127.0.0.1:0", address.key(), now_));
+    address.set_address(listener->address());
+  }
+  ASSERT_OK(rendezvous_.Put("tcp/test/0", address.SerializeAsString()));
+  ReportBrokenLink(2, 0, "no answer", &rendezvous_).IgnoreError();
+  const auto is_told = [&](const Connected& rank) {
+    return RankTroubleOf(rank.status()).has_value();
+  };
+  EXPECT_TRUE(is_told(Connect(1, 2)));
+  // Others wait for an address, or for another rank.
+  for (const int rank : {1, 0}) {
+    EXPECT_TRUE(is_told(ConnectTcp({.rank = rank,
+                                    .size = 2,
+                                    .name = "other",
+                                    .host = "127.0.0.1",
+                                    .now = now_},
+                                   &rendezvous_)));
+  }
 }
 
 TEST_F(TcpTransportTest, ARankWithAnImpossibleNumberIsAnError) {

@@ -23,6 +23,7 @@ namespace {
 
 // Long enough to distinguish lasting trouble from a single incident.
 constexpr absl::Duration kDiagnosisPeriod = absl::Seconds(5);
+constexpr int kDiagnosisSteps = 4;
 
 }  // namespace
 
@@ -119,8 +120,12 @@ absl::StatusOr<InnerStepResult> Rank::Step(uint64_t run_step) {
   const absl::Time now = now_();
   const Order order = {.what = Order::What::kStep,
                        .run_step = run_step,
-                       .diagnose = now - diagnosed_at_ >= kDiagnosisPeriod};
-  if (order.diagnose) diagnosed_at_ = now;
+                       .diagnose = ++undiagnosed_steps_ >= kDiagnosisSteps &&
+                                   now - diagnosed_at_ >= kDiagnosisPeriod};
+  if (order.diagnose) {
+    diagnosed_at_ = now;
+    undiagnosed_steps_ = 0;
+  }
   InnerStepResult result;
   RETURN_IF_ERROR(orders_.Lead(order, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(result, MakeStep(order));

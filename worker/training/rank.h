@@ -152,6 +152,7 @@ class Rank : public InnerTrainer {
 
   const Clock now_;
   absl::Time diagnosed_at_;
+  int undiagnosed_steps_ = 0;
   v1::RankTrouble trouble_;
 };
 
