@@ -130,11 +130,14 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                      synchronization.pattern()));
   }
 
+  const bool waits = synchronization.overlap_steps() == 0 &&
+                     synchronization.max_overlap_steps() == 0;
+  const uint64_t offset_steps = waits ? 0 : round_steps / fragments;
   v1::FragmentPlan plan;
   for (uint32_t id = 0; id < fragments; ++id) {
     v1::Fragment& fragment = *plan.add_fragments();
     fragment.set_id(id);
-    fragment.set_send_offset_steps(uint64_t{id} * (round_steps / fragments));
+    fragment.set_send_offset_steps(id * offset_steps);
   }
   for (const TensorSpec& tensor : layout.tensors) {
     const uint32_t id =

@@ -113,17 +113,27 @@ TEST(FragmentPlanTest, BalancedFillsTheLightest) {
                           ElementsAre("embedding", "head", "norm")));
 }
 
-TEST(FragmentPlanTest, SendOffsetsAreSpreadOverTheRound) {
-  ASSERT_OK_AND_ASSIGN(
-      v1::FragmentPlan plan,
-      MakeFragmentPlan(LayoutOf(3), Config(3, Sync::STRIDED, 100)));
-  EXPECT_EQ(plan.fragments(0).send_offset_steps(), 0u);
-  EXPECT_EQ(plan.fragments(1).send_offset_steps(), 33u);
-  EXPECT_EQ(plan.fragments(2).send_offset_steps(), 66u);
-  // There are more fragments than steps, so all are sent at once.
-  ASSERT_OK_AND_ASSIGN(
-      plan, MakeFragmentPlan(LayoutOf(3), Config(3, Sync::STRIDED, 2)));
-  EXPECT_EQ(plan.fragments(2).send_offset_steps(), 0u);
+std::vector<uint64_t> SendOffsetsOf(const v1::RunConfig& config) {
+  const v1::FragmentPlan plan = *MakeFragmentPlan(LayoutOf(3), config);
+  std::vector<uint64_t> offsets;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    offsets.push_back(fragment.send_offset_steps());
+  }
+  return offsets;
+}
+
+TEST(FragmentPlanTest, SendsAreSpreadOverTheRoundIfTheyOverlapWithTraining) {
+  v1::RunConfig config = Config(3, Sync::STRIDED, 100);
+  config.mutable_synchronization()->set_overlap_steps(1);
+  EXPECT_THAT(SendOffsetsOf(config), ElementsAre(0, 33, 66));
+  config = Config(3, Sync::STRIDED, 100);
+  config.mutable_synchronization()->set_max_overlap_steps(1);
+  EXPECT_THAT(SendOffsetsOf(config), ElementsAre(0, 33, 66));
+}
+
+TEST(FragmentPlanTest, IslandsThatWaitForUpdatesSendAllFragmentsTogether) {
+  EXPECT_THAT(SendOffsetsOf(Config(3, Sync::STRIDED, 100)),
+              ElementsAre(0, 0, 0));
 }
 
 // For every pattern and number of fragments, the plan partitions the model.

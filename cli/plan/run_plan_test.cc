@@ -81,6 +81,15 @@ TEST(PredictRunTest, FragmentsAreSpreadOverTheRound) {
   EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);
 }
 
+// The first fifth goes up before anything comes down, and the others meanwhile.
+TEST(PredictRunTest, FragmentsThatAreWaitedForShareTheWait) {
+  RunAssumptions assumptions = Assumptions();
+  assumptions.layout = *MakeUniformLayout(1000, 200, 4);
+  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 80, kExact);
+  assumptions.config.mutable_synchronization()->set_fragments(5);
+  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 72, kExact);
+}
+
 // Fragments move the same bytes in a round, but only a fifth of them at once.
 TEST(PredictRunTest, FragmentsLowerThePeak) {
   RunAssumptions assumptions = Assumptions();
@@ -88,6 +97,7 @@ TEST(PredictRunTest, FragmentsLowerThePeak) {
   assumptions.layout = *MakeUniformLayout(1000, 200, 4);
   const RunPrediction whole = Predicted(assumptions);
   assumptions.config.mutable_synchronization()->set_fragments(5);
+  assumptions.config.mutable_synchronization()->set_overlap_steps(1);
   const RunPrediction fifths = Predicted(assumptions);
   EXPECT_NEAR(fifths.simulated.islands[0].traffic.up.mean, 16000.0 / 50,
               kExact);

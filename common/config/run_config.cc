@@ -242,7 +242,8 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   const uint32_t most = layers + 1;
   check.Require(sync.fragments() >= 1 && sync.fragments() <= most,
                 "synchronization.fragments", "1 to layers + 1 = ", most);
-  check.Require(sync.fragments() <= round || sync.fragments() > most,
+  const bool waits = sync.overlap_steps() == 0 && sync.max_overlap_steps() == 0;
+  check.Require(waits || sync.fragments() <= round || sync.fragments() > most,
                 "synchronization.fragments",
                 "up to inner_steps_per_round = ", round,
                 ", so that each fragment has a step of its own");

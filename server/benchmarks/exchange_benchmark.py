@@ -5,12 +5,13 @@
 
   bazel run //server/benchmarks:exchange_benchmark -- --json FILE
 
-A coordinator and two islands run as processes on loopback: one fragment of
-10.8 million parameters, exchanged after every second inner step, without
-overlap. An exchange lasts from when the later island begins its snapshot until
-both have applied the update. The processes record its stages (--trace); a
+A coordinator and two islands run as processes on loopback: a model of 10.8
+million parameters, exchanged after every second inner step, without overlap. An
+exchange lasts from when the later island begins its first snapshot until both
+have applied the last update. The processes record its stages (--trace); a
 stage's time is the sum of its spans in an exchange, on the island where it
-takes longer. Stages overlap: an encoding is sent while it is made.
+takes longer. Stages overlap: an encoding is sent while it is made, and several
+--fragments are under way at once.
 
 PyTorch's Gloo all-reduces a vector of the same size between two processes in
 the same run. It needs python3-torch. State is written below $TMPDIR.
@@ -34,12 +35,12 @@ import time
 
 CONFIG = """
 name: "exchange"
-model {{ layers: 2 hidden_size: 256 intermediate_size: 768 heads: 4
-        sequence_length: 64 vocab_size: 17800 }}
+model {{ layers: 12 hidden_size: 256 intermediate_size: 768 heads: 4
+        sequence_length: 64 vocab_size: 1150 }}
 data {{ tokenizer: PRETOKENIZED shards: 2 }}
 training {{ total_steps: {steps} batch_size: 1 }}
 synchronization {{
-  inner_steps_per_round: 2 fragments: 1 overlap_steps: 0
+  inner_steps_per_round: 2 fragments: {fragments} overlap_steps: 0
   uplink_format: {format} downlink_format: {format} }}
 membership {{ min_islands: 2 max_islands: 2 }}
 """
@@ -109,15 +110,15 @@ def programs() -> pathlib.Path:
 
 def write_tokens(path: pathlib.Path) -> None:
     numbers = random.Random(1)
-    ids = [numbers.randrange(17800) for _ in range(200_000)]
+    ids = [numbers.randrange(1150) for _ in range(200_000)]
     path.write_bytes(struct.pack(f"<{len(ids)}H", *ids))
 
 
-def run_processes(work: pathlib.Path, form: str, rounds: int,
+def run_processes(work: pathlib.Path, form: str, rounds: int, fragments: int,
                   places: list) -> None:
     """Makes a whole run; every process leaves NAME.json, its trace."""
     (work / "config").write_text(
-        CONFIG.format(steps=2 * rounds, format=form))
+        CONFIG.format(steps=2 * rounds, format=form, fragments=fragments))
     port = work / "port"
     host = places[2].address
     commands = {"coordinator": places[2].prefix + [
@@ -158,9 +159,10 @@ def read_spans(path: pathlib.Path) -> list:
                    for e in events if e["ph"] == "X"), key=lambda s: s[1])
 
 
-def measure(work: pathlib.Path, form: str, rounds: int, places: list) -> dict:
+def measure(work: pathlib.Path, form: str, rounds: int, fragments: int,
+            places: list) -> dict:
     """Returns the exchanges' times, and each stage's, by round."""
-    run_processes(work, form, rounds, places)
+    run_processes(work, form, rounds, fragments, places)
     islands = [read_spans(work / f"{name}.json") for name in ("a", "b")]
     coordinator = read_spans(work / "coordinator.json")
 
@@ -168,8 +170,8 @@ def measure(work: pathlib.Path, form: str, rounds: int, places: list) -> dict:
         return [[span[which] for span in spans if span[0] == stage]
                 for spans in islands]
 
-    begins = [max(pair) for pair in zip(*times("snapshot", 1))]
-    ends = [max(pair) for pair in zip(*times("apply", 2))]
+    begins = [max(pair) for pair in zip(*times("snapshot", 1))][::fragments]
+    ends = [max(pair) for pair in zip(*times("apply", 2))][fragments - 1::fragments]
     windows = list(zip(begins, ends))[WARM_UP:]
 
     def sums(spans: list, stage: str) -> list:
@@ -214,6 +216,11 @@ def main() -> None:
     parser.add_argument("--link", default="",
                         help="Mbit/s:milliseconds of a round trip between any "
                         "two processes; without it they use loopback")
+    parser.add_argument("--fragments", type=int, default=1,
+                        help="1 to 13; the coordinator merges one while the "
+                        "next is on its way")
+    parser.add_argument("--formats", default="INT4,FP32",
+                        help="of contributions and updates, one run for each")
     options = parser.parse_args()
     figures, medians = {}, {}
     with tempfile.TemporaryDirectory(
@@ -222,10 +229,11 @@ def main() -> None:
         work = pathlib.Path(folder)
         write_tokens(work / "tokens")
         gloo = measure_gloo(work, options.rounds, places)
-        for form in ("INT4", "FP32"):
+        for form in options.formats.split(","):
             (work / form).mkdir()
             medians[form] = measure(work / form, form,
-                                    options.rounds + WARM_UP, places)
+                                    options.rounds + WARM_UP, options.fragments,
+                                    places)
     for form, stages in medians.items():
         print(f"{form.lower()}, milliseconds, median (10th to 90th percentile)")
         for stage, times in stages.items():

@@ -12,6 +12,14 @@
 #include "worker/outer_loop/retry.h"
 
 namespace causeway {
+namespace {
+
+bool IsFirstOffer(const FragmentAction& action) {
+  const auto* contribute = std::get_if<action::Contribute>(&action);
+  return contribute != nullptr && contribute->is_new;
+}
+
+}  // namespace
 
 OuterLoop::OuterLoop(Options options)
     : options_(std::move(options)),
@@ -34,7 +42,20 @@ FragmentAction OuterLoop::NextForFragment(uint32_t fragment,
   if (membership_.stopping() || !membership_.failure().ok()) {
     return action::End{};
   }
-  return fragments_[fragment].exchange.Next(membership_, now);
+  const Fragment& own = fragments_[fragment];
+  FragmentAction next = own.exchange.Next(membership_, now);
+  if (!IsFirstOffer(next)) return next;
+  // All islands send in the same order, so that a round closes, and its update
+  // comes down, while the next fragment goes up.
+  for (uint32_t other = 0; other < fragments_.size(); ++other) {
+    const Fragment& before = fragments_[other];
+    if (std::pair(before.apply_step, other) <
+            std::pair(own.apply_step, fragment) &&
+        IsFirstOffer(before.exchange.Next(membership_, now))) {
+      return action::Wait{};
+    }
+  }
+  return next;
 }
 
 absl::Status OuterLoop::Failure() const {

@@ -34,6 +34,7 @@ TEST_F(ConnectedIslandTest, FragmentsAreSentAtStepsThatAreNotTrained) {
   EXPECT_THAT(driver_.Train(4), ElementsAre("begin", "train 4", "snapshot 0",
                                             "snapshot 1", "wait"));
   EXPECT_EQ(driver_.loop().step(), 6);
+  driver_.Contribute(0);
   EXPECT_EQ(driver_.Contribute(1).inner_steps(), 1);
 }
 

@@ -15,6 +15,7 @@
 namespace causeway {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::StartsWith;
 using Actions = std::vector<std::string>;
@@ -112,6 +113,24 @@ TEST_F(ConnectedIslandTest, SendsOnScheduleAndMixesOneStepLater) {
   EXPECT_THAT(driver_.Train(), ElementsAre("mix 0", "mix 1", "end OK"));
 }
 
+// All islands must send in one order, or no round closes before the last
+// fragment is there.
+TEST_F(ConnectedIslandTest, FragmentsGoUpInTheOrderInWhichTheyAreSent) {
+  const auto contributes = [&](uint32_t id) {
+    return std::holds_alternative<action::Contribute>(driver_.OfFragment(id));
+  };
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.ReceiveUpdate(0, true);
+  EXPECT_THAT(driver_.Train(), Contains("snapshot 1"));
+  EXPECT_THAT(driver_.Train(), ElementsAre("wait"));
+  // Fragment 1 is sent after step 6, fragment 0 after step 8.
+  EXPECT_TRUE(contributes(1));
+  EXPECT_FALSE(contributes(0));
+  driver_.Contribute(1);
+  EXPECT_TRUE(contributes(0));
+}
+
 TEST_F(ConnectedIslandTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
   driver_.Train(4);
   driver_.Contribute(0);
@@ -176,6 +195,7 @@ TEST_F(ConnectedIslandTest,
   EXPECT_THAT(driver_.Train(8),
               ElementsAre("train 5", "rebase 0", "train 6", "snapshot 1",
                           "train 7", "train 8", "snapshot 0", "wait"));
+  driver_.Contribute(1);
   EXPECT_EQ(driver_.Contribute(0).tokens(), 80);
 }
 
