@@ -170,9 +170,10 @@ def measure(work: pathlib.Path, form: str, rounds: int, fragments: int,
         return [[span[which] for span in spans if span[0] == stage]
                 for spans in islands]
 
-    begins = [max(pair) for pair in zip(*times("snapshot", 1))][::fragments]
-    ends = [max(pair) for pair in zip(*times("apply", 2))][fragments - 1::fragments]
-    windows = list(zip(begins, ends))[WARM_UP:]
+    begins = [max(pair) for pair in zip(*times("snapshot", 1))]
+    ends = [max(pair) for pair in zip(*times("apply", 2))]
+    windows = list(zip(begins[::fragments], ends[fragments - 1::fragments]))
+    windows = windows[WARM_UP:]
 
     def sums(spans: list, stage: str) -> list:
         """A span belongs to the exchange in which it ends."""
