@@ -1,0 +1,425 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/lead.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/http/http_server.h"
+#include "common/metrics/metric_families.h"
+#include "common/metrics/metrics_server.h"
+#include "common/os/file.h"
+#include "common/os/machine.h"
+#include "common/os/service_manager.h"
+#include "common/status_macros.h"
+#include "common/transport/credentials.h"
+#include "common/transport/enrolment.h"
+#include "common/transport/identity.h"
+#include "glog/logging.h"
+#include "worker/collective/crew.h"
+#include "worker/collective/culprit.h"
+#include "worker/collective/rank_stamps.h"
+#include "worker/collective/tcp_rendezvous.h"
+#include "worker/crew_report.h"
+#include "worker/flags.h"
+#include "worker/inner_trainer.h"
+#include "worker/island.h"
+#include "worker/island_checkpoint.h"
+#include "worker/island_runner.h"
+#include "worker/local_ranks.h"
+#include "worker/model/device.h"
+#include "worker/sync/grpc_coordinator_client.h"
+#include "worker/terminator.h"
+#include "worker/training/island_ranks.h"
+#include "worker/worker_metrics.h"
+
+namespace causeway {
+namespace {
+
+using RandomSeed = std::function<uint64_t()>;
+
+// Process 0 looks this often who has come.
+constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
+// The longest time that the other processes of a crew take to end their ranks.
+constexpr absl::Duration kRanksEnd = absl::Seconds(15);
+
+bool PauseForProcesses() {
+  absl::SleepFor(kLookForProcesses);
+  return !IsInterrupted();
+}
+
+absl::StatusOr<std::string> Token() {
+  const std::string path = absl::GetFlag(FLAGS_join_file);
+  if (path.empty()) return absl::GetFlag(FLAGS_join);
+  ASSIGN_OR_RETURN(std::string token, ReadFile(path));
+  absl::StripAsciiWhitespace(&token);
+  return token;
+}
+
+// Returns the credentials for the coordinator; enrols first if necessary. Takes
+// a missing island name from the certificate. CANCELLED if a signal comes
+// meanwhile.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
+    const Clock& now, const RandomSeed& random_seed) {
+  const ClientTlsFiles files = {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
+                                .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+                                .tls_key = absl::GetFlag(FLAGS_tls_key),
+                                .tls = absl::GetFlag(FLAGS_tls)};
+  ASSIGN_OR_RETURN(const std::string token, Token());
+  if (!token.empty()) {
+    const absl::Status enrolled =
+        EnrolOnce(absl::GetFlag(FLAGS_coordinator), token, files.tls, now,
+                  random_seed(), PauseUnlessInterrupted);
+    if (IsInterrupted())
+      return absl::CancelledError("stopped before the start");
+    RETURN_IF_ERROR(enrolled);
+  }
+  if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
+    ASSIGN_OR_RETURN(const Identity identity, FolderIdentity(files.tls, now()));
+    absl::SetFlag(&FLAGS_island, identity.name);
+  }
+  return MakeChannelCredentials(files, now());
+}
+
+std::unique_ptr<CoordinatorClient> Connect(
+    std::shared_ptr<grpc::ChannelCredentials> credentials, const Clock& now) {
+  return NewGrpcCoordinatorClient(
+      {.address = absl::GetFlag(FLAGS_coordinator),
+       .region = absl::GetFlag(FLAGS_region),
+       .credentials = std::move(credentials),
+       .tls = !absl::GetFlag(FLAGS_tls).empty() ||
+              !absl::GetFlag(FLAGS_tls_ca).empty(),
+       .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
+       .uplink_bytes_per_second =
+           absl::GetFlag(FLAGS_uplink_mbit_s).bytes_per_second(),
+       .downlink_bytes_per_second =
+           absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second(),
+       .now = now});
+}
+
+// Returns the path of the island's certificate, or "".
+std::string CertificatePath() {
+  const std::string folder = absl::GetFlag(FLAGS_tls);
+  return folder.empty() ? absl::GetFlag(FLAGS_tls_cert)
+                        : absl::StrCat(folder, "/", kFolderCertificate);
+}
+
+// Returns the checkpoints in a directory, or null if there is none.
+absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
+    const std::string& directory) {
+  if (directory.empty()) return nullptr;
+  return IslandCheckpointStore::Open(directory);
+}
+
+// Returns the rank that `status` blames because it is dead or stuck, or because
+// the network does not join it with rank 0, so that nobody need wait for it; 0
+// if there is none.
+int LostRank(const absl::Status& status) {
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  if (!trouble.has_value()) return 0;
+  const auto [near, far] = std::minmax(trouble->rank(), trouble->to_rank());
+  switch (trouble->kind()) {
+    case v1::RankTrouble::DEAD_RANK:
+    case v1::RankTrouble::STUCK_RANK:
+      return static_cast<int>(trouble->rank());
+    case v1::RankTrouble::SLOW_LINK:
+      return near == 0 ? static_cast<int>(far) : 0;
+    default:
+      return 0;
+  }
+}
+
+class LeadingProcess {
+ public:
+  explicit LeadingProcess(const RandomSeed& random_seed)
+      : random_seed_(random_seed) {}
+
+  absl::Status Run();
+
+ private:
+  // Finds out early what is missing.
+  absl::Status Prepare();
+  // Begins a new crew.
+  absl::Status OpenRendezvous();
+  bool MayShrink() const { return rules_.least < rules_.size; }
+
+  // Returns a description of the island for people.
+  std::string Description() const;
+  Island::Options MakeIslandOptions();
+  absl::Status CheckRun(const v1::JoinResponse& joined);
+  absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeTrainer(
+      const v1::JoinResponse& joined, std::vector<float> parameters);
+  // Removes what an island that diverged has kept.
+  absl::Status GiveUp();
+  absl::Status RemoveRecent();
+
+  // Runs the island, with one crew after the other, until it has left.
+  absl::Status RunCrews(IslandRunner& runner);
+  absl::Status RunCrew(IslandRunner& runner);
+  // Tells the other processes and the supervisor how the island has ended.
+  absl::Status End(const absl::Status& status);
+  // Returns the process without which the island is to go on after `status`,
+  // because the network does not join it with another one; 0 if there is none.
+  int ProcessToAvoid(const absl::Status& status);
+
+  const RandomSeed& random_seed_;
+  const Clock now_ = SteadyWallClock();
+  // Null without a supervisor.
+  RankStampPage* const stamps_ = OpenedRankStamps();
+  CrewRules rules_ = IslandCrewRules();
+  // Null and none if the island has one process.
+  std::unique_ptr<RendezvousServer> rendezvous_;
+  std::optional<CrewLeader> crew_;
+  // The processes that were there before the join.
+  std::set<int> present_;
+  LocalRanks local_;
+  // A description of this process's devices.
+  std::string devices_;
+  ServiceManager manager_{now_};
+  WorkerMetrics metrics_;
+  // Null if there is no directory for them.
+  std::unique_ptr<IslandCheckpointStore> checkpoints_;
+  std::unique_ptr<IslandCheckpointStore> recent_checkpoints_;
+  // The state with which the next start goes on, or null.
+  std::shared_ptr<IslandState> resume_;
+};
+
+absl::Status LeadingProcess::Run() {
+  RETURN_IF_ERROR(Prepare());
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   PrepareConnection(now_, random_seed_));
+  std::optional<CertificateRenewer> renewer;
+  if (!absl::GetFlag(FLAGS_tls).empty()) {
+    renewer.emplace(absl::GetFlag(FLAGS_coordinator), absl::GetFlag(FLAGS_tls),
+                    now_, random_seed_());
+  }
+  IslandRunner runner({.connect = [&] { return Connect(credentials, now_); },
+                       .island = [this] { return MakeIslandOptions(); },
+                       .give_up = [this] { return GiveUp(); },
+                       // Ranks in other processes end with rank 0's trainer,
+                       // and must be started again from outside.
+                       .restarts = rendezvous_ == nullptr ? 3 : 0});
+  CertificateExpiry certificate(CertificatePath(), now_);
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics_server,
+                   StartMetricsServer(
+                       absl::GetFlag(FLAGS_metrics_listen), now_,
+                       [this] { return metrics_.CheckJoined(); },
+                       [&](MetricFamilies& families) {
+                         metrics_.Add(runner.Progress(), certificate.Get(),
+                                      families);
+                       }));
+  const absl::Status status = RunCrews(runner);
+  LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
+  return End(status);
+}
+
+absl::Status LeadingProcess::Prepare() {
+  if (stamps_ != nullptr) rules_.avoided = stamps_->avoided().exchange(0);
+  // The server starts first, so that the other ranks find it.
+  if (rules_.size > 1) RETURN_IF_ERROR(OpenRendezvous());
+  // Find devices before the join, so that a missing one is reported at once.
+  ASSIGN_OR_RETURN(local_, FindLocalRanks());
+  ASSIGN_OR_RETURN(devices_, DescribeDevices(local_.devices));
+  ASSIGN_OR_RETURN(checkpoints_,
+                   OpenCheckpoints(absl::GetFlag(FLAGS_checkpoint_dir)));
+  ASSIGN_OR_RETURN(recent_checkpoints_,
+                   OpenCheckpoints(absl::GetFlag(FLAGS_recent_checkpoint_dir)));
+  ASSIGN_OR_RETURN(std::optional<IslandState> newest,
+                   LoadNewest(checkpoints_.get(), recent_checkpoints_.get()));
+  if (newest.has_value()) {
+    resume_ = std::make_shared<IslandState>(*std::move(newest));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LeadingProcess::OpenRendezvous() {
+  ASSIGN_OR_RETURN(const RendezvousOptions options, IslandRendezvousOptions());
+  crew_.reset();
+  rendezvous_.reset();
+  ASSIGN_OR_RETURN(rendezvous_, RendezvousServer::Start(options));
+  crew_.emplace(rules_, rendezvous_.get(), now_);
+  return absl::OkStatus();
+}
+
+std::string LeadingProcess::Description() const {
+  char host[256] = "unknown host";
+  gethostname(host, sizeof(host) - 1);
+  std::string text = absl::StrCat(host, ", ", devices_);
+  const std::string missing = WithoutText(rules_, present_);
+  if (!missing.empty()) absl::StrAppend(&text, ", ", missing);
+  const int processes =
+      missing.empty() ? rules_.size : static_cast<int>(present_.size());
+  const int ranks = local_.count * processes;
+  if (ranks > 1) absl::StrAppend(&text, ", ", ranks, " ranks");
+  if (!local_.devices[0].is_host()) return text;
+  return absl::StrCat(text, ranks > 1 ? " of " : ", ", local_.threads,
+                      local_.threads == 1 ? " thread" : " threads");
+}
+
+Island::Options LeadingProcess::MakeIslandOptions() {
+  const uint64_t instance = random_seed_() | 1;  // 0 means none.
+  Island::Options options{
+      .make_trainer =
+          [this](const v1::JoinResponse& joined,
+                 std::vector<float> parameters) {
+            return MakeTrainer(joined, std::move(parameters));
+          },
+      .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
+      .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
+      .seed = instance,
+      .now = now_,
+      .leave_timeout = absl::Seconds(absl::GetFlag(FLAGS_leave_timeout)),
+      .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds)),
+      .step_time = absl::Seconds(absl::GetFlag(FLAGS_simulated_step_seconds))};
+  options.join.set_island_id(absl::GetFlag(FLAGS_island));
+  options.join.set_instance_id(instance);
+  options.join.set_description(Description());
+  options.check_run = [this](const v1::JoinResponse& joined) {
+    return CheckRun(joined);
+  };
+  options.checkpoints = checkpoints_.get();
+  options.recent_checkpoints = recent_checkpoints_.get();
+  options.checkpoint_steps = absl::GetFlag(FLAGS_checkpoint_steps);
+  // An island that diverged starts again from the run's parameters.
+  options.resume = std::exchange(resume_, nullptr);
+  if (options.resume != nullptr) {
+    // The lock on the directory shows that the earlier process is dead.
+    options.join.set_replaces_instance_id(
+        options.resume->position.instance_id());
+  }
+  if (MayShrink()) {
+    options.hands_over = [this] { return crew_->CanGrow(); };
+    options.hand_over = [this](IslandState state) {
+      resume_ = std::make_shared<IslandState>(std::move(state));
+      return crew_->SayStartAgain();
+    };
+  }
+  options.take_verdict =
+      [missing = WithoutTrouble(rules_, present_, local_.count)]() mutable {
+        return TakeTrouble(std::exchange(missing, std::nullopt));
+      };
+  if (stamps_ != nullptr) {
+    // The supervisor starts no process before the earlier one is dead.
+    const uint64_t dead = stamps_->member().exchange(instance);
+    if (options.resume == nullptr) options.join.set_replaces_instance_id(dead);
+  }
+  return options;
+}
+
+absl::Status LeadingProcess::CheckRun(const v1::JoinResponse& joined) {
+  RETURN_IF_ERROR(CheckTrainable(joined));
+  metrics_.SetRun(joined);
+  manager_.Ready();
+  manager_.SetStatus(absl::StrCat("island ", joined.identity().island_id(),
+                                  " of run ", joined.config().name()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
+    const v1::JoinResponse& joined, std::vector<float> parameters) {
+  IslandRanksOptions options = TrainerOptions(local_);
+  options.shard = joined.shard();
+  if (rendezvous_ == nullptr) {
+    return MakeThreadedIsland(joined.config(), options, local_.count,
+                              std::move(parameters));
+  }
+  const v1::TrainingConfig& training = joined.config().training();
+  const int64_t unit = int64_t{training.micro_batch_size()} * local_.count;
+  const int64_t batch = training.batch_size();
+  ASSIGN_OR_RETURN(const int size, crew_->Choose(
+                                       [=](int processes) {
+                                         return batch % (unit * processes) == 0;
+                                       },
+                                       PauseForProcesses));
+  return MakeLeadingRank(joined.config(), options,
+                         RankOptions(local_, 0, size, rendezvous_->table()),
+                         std::move(parameters));
+}
+
+absl::Status LeadingProcess::GiveUp() {
+  if (stamps_ != nullptr) stamps_->member() = 0;
+  RETURN_IF_ERROR(RemoveRecent());
+  return checkpoints_ == nullptr ? absl::OkStatus() : checkpoints_->Remove();
+}
+
+absl::Status LeadingProcess::RemoveRecent() {
+  return recent_checkpoints_ == nullptr ? absl::OkStatus()
+                                        : recent_checkpoints_->Remove();
+}
+
+absl::Status LeadingProcess::RunCrews(IslandRunner& runner) {
+  Terminator terminator(
+      [&](const std::string& reason) {
+        manager_.Stopping();
+        runner.RequestLeave(reason);
+      },
+      [&] { runner.Stop(); },
+      [&] {
+        if (runner.GetsOn()) manager_.Alive();
+      });
+  absl::Status status = RunCrew(runner);
+  while (absl::IsAborted(status) && resume_ != nullptr) {
+    crew_->AwaitDone(kRanksEnd);
+    rules_ = crew_->NextRules();
+    status = OpenRendezvous();
+    if (status.ok()) status = RunCrew(runner);
+  }
+  return status;
+}
+
+absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
+  // No island waits for one that has not joined.
+  if (MayShrink()) {
+    ASSIGN_OR_RETURN(present_, crew_->AwaitEnough(PauseForProcesses));
+  }
+  return runner.Run();
+}
+
+absl::Status LeadingProcess::End(const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status)) {
+    if (crew_.has_value()) crew_->Dismiss();
+    RETURN_IF_ERROR(RemoveRecent());
+  } else if (crew_.has_value()) {
+    crew_->SayFailed(status);
+    if (stamps_ != nullptr) {
+      stamps_->avoided() = ProcessToAvoid(status);
+      stamps_->left() = true;
+    }
+    crew_->AwaitDone(kReportsNeeded, LostRank(status) / local_.count);
+  }
+  return status;
+}
+
+int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  if (!trouble.has_value() || trouble->kind() != v1::RankTrouble::SLOW_LINK ||
+      !MayShrink()) {
+    return 0;
+  }
+  // Process 0 is needed.
+  return crew_->ProcessWithRank(
+      static_cast<int>(std::max(trouble->rank(), trouble->to_rank())),
+      local_.count);
+}
+
+}  // namespace
+
+absl::Status LeadIsland(const std::function<uint64_t()>& random_seed) {
+  return LeadingProcess(random_seed).Run();
+}
+
+}  // namespace causeway

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/local_ranks.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "common/clock.h"
+#include "common/status_macros.h"
+#include "common/transport/socket_address.h"
+#include "glog/logging.h"
+#include "worker/collective/crew.h"
+#include "worker/collective/rank_secret.h"
+#include "worker/flags.h"
+
+namespace causeway {
+namespace {
+
+// A process waits less for one that has a place, if the island can go on
+// without it.
+constexpr absl::Duration kAwaitRank = absl::Minutes(1);
+
+}  // namespace
+
+absl::StatusOr<LocalRanks> FindLocalRanks() {
+  ASSIGN_OR_RETURN(const DeviceChoice choice,
+                   ParseDevices(absl::GetFlag(FLAGS_device)));
+  LocalRanks ranks;
+  ASSIGN_OR_RETURN(ranks.devices, FindDevices(choice));
+  ranks.count = absl::GetFlag(FLAGS_ranks);
+  const int devices = static_cast<int>(ranks.devices.size());
+  if (ranks.count == 0) ranks.count = devices;
+  // Devices without a rank stay free.
+  ranks.devices.resize(std::min(ranks.count, devices));
+  ranks.threads = std::max(1, ThreadsOfAll() / ranks.count);
+  return ranks;
+}
+
+IslandRanksOptions TrainerOptions(const LocalRanks& local) {
+  return {.data = absl::GetFlag(FLAGS_data),
+          .data_weights = DataWeights(),
+          .devices = local.devices,
+          .threads = local.threads,
+          .anchors_on_device = absl::GetFlag(FLAGS_anchors_on_device),
+          .bf16_gradients = absl::GetFlag(FLAGS_bf16_gradients),
+          .bf16_between_ranks = absl::GetFlag(FLAGS_rank_format) == "bf16",
+          .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
+          .now = SteadyWallClock()};
+}
+
+ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
+                               Rendezvous* rendezvous) {
+  std::string host = absl::GetFlag(FLAGS_rank_host);
+  if (host.empty() && LeaderIsOnLoopback()) {
+    host = std::string(HostOf(absl::GetFlag(FLAGS_island_leader)));
+  }
+  const CrewRules rules = IslandCrewRules();
+  const absl::Duration rank_timeout =
+      absl::Seconds(absl::GetFlag(FLAGS_rank_timeout));
+  return {.rank = rank,
+          .size = size,
+          .threads = local.count,
+          .host = host,
+          .encrypt = absl::GetFlag(FLAGS_rank_encryption),
+          .rendezvous = rendezvous,
+          .connect_timeout = rules.least < rules.size
+                                 ? std::max(kAwaitRank, rank_timeout)
+                                 : kAwaitProcess};
+}
+
+absl::StatusOr<RendezvousOptions> IslandRendezvousOptions() {
+  RendezvousOptions options{.address = absl::GetFlag(FLAGS_island_leader),
+                            .now = SteadyWallClock()};
+  const std::string path = absl::GetFlag(FLAGS_rank_secret_file);
+  if (!path.empty()) {
+    ASSIGN_OR_RETURN(options.secret, ReadRankSecret(path));
+  } else if (!LeaderIsOnLoopback()) {
+    LOG(WARNING) << "--insecure_ranks: whoever reaches " << options.address
+                 << " can take part in the island";
+  }
+  return options;
+}
+
+}  // namespace causeway
