@@ -76,6 +76,7 @@ constexpr Range kRanges[] = {
     {"membership.max_islands", 1, 4096},
     {"membership.grace_seconds", 0, 1e6},
     {"membership.lease_seconds", 0.1, 1e6},
+    {"membership.grace_overlap_share", 0, 1},
     {"membership.drop_contributions", 0, 1},
     {"storage.update_history", 2, 1 << 20},
     {"storage.versions_kept", 2, 1 << 20},

@@ -315,6 +315,8 @@ class Coordinator {
   Quarantine quarantine_;
   v1::Participation participation_;
   std::vector<v1::Participation> last_rounds_;
+  // The duration of the last outer step.
+  absl::Duration outer_step_;
   TrainingHistory training_;
   std::optional<v1::ValidationPoint> validation_;
   RunFlags flags_;

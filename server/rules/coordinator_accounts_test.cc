@@ -150,6 +150,37 @@ TEST(CoordinatorAccounts, TheOverlapCountsAsLag) {
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 67);
 }
 
+// An update is needed 10 s after the first offer. The upload took 2 s and the
+// last outer step 1 s, so 3 s after the offer 4 s are to spare.
+TEST(CoordinatorAccounts, TheAdaptiveGraceWindowLeavesTimeForTheUpdate) {
+  CoordinatorDriver run(
+      {.min_islands = 2, .overlap_steps = 5, .configure = [](auto& config) {
+         config.mutable_membership()->set_grace_overlap_share(1);
+       }});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const auto heartbeats = [&] {
+    ASSERT_OK(run.Heartbeat(a, 0, 0, 2));
+    ASSERT_OK(run.Heartbeat(b, 0, 0, 1));
+  };
+  heartbeats();
+  for (const v1::IslandIdentity& island : {a, b}) {
+    ASSERT_OK(run.Contribute(Contribution(island, 0)));
+  }
+  run.Commit();  // It takes 1 s.
+  ASSERT_OK(run.Offer(Contribution(a, 1)));
+  run.Advance(absl::Seconds(2));
+  ASSERT_OK(run.Complete(Contribution(a, 1)));
+  // 10 - 2 - 1 - 2 s.
+  run.Advance(absl::Seconds(4.9));
+  heartbeats();
+  run.Tick();
+  EXPECT_THAT(run.closed_rounds(), IsEmpty());
+  run.Advance(absl::Seconds(0.1));
+  run.Tick();
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1));
+}
+
 TEST(CoordinatorAccounts, TheSeedDrawsWhoIsLeftOut) {
   const auto late = [](uint64_t seed) {
     CoordinatorDriver run(

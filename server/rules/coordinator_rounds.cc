@@ -35,7 +35,7 @@ void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,
   if (flags_.paused || !storage_problem_.empty() || !CheckInOffice().ok()) {
     return;
   }
-  if (!expectations_.MayClose(round, now)) return;
+  if (!expectations_.MayClose(round, outer_step_, now)) return;
   round.Close();
   ClosedRound closed{.fragment = fragment,
                      .base_version = round.base_version()};
@@ -109,6 +109,7 @@ void Coordinator::OuterStepCommitted(const ClosedRound& closed,
     Settle(header, effects);
   }
   quarantine_.RoundMerged(closed);
+  outer_step_ = outcome.duration;
   last_rounds_[closed.fragment] = closed.participation;
   AddTo(closed.participation, participation_);
   training_.Merged(outcome.head, rounds_[closed.fragment].first_offer(), now,

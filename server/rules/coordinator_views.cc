@@ -179,6 +179,7 @@ uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
        .shares = sync.inner_step_shares(),
        .quorum = membership.quorum(),
        .grace = absl::Seconds(membership.grace_seconds()),
+       .grace_overlap_share = membership.grace_overlap_share(),
        .overlap_steps = schedule().overlap_steps() + sync.max_overlap_steps()},
       absl::Seconds(member.progress.step_seconds()), std::move(steps));
 }

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rules/expectations.h"
 
+#include <algorithm>
+
+#include "server/rules/grace_window.h"
+
 namespace causeway {
 
 void Expectations::Add(Member& member, const std::vector<uint64_t>& versions,
@@ -77,10 +81,28 @@ bool Expectations::Refresh(Round& round, absl::Time now) {
   return true;
 }
 
-bool Expectations::MayClose(const Round& round, absl::Time now) {
+bool Expectations::MayClose(Round& round, absl::Duration outer_step,
+                            absl::Time now) {
+  SetGrace(round, outer_step);
   // Look at all members for awaited islands only if the round could close.
   return round.MayClose(/*awaited=*/0, now) &&
          round.MayClose(Awaited(round).size(), now);
+}
+
+void Expectations::SetGrace(Round& round, absl::Duration outer_step) {
+  if (round.quorum_at() == absl::InfiniteFuture()) return;
+  double slowest = 0;
+  for (const Member* member : membership_->Live()) {
+    slowest = std::max(slowest, member->progress.step_seconds());
+  }
+  round.set_grace(GraceWindow({.most = absl::Seconds(config_->grace_seconds()),
+                               .overlap_share = config_->grace_overlap_share(),
+                               .overlap_steps = schedule_->overlap_steps()},
+                              {.first_offer = round.first_offer(),
+                               .upload = round.first_upload(),
+                               .outer_step = outer_step,
+                               .quorum_at = round.quorum_at(),
+                               .inner_step = absl::Seconds(slowest)}));
 }
 
 v1::Participation Expectations::ParticipationIn(const Round& round) {

@@ -50,8 +50,9 @@ class Expectations {
   // never contribute although they were ready first. Returns whether this
   // changes anything.
   bool Refresh(Round& round, absl::Time now);
-  // Returns whether the round may close now.
-  bool MayClose(const Round& round, absl::Time now);
+  // Returns whether the round may close now. `outer_step` is how long its outer
+  // step will take.
+  bool MayClose(Round& round, absl::Duration outer_step, absl::Time now);
   // Returns the participation in a round that closes. Several incarnations of
   // an island count once, and an island that has left still counts if it had
   // begun to hand in.
@@ -73,8 +74,10 @@ class Expectations {
     return member.IsReady() && !IsExpected(member, round);
   }
   // Returns whether islands that are not expected could have completed the
-  // quorum for longer than the grace window.
+  // quorum for longer than the longest grace window.
   bool IsHeldUp(Round& round, absl::Time now);
+  // Sets how long the round waits for the awaited islands.
+  void SetGrace(Round& round, absl::Duration outer_step);
 
   const v1::MembershipConfig* const config_;
   const SyncSchedule* const schedule_;

@@ -133,12 +133,24 @@ TEST_F(ExpectationsTest, WhoNeverContributesHoldsARoundUpForAGraceWindow) {
 TEST_F(ExpectationsTest, ARoundWaitsForTheGraceWindowOrForAll) {
   for (const char* const name : {"a", "b", "c"}) AddIsland(name, 0);
   Contribute("a");
-  EXPECT_FALSE(expectations_.MayClose(round_, now_ + 2 * kGrace));
+  EXPECT_FALSE(expectations_.MayClose(round_, {}, now_ + 2 * kGrace));
   Contribute("b");
-  EXPECT_FALSE(expectations_.MayClose(round_, now_));
-  EXPECT_TRUE(expectations_.MayClose(round_, now_ + kGrace));
+  EXPECT_FALSE(expectations_.MayClose(round_, {}, now_));
+  EXPECT_TRUE(expectations_.MayClose(round_, {}, now_ + kGrace));
   Contribute("c");
-  EXPECT_TRUE(expectations_.MayClose(round_, now_));
+  EXPECT_TRUE(expectations_.MayClose(round_, {}, now_));
+}
+
+TEST_F(ExpectationsTest, TheGraceWindowFollowsTheSlowestStep) {
+  config_.set_grace_overlap_share(0.5);
+  for (const char* const name : {"a", "b", "c"}) AddIsland(name, 0);
+  Find("a").progress.set_step_seconds(1);
+  Find("c").progress.set_step_seconds(3);
+  Contribute("a");
+  Contribute("b");
+  // Without an overlap, the window is one inner step.
+  EXPECT_FALSE(expectations_.MayClose(round_, {}, now_ + absl::Seconds(2)));
+  EXPECT_TRUE(expectations_.MayClose(round_, {}, now_ + absl::Seconds(3)));
 }
 
 TEST_F(ExpectationsTest, ParticipationTellsLiveFromContributingFromMerged) {

@@ -33,8 +33,12 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
     pace = all[std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1];
     const absl::Duration overlap =
         static_cast<double>(options.overlap_steps) * pace;
+    absl::Duration window = options.grace;
+    if (options.grace_overlap_share > 0) {
+      window = std::min(window, options.grace_overlap_share * overlap);
+    }
     const absl::Duration lag = steps * (own - pace) + overlap;
-    if (own < kEquals * pace || lag <= options.grace) return 0;
+    if (own < kEquals * pace || lag <= window) return 0;
   }
   pace = std::max(pace, fastest);
   const double share = steps * absl::FDivDuration(pace, own);

@@ -36,8 +36,10 @@ struct InnerStepsOptions {
   v1::SynchronizationConfig::InnerStepShares shares =
       v1::SynchronizationConfig::ALWAYS_LATE;
   uint32_t quorum = 1;
-  // The grace window.
+  // The longest grace window, and its share of the overlap time; 0 makes every
+  // window the longest (server/rules/grace_window.h).
   absl::Duration grace;
+  double grace_overlap_share = 0;
   // The steps that an island may train between a send and the use of its
   // update.
   uint64_t overlap_steps = 0;

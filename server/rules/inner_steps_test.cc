@@ -39,6 +39,16 @@ TEST(InnerStepsTest, TheOthersMayHaveGoneOnWithoutItsUpdate) {
   EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 50);
 }
 
+TEST(InnerStepsTest, AnAdaptiveWindowIsNoLongerThanTheOverlap) {
+  InnerStepsOptions options{.steps = 100,
+                            .grace = absl::Seconds(1000),
+                            .grace_overlap_share = 0.5,
+                            .overlap_steps = 40};
+  EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 50);
+  options.grace_overlap_share = 0;
+  EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 0);
+}
+
 TEST(InnerStepsTest, TheQuorumSetsThePace) {
   const InnerStepsOptions options{.steps = 100, .quorum = 2};
   // Only one of three is fast: the round waits for the second.

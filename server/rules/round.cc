@@ -66,6 +66,9 @@ void Round::Add(const v1::ContributionHeader& header, double norm,
   const ContributionKey key = KeyOf(header);
   if (!contributions_.emplace(key, header).second) return;
   norms_[key] = norm;
+  if (contributions_.size() == 1) {
+    first_upload_ = now - std::min(first_offer_, now);
+  }
   if (contributions_.size() == options_.quorum) quorum_at_ = now;
 }
 

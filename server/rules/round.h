@@ -46,7 +46,7 @@ class Round {
  public:
   struct Options {
     uint32_t quorum = 1;
-    // Counts from the quorum on.
+    // Counts from the quorum on; set_grace() changes it for this round.
     absl::Duration grace = absl::Minutes(5);
   };
 
@@ -122,10 +122,13 @@ class Round {
   double NormOf(const ContributionKey& key) const { return norms_.at(key); }
   // The islands that have begun to hand in a contribution.
   const std::set<std::string>& offering() const { return offering_; }
-  // The time at which the first island began; the infinite future before.
+  // The time at which the first island began, and the duration of its upload;
+  // infinite before.
   absl::Time first_offer() const { return first_offer_; }
+  absl::Duration first_upload() const { return first_upload_; }
   // The time at which the quorum was reached; the infinite future before.
   absl::Time quorum_at() const { return quorum_at_; }
+  void set_grace(absl::Duration grace) { options_.grace = grace; }
 
   // Whether the round may close now, if `awaited` expected live islands have
   // not contributed yet.
@@ -157,6 +160,7 @@ class Round {
   std::set<std::string> heard_;
   std::set<std::string> silent_;
   absl::Time first_offer_ = absl::InfiniteFuture();
+  absl::Duration first_upload_ = absl::InfiniteDuration();
   bool merging_ = false;
   absl::Time quorum_at_ = absl::InfiniteFuture();
   absl::Time could_close_at_ = absl::InfiniteFuture();

@@ -175,11 +175,21 @@ TEST(RoundDeathTest, AClosedRoundTakesNothing) {
   EXPECT_DEATH(round.Add(Contribution("b", 1), kNorm, kStart), "closed round");
 }
 
-TEST(RoundTest, TheFirstOfferIsThatOfWhoCameFirst) {
-  Round round = NewRound(3);
-  round.NoteOffer("a", kStart);
-  round.NoteOffer("b", kStart + absl::Seconds(1));
-  EXPECT_EQ(round.first_offer(), kStart);
+TEST(RoundTest, TheFirstUploadIsThatOfWhoCameFirst) {
+  Round round({.quorum = 3}, 0, 0);
+  const auto header = [](const std::string& island) {
+    v1::ContributionHeader header;
+    header.mutable_identity()->set_island_id(island);
+    header.mutable_identity()->set_incarnation(1);
+    return header;
+  };
+  const absl::Time start = absl::UnixEpoch();
+  round.NoteOffer("a", start);
+  round.NoteOffer("b", start + absl::Seconds(1));
+  round.Add(header("b"), 1, start + absl::Seconds(5));
+  round.Add(header("a"), 1, start + absl::Seconds(9));
+  EXPECT_EQ(round.first_offer(), start);
+  EXPECT_EQ(round.first_upload(), absl::Seconds(5));
 }
 
 }  // namespace
