@@ -3,6 +3,7 @@
 #include "outer_optimizer/fragment_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,67 @@
 
 namespace causeway {
 namespace {
+
+// Returns the number of values in each transformer block.
+std::vector<int64_t> BlockSizes(const ModelLayout& layout) {
+  std::vector<int64_t> sizes;
+  for (const TensorSpec& tensor : layout.tensors) {
+    if (tensor.block < 0) continue;
+    const size_t block = static_cast<size_t>(tensor.block);
+    if (block >= sizes.size()) sizes.resize(block + 1);
+    sizes[block] += tensor.size;
+  }
+  return sizes;
+}
+
+// Packs the largest block first, each into the bin that holds least so far (the
+// lower one of equals). There are at least as many blocks as bins, so no bin is
+// empty.
+std::vector<uint32_t> PackBlocks(const std::vector<int64_t>& sizes,
+                                 uint32_t bins) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<uint32_t> bin_of_block(sizes.size());
+  std::vector<int64_t> load(bins);
+  for (const size_t block : order) {
+    const auto lightest = std::min_element(load.begin(), load.end());
+    *lightest += sizes[block];
+    bin_of_block[block] = static_cast<uint32_t>(lightest - load.begin());
+  }
+  return bin_of_block;
+}
+
+// Returns the fragment of each block, among the first `bins` fragments.
+absl::StatusOr<std::vector<uint32_t>> AssignBlocks(
+    const std::vector<int64_t>& sizes, uint32_t bins,
+    v1::SynchronizationConfig::Pattern pattern) {
+  const uint64_t blocks = sizes.size();
+  std::vector<uint32_t> fragment_of_block(blocks);
+  switch (pattern) {
+    case v1::SynchronizationConfig::STRIDED:
+      for (uint64_t block = 0; block < blocks; ++block) {
+        fragment_of_block[block] = static_cast<uint32_t>(block % bins);
+      }
+      return fragment_of_block;
+    case v1::SynchronizationConfig::SEQUENTIAL:
+      // Bin i begins at block ceil(i * blocks / bins): sizes differ by at most
+      // one.
+      for (uint64_t block = 0; block < blocks; ++block) {
+        fragment_of_block[block] = static_cast<uint32_t>(block * bins / blocks);
+      }
+      return fragment_of_block;
+    case v1::SynchronizationConfig::BALANCED:
+      return PackBlocks(sizes, bins);
+    case v1::SynchronizationConfig::PATTERN_UNSPECIFIED:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("synchronization.pattern %d is not one of STRIDED, "
+                      "SEQUENTIAL, BALANCED",
+                      pattern));
+}
 
 std::string ShapeText(absl::Span<const int64_t> shape) {
   return absl::StrFormat("[%s]", absl::StrJoin(shape, ", "));
@@ -46,23 +108,28 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
   const v1::SynchronizationConfig& synchronization = config.synchronization();
   const uint32_t fragments = synchronization.fragments();
   const uint32_t round_steps = synchronization.inner_steps_per_round();
-  const uint32_t blocks = CountBlocks(layout);
+  const std::vector<int64_t> block_sizes = BlockSizes(layout);
   const bool only_blocks =
       std::none_of(layout.tensors.begin(), layout.tensors.end(),
                    [](const TensorSpec& tensor) { return tensor.block < 0; });
-  const uint32_t most = blocks + (only_blocks ? 0 : 1);
+  const size_t most = block_sizes.size() + (only_blocks ? 0 : 1);
   if (fragments < 1 || fragments > most) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "synchronization.fragments is %d; a model of %d blocks takes 1 to %d",
-        fragments, blocks, most));
+        fragments, block_sizes.size(), most));
   }
   if (round_steps == 0) {
     return absl::InvalidArgumentError(
         "synchronization.inner_steps_per_round is 0, want at least 1");
   }
-  // The fragments of blocks.
-  const uint32_t dealt_to =
-      only_blocks || fragments == 1 ? fragments : fragments - 1;
+  std::vector<uint32_t> fragment_of_block(block_sizes.size(), 0);
+  if (fragments > 1) {
+    ASSIGN_OR_RETURN(
+        fragment_of_block,
+        AssignBlocks(block_sizes, only_blocks ? fragments : fragments - 1,
+                     synchronization.pattern()));
+  }
+
   const bool waits = synchronization.overlap_steps() == 0 &&
                      synchronization.max_overlap_steps() == 0;
   const uint64_t offset_steps = waits ? 0 : round_steps / fragments;
@@ -73,9 +140,9 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
     fragment.set_send_offset_steps(id * offset_steps);
   }
   for (const TensorSpec& tensor : layout.tensors) {
-    const uint32_t id = tensor.block < 0
-                            ? fragments - 1
-                            : static_cast<uint32_t>(tensor.block) % dealt_to;
+    const uint32_t id =
+        tensor.block < 0 ? fragments - 1
+                         : fragment_of_block[static_cast<size_t>(tensor.block)];
     v1::Fragment& fragment = *plan.mutable_fragments(static_cast<int>(id));
     v1::TensorPlacement& placement = *fragment.add_tensors();
     placement.set_name(tensor.name);

@@ -29,15 +29,16 @@ namespace causeway {
 
 // Makes the plan. With P = config.synchronization.fragments:
 //   P = 1   one fragment of all tensors, in layout order.
-//   P >= 2  fragment p of 0 .. P - 2 holds blocks p, p + P - 1 and so on;
-//           fragment P - 1 holds what is in no block: embedding, final norm and
-//           head. If every tensor is in a block, all P fragments hold blocks.
+//   P >= 2  fragments 0 .. P - 2 hold whole blocks by the pattern; fragment
+//           P - 1 holds what is in no block: embedding, final norm and head. If
+//           every tensor is in a block, all P fragments hold blocks.
 // The tensors of a fragment are in layout order. Fragment p is sent with the
 // offset t_p = p * floor(H / P), or 0 if overlap_steps and max_overlap_steps
 // are: islands that wait for each update wait once a round, for all fragments,
 // which go up while others come down.
 //   INVALID_ARGUMENT  P is not in [1, blocks + 1] (or [1, blocks] if all
-//                     tensors are in blocks), or H is 0.
+//                     tensors are in blocks), H is 0, or the pattern is
+//                     unknown.
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);
 

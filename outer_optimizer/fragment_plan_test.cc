@@ -20,9 +20,10 @@ namespace {
 using absl::StatusCode;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using Sync = v1::SynchronizationConfig;
 
 // Makes tensors of 1, 2, 3, ... values: embedding, two tensors per block, final
-// norm and head.
+// norm and head. Blocks grow, so that packing matters.
 ModelLayout LayoutOf(int blocks) {
   ModelLayout layout;
   const auto add = [&layout](std::string name, int block) {
@@ -44,9 +45,11 @@ ModelLayout LayoutOf(int blocks) {
   return layout;
 }
 
-v1::RunConfig Config(uint32_t fragments, uint32_t round_steps = 100) {
+v1::RunConfig Config(uint32_t fragments, Sync::Pattern pattern,
+                     uint32_t round_steps = 100) {
   v1::RunConfig config;
   config.mutable_synchronization()->set_fragments(fragments);
+  config.mutable_synchronization()->set_pattern(pattern);
   config.mutable_synchronization()->set_inner_steps_per_round(round_steps);
   return config;
 }
@@ -66,7 +69,7 @@ std::vector<std::set<std::string>> BlocksOf(const v1::FragmentPlan& plan) {
 TEST(FragmentPlanTest, OneFragmentHoldsAllInLayoutOrder) {
   const ModelLayout layout = LayoutOf(3);
   ASSERT_OK_AND_ASSIGN(const v1::FragmentPlan plan,
-                       MakeFragmentPlan(layout, Config(1)));
+                       MakeFragmentPlan(layout, Config(1, Sync::STRIDED)));
   ASSERT_EQ(plan.fragments_size(), 1);
   ASSERT_EQ(plan.fragments(0).tensors_size(), 9);
   for (int i = 0; i < 9; ++i) {
@@ -80,12 +83,33 @@ TEST(FragmentPlanTest, OneFragmentHoldsAllInLayoutOrder) {
                   .size = static_cast<uint64_t>(layout.size)}));
 }
 
-TEST(FragmentPlanTest, DealsBlocksOut) {
+TEST(FragmentPlanTest, StridedDealsBlocksOut) {
   ASSERT_OK_AND_ASSIGN(const v1::FragmentPlan plan,
-                       MakeFragmentPlan(LayoutOf(5), Config(3)));
+                       MakeFragmentPlan(LayoutOf(5), Config(3, Sync::STRIDED)));
   EXPECT_THAT(BlocksOf(plan),
               ElementsAre(ElementsAre("block0", "block2", "block4"),
                           ElementsAre("block1", "block3"),
+                          ElementsAre("embedding", "head", "norm")));
+}
+
+TEST(FragmentPlanTest, SequentialKeepsNeighboursTogether) {
+  ASSERT_OK_AND_ASSIGN(
+      const v1::FragmentPlan plan,
+      MakeFragmentPlan(LayoutOf(5), Config(3, Sync::SEQUENTIAL)));
+  EXPECT_THAT(BlocksOf(plan),
+              ElementsAre(ElementsAre("block0", "block1", "block2"),
+                          ElementsAre("block3", "block4"),
+                          ElementsAre("embedding", "head", "norm")));
+}
+
+// Blocks have 5, 9, 13, 17 and 21 values: 21 | 17 -> 17 + 13 | 21 + 9 -> ...
+TEST(FragmentPlanTest, BalancedFillsTheLightest) {
+  ASSERT_OK_AND_ASSIGN(
+      const v1::FragmentPlan plan,
+      MakeFragmentPlan(LayoutOf(5), Config(3, Sync::BALANCED)));
+  EXPECT_THAT(BlocksOf(plan),
+              ElementsAre(ElementsAre("block0", "block1", "block4"),
+                          ElementsAre("block2", "block3"),
                           ElementsAre("embedding", "head", "norm")));
 }
 
@@ -99,49 +123,70 @@ std::vector<uint64_t> SendOffsetsOf(const v1::RunConfig& config) {
 }
 
 TEST(FragmentPlanTest, SendsAreSpreadOverTheRoundIfTheyOverlapWithTraining) {
-  v1::RunConfig config = Config(3, 100);
+  v1::RunConfig config = Config(3, Sync::STRIDED, 100);
   config.mutable_synchronization()->set_overlap_steps(1);
   EXPECT_THAT(SendOffsetsOf(config), ElementsAre(0, 33, 66));
-  config = Config(3, 100);
+  config = Config(3, Sync::STRIDED, 100);
   config.mutable_synchronization()->set_max_overlap_steps(1);
   EXPECT_THAT(SendOffsetsOf(config), ElementsAre(0, 33, 66));
 }
 
 TEST(FragmentPlanTest, IslandsThatWaitForUpdatesSendAllFragmentsTogether) {
-  EXPECT_THAT(SendOffsetsOf(Config(3, 100)), ElementsAre(0, 0, 0));
+  EXPECT_THAT(SendOffsetsOf(Config(3, Sync::STRIDED, 100)),
+              ElementsAre(0, 0, 0));
 }
 
-// For every number of fragments, the plan partitions the model.
+// For every pattern and number of fragments, the plan partitions the model.
 TEST(FragmentPlanTest, EachValueIsInExactlyOneFragment) {
-  for (int blocks = 1; blocks <= 9; ++blocks) {
-    const ModelLayout layout = LayoutOf(blocks);
-    std::vector<float> model(layout.size);
-    std::iota(model.begin(), model.end(), 1.0f);
-    for (int fragments = 1; fragments <= blocks + 1; ++fragments) {
-      ASSERT_OK_AND_ASSIGN(const v1::FragmentPlan plan,
-                           MakeFragmentPlan(layout, Config(fragments)));
-      ASSERT_OK_AND_ASSIGN(const FragmentMap map,
-                           FragmentMap::Create(layout, plan));
-      ASSERT_EQ(map.fragments(), fragments);
-      std::vector<float> gathered;
-      std::vector<float> scattered(layout.size);
-      for (uint32_t id = 0; id < map.fragments(); ++id) {
-        EXPECT_EQ(map.size(id), plan.fragments(id).size());
-        EXPECT_GT(map.size(id), 0u) << "an empty fragment";
-        std::vector<float> values(map.size(id));
-        map.Gather(id, model, absl::MakeSpan(values));
-        gathered.insert(gathered.end(), values.begin(), values.end());
-        map.Scatter(id, values, absl::MakeSpan(scattered));
+  for (const Sync::Pattern pattern :
+       {Sync::STRIDED, Sync::SEQUENTIAL, Sync::BALANCED}) {
+    for (int blocks = 1; blocks <= 9; ++blocks) {
+      const ModelLayout layout = LayoutOf(blocks);
+      std::vector<float> model(layout.size);
+      std::iota(model.begin(), model.end(), 1.0f);
+      for (int fragments = 1; fragments <= blocks + 1; ++fragments) {
+        ASSERT_OK_AND_ASSIGN(
+            const v1::FragmentPlan plan,
+            MakeFragmentPlan(layout, Config(fragments, pattern)));
+        ASSERT_OK_AND_ASSIGN(const FragmentMap map,
+                             FragmentMap::Create(layout, plan));
+        ASSERT_EQ(map.fragments(), fragments);
+        std::vector<float> gathered;
+        std::vector<float> scattered(layout.size);
+        for (uint32_t id = 0; id < map.fragments(); ++id) {
+          EXPECT_EQ(map.size(id), plan.fragments(id).size());
+          EXPECT_GT(map.size(id), 0u) << "an empty fragment";
+          std::vector<float> values(map.size(id));
+          map.Gather(id, model, absl::MakeSpan(values));
+          gathered.insert(gathered.end(), values.begin(), values.end());
+          map.Scatter(id, values, absl::MakeSpan(scattered));
+        }
+        EXPECT_EQ(scattered, model);
+        std::sort(gathered.begin(), gathered.end());
+        EXPECT_EQ(gathered, model);
       }
-      EXPECT_EQ(scattered, model);
-      std::sort(gathered.begin(), gathered.end());
-      EXPECT_EQ(gathered, model);
+    }
+  }
+}
+
+TEST(FragmentPlanTest, SequentialSizesDifferByAtMostOneBlock) {
+  for (int blocks = 1; blocks <= 20; ++blocks) {
+    for (int fragments = 2; fragments <= blocks + 1; ++fragments) {
+      ASSERT_OK_AND_ASSIGN(
+          const v1::FragmentPlan plan,
+          MakeFragmentPlan(LayoutOf(blocks),
+                           Config(fragments, Sync::SEQUENTIAL)));
+      for (int id = 0; id < fragments - 1; ++id) {
+        const int count = plan.fragments(id).tensors_size() / 2;
+        EXPECT_GE(count, blocks / (fragments - 1));
+        EXPECT_LE(count, (blocks + fragments - 2) / (fragments - 1));
+      }
     }
   }
 }
 
 TEST(FragmentPlanTest, CutsARealLayout) {
-  v1::RunConfig config = Config(3);
+  v1::RunConfig config = Config(3, Sync::STRIDED);
   v1::ModelConfig& model = *config.mutable_model();
   model.set_layers(4);
   model.set_hidden_size(8);
@@ -163,13 +208,17 @@ TEST(FragmentPlanTest, CutsARealLayout) {
 
 TEST(FragmentPlanTest, RefusesImpossibleNumbers) {
   for (const uint32_t fragments : {0, 5}) {
-    EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(fragments)),
+    EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(fragments, Sync::STRIDED)),
                 StatusIs(StatusCode::kInvalidArgument,
                          HasSubstr("a model of 3 blocks takes 1 to 4")));
   }
-  EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(1, 0)),
+  EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(1, Sync::STRIDED, 0)),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("inner_steps_per_round is 0")));
+  EXPECT_THAT(
+      MakeFragmentPlan(LayoutOf(3), Config(2, Sync::PATTERN_UNSPECIFIED)),
+      StatusIs(StatusCode::kInvalidArgument,
+               HasSubstr("STRIDED, SEQUENTIAL, BALANCED")));
 }
 
 // Without tensors outside the blocks, the last fragment would be empty.
@@ -183,11 +232,11 @@ TEST(FragmentPlanTest, BlocksAloneTakeAllFragments) {
                               .offset = layout.size++});
   }
   ASSERT_OK_AND_ASSIGN(const v1::FragmentPlan plan,
-                       MakeFragmentPlan(layout, Config(4)));
+                       MakeFragmentPlan(layout, Config(4, Sync::STRIDED)));
   for (const v1::Fragment& fragment : plan.fragments()) {
     EXPECT_EQ(fragment.size(), 1);
   }
-  EXPECT_THAT(MakeFragmentPlan(layout, Config(5)),
+  EXPECT_THAT(MakeFragmentPlan(layout, Config(5, Sync::STRIDED)),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("a model of 4 blocks takes 1 to 4")));
 }
@@ -195,7 +244,8 @@ TEST(FragmentPlanTest, BlocksAloneTakeAllFragments) {
 class FragmentMapTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_OK_AND_ASSIGN(plan_, MakeFragmentPlan(layout_, Config(3)));
+    ASSERT_OK_AND_ASSIGN(plan_,
+                         MakeFragmentPlan(layout_, Config(3, Sync::STRIDED)));
   }
   void ExpectRefused(const std::string& message) {
     EXPECT_THAT(FragmentMap::Create(layout_, plan_),

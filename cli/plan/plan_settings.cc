@@ -44,6 +44,7 @@ struct SynchronizationFlag {
 constexpr SynchronizationFlag kSynchronizationFlags[] = {
     {"inner_steps_per_round", "H", "Inner steps per round."},
     {"fragments", "P", "The number of fragments of the model."},
+    {"pattern", "NAME", "How layers are assigned to fragments."},
     {"overlap_steps", "TAU",
      "Steps from sending a fragment to applying its update."},
     {"max_overlap_steps", "N",

@@ -405,6 +405,7 @@ std::string IdentityDifference(const v1::RunConfig& original,
     v1::SynchronizationConfig& plan = *part.mutable_synchronization();
     plan.set_inner_steps_per_round(sync.inner_steps_per_round());
     plan.set_fragments(sync.fragments());
+    plan.set_pattern(sync.pattern());
     // These decide whether a fragment has momentum and a residual.
     plan.set_downlink_format(sync.downlink_format());
     part.mutable_outer_optimizer()->set_algorithm(

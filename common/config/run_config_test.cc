@@ -155,9 +155,7 @@ TEST(RunConfigTest, AFormatThatWasRemovedIsRefusedLikeAnUnknownOne) {
 // name is.
 TEST(RunConfigTest, AFieldThatWasRemovedIsRefusedLikeAnUnknownOne) {
   for (const auto& [beside, removed] :
-       {std::pair{"inner_steps_per_round: 10", "pattern: BALANCED"},
-        {"min_islands: 2", "grace_overlap_share: 0.5"},
-        {"batch_size: 8", "muon { coefficients: 1 }"},
+       {std::pair{"batch_size: 8", "muon { coefficients: 1 }"},
         {"name: \"test\"", "outer_optimizer { penalty_clip: 3 }"}}) {
     EXPECT_THAT(
         ParseRunConfig(
@@ -352,6 +350,11 @@ TEST(RunConfigTest, IdentityIsWhatStoredStateDependsOn) {
                 c.mutable_synchronization()->set_fragments(2);
               }),
               HasSubstr("synchronization.fragments: "));
+  EXPECT_THAT(difference([](Config& c) {
+                c.mutable_synchronization()->set_pattern(
+                    v1::SynchronizationConfig::BALANCED);
+              }),
+              HasSubstr("synchronization.pattern: "));
   EXPECT_THAT(difference([](Config& c) {
                 c.mutable_synchronization()->set_downlink_format(v1::INT8);
               }),
