@@ -43,8 +43,14 @@ class ValidateTest : public testing::Test {
   std::ostringstream err_;
 };
 
+// Returns the configuration, in which fragments are sent one after the other.
+std::string WithOverlap(absl::string_view config) {
+  return absl::StrReplaceAll(
+      config, {{"fragments: 2", "fragments: 2 overlap_steps: 1"}});
+}
+
 TEST_F(ValidateTest, SaysWhatTheRunWillBe) {
-  const std::string config = Write("run.textproto", kTestConfig);
+  const std::string config = Write("run.textproto", WithOverlap(kTestConfig));
   EXPECT_EQ(Run({config}), kExitOk) << err_.str();
   // Parameters: 2 * 258 * 16 embedding and head, 16 final norm, and per block
   // 2 * 16 norms, 2 * 256 + 2 * 128 attention, 3 * 16 * 24 in the MLP.
@@ -85,7 +91,8 @@ TEST_F(ValidateTest, ChecksTheData) {
 }
 
 TEST_F(ValidateTest, ShowsThePlanOfARunOfTensors) {
-  const std::string config = Write("run.textproto", kTensorsConfig);
+  const std::string config =
+      Write("run.textproto", WithOverlap(kTensorsConfig));
   EXPECT_EQ(Run({config}), kExitOk) << err_.str();
   EXPECT_THAT(out_.str(), HasSubstr("model     52 parameters in 2 layers\n"
                                     "training  100 steps of 16 tokens"));

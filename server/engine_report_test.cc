@@ -105,7 +105,7 @@ class EngineReportTest : public testing::Test {
   const v1::RunConfig config_ = TestRunConfig(
       "training { total_steps: 40 } membership { min_islands: 4 max_islands: 4 "
       "lease_seconds: 3600 } data { shards: 4 } "
-      "synchronization { inner_step_shares: EVERYBODY } "
+      "synchronization { overlap_steps: 1 inner_step_shares: EVERYBODY } "
       "outer_optimizer { learning_rate: 0.8 momentum: 0.2 }");
   EngineDriver run_;
   v1::IslandIdentity a_;
