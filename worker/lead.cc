@@ -125,19 +125,25 @@ absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
   return IslandCheckpointStore::Open(directory);
 }
 
+// Returns the higher one of the ranks at the ends of a broken link.
+int FarEnd(const v1::RankTrouble& trouble) {
+  return static_cast<int>(std::max(trouble.rank(), trouble.to_rank()));
+}
+
 // Returns the rank that `status` blames because it is dead or stuck, or because
 // the network does not join it with rank 0, so that nobody need wait for it; 0
 // if there is none.
 int LostRank(const absl::Status& status) {
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   if (!trouble.has_value()) return 0;
-  const auto [near, far] = std::minmax(trouble->rank(), trouble->to_rank());
   switch (trouble->kind()) {
     case v1::RankTrouble::DEAD_RANK:
     case v1::RankTrouble::STUCK_RANK:
       return static_cast<int>(trouble->rank());
     case v1::RankTrouble::SLOW_LINK:
-      return near == 0 ? static_cast<int>(far) : 0;
+      return std::min(trouble->rank(), trouble->to_rank()) == 0
+                 ? FarEnd(*trouble)
+                 : 0;
     default:
       return 0;
   }
@@ -411,9 +417,7 @@ int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
     return 0;
   }
   // Process 0 is needed.
-  return crew_->ProcessWithRank(
-      static_cast<int>(std::max(trouble->rank(), trouble->to_rank())),
-      local_.count);
+  return crew_->ProcessWithRank(FarEnd(*trouble), local_.count);
 }
 
 }  // namespace
