@@ -19,7 +19,7 @@ The report has, for each kind of fault:
 
   count           faults
   found           how many an event of the coordinator has named
-  found_seconds   from the fault until then: median
+  found_seconds   from the fault until then: median and longest
   blamed_rightly  how many events have named this link
   blamed_end      how many have named a rank at one of its ends instead
   blamed_wrongly  how many have named another link or rank
@@ -44,13 +44,13 @@ import json
 import pathlib
 import random
 import re
-import statistics
 import subprocess
 import sys
 import time
 
 import ranks
-from ranks import AGAIN, Log, await_that
+from ranks import (AGAIN, Log, await_that, in_time, note_lost_steps, report_to,
+                   spread)
 
 HOSTS = 4
 KINDS = ("slow", "lossy", "short", "cut")
@@ -215,10 +215,7 @@ def cut(trial, kind, link, result, begin):
     trial.log.mark += trial.log.since_mark().index(AGAIN)
     _, repaired = trial.await_steps(1)
     result["seconds"] = repaired - begin
-    resumed = re.search(r"from the checkpoint of step (\d+)",
-                        trial.log.since_mark())
-    if resumed:
-        result["steps_lost"] = last - int(resumed.group(1))
+    note_lost_steps(trial, last, result)
     time.sleep(trial.options.cut_seconds)
     result["starts"] = trial.log.since_mark().count(AGAIN)
     trial.network.heal(link)
@@ -251,23 +248,17 @@ def one_fault(trial, kind, chance, result):
 
 def summary(results):
     """Returns the report on the faults of one kind."""
-
-    def spread(key, middle, most):
-        values = [r[key] for r in results if key in r]
-        return {middle: statistics.median(values) if values else None,
-                most: max(values, default=None)}
-
     return {
         "count": len(results),
         "found": sum("found_seconds" in r for r in results),
-        **spread("found_seconds", "found_seconds", "found_seconds_longest"),
+        **spread(results, "found_seconds", "found_seconds_longest"),
         **{key: sum(r.get(key, 0) for r in results)
            for key in ("blamed_rightly", "blamed_end", "blamed_wrongly")},
         "repaired": sum("seconds" in r for r in results),
-        **spread("seconds", "seconds", "seconds_longest"),
-        **spread("steps_lost", "steps_lost", "steps_lost_most"),
-        **spread("starts", "starts", "starts_most"),
-        **spread("whole_seconds", "whole_seconds", "whole_seconds_longest"),
+        **spread(results, "seconds", "seconds_longest"),
+        **spread(results, "steps_lost", "steps_lost_most"),
+        **spread(results, "starts", "starts_most"),
+        **spread(results, "whole_seconds", "whole_seconds_longest"),
     }
 
 
@@ -289,14 +280,8 @@ def run(options, directory, memory):
         trial.await_steps(10)
         for kind in kinds:
             results.append({"kind": kind})
-            try:
-                one_fault(trial, kind, chance, results[-1])
-            except TimeoutError as error:
-                print(error, trial.log.since_mark(), trial.events.since_mark(),
-                      file=sys.stderr)
+            if not in_time(one_fault, trial, kind, chance, results[-1]):
                 break
-            finally:
-                print(json.dumps(results[-1]), flush=True)
     finally:
         trial.end()
     report = {kind: summary([r for r in results if r["kind"] == kind])
@@ -316,7 +301,7 @@ def main():
     parser.add_argument("--hang_floor", type=float, default=2)
     parser.add_argument("--cut_seconds", type=float, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    return ranks.report_to(run, parser.parse_args())
+    return report_to(run, parser.parse_args())
 
 
 if __name__ == "__main__":

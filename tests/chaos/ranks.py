@@ -22,7 +22,7 @@ The report has, for each kind of fault:
 
   count           faults
   found           how many the supervisor, or a slow rank's island, has noticed
-  found_seconds   from the fault until then: median
+  found_seconds   from the fault until then: median and longest
   blamed_rightly, blamed_wrongly
                   how many events of the coordinator have named the right rank,
                   and another one
@@ -85,18 +85,6 @@ membership { min_islands: 2 grace_seconds: 1 lease_seconds: 30
              heartbeat_seconds: 0.5 }
 """
 
-
-def await_that(condition, what):
-    """Returns the first value of condition() that is true, and when."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value, time.monotonic()
-        time.sleep(0.02)
-    raise TimeoutError("in vain: " + what)
-
-
 # Steps of an island that computes all the time, and those before that.
 STEPS = 150
 FIRST_STEPS = 30
@@ -109,6 +97,17 @@ training { total_steps: 1000000 batch_size: 8 micro_batch_size: 1
            learning_rate: 1e-3 inner_algorithm: DDP }
 synchronization { inner_steps_per_round: 50 overlap_steps: 10 }
 """
+
+
+def await_that(condition, what):
+    """Returns the first value of condition() that is true, and when."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value, time.monotonic()
+        time.sleep(0.02)
+    raise TimeoutError("in vain: " + what)
 
 
 class Log:
@@ -311,6 +310,14 @@ def strike(trial, kind, pids, result, begin):
     trial.log.mark += trial.log.since_mark().index(AGAIN)
 
 
+def note_lost_steps(trial, last, result):
+    """Notes how many steps up to `last` are made again, if any are."""
+    resumed = re.search(r"from the checkpoint of step (\d+)",
+                        trial.log.since_mark())
+    if resumed:
+        result["steps_lost"] = last - int(resumed.group(1))
+
+
 def one_fault(trial, kind, chance, result):
     """Writes to `result` what became of a fault. Raises TimeoutError."""
     trial.log.set_mark()
@@ -330,35 +337,46 @@ def one_fault(trial, kind, chance, result):
     strike(trial, kind, pids, result, begin)
     _, repaired = trial.await_steps(1)
     result["seconds"] = repaired - begin
-    resumed = re.search(r"from the checkpoint of step (\d+)",
-                        trial.log.since_mark())
-    if resumed:
-        result["steps_lost"] = last - int(resumed.group(1))
+    note_lost_steps(trial, last, result)
     if kind != "kill_supervisor":
         await_blame(trial, result)
 
 
+def in_time(one_fault, trial, kind, chance, result):
+    """Makes a fault and prints its result; returns False after a timeout."""
+    try:
+        one_fault(trial, kind, chance, result)
+    except TimeoutError as error:
+        print(error, trial.log.since_mark(), trial.events.since_mark(),
+              file=sys.stderr)
+        return False
+    finally:
+        print(json.dumps(result), flush=True)
+    return True
+
+
+def spread(results, key, most):
+    """Returns the median of the results that have `key`, and the most."""
+    values = [r[key] for r in results if key in r]
+    return {key: statistics.median(values) if values else None,
+            most: max(values, default=None)}
+
+
 def summary(kind, results):
     """Returns the report on the faults of one kind."""
-    blamed = [r for r in results if "blamed" in r]
-    repaired = [r for r in results if "seconds" in r]
-    seconds = [r["seconds"] for r in repaired]
-    lost = [r["steps_lost"] for r in results if "steps_lost" in r]
     report = {
         "count": len(results),
-        "repaired": len(repaired),
-        "seconds": statistics.median(seconds) if seconds else None,
-        "seconds_longest": max(seconds, default=None),
-        "steps_lost": statistics.median(lost) if lost else None,
-        "steps_lost_most": max(lost, default=None),
+        "repaired": sum("seconds" in r for r in results),
+        **spread(results, "seconds", "seconds_longest"),
+        **spread(results, "steps_lost", "steps_lost_most"),
         "left_behind": sum(r["left_behind"] for r in results),
     }
     if kind != "kill_supervisor":
+        blamed = [r for r in results if "blamed" in r]
         right = sum(r["blamed"] in r["ranks"] for r in blamed)
-        found = [r["found_seconds"] for r in results if "found_seconds" in r]
         report.update({
-            "found": len(found),
-            "found_seconds": statistics.median(found) if found else None,
+            "found": sum("found_seconds" in r for r in results),
+            **spread(results, "found_seconds", "found_seconds_longest"),
             "blamed_rightly": right,
             "blamed_wrongly": len(blamed) - right,
         })
@@ -471,14 +489,8 @@ def run(options, directory, memory):
             due = begin + number * options.fault_seconds
             time.sleep(max(0, due - time.monotonic()))
             results.append({"kind": kind, "left_behind": 0})
-            try:
-                one_fault(trial, kind, chance, results[-1])
-            except TimeoutError as error:
-                print(error, trial.log.since_mark(), trial.events.since_mark(),
-                      file=sys.stderr)
+            if not in_time(one_fault, trial, kind, chance, results[-1]):
                 return
-            finally:
-                print(json.dumps(results[-1]), flush=True)
         time.sleep(max(0, begin + len(kinds) * options.fault_seconds -
                        time.monotonic()))
 
