@@ -28,7 +28,7 @@ inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous);
 
-// What a rank has seen of a failure.
+// Describes a failure as one rank has seen it.
 struct SeenFailure {
   int rank = 0;
   // The number of ranks.
