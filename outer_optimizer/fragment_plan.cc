@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -130,9 +131,8 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                      synchronization.pattern()));
   }
 
-  const bool waits = synchronization.overlap_steps() == 0 &&
-                     synchronization.max_overlap_steps() == 0;
-  const uint64_t offset_steps = waits ? 0 : round_steps / fragments;
+  const uint64_t offset_steps =
+      WaitsForUpdates(synchronization) ? 0 : round_steps / fragments;
   v1::FragmentPlan plan;
   for (uint32_t id = 0; id < fragments; ++id) {
     v1::Fragment& fragment = *plan.add_fragments();

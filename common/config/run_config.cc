@@ -242,8 +242,8 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   const uint32_t most = layers + 1;
   check.Require(sync.fragments() >= 1 && sync.fragments() <= most,
                 "synchronization.fragments", "1 to layers + 1 = ", most);
-  const bool waits = sync.overlap_steps() == 0 && sync.max_overlap_steps() == 0;
-  check.Require(waits || sync.fragments() <= round || sync.fragments() > most,
+  check.Require(WaitsForUpdates(sync) || sync.fragments() <= round ||
+                    sync.fragments() > most,
                 "synchronization.fragments",
                 "up to inner_steps_per_round = ", round,
                 ", so that each fragment has a step of its own");
@@ -329,6 +329,10 @@ void Resolve(v1::RunConfig& config) {
 std::optional<int32_t> DocumentEnd(const v1::DataConfig& config) {
   if (!config.has_document_end()) return std::nullopt;
   return static_cast<int32_t>(config.document_end());
+}
+
+bool WaitsForUpdates(const v1::SynchronizationConfig& config) {
+  return config.overlap_steps() == 0 && config.max_overlap_steps() == 0;
 }
 
 uint64_t TokensPerStep(const v1::RunConfig& config) {

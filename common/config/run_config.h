@@ -42,6 +42,10 @@ absl::StatusOr<v1::RunConfig> LoadRunConfig(const std::string& path);
 // Returns the token that ends a document, if attention stays within documents.
 std::optional<int32_t> DocumentEnd(const v1::DataConfig& config);
 
+// Returns whether islands wait for every update, because nothing overlaps with
+// training. All fragments are then sent at the same step.
+bool WaitsForUpdates(const v1::SynchronizationConfig& config);
+
 // Returns the tokens of an inner step of one island.
 uint64_t TokensPerStep(const v1::RunConfig& config);
 
