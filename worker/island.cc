@@ -372,9 +372,10 @@ IslandCheckpointStore* Island::DueCheckpoints(uint64_t step,
     return store;
   }
   IslandCheckpointStore* const recent = options_.recent_checkpoints;
-  const bool is_due =
-      recent != nullptr && !recent->busy() && now >= save_again_;
-  return is_due ? recent : nullptr;
+  if (recent == nullptr || recent->busy()) return nullptr;
+  // Writing takes a processor from training, too.
+  const absl::Duration cost = time_to_save_ + recent->least_write();
+  return now >= saved_recent_ + cost / kShareOfSaving ? recent : nullptr;
 }
 
 absl::Status Island::Do(const action::Save& save) {
@@ -388,15 +389,16 @@ absl::Status Island::Do(const action::Save& save) {
   IslandCheckpointStore* const store = DueCheckpoints(step, begin);
   if (store != nullptr) {
     ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
-    store->SaveLater(std::move(state));
+    store->SaveLater(std::move(state), options_.now);
     if (store == options_.checkpoints) {
       saved_step_ = step;
     } else {
-      const absl::Time end = options_.now();
+      const bool is_first = saved_recent_ == absl::InfinitePast();
+      saved_recent_ = options_.now();
       // The least time is what it costs, without waiting for a rank that
       // starts.
-      time_to_save_ = std::min(time_to_save_, end - begin);
-      save_again_ = end + time_to_save_ / kShareOfSaving;
+      const absl::Duration taken = saved_recent_ - begin;
+      time_to_save_ = is_first ? taken : std::min(time_to_save_, taken);
     }
   }
   loop_.Tell(

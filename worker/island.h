@@ -215,10 +215,10 @@ class Island {
   std::optional<v1::JoinResponse> joined_;
   // The step of the last checkpoint in `checkpoints`.
   std::optional<uint64_t> saved_step_;
-  // When the next recent checkpoint is due, and how long training waited for
+  // When the last recent checkpoint was made, and how long training waited for
   // the one for which it waited least.
-  absl::Time save_again_ = absl::InfinitePast();
-  absl::Duration time_to_save_ = absl::InfiniteDuration();
+  absl::Time saved_recent_ = absl::InfinitePast();
+  absl::Duration time_to_save_;
   std::optional<FragmentMap> map_;
   // The source of version 0, if this island has one, until training begins.
   std::optional<InitialValues> initial_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/island_checkpoint.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -176,15 +177,19 @@ bool IslandCheckpointStore::busy() const {
                                  std::future_status::ready;
 }
 
-void IslandCheckpointStore::SaveLater(IslandState state) {
+void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
   if (writing_.valid()) writing_.wait();
-  writing_ = std::async(std::launch::async, [this, state = std::move(state)] {
+  const auto write = [this, state = std::move(state), now = std::move(now)] {
+    const absl::Time begin = now();
     const absl::Status saved = Save(state);
+    const absl::Duration taken = now() - begin;
+    least_write_ = std::min(least_write_.value_or(taken), taken);
     LOG_IF(WARNING, !saved.ok())
         << "cannot save the island's checkpoint: " << saved.message();
     VLOG(1) << "saved the island's checkpoint of step "
-            << state.position.run_step();
-  });
+            << state.position.run_step() << " in " << taken;
+  };
+  writing_ = std::async(std::launch::async, std::move(write));
 }
 
 absl::Status IslandCheckpointStore::Remove() {

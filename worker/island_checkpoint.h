@@ -18,7 +18,7 @@
 //   ASSIGN_OR_RETURN(auto store, IslandCheckpointStore::Open("/data/east"));
 //   ASSIGN_OR_RETURN(std::optional<IslandState> state, store->Load());
 //   ...
-//   store->SaveLater(std::move(next));   // beside training
+//   store->SaveLater(std::move(next), clock);   // beside training
 //
 // For use by one thread. All calls except SaveLater block on the disk.
 #ifndef WORKER_ISLAND_CHECKPOINT_H_
@@ -33,6 +33,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/os/file.h"
 #include "proto/island.pb.h"
 #include "worker/inner_trainer.h"
@@ -78,10 +80,16 @@ class IslandCheckpointStore {
 
   // Returns whether a write is in progress, for which SaveLater would wait.
   bool busy() const;
-  // Writes the state atomically, on a thread of its own. The previous
-  // checkpoint stays until then. A failure is only logged: the next write may
-  // succeed.
-  void SaveLater(IslandState state);
+  // Writes the state atomically, on a thread of its own that asks `now` how
+  // long it takes. The previous checkpoint stays until then. A failure is only
+  // logged: the next write may succeed.
+  void SaveLater(IslandState state, Clock now);
+  // Returns the least time that a write of SaveLater has taken, without what
+  // other threads delay it; 0 before the first one. There must be no write in
+  // progress.
+  absl::Duration least_write() const {
+    return least_write_.value_or(absl::ZeroDuration());
+  }
   // Writes the state atomically. There must be no write in progress.
   absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint, if there is
@@ -105,6 +113,8 @@ class IslandCheckpointStore {
   const std::string directory_;
   const FileLock lock_;
   std::future<void> writing_;
+  // Belongs to the write in progress, if there is one.
+  std::optional<absl::Duration> least_write_;
 };
 
 // Returns the newest state in two stores, each of which may be null, without

@@ -7,8 +7,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -47,8 +50,8 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
     const auto none = (*store)->Load();
     ASSERT_OK(none.status());
     EXPECT_FALSE(none->has_value());
-    (*store)->SaveLater(SomeState(10));
-    (*store)->SaveLater(SomeState(20));
+    (*store)->SaveLater(SomeState(10), absl::Now);
+    (*store)->SaveLater(SomeState(20), absl::Now);
   }
   const auto store = IslandCheckpointStore::Open(directory);
   ASSERT_OK(store.status());
@@ -67,6 +70,19 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
             want.trainer.optimizer.first_moment);
   EXPECT_EQ(state.trainer.optimizer.second_moment,
             want.trainer.optimizer.second_moment);
+}
+
+TEST(IslandCheckpointTest, TheShortestWriteTellsWhatOneCosts) {
+  const auto store = IslandCheckpointStore::Open(Directory("shortest"));
+  ASSERT_OK(store.status());
+  EXPECT_EQ((*store)->least_write(), absl::ZeroDuration());
+  for (const int seconds : {3, 2, 4}) {
+    absl::Time now = absl::UnixEpoch();
+    (*store)->SaveLater(SomeState(10),
+                        [&] { return now += absl::Seconds(seconds); });
+    while ((*store)->busy()) std::this_thread::yield();
+  }
+  EXPECT_EQ((*store)->least_write(), absl::Seconds(2));
 }
 
 // Returns a store that has the state of a step, if that is not 0.
@@ -126,7 +142,7 @@ TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {
   ASSERT_OK(store.status());
   const IslandState saved = SomeState(10);
   ASSERT_OK((*store)->SetProcess(5));
-  (*store)->SaveLater(saved);
+  (*store)->SaveLater(saved, absl::Now);
   store->reset();  // Waits for it.
   store = IslandCheckpointStore::Open(Directory("process"));
   ASSERT_OK(store.status());
@@ -146,7 +162,7 @@ TEST(IslandCheckpointTest, WhatIsRemovedStaysAway) {
   ASSERT_OK(store.status());
   EXPECT_OK((*store)->Remove()) << "nothing to remove";
   EXPECT_FALSE((*store)->busy());
-  (*store)->SaveLater(SomeState(10));
+  (*store)->SaveLater(SomeState(10), absl::Now);
   EXPECT_OK((*store)->Remove());
   EXPECT_FALSE((*store)->busy()) << "the write has ended";
   const auto none = (*store)->Load();
@@ -181,7 +197,7 @@ TEST(IslandCheckpointTest, AnyDamageIsSeen) {
   {
     const auto store = IslandCheckpointStore::Open(directory);
     ASSERT_OK(store.status());
-    (*store)->SaveLater(SomeState(10));
+    (*store)->SaveLater(SomeState(10), absl::Now);
   }
   const auto store = IslandCheckpointStore::Open(directory);
   ASSERT_OK(store.status());

@@ -267,6 +267,28 @@ TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {
   EXPECT_LT(state->position.run_step(), 4);
 }
 
+TEST_F(IslandTest, ARecentCheckpointIsLaterTheLongerWritingTakes) {
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto recent, IslandCheckpointStore::Open(
+                                              testing::TempDir() + "/written"));
+  Island::Options options = Options([&](uint64_t step) {
+    while (recent->busy()) std::this_thread::yield();
+    return step < 5 ? absl::OkStatus() : absl::DataLossError("bad sector");
+  });
+  options.recent_checkpoints = recent.get();
+  // Training takes no time, and what other threads do takes seconds.
+  options.now = [at = options.now(), training = std::this_thread::get_id(),
+                 others = std::make_shared<std::atomic<int>>(0)] {
+    return std::this_thread::get_id() == training
+               ? at
+               : at + absl::Seconds(++*others);
+  };
+  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(const std::optional<IslandState> state, recent->Load());
+  ASSERT_TRUE(state.has_value());
+  EXPECT_LE(state->position.run_step(), 1);
+}
+
 // Answers a join with `joined`, and sends the test's bytes as parameters.
 class FalseCoordinator : public v1::Coordinator::Service {
  public:

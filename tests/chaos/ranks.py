@@ -433,6 +433,7 @@ class BusyTrial(Trial):
                 "busy", "--island_size", 2, "--island_rank", rank,
                 "--island_leader", "127.0.0.2:" + self.port,
                 "--checkpoint_dir", self.directory / f"checkpoint{rank}",
+                "--threads", 1,
                 process=f"rank{rank}")
 
     def measure(self):
