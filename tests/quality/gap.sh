@@ -16,6 +16,8 @@ readonly ADAMW='training.optimizer: ADAMW training.learning_rate: 2e-3'
 readonly ALONE='membership.min_islands: 1 data.shards: 1 training.batch_size: 16 training.micro_batch_size: 8'
 readonly RATE='outer_optimizer.learning_rate: 0.8'
 readonly FOUR="${RATE} membership.min_islands: 4 membership.max_islands: 4 data.shards: 4 training.batch_size: 4"
+readonly EIGHT="${RATE} membership.min_islands: 8 membership.max_islands: 8 data.shards: 8 training.batch_size: 2"
+readonly SIXTEEN="${RATE} membership.min_islands: 16 membership.max_islands: 16 data.shards: 16 training.batch_size: 1"
 readonly H40="${RATE} inner_steps_per_round: 40 outer_optimizer.momentum: 0.4"
 readonly DILOCO="${H40} fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32"
 readonly AVERAGE="${DILOCO} outer_optimizer.algorithm: SGD outer_optimizer.learning_rate: 1"
@@ -36,6 +38,8 @@ k2_h5         ${H5}
 k4_h5         ${FOUR} ${H5}
 adamw_k2_h10  ${RATE} ${ADAMW}
 tau_half      ${FOUR} overlap_steps: 5
+causeway_k8   ${EIGHT}
+causeway_k16  ${SIXTEEN}
 "
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly CONFIG=deploy/quickstart.textproto

@@ -162,15 +162,14 @@ figures() {
 
 # train NAME SEED: prints the figures and the validation loss.
 train() {
-  local run="$1-$2" island islands=(north south east west) ranks=1 count
+  local run="$1-$2" island ranks=1 count
   configure "$1" "$2" >"${work}/${run}.textproto"
   count="$(sed -n 's/^ *min_islands: //p' "${work}/${run}.textproto")"
-  islands=("${islands[@]:0:count}")
   if ((count == 1)); then ranks=2; fi
   start_coordinator "${run}" "${work}/${run}.textproto"
-  for island in "${islands[@]}"; do
+  for ((island = 1; island <= count; ++island)); do
     start "${run}-${island}" "${worker}" --coordinator "${address}" \
-      --island "${island}" --ranks "${ranks}" --threads "${ranks}" \
+      --island "island-${island}" --ranks "${ranks}" --threads "${ranks}" \
       --data "${data[0]}"
   done
   await_islands

@@ -3,6 +3,7 @@
 #include "worker/supervisor/rank_watch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -138,12 +139,13 @@ std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step) {
   if (step > furthest_step_) {
     furthest_step_ = step;
     without_progress_ = 0;
-  } else if (++without_progress_ > kMost) {
-    return std::nullopt;
+    return absl::ZeroDuration();
   }
+  ++without_progress_;
+  if (is_limited_ && without_progress_ > kMost) return std::nullopt;
   // A cause that lasts, such as a full disk, may go away.
-  return without_progress_ == 0 ? absl::ZeroDuration()
-                                : absl::Seconds(1 << (without_progress_ - 1));
+  return std::min(absl::Seconds(std::exp2(without_progress_ - 1)),
+                  kLongestPause);
 }
 
 }  // namespace causeway

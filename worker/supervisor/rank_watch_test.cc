@@ -134,7 +134,7 @@ TEST_F(FindStuckRankTest, WhatIsNewMayTakeTheMostTime) {
 }
 
 TEST(RestartBudgetTest, EndsAfterThreeStartsWithoutProgress) {
-  RestartBudget budget;
+  RestartBudget budget(/*is_limited=*/true);
   EXPECT_THAT(budget.AfterFailureAt(50), Optional(absl::ZeroDuration()));
   EXPECT_THAT(budget.AfterFailureAt(50), Optional(absl::Seconds(1)));
   EXPECT_THAT(budget.AfterFailureAt(0), Optional(absl::Seconds(2)));
@@ -143,11 +143,20 @@ TEST(RestartBudgetTest, EndsAfterThreeStartsWithoutProgress) {
 }
 
 TEST(RestartBudgetTest, ProgressRenewsIt) {
-  RestartBudget budget;
+  RestartBudget budget(/*is_limited=*/true);
   for (int i = 0; i < 10; ++i) {
     EXPECT_THAT(budget.AfterFailureAt(10 * i), Optional(testing::_));
     EXPECT_THAT(budget.AfterFailureAt(0), Optional(testing::_));
   }
+}
+
+TEST(RestartBudgetTest, WithoutALimitPausesGrowToAMinute) {
+  RestartBudget budget(/*is_limited=*/false);
+  for (const int seconds : {1, 2, 4, 8, 16, 32, 60, 60}) {
+    EXPECT_THAT(budget.AfterFailureAt(0), Optional(absl::Seconds(seconds)));
+  }
+  for (int i = 0; i < 5000; ++i) budget.AfterFailureAt(0);
+  EXPECT_THAT(budget.AfterFailureAt(0), Optional(absl::Minutes(1)));
 }
 
 }  // namespace

@@ -30,16 +30,20 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Longer than ranks take to find out who is at fault, and to leave the run.
 constexpr absl::Duration kEndTogether = absl::Seconds(15);
 constexpr int kUsageExitCode = 2;
-// The time after which a process that the island does not need is started
-// again: at first, and at most.
+// The time after which a process that the island does not need is first started
+// again.
 constexpr absl::Duration kFirstRetry = absl::Seconds(1);
-constexpr absl::Duration kLongestRetry = absl::Minutes(1);
 
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options,
              std::unique_ptr<RankStampPage> page)
-      : options_(options), page_(std::move(page)), reader_(page_.get()) {}
+      : options_(options),
+        page_(std::move(page)),
+        reader_(page_.get()),
+        // An island that goes on without this host takes it in again when it
+        // is well, or can be reached.
+        budget_(options.first_process == 0 || !options.has_spares) {}
 
   absl::StatusOr<int> Run() {
     while (true) {
@@ -141,8 +145,9 @@ class Supervisor {
         const absl::Duration pause = retries_[i].pause;
         LOG(WARNING) << HowEnded(i) << "; it had no rank, and is started again "
                      << "in " << absl::FormatDuration(pause);
-        retries_[i] = {.at = options_.now() + pause,
-                       .pause = std::min(2 * pause, kLongestRetry)};
+        retries_[i] = {
+            .at = options_.now() + pause,
+            .pause = std::min(2 * pause, RestartBudget::kLongestPause)};
         continue;
       }
       ended_at_ = std::min(ended_at_, options_.now());
@@ -177,8 +182,11 @@ class Supervisor {
     for (size_t i = 0; i < processes_.size(); ++i) {
       if (leaving_ || options_.now() < retries_[i].at) continue;
       auto process = StartProcess(i);
-      LOG_IF(ERROR, !process.ok()) << process.status().message();
-      if (!process.ok()) continue;
+      if (!process.ok()) {
+        LOG(ERROR) << process.status().message();
+        retries_[i].at = options_.now() + retries_[i].pause;
+        continue;
+      }
       processes_[i] = *std::move(process);
       retries_[i].at = absl::InfiniteFuture();
     }
