@@ -103,9 +103,18 @@ def causeway_cc_binary(name, srcs = None, **kwargs):
     """A program; the arguments are as for causeway_cc_library."""
     _causeway_cc(native.cc_binary, name, srcs = _sources(name, ".cc", srcs), **kwargs)
 
+def _with_tested(name, deps):
+    """Adds the library NAME that the package has declared to the deps of NAME_test."""
+    tested = name[:-len("_test")]
+    if not name.endswith("_test") or not native.existing_rule(tested) or ":" + tested in deps:
+        return deps
+    own = [dep for dep in deps if dep.startswith(":")]
+    return sorted([":" + tested] + own) + [dep for dep in deps if dep not in own]
+
 def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", **kwargs):
     # Half of a build compiles tests, and tests compute little.
     copts, more_deps = _options(False, copts)
+    deps = _with_tested(name, deps)
     native.cc_test(
         name = name,
         size = size,
