@@ -11,6 +11,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 # shellcheck source=deploy/libraries.sh
 . "${ROOT}/deploy/libraries.sh"
 
@@ -50,38 +52,17 @@ fail() {
   exit 1
 }
 
-cuda=true
-cuda_libraries=false
+cpu_only=false
+with_cuda_libraries=false
 tests=false
 check=false
 bin=
-archive=
-while (($#)); do
-  case "$1" in
-    --cpu_only) cuda=false ;;
-    --with_cuda_libraries) cuda_libraries=true ;;
-    --tests) tests=true ;;
-    --check) check=true ;;
-    --bin)
-      bin="${2:?--bin needs a directory}"
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    -*)
-      usage >&2
-      exit 2
-      ;;
-    *) archive="$1" ;;
-  esac
-  shift
-done
-archive="$(realpath -m "${archive:-causeway-linux-x86_64.tar.gz}")"
-mapfile -t options < <(if "${cuda}"; then cuda_build_options; fi)
+read_options "cpu_only with_cuda_libraries tests check" bin "$@"
+archive="$(realpath -m "${rest[0]:-causeway-linux-x86_64.tar.gz}")"
+mapfile -t options < <("${cpu_only}" || cuda_build_options)
+cuda=true
 if ((${#options[@]} == 0)); then cuda=false; fi
-if "${cuda_libraries}" && ! "${cuda}"; then
+if "${with_cuda_libraries}" && ! "${cuda}"; then
   fail "--with_cuda_libraries needs /usr/local/cuda/bin/nvcc, and not --cpu_only"
 fi
 require_tools
@@ -144,7 +125,7 @@ mkdir "${libraries}/gcc"
 mv "${libraries}"/{libstdc++.so.6,libgcc_s.so.1} "${libraries}/gcc"
 
 # The names of CUDA's libraries as the worker loads them.
-if "${cuda_libraries}"; then
+if "${with_cuda_libraries}"; then
   for name in libcublasLt.so.13 libnccl.so.2; do
     path=/usr/local/cuda/lib64/${name}
     if [[ ! -e "${path}" ]]; then fail "there is no ${path} to add"; fi

@@ -12,6 +12,8 @@ readonly ROOT
 cd "${ROOT}"
 # shellcheck source=deploy/bazel.sh
 . deploy/bazel.sh
+# shellcheck source=deploy/read_options.sh
+. deploy/read_options.sh
 # shellcheck source=deploy/version.sh
 . deploy/version.sh
 
@@ -32,28 +34,12 @@ fail() {
   exit 1
 }
 
-mapfile -t options < <(cuda_build_options)
+cpu_only=false
 bin=
-directory=.
-while (($#)); do
-  case "$1" in
-    --cpu_only) options=() ;;
-    --bin)
-      bin="$(realpath "${2:?--bin needs a directory}")"
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    -*)
-      usage >&2
-      exit 2
-      ;;
-    *) directory="$1" ;;
-  esac
-  shift
-done
+read_options cpu_only bin "$@"
+if [[ -n "${bin}" ]]; then bin="$(realpath "${bin}")"; fi
+mapfile -t options < <("${cpu_only}" || cuda_build_options)
+directory="${rest[0]:-.}"
 for tool in dpkg-deb dpkg-shlibdeps pod2man patchelf; do
   command -v "${tool}" >/dev/null ||
     fail "there is no ${tool}; install dpkg-dev, perl and patchelf"

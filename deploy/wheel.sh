@@ -11,6 +11,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 # shellcheck source=deploy/libraries.sh
 . "${ROOT}/deploy/libraries.sh"
 
@@ -35,28 +37,12 @@ fail() {
 }
 
 readonly GLIBC=2.34
-mapfile -t options < <(cuda_build_options)
+cpu_only=false
 library=
-directory=.
-while (($#)); do
-  case "$1" in
-    --cpu_only) options=() ;;
-    --library)
-      library="$(realpath "${2:?--library needs a file}")"
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    -*)
-      usage >&2
-      exit 2
-      ;;
-    *) directory="$1" ;;
-  esac
-  shift
-done
+read_options cpu_only library "$@"
+if [[ -n "${library}" ]]; then library="$(realpath "${library}")"; fi
+mapfile -t options < <("${cpu_only}" || cuda_build_options)
+directory="${rest[0]:-.}"
 mkdir -p "${directory}"
 directory="$(realpath "${directory}")"
 require_tools

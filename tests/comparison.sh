@@ -15,33 +15,19 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 
 # parse_flags NAMES ARGUMENT...: sets `keep`, and the variables whose NAMES are
 # those of flags with a value.
 json=
 parse_flags() {
-  local flags=" $1 "
-  shift
-  while (($#)); do
-    if [[ "$1" == --* && "${flags}" == *" ${1#--} "* ]]; then
-      if (($# < 2)); then
-        echo "${program}: $1 needs a value" >&2
-        exit 2
-      fi
-      printf -v "${1#--}" '%s' "$2"
-      shift
-    elif [[ "$1" == --keep ]]; then
-      keep=true
-    elif [[ "$1" == -h || "$1" == --help ]]; then
-      usage
-      exit 0
-    else
-      usage >&2
-      echo "${program}: unknown argument '$1'" >&2
-      exit 2
-    fi
-    shift
-  done
+  read_options keep "$1" "${@:2}"
+  if ((${#rest[@]} > 0)); then
+    usage >&2
+    echo "${program}: unknown argument '${rest[0]}'" >&2
+    exit 2
+  fi
   if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 }
 

@@ -18,6 +18,8 @@ readonly ROOT
 cd "${ROOT}"
 # shellcheck source=deploy/bazel.sh
 . deploy/bazel.sh
+# shellcheck source=deploy/read_options.sh
+. deploy/read_options.sh
 
 usage() {
   cat <<'USAGE'
@@ -220,34 +222,12 @@ run_tests() {
 
 config=
 fuzz_seconds=10
-targets=()
-while (($#)); do
-  case "$1" in
-    --config)
-      config="${2:-}"
-      shift
-      ;;
-    --config=*) config="${1#*=}" ;;
-    --fuzz_seconds)
-      fuzz_seconds="${2:-}"
-      if [[ ! "${fuzz_seconds}" =~ ^[0-9]{1,6}$ ]]; then
-        usage >&2
-        exit 2
-      fi
-      shift
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    -*)
-      usage >&2
-      exit 2
-      ;;
-    *) targets+=("$1") ;;
-  esac
-  shift
-done
+read_options "" "config fuzz_seconds" "$@"
+if [[ ! "${fuzz_seconds}" =~ ^[0-9]{1,6}$ ]]; then
+  usage >&2
+  exit 2
+fi
+targets=("${rest[@]}")
 
 mapfile -t options < <(bazel_display_options)
 # Real processes on saturated cores fail now and then without a fault of the

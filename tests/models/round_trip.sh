@@ -14,24 +14,16 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 
 readonly TRAINED_FAMILY=qwen2.5
 
+usage() { echo "usage: tests/models/round_trip.sh [--json FILE] [--keep]"; }
+
 json=
-while (($#)); do
-  case "$1" in
-    --json)
-      json="$(realpath "${2:?--json needs a file}")"
-      shift
-      ;;
-    --keep) keep=true ;;
-    *)
-      echo "usage: tests/models/round_trip.sh [--json FILE] [--keep]" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+read_options keep json "$@"
+if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 
 checkpoints() { /usr/bin/python3 tests/models/checkpoints.py "$@"; }
 

@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# How scripts read their options; to be sourced. A script defines usage(), which
+# prints its help.
+
+# read_options FLAGS NAMES ARGUMENT...: sets the variable of each flag, such as
+# `keep` for --keep, to true, and that of each option with one of NAMES to the
+# value that follows it. The array `rest` gets the other arguments. A wrong option
+# ends the script with 2.
+read_options() {
+  local flags=" $1 " names=" $2 " name
+  shift 2
+  rest=()
+  while (($#)); do
+    if [[ "$1" == --*=* ]]; then set -- "${1%%=*}" "${1#*=}" "${@:2}"; fi
+    name="${1#--}"
+    if [[ "$1" == -h || "$1" == --help ]]; then
+      usage
+      exit 0
+    elif [[ "$1" != -* ]]; then
+      rest+=("$1")
+    elif [[ "${flags}" == *" ${name} "* ]]; then
+      printf -v "${name}" true
+    elif [[ "${names}" != *" ${name} "* ]]; then
+      usage >&2
+      echo "$(basename "$0"): unknown option '$1'" >&2
+      exit 2
+    elif (($# < 2)); then
+      echo "$(basename "$0"): $1 needs a value" >&2
+      exit 2
+    else
+      printf -v "${name}" '%s' "$2"
+      shift
+    fi
+    shift
+  done
+}
