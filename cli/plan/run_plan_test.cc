@@ -16,89 +16,82 @@ using testing::HasSubstr;
 
 constexpr double kExact = 1e-9;
 
-// Returns 4 layers of 250 values, BF16 both ways: 16 000 bits each way per
-// round.
-RunAssumptions Assumptions() {
-  RunAssumptions assumptions{
+class PredictRunTest : public testing::Test {
+ protected:
+  PredictRunTest() {
+    sync_.set_inner_steps_per_round(100);
+    sync_.set_uplink_format(v1::BF16);
+    sync_.set_downlink_format(v1::BF16);
+  }
+
+  RunPrediction Predicted() const {
+    absl::StatusOr<RunPrediction> prediction = PredictRun(assumptions_);
+    EXPECT_OK(prediction);
+    return *std::move(prediction);
+  }
+  double Utilization() const { return Predicted().simulated.utilization; }
+  std::string Refusal() const {
+    return std::string(PredictRun(assumptions_).status().message());
+  }
+
+  // 4 layers of 250 values, BF16 both ways: 16 000 bits each way per round.
+  RunAssumptions assumptions_{
       .layout = *MakeUniformLayout(1000, 0, 4),
       .islands = {{.step_seconds = 0.5, .link = {.up = 1600, .down = 800}}}};
-  v1::SynchronizationConfig& sync =
-      *assumptions.config.mutable_synchronization();
-  sync.set_inner_steps_per_round(100);
-  sync.set_uplink_format(v1::BF16);
-  sync.set_downlink_format(v1::BF16);
-  return assumptions;
-}
+  v1::SynchronizationConfig& sync_ =
+      *assumptions_.config.mutable_synchronization();
+};
 
-RunPrediction Predicted(const RunAssumptions& assumptions) {
-  absl::StatusOr<RunPrediction> prediction = PredictRun(assumptions);
-  EXPECT_OK(prediction);
-  return *std::move(prediction);
-}
-
-std::string Refusal(const RunAssumptions& assumptions) {
-  return std::string(PredictRun(assumptions).status().message());
-}
-
-TEST(PredictRunTest, DiLoCoIsTrainingThenTransfers) {
-  RunAssumptions assumptions = Assumptions();
+TEST_F(PredictRunTest, DiLoCoIsTrainingThenTransfers) {
   // A period is 50 s of training, 10 s up, 20 s down.
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 80, kExact);
-  assumptions.islands[0].round_trip_seconds = 1;
-  assumptions.merge_rate = 100;
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 91, kExact);
+  EXPECT_NEAR(Utilization(), 50.0 / 80, kExact);
+  assumptions_.islands[0].round_trip_seconds = 1;
+  assumptions_.merge_rate = 100;
+  EXPECT_NEAR(Utilization(), 50.0 / 91, kExact);
 }
 
-TEST(PredictRunTest, UnlimitedBandwidthIsFullUtilization) {
-  RunAssumptions assumptions = Assumptions();
-  assumptions.islands[0].link = {};
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);
+TEST_F(PredictRunTest, UnlimitedBandwidthIsFullUtilization) {
+  assumptions_.islands[0].link = {};
+  EXPECT_NEAR(Utilization(), 1, kExact);
 }
 
-TEST(PredictRunTest, RoundsOfOneStepAreDataParallel) {
-  RunAssumptions assumptions = Assumptions();
-  assumptions.config.mutable_synchronization()->set_inner_steps_per_round(1);
-  const RunPrediction prediction = Predicted(assumptions);
+TEST_F(PredictRunTest, RoundsOfOneStepAreDataParallel) {
+  sync_.set_inner_steps_per_round(1);
+  const RunPrediction prediction = Predicted();
   EXPECT_NEAR(prediction.simulated.utilization, 0.5 / 30.5, kExact);
   EXPECT_NEAR(prediction.data_parallel_ratio, 1, kExact);
 }
 
-TEST(PredictRunTest, FragmentsAreSpreadOverTheRound) {
-  RunAssumptions assumptions = Assumptions();
-  v1::SynchronizationConfig& sync =
-      *assumptions.config.mutable_synchronization();
-  sync.set_fragments(5);
-  assumptions.layout = *MakeUniformLayout(1000, 200, 4);
+TEST_F(PredictRunTest, FragmentsAreSpreadOverTheRound) {
+  sync_.set_fragments(5);
+  assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
   // Each fifth of the model takes 2 s up and 4 s down.
-  sync.set_overlap_steps(11);
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 52.5,
-              kExact);
-  sync.set_overlap_steps(12);
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);
+  sync_.set_overlap_steps(11);
+  EXPECT_NEAR(Utilization(), 50.0 / 52.5, kExact);
+  sync_.set_overlap_steps(12);
+  EXPECT_NEAR(Utilization(), 1, kExact);
   // max_overlap_steps helps as much as overlap_steps.
-  sync.set_overlap_steps(2);
-  sync.set_max_overlap_steps(10);
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 1, kExact);
+  sync_.set_overlap_steps(2);
+  sync_.set_max_overlap_steps(10);
+  EXPECT_NEAR(Utilization(), 1, kExact);
 }
 
 // The first fifth goes up before anything comes down, and the others meanwhile.
-TEST(PredictRunTest, FragmentsThatAreWaitedForShareTheWait) {
-  RunAssumptions assumptions = Assumptions();
-  assumptions.layout = *MakeUniformLayout(1000, 200, 4);
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 80, kExact);
-  assumptions.config.mutable_synchronization()->set_fragments(5);
-  EXPECT_NEAR(Predicted(assumptions).simulated.utilization, 50.0 / 72, kExact);
+TEST_F(PredictRunTest, FragmentsThatAreWaitedForShareTheWait) {
+  assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
+  EXPECT_NEAR(Utilization(), 50.0 / 80, kExact);
+  sync_.set_fragments(5);
+  EXPECT_NEAR(Utilization(), 50.0 / 72, kExact);
 }
 
 // Fragments move the same bytes in a round, but only a fifth of them at once.
-TEST(PredictRunTest, FragmentsLowerThePeak) {
-  RunAssumptions assumptions = Assumptions();
-  assumptions.islands[0].link = {};
-  assumptions.layout = *MakeUniformLayout(1000, 200, 4);
-  const RunPrediction whole = Predicted(assumptions);
-  assumptions.config.mutable_synchronization()->set_fragments(5);
-  assumptions.config.mutable_synchronization()->set_overlap_steps(1);
-  const RunPrediction fifths = Predicted(assumptions);
+TEST_F(PredictRunTest, FragmentsLowerThePeak) {
+  assumptions_.islands[0].link = {};
+  assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
+  const RunPrediction whole = Predicted();
+  sync_.set_fragments(5);
+  sync_.set_overlap_steps(1);
+  const RunPrediction fifths = Predicted();
   EXPECT_NEAR(fifths.simulated.islands[0].traffic.up.mean, 16000.0 / 50,
               kExact);
   EXPECT_NEAR(whole.simulated.islands[0].traffic.up.mean, 16000.0 / 50, kExact);
@@ -106,14 +99,11 @@ TEST(PredictRunTest, FragmentsLowerThePeak) {
   EXPECT_NEAR(fifths.simulated.islands[0].traffic.up.peak, 3200, kExact);
 }
 
-TEST(PredictRunTest, CountsBytesAsTheFormatsDo) {
-  RunAssumptions assumptions = Assumptions();
-  v1::SynchronizationConfig& sync =
-      *assumptions.config.mutable_synchronization();
-  sync.set_uplink_format(v1::E3M0);
-  sync.set_block_size(256);
-  sync.set_entropy_coding(false);
-  const RunPrediction prediction = Predicted(assumptions);
+TEST_F(PredictRunTest, CountsBytesAsTheFormatsDo) {
+  sync_.set_uplink_format(v1::E3M0);
+  sync_.set_block_size(256);
+  sync_.set_entropy_coding(false);
+  const RunPrediction prediction = Predicted();
   // Values take 4 bits, and each 256 of them a scale of 16 bits.
   EXPECT_NEAR(prediction.up_bytes_per_round, 1000 * (4 + 16.0 / 256) / 8,
               kExact);
@@ -121,20 +111,18 @@ TEST(PredictRunTest, CountsBytesAsTheFormatsDo) {
   EXPECT_NEAR(prediction.data_parallel_ratio, 100 * 32 / (4 + 16.0 / 256 + 16),
               kExact);
   // Entropy coding shortens the codes, not the scales.
-  sync.set_entropy_coding(true);
-  EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round, 1000 * 3.54 / 8,
-              kExact);
-  sync.set_block_size(64);
-  EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round,
+  sync_.set_entropy_coding(true);
+  EXPECT_NEAR(Predicted().up_bytes_per_round, 1000 * 3.54 / 8, kExact);
+  sync_.set_block_size(64);
+  EXPECT_NEAR(Predicted().up_bytes_per_round,
               1000 * (3.54 + 3 * 16.0 / 256) / 8, kExact);
-  assumptions.uplink_bits = 3;
-  EXPECT_NEAR(Predicted(assumptions).up_bytes_per_round, 375, kExact);
+  assumptions_.uplink_bits = 3;
+  EXPECT_NEAR(Predicted().up_bytes_per_round, 375, kExact);
 }
 
-TEST(PredictRunTest, AddsUpMemory) {
-  RunAssumptions assumptions = Assumptions();
-  assumptions.islands.push_back(assumptions.islands[0]);
-  const RunPrediction prediction = Predicted(assumptions);
+TEST_F(PredictRunTest, AddsUpMemory) {
+  assumptions_.islands.push_back(assumptions_.islands[0]);
+  const RunPrediction prediction = Predicted();
   // 16 bytes for the trainer, 4 for the anchor, 8 for the change and the next
   // anchor, 2 + 2 for encodings.
   EXPECT_NEAR(prediction.island_bytes, 1000 * (16 + 4 + 8 + 4), kExact);
@@ -146,58 +134,49 @@ TEST(PredictRunTest, AddsUpMemory) {
   // one.
   EXPECT_NEAR(prediction.coordinator_disk_bytes,
               1000 * (3 * 12 + 2 * (6 * 12 + 2 * 2) + 9 * 2), kExact);
-  assumptions.config.mutable_outer_optimizer()->set_algorithm(
+  assumptions_.config.mutable_outer_optimizer()->set_algorithm(
       v1::OuterOptimizerConfig::SGD);
-  assumptions.config.mutable_synchronization()->set_downlink_format(v1::FP32);
-  EXPECT_NEAR(Predicted(assumptions).coordinator_bytes, 1000 * (2 * 2 + 8 + 4),
-              kExact);
+  sync_.set_downlink_format(v1::FP32);
+  EXPECT_NEAR(Predicted().coordinator_bytes, 1000 * (2 * 2 + 8 + 4), kExact);
+  sync_.set_downlink_format(v1::BF16);
   // Trainers that communicate meanwhile have two more vectors.
-  assumptions = Assumptions();
-  assumptions.config.mutable_training()->set_inner_algorithm(
+  assumptions_.config.mutable_training()->set_inner_algorithm(
       v1::TrainingConfig::ACCO);
-  EXPECT_NEAR(Predicted(assumptions).island_bytes - prediction.island_bytes,
-              1000 * 8, kExact);
-  assumptions = Assumptions();
-  assumptions.config.mutable_synchronization()->set_error_feedback(1);
-  EXPECT_NEAR(Predicted(assumptions).island_bytes - prediction.island_bytes,
-              1000 * 4, kExact);
+  EXPECT_NEAR(Predicted().island_bytes - prediction.island_bytes, 1000 * 8,
+              kExact);
+  assumptions_.config.mutable_training()->clear_inner_algorithm();
+  sync_.set_error_feedback(1);
+  EXPECT_NEAR(Predicted().island_bytes - prediction.island_bytes, 1000 * 4,
+              kExact);
 }
 
 // Fragments that leave while others are under way take memory for each.
-TEST(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
-  RunAssumptions assumptions = Assumptions();
-  v1::SynchronizationConfig& sync =
-      *assumptions.config.mutable_synchronization();
-  sync.set_fragments(5);
-  assumptions.layout = *MakeUniformLayout(1000, 200, 4);
+TEST_F(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
+  sync_.set_fragments(5);
+  assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
   // A fifth takes 6 s, and one leaves every 10 s.
-  sync.set_overlap_steps(12);
-  const double one = Predicted(assumptions).island_bytes;
+  sync_.set_overlap_steps(12);
+  const double one = Predicted().island_bytes;
   EXPECT_NEAR(one, 1000 * (16 + 4) + 200 * (8 + 4), kExact);
   // A longer way makes it 16 s, so that two are under way at once.
-  assumptions.islands[0].round_trip_seconds = 10;
-  sync.set_overlap_steps(40);
-  EXPECT_NEAR(Predicted(assumptions).island_bytes - one, 200 * (8 + 4), kExact);
+  assumptions_.islands[0].round_trip_seconds = 10;
+  sync_.set_overlap_steps(40);
+  EXPECT_NEAR(Predicted().island_bytes - one, 200 * (8 + 4), kExact);
 }
 
-TEST(PredictRunTest, RefusesWhatARunWouldRefuse) {
-  RunAssumptions assumptions = Assumptions();
-  assumptions.islands[0].link.up = 0;
-  EXPECT_THAT(Refusal(assumptions), HasSubstr("the rate of an uplink is 0"));
-
-  assumptions = Assumptions();
-  assumptions.config.mutable_synchronization()->set_fragments(6);
-  EXPECT_THAT(Refusal(assumptions), HasSubstr("fragments"));
-
-  assumptions = Assumptions();
-  assumptions.config.mutable_synchronization()->set_overlap_steps(60);
-  assumptions.config.mutable_synchronization()->set_max_overlap_steps(40);
-  EXPECT_THAT(Refusal(assumptions),
-              HasSubstr("overlap_steps + max_overlap_steps is 100"));
-
-  assumptions = Assumptions();
-  assumptions.config.mutable_synchronization()->set_uplink_format(v1::ECQ);
-  EXPECT_THAT(Refusal(assumptions), HasSubstr("--uplink_bits"));
+TEST_F(PredictRunTest, RefusesWhatARunWouldRefuse) {
+  assumptions_.islands[0].link.up = 0;
+  EXPECT_THAT(Refusal(), HasSubstr("the rate of an uplink is 0"));
+  assumptions_.islands[0].link.up = 1600;
+  sync_.set_fragments(6);
+  EXPECT_THAT(Refusal(), HasSubstr("fragments"));
+  sync_.set_fragments(1);
+  sync_.set_overlap_steps(60);
+  sync_.set_max_overlap_steps(40);
+  EXPECT_THAT(Refusal(), HasSubstr("overlap_steps + max_overlap_steps is 100"));
+  sync_.set_overlap_steps(0);
+  sync_.set_uplink_format(v1::ECQ);
+  EXPECT_THAT(Refusal(), HasSubstr("--uplink_bits"));
 }
 
 TEST(MakeUniformLayoutTest, AddsUp) {
