@@ -68,51 +68,58 @@ absl::Status Upload(Staging& staging, const ContributionKey& key,
   return absl::OkStatus();
 }
 
-TEST(StagingTest, TakesAnUploadAndGivesItsBytes) {
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
-  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
-  EXPECT_EQ(staging.used_bytes(), kBytes) << "memory is taken at the beginning";
-  ASSERT_OK(Upload(staging, Key("a"), encoded));
-  EXPECT_OK(staging.Verify(Key("a"), encoded.object));
-  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(encoded.bytes));
+class StagingTest : public testing::Test {
+ protected:
+  // Begins the upload of island a, and appends its bytes up to `end`.
+  void BeginUpload(const Encoded& encoded, uint64_t end = kBytes) {
+    ASSERT_OK(Begin(staging_, Key("a"), encoded.object));
+    ASSERT_OK(Upload(staging_, Key("a"), encoded, 0, end));
+  }
+
+  const Encoded encoded_{1.5f};
+  // Has room for one upload.
+  Staging staging_{kBytes};
+};
+
+TEST_F(StagingTest, TakesAnUploadAndGivesItsBytes) {
+  EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(0));
+  EXPECT_EQ(staging_.used_bytes(), kBytes)
+      << "memory is taken at the beginning";
+  ASSERT_OK(Upload(staging_, Key("a"), encoded_));
+  EXPECT_OK(staging_.Verify(Key("a"), encoded_.object));
+  EXPECT_THAT(staging_.Get(Key("a")), HoldsBytes(encoded_.bytes));
 }
 
-TEST(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
-  EXPECT_THAT(staging.Get(Key("a")),
+TEST_F(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
+  BeginUpload(encoded_, 100);
+  EXPECT_THAT(staging_.Get(Key("a")),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("has 100 bytes so far")));
-  EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
+  EXPECT_THAT(staging_.Verify(Key("a"), encoded_.object),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("has 100 of 256 bytes")));
 
-  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(100));
-  ASSERT_OK(Upload(staging, Key("a"), encoded, 100));
-  EXPECT_OK(staging.Verify(Key("a"), encoded.object));
-  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(encoded.bytes));
+  EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(100));
+  ASSERT_OK(Upload(staging_, Key("a"), encoded_, 100));
+  EXPECT_OK(staging_.Verify(Key("a"), encoded_.object));
+  EXPECT_THAT(staging_.Get(Key("a")), HoldsBytes(encoded_.bytes));
   // A complete upload is offered again after a lost answer.
-  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(kBytes));
-  EXPECT_EQ(staging.used_bytes(), kBytes);
+  EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(kBytes));
+  EXPECT_EQ(staging_.used_bytes(), kBytes);
 }
 
-TEST(StagingTest, OtherBytesUnderTheSameKeyStartOver) {
-  Staging staging(kBytes);
+TEST_F(StagingTest, OtherBytesUnderTheSameKeyStartOver) {
   const Encoded old_bytes(1.5f);
   const Encoded new_bytes(2.5f);
-  ASSERT_OK(Begin(staging, Key("a"), old_bytes.object));
-  ASSERT_OK(Upload(staging, Key("a"), old_bytes, 0, 100));
-  EXPECT_THAT(Begin(staging, Key("a"), new_bytes.object), IsOkAndHolds(0));
-  EXPECT_EQ(staging.used_bytes(), kBytes) << "the old memory is given back";
-  ASSERT_OK(Upload(staging, Key("a"), new_bytes));
-  ASSERT_OK(staging.Verify(Key("a"), new_bytes.object));
-  EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(new_bytes.bytes));
+  BeginUpload(old_bytes, 100);
+  EXPECT_THAT(Begin(staging_, Key("a"), new_bytes.object), IsOkAndHolds(0));
+  EXPECT_EQ(staging_.used_bytes(), kBytes) << "the old memory is given back";
+  ASSERT_OK(Upload(staging_, Key("a"), new_bytes));
+  ASSERT_OK(staging_.Verify(Key("a"), new_bytes.object));
+  EXPECT_THAT(staging_.Get(Key("a")), HoldsBytes(new_bytes.bytes));
 }
 
-TEST(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
+TEST_F(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
   Staging staging(2 * kBytes);
   const Encoded counted(1.5f);
   const Encoded other(2.5f);
@@ -125,89 +132,79 @@ TEST(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
   EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(counted.bytes));
 }
 
-TEST(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
+TEST_F(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
   // One stream completes an upload that another stream of the island has
   // restarted.
-  Staging staging(kBytes);
   const Encoded first(1.5f);
   const Encoded second(2.5f);
-  ASSERT_OK(Begin(staging, Key("a"), first.object));
-  ASSERT_OK(Begin(staging, Key("a"), second.object));
-  ASSERT_OK(Upload(staging, Key("a"), second));
-  EXPECT_THAT(staging.Verify(Key("a"), first.object),
+  ASSERT_OK(Begin(staging_, Key("a"), first.object));
+  BeginUpload(second);
+  EXPECT_THAT(staging_.Verify(Key("a"), first.object),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offer")));
-  EXPECT_OK(staging.Verify(Key("a"), second.object));
+  EXPECT_OK(staging_.Verify(Key("a"), second.object));
 }
 
-TEST(StagingTest, MemoryIsBoundedAndComesBack) {
+TEST_F(StagingTest, MemoryIsBoundedAndComesBack) {
   Staging staging(2 * kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Begin(staging, Key("b"), encoded.object));
-  EXPECT_THAT(Begin(staging, Key("c"), encoded.object),
+  ASSERT_OK(Begin(staging, Key("a"), encoded_.object));
+  ASSERT_OK(Begin(staging, Key("b"), encoded_.object));
+  EXPECT_THAT(Begin(staging, Key("c"), encoded_.object),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("512 of 512 bytes, 256 more asked for")));
   EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
   // Uploads that have memory continue.
-  EXPECT_OK(Upload(staging, Key("a"), encoded));
+  EXPECT_OK(Upload(staging, Key("a"), encoded_));
 
   staging.Discard(Key("b"));
   staging.Discard(Key("b"));
   staging.Discard(Key("never begun"));
   EXPECT_EQ(staging.used_bytes(), kBytes);
-  EXPECT_OK(Begin(staging, Key("c"), encoded.object));
+  EXPECT_OK(Begin(staging, Key("c"), encoded_.object));
 }
 
-TEST(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
-  Staging staging(kBytes);
+TEST_F(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
   v1::EncodedObject huge;
-  ASSERT_OK(Begin(staging, Key("a"), Encoded(1.5f).object));
+  ASSERT_OK(Begin(staging_, Key("a"), Encoded(1.5f).object));
   for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - kBytes + 1}) {
     huge.set_encoded_bytes(bytes);
-    EXPECT_THAT(staging.Begin(Key("b"), huge, bytes),
+    EXPECT_THAT(staging_.Begin(Key("b"), huge, bytes),
                 StatusIs(absl::StatusCode::kResourceExhausted));
   }
-  EXPECT_EQ(staging.used_bytes(), kBytes);
+  EXPECT_EQ(staging_.used_bytes(), kBytes);
 }
 
-TEST(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Upload(staging, Key("a"), Encoded(2.5f)));
-  EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
+TEST_F(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
+  ASSERT_OK(Begin(staging_, Key("a"), encoded_.object));
+  ASSERT_OK(Upload(staging_, Key("a"), Encoded(2.5f)));
+  EXPECT_THAT(staging_.Verify(Key("a"), encoded_.object),
               StatusIs(absl::StatusCode::kDataLoss));
-  EXPECT_EQ(staging.used_bytes(), 0);
+  EXPECT_EQ(staging_.used_bytes(), 0);
   // The island sends the bytes again, from the beginning.
-  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
+  EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(0));
 }
 
-TEST(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
-  Staging staging(kBytes);
+TEST_F(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
   const Encoded encoded(NAN);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Upload(staging, Key("a"), encoded));
-  EXPECT_THAT(staging.Verify(Key("a"), encoded.object),
+  BeginUpload(encoded);
+  EXPECT_THAT(staging_.Verify(Key("a"), encoded.object),
               StatusIs(absl::StatusCode::kOutOfRange));
-  EXPECT_EQ(staging.used_bytes(), 0);
+  EXPECT_EQ(staging_.used_bytes(), 0);
 }
 
-TEST(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  Chunk chunk = CutChunk(encoded.bytes, 0, 100);
+TEST_F(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
+  ASSERT_OK(Begin(staging_, Key("a"), encoded_.object));
+  Chunk chunk = CutChunk(encoded_.bytes, 0, 100);
   std::string damaged(chunk.pieces[0]);
   damaged[50] ^= 1;
   chunk.pieces = {damaged};
-  EXPECT_THAT(staging.Append(Key("a"), chunk),
+  EXPECT_THAT(staging_.Append(Key("a"), chunk),
               StatusIs(absl::StatusCode::kDataLoss));
-  EXPECT_THAT(Begin(staging, Key("a"), encoded.object), IsOkAndHolds(0));
-  EXPECT_OK(Upload(staging, Key("a"), encoded));
+  EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(0));
+  EXPECT_OK(Upload(staging_, Key("a"), encoded_));
 }
 
 // This is more than a cache holds, so it is copied in another way.
-TEST(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
+TEST_F(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
   constexpr uint64_t kMany = 2'000'001;
   const CodecSpec spec = {.format = v1::BF16};
   const std::vector<float> values(kMany, 0.5f);
@@ -228,40 +225,34 @@ TEST(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
   EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(bytes));
 }
 
-TEST(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
+TEST_F(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
   // An island that was uploading when its round closed is not at fault, so the
   // code is retryable: the next offer tells the island that it is late.
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
   for (const absl::Status& status :
-       {staging.Append(Key("a"), CutChunk(encoded.bytes, 0)).status(),
-        staging.Verify(Key("a"), encoded.object).status(),
-        staging.Get(Key("a")).status()}) {
+       {staging_.Append(Key("a"), CutChunk(encoded_.bytes, 0)).status(),
+        staging_.Verify(Key("a"), encoded_.object).status(),
+        staging_.Get(Key("a")).status()}) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
                                  HasSubstr("offer the contribution again")));
   }
 }
 
-TEST(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
+TEST_F(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
   // After a reconnect, the old stream's last chunks may still arrive.
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
+  BeginUpload(encoded_, 100);
   EXPECT_THAT(
-      staging.Append(Key("a"), CutChunk(encoded.bytes, 0, 100)),
+      staging_.Append(Key("a"), CutChunk(encoded_.bytes, 0, 100)),
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offset 100")));
-  EXPECT_OK(Upload(staging, Key("a"), encoded, 100));
+  EXPECT_OK(Upload(staging_, Key("a"), encoded_, 100));
 }
 
-TEST(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
+TEST_F(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
   Staging staging(100 * kBytes);
-  const Encoded encoded(1.5f);
   for (uint32_t fragment = 0; fragment < 3; ++fragment) {
     for (uint64_t version = 0; version < 4; ++version) {
       for (const std::string island : {"a", "b"}) {
         ASSERT_OK(
-            Begin(staging, Key(island, fragment, version), encoded.object));
+            Begin(staging, Key(island, fragment, version), encoded_.object));
       }
     }
   }
@@ -270,27 +261,24 @@ TEST(StagingTest, DiscardBeforeTouchesOldVersionsOfItsFragmentOnly) {
   for (uint32_t fragment = 0; fragment < 3; ++fragment) {
     for (uint64_t version = 0; version < 4; ++version) {
       const auto appended = staging.Append(Key("b", fragment, version),
-                                           CutChunk(encoded.bytes, 0));
+                                           CutChunk(encoded_.bytes, 0));
       EXPECT_EQ(appended.ok(), fragment != 1 || version >= 3)
           << "fragment " << fragment << ", version " << version;
     }
   }
 }
 
-TEST(StagingTest, BytesThatAreBeingMergedOutliveTheirUpload) {
-  Staging staging(kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Upload(staging, Key("a"), encoded));
-  ASSERT_OK(staging.Verify(Key("a"), encoded.object));
-  ASSERT_OK_AND_ASSIGN(const StagedEncoding staged, staging.Get(Key("a")));
-  staging.DiscardBefore(0, 1);
-  ASSERT_OK(Begin(staging, Key("b"), Encoded(2.5f).object));
-  EXPECT_EQ(staged.bytes, absl::string_view(encoded.bytes));
+TEST_F(StagingTest, BytesThatAreBeingMergedOutliveTheirUpload) {
+  BeginUpload(encoded_);
+  ASSERT_OK(staging_.Verify(Key("a"), encoded_.object));
+  ASSERT_OK_AND_ASSIGN(const StagedEncoding staged, staging_.Get(Key("a")));
+  staging_.DiscardBefore(0, 1);
+  ASSERT_OK(Begin(staging_, Key("b"), Encoded(2.5f).object));
+  EXPECT_EQ(staged.bytes, absl::string_view(encoded_.bytes));
 }
 
 // An upload whose sender still encodes.
-class OpenUploadTest : public testing::Test {
+class OpenUploadTest : public StagingTest {
  protected:
   void SetUp() override {
     EXPECT_THAT(Begin(staging_, kKey, open_), IsOkAndHolds(0));
@@ -304,9 +292,7 @@ class OpenUploadTest : public testing::Test {
   }
 
   const ContributionKey kKey = Key("a");
-  const Encoded encoded_{1.5f};
   const v1::EncodedObject open_ = DescribeOpen({}, kValues);
-  Staging staging_{kBytes};
 };
 
 TEST_F(OpenUploadTest, IsCompleteByItsTrailer) {
@@ -417,7 +403,7 @@ TEST_F(OpenUploadTest, NothingIsAppendedToVerifiedBytes) {
   EXPECT_THAT(staging.Get(kKey), HoldsBytes(encoded_.bytes));
 }
 
-TEST(StagingTest, IslandsUploadAtTheSameTime) {
+TEST_F(StagingTest, IslandsUploadAtTheSameTime) {
   constexpr int kIslands = 4;
   constexpr uint64_t kVersions = 50;
   Staging staging(kIslands * kBytes);
@@ -440,34 +426,32 @@ TEST(StagingTest, IslandsUploadAtTheSameTime) {
 }
 
 // An upload that began open takes less memory once its size is known.
-TEST(StagingTest, AFullDescriptionGivesMemoryBack) {
+TEST_F(StagingTest, AFullDescriptionGivesMemoryBack) {
   Staging staging(2 * kBytes);
-  const Encoded encoded(1.5f);
   const v1::EncodedObject open = DescribeOpen({}, kValues);
   ASSERT_OK(staging.Begin(Key("a"), open, kBytes + 40));
   EXPECT_EQ(staging.used_bytes(), kBytes + 40);
-  ASSERT_OK(staging.Append(Key("a"), CutChunk(encoded.bytes, 0, 100)));
+  ASSERT_OK(staging.Append(Key("a"), CutChunk(encoded_.bytes, 0, 100)));
   // A description of fewer bytes than have arrived is of another upload.
-  v1::EncodedObject shorter = encoded.object;
+  v1::EncodedObject shorter = encoded_.object;
   shorter.set_encoded_bytes(100);
   EXPECT_THAT(staging.Begin(Key("a"), shorter, kBytes + 40), IsOkAndHolds(100));
   EXPECT_EQ(staging.used_bytes(), 100);
-  EXPECT_THAT(staging.Begin(Key("a"), encoded.object, kBytes + 40),
+  EXPECT_THAT(staging.Begin(Key("a"), encoded_.object, kBytes + 40),
               IsOkAndHolds(0));
   EXPECT_EQ(staging.used_bytes(), kBytes);
 }
 
-TEST(StagingTest, TheSizeIsAPartOfTheDescription) {
+TEST_F(StagingTest, TheSizeIsAPartOfTheDescription) {
   Staging staging(2 * kBytes);
-  const Encoded encoded(1.5f);
-  ASSERT_OK(Begin(staging, Key("a"), encoded.object));
-  ASSERT_OK(Upload(staging, Key("a"), encoded, 0, 100));
-  v1::EncodedObject other = encoded.object;
+  ASSERT_OK(Begin(staging, Key("a"), encoded_.object));
+  ASSERT_OK(Upload(staging, Key("a"), encoded_, 0, 100));
+  v1::EncodedObject other = encoded_.object;
   other.set_encoded_bytes(kBytes - 1);
   EXPECT_THAT(Begin(staging, Key("a"), other), IsOkAndHolds(0));
 }
 
-TEST(StagingTest, KeepsWhatDidNotComeAsAnUpload) {
+TEST_F(StagingTest, KeepsWhatDidNotComeAsAnUpload) {
   Staging staging(0);
   const auto bytes = std::make_shared<const std::string>("bytes");
   for (const char* const island : {"a", "b"}) {

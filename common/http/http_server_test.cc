@@ -28,26 +28,6 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-// Serves /metrics, which repeats the query.
-HttpServer::Options Options() {
-  return {.address = "127.0.0.1:0",
-          .ready = [] { return absl::OkStatus(); },
-          .handlers = {{"/metrics",
-                        [](const HttpRequest& request) {
-                          return HttpResponse{
-                              .content_type = "text/x",
-                              .body = absl::StrCat("1 ", request.query)};
-                        }}},
-          .now = SteadyWallClock()};
-}
-
-std::unique_ptr<HttpServer> StartServer(const HttpServer::Options& options) {
-  absl::StatusOr<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(options);
-  EXPECT_OK(server);
-  return *std::move(server);
-}
-
 int OpenFiles() {
   DIR* const folder = opendir("/proc/self/fd");
   int count = 0;
@@ -63,9 +43,29 @@ void AwaitClose(int file) {
   }
 }
 
-TEST(HttpServerTest, AnswersExactPaths) {
-  const auto server = StartServer(Options());
-  const HttpReply reply = HttpGet(server->port(), "/metrics?from=3&a=%20");
+class HttpServerTest : public testing::Test {
+ protected:
+  void Serve() { ASSERT_OK_AND_ASSIGN(server_, HttpServer::Start(options_)); }
+  int port() const { return server_->port(); }
+  HttpReply Get(absl::string_view path) const { return HttpGet(port(), path); }
+
+  // Serves /metrics, which repeats the query.
+  HttpServer::Options options_ = {
+      .address = "127.0.0.1:0",
+      .ready = [] { return absl::OkStatus(); },
+      .handlers = {{"/metrics",
+                    [](const HttpRequest& request) {
+                      return HttpResponse{
+                          .content_type = "text/x",
+                          .body = absl::StrCat("1 ", request.query)};
+                    }}},
+      .now = SteadyWallClock()};
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersExactPaths) {
+  Serve();
+  const HttpReply reply = Get("/metrics?from=3&a=%20");
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.body, "1 from=3&a=%20");
   EXPECT_THAT(reply.head, HasSubstr("Content-Type: text/x\r\n"));
@@ -74,49 +74,47 @@ TEST(HttpServerTest, AnswersExactPaths) {
   for (const char* const path :
        {"/", "/metrics/", "/Metrics", "/%6detrics", "/x/../metrics", "/etc",
         "/../../../../etc/passwd", "/%2e%2e/etc/passwd", "/a.cgi", "/a.lua"}) {
-    EXPECT_EQ(HttpGet(server->port(), path).status, 404) << path;
+    EXPECT_EQ(Get(path).status, 404) << path;
   }
 }
 
-TEST(HttpServerTest, AnswersHeadWithoutABody) {
-  const auto server = StartServer(Options());
+TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
+  Serve();
   const HttpReply reply =
-      Exchange(server->port(), "HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+      Exchange(port(), "HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_EQ(reply.status, 200);
   EXPECT_THAT(reply.head, HasSubstr("Content-Length: 2\r\n"));
   EXPECT_EQ(reply.body, "");
 }
 
-TEST(HttpServerTest, OnlyReads) {
-  const auto server = StartServer(Options());
+TEST_F(HttpServerTest, OnlyReads) {
+  Serve();
   for (const char* const method :
        {"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND", "MKCOL"}) {
-    const HttpReply reply =
-        Exchange(server->port(),
-                 absl::StrCat(method, " /metrics HTTP/1.1\r\nHost: a\r\n\r\n"));
+    const HttpReply reply = Exchange(
+        port(), absl::StrCat(method, " /metrics HTTP/1.1\r\nHost: a\r\n\r\n"));
     EXPECT_EQ(reply.status, 405) << method;
     EXPECT_THAT(reply.head, HasSubstr("Allow: GET, HEAD\r\n"));
   }
 }
 
-TEST(HttpServerTest, TellsAliveFromReady) {
-  HttpServer::Options options = Options();
+TEST_F(HttpServerTest, TellsAliveFromReady) {
   bool is_ready = false;
-  options.ready = [&] {
+  options_.ready = [&] {
     return is_ready ? absl::OkStatus()
                     : absl::UnavailableError("has not joined");
   };
-  const auto server = StartServer(options);
-  EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
-  const HttpReply reply = HttpGet(server->port(), "/readyz");
+  Serve();
+  EXPECT_EQ(Get("/healthz").status, 200);
+  const HttpReply reply = Get("/readyz");
   EXPECT_EQ(reply.status, 503);
   EXPECT_EQ(reply.body, "has not joined\n");
   is_ready = true;
-  EXPECT_EQ(HttpGet(server->port(), "/readyz").status, 200);
+  EXPECT_EQ(Get("/readyz").status, 200);
 }
 
-TEST(HttpServerTest, RefusesWhatIsNoRequest) {
-  const auto server = StartServer(Options());
+TEST_F(HttpServerTest, RefusesWhatIsNoRequest) {
+  Serve();
   const std::string longest(20 << 10, 'a');
   for (const std::string& bytes :
        {std::string("\r\n\r\n\r\n"), std::string("\0\0\0\0\r\n\r\n", 8),
@@ -126,34 +124,31 @@ TEST(HttpServerTest, RefusesWhatIsNoRequest) {
         std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
         absl::StrCat("GET /", longest, " HTTP/1.1\r\n\r\n"),
         absl::StrCat("GET / HTTP/1.1\r\nA: ", longest, "\r\n\r\n")}) {
-    EXPECT_NE(Exchange(server->port(), bytes).status, 200)
-        << bytes.substr(0, 40);
+    EXPECT_NE(Exchange(port(), bytes).status, 200) << bytes.substr(0, 40);
   }
-  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  EXPECT_EQ(Get("/metrics").status, 200);
 }
 
 // The length of a body is a peer's claim; the body is not read.
-TEST(HttpServerTest, DoesNotWaitForABody) {
-  HttpServer::Options options = Options();
-  options.timeout = absl::Hours(1);
-  const auto server = StartServer(options);
-  EXPECT_EQ(Exchange(server->port(),
+TEST_F(HttpServerTest, DoesNotWaitForABody) {
+  options_.timeout = absl::Hours(1);
+  Serve();
+  EXPECT_EQ(Exchange(port(),
                      "GET /metrics HTTP/1.1\r\nHost: a\r\n"
                      "Content-Length: 1000000000000\r\n\r\nabc")
                 .status,
             200);
 }
 
-TEST(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
-  HttpServer::Options options = Options();
-  options.timeout = absl::Milliseconds(200);
-  options.handlers["/large"] = [](const HttpRequest&) {
+TEST_F(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
+  options_.timeout = absl::Milliseconds(200);
+  options_.handlers["/large"] = [](const HttpRequest&) {
     return HttpResponse{.body = std::string(64 << 20, 'a')};
   };
-  const auto server = StartServer(options);
+  Serve();
   std::vector<int> silent;
   for (int i = 0; i < 10; ++i) {
-    silent.push_back(ConnectToPort(server->port()));
+    silent.push_back(ConnectToPort(port()));
   }
   for (const int file : silent) {
     AwaitClose(file);
@@ -163,26 +158,25 @@ TEST(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
   constexpr absl::string_view kRequest =
       "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
   for (int i = 0; i < HttpServer::kMostAnswers; ++i) {
-    greedy.push_back(ConnectToPort(server->port()));
+    greedy.push_back(ConnectToPort(port()));
     EXPECT_EQ(write(greedy.back(), kRequest.data(), kRequest.size()),
               kRequest.size());
   }
   // This one waits until the first of them is cut off.
-  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  EXPECT_EQ(Get("/metrics").status, 200);
   for (const int file : greedy) close(file);
 }
 
-TEST(HttpServerTest, CutsOffPeersThatReadSlowly) {
-  HttpServer::Options options = Options();
+TEST_F(HttpServerTest, CutsOffPeersThatReadSlowly) {
   // Each reading of the clock advances it by a second.
   auto time = std::make_shared<std::atomic<int>>(0);
-  options.now = [time] { return absl::FromUnixSeconds(++*time); };
-  options.timeout = absl::Seconds(10);
-  options.handlers["/large"] = [](const HttpRequest&) {
+  options_.now = [time] { return absl::FromUnixSeconds(++*time); };
+  options_.timeout = absl::Seconds(10);
+  options_.handlers["/large"] = [](const HttpRequest&) {
     return HttpResponse{.body = std::string(1 << 20, 'a')};
   };
-  const auto server = StartServer(options);
-  const size_t size = HttpGet(server->port(), "/large").body.size();
+  Serve();
+  const size_t size = Get("/large").body.size();
   EXPECT_GT(size, 0);
   EXPECT_LT(size, 1 << 20);
 }
@@ -198,15 +192,14 @@ void CloseAll(const std::vector<int>& files) {
   for (const int file : files) close(file);
 }
 
-TEST(HttpServerTest, SilentPeersKeepNobodyOut) {
-  HttpServer::Options options = Options();
-  options.timeout = absl::Hours(1);
-  const auto server = StartServer(options);
+TEST_F(HttpServerTest, SilentPeersKeepNobodyOut) {
+  options_.timeout = absl::Hours(1);
+  Serve();
   const int before = OpenFiles();
   for (const int count : {24, 226}) {
-    const std::vector<int> silent = ConnectSilently(server->port(), count);
+    const std::vector<int> silent = ConnectSilently(port(), count);
     for (const char* const path : {"/healthz", "/readyz", "/metrics"}) {
-      EXPECT_EQ(HttpGet(server->port(), path).status, 200) << count;
+      EXPECT_EQ(Get(path).status, 200) << count;
     }
     EXPECT_LE(OpenFiles() - before,
               count + static_cast<int>(HttpServer::kMostPeers));
@@ -215,36 +208,34 @@ TEST(HttpServerTest, SilentPeersKeepNobodyOut) {
 }
 
 // An incomplete request counts as none.
-TEST(HttpServerTest, PeersThatBeginARequestKeepNobodyOut) {
-  HttpServer::Options options = Options();
-  options.timeout = absl::Hours(1);
-  const auto server = StartServer(options);
-  const std::vector<int> slow = ConnectSilently(server->port(), 100);
+TEST_F(HttpServerTest, PeersThatBeginARequestKeepNobodyOut) {
+  options_.timeout = absl::Hours(1);
+  Serve();
+  const std::vector<int> slow = ConnectSilently(port(), 100);
   for (const int file : slow) {
     // The server may have closed it already.
     send(file, "GET /", 5, MSG_NOSIGNAL);
   }
-  EXPECT_EQ(HttpGet(server->port(), "/metrics").status, 200);
+  EXPECT_EQ(Get("/metrics").status, 200);
   CloseAll(slow);
 }
 
-TEST(HttpServerTest, ProbesWaitForNoHandler) {
-  HttpServer::Options options = Options();
-  options.timeout = absl::Hours(1);
+TEST_F(HttpServerTest, ProbesWaitForNoHandler) {
+  options_.timeout = absl::Hours(1);
   absl::Notification go_on;
-  options.handlers["/slow"] = [&](const HttpRequest&) {
+  options_.handlers["/slow"] = [&](const HttpRequest&) {
     go_on.WaitForNotification();
     return HttpResponse{.body = "done\n"};
   };
-  const auto server = StartServer(options);
+  Serve();
   constexpr absl::string_view kRequest =
       "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
-  const std::vector<int> waiting = ConnectSilently(server->port(), 100);
+  const std::vector<int> waiting = ConnectSilently(port(), 100);
   for (const int file : waiting) {
     send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
   }
-  EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
-  EXPECT_EQ(HttpGet(server->port(), "/readyz").status, 200);
+  EXPECT_EQ(Get("/healthz").status, 200);
+  EXPECT_EQ(Get("/readyz").status, 200);
   go_on.Notify();
   // The newest were not displaced.
   char answer[12] = {};
@@ -252,47 +243,46 @@ TEST(HttpServerTest, ProbesWaitForNoHandler) {
             sizeof(answer));
   EXPECT_EQ(absl::string_view(answer, sizeof(answer)), "HTTP/1.1 200");
   CloseAll(waiting);
+  server_.reset();
 }
 
-TEST(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
-  HttpServer::Options options = Options();
+TEST_F(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
   absl::Notification go_on;
   std::atomic<int> handled = 0;
-  options.handlers["/slow"] = [&](const HttpRequest&) {
+  options_.handlers["/slow"] = [&](const HttpRequest&) {
     go_on.WaitForNotification();
     ++handled;
     return HttpResponse{.body = "done\n"};
   };
-  const auto server = StartServer(options);
+  Serve();
   constexpr absl::string_view kRequest =
       "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
   for (int i = 0; i < 100; ++i) {
-    const int file = ConnectToPort(server->port());
+    const int file = ConnectToPort(port());
     // A reset is noticed at once.
     const linger at_once = {.l_onoff = 1, .l_linger = 0};
     setsockopt(file, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
-    EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
+    EXPECT_EQ(Get("/healthz").status, 200);
     close(file);
     // A peer that is answered after a reset is answered after the server
     // noticed it.
-    EXPECT_EQ(HttpGet(server->port(), "/healthz").status, 200);
+    EXPECT_EQ(Get("/healthz").status, 200);
   }
   go_on.Notify();
-  EXPECT_EQ(HttpGet(server->port(), "/slow").status, 200);
+  EXPECT_EQ(Get("/slow").status, 200);
   EXPECT_LE(handled, HttpServer::kMostAnswers + 1);
+  server_.reset();
 }
 
 // A web site whose name resolves to the server's address cannot read it.
-TEST(HttpServerTest, HandlersAnswerOnlyForNamesOfTheServer) {
-  HttpServer::Options options = Options();
-  options.address = "localhost:0";
-  options.hosts = {"run.example.org"};
-  const auto server = StartServer(options);
+TEST_F(HttpServerTest, HandlersAnswerOnlyForNamesOfTheServer) {
+  options_.address = "localhost:0";
+  options_.hosts = {"run.example.org"};
+  Serve();
   const auto status = [&](absl::string_view path, absl::string_view host) {
-    return Exchange(server->port(),
-                    absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ", host,
-                                 "\r\n\r\n"))
+    return Exchange(port(), absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ",
+                                         host, "\r\n\r\n"))
         .status;
   };
   for (const char* const host :
@@ -308,31 +298,30 @@ TEST(HttpServerTest, HandlersAnswerOnlyForNamesOfTheServer) {
   }
 }
 
-TEST(HttpServerTest, EndsAtOnceWhilePeersAreConnected) {
-  auto server = StartServer(Options());
-  const int port = server->port();
-  const std::vector<int> files = ConnectSilently(port, 10);
-  EXPECT_EQ(HttpGet(port, "/healthz").status, 200);
+TEST_F(HttpServerTest, EndsAtOnceWhilePeersAreConnected) {
+  Serve();
+  const std::vector<int> files = ConnectSilently(port(), 10);
+  EXPECT_EQ(Get("/healthz").status, 200);
   const absl::Time begin = absl::Now();
-  server.reset();
+  server_.reset();
   EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
   for (const int file : files) AwaitClose(file);
   CloseAll(files);
-  EXPECT_EQ(HttpGet(port, "/healthz").status, 0);
+  EXPECT_EQ(Get("/healthz").status, 0);
 }
 
-TEST(HttpServerTest, SaysWhyItCannotListen) {
-  HttpServer::Options options = Options();
-  const auto server = StartServer(options);
-  options.address = absl::StrCat("127.0.0.1:", server->port());
-  EXPECT_THAT(HttpServer::Start(options),
-              StatusIs(StatusCode::kUnavailable, HasSubstr(options.address)));
-  options.address = "7070";
-  EXPECT_THAT(HttpServer::Start(options),
+TEST_F(HttpServerTest, SaysWhyItCannotListen) {
+  Serve();
+  options_.address = absl::StrCat("127.0.0.1:", port());
+  EXPECT_THAT(HttpServer::Start(options_),
+              StatusIs(StatusCode::kUnavailable, HasSubstr(options_.address)));
+  options_.address = "7070";
+  EXPECT_THAT(HttpServer::Start(options_),
               StatusIs(StatusCode::kInvalidArgument));
   for (const char* const address : {"0.0.0.0:0", "[::]:0", "localhost:0"}) {
-    options.address = address;
-    EXPECT_NE(StartServer(options)->port(), 0) << address;
+    options_.address = address;
+    Serve();
+    EXPECT_NE(port(), 0) << address;
   }
 }
 

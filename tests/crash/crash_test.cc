@@ -258,8 +258,7 @@ TEST_F(CrashTest, ARunWithCrashesComesToTheBitsOfOneWithout) {
     // run.
     ASSERT_TRUE(east->AwaitOutput("joined run"));
     ASSERT_TRUE(west->AwaitOutput("joined run"));
-    coordinator->Signal(SIGKILL);
-    coordinator->Wait();
+    coordinator->End(SIGKILL);
     while (crashed < crashes) {
       const Loss loss = kLosses[next % 3];
       const uint64_t at = points[next / 3 % kPoints];
@@ -276,8 +275,7 @@ TEST_F(CrashTest, ARunWithCrashesComesToTheBitsOfOneWithout) {
       coordinator = Coordinator(port, 0);
       EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
     }
-    EXPECT_EQ(east->Wait(), 0) << east->Output();
-    EXPECT_EQ(west->Wait(), 0) << west->Output();
+    ExpectOk(*east, *west);
     for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
       EXPECT_EQ(History(fragment), reference_[fragment]);
     }

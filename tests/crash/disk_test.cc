@@ -92,8 +92,7 @@ class DiskTest : public ProcessTestFixture {
   }
 
   void ExpectToFinish() {
-    EXPECT_EQ(island_->Wait(), 0) << island_->Output();
-    EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+    ExpectOk(*island_, *coordinator_);
     EXPECT_TRUE(absl::StrContains(coordinator_->Output(),
                                   "fragment 0 is at version 30:"));
   }

@@ -86,8 +86,7 @@ TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
     ASSERT_TRUE(coordinator_->AwaitOutput(
         absl::StrCat("fragment 0 is at version ", version, ":")))
         << coordinator_->Output() << east->Output();
-    east->Signal(SIGKILL);
-    EXPECT_EQ(east->Wait(), 128 + SIGKILL);
+    EXPECT_EQ(east->End(SIGKILL), 128 + SIGKILL);
     // On a machine that stalls, the run may be over by now.
     ASSERT_FALSE(absl::StrContains(coordinator_->Output(), "run_finished"));
     // A different number of ranks takes over the moments, too.
@@ -97,8 +96,7 @@ TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
     ASSERT_TRUE(east->AwaitOutput("going on from the checkpoint of step"))
         << east->Output();
   }
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  ExpectOk(*east, *coordinator_);
   // The island was alone in its run, so it has made each step of the schedule.
   // Steps that it made twice, because it was killed after its checkpoint, count
   // once.
@@ -111,8 +109,7 @@ TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
   const auto twin = Worker();
   EXPECT_EQ(twin->Wait(), 1);
   EXPECT_THAT(twin->Output(), HasSubstr("is locked by pid"));
-  east->Signal(SIGKILL);
-  east->Wait();
+  east->End(SIGKILL);
   const auto other = Worker({"--island=west"});
   EXPECT_EQ(other->Wait(), 1);
   EXPECT_THAT(other->Output(), HasSubstr("is that of island east"));

@@ -48,8 +48,7 @@ TEST_F(CoordinatorProgramTest, ServesWithTheLimitsOfItsFlags) {
                  absl::StrCat("--coordinator=127.0.0.1:", Port()), "--json"});
   EXPECT_EQ(status->Wait(), 0);
   EXPECT_THAT(status->Output(), HasSubstr("\"limit\":33,"));
-  coordinator->Signal(SIGTERM);
-  EXPECT_EQ(coordinator->Wait(), 0);
+  EXPECT_EQ(coordinator->End(SIGTERM), 0);
   EXPECT_THAT(coordinator->Output(), HasSubstr("signal received"));
 }
 

@@ -102,8 +102,7 @@ TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
   ASSERT_NE(AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2", *first), "");
   const std::string saved = Path("saved0/island.safetensors");
   while (!std::filesystem::exists(saved)) absl::SleepFor(absl::Milliseconds(5));
-  third->Signal(SIGKILL);
-  third->Wait();
+  third->End(SIGKILL);
 
   const size_t killed = first->Output().size();
   const std::string without =
@@ -159,8 +158,7 @@ TEST_F(ElasticTest, ASpareTakesThePlaceOfALostHost) {
   for (Process* const host : {fifth.get(), sixth.get()}) {
     ASSERT_TRUE(host->AwaitOutput("waits for a place")) << host->Output();
   }
-  fifth->Signal(SIGTERM);
-  EXPECT_EQ(fifth->Wait(), 0) << fifth->Output();
+  EXPECT_EQ(fifth->End(SIGTERM), 0) << fifth->Output();
   first->Signal(SIGTERM);
   for (Process* const host : {first.get(), fourth.get(), sixth.get()}) {
     EXPECT_EQ(host->Wait(), 0) << host->Output();

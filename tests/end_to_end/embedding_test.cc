@@ -202,8 +202,7 @@ TEST_F(EmbeddingTest, TheDeathOfARankEndsTheIslandAndOthersGoOn) {
   const auto again = Ranks("east", 0, 2, "pace 2", "again-");
   ASSERT_TRUE(again[0]->AwaitOutput("begins with step ")) << again[0]->Output();
   // The coordinator's death does not end the island either.
-  coordinator_->Signal(SIGKILL);
-  EXPECT_EQ(coordinator_->Wait(), 128 + SIGKILL);
+  EXPECT_EQ(coordinator_->End(SIGKILL), 128 + SIGKILL);
   Coordinator(port_);
   ExpectError(*again[0], "merged error ", 0.01);
   ExpectError(*again[1], "finished, error ", 0.1);

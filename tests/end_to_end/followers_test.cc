@@ -71,6 +71,12 @@ class FollowersTest : public ProcessTestFixture {
  protected:
   // A coordinator or follower, with its address.
   struct Server {
+    std::string port() const { return address.substr(address.find(':') + 1); }
+    void Kill() const { EXPECT_EQ(process->End(SIGKILL), 128 + SIGKILL); }
+    void End() const {
+      EXPECT_EQ(process->End(SIGTERM), 0) << process->Output();
+    }
+
     std::unique_ptr<Process> process;
     std::string address;
   };
@@ -121,6 +127,12 @@ class FollowersTest : public ProcessTestFixture {
     command[1] = absl::StrCat("--coordinator=", addresses);
     command.push_back(absl::StrCat("--region=", region));
     return Start(island, std::move(command));
+  }
+
+  void StartIslands(const std::string& addresses,
+                    const std::string& region = "") {
+    east_ = Worker("east", addresses, region);
+    west_ = Worker("west", addresses, region);
   }
 
   // Returns `causeway status --json` of one coordinator.
@@ -175,29 +187,28 @@ class FollowersTest : public ProcessTestFixture {
                       HasSubstr("an empty directory gets another copy")));
   }
 
-  std::string Evaluate(const std::string& state) {
-    return RunTool({"evaluate", Path(state), "--data", kText, "--json"});
+  double Loss(const std::string& state) {
+    return json::parse(
+        RunTool({"evaluate", Path(state), "--data", kText, "--json"}))["loss"];
   }
+
+  std::unique_ptr<Process> east_;
+  std::unique_ptr<Process> west_;
 };
 
 TEST_F(FollowersTest, TheCopyIsTheRun) {
   Server leader = Coordinator(/*steps=*/300, /*sync_replicas=*/1);
   const Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
-  auto east = Worker("east", leader.address);
-  auto west = Worker("west", leader.address);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+  StartIslands(leader.address);
+  ExpectOk(*east_, *west_, *leader.process);
   // The follower has the last change, because versions wait for it, and serves
   // its copy while it is alone.
   const json run = Status(follower.address)["run"];
   EXPECT_EQ(run["follows"], leader.address);
   EXPECT_EQ(run["rounds"], run["total_rounds"]);
-  follower.process->Signal(SIGTERM);
-  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
-  EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
-            json::parse(Evaluate("leader"))["loss"]);
+  follower.End();
+  EXPECT_EQ(Loss("copy"), Loss("leader"));
 }
 
 TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
@@ -205,14 +216,12 @@ TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
   const std::string both = absl::StrCat(leader.address, ",", follower.address);
-  auto east = Worker("east", both);
-  auto west = Worker("west", both);
+  StartIslands(both);
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 20"));
   EXPECT_THAT(RunTool({"promote", "--coordinator", follower.address}, 1),
               AllOf(HasSubstr("is alive"), HasSubstr("--force")));
 
-  leader.process->Signal(SIGKILL);
-  EXPECT_EQ(leader.process->Wait(), 128 + SIGKILL);
+  leader.Kill();
   const json before = Status(follower.address);
   // The connection breaks at once.
   ASSERT_TRUE(follower.process->AwaitOutput("not following"));
@@ -223,31 +232,26 @@ TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
   const std::string next =
       absl::StrCat("fragment 0 is at version ", VersionOf(before, 0) + 10);
   ASSERT_TRUE(follower.process->AwaitOutput(next))
-      << follower.process->Output() << east->Output();
+      << follower.process->Output() << east_->Output();
 
   // The previous coordinator comes back unchanged, and stands down.
-  const std::string port = leader.address.substr(leader.address.find(':') + 1);
-  auto back = Start("back", CoordinatorCommand(std::stoi(port), "leader"));
+  auto back =
+      Start("back", CoordinatorCommand(std::stoi(leader.port()), "leader"));
   EXPECT_TRUE(back->AwaitOutput("was replaced")) << back->Output();
-  back->Signal(SIGTERM);
-  back->Wait();
+  back->End(SIGTERM);
   // Now it follows, in the directory that it has.
   Server second = Follower("second", follower.address, "leader");
   AwaitInSync(follower, 1);
 
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  ExpectOk(*east_, *west_, *follower.process);
   const json run = Status(second.address)["run"];
   EXPECT_EQ(run["epoch"], "2");
   EXPECT_EQ(run["rounds"], run["total_rounds"]);
   // Each token counts once.
   const json ledger = run["ledger"];
   EXPECT_EQ(ledger["reported"], ledger["merged"]) << ledger;
-  second.process->Signal(SIGTERM);
-  EXPECT_EQ(second.process->Wait(), 0) << second.process->Output();
-  EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
-            json::parse(Evaluate("leader"))["loss"]);
+  second.End();
+  EXPECT_EQ(Loss("copy"), Loss("leader"));
 }
 
 // The follower is away while the coordinator continues; then the coordinator is
@@ -257,54 +261,40 @@ TEST_F(FollowersTest, IslandsGoBackToWhatTheFollowerHas) {
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
   const std::string both = absl::StrCat(leader.address, ",", follower.address);
-  auto east = Worker("east", both);
-  auto west = Worker("west", both);
+  StartIslands(both);
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 2 is at version 20"));
-  follower.process->Signal(SIGKILL);
-  follower.process->Wait();
+  follower.Kill();
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 2 is at version 60"));
-  leader.process->Signal(SIGKILL);
-  leader.process->Wait();
-  follower = Follower("f", leader.address, "copy",
-                      follower.address.substr(follower.address.find(':') + 1));
+  leader.Kill();
+  follower = Follower("f", leader.address, "copy", follower.port());
   EXPECT_LT(VersionOf(Status(follower.address), 2), 60)
       << "the test has lost nothing";
   RunTool({"promote", "--coordinator", follower.address});
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
-  EXPECT_LT(json::parse(Evaluate("copy"))["loss"], 3.2);
+  ExpectOk(*east_, *west_, *follower.process);
+  EXPECT_LT(Loss("copy"), 3.2);
 }
 
 TEST_F(FollowersTest, AKilledFollowerComesBackAndNobodyWaitsForIt) {
   Server leader = Coordinator(/*steps=*/3000, /*sync_replicas=*/1);
-  auto east = Worker("east", leader.address);
-  auto west = Worker("west", leader.address);
+  StartIslands(leader.address);
   for (int kills = 0; kills < 4; ++kills) {
     Server follower = Follower("f", leader.address, "copy");
     // The first is killed while its copy is made.
     if (kills > 0) AwaitInSync(leader, 1);
-    follower.process->Signal(SIGKILL);
-    EXPECT_EQ(follower.process->Wait(), 128 + SIGKILL);
+    follower.Kill();
     ASSERT_TRUE(leader.process->AwaitOutput("follower f has gone"));
   }
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
   // It also continues with a coordinator that was killed and is back.
-  leader.process->Signal(SIGKILL);
-  EXPECT_EQ(leader.process->Wait(), 128 + SIGKILL);
-  const std::string port = leader.address.substr(leader.address.find(':') + 1);
-  leader.process =
-      Start("leader-back", CoordinatorCommand(std::stoi(port), "leader"));
+  leader.Kill();
+  leader.process = Start(
+      "leader-back", CoordinatorCommand(std::stoi(leader.port()), "leader"));
   ASSERT_TRUE(leader.process->AwaitOutput("waiting for islands"));
   AwaitInSync(leader, 1);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
-  follower.process->Signal(SIGTERM);
-  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
-  EXPECT_EQ(json::parse(Evaluate("copy"))["loss"],
-            json::parse(Evaluate("leader"))["loss"]);
+  ExpectOk(*east_, *west_, *leader.process);
+  follower.End();
+  EXPECT_EQ(Loss("copy"), Loss("leader"));
 }
 
 TEST_F(FollowersTest, NobodyWaitsForAFollowerWhoseDiskIsFull) {
@@ -313,8 +303,7 @@ TEST_F(FollowersTest, NobodyWaitsForAFollowerWhoseDiskIsFull) {
   Server leader = Coordinator(/*steps=*/4000, /*sync_replicas=*/1);
   const Server follower = Follower("f", leader.address, "disk/copy");
   AwaitInSync(leader, 1);
-  auto east = Worker("east", leader.address);
-  auto west = Worker("west", leader.address);
+  StartIslands(leader.address);
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 3:"));
   FillSmallDisk();
   ASSERT_TRUE(follower.process->AwaitOutput("not following"));
@@ -325,21 +314,16 @@ TEST_F(FollowersTest, NobodyWaitsForAFollowerWhoseDiskIsFull) {
       absl::StrCat("fragment 0 is at version ", version + 3, ":")));
   std::filesystem::remove(Path("disk/filler"));
   AwaitInSync(leader, 1);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
-  follower.process->Signal(SIGTERM);
-  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
-  EXPECT_EQ(json::parse(Evaluate("disk/copy"))["loss"],
-            json::parse(Evaluate("leader"))["loss"]);
+  ExpectOk(*east_, *west_, *leader.process);
+  follower.End();
+  EXPECT_EQ(Loss("disk/copy"), Loss("leader"));
 }
 
 // A follower has its values in memory, so a copy that rots is found when it is
 // opened. It is made again in an empty directory.
 TEST_F(FollowersTest, ACopyThatHasRottedIsRefused) {
   Server leader = Coordinator(/*steps=*/100'000, /*sync_replicas=*/1);
-  auto east = Worker("east", leader.address);
-  auto west = Worker("west", leader.address);
+  StartIslands(leader.address);
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
   for (const auto& file :
@@ -350,15 +334,13 @@ TEST_F(FollowersTest, ACopyThatHasRottedIsRefused) {
   ASSERT_TRUE(leader.process->AwaitOutput(
       absl::StrCat("fragment 0 is at version ", version + 3, ":")));
   AwaitInSync(leader, 1);
-  follower.process->Signal(SIGKILL);
-  follower.process->Wait();
+  follower.Kill();
   ExpectRefused(leader, "copy/fragments/");
 
   std::filesystem::remove_all(Path("copy"));
   follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
-  follower.process->Signal(SIGTERM);
-  EXPECT_EQ(follower.process->Wait(), 0) << follower.process->Output();
+  follower.End();
   // The schema, on the first page, stays as it is.
   FlipBits(Path("copy/run.sqlite3"), 4096);
   ExpectRefused(leader, "copy/run.sqlite3");
@@ -366,9 +348,8 @@ TEST_F(FollowersTest, ACopyThatHasRottedIsRefused) {
   std::filesystem::remove_all(Path("copy"));
   follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
-  for (Process* const island : {east.get(), west.get()}) {
-    island->Signal(SIGTERM);
-    EXPECT_EQ(island->Wait(), 0) << island->Output();
+  for (Process* const island : {east_.get(), west_.get()}) {
+    EXPECT_EQ(island->End(SIGTERM), 0) << island->Output();
   }
 }
 
@@ -379,15 +360,12 @@ TEST_F(FollowersTest, IslandsOfARegionFetchFromItsFollower) {
   const Server follower =
       Follower("f", leader.address, "copy", absl::StrCat(FreePort()), "b");
   AwaitInSync(leader, 1);
-  auto east = Worker("east", leader.address, "b");
-  auto west = Worker("west", leader.address, "b");
+  StartIslands(leader.address, "b");
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 2 is at version 20"));
   const int64_t by_leader = SentBy(leader);
   EXPECT_GT(SentBy(follower), 100'000);
-  EXPECT_LT(by_leader, 10'000) << east->Output();
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+  EXPECT_LT(by_leader, 10'000) << east_->Output();
+  ExpectOk(*east_, *west_, *leader.process);
 }
 
 TEST_F(FollowersTest, IslandsGoOnWithoutTheirFollowerAndComeBackToIt) {
@@ -396,31 +374,27 @@ TEST_F(FollowersTest, IslandsGoOnWithoutTheirFollowerAndComeBackToIt) {
   const std::string port = absl::StrCat(FreePort());
   Server follower = Follower("f", leader.address, "copy", port, "b");
   AwaitInSync(leader, 1);
-  auto east = Worker("east", leader.address, "b");
-  auto west = Worker("west", leader.address, "b");
+  StartIslands(leader.address, "b");
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 20"));
   EXPECT_GT(SentBy(follower), 0);
   const int64_t before = SentBy(leader);
   // It hangs, and islands stop using it.
   follower.process->Signal(SIGSTOP);
-  ASSERT_TRUE(east->AwaitOutput("fetching from the coordinator for 5s"))
-      << east->Output();
+  ASSERT_TRUE(east_->AwaitOutput("fetching from the coordinator for 5s"))
+      << east_->Output();
   EXPECT_GT(SentBy(leader), before);
-  follower.process->Signal(SIGKILL);
-  EXPECT_EQ(follower.process->Wait(), 128 + SIGKILL);
+  follower.Kill();
   ASSERT_TRUE(leader.process->AwaitOutput("fragment 0 is at version 60"));
 
   follower = Follower("f", leader.address, "copy", port, "b");
   for (int i = 0; SentBy(follower) == 0 && i < 300; ++i) {
     absl::SleepFor(absl::Milliseconds(100));
   }
-  EXPECT_GT(SentBy(follower), 0) << east->Output();
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  EXPECT_GT(SentBy(follower), 0) << east_->Output();
+  ExpectOk(*east_, *west_);
   const json ledger = Status(leader.address)["run"]["ledger"];
   EXPECT_EQ(ledger["reported"], ledger["merged"]) << ledger;
-  leader.process->Signal(SIGTERM);
-  EXPECT_EQ(leader.process->Wait(), 0) << leader.process->Output();
+  leader.End();
 }
 
 // The test's output has the figures.
@@ -488,8 +462,7 @@ TEST_F(FollowersTest, JoinersAtAFollowerCostTheLeaderNothing) {
   EXPECT_GT(received_far, 10'000'000);
   EXPECT_GT(far - alone, received_far / 2);
   for (const std::unique_ptr<Process>& island : islands) {
-    island->Signal(SIGTERM);
-    EXPECT_EQ(island->Wait(), 0) << island->Output();
+    EXPECT_EQ(island->End(SIGTERM), 0) << island->Output();
   }
 }
 

@@ -74,8 +74,7 @@ class PretrainedTest : public ProcessTestFixture {
     const std::string state = absl::StrCat("of-", out);
     auto coordinator = Coordinator(kConfig, state, "");
     auto east = Start(state + "-east", WorkerCommand("east", Port()));
-    EXPECT_EQ(east->Wait(), 0) << east->Output();
-    EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+    ExpectOk(*east, *coordinator);
     Export(state, out, dtype);
   }
 
@@ -106,8 +105,7 @@ TEST_F(PretrainedTest, ImportAndExportGiveTheSameBytes) {
     auto coordinator = Coordinator(imported, state, Path(original));
     Export(state, exported, dtype);
     ExpectSameTensors(original, exported);
-    coordinator->Signal(SIGTERM);
-    EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+    EXPECT_EQ(coordinator->End(SIGTERM), 0) << coordinator->Output();
   }
 }
 
@@ -126,9 +124,7 @@ TEST_F(PretrainedTest, ARunGoesOnFromAnotherRunsModel) {
   command.push_back(absl::StrCat("--initial_parameters=", Path("model")));
   auto east = Start("east", std::move(command));
   auto west = Start("west", WorkerCommand("west", Port()));
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  ExpectOk(*east, *west, *coordinator);
   EXPECT_THAT(east->Output(), Not(HasSubstr("fetched fragment")));
   for (const char* fragment : {"0", "1"}) {
     EXPECT_THAT(west->Output(),
@@ -145,8 +141,7 @@ TEST_F(PretrainedTest, AnIslandWithAnotherCheckpointDownloadsTheRuns) {
   std::vector<std::string> command = WorkerCommand("east", Port());
   command.push_back(absl::StrCat("--initial_parameters=", Path("untrained")));
   auto east = Start("east", std::move(command));
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  ExpectOk(*east, *coordinator);
   EXPECT_THAT(east->Output(), HasSubstr("is not the one that the run began"));
   EXPECT_THAT(east->Output(), HasSubstr("fetched fragment 0 at version 0"));
 }

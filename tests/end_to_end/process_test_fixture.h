@@ -50,6 +50,14 @@ class ProcessTestFixture : public testing::Test {
   std::string RunTool(std::vector<std::string> arguments,
                       int exit_code = 0) const;
 
+  // Waits for the ends of processes, and expects that each exits with 0.
+  template <typename... Processes>
+  static void ExpectOk(Processes&... processes) {
+    for (Process* const process : {&processes...}) {
+      EXPECT_EQ(process->Wait(), 0) << process->Output();
+    }
+  }
+
   // Mounts a disk of 32 MB at Path("disk") that only this process and those
   // that it starts see. Returns why this is not permitted; empty if it
   // succeeded.

@@ -63,12 +63,25 @@ class ProcessesTest : public ProcessTestFixture {
     return Start(island, std::move(command));
   }
 
+  // Starts a coordinator and two islands.
+  void StartRun(const std::string& config = kConfig) {
+    coordinator_ = Coordinator(config);
+    port_ = PortOf(*coordinator_);
+    east_ = Worker("east", port_);
+    west_ = Worker("west", port_);
+  }
+
   // Returns the loss of the outer parameters on the held-out part of the text.
   double ValidationLoss(absl::string_view state) {
     const std::string output =
         RunTool({"evaluate", Path(state), "--data", kText, "--json"});
     return nlohmann::json::parse(output.substr(output.find('{')))["loss"];
   }
+
+  std::unique_ptr<Process> coordinator_;
+  int port_ = 0;
+  std::unique_ptr<Process> east_;
+  std::unique_ptr<Process> west_;
 };
 
 TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
@@ -77,50 +90,36 @@ TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
   const double before = ValidationLoss("state");
   auto east = Worker("east", port);
   auto west = Worker("west", port);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  ExpectOk(*east, *west, *coordinator);
   // Guessing bytes at random costs ln 258 = 5.55 nats.
   EXPECT_NEAR(before, 5.55, 0.1);
   EXPECT_LT(ValidationLoss("state"), 3.2);
 }
 
 TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
-  auto coordinator = Coordinator(
+  StartRun(
       absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}}));
-  const int port = PortOf(*coordinator);
-  auto east = Worker("east", port);
-  auto west = Worker("west", port);
-  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 2"));
-  west->Signal(SIGKILL);
-  EXPECT_EQ(west->Wait(), 128 + SIGKILL);
+  ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2"));
+  EXPECT_EQ(west_->End(SIGKILL), 128 + SIGKILL);
   const absl::Time killed = absl::Now();
-  ASSERT_TRUE(coordinator->AwaitOutput("west (incarnation 1) was evicted"));
+  ASSERT_TRUE(coordinator_->AwaitOutput("west (incarnation 1) was evicted"));
   // The bound is the lease, a tick, and slack for a loaded machine.
   EXPECT_LT(absl::Now() - killed, absl::Seconds(3 + 8));
-  west = Worker("west", port);
-  EXPECT_TRUE(coordinator->AwaitOutput("west joined (incarnation 2"));
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  west_ = Worker("west", port_);
+  EXPECT_TRUE(coordinator_->AwaitOutput("west joined (incarnation 2"));
+  ExpectOk(*east_, *west_, *coordinator_);
 }
 
 TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
   const std::string config =
       absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}});
-  auto coordinator = Coordinator(config);
-  const int port = PortOf(*coordinator);
-  auto east = Worker("east", port);
-  auto west = Worker("west", port);
-  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 3"));
-  coordinator->Signal(SIGKILL);
-  EXPECT_EQ(coordinator->Wait(), 128 + SIGKILL);
-  coordinator = Coordinator(config, port);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  StartRun(config);
+  ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 3"));
+  EXPECT_EQ(coordinator_->End(SIGKILL), 128 + SIGKILL);
+  coordinator_ = Coordinator(config, port_);
+  ExpectOk(*east_, *west_, *coordinator_);
   // Both islands kept their incarnations, and every version was made once.
-  const std::string log = coordinator->Output();
+  const std::string log = coordinator_->Output();
   EXPECT_FALSE(absl::StrContains(log, "incarnation 2")) << log;
   for (int version = 1; version <= 20; ++version) {
     const std::string line =
@@ -137,14 +136,12 @@ TEST_F(ProcessesTest, IslandsWaitForACoordinatorThatIsNotUpYet) {
   // Take a port that was free a moment ago.
   auto coordinator = Coordinator(kConfig);
   const int port = PortOf(*coordinator);
-  coordinator->Signal(SIGTERM);
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  EXPECT_EQ(coordinator->End(SIGTERM), 0) << coordinator->Output();
   auto east = Worker("east", port);
   auto west = Worker("west", port);
   EXPECT_TRUE(east->AwaitOutput("no coordinator answers at"));
   coordinator = Coordinator(kConfig, port);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
+  ExpectOk(*east, *west);
 }
 
 TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
@@ -152,30 +149,25 @@ TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
   const int port = PortOf(*coordinator);
   auto east = Worker("east", port);
   ASSERT_TRUE(east->AwaitOutput("waiting for the other islands"));
-  east->Signal(SIGTERM);
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
+  EXPECT_EQ(east->End(SIGTERM), 0) << east->Output();
   EXPECT_TRUE(coordinator->AwaitOutput("east (incarnation 1) left"));
 }
 
 TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
   // The window is so long that only a part of it can be contributed.
-  auto coordinator = Coordinator(absl::StrReplaceAll(
+  StartRun(absl::StrReplaceAll(
       kConfig,
       {{"total_steps: 120", "total_steps: 100000"},
        {"inner_steps_per_round: 20", "inner_steps_per_round: 50000"}}));
-  const int port = PortOf(*coordinator);
-  auto east = Worker("east", port);
-  auto west = Worker("west", port);
-  ASSERT_TRUE(east->AwaitOutput("step 2/"));
-  ASSERT_TRUE(west->AwaitOutput("step 2/"));
+  ASSERT_TRUE(east_->AwaitOutput("step 2/"));
+  ASSERT_TRUE(west_->AwaitOutput("step 2/"));
   Write("notice", "terminate");
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_TRUE(coordinator->AwaitOutput("left: pre-emption notice"));
+  ExpectOk(*east_, *west_);
+  EXPECT_TRUE(coordinator_->AwaitOutput("left: pre-emption notice"));
   // There is no other island to wait for, so the contribution is merged.
   EXPECT_TRUE(
-      coordinator->AwaitOutput("fragment 0 is at version 1: merged "
-                               "east, west"));
+      coordinator_->AwaitOutput("fragment 0 is at version 1: merged "
+                                "east, west"));
 }
 
 TEST_F(ProcessesTest, StatusShowsTheRun) {
@@ -192,26 +184,23 @@ TEST_F(ProcessesTest, StatusShowsTheRun) {
 }
 
 TEST_F(ProcessesTest, ARunThatHasLostItsIslandsSaysSo) {
-  auto coordinator = Coordinator(absl::StrReplaceAll(
+  StartRun(absl::StrReplaceAll(
       kConfig, {{"total_steps: 120", "total_steps: 100000"},
                 {"min_islands: 2", "min_islands: 2 quorum: 2"}}));
-  const int port = PortOf(*coordinator);
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  auto east = Worker("east", port);
-  auto west = Worker("west", port);
-  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 3"));
+  const std::string address = absl::StrCat("127.0.0.1:", port_);
+  ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 3"));
   std::string status;
   // The time that is left is known after some rounds.
   do {
-    ASSERT_TRUE(east->running()) << east->Output();
+    ASSERT_TRUE(east_->running()) << east_->Output();
     status = RunTool({"status", "--coordinator", address});
     EXPECT_THAT(status, HasSubstr(", running\n"));
   } while (!absl::StrContains(status, " left\n"));
   RunTool({"status", "--check", "--coordinator", address}, 0);
-  east->Signal(SIGKILL);
-  west->Signal(SIGKILL);
-  ASSERT_TRUE(coordinator->AwaitOutput("east (incarnation 1) was evicted"));
-  ASSERT_TRUE(coordinator->AwaitOutput("west (incarnation 1) was evicted"));
+  east_->Signal(SIGKILL);
+  west_->Signal(SIGKILL);
+  ASSERT_TRUE(coordinator_->AwaitOutput("east (incarnation 1) was evicted"));
+  ASSERT_TRUE(coordinator_->AwaitOutput("west (incarnation 1) was evicted"));
   EXPECT_THAT(RunTool({"status", "--coordinator", address}),
               AllOf(HasSubstr(", waiting for islands for "),
                     HasSubstr("attention   critical for "),
@@ -222,29 +211,26 @@ TEST_F(ProcessesTest, ARunThatHasLostItsIslandsSaysSo) {
 }
 
 TEST_F(ProcessesTest, AnIslandSaysForWhomItWaitsAndForHowLong) {
-  auto coordinator = Coordinator(absl::StrReplaceAll(
+  StartRun(absl::StrReplaceAll(
       kConfig, {{"total_steps: 120", "total_steps: 100000"},
                 {"min_islands: 2 lease_seconds: 3",
                  "min_islands: 2 quorum: 2 lease_seconds: 600"}}));
-  const int port = PortOf(*coordinator);
-  auto east = Worker("east", port);
-  auto west = Worker("west", port);
-  ASSERT_TRUE(coordinator->AwaitOutput("fragment 0 is at version 2"));
-  west->Signal(SIGSTOP);
+  ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2"));
+  west_->Signal(SIGSTOP);
   const absl::Time stopped = absl::Now();
   const auto await_status = [&](const testing::Matcher<std::string>& expected) {
     std::string status;
     do {
-      ASSERT_TRUE(east->running()) << east->Output();
+      ASSERT_TRUE(east_->running()) << east_->Output();
       status = RunTool(
-          {"status", "--coordinator", absl::StrCat("127.0.0.1:", port)});
+          {"status", "--coordinator", absl::StrCat("127.0.0.1:", port_)});
     } while (!testing::Matches(expected)(status));
   };
   await_status(testing::ContainsRegex(
       "waiting for fragment 0's update, due at step [0-9]+0 \\(for [3-9]s; "
       "awaited: west\\)\n"));
   EXPECT_GT(absl::Now() - stopped, absl::Seconds(2));
-  west->Signal(SIGCONT);
+  west_->Signal(SIGCONT);
   await_status(testing::Not(HasSubstr("awaited: west")));
 }
 
@@ -281,8 +267,7 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   EXPECT_EQ(twin->Wait(), 1);
   EXPECT_THAT(twin->Output(), HasSubstr("already joined"));
 
-  coordinator->Signal(SIGTERM);
-  EXPECT_EQ(coordinator->Wait(), 0);
+  EXPECT_EQ(coordinator->End(SIGTERM), 0);
   Write("run.textproto", absl::StrReplaceAll(FileText(Path("run.textproto")),
                                              {{"layers: 2", "layers: 3"}}));
   auto changed = Start("coordinator", CoordinatorCommand(0));

@@ -109,9 +109,7 @@ class RanksTest : public ProcessTestFixture {
 
 TEST_F(RanksTest, TwoProcessesFinishARunWithOverlap) {
   StartRun({.steps = 60});
-  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
-  EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
-  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  ExpectOk(*leader_, *follower_, *coordinator_);
   EXPECT_THAT(leader_->Output(), HasSubstr("step 60/60"));
   EXPECT_THAT(leader_->Output(), HasSubstr("% hidden"));
 }
@@ -132,8 +130,7 @@ TEST_F(RanksTest, OnlyWhoHasTheSecretTakesPart) {
     EXPECT_EQ(refused->Wait(), 1);
     EXPECT_THAT(refused->Output(), HasSubstr("another secret"));
   }
-  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
-  EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
+  ExpectOk(*leader_, *follower_);
   EXPECT_THAT(leader_->Output(), HasSubstr("step 60/60"));
   EXPECT_THAT(leader_->Output(), HasSubstr("not proved the island's secret"));
 }
@@ -224,8 +221,7 @@ TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {
 TEST_F(RanksTest, AFollowerEndsWithALeaderThatIsToldTo) {
   StartRun({});
   ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
-  leader_->Signal(SIGTERM);
-  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
+  EXPECT_EQ(leader_->End(SIGTERM), 0) << leader_->Output();
   EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
 }
 

@@ -113,8 +113,7 @@ TEST_F(ServiceTest, ASchedulerCanTellAnInterruptedIslandFromADrainedOne) {
     return worker;
   };
   auto signalled = start("signalled");
-  signalled->Signal(SIGTERM);
-  EXPECT_EQ(signalled->Wait(), 75) << signalled->Output();
+  EXPECT_EQ(signalled->End(SIGTERM), 75) << signalled->Output();
   auto drained = start("drained");
   RunTool(
       {"drain", "east", "--coordinator", absl::StrCat("127.0.0.1:", Port())});

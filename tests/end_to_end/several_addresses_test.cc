@@ -78,8 +78,7 @@ class SeveralAddressesTest : public ProcessTestFixture {
   // Kills the coordinator, and lets another one, of epoch 5, continue with a
   // copy of its state.
   void Replace() {
-    coordinator_->Signal(SIGKILL);
-    coordinator_->Wait();
+    coordinator_->End(SIGKILL);
     EXPECT_THAT(Status(/*exit_code=*/1),
                 HasSubstr("no coordinator that leads the run answers at"));
     StartOther();
@@ -133,8 +132,7 @@ TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
   while (round_trip() == 0 && absl::Now() < end) {
   }
   EXPECT_GT(round_trip(), 0);
-  worker_->Signal(SIGTERM);
-  EXPECT_EQ(worker_->Wait(), 0) << worker_->Output();
+  EXPECT_EQ(worker_->End(SIGTERM), 0) << worker_->Output();
   EXPECT_THAT(promoted_->Output(),
               HasSubstr("island east (incarnation 1) left"));
 }

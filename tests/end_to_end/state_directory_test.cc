@@ -81,14 +81,12 @@ TEST_F(StateDirectoryTest, ToolsReadBackupsThatTheyMayNotWrite) {
   namespace fs = std::filesystem;
   StartRun();
   ExpectToolsRead(Path("state"));
-  coordinator_->Signal(SIGKILL);
-  coordinator_->Wait();
+  coordinator_->End(SIGKILL);
   fs::copy(Path("state"), Path("killed"), fs::copy_options::recursive);
   fs::remove(Path("killed/run.sqlite3-shm"));
   ExpectToolsRead(Path("killed"));
   StartCoordinator(Port());
-  EXPECT_EQ(island_->Wait(), 0) << island_->Output();
-  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  ExpectOk(*island_, *coordinator_);
   EXPECT_FALSE(fs::exists(Path("state/run.sqlite3-wal")));
   ExpectToolsRead(Path("state"));
 }
@@ -107,16 +105,14 @@ TEST_F(StateDirectoryTest, ALogRemovedUnderTheCoordinatorIsNotLost) {
   EXPECT_THAT(status, HasSubstr("suspended"));
   EXPECT_THAT(status, HasSubstr(log + " was removed"));
   ASSERT_TRUE(island_->running());
-  coordinator_->Signal(SIGKILL);
-  coordinator_->Wait();
+  coordinator_->End(SIGKILL);
 
   coordinator_ = Start("refused", CoordinatorCommand(port));
   EXPECT_EQ(coordinator_->Wait(), 1);
   EXPECT_THAT(coordinator_->Output(), HasSubstr(log + ".rescued"));
   fs::rename(log + ".rescued", log);
   StartCoordinator(port);
-  EXPECT_EQ(island_->Wait(), 0) << island_->Output();
-  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  ExpectOk(*island_, *coordinator_);
   // Versions that were announced before are not made a second time.
   const std::string all = coordinator_->Output();
   for (int version = 1; version <= 30; ++version) {
@@ -139,8 +135,7 @@ TEST_F(StateDirectoryTest, ALockRemovedUnderTheCoordinatorStopsCommits) {
       RunTool({"status", "--coordinator", absl::StrCat("127.0.0.1:", Port())}),
       HasSubstr(lock + " was removed"));
   std::filesystem::rename(lock + ".away", lock);
-  EXPECT_EQ(island_->Wait(), 0) << island_->Output();
-  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  ExpectOk(*island_, *coordinator_);
 }
 
 }  // namespace

@@ -119,8 +119,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   const std::string file = Path("second/island.safetensors");
   while (!std::filesystem::exists(file)) absl::SleepFor(absl::Milliseconds(1));
 
-  host->Signal(SIGKILL);
-  host->Wait();
+  host->End(SIGKILL);
   std::error_code error;
   // Its process 0 may still be about to end.
   do {
@@ -133,8 +132,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   EXPECT_TRUE(host->AwaitOutput("step 200/")) << host->Output();
 
   // An island that has left needs no copy.
-  host->Signal(SIGTERM);
-  EXPECT_EQ(host->Wait(), 0) << host->Output();
+  EXPECT_EQ(host->End(SIGTERM), 0) << host->Output();
   EXPECT_EQ(keeper->Wait(), 0) << keeper->Output();
   EXPECT_FALSE(std::filesystem::exists(file));
 }

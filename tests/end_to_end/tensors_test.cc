@@ -251,8 +251,7 @@ TEST_F(TensorsTest, TwoIslandsTrainWhatOnlyTheyKnow) {
   EXPECT_EQ(native->Wait(), 1);
   EXPECT_THAT(native->Output(),
               HasSubstr("is defined by its 12 tensors (transformer.h.0."));
-  coordinator->Signal(SIGKILL);
-  EXPECT_EQ(coordinator->Wait(), 128 + SIGKILL);
+  EXPECT_EQ(coordinator->End(SIGKILL), 128 + SIGKILL);
   coordinator = Coordinator(port);
   go_on_.Notify();
   east_thread.join();

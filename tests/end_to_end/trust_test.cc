@@ -131,8 +131,7 @@ TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
   EXPECT_EQ(spy->Wait(), 1) << spy->Output();
   EXPECT_THAT(spy->Output(), HasSubstr("PERMISSION_DENIED"));
 
-  coordinator->Signal(SIGKILL);
-  coordinator->Wait();
+  coordinator->End(SIGKILL);
   ASSERT_TRUE(follower->AwaitOutput("not following"));
   EXPECT_THAT(Operate("state", other, {"promote"}), HasSubstr("epoch 2"));
   ASSERT_TRUE(follower->AwaitOutput("waiting for islands"))
@@ -153,8 +152,7 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
       << coordinator->Output() << island->Output();
 
   // The same command serves for a restart, though the token is used up.
-  island->Signal(SIGTERM);
-  EXPECT_EQ(island->Wait(), 0) << island->Output();
+  EXPECT_EQ(island->End(SIGTERM), 0) << island->Output();
   ExpectRefused("thief", port, token, "the token is used up");
   const std::string file = Path("token");
   ASSERT_OK(WriteFileAtomically(file, {token, "\n"}));

@@ -94,17 +94,14 @@ TEST_F(ValidationTest, IslandsMeasureWhatEvaluateMeasures) {
   // line.
   ASSERT_TRUE(coordinator->AwaitOutput("version 9 of the model has"));
   const int port = Port();
-  coordinator->Signal(SIGKILL);
-  coordinator->Wait();
+  coordinator->End(SIGKILL);
   const std::vector<v1::ValidationPoint> before = Points();
   ASSERT_GE(before.size(), 2);
   coordinator = Coordinator(port);
   ASSERT_TRUE(coordinator->AwaitOutput("version 15 of the model has"));
   EXPECT_THAT(RunTool({"status", "--coordinator", Address()}),
               HasSubstr("validation  loss "));
-  EXPECT_EQ(east->Wait(), 0) << east->Output();
-  EXPECT_EQ(west->Wait(), 0) << west->Output();
-  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->Output();
+  ExpectOk(*east, *west, *coordinator);
 
   const std::vector<v1::ValidationPoint> points = Points();
   ASSERT_GE(points.size(), before.size() + 1);
@@ -161,8 +158,7 @@ TEST_F(ValidationTest, IslandsThatReadOtherDataAreShownAndDoNotMeasure) {
                                      Pair("west", true)));
   ASSERT_TRUE(coordinator->AwaitOutput("(island odd, "));
   const int port = Port();
-  coordinator->Signal(SIGKILL);
-  coordinator->Wait();
+  coordinator->End(SIGKILL);
   coordinator = Start("restarted", CoordinatorCommand(port));
   for (const char* const island : {"east", "west"}) {
     ASSERT_TRUE(coordinator->AwaitOutput(
@@ -204,8 +200,7 @@ TEST_F(ValidationTest, AVersionInTheMiddleIsMeasuredAsItWasMerged) {
   EXPECT_EQ(points.back().validation().version(), version);
   EXPECT_NEAR(points.back().validation().loss(), evaluated["loss"], 1e-5);
   for (Process* const process : {east.get(), west.get(), coordinator.get()}) {
-    process->Signal(SIGKILL);
-    process->Wait();
+    process->End(SIGKILL);
   }
 }
 

@@ -259,8 +259,7 @@ class Trial {
 
   absl::Status Kill(Program& program) {
     const std::unique_ptr<Process> killed = std::move(program.process);
-    killed->Signal(SIGKILL);
-    killed->Wait();
+    killed->End(SIGKILL);
     return Look();
   }
 

@@ -24,10 +24,19 @@ class IslandMembershipTest : public testing::Test {
   bool IsNext() const {
     return std::holds_alternative<Action>(driver_.Session());
   }
+  // Returns the next action, which is expected to be of this kind.
+  template <typename Action>
+  Action Next() const {
+    EXPECT_TRUE(IsNext<Action>());
+    return IsNext<Action>() ? std::get<Action>(driver_.Session()) : Action();
+  }
   absl::Duration WaitOf() const {
-    const SessionAction next = driver_.Session();
-    const auto* const wait = std::get_if<action::Wait>(&next);
-    return wait == nullptr ? absl::ZeroDuration() : wait->until - driver_.now();
+    return IsNext<action::Wait>() ? Next<action::Wait>().until - driver_.now()
+                                  : absl::ZeroDuration();
+  }
+  void Break(const absl::Status& status) {
+    membership().StreamBroke();
+    membership().StreamEnded(status, driver_.now());
   }
 
   IslandDriver driver_;
@@ -47,20 +56,17 @@ TEST_F(IslandMembershipTest, JoinsConnectsAndSendsHeartbeats) {
 
 TEST_F(IslandMembershipTest, ReadinessIsToldAtOnce) {
   driver_.Connect();
-  const SessionAction before = driver_.Session();
-  membership().HeartbeatSent(std::get<action::Heartbeat>(before),
-                             driver_.now());
+  const auto before = Next<action::Heartbeat>();
+  membership().HeartbeatSent(before, driver_.now());
   EXPECT_TRUE(IsNext<action::Wait>());
   // Loads the parameters, and makes the trainer.
   driver_.Train(1);
   EXPECT_TRUE(membership().ready());
   // A heartbeat that was under way does not say it.
-  membership().HeartbeatSent(std::get<action::Heartbeat>(before),
-                             driver_.now());
-  const SessionAction after = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::Heartbeat>(after));
-  EXPECT_TRUE(std::get<action::Heartbeat>(after).ready);
-  membership().HeartbeatSent(std::get<action::Heartbeat>(after), driver_.now());
+  membership().HeartbeatSent(before, driver_.now());
+  const auto after = Next<action::Heartbeat>();
+  EXPECT_TRUE(after.ready);
+  membership().HeartbeatSent(after, driver_.now());
   EXPECT_EQ(WaitOf(), IslandDriver::kHeartbeat);
 }
 
@@ -102,9 +108,7 @@ TEST_F(IslandMembershipTest, AStreamThatBreaksIsOpenedAgain) {
   driver_.Connect();
   membership().StreamBroke();
   EXPECT_FALSE(membership().connected());
-  const SessionAction next = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
-  EXPECT_FALSE(std::get<action::CloseStream>(next).cancel);
+  EXPECT_FALSE(Next<action::CloseStream>().cancel);
   membership().StreamEnded(absl::UnavailableError("reset"), driver_.now());
   driver_.Sleep(WaitOf());
   driver_.OpenStream();
@@ -115,8 +119,7 @@ TEST_F(IslandMembershipTest, AStreamThatBreaksIsOpenedAgain) {
 TEST_F(IslandMembershipTest, AStreamThatHasWorkedIsSoonOpenedAgain) {
   driver_.Connect();
   for (int i = 0; i < 8; ++i) {
-    membership().StreamBroke();
-    membership().StreamEnded(absl::UnavailableError("reset"), driver_.now());
+    Break(absl::UnavailableError("reset"));
     EXPECT_LE(WaitOf(), Backoff::Options().first);
     driver_.Sleep(WaitOf());
     driver_.OpenStream();
@@ -134,9 +137,7 @@ TEST_F(IslandMembershipTest, AStreamThatIsSilentForHalfALeaseIsCancelled) {
     driver_.Sleep(WaitOf());
   }
   EXPECT_EQ(driver_.now(), opened + IslandDriver::kLease / 2);
-  const SessionAction next = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
-  EXPECT_TRUE(std::get<action::CloseStream>(next).cancel);
+  EXPECT_TRUE(Next<action::CloseStream>().cancel);
 }
 
 TEST_F(IslandMembershipTest, AViewKeepsTheStream) {
@@ -149,11 +150,8 @@ TEST_F(IslandMembershipTest, AViewKeepsTheStream) {
 
 TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
   driver_.Connect();
-  membership().StreamBroke();
-  membership().StreamEnded(absl::AbortedError("fenced off"), driver_.now());
-  const SessionAction next = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::Join>(next));
-  EXPECT_EQ(std::get<action::Join>(next).request.expected_run_id(), "run");
+  Break(absl::AbortedError("fenced off"));
+  EXPECT_EQ(Next<action::Join>().request.expected_run_id(), "run");
   driver_.joined().mutable_identity()->set_incarnation(2);
   driver_.joined().mutable_heads(0)->set_version(5);
   membership().JoinAnswered(driver_.joined(), driver_.now());
@@ -178,14 +176,9 @@ TEST_F(EpochsTest, TheHighestIsKeptAndSent) {
   EXPECT_EQ(membership().identity().epoch(), 2);
   Publish(5);
   EXPECT_EQ(membership().identity().epoch(), 5);
-  const SessionAction heartbeat = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::Heartbeat>(heartbeat));
-  EXPECT_EQ(std::get<action::Heartbeat>(heartbeat).identity.epoch(), 5);
-  membership().StreamBroke();
-  membership().StreamEnded(absl::AbortedError("fenced off"), driver_.now());
-  const SessionAction join = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::Join>(join));
-  EXPECT_EQ(std::get<action::Join>(join).request.epoch(), 5);
+  EXPECT_EQ(Next<action::Heartbeat>().identity.epoch(), 5);
+  Break(absl::AbortedError("fenced off"));
+  EXPECT_EQ(Next<action::Join>().request.epoch(), 5);
 }
 
 TEST_F(EpochsTest, AViewOfACoordinatorThatWasReplacedIsNotBelieved) {
@@ -194,9 +187,7 @@ TEST_F(EpochsTest, AViewOfACoordinatorThatWasReplacedIsNotBelieved) {
   Publish(4);
   EXPECT_EQ(membership().state().message(), "epoch 5");
   EXPECT_EQ(membership().identity().epoch(), 5);
-  const SessionAction next = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
-  EXPECT_TRUE(std::get<action::CloseStream>(next).cancel);
+  EXPECT_TRUE(Next<action::CloseStream>().cancel);
   membership().StreamEnded(absl::CancelledError(), driver_.now());
   driver_.Sleep(WaitOf());
   driver_.OpenStream();
@@ -208,8 +199,7 @@ TEST_F(EpochsTest, AViewOfACoordinatorThatWasReplacedIsNotBelieved) {
 TEST_F(EpochsTest, AJoinAtACoordinatorThatWasReplacedIsTriedAgain) {
   driver_.Connect();
   Publish(5);
-  membership().StreamBroke();
-  membership().StreamEnded(absl::AbortedError("fenced off"), driver_.now());
+  Break(absl::AbortedError("fenced off"));
   driver_.joined().mutable_identity()->set_epoch(4);
   driver_.joined().mutable_identity()->set_incarnation(7);
   membership().JoinAnswered(driver_.joined(), driver_.now());
@@ -236,8 +226,7 @@ TEST_F(EpochsTest, ACoordinatorThatKnowsNoEpochsIsBelieved) {
 
 TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {
   driver_.Connect();
-  membership().StreamBroke();
-  membership().StreamEnded(absl::PermissionDeniedError("who?"), driver_.now());
+  Break(absl::PermissionDeniedError("who?"));
   EXPECT_TRUE(IsNext<action::End>());
   EXPECT_THAT(membership().failure(),
               StatusIs(absl::StatusCode::kPermissionDenied));
@@ -246,9 +235,7 @@ TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {
 TEST_F(IslandMembershipTest, AStopCancelsTheStreamAndEndsTheSession) {
   driver_.Connect();
   membership().RequestStop();
-  const SessionAction next = driver_.Session();
-  ASSERT_TRUE(std::holds_alternative<action::CloseStream>(next));
-  EXPECT_TRUE(std::get<action::CloseStream>(next).cancel);
+  EXPECT_TRUE(Next<action::CloseStream>().cancel);
   membership().StreamEnded(absl::CancelledError(), driver_.now());
   EXPECT_TRUE(IsNext<action::End>());
   EXPECT_OK(membership().failure());

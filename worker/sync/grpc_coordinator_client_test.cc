@@ -101,12 +101,30 @@ class GrpcCoordinatorClientTest : public testing::Test {
     return StreamValues({}, std::move(pseudo_gradient));
   }
 
-  v1::ContributeResponse ContributeAll(StreamedEncoding& encoding) {
-    const auto response =
-        client_->Contribute(contribution_.header, encoding, [] {});
+  // Contributes to round `version`, and returns the verdict.
+  v1::ContributeResponse::Verdict Contribute(StreamedEncoding& encoding,
+                                             uint64_t version = 0) {
+    v1::ContributionHeader header = contribution_.header;
+    header.set_base_version(version);
+    const auto response = client_->Contribute(header, encoding, [] {});
     EXPECT_OK(response);
-    return response.ok() ? *response : v1::ContributeResponse();
+    return response.ok() ? response->verdict()
+                         : v1::ContributeResponse::VERDICT_UNSPECIFIED;
   }
+  // For the coordinator, an upload broke off after this chunk.
+  void BreakOff(const Chunk& chunk) {
+    v1::ContributionHeader open = contribution_.header;
+    *open.mutable_object() = DescribeOpen({}, anchor_.size());
+    ASSERT_OK(driver_.engine().Offer(open));
+    ASSERT_OK(driver_.engine().Append(KeyOf(open), chunk));
+  }
+
+  v1::FetchUpdateRequest UpdateRequest() const {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = identity_;
+    return request;
+  }
+  static absl::Status GoOn() { return absl::OkStatus(); }
 
   EngineDriver driver_;
   v1::IslandIdentity identity_;
@@ -119,25 +137,18 @@ class GrpcCoordinatorClientTest : public testing::Test {
 
 TEST_F(GrpcCoordinatorClientTest, SendsWhileItEncodes) {
   StreamedEncoding encoding = Encoding();
-  ASSERT_OK_AND_ASSIGN(
-      const v1::ContributeResponse response,
-      client_->Contribute(contribution_.header, encoding, [] {}));
-  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
   EXPECT_TRUE(encoding.complete());
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
   // A repeated contribution counts once, and nothing is sent.
-  ASSERT_OK_AND_ASSIGN(
-      const v1::ContributeResponse again,
-      client_->Contribute(contribution_.header, encoding, [] {}));
-  EXPECT_EQ(again.verdict(), v1::ContributeResponse::LATE);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::LATE);
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
 }
 
 TEST_F(GrpcCoordinatorClientTest, AnUpdateCanBeAskedForBeforeItIsMade) {
   StreamedEncoding encoding = Encoding();
-  v1::FetchUpdateRequest request;
-  *request.mutable_identity() = identity_;
+  v1::FetchUpdateRequest request = UpdateRequest();
   request.set_wait(true);
   const uint64_t bytes = anchor_.size() * sizeof(float);
   UpdateDownload download;
@@ -151,21 +162,20 @@ TEST_F(GrpcCoordinatorClientTest, AnUpdateCanBeAskedForBeforeItIsMade) {
       }));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   ASSERT_NE(update, nullptr);
-  EXPECT_OK(update->Receive(download, [] { return absl::OkStatus(); }));
+  EXPECT_OK(update->Receive(download, GoOn));
   EXPECT_EQ(download.head.version(), 1u);
   EXPECT_TRUE(download.includes_island);
   EXPECT_EQ(download.encoded.received().size(), bytes);
 }
 
 TEST_F(GrpcCoordinatorClientTest, AnUpdateThatNeverComesCanBeGivenUp) {
-  v1::FetchUpdateRequest request;
-  *request.mutable_identity() = identity_;
+  v1::FetchUpdateRequest request = UpdateRequest();
   request.set_wait(true);
   UpdateDownload download;
   client_->FetchUpdate(request, 1 << 30, download).reset();
   const auto waiting = client_->FetchUpdate(request, 1 << 30, download);
   client_->Shutdown();
-  EXPECT_THAT(waiting->Receive(download, [] { return absl::OkStatus(); }),
+  EXPECT_THAT(waiting->Receive(download, GoOn),
               StatusIs(StatusCode::kCancelled));
 }
 
@@ -199,38 +209,25 @@ TEST_F(GrpcCoordinatorClientTest, WhatTheCoordinatorDoesNotWantIsNotAllSent) {
 }
 
 TEST_F(GrpcCoordinatorClientTest, ResumesWhatBrokeOffWhileItWasEncoded) {
-  // For the coordinator, the stream broke after one chunk.
-  v1::ContributionHeader open = contribution_.header;
-  *open.mutable_object() = DescribeOpen({}, anchor_.size());
-  ASSERT_OK(driver_.engine().Offer(open));
   const Chunk first = CutChunk(contribution_.bytes, 0);
-  ASSERT_OK(driver_.engine().Append(KeyOf(open), first));
+  BreakOff(first);
 
   StreamedEncoding encoding = Encoding();
   encoding.Await(encoding.max_bytes());
-  ASSERT_OK_AND_ASSIGN(
-      const v1::ContributeResponse response,
-      client_->Contribute(contribution_.header, encoding, [] {}));
-  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
 }
 
 TEST_F(GrpcCoordinatorClientTest, StartsOverIfOtherBytesWereThere) {
-  v1::ContributionHeader open = contribution_.header;
-  *open.mutable_object() = DescribeOpen({}, anchor_.size());
-  ASSERT_OK(driver_.engine().Offer(open));
   const std::string other(kMaxChunkBytes, 'x');
-  ASSERT_OK(driver_.engine().Append(KeyOf(open), CutChunk(other, 0)));
+  BreakOff(CutChunk(other, 0));
 
   StreamedEncoding encoding = Encoding();
   encoding.Await(encoding.max_bytes());
   EXPECT_THAT(client_->Contribute(contribution_.header, encoding, [] {}),
               StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
-  ASSERT_OK_AND_ASSIGN(
-      const v1::ContributeResponse response,
-      client_->Contribute(contribution_.header, encoding, [] {}));
-  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
 }
 
 TEST_F(GrpcCoordinatorClientTest, SaysWhyAContributionIsRefused) {
@@ -247,11 +244,10 @@ TEST_F(GrpcCoordinatorClientTest, SaysWhyAContributionIsRefused) {
 
 TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   StreamedEncoding encoding = Encoding();
-  ContributeAll(encoding);
+  Contribute(encoding);
   ASSERT_TRUE(driver_.AwaitVersion(0, 1));
 
-  v1::FetchUpdateRequest request;
-  *request.mutable_identity() = identity_;
+  v1::FetchUpdateRequest request = UpdateRequest();
   request.set_contribution_digest(encoding.object().digest());
   UpdateDownload download;
   // We end the first try after two pieces.
@@ -310,19 +306,14 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
     const uint64_t before = client_->bytes_down();
 
     StreamedEncoding encoding = Encoding();
-    v1::ContributionHeader header = contribution_.header;
-    header.set_base_version(version);
     // Some encodings are sent while they are made, others once they are
     // complete.
     if (connections == 3) encoding.Await(encoding.max_bytes());
-    ASSERT_OK_AND_ASSIGN(const v1::ContributeResponse response,
-                         client_->Contribute(header, encoding, [] {}));
-    EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+    EXPECT_EQ(Contribute(encoding, version), v1::ContributeResponse::ACCEPTED);
     EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size());
     ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
 
-    v1::FetchUpdateRequest request;
-    *request.mutable_identity() = identity_;
+    v1::FetchUpdateRequest request = UpdateRequest();
     request.set_from_version(version);
     request.set_contribution_digest(encoding.object().digest());
     UpdateDownload download;
@@ -335,30 +326,22 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
     EXPECT_THAT(client_->FetchUpdate(request, bytes, download)
                     ->Receive(download, enough),
                 StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
-    EXPECT_OK(
-        client_->FetchUpdate(request, bytes, download)->Receive(download, [] {
-          return absl::OkStatus();
-        }));
+    EXPECT_OK(client_->FetchUpdate(request, bytes, download)
+                  ->Receive(download, GoOn));
     EXPECT_TRUE(download.includes_island);
     EXPECT_EQ(client_->bytes_down() - before, bytes);
   }
 }
 
 TEST_F(GrpcCoordinatorClientTest, StripedUploadsGoOnWhereTheyBrokeOff) {
-  v1::ContributionHeader open = contribution_.header;
-  *open.mutable_object() = DescribeOpen({}, anchor_.size());
-  ASSERT_OK(driver_.engine().Offer(open));
   const Chunk first = CutChunk(contribution_.bytes, 0, 100'000);
-  ASSERT_OK(driver_.engine().Append(KeyOf(open), first));
+  BreakOff(first);
 
   Stripe(4);
   StreamedEncoding encoding = Encoding();
   encoding.set_sent(300'000);
   encoding.Await(encoding.max_bytes());
-  ASSERT_OK_AND_ASSIGN(
-      const v1::ContributeResponse response,
-      client_->Contribute(contribution_.header, encoding, [] {}));
-  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
   EXPECT_EQ(client_->bytes_up(), contribution_.bytes.size() - first.size());
   v1::IslandProgress progress;
   client_->ReportLinks(progress);
@@ -376,8 +359,7 @@ TEST_F(GrpcCoordinatorClientTest, KeepsToItsRateBothWays) {
   EXPECT_EQ(FetchAll(0), anchor_);
   const absl::Time fetched = absl::Now();
   StreamedEncoding encoding = Encoding();
-  EXPECT_EQ(ContributeAll(encoding).verdict(),
-            v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
   // All chunks but the first burst and the last one had to wait.
   const auto least = [](uint64_t bytes) {
     return absl::Seconds(static_cast<double>(bytes) / 20e6 - 0.05);
@@ -410,9 +392,7 @@ TEST_F(GrpcCoordinatorClientTest, FindsItsRateByItselfBothWays) {
                          driver_.Fetch(identity_, 0, version));
     EXPECT_EQ(FetchAll(version), anchor);
     StreamedEncoding encoding = Encoding();
-    v1::ContributionHeader header = contribution_.header;
-    header.set_base_version(version);
-    ASSERT_OK(client_->Contribute(header, encoding, [] {}));
+    Contribute(encoding, version);
     ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
   }
   EXPECT_GE(pace(), RateFinder::kShare * RateFinder::kSlowest);
@@ -558,8 +538,7 @@ TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
   Listen(mutual, known);
   EXPECT_OK(client_->Join(join));
   StreamedEncoding encoding = Encoding();
-  EXPECT_EQ(ContributeAll(encoding).verdict(),
-            v1::ContributeResponse::ACCEPTED);
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
 }
 
 }  // namespace
