@@ -35,18 +35,12 @@ struct DefaultValue {
   std::string operator()(const bool* value) const {
     return *value ? "true" : "";
   }
-  std::string operator()(const uint32_t* value) const {
-    return absl::StrCat(*value);
-  }
-  std::string operator()(const uint64_t* value) const {
-    return absl::StrCat(*value);
-  }
-  std::string operator()(const double* value) const {
-    return absl::StrCat(*value);
-  }
-  std::string operator()(const std::string* value) const { return *value; }
   std::string operator()(const std::vector<std::string>* values) const {
     return absl::StrJoin(*values, " ");
+  }
+  template <typename Other>
+  std::string operator()(const Other* value) const {
+    return absl::StrCat(*value);
   }
 };
 

@@ -16,16 +16,24 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr int kTokensWord = 2;
-constexpr int kExtensionMagicWord = 3;
-constexpr int kExtensionVersionWord = 4;
-constexpr int kVocabularyWord = 5;
-constexpr int kTokenizerWord = 6;
-constexpr int kTokenizerDigestWord = 8;
-constexpr int kTokensDigestWord = 12;
-
 constexpr int32_t kExtensionMagic = 0x59575343;
 constexpr int32_t kExtensionVersion = 1;
+
+// The words of the header, as they stand in the file. Those after `tokens` are
+// the extension.
+struct Words {
+  int32_t magic = 0;
+  int32_t version = 0;
+  int32_t tokens = 0;
+  int32_t extension_magic = 0;
+  int32_t extension_version = 0;
+  int32_t vocabulary = 0;
+  int32_t tokenizer = 0;
+  int32_t unused = 0;
+  char tokenizer_digest[kDigestBytes] = {};
+  char tokens_digest[kDigestBytes] = {};
+};
+static_assert(sizeof(Words) == 16 * sizeof(int32_t));
 
 // A variant of llm.c's format; llm.c has two.
 struct Variant {
@@ -35,55 +43,36 @@ struct Variant {
 };
 constexpr Variant kVariants[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
-int32_t Word(absl::string_view header, int index) {
-  int32_t word;
-  std::memcpy(&word, header.data() + index * sizeof(word), sizeof(word));
-  return word;
-}
-
-void SetWord(std::string& header, int index, int32_t word) {
-  std::memcpy(header.data() + index * sizeof(word), &word, sizeof(word));
-}
-
-std::string DigestAt(absl::string_view header, int word) {
-  return std::string(header.substr(word * sizeof(int32_t), kDigestBytes));
-}
-
-void SetDigest(std::string& header, int word, absl::string_view digest) {
-  CHECK_EQ(digest.size(), kDigestBytes);
-  std::memcpy(header.data() + word * sizeof(int32_t), digest.data(),
-              kDigestBytes);
-}
-
 const Variant* FindVariant(absl::string_view bytes) {
-  if (bytes.size() < sizeof(int32_t)) return nullptr;
+  int32_t magic;
+  if (bytes.size() < sizeof(magic)) return nullptr;
+  std::memcpy(&magic, bytes.data(), sizeof(magic));
   for (const Variant& variant : kVariants) {
-    if (Word(bytes, 0) == variant.magic) return &variant;
+    if (magic == variant.magic) return &variant;
   }
   return nullptr;
 }
 
-absl::StatusOr<PreparedInfo> ParsePreparedInfo(absl::string_view header,
+absl::StatusOr<PreparedInfo> ParsePreparedInfo(const Words& words,
                                                absl::string_view path) {
-  if (Word(header, kExtensionVersionWord) != kExtensionVersion) {
+  if (words.extension_version != kExtensionVersion) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": prepared by another version of causeway (header version ",
-        Word(header, kExtensionVersionWord), ", this one reads ",
-        kExtensionVersion, "); run `causeway prepare` again"));
+        words.extension_version, ", this one reads ", kExtensionVersion,
+        "); run `causeway prepare` again"));
   }
-  PreparedInfo info;
-  info.vocabulary = Word(header, kVocabularyWord);
-  const int32_t tokenizer = Word(header, kTokenizerWord);
-  if (info.vocabulary < 1 || (tokenizer != v1::DataConfig::BYTES &&
-                              tokenizer != v1::DataConfig::SENTENCEPIECE)) {
+  if (words.vocabulary < 1 ||
+      (words.tokenizer != v1::DataConfig::BYTES &&
+       words.tokenizer != v1::DataConfig::SENTENCEPIECE)) {
     return absl::DataLossError(absl::StrCat(
-        path, ": damaged header: vocabulary ", info.vocabulary, ", tokenizer ",
-        tokenizer, "; run `causeway prepare` again"));
+        path, ": damaged header: vocabulary ", words.vocabulary, ", tokenizer ",
+        words.tokenizer, "; run `causeway prepare` again"));
   }
-  info.tokenizer = static_cast<v1::DataConfig::Tokenizer>(tokenizer);
-  info.tokenizer_digest = DigestAt(header, kTokenizerDigestWord);
-  info.tokens_digest = DigestAt(header, kTokensDigestWord);
-  return info;
+  return PreparedInfo{
+      .vocabulary = words.vocabulary,
+      .tokenizer = static_cast<v1::DataConfig::Tokenizer>(words.tokenizer),
+      .tokenizer_digest = std::string(words.tokenizer_digest, kDigestBytes),
+      .tokens_digest = std::string(words.tokens_digest, kDigestBytes)};
 }
 
 }  // namespace
@@ -102,15 +91,16 @@ absl::StatusOr<TokenFileHeader> ParseTokenFileHeader(absl::string_view bytes,
         path, ": ", bytes.size(), " bytes are less than the ",
         kTokenFileHeaderBytes, " of a token file's header; copy it again"));
   }
-  if (Word(bytes, 1) != variant->version) {
+  Words words;
+  std::memcpy(&words, bytes.data(), sizeof(words));
+  if (words.version != variant->version) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": token file of version ", Word(bytes, 1),
+        absl::StrCat(path, ": token file of version ", words.version,
                      "; allowed with magic number ", variant->magic, ": ",
                      variant->version));
   }
-  TokenFileHeader header;
-  header.tokens = Word(bytes, kTokensWord);
-  header.token_bytes = variant->token_bytes;
+  TokenFileHeader header = {.tokens = words.tokens,
+                            .token_bytes = variant->token_bytes};
   const int64_t expected_bytes = static_cast<int64_t>(kTokenFileHeaderBytes) +
                                  header.tokens * header.token_bytes;
   if (header.tokens < 0 || file_bytes != expected_bytes) {
@@ -118,8 +108,8 @@ absl::StatusOr<TokenFileHeader> ParseTokenFileHeader(absl::string_view bytes,
         path, ": the header says ", header.tokens, " tokens, ", expected_bytes,
         " bytes in all, but the file has ", file_bytes, "; copy it again"));
   }
-  if (Word(bytes, kExtensionMagicWord) == kExtensionMagic) {
-    ASSIGN_OR_RETURN(header.prepared, ParsePreparedInfo(bytes, path));
+  if (words.extension_magic == kExtensionMagic) {
+    ASSIGN_OR_RETURN(header.prepared, ParsePreparedInfo(words, path));
   }
   return header;
 }
@@ -128,20 +118,23 @@ std::string SerializeTokenFileHeader(const TokenFileHeader& header) {
   CHECK_GE(header.tokens, 0);
   CHECK_LE(header.tokens, kMaxTokensPerFile);
   CHECK(header.token_bytes == 2 || header.token_bytes == 4);
-  std::string bytes(kTokenFileHeaderBytes, '\0');
   const Variant& variant = kVariants[header.token_bytes == 4];
-  SetWord(bytes, 0, variant.magic);
-  SetWord(bytes, 1, variant.version);
-  SetWord(bytes, kTokensWord, static_cast<int32_t>(header.tokens));
+  Words words = {.magic = variant.magic,
+                 .version = variant.version,
+                 .tokens = static_cast<int32_t>(header.tokens)};
   if (header.prepared.has_value()) {
     const PreparedInfo& info = *header.prepared;
-    SetWord(bytes, kExtensionMagicWord, kExtensionMagic);
-    SetWord(bytes, kExtensionVersionWord, kExtensionVersion);
-    SetWord(bytes, kVocabularyWord, static_cast<int32_t>(info.vocabulary));
-    SetWord(bytes, kTokenizerWord, info.tokenizer);
-    SetDigest(bytes, kTokenizerDigestWord, info.tokenizer_digest);
-    SetDigest(bytes, kTokensDigestWord, info.tokens_digest);
+    CHECK_EQ(info.tokenizer_digest.size(), kDigestBytes);
+    CHECK_EQ(info.tokens_digest.size(), kDigestBytes);
+    words.extension_magic = kExtensionMagic;
+    words.extension_version = kExtensionVersion;
+    words.vocabulary = static_cast<int32_t>(info.vocabulary);
+    words.tokenizer = info.tokenizer;
+    info.tokenizer_digest.copy(words.tokenizer_digest, kDigestBytes);
+    info.tokens_digest.copy(words.tokens_digest, kDigestBytes);
   }
+  std::string bytes(kTokenFileHeaderBytes, '\0');
+  std::memcpy(&bytes[0], &words, sizeof(words));
   return bytes;
 }
 
