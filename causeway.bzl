@@ -13,7 +13,7 @@ _WARNINGS = [
 ]
 
 # What most targets use: the rules below add it to deps that lack it.
-_EVERYWHERE = ["//common:status_macros", "//third_party:absl"]
+_EVERYWHERE = ["//common:status_macros", "//third_party:absl", "//third_party:glog"]
 _IN_TESTS = _EVERYWHERE + ["//common/testing:status_matchers", "//third_party:gtest_main"]
 
 def _with(implicit, deps):
