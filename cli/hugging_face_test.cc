@@ -105,8 +105,16 @@ std::string Without(const char* base, const char* key) {
   return config.dump();
 }
 
+// Reads a configuration that the transformer can compute.
+v1::ModelConfig Read(const std::string& config, int length = 0) {
+  const absl::StatusOr<v1::ModelConfig> model =
+      ReadHuggingFaceConfig(config, length);
+  EXPECT_OK(model);
+  return *model;
+}
+
 TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
-  EXPECT_THAT(ReadHuggingFaceConfig(kTinyLlama, 0), IsOkAndHolds(IsModel(R"pb(
+  EXPECT_THAT(Read(kTinyLlama, 0), IsModel(R"pb(
                 layers: 22
                 hidden_size: 2048
                 intermediate_size: 5632
@@ -117,8 +125,8 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 rope_theta: 10000
                 norm_epsilon: 1e-5
                 tie_embeddings: false
-              )pb")));
-  EXPECT_THAT(ReadHuggingFaceConfig(kLlama32, 4096), IsOkAndHolds(IsModel(R"pb(
+              )pb"));
+  EXPECT_THAT(Read(kLlama32, 4096), IsModel(R"pb(
                 layers: 16
                 hidden_size: 2048
                 intermediate_size: 8192
@@ -135,8 +143,8 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                   high_frequency_factor: 4
                   original_length: 8192
                 }
-              )pb")));
-  EXPECT_THAT(ReadHuggingFaceConfig(kQwen25, 1024), IsOkAndHolds(IsModel(R"pb(
+              )pb"));
+  EXPECT_THAT(Read(kQwen25, 1024), IsModel(R"pb(
                 layers: 24
                 hidden_size: 896
                 intermediate_size: 4864
@@ -148,8 +156,8 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 norm_epsilon: 1e-6
                 tie_embeddings: true
                 qkv_bias: true
-              )pb")));
-  EXPECT_THAT(ReadHuggingFaceConfig(kQwen3, 1024), IsOkAndHolds(IsModel(R"pb(
+              )pb"));
+  EXPECT_THAT(Read(kQwen3, 1024), IsModel(R"pb(
                 layers: 28
                 hidden_size: 1024
                 intermediate_size: 3072
@@ -162,8 +170,8 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 tie_embeddings: true
                 head_dim: 128
                 qk_norm: true
-              )pb")));
-  EXPECT_THAT(ReadHuggingFaceConfig(kSmolLm3, 1024), IsOkAndHolds(IsModel(R"pb(
+              )pb"));
+  EXPECT_THAT(Read(kSmolLm3, 1024), IsModel(R"pb(
                 layers: 36
                 hidden_size: 2048
                 intermediate_size: 11008
@@ -175,8 +183,8 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 norm_epsilon: 1e-6
                 tie_embeddings: true
                 no_rope_interval: 4
-              )pb")));
-  EXPECT_THAT(ReadHuggingFaceConfig(kOlmo2, 1024), IsOkAndHolds(IsModel(R"pb(
+              )pb"));
+  EXPECT_THAT(Read(kOlmo2, 1024), IsModel(R"pb(
                 layers: 16
                 hidden_size: 2048
                 intermediate_size: 8192
@@ -190,62 +198,43 @@ TEST(HuggingFaceTest, ReadsPublishedConfigurations) {
                 qk_norm: true
                 qk_norm_across_heads: true
                 post_norm: true
-              )pb")));
+              )pb"));
 }
 
 TEST(HuggingFaceTest, ReadsBothSpellingsOfTheRotaryEmbedding) {
   json config = json::parse(kLlama32);
-  ASSERT_OK_AND_ASSIGN(const v1::ModelConfig model,
-                       ReadHuggingFaceConfig(config.dump(), 64));
+  const v1::ModelConfig model = Read(config.dump(), 64);
   json parameters = config["rope_scaling"];
   parameters["rope_theta"] = config["rope_theta"];
   config.erase("rope_theta");
   config.erase("rope_scaling");
   config["rope_parameters"] = parameters;
-  EXPECT_THAT(ReadHuggingFaceConfig(config.dump(), 64),
-              IsOkAndHolds(IsModel(model.DebugString())));
+  EXPECT_THAT(Read(config.dump(), 64), IsModel(model.DebugString()));
   config["rope_parameters"].erase("rope_type");
   config["rope_parameters"]["type"] = "llama3";
-  EXPECT_THAT(ReadHuggingFaceConfig(config.dump(), 64),
-              IsOkAndHolds(IsModel(model.DebugString())));
+  EXPECT_THAT(Read(config.dump(), 64), IsModel(model.DebugString()));
   // A type by name that stretches nothing.
-  EXPECT_FALSE(ReadHuggingFaceConfig(
-                   With(kTinyLlama, "rope_scaling", {{"type", "default"}}), 0)
-                   ->has_rope_scaling());
+  EXPECT_FALSE(Read(With(kTinyLlama, "rope_scaling", {{"type", "default"}}))
+                   .has_rope_scaling());
 }
 
 TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
-  EXPECT_EQ(ReadHuggingFaceConfig(Without(kTinyLlama, "num_key_value_heads"), 0)
-                ->kv_heads(),
-            32);
-  EXPECT_EQ(ReadHuggingFaceConfig(Without(kTinyLlama, "rms_norm_eps"), 0)
-                ->norm_epsilon(),
-            1e-6);
-  EXPECT_EQ(
-      ReadHuggingFaceConfig(Without(kOlmo2, "rms_norm_eps"), 0)->norm_epsilon(),
-      1e-5);
-  EXPECT_EQ(
-      ReadHuggingFaceConfig(Without(kTinyLlama, "rope_theta"), 0)->rope_theta(),
-      10000);
-  EXPECT_EQ(ReadHuggingFaceConfig(Without(kQwen3, "head_dim"), 0)->head_dim(),
-            128);
+  EXPECT_EQ(Read(Without(kTinyLlama, "num_key_value_heads")).kv_heads(), 32);
+  EXPECT_EQ(Read(Without(kTinyLlama, "rms_norm_eps")).norm_epsilon(), 1e-6);
+  EXPECT_EQ(Read(Without(kOlmo2, "rms_norm_eps")).norm_epsilon(), 1e-5);
+  EXPECT_EQ(Read(Without(kTinyLlama, "rope_theta")).rope_theta(), 10000);
+  EXPECT_EQ(Read(Without(kQwen3, "head_dim")).head_dim(), 128);
   EXPECT_FALSE(
-      ReadHuggingFaceConfig(Without(kTinyLlama, "tie_word_embeddings"), 0)
-          ->tie_embeddings());
-  EXPECT_THAT(
-      ReadHuggingFaceConfig(Without(kSmolLm3, "no_rope_layers"), 0),
-      IsOkAndHolds(IsModel(ReadHuggingFaceConfig(kSmolLm3, 0)->DebugString())));
+      Read(Without(kTinyLlama, "tie_word_embeddings")).tie_embeddings());
+  EXPECT_THAT(Read(Without(kSmolLm3, "no_rope_layers")),
+              IsModel(Read(kSmolLm3).DebugString()));
   EXPECT_EQ(
-      ReadHuggingFaceConfig(Without(kSmolLm3, "no_rope_layer_interval"), 0)
-          ->no_rope_interval(),
-      4);
+      Read(Without(kSmolLm3, "no_rope_layer_interval")).no_rope_interval(), 4);
 }
 
 // As in Mistral Nemo, whose heads do not fill the model.
 TEST(HuggingFaceTest, HeadsMayHaveTheirOwnWidth) {
-  EXPECT_EQ(
-      ReadHuggingFaceConfig(With(kTinyLlama, "head_dim", 128), 0)->head_dim(),
-      128);
+  EXPECT_EQ(Read(With(kTinyLlama, "head_dim", 128)).head_dim(), 128);
 }
 
 TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
@@ -321,15 +310,12 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
   // Features that are off, or that our families have, change nothing.
-  EXPECT_OK(
-      ReadHuggingFaceConfig(With(kTinyLlama, "residual_multiplier", 1.0), 0));
-  EXPECT_OK(ReadHuggingFaceConfig(With(kTinyLlama, "num_experts", 0), 0));
-  EXPECT_OK(ReadHuggingFaceConfig(
-      With(kTinyLlama, "final_logit_softcapping", nullptr), 0));
-  EXPECT_OK(ReadHuggingFaceConfig(With(kQwen25, "qkv_bias", true), 0));
-  EXPECT_OK(ReadHuggingFaceConfig(With(kQwen3, "use_qk_norm", true), 0));
-  EXPECT_OK(ReadHuggingFaceConfig(
-      With(kTinyLlama, "layer_types", {"full_attention"}), 0));
+  Read(With(kTinyLlama, "residual_multiplier", 1.0));
+  Read(With(kTinyLlama, "num_experts", 0));
+  Read(With(kTinyLlama, "final_logit_softcapping", nullptr));
+  Read(With(kQwen25, "qkv_bias", true));
+  Read(With(kQwen3, "use_qk_norm", true));
+  Read(With(kTinyLlama, "layer_types", {"full_attention"}));
   // Qwen's window counts if it is asked for.
   json qwen = json::parse(kQwen25);
   qwen["sliding_window"] = 1000;
@@ -370,12 +356,10 @@ TEST(HuggingFaceTest, WritesWhatItReads) {
        {kTinyLlama, kLlama32, kQwen25, kQwen3, kSmolLm3, kOlmo2}) {
     v1::RunConfig config;
     config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
-    ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
-                         ReadHuggingFaceConfig(original, 512));
+    *config.mutable_model() = Read(original, 512);
     ASSERT_OK_AND_ASSIGN(const std::string text,
                          WriteHuggingFaceConfig(config, "bfloat16", original));
-    EXPECT_THAT(ReadHuggingFaceConfig(text, 512),
-                IsOkAndHolds(IsModel(config.model().DebugString())));
+    EXPECT_THAT(Read(text, 512), IsModel(config.model().DebugString()));
     const json written = json::parse(text);
     const json before = json::parse(original);
     EXPECT_EQ(written["torch_dtype"], "bfloat16");
@@ -392,8 +376,7 @@ TEST(HuggingFaceTest, WritesWhatItReads) {
 
 TEST(HuggingFaceTest, SaysWhatNoLibraryHas) {
   v1::RunConfig config;
-  ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
-                       ReadHuggingFaceConfig(kQwen3, 512));
+  *config.mutable_model() = Read(kQwen3, 512);
   v1::RunConfig with_bias = config;
   with_bias.mutable_model()->set_qkv_bias(true);
   v1::RunConfig across_heads = config;
@@ -411,8 +394,7 @@ TEST(HuggingFaceTest, SaysWhatNoLibraryHas) {
 
 TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {
   v1::RunConfig config;
-  ASSERT_OK_AND_ASSIGN(*config.mutable_model(),
-                       ReadHuggingFaceConfig(kTinyLlama, 512));
+  *config.mutable_model() = Read(kTinyLlama, 512);
   ASSERT_OK_AND_ASSIGN(std::string text,
                        WriteHuggingFaceConfig(config, "float32", ""));
   EXPECT_EQ(json::parse(text)["bos_token_id"], 256);

@@ -116,11 +116,15 @@ StatusSnapshot TestSnapshot() {
   return snapshot;
 }
 
-TEST(StatusReportTest, ShowsTheWholeRun) {
+std::string Printed(const StatusSnapshot& snapshot) {
   std::ostringstream out;
-  PrintStatus(TestSnapshot(), kNow, out);
+  PrintStatus(snapshot, kNow, out);
+  return out.str();
+}
+
+TEST(StatusReportTest, ShowsTheWholeRun) {
   EXPECT_EQ(
-      out.str(),
+      Printed(TestSnapshot()),
       "run         quick-0000002a, running\n"
       "attention   warning for 2 min 0 s: 1 contribution waits\n"
       "            next: `causeway quarantine list`\n"
@@ -168,14 +172,13 @@ TEST(StatusReportTest, SaysWhyARunIsSuspended) {
   problem.clear_command();
   snapshot.run.set_warning("open to all");
   snapshot.run.clear_seconds_left();
-  std::ostringstream out;
-  PrintStatus(snapshot, kNow, out);
-  EXPECT_THAT(out.str(),
+  const std::string printed = Printed(snapshot);
+  EXPECT_THAT(printed,
               testing::StartsWith("run         quick-0000002a, suspended\n"
                                   "attention   critical for 2 min 0 s: disk "
                                   "full\\x0a\n"
                                   "warning     open to all\n"));
-  EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr(" left\n")));
+  EXPECT_THAT(printed, testing::Not(testing::HasSubstr(" left\n")));
 }
 
 TEST(StatusReportTest, TheLastValidationIsShown) {
@@ -186,9 +189,7 @@ TEST(StatusReportTest, TheLastValidationIsShown) {
   point.mutable_validation()->set_tokens(16384);
   point.set_island_id("north\x1b");
   *point.mutable_time() = ToTimestamp(kNow - absl::Seconds(75));
-  std::ostringstream out;
-  PrintStatus(snapshot, kNow, out);
-  EXPECT_THAT(out.str(),
+  EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("validation  loss 1.2346 at version 40, 1 min "
                                  "15 s ago (island north\\x1b, 16.4k "
                                  "tokens)\n"));
@@ -205,22 +206,19 @@ TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
   snapshot.run.mutable_followers(0)->set_region("b");
   snapshot.run.mutable_followers(1)->set_changes_behind(12);
   snapshot.run.mutable_followers(1)->set_seconds_behind(3);
-  std::ostringstream out;
-  PrintStatus(snapshot, kNow, out);
   EXPECT_THAT(
-      out.str(),
+      Printed(snapshot),
       testing::HasSubstr("\nfollowers   f1 in sync, region b; f2 catching up, "
                          "lacks 12 changes, 3 s\n"));
   snapshot.run.set_follows("a:7070");
-  PrintStatus(snapshot, kNow, out);
-  EXPECT_THAT(out.str(), testing::HasSubstr("\ncoordinator follows a:7070\n"));
+  EXPECT_THAT(Printed(snapshot),
+              testing::HasSubstr("\ncoordinator follows a:7070\n"));
 }
 
 TEST(StatusReportTest, AnEmptyRunHasNoNumbersToDivideBy) {
-  std::ostringstream out;
-  PrintStatus(StatusSnapshot(), kNow, out);
-  EXPECT_THAT(out.str(), testing::HasSubstr("step 0 of 0 (0 %)"));
-  EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr("nan")));
+  const std::string printed = Printed(StatusSnapshot());
+  EXPECT_THAT(printed, testing::HasSubstr("step 0 of 0 (0 %)"));
+  EXPECT_THAT(printed, testing::Not(testing::HasSubstr("nan")));
 }
 
 TEST(StatusReportTest, JsonHoldsEverythingUnderItsProtoNames) {
@@ -287,8 +285,6 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
   fragment.clear_similarity();
   fragment.clear_contributed();
   fragment.clear_awaited();
-  std::ostringstream out;
-  PrintStatus(snapshot, kNow, out);
   for (const char* const part :
        {"quick-0000002a, waiting for islands\n", "round 12 of 20\n",
         "training    1 island, 4.10k tokens/s, 1.23M",
@@ -298,7 +294,7 @@ TEST(StatusReportTest, ShowsWhatIsRareToo) {
         "north     1  draining", "south     3  evicted",
         "       0        0  20   1.84M       39      +25     -           -  "
         " 40 s ago  deadbeef  -          -            -\n"}) {
-    EXPECT_THAT(out.str(), testing::HasSubstr(part));
+    EXPECT_THAT(Printed(snapshot), testing::HasSubstr(part));
   }
 }
 
@@ -309,9 +305,8 @@ TEST(StatusReportTest, AConnectionThatWasNotServedIsShown) {
     StatusSnapshot snapshot = TestSnapshot();
     ASSERT_TRUE(
         TextFormat::ParseFromString(use, snapshot.run.mutable_connections()));
-    std::ostringstream out;
-    PrintStatus(snapshot, kNow, out);
-    EXPECT_THAT(out.str(), testing::HasSubstr("\nconnections 0 of 0; ")) << use;
+    EXPECT_THAT(Printed(snapshot), testing::HasSubstr("\nconnections 0 of 0; "))
+        << use;
   }
 }
 

@@ -53,6 +53,11 @@ class CodecTest : public testing::TestWithParam<CodecSpec> {
   bool HasScales() const {
     return spec_.format != v1::FP32 && spec_.format != v1::BF16;
   }
+  std::vector<float> Decoded(absl::string_view encoded, size_t count) const {
+    std::vector<float> values(count, kNan);
+    EXPECT_OK(Decode(spec_, encoded, absl::MakeSpan(values)));
+    return values;
+  }
 
   const CodecSpec spec_ = GetParam();
 };
@@ -103,8 +108,7 @@ TEST_P(CodecTest, TakesTheAnnouncedBytesForAnyLength) {
     if (!spec_.entropy_coded) {
       EXPECT_EQ(encoded.size(), MaxEncodedBytes(spec_, count));
     }
-    std::vector<float> decoded(count, kNan);
-    EXPECT_OK(Decode(spec_, encoded, absl::MakeSpan(decoded)));
+    const std::vector<float> decoded = Decoded(encoded, count);
     EXPECT_THAT(
         decoded,
         Each(testing::Truly([](float value) { return std::isfinite(value); })));
@@ -114,8 +118,7 @@ TEST_P(CodecTest, TakesTheAnnouncedBytesForAnyLength) {
 TEST_P(CodecTest, LosslessMeansTheSameBits) {
   const std::vector<float> values = Values(777);
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, values));
-  std::vector<float> decoded(values.size());
-  ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(decoded)));
+  const std::vector<float> decoded = Decoded(encoded, values.size());
   EXPECT_EQ(decoded == values, IsLossless(spec_.format));
 }
 
@@ -123,8 +126,7 @@ TEST_P(CodecTest, EncodingWhatWasDecodedChangesNothing) {
   // ECQ's scales are not among its levels.
   if (spec_.format == v1::ECQ) return;
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(777)));
-  std::vector<float> decoded(777);
-  ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(decoded)));
+  const std::vector<float> decoded = Decoded(encoded, 777);
   EXPECT_THAT(Encode(spec_, decoded), IsOkAndHolds(encoded));
 }
 
@@ -132,8 +134,7 @@ TEST_P(CodecTest, PiecesInAnyOrderGiveTheSameBytesAsTheWhole) {
   const size_t unit = PieceAlignment(spec_);
   const std::vector<float> values = Values(5 * unit + 20);
   ASSERT_OK_AND_ASSIGN(const std::string whole, Encode(spec_, values));
-  std::vector<float> want(values.size());
-  ASSERT_OK(Decode(spec_, whole, absl::MakeSpan(want)));
+  const std::vector<float> want = Decoded(whole, values.size());
 
   std::string pieces(MaxEncodedBytes(spec_, values.size()), 'x');
   const auto encoder =
@@ -170,8 +171,7 @@ TEST_P(CodecTest, IsTheConcatenationOfItsStrips) {
   }
   ASSERT_OK_AND_ASSIGN(const std::string whole, Encode(spec_, values));
   EXPECT_TRUE(whole == want);
-  std::vector<float> decoded(values.size());
-  ASSERT_OK(Decode(spec_, whole, absl::MakeSpan(decoded)));
+  const std::vector<float> decoded = Decoded(whole, values.size());
   EXPECT_TRUE(decoded == want_decoded);
 
   // This piece crosses the border of two strips.
@@ -213,8 +213,7 @@ TEST_P(CodecTest, ThreadsGiveTheSameBytesAndReadyBytesAreFinal) {
   EXPECT_EQ(encoder->ready(), want.size());
   EXPECT_EQ(encoder->Finish(), want.size());
   EXPECT_EQ(buffer.compare(0, want.size(), want), 0);
-  std::vector<float> want_decoded(values.size());
-  ASSERT_OK(Decode(spec_, want, absl::MakeSpan(want_decoded)));
+  const std::vector<float> want_decoded = Decoded(want, values.size());
   EXPECT_TRUE(decoded == want_decoded);
 }
 
@@ -241,16 +240,14 @@ TEST_P(CodecTest, StochasticRoundingFollowsTheSeedAndThePlaceInTheVector) {
   }
   buffer.resize(encoder->Finish());
   EXPECT_TRUE(buffer == want);
-  std::vector<float> want_decoded(values.size());
-  ASSERT_OK(Decode(spec_, want, absl::MakeSpan(want_decoded)));
+  const std::vector<float> want_decoded = Decoded(want, values.size());
   EXPECT_TRUE(decoded == want_decoded);
 }
 
 TEST_P(CodecTest, DecodedMayBeTheMemoryOfTheValues) {
   std::vector<float> values = Values(300);
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, values));
-  std::vector<float> want(values.size());
-  ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(want)));
+  const std::vector<float> want = Decoded(encoded, values.size());
   std::string buffer(MaxEncodedBytes(spec_, values.size()), 'x');
   NewEncoder(spec_, {}, values.size(), absl::MakeSpan(buffer))
       ->Encode(0, values, absl::MakeSpan(values));
@@ -260,8 +257,7 @@ TEST_P(CodecTest, DecodedMayBeTheMemoryOfTheValues) {
 TEST_P(CodecTest, DecodesAndAccumulatesPieces) {
   const size_t size = 1300;
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(size)));
-  std::vector<float> whole(size);
-  ASSERT_OK(Decode(spec_, encoded, absl::MakeSpan(whole)));
+  const std::vector<float> whole = Decoded(encoded, size);
   std::vector<float> whole_sum(size, 0.25f);
   ASSERT_OK(DecodeAccumulate(spec_, encoded, 0.6f, absl::MakeSpan(whole_sum)));
   ASSERT_OK_AND_ASSIGN(const auto decoder, OpenDecoder(spec_, encoded, size));
