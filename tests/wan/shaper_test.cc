@@ -45,15 +45,15 @@ std::vector<Arrival> ReceiveAll(Shaper& shaper) {
   return arrivals;
 }
 
-// Returns a link that carries 1 byte per microsecond.
-ShaperSettings EightMegabit() {
-  return {.bits_per_second = 8e6, .queue_bytes = 1 << 20};
-}
+class ShaperTest : public testing::Test {
+ protected:
+  // A link that carries 1 byte per microsecond.
+  ShaperSettings settings_ = {.bits_per_second = 8e6, .queue_bytes = 1 << 20};
+};
 
-TEST(ShaperTest, AFrameTakesItsTransmissionAndTheDelay) {
-  ShaperSettings settings = EightMegabit();
-  settings.delay = absl::Milliseconds(25);
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, AFrameTakesItsTransmissionAndTheDelay) {
+  settings_.delay = absl::Milliseconds(25);
+  Shaper shaper(kStart, settings_, 1);
   EXPECT_EQ(shaper.NextDue(), absl::InfiniteFuture());
   shaper.Send(At(10), Frame(1000));
   EXPECT_FALSE(shaper.Receive(At(35.9)).has_value());
@@ -62,8 +62,8 @@ TEST(ShaperTest, AFrameTakesItsTransmissionAndTheDelay) {
   EXPECT_EQ(shaper.NextDue(), absl::InfiniteFuture());
 }
 
-TEST(ShaperTest, ABacklogLeavesAtTheRateHoweverLateOneAsks) {
-  Shaper shaper(kStart, EightMegabit(), 1);
+TEST_F(ShaperTest, ABacklogLeavesAtTheRateHoweverLateOneAsks) {
+  Shaper shaper(kStart, settings_, 1);
   for (int i = 0; i < 100; ++i) shaper.Send(kStart, Frame(1000));
   // The frames take 100 ms; a caller that sleeps until 70.5 ms finds 70 of
   // them.
@@ -77,8 +77,8 @@ TEST(ShaperTest, ABacklogLeavesAtTheRateHoweverLateOneAsks) {
   EXPECT_NEAR(Milliseconds(rest.back().time), 100, 1e-6);
 }
 
-TEST(ShaperTest, AnIdleLinkSavesUpNothing) {
-  Shaper shaper(kStart, EightMegabit(), 1);
+TEST_F(ShaperTest, AnIdleLinkSavesUpNothing) {
+  Shaper shaper(kStart, settings_, 1);
   shaper.Send(At(500), Frame(1000));
   shaper.Send(At(500), Frame(1000));
   const std::vector<Arrival> arrivals = ReceiveAll(shaper);
@@ -87,10 +87,9 @@ TEST(ShaperTest, AnIdleLinkSavesUpNothing) {
   EXPECT_EQ(arrivals[1].time, At(502));
 }
 
-TEST(ShaperTest, AFullQueueDropsWhatCameLast) {
-  ShaperSettings settings = EightMegabit();
-  settings.queue_bytes = 3000;
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, AFullQueueDropsWhatCameLast) {
+  settings_.queue_bytes = 3000;
+  Shaper shaper(kStart, settings_, 1);
   for (int i = 0; i < 5; ++i) {
     shaper.Send(kStart, absl::StrCat(i, Frame(999)));
   }
@@ -106,10 +105,9 @@ TEST(ShaperTest, AFullQueueDropsWhatCameLast) {
   EXPECT_EQ(shaper.counters().bytes, 4000);
 }
 
-TEST(ShaperTest, TheQueueBoundsTheWaitOfASteadyOverload) {
-  ShaperSettings settings = EightMegabit();
-  settings.queue_bytes = 50'000;  // 50 ms
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, TheQueueBoundsTheWaitOfASteadyOverload) {
+  settings_.queue_bytes = 50'000;  // 50 ms
+  Shaper shaper(kStart, settings_, 1);
   int received = 0;
   for (int i = 0; i < 2000; ++i) {  // twice the rate for 1 s
     shaper.Send(At(i * 0.5), Frame(1000));
@@ -121,11 +119,10 @@ TEST(ShaperTest, TheQueueBoundsTheWaitOfASteadyOverload) {
   EXPECT_EQ(shaper.counters().overflowed, 2000 - received - 50);
 }
 
-TEST(ShaperTest, LossesAreIndependentAndAsFrequentAsAskedFor) {
-  ShaperSettings settings = EightMegabit();
-  settings.loss = 0.1;
-  settings.queue_bytes = int64_t{1} << 40;
-  Shaper shaper(kStart, settings, 7);
+TEST_F(ShaperTest, LossesAreIndependentAndAsFrequentAsAskedFor) {
+  settings_.loss = 0.1;
+  settings_.queue_bytes = int64_t{1} << 40;
+  Shaper shaper(kStart, settings_, 7);
   constexpr int kFrames = 100'000;
   for (int i = 0; i < kFrames; ++i) {
     shaper.Send(kStart, std::to_string(i));
@@ -144,31 +141,29 @@ TEST(ShaperTest, LossesAreIndependentAndAsFrequentAsAskedFor) {
   EXPECT_NEAR(pairs, 0.081 * kFrames, 5 * std::sqrt(kFrames * 0.081));
 }
 
-TEST(ShaperTest, LostFramesTakeTheirShareOfTheRate) {
-  ShaperSettings settings = EightMegabit();
-  settings.loss = 1;
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, LostFramesTakeTheirShareOfTheRate) {
+  settings_.loss = 1;
+  Shaper shaper(kStart, settings_, 1);
   shaper.Send(kStart, Frame(1000));
   EXPECT_TRUE(ReceiveAll(shaper).empty());
-  settings.loss = 0;
-  shaper.Configure(At(2), settings);
+  settings_.loss = 0;
+  shaper.Configure(At(2), settings_);
   shaper.Send(At(2), Frame(1000));
-  settings.loss = 1;
-  Shaper busy(kStart, settings, 1);
+  settings_.loss = 1;
+  Shaper busy(kStart, settings_, 1);
   busy.Send(kStart, Frame(1000));
   busy.Send(kStart, Frame(1000));
   EXPECT_FALSE(busy.Receive(At(1.5)).has_value());
   EXPECT_EQ(busy.counters().lost, 1);
-  settings.loss = 0;
-  busy.Configure(At(1.5), settings);
+  settings_.loss = 0;
+  busy.Configure(At(1.5), settings_);
   EXPECT_EQ(ReceiveAll(busy).front().time, At(2));
 }
 
-TEST(ShaperTest, JitterSpreadsButNeverReorders) {
-  ShaperSettings settings = EightMegabit();
-  settings.delay = absl::Milliseconds(20);
-  settings.jitter = absl::Milliseconds(10);
-  Shaper shaper(kStart, settings, 3);
+TEST_F(ShaperTest, JitterSpreadsButNeverReorders) {
+  settings_.delay = absl::Milliseconds(20);
+  settings_.jitter = absl::Milliseconds(10);
+  Shaper shaper(kStart, settings_, 3);
   double sum = 0;
   int before = -1;
   for (int i = 0; i < 1000; ++i) {
@@ -191,27 +186,25 @@ TEST(ShaperTest, JitterSpreadsButNeverReorders) {
   EXPECT_EQ(before, 999);
 }
 
-TEST(ShaperTest, AChangeOfRateHoldsForTheRestOfTheFrameInTransmission) {
-  ShaperSettings settings = EightMegabit();
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, AChangeOfRateHoldsForTheRestOfTheFrameInTransmission) {
+  Shaper shaper(kStart, settings_, 1);
   shaper.Send(kStart, Frame(1000));
   shaper.Send(kStart, Frame(1000));
-  settings.bits_per_second = 2e6;
-  shaper.Configure(At(0.5), settings);
+  settings_.bits_per_second = 2e6;
+  shaper.Configure(At(0.5), settings_);
   const std::vector<Arrival> arrivals = ReceiveAll(shaper);
   ASSERT_EQ(arrivals.size(), 2);
   EXPECT_NEAR(Milliseconds(arrivals[0].time), 0.5 + 0.5 * 4, 1e-6);
   EXPECT_NEAR(Milliseconds(arrivals[1].time), 0.5 + 0.5 * 4 + 4, 1e-6);
 }
 
-TEST(ShaperTest, AShorterDelayLetsNobodyOvertake) {
-  ShaperSettings settings = EightMegabit();
-  settings.delay = absl::Milliseconds(100);
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, AShorterDelayLetsNobodyOvertake) {
+  settings_.delay = absl::Milliseconds(100);
+  Shaper shaper(kStart, settings_, 1);
   shaper.Send(kStart, "first");
   EXPECT_FALSE(shaper.Receive(At(1)).has_value());
-  settings.delay = absl::ZeroDuration();
-  shaper.Configure(At(1), settings);
+  settings_.delay = absl::ZeroDuration();
+  shaper.Configure(At(1), settings_);
   shaper.Send(At(1), "second");
   std::vector<std::string> order;
   for (const Arrival& arrival : ReceiveAll(shaper)) {
@@ -220,28 +213,26 @@ TEST(ShaperTest, AShorterDelayLetsNobodyOvertake) {
   EXPECT_THAT(order, ElementsAre("first", "second"));
 }
 
-TEST(ShaperTest, APartitionDropsWhatIsInTheLinkAndWhatComes) {
-  ShaperSettings settings = EightMegabit();
-  settings.delay = absl::Milliseconds(5);
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, APartitionDropsWhatIsInTheLinkAndWhatComes) {
+  settings_.delay = absl::Milliseconds(5);
+  Shaper shaper(kStart, settings_, 1);
   for (int i = 0; i < 3; ++i) shaper.Send(kStart, Frame(1000));
-  settings.partitioned = true;
-  shaper.Configure(At(1.5), settings);  // one on the wire, two queued
+  settings_.partitioned = true;
+  shaper.Configure(At(1.5), settings_);  // one on the wire, two queued
   shaper.Send(At(2), Frame(1000));
   EXPECT_EQ(shaper.NextDue(), absl::InfiniteFuture());
   EXPECT_EQ(shaper.counters().partitioned, 4);
-  settings.partitioned = false;
-  shaper.Configure(At(100), settings);
+  settings_.partitioned = false;
+  shaper.Configure(At(100), settings_);
   shaper.Send(At(100), Frame(1000));
   const std::vector<Arrival> arrivals = ReceiveAll(shaper);
   ASSERT_EQ(arrivals.size(), 1);
   EXPECT_EQ(arrivals[0].time, At(106));
 }
 
-TEST(ShaperTest, CountsBytesBySecond) {
-  ShaperSettings settings = EightMegabit();
-  settings.queue_bytes = 2'000'000;
-  Shaper shaper(kStart, settings, 1);
+TEST_F(ShaperTest, CountsBytesBySecond) {
+  settings_.queue_bytes = 2'000'000;
+  Shaper shaper(kStart, settings_, 1);
   for (int i = 0; i < 3; ++i) shaper.Send(At(0), Frame(400'000));
   shaper.Send(At(3500), Frame(100));
   ReceiveAll(shaper);
@@ -257,12 +248,11 @@ TEST(ShaperTest, CountsBytesBySecond) {
   EXPECT_THAT(shaper.counters().bytes_by_second, ElementsAre(100, 10));
 }
 
-TEST(ShaperTest, TheSameSeedLosesTheSameFrames) {
-  ShaperSettings settings = EightMegabit();
-  settings.loss = 0.5;
+TEST_F(ShaperTest, TheSameSeedLosesTheSameFrames) {
+  settings_.loss = 0.5;
   std::vector<std::string> outcomes;
   for (const uint64_t seed : {5, 5, 6}) {
-    Shaper shaper(kStart, settings, seed);
+    Shaper shaper(kStart, settings_, seed);
     std::string outcome;
     for (int i = 0; i < 64; ++i) shaper.Send(kStart, std::string(1, 'A' + i));
     for (const Arrival& arrival : ReceiveAll(shaper)) outcome += arrival.frame;

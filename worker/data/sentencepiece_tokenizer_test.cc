@@ -24,55 +24,55 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(SentencePieceTokenizerTest, TextRoundTripsInFewerTokensThanBytes) {
-  const std::string path = TrainTestModel();
-  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer,
-                       LoadSentencePiece(path, TestSentencePieceTool()));
-  EXPECT_EQ(tokenizer->vocabulary(), kTestModelVocabulary);
-  EXPECT_EQ(tokenizer->kind(), v1::DataConfig::SENTENCEPIECE);
-  ASSERT_OK_AND_ASSIGN(const std::string model, ReadFile(path));
-  EXPECT_EQ(tokenizer->digest(), Digest128(model));
+class SentencePieceTokenizerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(tokenizer_,
+                         LoadSentencePiece(path_, TestSentencePieceTool()));
+  }
+
+  const std::string path_ = TrainTestModel();
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(SentencePieceTokenizerTest, TextRoundTripsInFewerTokensThanBytes) {
+  EXPECT_EQ(tokenizer_->vocabulary(), kTestModelVocabulary);
+  EXPECT_EQ(tokenizer_->kind(), v1::DataConfig::SENTENCEPIECE);
+  ASSERT_OK_AND_ASSIGN(const std::string model, ReadFile(path_));
+  EXPECT_EQ(tokenizer_->digest(), Digest128(model));
   const std::string text =
       "the island sends\n  two updates\t\xc3\xa9\xe2\x82\xac\n";
   std::vector<int32_t> ids;
-  ASSERT_OK(tokenizer->Encode(text, ids));
+  ASSERT_OK(tokenizer_->Encode(text, ids));
   EXPECT_LT(ids.size(), text.size());
-  EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+  EXPECT_THAT(tokenizer_->Decode(ids), IsOkAndHolds(text));
 }
 
-TEST(SentencePieceTokenizerTest, LongTextsRoundTrip) {
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<Tokenizer> tokenizer,
-      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+TEST_F(SentencePieceTokenizerTest, LongTextsRoundTrip) {
   std::string text;
   // This is more than the sockets' buffers hold.
   while (text.size() < 1 << 19) text += "the coordinator sends the update.\n";
   std::vector<int32_t> ids;
-  ASSERT_OK(tokenizer->Encode(text, ids));
-  EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+  ASSERT_OK(tokenizer_->Encode(text, ids));
+  EXPECT_THAT(tokenizer_->Decode(ids), IsOkAndHolds(text));
 }
 
-TEST(SentencePieceTokenizerTest, EmptyTextHasNoTokens) {
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<Tokenizer> tokenizer,
-      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+TEST_F(SentencePieceTokenizerTest, EmptyTextHasNoTokens) {
   std::vector<int32_t> ids;
-  ASSERT_OK(tokenizer->Encode("", ids));
+  ASSERT_OK(tokenizer_->Encode("", ids));
   EXPECT_TRUE(ids.empty());
-  EXPECT_THAT(tokenizer->Decode({}), IsOkAndHolds(""));
+  EXPECT_THAT(tokenizer_->Decode({}), IsOkAndHolds(""));
 }
 
-TEST(SentencePieceTokenizerTest, EndOfTextIsTheModelsAndHasNoText) {
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<Tokenizer> tokenizer,
-      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
-  ASSERT_TRUE(tokenizer->end_of_text().has_value());
-  EXPECT_THAT(tokenizer->Decode({*tokenizer->end_of_text()}), IsOkAndHolds(""));
-  EXPECT_THAT(tokenizer->Decode({kTestModelVocabulary}),
+TEST_F(SentencePieceTokenizerTest, EndOfTextIsTheModelsAndHasNoText) {
+  ASSERT_TRUE(tokenizer_->end_of_text().has_value());
+  EXPECT_THAT(tokenizer_->Decode({*tokenizer_->end_of_text()}),
+              IsOkAndHolds(""));
+  EXPECT_THAT(tokenizer_->Decode({kTestModelVocabulary}),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST(SentencePieceTokenizerTest, EndOfTextIsTheEndMarkerOrElseTheBeginMarker) {
+TEST(SentencePieceFilesTest, EndOfTextIsTheEndMarkerOrElseTheBeginMarker) {
   const auto end_of_text = [](const char* flags) {
     const auto tokenizer = LoadSentencePiece(TrainModel("markers", flags),
                                              TestSentencePieceTool());
@@ -84,25 +84,22 @@ TEST(SentencePieceTokenizerTest, EndOfTextIsTheEndMarkerOrElseTheBeginMarker) {
   EXPECT_EQ(end_of_text("--eos_id=-1 --bos_id=-1"), std::nullopt);
 }
 
-TEST(SentencePieceTokenizerTest, ThreadsShareOneTokenizer) {
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<Tokenizer> tokenizer,
-      LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+TEST_F(SentencePieceTokenizerTest, ThreadsShareOneTokenizer) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       const std::string text = std::string("island number ") + char('0' + t);
       for (int i = 0; i < 50; ++i) {
         std::vector<int32_t> ids;
-        EXPECT_OK(tokenizer->Encode(text, ids));
-        EXPECT_THAT(tokenizer->Decode(ids), IsOkAndHolds(text));
+        EXPECT_OK(tokenizer_->Encode(text, ids));
+        EXPECT_THAT(tokenizer_->Decode(ids), IsOkAndHolds(text));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(SentencePieceTokenizerTest, OtherFilesAreRefused) {
+TEST(SentencePieceFilesTest, OtherFilesAreRefused) {
   EXPECT_THAT(LoadSentencePiece("/no/such.model", TestSentencePieceTool()),
               StatusIs(absl::StatusCode::kNotFound));
   ASSERT_OK_AND_ASSIGN(const std::string model, ReadFile(TrainTestModel()));
@@ -116,7 +113,7 @@ TEST(SentencePieceTokenizerTest, OtherFilesAreRefused) {
   }
 }
 
-TEST(SentencePieceTokenizerTest, MissingOrDyingToolIsAnError) {
+TEST(SentencePieceFilesTest, MissingOrDyingToolIsAnError) {
   const std::string model = TrainTestModel();
   EXPECT_THAT(
       LoadSentencePiece(model, "/no/such/tool"),
@@ -125,7 +122,7 @@ TEST(SentencePieceTokenizerTest, MissingOrDyingToolIsAnError) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("ended")));
 }
 
-TEST(SentencePieceTokenizerTest, DefaultToolLiesBesideTheProgram) {
+TEST(SentencePieceFilesTest, DefaultToolLiesBesideTheProgram) {
   EXPECT_THAT(DefaultSentencePieceTool(),
               testing::EndsWith("/causeway-sentencepiece"));
   EXPECT_EQ(DefaultSentencePieceTool()[0], '/');

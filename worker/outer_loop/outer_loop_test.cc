@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/outer_loop/outer_loop.h"
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -402,34 +403,39 @@ class ResumeTest : public testing::Test {
     options_.resume = first.saved();
   }
 
+  // A process goes on from the checkpoint while the run has these versions.
+  void Resume(uint64_t version_0, uint64_t version_1) {
+    driver_.emplace(options_);
+    driver_->joined().mutable_heads(0)->set_version(version_0);
+    driver_->joined().mutable_heads(1)->set_version(version_1);
+  }
+
   OuterLoop::Options options_ = WithCheckpoints();
+  std::optional<IslandDriver> driver_;
 };
 
 TEST_F(ResumeTest, GoesOnFromTheCheckpoint) {
-  IslandDriver driver(options_);
-  driver.joined().mutable_heads(0)->set_version(1);
-  driver.Connect();
+  Resume(1, 0);
+  driver_->Connect();
   // What was in flight when the checkpoint was made is sent again, and counts
   // as an earlier process's.
-  EXPECT_THAT(driver.Train(6),
+  EXPECT_THAT(driver_->Train(6),
               ElementsAre("begin from checkpoint", "snapshot 1", "save 6"));
-  const v1::ContributionHeader header = driver.Contribute(1);
+  const v1::ContributionHeader header = driver_->Contribute(1);
   EXPECT_EQ(header.tokens(), 60);
   EXPECT_EQ(header.restored_tokens(), 60);
 }
 
 // The previous process had handed in more than its checkpoint knows.
 TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
-  IslandDriver driver(options_);
-  driver.joined().mutable_heads(0)->set_version(1);
-  driver.joined().mutable_heads(1)->set_version(1);
-  driver.Connect();
+  Resume(1, 1);
+  driver_->Connect();
   // It catches up before it sends.
-  EXPECT_THAT(driver.Train(), ElementsAre("begin from checkpoint", "wait"));
-  driver.ReceiveUpdate(1, false, {.tokens = 60, .inner_steps = 6});
-  EXPECT_THAT(driver.Train(6), ElementsAre("mix 1", "save 6"));
-  EXPECT_TRUE(driver.loop().window(1).empty());
-  EXPECT_EQ(driver.loop().exchange(1).version(), 1);
+  EXPECT_THAT(driver_->Train(), ElementsAre("begin from checkpoint", "wait"));
+  driver_->ReceiveUpdate(1, false, {.tokens = 60, .inner_steps = 6});
+  EXPECT_THAT(driver_->Train(6), ElementsAre("mix 1", "save 6"));
+  EXPECT_TRUE(driver_->loop().window(1).empty());
+  EXPECT_EQ(driver_->loop().exchange(1).version(), 1);
 }
 
 // Others may wait for a contribution of the last round, and all that the
@@ -437,51 +443,46 @@ TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
 TEST_F(ResumeTest, RepeatsTheLastStepIfItHasNothingToSend) {
   options_.resume->set_run_step(12);
   options_.resume->mutable_fragments(1)->mutable_anchor()->set_version(3);
-  IslandDriver driver(options_);
-  driver.joined().mutable_heads(0)->set_version(2);
-  driver.joined().mutable_heads(1)->set_version(3);
-  driver.Connect();
-  EXPECT_THAT(driver.Train(), ElementsAre("begin from checkpoint", "wait"));
-  driver.ReceiveUpdate(0, false, {.tokens = 20, .inner_steps = 2});
-  EXPECT_THAT(driver.Train(), ElementsAre("mix 0", "save 11", "train 12",
-                                          "snapshot 0", "wait"));
+  Resume(2, 3);
+  driver_->Connect();
+  EXPECT_THAT(driver_->Train(), ElementsAre("begin from checkpoint", "wait"));
+  driver_->ReceiveUpdate(0, false, {.tokens = 20, .inner_steps = 2});
+  EXPECT_THAT(driver_->Train(), ElementsAre("mix 0", "save 11", "train 12",
+                                            "snapshot 0", "wait"));
 }
 
 TEST_F(ResumeTest, StartsAfreshIfTheRunIsTooFarAhead) {
-  IslandDriver driver(options_);
-  driver.joined().mutable_heads(0)->set_version(2);
-  driver.joined().mutable_heads(1)->set_version(4);
-  driver.joined().set_run_step(10);
-  driver.Connect();
-  EXPECT_THAT(driver.Train(0),
+  Resume(2, 4);
+  driver_->joined().set_run_step(10);
+  driver_->Connect();
+  EXPECT_THAT(driver_->Train(0),
               ElementsAre("fetch 0 at 2", "fetch 1 at 4", "begin", "save 10"));
 }
 
 TEST_F(ResumeTest, ACheckpointOfAnotherRunIsRefused) {
-  IslandDriver driver(options_);
-  driver.joined().mutable_identity()->set_run_id("another");
-  driver.Connect();
-  EXPECT_THAT(driver.Train(),
+  Resume(0, 0);
+  driver_->joined().mutable_identity()->set_run_id("another");
+  driver_->Connect();
+  EXPECT_THAT(driver_->Train(),
               ElementsAre(StartsWith("end FAILED_PRECONDITION")));
 }
 
 TEST_F(ResumeTest, ACheckpointOfAnotherOptimizerIsRefused) {
   EXPECT_EQ(options_.resume->optimizer(), "ADAMW");
-  IslandDriver driver(options_);
-  driver.joined().mutable_config()->mutable_training()->set_optimizer(
+  Resume(0, 0);
+  driver_->joined().mutable_config()->mutable_training()->set_optimizer(
       v1::TrainingConfig::MUON);
-  driver.Connect();
-  EXPECT_THAT(driver.Train(),
+  driver_->Connect();
+  EXPECT_THAT(driver_->Train(),
               ElementsAre(StartsWith("end FAILED_PRECONDITION")));
 }
 
 // Checkpoints of older versions do not name it.
 TEST_F(ResumeTest, AnOptimizerWithoutANameIsAdamW) {
   options_.resume->clear_optimizer();
-  IslandDriver driver(options_);
-  driver.joined().mutable_heads(0)->set_version(1);
-  driver.Connect();
-  EXPECT_THAT(driver.Train(6),
+  Resume(1, 0);
+  driver_->Connect();
+  EXPECT_THAT(driver_->Train(6),
               ElementsAre("begin from checkpoint", "snapshot 1", "save 6"));
 }
 

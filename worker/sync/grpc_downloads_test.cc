@@ -123,29 +123,41 @@ class FalseCoordinator : public v1::Coordinator::Service {
   std::vector<v1::FetchUpdateRequest> update_requests_ ABSL_GUARDED_BY(mu_);
 };
 
+// Starts a server, and sets its address.
+std::unique_ptr<grpc::Server> Serve(FalseCoordinator& coordinator,
+                                    std::string& address) {
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&coordinator);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  address = absl::StrCat("127.0.0.1:", port);
+  return server;
+}
+
 class GrpcDownloadsTest : public testing::Test {
  protected:
   GrpcDownloadsTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port);
-    builder.RegisterService(&coordinator_);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
+    server_ = Serve(coordinator_, address_);
     client_ = NewGrpcCoordinatorClient(
         {.address = address_, .now = SteadyWallClock()});
-    coordinator_.bytes[kBytes - 1] = 'b';
   }
   ~GrpcDownloadsTest() override {
     client_.reset();
     server_->Shutdown();
   }
 
-  absl::Status FetchUpdate(UpdateDownload& download) {
-    return client_->FetchUpdate({}, kBytes, download)->Receive(download, [] {
+  static absl::Status FetchUpdate(CoordinatorClient& client, bool wait,
+                                  UpdateDownload& download) {
+    v1::FetchUpdateRequest request;
+    request.set_wait(wait);
+    return client.FetchUpdate(request, kBytes, download)->Receive(download, [] {
       return absl::OkStatus();
     });
+  }
+  absl::Status FetchUpdate(UpdateDownload& download) {
+    return FetchUpdate(*client_, /*wait=*/false, download);
   }
 
   FalseCoordinator coordinator_;
@@ -155,6 +167,7 @@ class GrpcDownloadsTest : public testing::Test {
 };
 
 TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
+  coordinator_.bytes[kBytes - 1] = 'b';
   ParametersDownload download;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
               StatusIs(absl::StatusCode::kDataLoss,
@@ -167,15 +180,13 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
 }
 
 TEST_F(GrpcDownloadsTest, AnUpdateMustHaveItsDigest) {
-  const auto nothing = [] { return absl::OkStatus(); };
+  coordinator_.bytes[kBytes - 1] = 'b';
   UpdateDownload download;
-  EXPECT_THAT(
-      client_->FetchUpdate({}, kBytes, download)->Receive(download, nothing),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("digest")));
+  EXPECT_THAT(FetchUpdate(download),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("digest")));
   EXPECT_EQ(download.encoded.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
-  EXPECT_OK(
-      client_->FetchUpdate({}, kBytes, download)->Receive(download, nothing));
+  EXPECT_OK(FetchUpdate(download));
   EXPECT_EQ(download.encoded.received(), coordinator_.announced);
 }
 
@@ -185,17 +196,11 @@ TEST_F(GrpcDownloadsTest, WaitingForAnUpdateDoesNotCountAsTimeOnTheLink) {
       {.address = address_, .now = [&] {
          return absl::UnixEpoch() + absl::Seconds(seconds.load());
        }});
-  coordinator_.bytes = coordinator_.announced;
   coordinator_.before_update = [&] { seconds += 100; };
-  v1::FetchUpdateRequest request;
-  request.set_wait(true);
   // Several, as the coordinator may be ready before the client waits.
   for (int i = 0; i < 20; ++i) {
     UpdateDownload download;
-    EXPECT_OK(
-        client->FetchUpdate(request, kBytes, download)->Receive(download, [] {
-          return absl::OkStatus();
-        }));
+    EXPECT_OK(FetchUpdate(*client, /*wait=*/true, download));
   }
   v1::IslandProgress progress;
   client->ReportLinks(progress);
@@ -209,7 +214,6 @@ void DescribeMerge(v1::FetchUpdateResponse& response) {
 }
 
 TEST_F(GrpcDownloadsTest, AnUpdateSaysWhatIsMergedIntoIt) {
-  coordinator_.bytes = coordinator_.announced;
   coordinator_.describe = DescribeMerge;
   UpdateDownload download;
   EXPECT_OK(FetchUpdate(download));
@@ -236,7 +240,6 @@ TEST_F(GrpcDownloadsTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
 }
 
 TEST_F(GrpcDownloadsTest, AnUpdateThatIsMadeAgainBeginsAnew) {
-  coordinator_.bytes = coordinator_.announced;
   coordinator_.most_bytes = 400;
   UpdateDownload download;
   EXPECT_THAT(FetchUpdate(download),
@@ -258,7 +261,6 @@ TEST_F(GrpcDownloadsTest, AnUpdateThatIsMadeAgainBeginsAnew) {
 }
 
 TEST_F(GrpcDownloadsTest, ParametersThatBreakOffAreResumed) {
-  coordinator_.bytes = coordinator_.announced;
   coordinator_.most_bytes = 600;
   ParametersDownload download;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
@@ -274,7 +276,6 @@ TEST_F(GrpcDownloadsTest, ParametersThatBreakOffAreResumed) {
 
 // Compression is slower than the fastest links.
 TEST_F(GrpcDownloadsTest, ParametersAreCompressedUnlessTheLinkIsFaster) {
-  coordinator_.bytes = coordinator_.announced;
   for (const double rate : {0.0, 249e6, 250e6, 1e9}) {
     const auto client =
         NewGrpcCoordinatorClient({.address = address_,
@@ -291,7 +292,6 @@ TEST_F(GrpcDownloadsTest, ParametersAreCompressedUnlessTheLinkIsFaster) {
 
 // Each stream asks for its part.
 TEST_F(GrpcDownloadsTest, DownloadsUseAsManyStreamsAsTheyHaveChunks) {
-  coordinator_.bytes = coordinator_.announced;
   const auto client = NewGrpcCoordinatorClient(
       {.address = address_, .bulk_connections = 3, .now = SteadyWallClock()});
   constexpr uint64_t kChunk = 256 << 10;
@@ -318,14 +318,7 @@ TEST_F(GrpcDownloadsTest, DownloadsUseAsManyStreamsAsTheyHaveChunks) {
 class NearDownloadsTest : public GrpcDownloadsTest {
  protected:
   NearDownloadsTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port);
-    builder.RegisterService(&follower_);
-    follower_server_ = builder.BuildAndStart();
-    coordinator_.follower = absl::StrCat("127.0.0.1:", port);
-    coordinator_.bytes = coordinator_.announced;
+    follower_server_ = Serve(follower_, coordinator_.follower);
     coordinator_.describe = DescribeMerge;
     client_ = NewGrpcCoordinatorClient(
         {.address = address_, .region = "b", .now = [this] {
@@ -339,13 +332,8 @@ class NearDownloadsTest : public GrpcDownloadsTest {
 
   // Fetches an update, which must be the announced one.
   void ExpectUpdate() {
-    v1::FetchUpdateRequest request;
-    request.set_wait(true);
     UpdateDownload download;
-    EXPECT_OK(
-        client_->FetchUpdate(request, kBytes, download)->Receive(download, [] {
-          return absl::OkStatus();
-        }));
+    EXPECT_OK(FetchUpdate(*client_, /*wait=*/true, download));
     EXPECT_EQ(download.encoded.received(), coordinator_.announced);
     EXPECT_TRUE(download.includes_island) << "the coordinator's word";
   }

@@ -73,6 +73,11 @@ class IslandRanksTest : public testing::Test {
     return InitialParameters(MakeModelLayout(config_.model()), 1);
   }
 
+  // Returns an island of so many threads.
+  absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeRanks(int ranks) {
+    return MakeThreadedIsland(config_, options_, ranks, Start());
+  }
+
   static std::vector<float> Parameters(InnerTrainer& trainer) {
     TrainerState state;
     EXPECT_OK(trainer.Save(state));
@@ -121,8 +126,7 @@ class IslandRanksTest : public testing::Test {
   // Compares islands of two ranks each.
   void ExpectProcessesAreThreads() {
     // Two terms can only be added in one order, so the bits are the same.
-    ASSERT_OK_AND_ASSIGN(const auto threads,
-                         MakeThreadedIsland(config_, options_, 2, Start()));
+    ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(2));
     LocalRendezvous rendezvous;
     IslandRanksOptions of_follower = options_;
     of_follower.shard = 0;
@@ -149,8 +153,7 @@ class IslandRanksTest : public testing::Test {
   }
 
   void ExpectTwoRanksLearn() {
-    ASSERT_OK_AND_ASSIGN(const auto trainer,
-                         MakeThreadedIsland(config_, options_, 2, Start()));
+    ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
     double first = 0;
     double last = 0;
     for (int step = 1; step <= 10; ++step) {
@@ -166,10 +169,8 @@ class IslandRanksTest : public testing::Test {
 };
 
 TEST_F(IslandRanksTest, RanksTrainTheModelThatOneRankTrains) {
-  ASSERT_OK_AND_ASSIGN(const auto one,
-                       MakeThreadedIsland(config_, options_, 1, Start()));
-  ASSERT_OK_AND_ASSIGN(const auto four,
-                       MakeThreadedIsland(config_, options_, 4, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto one, MakeRanks(1));
+  ASSERT_OK_AND_ASSIGN(const auto four, MakeRanks(4));
   for (int step = 1; step <= 5; ++step) {
     ASSERT_OK_AND_ASSIGN(const InnerStepResult alone, one->Step(step));
     ASSERT_OK_AND_ASSIGN(const InnerStepResult together, four->Step(step));
@@ -206,8 +207,7 @@ TEST_F(IslandRanksTest, TheLossIsThatOfTheShardsText) {
   config_.mutable_data()->set_shards(2);
   std::vector<double> losses;
   const auto train = [&] {
-    ASSERT_OK_AND_ASSIGN(const auto trainer,
-                         MakeThreadedIsland(config_, options_, 2, Start()));
+    ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
     ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(1));
     losses.push_back(result.loss);
   };
@@ -223,15 +223,13 @@ TEST_F(IslandRanksTest, TheLossIsThatOfTheShardsText) {
 
 // An untrained model finds every token about equally likely.
 TEST_F(IslandRanksTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
-  ASSERT_OK_AND_ASSIGN(const auto plain,
-                       MakeThreadedIsland(config_, options_, 1, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto plain, MakeRanks(1));
   ASSERT_OK_AND_ASSIGN(const InnerStepResult all, plain->Step(1));
   config_.mutable_data()->set_loss_masks(true);
   std::ifstream text(options_.data[0], std::ios::ate);
   const auto bytes = static_cast<size_t>(text.tellg() + std::streamoff{7}) / 8;
   WriteTestFile("text.txt.mask", std::string(bytes, '\x24'));
-  ASSERT_OK_AND_ASSIGN(const auto masked,
-                       MakeThreadedIsland(config_, options_, 1, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto masked, MakeRanks(1));
   ASSERT_OK_AND_ASSIGN(const InnerStepResult some, masked->Step(1));
   EXPECT_NEAR(some.loss, all.loss, 0.05 * all.loss);
   EXPECT_NE(some.loss, all.loss);
@@ -239,8 +237,7 @@ TEST_F(IslandRanksTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
 
 TEST_F(IslandRanksTest, MicroBatchesHideTheCommunication) {
   config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
-  ASSERT_OK_AND_ASSIGN(const auto trainer,
-                       MakeThreadedIsland(config_, options_, 2, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   for (int step = 1; step <= 3; ++step) {
     ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(step));
     EXPECT_GT(result.communication, absl::ZeroDuration());
@@ -257,8 +254,7 @@ TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
     config_.mutable_training()->set_optimizer(optimizer);
     TrainerState state;
     {
-      ASSERT_OK_AND_ASSIGN(const auto trainer,
-                           MakeThreadedIsland(config_, options_, 2, Start()));
+      ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
       for (int step = 1; step <= 3; ++step) ASSERT_OK(trainer->Step(step));
       ASSERT_OK(trainer->Save(state));
     }
@@ -279,8 +275,7 @@ TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
 // The outer loop never sees rounded parameters.
 TEST_F(IslandRanksTest, AnchorsAreNotRounded) {
   options_.bf16_between_ranks = true;
-  ASSERT_OK_AND_ASSIGN(const auto trainer,
-                       MakeThreadedIsland(config_, options_, 2, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   EXPECT_EQ(Parameters(*trainer), Start());
   ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
   const FragmentMap map =
@@ -302,8 +297,7 @@ TEST_F(IslandRanksTest, EveryRankHearsOfChangedParameters) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
     config_.mutable_training()->set_inner_algorithm(algorithm);
-    ASSERT_OK_AND_ASSIGN(const auto trainer,
-                         MakeThreadedIsland(config_, options_, 4, Start()));
+    ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(4));
     ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
     ASSERT_OK(trainer->Step(1));
     // Without a snapshot the parameters become the new anchor.
@@ -327,8 +321,7 @@ TEST_F(IslandRanksTest, EveryRankHearsOfChangedParameters) {
 
 TEST_F(IslandRanksTest, RanksWaitWhileTheOuterLoopTakesLongerThanTheLimit) {
   options_.timeout = absl::Milliseconds(500);
-  ASSERT_OK_AND_ASSIGN(const auto trainer,
-                       MakeThreadedIsland(config_, options_, 2, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   ASSERT_OK(trainer->Step(1));
   absl::SleepFor(3 * options_.timeout);
   EXPECT_OK(trainer->Step(2));
@@ -371,8 +364,7 @@ TEST_F(IslandRanksTest, ValidationChangesNothingOfTraining) {
     config_.mutable_training()->set_fixed_micro_batches(true);
     std::vector<float> parameters[2];
     for (const bool validates : {false, true}) {
-      ASSERT_OK_AND_ASSIGN(const auto trainer,
-                           MakeThreadedIsland(config_, options_, 2, Start()));
+      ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
       const auto validate = [&] {
         if (!validates) return;
         EXPECT_OK(trainer->Validate(Start(), 0));
@@ -408,8 +400,7 @@ TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
                                                            tokens, targets);
                                       }));
   for (const int ranks : {1, 2, 4}) {
-    ASSERT_OK_AND_ASSIGN(const auto trainer,
-                         MakeThreadedIsland(config_, options_, ranks, Start()));
+    ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(ranks));
     // The trainer's own parameters have changed by then.
     ASSERT_OK(trainer->Step(1));
     ASSERT_OK(trainer->Step(2));
@@ -420,8 +411,7 @@ TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
     EXPECT_EQ(trainer->DataDigest(), dataset.Digest());
   }
   config_.mutable_data()->set_validation_fraction(0);
-  ASSERT_OK_AND_ASSIGN(const auto trainer,
-                       MakeThreadedIsland(config_, options_, 2, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   ASSERT_OK_AND_ASSIGN(const ValidationLoss none,
                        trainer->Validate(measured, 0));
   EXPECT_EQ(none.tokens, 0) << "nothing is held out";
@@ -440,8 +430,7 @@ TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsComputeInBf16) {
 
 // Two processes with two ranks each are an island of four.
 TEST_F(IslandRanksTest, ProcessesMayHaveSeveralRanks) {
-  ASSERT_OK_AND_ASSIGN(const auto threads,
-                       MakeThreadedIsland(config_, options_, 4, Start()));
+  ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(4));
   LocalRendezvous rendezvous;
   const auto process = [&](int rank) {
     return ProcessRankOptions{.rank = rank,
@@ -470,8 +459,7 @@ TEST_F(IslandRanksTest, ProcessesMayHaveSeveralRanks) {
 TEST_F(IslandRanksTest, ARankWithoutItsDeviceEndsTheOthers) {
   config_.mutable_model()->set_hidden_size(32);
   options_.devices = {Device{}, {.kind = Device::Kind::kCuda, .index = 1000}};
-  const absl::StatusOr<std::unique_ptr<InnerTrainer>> trainer =
-      MakeThreadedIsland(config_, options_, 2, Start());
+  const absl::StatusOr<std::unique_ptr<InnerTrainer>> trainer = MakeRanks(2);
   const absl::Status status =
       trainer.ok() ? (*trainer)->Step(1).status() : trainer.status();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
@@ -491,17 +479,15 @@ TEST_F(IslandRanksTest, RanksOfProcessesDoNotShareGpus) {
   EXPECT_THAT(MakeLeadingRank(config_, options_, process, Start()), refused);
   EXPECT_THAT(RunFollowingRank(options_, process), refused);
   options_.devices.push_back({.kind = Device::Kind::kCuda, .index = 1});
-  EXPECT_THAT(MakeThreadedIsland(config_, options_, 4, Start()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("4 ranks have 2 GPUs")));
+  EXPECT_THAT(MakeRanks(4), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("4 ranks have 2 GPUs")));
 }
 
 TEST_F(IslandRanksTest, WhatIsWrongIsSaidBeforeTraining) {
-  EXPECT_THAT(MakeThreadedIsland(config_, options_, 3, Start()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("3 ranks needs a multiple of")));
+  EXPECT_THAT(MakeRanks(3), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("3 ranks needs a multiple of")));
   options_.data = {"/nowhere.txt"};
-  EXPECT_THAT(MakeThreadedIsland(config_, options_, 2, Start()),
+  EXPECT_THAT(MakeRanks(2),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
 }
 
