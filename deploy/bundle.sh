@@ -31,7 +31,8 @@ GCC 11 or newer:
   causeway/lib/gcc      libstdc++ and libgcc, for hosts without them: they need
                         LD_LIBRARY_PATH=causeway/lib/gcc, and glibc 2.36
   causeway/licenses     what the libraries' packages say about copyright
-  causeway/docs, causeway/tests         tests/gpu/run.sh is for machines with GPUs
+  causeway/docs
+  causeway/tests, causeway/deploy       tests/gpu/run.sh is for machines with GPUs
   causeway/python       with --tests: the package for PyTorch, for tests of it
 
 With nvcc, the worker is built for GPUs, too. NVIDIA's driver, cuBLAS and, for
@@ -113,6 +114,7 @@ if ((${#test_labels[@]} > 0)); then
 fi
 install -m 755 tests/gpu/{run,training,streaming}.sh "${top}/tests/gpu"
 install -m 644 tests/gpu/{island_runs.sh,pytorch.py} "${top}/tests/gpu"
+install -D -m 644 -t "${top}/deploy" deploy/read_options.sh
 install -D -m 644 -t "${top}/tests/reference" \
   tests/reference/llama_golden.safetensors
 install -m 644 docs/*.md "${top}/docs"

@@ -6,9 +6,9 @@
 # prints its help.
 
 # read_options FLAGS NAMES ARGUMENT...: sets the variable of each flag, such as
-# `keep` for --keep, to true, and that of each option with one of NAMES to the
-# value that follows it. The array `rest` gets the other arguments. A wrong option
-# ends the script with 2.
+# `keep` for --keep or `no_check` for --no-check, to true, and that of each option
+# with one of NAMES to the value that follows it. The array `rest` gets the other
+# arguments. A wrong option ends the script with 2.
 read_options() {
   local flags=" $1 " names=" $2 " name
   shift 2
@@ -22,7 +22,7 @@ read_options() {
     elif [[ "$1" != -* ]]; then
       rest+=("$1")
     elif [[ "${flags}" == *" ${name} "* ]]; then
-      printf -v "${name}" true
+      printf -v "${name//-/_}" true
     elif [[ "${names}" != *" ${name} "* ]]; then
       usage >&2
       echo "$(basename "$0"): unknown option '$1'" >&2

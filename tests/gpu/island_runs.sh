@@ -3,9 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Whole runs for the scripts of this folder that source this file: a coordinator
-# and islands on one machine. Uses `bin`, the directory with their programs, and
-# sets `work`, a directory that is removed at the end.
+# and islands on one machine. Such a script defines usage(), which prints its help.
+# `work` is a directory that is removed at the end.
 
+# shellcheck source=deploy/read_options.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../../deploy/read_options.sh"
+
+bin=
 work=
 pids=()
 
@@ -16,9 +20,15 @@ finish() {
   exit "${code}"
 }
 
-# prepare_runs TEXT...: prepares runs whose islands learn the bytes of these
-# files.
+# prepare_runs BIN TEXT...: prepares runs of the programs in the directory BIN,
+# whose islands learn the bytes of the files TEXT.
 prepare_runs() {
+  if (($# < 2)); then
+    usage >&2
+    exit 2
+  fi
+  bin="$1"
+  shift
   work="$(mktemp -d)"
   trap finish EXIT
   cat -- "$@" >"${work}/text"
@@ -28,7 +38,6 @@ prepare_runs() {
 # its islands are work/NAME-I.log.
 train() {
   local name="$1" address i code=0
-  # shellcheck disable=SC2154  # set by those who source this
   "${bin}/causeway-coordinator" --config "${work}/${name}.config" \
     --state_dir "${work}/${name}" --listen 127.0.0.1:0 \
     --port_file "${work}/${name}.port" >"${work}/${name}.log" 2>&1 &

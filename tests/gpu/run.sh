@@ -42,54 +42,31 @@ part of; elsewhere the script builds them, with Bazel and nvcc.
 USAGE
 }
 
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+readonly root
+# shellcheck source=deploy/read_options.sh
+. "${root}/deploy/read_options.sh"
+
 json=
-benchmarks=true
-gpu=false
+no_benchmarks=false
+require_gpu=false
 only='*'
-limit=600
-sanitizer=()
-directory=
+timeout=600
+sanitizer=false
+read_options "no-benchmarks require_gpu sanitizer" "json only timeout" "$@"
+directory="${rest[0]:-}"
+gpu="${require_gpu}"
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]]; then
   gpu=true
 fi
-while (($#)); do
-  case "$1" in
-    --json)
-      json="${2:?--json needs a file}"
-      shift
-      ;;
-    --no-benchmarks) benchmarks=false ;;
-    --require_gpu) gpu=true ;;
-    --only)
-      only="${2:?--only needs a pattern}"
-      shift
-      ;;
-    --timeout)
-      limit="${2:?--timeout needs seconds}"
-      shift
-      ;;
-    --sanitizer)
-      sanitizer=("$(PATH="${PATH}:/usr/local/cuda/bin" command -v compute-sanitizer)") || {
-        echo 'there is no compute-sanitizer here; it comes with the CUDA toolkit' >&2
-        exit 2
-      }
-      sanitizer+=(--tool memcheck --error-exitcode 1)
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    -*)
-      usage >&2
-      exit 2
-      ;;
-    *) directory="$1" ;;
-  esac
-  shift
-done
-
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
-readonly root
+checker=()
+if "${sanitizer}"; then
+  checker=("$(PATH="${PATH}:/usr/local/cuda/bin" command -v compute-sanitizer)") || {
+    echo 'there is no compute-sanitizer here; it comes with the CUDA toolkit' >&2
+    exit 2
+  }
+  checker+=(--tool memcheck --error-exitcode 1)
+fi
 
 # Prints the folder where the programs are built.
 build() {
@@ -123,9 +100,9 @@ is_selected() {
 # limited COMMAND...: runs it, and ends it after the time limit, with code 124.
 limited() {
   local code=0
-  timeout --kill-after=10 "${limit}" "$@" || code=$?
+  timeout --kill-after=10 "${timeout}" "$@" || code=$?
   if ((code == 124 || code == 137)); then
-    echo "ended after ${limit} s, the limit"
+    echo "ended after ${timeout} s, the limit"
   fi
   return "${code}"
 }
@@ -151,7 +128,7 @@ run_check() {
   program="$(realpath "$1")"
   output="${scratch}/output"
   # Tests read tests/reference from where they run.
-  (cd "${root}" && limited "${sanitizer[@]}" "${program}") >"${output}" 2>&1 || code=$?
+  (cd "${root}" && limited "${checker[@]}" "${program}") >"${output}" 2>&1 || code=$?
   ran_well="$(cases "${output}" PASSED)"
   ran_badly="$(cases "${output}" FAILED)"
   not_run="$(cases "${output}" SKIPPED)"
@@ -300,12 +277,12 @@ touch "${scratch}/checks" "${scratch}/benchmarks"
 while IFS= read -r program; do
   run_check "${program}"
 done < <(programs '*cuda*_test')
-if ((${#sanitizer[@]} == 0)); then link_programs; else benchmarks=false; fi
+if ! "${sanitizer}"; then link_programs; fi
 if [[ -n "${bin}" ]]; then
   run_whole_check training "${root}/tests/gpu/training.sh" "${bin}" "${root}"/docs/*.md
   run_pytorch_islands
 fi
-if [[ "${benchmarks}" == true ]]; then run_benchmarks; fi
+if ! "${no_benchmarks}" && ! "${sanitizer}"; then run_benchmarks; fi
 
 if [[ -n "${json}" ]]; then
   printf '{"passed": %d, "failed": %d, "skipped": %d,\n"checks": [%s],\n"benchmarks": {%s}}\n' \

@@ -25,44 +25,23 @@ with 77 if DEVICE (default: cuda:0) is not there.
 USAGE
 }
 
+# shellcheck source=tests/gpu/island_runs.sh
+. "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
+
 device=cuda:0
 pairs=3
 json=
 model='layers: 12 hidden_size: 768 intermediate_size: 2048 heads: 12 sequence_length: 1024'
 batch=16
-while [[ "${1:-}" == -* ]]; do
-  case "$1" in
-    --device) device="${2:?}" ;;
-    --pairs) pairs="${2:?}" ;;
-    --json) json="${2:?}" ;;
-    --small)
-      model='layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 64'
-      batch=4
-      shift
-      continue
-      ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      exit 2
-      ;;
-  esac
-  shift 2
-done
-if (($# < 2)); then
-  usage >&2
-  exit 2
+small=false
+read_options small "device pairs json" "$@"
+if "${small}"; then
+  model='layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 64'
+  batch=4
 fi
-readonly bin="$1" device pairs json model batch
+readonly device pairs json model batch
 readonly STEPS=240
-shift
-
-# shellcheck source=tests/gpu/island_runs.sh
-. "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
-prepare_runs "$@"
+prepare_runs "${rest[@]}"
 
 # config SYNCHRONIZATION: prints the configuration of a run.
 config() {

@@ -20,41 +20,21 @@ at most 5 % above the CPU's; with 77 if DEVICE (default: cuda:0) is not there.
 USAGE
 }
 
+# shellcheck source=tests/gpu/island_runs.sh
+. "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
+
 device=cuda:0
 steps=200
 model='layers: 4 hidden_size: 128 intermediate_size: 352 heads: 4 sequence_length: 128'
 batch=16
-while [[ "${1:-}" == -* ]]; do
-  case "$1" in
-    --small)
-      model='layers: 2 hidden_size: 64 intermediate_size: 176 heads: 2 kv_heads: 1 sequence_length: 32'
-      batch=8
-      shift
-      continue
-      ;;
-    --device) device="${2:?}" ;;
-    --steps) steps="${2:?}" ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      exit 2
-      ;;
-  esac
-  shift 2
-done
-if (($# < 2)); then
-  usage >&2
-  exit 2
+small=false
+read_options small "device steps" "$@"
+if "${small}"; then
+  model='layers: 2 hidden_size: 64 intermediate_size: 176 heads: 2 kv_heads: 1 sequence_length: 32'
+  batch=8
 fi
-readonly bin="$1" device steps model batch
-shift
-
-# shellcheck source=tests/gpu/island_runs.sh
-. "$(dirname "${BASH_SOURCE[0]}")/island_runs.sh"
-prepare_runs "$@"
+readonly device steps model batch
+prepare_runs "${rest[@]}"
 
 # config ISLANDS TRAINING SYNCHRONIZATION: prints the configuration of a run.
 config() {
