@@ -193,7 +193,7 @@ class PrometheusTest : public ProcessTestFixture {
   // Expects that Prometheus has series with the labels, states and jobs of the
   // series in the alerts' cases.
   void CheckCases() {
-    static const std::regex kSeries("series: (\\w+)\\{(.*)\\}");
+    static const std::regex kSeries("series: '(\\w+)\\{(.*)\\}'");
     static const std::regex kLabel("(\\w+)=\"([^\"]*)\"");
     const std::string cases =
         FileText(ProgramPath("deploy/prometheus/causeway.rules_test.yml"));
