@@ -201,28 +201,22 @@ TEST(SyncScheduleTest, HoldsTheRuleForAllSmallNumbers) {
 }
 
 TEST(SyncScheduleTest, RefusesWhatCannotBe) {
-  const auto create = [](SyncSchedule::Options options) {
-    return SyncSchedule::Create(std::move(options)).status();
+  const auto expect_refused = [](SyncSchedule::Options options,
+                                 const char* why) {
+    EXPECT_THAT(SyncSchedule::Create(std::move(options)),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr(why)));
   };
-  EXPECT_THAT(create({.send_offsets = {0}, .total_steps = 5}),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("inner_steps_per_round is 0")));
-  EXPECT_THAT(
-      create({.round_steps = 5, .send_offsets = {0}}),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("total_steps is 0")));
-  EXPECT_THAT(
-      create({.round_steps = 5, .total_steps = 5}),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("no fragments")));
-  EXPECT_THAT(create({.round_steps = 5,
-                      .send_offsets = {0},
-                      .overlap_steps = 5,
-                      .total_steps = 5}),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("overlap_steps is 5, want less than")));
-  EXPECT_THAT(
-      create({.round_steps = 5, .send_offsets = {0, 5}, .total_steps = 5}),
-      StatusIs(StatusCode::kInvalidArgument,
-               HasSubstr("offset of fragment 1 is 5, want less than")));
+  expect_refused({.send_offsets = {0}, .total_steps = 5},
+                 "inner_steps_per_round is 0");
+  expect_refused({.round_steps = 5, .send_offsets = {0}}, "total_steps is 0");
+  expect_refused({.round_steps = 5, .total_steps = 5}, "no fragments");
+  expect_refused({.round_steps = 5,
+                  .send_offsets = {0},
+                  .overlap_steps = 5,
+                  .total_steps = 5},
+                 "overlap_steps is 5, want less than");
+  expect_refused({.round_steps = 5, .send_offsets = {0, 5}, .total_steps = 5},
+                 "offset of fragment 1 is 5, want less than");
 }
 
 }  // namespace

@@ -144,22 +144,15 @@ TEST(RansTableBytesTest, OneSymbol) {
 }
 
 TEST(RansTableBytesTest, FaultsAreNamed) {
-  const auto read = [](std::string bytes) {
+  const auto expect_fault = [](const std::string& bytes, const char* fault) {
     absl::string_view view = bytes;
-    return ReadRansTable(SymbolWidth::kNibble, view).status();
+    EXPECT_THAT(ReadRansTable(SymbolWidth::kNibble, view).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(fault)));
   };
-  EXPECT_THAT(read(std::string("\x01\xff\x41\x00", 4)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ends before it begins")));
-  EXPECT_THAT(
-      read("\xff\xff\xff\xff\xff"),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("too large")));
-  EXPECT_THAT(
-      read(std::string("\xff\xff\x01\x00", 4)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sums up to")));
-  EXPECT_THAT(read(std::string("\xff\xff\x41\x80", 4)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not filled up with zeros")));
+  expect_fault(std::string("\x01\xff\x41\x00", 4), "ends before it begins");
+  expect_fault("\xff\xff\xff\xff\xff", "too large");
+  expect_fault(std::string("\xff\xff\x01\x00", 4), "sums up to");
+  expect_fault(std::string("\xff\xff\x41\x80", 4), "not filled up with zeros");
 }
 
 }  // namespace

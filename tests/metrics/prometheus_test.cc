@@ -88,6 +88,12 @@ using Alerts = std::map<std::string, int>;
 
 class PrometheusTest : public ProcessTestFixture {
  protected:
+  void SetUp() override {
+    if (!HasProgram("prometheus") || !HasProgram("promtool")) {
+      GTEST_SKIP() << "Debian's package prometheus is not installed";
+    }
+  }
+
   // Starts a daemon that serves metrics. Returns their port.
   int StartDaemon(const std::string& name, std::vector<std::string> command) {
     command.push_back("--metrics_listen=127.0.0.1:0");
@@ -268,9 +274,6 @@ class PrometheusTest : public ProcessTestFixture {
 };
 
 TEST_F(PrometheusTest, ScrapesARunAndFeedsTheDashboard) {
-  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
-    GTEST_SKIP() << "Debian's package prometheus is not installed";
-  }
   StartRun();
   EXPECT_EQ(HttpGet(coordinator_, "/readyz").status, 200);
   ASSERT_TRUE(daemons_[1]->AwaitOutput("step 100/"));
@@ -330,9 +333,6 @@ TEST_F(PrometheusTest, ScrapesARunAndFeedsTheDashboard) {
 }
 
 TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
-  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
-    GTEST_SKIP() << "Debian's package prometheus is not installed";
-  }
   StartRun(
       absl::StrReplaceAll(kConfig, {{"lease_seconds: 20", "lease_seconds: 3"},
                                     {"overlap_steps: 3", "overlap_steps: 0"}}));
@@ -374,9 +374,6 @@ TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
 // Island b is stopped for longer than rounds may stand still, which is 30 s and
 // a few short rounds, while its lease goes on.
 TEST_F(PrometheusTest, TellsThatRoundsStandStillUntilTheyGoOn) {
-  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
-    GTEST_SKIP() << "Debian's package prometheus is not installed";
-  }
   StartRun(absl::StrReplaceAll(
       kConfig,
       {{"lease_seconds: 20", "quorum: 2 lease_seconds: 600 grace_seconds: 1"},
@@ -404,9 +401,6 @@ TEST_F(PrometheusTest, TellsThatRoundsStandStillUntilTheyGoOn) {
 
 // Both islands diverge before they contribute, whenever they start again.
 TEST_F(PrometheusTest, TellsThatARunHasDiverged) {
-  if (!HasProgram("prometheus") || !HasProgram("promtool")) {
-    GTEST_SKIP() << "Debian's package prometheus is not installed";
-  }
   StartRun(absl::StrReplaceAll(kConfig, {{"5e-3", "10 weight_decay: 10"}}));
   ASSERT_TRUE(daemons_[1]->AwaitOutput("starting again from the run's"));
   StartPrometheus();

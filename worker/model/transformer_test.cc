@@ -386,25 +386,20 @@ TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
   const std::vector<float> parameters = InitialParameters(model->layout(), 1);
   std::vector<float> gradients(parameters.size());
   Batch batch(config, 2);
-  const auto train = [&](absl::Span<const int32_t> tokens,
-                         absl::Span<const int32_t> targets) {
-    return model->ForwardBackward(parameters.data(), tokens, targets, 1,
-                                  gradients.data());
+  const auto expect_refused = [&](absl::Span<const int32_t> tokens,
+                                  absl::Span<const int32_t> targets,
+                                  const char* why) {
+    EXPECT_THAT(model->ForwardBackward(parameters.data(), tokens, targets, 1,
+                                       gradients.data()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
   };
   const absl::Span<const int32_t> tokens = batch.tokens;
-  EXPECT_THAT(train({}, {}), StatusIs(absl::StatusCode::kInvalidArgument,
-                                      HasSubstr("got 0 tokens")));
-  EXPECT_THAT(train(tokens.first(13), tokens.first(13)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("1 to 2 sequences of 12")));
-  EXPECT_THAT(train(tokens, tokens.first(12)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("12 targets for 24 tokens")));
+  expect_refused({}, {}, "got 0 tokens");
+  expect_refused(tokens.first(13), tokens.first(13), "1 to 2 sequences of 12");
+  expect_refused(tokens, tokens.first(12), "12 targets for 24 tokens");
   batch.targets[7] = 31;
-  EXPECT_THAT(train(tokens, batch.targets),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("targets[7] is 31; the vocabulary has the "
-                                 "tokens 0 to 30")));
+  expect_refused(tokens, batch.targets,
+                 "targets[7] is 31; the vocabulary has the tokens 0 to 30");
   batch.tokens[0] = -1;
   EXPECT_THAT(model->Loss(parameters.data(), batch.tokens, batch.tokens),
               StatusIs(absl::StatusCode::kInvalidArgument,
