@@ -149,11 +149,10 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     RETURN_IF_ERROR(verified.status());
   }
   if (verified.ok()) {
-    const uint32_t ready = [this] {
+    outer_steps_.Prepare(header, [this] {
       absl::MutexLock lock(&mu_);
       return coordinator_.membership().ready_count();
-    }();
-    outer_steps_.Prepare(header, ready);
+    });
   }
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());

@@ -25,6 +25,10 @@ namespace {
 // 16 bits a value.
 constexpr double kDataParallelBytesPerValue = 4;
 
+// Waking the thread that writes contributions takes longer than writing fewer
+// bytes with the merge.
+constexpr uint64_t kLeastPrepared = 1 << 10;
+
 std::vector<OuterStepOptions> StepOptions(const v1::RunConfig& config,
                                           const v1::FragmentPlan& plan) {
   std::vector<OuterStepOptions> options;
@@ -113,12 +117,14 @@ std::optional<Work> OuterSteps::AwaitNext(std::deque<Work> OuterSteps::*queue) {
   return next;
 }
 
-void OuterSteps::Prepare(const v1::ContributionHeader& header, uint32_t ready) {
+void OuterSteps::Prepare(const v1::ContributionHeader& header,
+                         absl::FunctionRef<uint32_t()> ready) {
+  const uint64_t bytes = header.object().encoded_bytes();
   const int fragment = static_cast<int>(header.fragment());
   // The encodings are not needed if the gradient is recorded.
-  if (RecordsGradient(
-          options_.config.storage(),
-          static_cast<double>(header.object().encoded_bytes()) * ready,
+  if (bytes < kLeastPrepared ||
+      RecordsGradient(
+          options_.config.storage(), static_cast<double>(bytes) * ready(),
           static_cast<double>(options_.plan.fragments(fragment).size()))) {
     return;
   }

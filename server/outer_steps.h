@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -96,11 +97,11 @@ class OuterSteps {
     absl::MutexLock lock(&mu_);
     closed_.insert(closed_.end(), rounds.begin(), rounds.end());
   }
-  // Has a verified contribution written to the disk if its fragment's next
-  // merge, of about as many contributions as there are `ready` islands, may
-  // need it.
-  void Prepare(const v1::ContributionHeader& header, uint32_t ready)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Has a verified contribution written to the disk if that takes a while, and
+  // if its fragment's next merge, of about as many contributions as there are
+  // `ready` islands, may need it.
+  void Prepare(const v1::ContributionHeader& header,
+               absl::FunctionRef<uint32_t()> ready) ABSL_LOCKS_EXCLUDED(mu_);
   // Describes the outer steps since the start of this process.
   void Describe(v1::RunStatus& status) const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -43,10 +43,12 @@ Method SendStored(DownloadServer server,
     const Caller caller = begun.caller;
     return NewDownloadCall(
         std::move(begun), server.host,
-        [=](grpc::ByteBuffer& bytes)
-            -> absl::StatusOr<std::unique_ptr<Download>> {
-          Request request;
-          RETURN_IF_ERROR(ParseRequest(caller, bytes, request));
+        [=, request = Request()](grpc::ByteBuffer& bytes) mutable
+        -> absl::StatusOr<std::unique_ptr<Download>> {
+          // Each try finds out whether the caller still may ask.
+          RETURN_IF_ERROR(bytes.Valid() ? ParseRequest(caller, bytes, request)
+                                        : caller.Check(request));
+          bytes.Clear();
           ASSIGN_OR_RETURN(const auto stored, open(request));
           if (!stored.has_value()) return std::unique_ptr<Download>();
           RETURN_IF_ERROR(CheckDownload(stored->bytes.size(), request.offset(),

@@ -113,7 +113,7 @@ void Coordinator::NoteData(const Member& member, absl::string_view before,
 
 void Coordinator::ElectData(Effects& effects) {
   if (flags_.data_accepted) return;
-  const std::vector<Member*> live = membership_.Live();
+  const std::vector<Member*>& live = membership_.Live();
   std::map<std::string, size_t> readers;
   for (const Member* member : live) ++readers[member->progress.data_digest()];
   for (const auto& [data, count] : readers) {

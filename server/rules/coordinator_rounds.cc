@@ -238,7 +238,9 @@ void Coordinator::EndRefusedMembers(const ContributionKey& removed,
   if (round.contributions().size() >= options_.config.membership().quorum()) {
     return;
   }
-  for (Member* member : membership_.Live()) {
+  // The list changes as members end.
+  const std::vector<Member*> live = membership_.Live();
+  for (Member* member : live) {
     if (!round.HasTurnedAway(member->island_id, member->incarnation)) continue;
     EndMember(*member, v1::IslandStatus::EVICTED,
               "the round that it came too late for is open again; it may offer "

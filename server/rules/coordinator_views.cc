@@ -167,6 +167,7 @@ bool Coordinator::IsFinished() const {
 
 uint64_t Coordinator::InnerStepsPerRound(const Member& member) {
   std::vector<absl::Duration> steps;
+  steps.reserve(membership_.live_count());
   for (const Member* live : membership_.Live()) {
     // A silent island sets no pace for others.
     if (live != &member && IsSilent(live->island_id)) continue;

@@ -24,13 +24,17 @@ uint64_t InnerSteps(const InnerStepsOptions& options, absl::Duration own,
   std::erase_if(
       all, [](absl::Duration step) { return step <= absl::ZeroDuration(); });
   if (own <= absl::ZeroDuration() || all.empty()) return 0;
-  std::sort(all.begin(), all.end());
+  // Returns the step time of the island with this rank.
+  const auto at = [&all](size_t rank) {
+    std::nth_element(all.begin(), all.begin() + rank, all.end());
+    return all[rank];
+  };
   const auto steps = static_cast<double>(options.steps);
   // The step time of the island that this one must keep up with.
-  absl::Duration pace = all.front();
-  const absl::Duration fastest = all[all.size() / 2] / kMostLead;
+  absl::Duration pace = at(0);
+  const absl::Duration fastest = at(all.size() / 2) / kMostLead;
   if (options.shares == v1::SynchronizationConfig::ALWAYS_LATE) {
-    pace = all[std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1];
+    pace = at(std::min<size_t>(std::max(options.quorum, 1u), all.size()) - 1);
     const absl::Duration overlap =
         static_cast<double>(options.overlap_steps) * pace;
     absl::Duration window = options.grace;

@@ -36,8 +36,8 @@ void Membership::Restore(Member member, absl::Time now) {
   if (member.state == v1::IslandStatus::LIVE) member.last_heartbeat = now;
   member.has_reported = false;
   std::string island_id = member.island_id;
-  live_.clear();
   members_.insert_or_assign(std::move(island_id), std::move(member));
+  ListLive();
   ForgetOldest(nullptr);
 }
 
@@ -125,8 +125,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
   if (known != members_.end()) {
     member.incarnation = known->second.incarnation + 1;
   }
-  live_.clear();
   Member& stored = members_[member.island_id] = std::move(member);
+  ListLive();
   return JoinResult{&stored, true};
 }
 
@@ -199,8 +199,8 @@ Member* Membership::FindMissed(const std::string& island_id) {
 
 void Membership::End(Member& member, v1::IslandStatus::State state,
                      absl::string_view reason, absl::Time now) {
-  live_.clear();
   member.state = state;
+  ListLive();
   member.reason = std::string(reason);
   member.ended_at = now;
   member.progress.clear_ranks();
@@ -233,7 +233,7 @@ void Membership::ForgetOldest(const Member* kept) {
 
 std::vector<Member*> Membership::Expired(absl::Time now) {
   std::vector<Member*> expired;
-  for (Member* member : Live()) {
+  for (Member* member : live_) {
     if (now - member->last_heartbeat > options_.lease) {
       expired.push_back(member);
     }
@@ -241,28 +241,17 @@ std::vector<Member*> Membership::Expired(absl::Time now) {
   return expired;
 }
 
-std::vector<Member*> Membership::Live() {
-  if (live_.empty()) {
-    for (auto& [name, member] : members_) {
-      if (member.state == v1::IslandStatus::LIVE) live_.push_back(&member);
-    }
+void Membership::ListLive() {
+  live_.clear();
+  for (auto& [name, member] : members_) {
+    if (member.state == v1::IslandStatus::LIVE) live_.push_back(&member);
   }
-  return live_;
-}
-
-uint32_t Membership::live_count() const {
-  return static_cast<uint32_t>(
-      std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
-        return entry.second.state == v1::IslandStatus::LIVE;
-      }));
 }
 
 uint32_t Membership::ready_count() const {
   return static_cast<uint32_t>(
-      std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
-        return entry.second.state == v1::IslandStatus::LIVE &&
-               entry.second.IsReady();
-      }));
+      std::count_if(live_.begin(), live_.end(),
+                    [](const Member* member) { return member->IsReady(); }));
 }
 
 // Gives an island that comes back its old shard, and a new island the shard
@@ -272,10 +261,8 @@ uint32_t Membership::PickShard(const std::string& island_id) const {
   const auto known = members_.find(island_id);
   if (known != members_.end()) return known->second.shard % options_.shards;
   std::vector<uint32_t> readers(options_.shards, 0);
-  for (const auto& [name, member] : members_) {
-    if (member.state == v1::IslandStatus::LIVE) {
-      ++readers[member.shard % options_.shards];
-    }
+  for (const Member* member : live_) {
+    ++readers[member->shard % options_.shards];
   }
   return static_cast<uint32_t>(
       std::min_element(readers.begin(), readers.end()) - readers.begin());

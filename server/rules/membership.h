@@ -153,8 +153,8 @@ class Membership {
   std::vector<Member*> Expired(absl::Time now);
 
   // Returns the live members, ordered by name.
-  std::vector<Member*> Live();
-  uint32_t live_count() const;
+  const std::vector<Member*>& Live() { return live_; }
+  uint32_t live_count() const { return static_cast<uint32_t>(live_.size()); }
   // Returns how many of these are ready.
   uint32_t ready_count() const;
   // The newest incarnation of every known island, by name.
@@ -164,11 +164,13 @@ class Membership {
   // Forgets islands that have ended beyond kMostDeparted, but not `kept`, which
   // may be null.
   void ForgetOldest(const Member* kept);
+  // Fills live_ after a change.
+  void ListLive();
   uint32_t PickShard(const std::string& island_id) const;
 
   const Options options_;
   std::map<std::string, Member> members_;
-  // Caches the result of Live; it is empty if members have changed.
+  // The live ones among them.
   std::vector<Member*> live_;
   // The highest incarnation of a forgotten island. Unknown names begin above
   // it.

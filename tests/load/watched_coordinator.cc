@@ -92,18 +92,17 @@ double WatchedCoordinator::CpuSeconds() const {
 }
 
 uint64_t WatchedCoordinator::AnonymousBytes() const {
-  const std::string status =
-      FileText(absl::StrCat("/proc/", process_->pid(), "/status"));
-  for (const absl::string_view line : absl::StrSplit(status, '\n')) {
-    std::vector<absl::string_view> words =
-        absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-    uint64_t kib = 0;
-    if (words.size() >= 2 && words[0] == "RssAnon:" &&
-        absl::SimpleAtoi(words[1], &kib)) {
-      return kib * 1024;
-    }
+  // Sizes in pages; the second is what is resident, the third the part of it
+  // that is of files or shared (proc(5)).
+  const std::vector<std::string> sizes = absl::StrSplit(
+      FileText(absl::StrCat("/proc/", process_->pid(), "/statm")), ' ');
+  uint64_t resident = 0;
+  uint64_t shared = 0;
+  if (sizes.size() < 3 || !absl::SimpleAtoi(sizes[1], &resident) ||
+      !absl::SimpleAtoi(sizes[2], &shared)) {
+    return 0;
   }
-  return 0;
+  return (resident - shared) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 absl::Status WatchedCoordinator::Stop() {
