@@ -14,8 +14,11 @@ read_options() {
   shift 2
   rest=()
   while (($#)); do
-    if [[ "$1" == --*=* ]]; then set -- "${1%%=*}" "${1#*=}" "${@:2}"; fi
     name="${1#--}"
+    if [[ "$1" == --*=* && "${names}" == *" ${name%%=*} "* ]]; then
+      set -- "--${name%%=*}" "${1#*=}" "${@:2}"
+      name="${1#--}"
+    fi
     if [[ "$1" == -h || "$1" == --help ]]; then
       usage
       exit 0
