@@ -10,6 +10,7 @@ without faults. Then faults happen at random moments, COUNT of each kind:
 
   kill, stop        a rank of `four` gets SIGKILL or SIGSTOP
   kill_two          two of its ranks get SIGKILL at once
+  kill_again        a rank gets SIGKILL, and again before it has made a step
   kill_coordinator  a rank and the coordinator do
   kill_supervisor   the supervisor does
   slow              a rank runs a fifth of the time until it is blamed; not
@@ -63,8 +64,8 @@ import time
 
 RANKS = 4
 TEXT = "/usr/share/common-licenses/GPL-3"
-KINDS = ("kill", "stop", "kill_two", "kill_coordinator", "kill_supervisor",
-         "slow")
+KINDS = ("kill", "stop", "kill_two", "kill_again", "kill_coordinator",
+         "kill_supervisor", "slow")
 # The event in which the coordinator blames a rank of `four`.
 BLAME = r"rank_(?:dead|stuck|slow) .*island four: rank (\d+)"
 # What the supervisor says when it starts the ranks again.
@@ -200,6 +201,11 @@ class Trial:
                 found[int(numbers[-1])] = int(child)
         return found
 
+    def await_restart(self):
+        """Sets the mark to where the supervisor starts the ranks again."""
+        await_that(lambda: AGAIN in self.log.since_mark(), "a restart")
+        self.log.mark += self.log.since_mark().index(AGAIN) + len(AGAIN)
+
     def await_steps(self, count):
         """Waits until `four` has made steps since the mark; returns them."""
         return await_that(
@@ -306,8 +312,12 @@ def strike(trial, kind, pids, result, begin):
     if kind == "kill_coordinator":
         time.sleep(0.5)
         trial.start_coordinator(trial.port)
-    await_that(lambda: AGAIN in trial.log.since_mark(), "a restart")
-    trial.log.mark += trial.log.since_mark().index(AGAIN)
+    trial.await_restart()
+    if kind == "kill_again":
+        (rank,) = result["ranks"]
+        pid, _ = await_that(lambda: trial.ranks().get(rank), "the rank")
+        os.kill(pid, signal.SIGKILL)
+        trial.await_restart()
 
 
 def note_lost_steps(trial, last, result):

@@ -79,7 +79,7 @@ class Supervisor {
     retries_.assign(commands_.size(), Retry());
     page_->Clear();
     fault_.clear();
-    blamed_ = false;
+    is_known_ = false;
     suspected_ = -1;
     ended_at_ = absl::InfiniteFuture();
     for (size_t i = 0; i < commands_.size(); ++i) {
@@ -154,6 +154,7 @@ class Supervisor {
       if (EndedInOrder(process) || leaving_) continue;
       // A process that was not killed may have ended because of another rank.
       const bool was_killed = process.exit_code() > 128;
+      is_known_ = is_known_ || was_killed;
       NoteFault(HowEnded(i), v1::RankTrouble::DEAD_RANK,
                 was_killed ? FirstRankOf(process) : -1);
     }
@@ -209,8 +210,7 @@ class Supervisor {
     if (!fault_.empty()) return;
     fault_ = text;
     LOG(WARNING) << text;
-    blamed_ = rank >= 0;
-    if (blamed_) {
+    if (rank >= 0) {
       v1::RankTrouble verdict;
       verdict.set_kind(kind);
       verdict.set_rank(static_cast<uint32_t>(rank));
@@ -247,6 +247,7 @@ class Supervisor {
       LOG_IF(WARNING, is_new) << fault->text;
       return;
     }
+    is_known_ = true;
     NoteFault(fault->text, v1::RankTrouble::STUCK_RANK, fault->rank);
     if (acts()) FindProcess(fault->process)->Signal(SIGKILL);
   }
@@ -257,7 +258,7 @@ class Supervisor {
     // If it is known who is at fault, or rank 0 has found out and reported it,
     // nobody needs the others. Ranks of other hosts may still need them.
     const bool is_settled = acts() && is_whole_island() && !fault_.empty() &&
-                            (blamed_ || page_->left());
+                            (is_known_ || page_->left());
     if (is_settled || now - ended_at_ > kEndTogether) {
       SignalAll(SIGKILL);
     }
@@ -313,8 +314,8 @@ class Supervisor {
   // When the first process has ended.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
-  // Whether it is known which rank is at fault.
-  bool blamed_ = false;
+  // Whether it is known which process is at fault.
+  bool is_known_ = false;
   // The rank of the fault that was found in the last tick, or -1.
   int suspected_ = -1;
 };

@@ -92,6 +92,13 @@ TEST_F(SupervisorTest, RanksAreStartedAgainTogether) {
   EXPECT_EQ(Contents("second"), "b\nb\nb\n");
 }
 
+TEST_F(SupervisorTest, NobodyWaitsForAProcessThatWasKilledBeforeItHadARank) {
+  EXPECT_EQ(Run({"echo a >>first; [ $(wc -l <first) = 2 ] || exec sleep 12",
+                 "echo b >>second; [ $(wc -l <second) = 2 ] || kill -KILL $$"}),
+            0);
+  EXPECT_EQ(Contents("first"), "a\na\n");
+}
+
 TEST_F(SupervisorTest, WrongUseIsNotTriedAgain) {
   EXPECT_EQ(Run({"exit 1", "exit 2"}), 2);
   EXPECT_EQ(starts_, 1);
