@@ -111,6 +111,12 @@ class Engine {
     absl::MutexLock lock(&mu_);
     return coordinator_.View(identity);
   }
+  // See Coordinator::News.
+  std::optional<v1::SessionResponse> News(const v1::IslandIdentity& identity,
+                                          v1::SessionResponse shown) {
+    absl::MutexLock lock(&mu_);
+    return coordinator_.News(identity, std::move(shown));
+  }
   // Returns UPLOAD with the offset to continue from, ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header);

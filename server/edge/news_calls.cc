@@ -50,17 +50,27 @@ class SessionCall : public NewsCall {
     RETURN_IF_ERROR(engine_->Heartbeat(request));
     absl::MutexLock lock(&mu_);
     identity_ = std::move(*request.mutable_identity());
+    owes_answer_ = true;
     return absl::OkStatus();
   }
 
   std::optional<grpc::ByteBuffer> Next() override {
     if (!has_news_ || !identity_.has_value()) return std::nullopt;
     has_news_ = false;
-    return ToByteBuffer(engine_->View(*identity_));
+    std::optional<v1::SessionResponse> view =
+        std::exchange(owes_answer_, false) ? engine_->View(*identity_)
+                                           : engine_->News(*identity_, shown_);
+    if (!view.has_value()) return std::nullopt;
+    shown_ = *std::move(view);
+    return ToByteBuffer(shown_);
   }
 
   // Nothing before the first heartbeat.
   std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
+  // Whether a heartbeat was not answered yet.
+  bool owes_answer_ ABSL_GUARDED_BY(mu_) = false;
+  // The last view that was sent.
+  v1::SessionResponse shown_ ABSL_GUARDED_BY(mu_);
 };
 
 class WatchEventsCall : public NewsCall {

@@ -158,6 +158,13 @@ class Coordinator {
                       v1::FetchUpdateResponse& response) const;
   // Returns the control stream's message to a member.
   v1::SessionResponse View(const v1::IslandIdentity& identity);
+  // Does the same for a member that was shown `shown`, if it must learn what
+  // has changed since. It need not learn of a version that its call has waited
+  // for, because that call brings it, nor of the run's step and its own share
+  // of steps, which follow its reports. The answer to its next report has all
+  // of these.
+  std::optional<v1::SessionResponse> News(const v1::IslandIdentity& identity,
+                                          v1::SessionResponse shown);
   v1::RunState run_state() const;
   // Why the run is suspended; empty if it is not.
   const std::string& suspended_because() const {

@@ -4,6 +4,7 @@
 // Tests of the rules that close rounds and book their results.
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,47 @@ TEST(CoordinatorRounds, TheLedgerTellsWholeFromPartialAndLost) {
   EXPECT_EQ(ledger.partial_merged(), 1200);
   EXPECT_EQ(ledger.expired(), 300);
   EXPECT_EQ(ledger.reported(), SumOfFates(ledger));
+}
+
+TEST(CoordinatorRounds, AVersionIsNoNewsToAnIslandWhoseCallWaitsForIt) {
+  CoordinatorDriver run({.min_islands = 2, .fragments = 2});
+  const v1::IslandIdentity waiting = run.Join("a");
+  const v1::IslandIdentity other = run.Join("b");
+  const auto await = [&](uint32_t fragment, uint64_t from_version) {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = waiting;
+    request.set_fragment(fragment);
+    request.set_from_version(from_version);
+    request.set_wait(true);
+    return run.core().IsAwaited(request);
+  };
+  const v1::SessionResponse shown = run.core().View(waiting);
+  const auto commit = [&](uint32_t fragment, uint64_t base_version) {
+    ASSERT_OK(run.Contribute(Contribution(waiting, base_version, fragment)));
+    ASSERT_OK(run.Contribute(Contribution(other, base_version, fragment)));
+    run.Commit();
+  };
+  EXPECT_THAT(await(1, 0), IsOkAndHolds(true));
+  commit(1, 0);
+  EXPECT_EQ(run.core().News(waiting, shown), std::nullopt);
+  const auto news = run.core().News(other, run.core().View(other));
+  EXPECT_EQ(news, std::nullopt) << "it was shown everything";
+  ASSERT_TRUE(run.core().News(other, shown).has_value());
+  EXPECT_EQ(run.core().News(other, shown)->heads(1).version(), 1);
+  // Other news bring the version along.
+  Effects effects;
+  ASSERT_OK(run.core().Pause("", effects));
+  ASSERT_TRUE(run.core().News(waiting, shown).has_value());
+  EXPECT_EQ(run.core().News(waiting, shown)->heads(1).version(), 1);
+  ASSERT_OK(run.core().Resume(run.now(), effects));
+  EXPECT_EQ(run.core().News(waiting, shown), std::nullopt);
+  // Nobody waits for these.
+  commit(0, 0);
+  EXPECT_NE(run.core().News(waiting, shown), std::nullopt);
+  const v1::SessionResponse later = run.core().View(waiting);
+  EXPECT_EQ(run.core().News(waiting, later), std::nullopt);
+  commit(1, 1);
+  EXPECT_NE(run.core().News(waiting, later), std::nullopt);
 }
 
 TEST(CoordinatorRounds, AReturningProcessTakesItsTokensAlong) {

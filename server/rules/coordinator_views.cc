@@ -76,11 +76,17 @@ absl::Status Coordinator::CheckInOffice() const {
 
 absl::StatusOr<bool> Coordinator::IsAwaited(
     const v1::FetchUpdateRequest& request) {
-  RETURN_IF_ERROR(Check(request.identity()));
+  ASSIGN_OR_RETURN(Member* const member, FindTransferring(request.identity()));
   const uint32_t fragment = request.fragment();
-  return request.wait() && fragment < heads_.size() &&
-         heads_[fragment].head.version() == request.from_version() &&
-         request.from_version() < schedule().FinalVersion(fragment);
+  const bool awaited =
+      request.wait() && fragment < heads_.size() &&
+      heads_[fragment].head.version() == request.from_version() &&
+      request.from_version() < schedule().FinalVersion(fragment);
+  if (awaited) {
+    member->awaited_version.resize(heads_.size());
+    member->awaited_version[fragment] = request.from_version() + 1;
+  }
+  return awaited;
 }
 
 void Coordinator::DescribeMerged(const v1::FetchUpdateRequest& request,
@@ -122,6 +128,27 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
     if (Validator() == *member) {
       *view.mutable_validation() = options_.config.validation();
     }
+  }
+  return view;
+}
+
+std::optional<v1::SessionResponse> Coordinator::News(
+    const v1::IslandIdentity& identity, v1::SessionResponse shown) {
+  v1::SessionResponse view = View(identity);
+  const auto member = membership_.Check(identity);
+  if (member.ok() && shown.heads_size() == view.heads_size()) {
+    const std::vector<uint64_t>& awaited = (*member)->awaited_version;
+    for (size_t fragment = 0; fragment < awaited.size(); ++fragment) {
+      const v1::FragmentHead& head = view.heads(static_cast<int>(fragment));
+      if (head.version() <= awaited[fragment]) {
+        *shown.mutable_heads(static_cast<int>(fragment)) = head;
+      }
+    }
+  }
+  shown.set_run_step(view.run_step());
+  shown.set_inner_steps_per_round(view.inner_steps_per_round());
+  if (shown.SerializeAsString() == view.SerializeAsString()) {
+    return std::nullopt;
   }
   return view;
 }

@@ -70,6 +70,9 @@ struct Member {
   // For each fragment, the first base version that the island is expected to
   // contribute to; kNotExpected before it is ready.
   std::vector<uint64_t> first_contribution_version;
+  // For each fragment, the newest version that a call of the island has waited
+  // for; empty before the first.
+  std::vector<uint64_t> awaited_version;
   v1::IslandProgress progress;
   // Whether `progress` is a report of this incarnation to this process.
   bool has_reported = false;

@@ -110,14 +110,16 @@ void CoordinatorHost::CarryOut(const Effects& effects) {
 }
 
 void CoordinatorHost::Publish() {
-  for (const auto& [id, session] : sessions_) {
-    if (!session.identity.island_id().empty()) ShowView(session);
+  for (auto& [id, session] : sessions_) {
+    if (session.identity.island_id().empty()) continue;
+    const auto news = core_->News(session.identity, session.shown);
+    if (news.has_value()) Show(session, *news);
   }
 }
 
-void CoordinatorHost::ShowView(const Session& session) {
-  const v1::SessionResponse view = core_->View(session.identity);
+void CoordinatorHost::Show(Session& session, const v1::SessionResponse& view) {
   checker_->Shown(session.identity, view);
+  session.shown = view;
   session.publish(view);
 }
 
@@ -214,7 +216,7 @@ void CoordinatorHost::Heartbeat(uint64_t session,
           return;
         }
         found->second.identity = request.identity();
-        ShowView(found->second);
+        Show(found->second, core_->View(request.identity()));
       });
 }
 

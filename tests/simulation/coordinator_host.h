@@ -101,6 +101,7 @@ class CoordinatorHost {
   struct Session {
     Reply<v1::SessionResponse> publish;
     v1::IslandIdentity identity;
+    v1::SessionResponse shown;
     absl::Time heard;
   };
 
@@ -140,7 +141,7 @@ class CoordinatorHost {
   double Norm();
   void Publish();
   void ServeAwaited();
-  void ShowView(const Session& session);
+  void Show(Session& session, const v1::SessionResponse& view);
   void Tick();
   // Begins as many of the outer steps that are due as may be under way.
   void BeginOuterSteps();

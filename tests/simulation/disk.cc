@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "glog/logging.h"
 #include "server/rules/fragment_files.h"
 
 namespace causeway::simulation {
@@ -223,7 +224,10 @@ CoordinatorHistory Disk::History() const {
   CoordinatorHistory history{.flags = flags_, .validation = validation_};
   for (const auto& [key, account] : accounts_) {
     history.accounts.push_back(account);
-    history.accounts.back().process = processes_.at(key);
+    // A planted bug may lose the member.
+    const auto process = processes_.find(key);
+    CHECK(process != processes_.end()) << "an account without a member";
+    history.accounts.back().process = process->second;
   }
   for (const auto& [round, records] : merged_) {
     for (const ContributionRecord& record : records) {
