@@ -34,10 +34,11 @@ absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
       },
       [] { _exit(0); }, [] {});
   ASSIGN_OR_RETURN(const RendezvousOptions options, IslandRendezvousOptions());
+  const int process = absl::GetFlag(FLAGS_island_rank);
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<CrewPlace> place,
-                     AwaitPlace(options, absl::GetFlag(FLAGS_island_rank),
-                                random_seed(), kAwaitProcess));
+                     AwaitPlace(options, process, local.count, random_seed(),
+                                kAwaitProcess));
     // The island did not need it.
     if (!place.has_value()) return absl::OkStatus();
     has_place = true;

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/collective/culprit.h"
 
 namespace causeway {
 namespace {
@@ -28,6 +29,8 @@ constexpr absl::Duration kLongestWait = absl::Minutes(5);
 constexpr int kQuiet = 10;
 
 constexpr char kPlaces[] = "place/";
+// Enough for an answer from process 0.
+constexpr absl::Duration kLook = absl::Milliseconds(200);
 // The key that says why the ranks have ended, and what it says if they start
 // again.
 constexpr char kEnd[] = "end";
@@ -39,6 +42,18 @@ std::string DoneKey(int rank) { return absl::StrCat("done/", rank); }
 
 std::string PlaceKey(int process, uint64_t life) {
   return absl::StrCat(kPlaces, process, "/", life);
+}
+
+// The key with the rank, among the crew's processes, of a process.
+std::string RankKey(int process) { return absl::StrCat("rank of/", process); }
+
+// Tells the ranks that still wait to connect to an earlier life of this process
+// that it has ended.
+void ReportEarlierLife(int process, int ranks, Rendezvous* table) {
+  const absl::StatusOr<std::string> text = table->Get(RankKey(process), kLook);
+  int rank = 0;
+  if (!text.ok() || !absl::SimpleAtoi(*text, &rank)) return;
+  ReportDeadRank(rank * ranks, "its process has been started again", table);
 }
 
 // Returns the process of a key, or -1.
@@ -177,6 +192,8 @@ absl::StatusOr<int> CrewLeader::Choose(const CrewSizeAllowed& allowed,
   absl::MutexLock lock(&mu_);
   for (int rank = 1; rank < size; ++rank) {
     const std::string& key = keys[crew[rank]];
+    RETURN_IF_ERROR(
+        server_->table()->Put(RankKey(crew[rank]), absl::StrCat(rank)));
     RETURN_IF_ERROR(server_->table()->Put(key, absl::StrCat(rank, "/", size)));
     askers_[key].has_place = true;
     keys.erase(crew[rank]);
@@ -248,7 +265,7 @@ void CrewLeader::Dismiss() {
 }
 
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
-    const RendezvousOptions& options, int process, uint64_t life,
+    const RendezvousOptions& options, int process, int ranks, uint64_t life,
     absl::Duration timeout) {
   const std::string key = PlaceKey(process, life);
   LOG(INFO) << "process " << process << " waits for a place among the ranks";
@@ -259,6 +276,7 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const absl::StatusOr<std::string> place = table->Get(key, kAsk);
     if (absl::IsDeadlineExceeded(place.status()) ||
         absl::IsUnavailable(place.status())) {
+      ReportEarlierLife(process, ranks, table.get());
       continue;
     }
     RETURN_IF_ERROR(place.status());

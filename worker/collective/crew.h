@@ -161,12 +161,14 @@ struct CrewPlace {
   std::unique_ptr<Rendezvous> table;
 };
 
-// Waits for a place for the process with number `process`. `life` is a number
-// that is new in each call. Returns nothing if the island has ended in order
-// without it. Errors are those of ConnectRendezvous, which waits up to
-// `timeout` each time that process 0 does not answer.
+// Waits for a place for the process with number `process`, which has `ranks`
+// ranks. `life` is a number that is new in each call. If an earlier life has a
+// place, tells the ranks that wait to connect to it that it has ended. Returns
+// nothing if the island has ended in order without it. Errors are those of
+// ConnectRendezvous, which waits up to `timeout` each time that process 0 does
+// not answer.
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
-    const RendezvousOptions& options, int process, uint64_t life,
+    const RendezvousOptions& options, int process, int ranks, uint64_t life,
     absl::Duration timeout);
 
 // Returns what process 0 says, after the ranks of `place` have ended in order:

@@ -20,6 +20,7 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/tcp_rendezvous.h"
 
 namespace causeway {
@@ -130,6 +131,9 @@ TEST(CrewRulesTest, WhoIsMissingIsKnown) {
   EXPECT_THAT(MissingFrom({.size = 3, .least = 3}, {0}), IsEmpty());
 }
 
+// The ranks of each process.
+constexpr int kRanks = 2;
+
 // A leader whose clock runs on as fast as the test wants.
 class CrewTest : public testing::Test {
  protected:
@@ -150,7 +154,7 @@ class CrewTest : public testing::Test {
   Place Ask(int process) {
     return std::async(std::launch::async, [options = At(server_->address()),
                                            process, life = ++lives_] {
-      return AwaitPlace(options, process, life, absl::Seconds(60));
+      return AwaitPlace(options, process, kRanks, life, absl::Seconds(60));
     });
   }
   void AwaitPresent(const std::set<int>& present) {
@@ -281,6 +285,20 @@ TEST_F(CrewTest, WhoNoLongerAsksIsGone) {
   AwaitPresent({0, 1, 2});
   gap_ = absl::Seconds(10);
   AwaitPresent({0, 1});
+  leader_->Dismiss();
+}
+
+TEST_F(CrewTest, AProcessThatStartsAgainTellsThatItHadEnded) {
+  const CrewPlace one = ChooseThree().first;
+  Place spare = Ask(5);
+  Place second = Ask(2);
+  const absl::Status status = CheckLinks(absl::Seconds(30), one.table.get());
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  ASSERT_TRUE(trouble.has_value());
+  EXPECT_EQ(trouble->kind(), v1::RankTrouble::DEAD_RANK);
+  EXPECT_EQ(trouble->rank(), 2 * kRanks);
+  AwaitPresent({0, 2, 5});
   leader_->Dismiss();
 }
 

@@ -24,8 +24,8 @@ namespace {
 // began to wait earlier, so it also gave up earlier.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
 
-// The key with which ranks that cannot connect tell the others so.
-constexpr char kBrokenLinkKey[] = "broken link";
+// The key with the trouble of a rank that cannot connect.
+constexpr char kUnconnectedKey[] = "unconnected";
 // Enough for an answer from rank 0.
 constexpr absl::Duration kLookTime = absl::Milliseconds(200);
 
@@ -131,8 +131,15 @@ absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
       absl::StrCat("ranks ", rank, " and ", other,
                    " do not reach one another, though both run: ", what));
   // The first of several reports counts.
-  rendezvous->Put(kBrokenLinkKey, trouble.SerializeAsString()).IgnoreError();
+  rendezvous->Put(kUnconnectedKey, trouble.SerializeAsString()).IgnoreError();
   return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
+}
+
+void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous) {
+  const absl::Status dead =
+      BlameRank(rank, absl::StatusCode::kUnavailable, what);
+  rendezvous->Put(kUnconnectedKey, RankTroubleOf(dead)->SerializeAsString())
+      .IgnoreError();
 }
 
 absl::Status BlameRank(int culprit, absl::StatusCode code,
@@ -209,10 +216,13 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
 
 absl::Status CheckLinks(absl::Duration timeout, Rendezvous* rendezvous) {
   const absl::StatusOr<std::string> text =
-      rendezvous->Get(kBrokenLinkKey, timeout);
+      rendezvous->Get(kUnconnectedKey, timeout);
   v1::RankTrouble trouble;
   if (!text.ok() || !trouble.ParseFromString(*text)) return absl::OkStatus();
-  return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));
+  const bool dead = trouble.kind() == v1::RankTrouble::DEAD_RANK;
+  return Blame(dead ? absl::StatusCode::kUnavailable
+                    : absl::StatusCode::kDeadlineExceeded,
+               std::move(trouble));
 }
 
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status) {

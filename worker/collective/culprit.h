@@ -56,8 +56,11 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
 absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
                               Rendezvous* rendezvous);
 
-// Returns that status, if a rank has reported a broken link or does so within
-// `timeout`.
+// Reports that `rank` has ended before it was connected.
+void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous);
+
+// Returns the status for every rank, if a rank that cannot connect has been
+// reported or is within `timeout`.
 absl::Status CheckLinks(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
