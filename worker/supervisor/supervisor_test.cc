@@ -17,6 +17,12 @@
 namespace causeway {
 namespace {
 
+// The begin of a second process's script, which lets the first one write its
+// line. Sets n to the number of starts.
+constexpr char kWritesSecond[] =
+    "echo b >>second; n=$(wc -l <second); "
+    "until [ $(cat first | wc -l) = $n ]; do sleep 0.01; done; ";
+
 // Shell scripts stand for an island's processes.
 class SupervisorTest : public testing::Test {
  protected:
@@ -86,7 +92,7 @@ TEST_F(SupervisorTest, AFaultIsOnlyReportedUnlessItActs) {
 
 TEST_F(SupervisorTest, RanksAreStartedAgainTogether) {
   EXPECT_EQ(Run({"echo a >>first; [ $(wc -l <first) = 3 ]",
-                 "echo b >>second; [ $(wc -l <first) = 3 ] || kill -KILL $$"}),
+                 absl::StrCat(kWritesSecond, "[ $n = 3 ] || kill -KILL $$")}),
             0);
   EXPECT_EQ(Contents("first"), "a\na\na\n");
   EXPECT_EQ(Contents("second"), "b\nb\nb\n");
@@ -94,7 +100,7 @@ TEST_F(SupervisorTest, RanksAreStartedAgainTogether) {
 
 TEST_F(SupervisorTest, NobodyWaitsForAProcessThatWasKilledBeforeItHadARank) {
   EXPECT_EQ(Run({"echo a >>first; [ $(wc -l <first) = 2 ] || exec sleep 12",
-                 "echo b >>second; [ $(wc -l <second) = 2 ] || kill -KILL $$"}),
+                 absl::StrCat(kWritesSecond, "[ $n = 2 ] || kill -KILL $$")}),
             0);
   EXPECT_EQ(Contents("first"), "a\na\n");
 }
