@@ -40,3 +40,11 @@ read_options() {
     shift
   done
 }
+
+# refuse_rest: ends the script with 2 if `rest` has arguments.
+refuse_rest() {
+  if ((${#rest[@]} == 0)); then return; fi
+  usage >&2
+  echo "$(basename "$0"): unknown argument '${rest[0]}'" >&2
+  exit 2
+}

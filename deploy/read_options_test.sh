@@ -39,4 +39,9 @@ expect $'the usage\n'"${name}: unknown option '-k'"$'\ncode 2' -k
 # A flag takes no value.
 expect $'the usage\n'"${name}: unknown option '--keep=false'"$'\ncode 2' \
   --keep=false
+rest=(left)
+got="$( (refuse_rest) 2>&1)" && exit 1
+[[ "${got}" == $'the usage\n'"${name}: unknown argument 'left'" ]]
+rest=()
+refuse_rest
 expect "${name}: --json needs a value"$'\ncode 2' --keep --json

@@ -23,11 +23,7 @@ readonly ROOT
 json=
 parse_flags() {
   read_options keep "$1" "${@:2}"
-  if ((${#rest[@]} > 0)); then
-    usage >&2
-    echo "${program}: unknown argument '${rest[0]}'" >&2
-    exit 2
-  fi
+  refuse_rest
   if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 }
 

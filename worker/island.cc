@@ -373,7 +373,8 @@ IslandCheckpointStore* Island::DueCheckpoints(uint64_t step,
   }
   IslandCheckpointStore* const recent = options_.recent_checkpoints;
   if (recent == nullptr || recent->busy()) return nullptr;
-  // Writing takes a processor from training, too.
+  // Writing takes a processor from training, too. What the first checkpoint
+  // costs is not known: nothing added to InfinitePast makes that later.
   const absl::Duration cost = time_to_save_ + recent->least_write();
   return now >= saved_recent_ + cost / kShareOfSaving ? recent : nullptr;
 }
@@ -393,12 +394,10 @@ absl::Status Island::Do(const action::Save& save) {
     if (store == options_.checkpoints) {
       saved_step_ = step;
     } else {
-      const bool is_first = saved_recent_ == absl::InfinitePast();
       saved_recent_ = options_.now();
       // The least time is what it costs, without waiting for a rank that
       // starts.
-      const absl::Duration taken = saved_recent_ - begin;
-      time_to_save_ = is_first ? taken : std::min(time_to_save_, taken);
+      time_to_save_ = std::min(time_to_save_, saved_recent_ - begin);
     }
   }
   loop_.Tell(

@@ -218,7 +218,7 @@ class Island {
   // When the last recent checkpoint was made, and how long training waited for
   // the one for which it waited least.
   absl::Time saved_recent_ = absl::InfinitePast();
-  absl::Duration time_to_save_;
+  absl::Duration time_to_save_ = absl::InfiniteDuration();
   std::optional<FragmentMap> map_;
   // The source of version 0, if this island has one, until training begins.
   std::optional<InitialValues> initial_;

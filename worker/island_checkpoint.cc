@@ -179,17 +179,17 @@ bool IslandCheckpointStore::busy() const {
 
 void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
   if (writing_.valid()) writing_.wait();
-  const auto write = [this, state = std::move(state), now = std::move(now)] {
+  writing_ = std::async(std::launch::async, [this, state = std::move(state),
+                                             now = std::move(now)] {
     const absl::Time begin = now();
     const absl::Status saved = Save(state);
     const absl::Duration taken = now() - begin;
-    least_write_ = std::min(least_write_.value_or(taken), taken);
+    least_write_ = std::min(least_write_, taken);
     LOG_IF(WARNING, !saved.ok())
         << "cannot save the island's checkpoint: " << saved.message();
     VLOG(1) << "saved the island's checkpoint of step "
             << state.position.run_step() << " in " << taken;
-  };
-  writing_ = std::async(std::launch::async, std::move(write));
+  });
 }
 
 absl::Status IslandCheckpointStore::Remove() {

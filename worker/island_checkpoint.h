@@ -84,12 +84,10 @@ class IslandCheckpointStore {
   // long it takes. The previous checkpoint stays until then. A failure is only
   // logged: the next write may succeed.
   void SaveLater(IslandState state, Clock now);
-  // Returns the least time that a write of SaveLater has taken, without what
-  // other threads delay it; 0 before the first one. There must be no write in
-  // progress.
-  absl::Duration least_write() const {
-    return least_write_.value_or(absl::ZeroDuration());
-  }
+  // Returns the least time that a write of SaveLater has taken, which other
+  // threads have not delayed; InfiniteDuration before the first one. There must
+  // be no write in progress.
+  absl::Duration least_write() const { return least_write_; }
   // Writes the state atomically. There must be no write in progress.
   absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint, if there is
@@ -114,7 +112,7 @@ class IslandCheckpointStore {
   const FileLock lock_;
   std::future<void> writing_;
   // Belongs to the write in progress, if there is one.
-  std::optional<absl::Duration> least_write_;
+  absl::Duration least_write_ = absl::InfiniteDuration();
 };
 
 // Returns the newest state in two stores, each of which may be null, without

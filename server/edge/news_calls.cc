@@ -67,7 +67,7 @@ class SessionCall : public NewsCall {
 
   // Nothing before the first heartbeat.
   std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
-  // Whether a heartbeat was not answered yet.
+  // This is true from a heartbeat to its answer.
   bool owes_answer_ ABSL_GUARDED_BY(mu_) = false;
   // The last view that was sent.
   v1::SessionResponse shown_ ABSL_GUARDED_BY(mu_);

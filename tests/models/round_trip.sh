@@ -23,6 +23,7 @@ usage() { echo "usage: tests/models/round_trip.sh [--json FILE] [--keep]"; }
 
 json=
 read_options keep json "$@"
+refuse_rest
 if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 
 checkpoints() { /usr/bin/python3 tests/models/checkpoints.py "$@"; }

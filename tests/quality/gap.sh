@@ -15,9 +15,13 @@ set -euo pipefail
 readonly ADAMW='training.optimizer: ADAMW training.learning_rate: 2e-3'
 readonly ALONE='membership.min_islands: 1 data.shards: 1 training.batch_size: 16 training.micro_batch_size: 8'
 readonly RATE='outer_optimizer.learning_rate: 0.8'
-readonly FOUR="${RATE} membership.min_islands: 4 membership.max_islands: 4 data.shards: 4 training.batch_size: 4"
-readonly EIGHT="${RATE} membership.min_islands: 8 membership.max_islands: 8 data.shards: 8 training.batch_size: 2"
-readonly SIXTEEN="${RATE} membership.min_islands: 16 membership.max_islands: 16 data.shards: 16 training.batch_size: 1"
+# islands N: prints the fields of a run of so many islands.
+islands() {
+  echo "${RATE} membership.min_islands: $1 membership.max_islands: $1" \
+    "data.shards: $1 training.batch_size: $((16 / $1))"
+}
+FOUR="$(islands 4)"
+readonly FOUR
 readonly H40="${RATE} inner_steps_per_round: 40 outer_optimizer.momentum: 0.4"
 readonly DILOCO="${H40} fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32"
 readonly AVERAGE="${DILOCO} outer_optimizer.algorithm: SGD outer_optimizer.learning_rate: 1"
@@ -38,8 +42,8 @@ k2_h5         ${H5}
 k4_h5         ${FOUR} ${H5}
 adamw_k2_h10  ${RATE} ${ADAMW}
 tau_half      ${FOUR} overlap_steps: 5
-causeway_k8   ${EIGHT}
-causeway_k16  ${SIXTEEN}
+causeway_k8   $(islands 8)
+causeway_k16  $(islands 16)
 "
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly CONFIG=deploy/quickstart.textproto
@@ -51,9 +55,10 @@ readonly FIGURES='megabytes:MB_sent'
 readonly SUMMARY='Trains once for every way and seed, with 16 sequences in all steps, and prints
 validation loss and megabytes sent: data parallel with AdamW and with Muon, and
 with outer steps; DiLoCo with both; and the settings of the quickstart (streamed,
-overlapped, four bits both ways) with two and with four islands, the same in
-rounds of 40 and of 5 steps, with AdamW, and with updates that come after half a
-round. About 90 seconds a run on two cores. Begins with this argument:
+overlapped, four bits both ways) with two, four, eight and sixteen islands, with
+two and four in rounds of 40 and of 5 steps, with two and AdamW, and with four
+and updates that come after half a round. About 90 seconds a run on two cores.
+Begins with this argument:
 
   --tune               compare tuned runs, too: those in which data parallel and
                        the islands of the quickstart have the learning rate that

@@ -28,6 +28,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 
 : "${FIGURES:=bits_per_parameter:bits_up bits_per_parameter_down:bits_down}"
 
@@ -73,30 +75,17 @@ variant_names() {
 }
 
 parse_arguments() {
-  while (($#)); do
-    case "$1" in
-      --json | --results | --seeds | --rounds | --variants | --config | --text)
-        if (($# < 2)); then wrong_usage "$1 needs a value"; fi
-        case "$1" in
-          --json | --results | --config | --text) printf -v "${1#--}" '%s' "$(realpath "$2")" ;;
-          --variants) IFS=, read -ra chosen <<<"$2" ;;
-          *) printf -v "${1#--}" '%s' "$2" ;;
-        esac
-        shift
-        ;;
-      --keep) keep=true ;;
-      -h | --help)
-        usage
-        exit 0
-        ;;
-      *)
-        usage >&2
-        wrong_usage "unknown argument '$1'"
-        ;;
-    esac
-    shift
+  local number name variants= default="${config}"
+  read_options keep "json results seeds rounds variants config text" "$@"
+  refuse_rest
+  for name in json results text; do
+    if [[ -n "${!name}" ]]; then
+      printf -v "${name}" '%s' "$(realpath "${!name}")"
+    fi
   done
-  local number name
+  # The default is a path below ROOT.
+  if [[ "${config}" != "${default}" ]]; then config="$(realpath "${config}")"; fi
+  if [[ -n "${variants}" ]]; then IFS=, read -ra chosen <<<"${variants}"; fi
   for number in "${seeds}" "${rounds}"; do
     if [[ ! "${number}" =~ ^[1-9][0-9]{0,3}$ ]]; then
       wrong_usage "'${number}' is not a number of 1 or more"

@@ -13,6 +13,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 
 usage() {
   cat <<'USAGE'
@@ -32,33 +34,10 @@ USAGE
 json=
 plot=
 rounds=12
-while (($#)); do
-  case "$1" in
-    --json | --plot | --rounds)
-      if (($# < 2)); then
-        echo "rate_distortion: $1 needs a value" >&2
-        exit 2
-      fi
-      case "$1" in
-        --json) json="$(realpath "$2")" ;;
-        --plot) plot="$(realpath "$2")" ;;
-        --rounds) rounds="$2" ;;
-      esac
-      shift
-      ;;
-    --keep) keep=true ;;
-    -h | --help)
-      usage
-      exit 0
-      ;;
-    *)
-      usage >&2
-      echo "rate_distortion: unknown argument '$1'" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+read_options keep "json plot rounds" "$@"
+refuse_rest
+if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
+if [[ -n "${plot}" ]]; then plot="$(realpath "${plot}")"; fi
 if [[ ! "${rounds}" =~ ^[1-9][0-9]{0,3}$ ]]; then
   echo "rate_distortion: '${rounds}' is not a number of 1 or more" >&2
   exit 2

@@ -29,8 +29,6 @@ constexpr absl::Duration kLongestWait = absl::Minutes(5);
 constexpr int kQuiet = 10;
 
 constexpr char kPlaces[] = "place/";
-// Enough for an answer from process 0.
-constexpr absl::Duration kLook = absl::Milliseconds(200);
 // The key that says why the ranks have ended, and what it says if they start
 // again.
 constexpr char kEnd[] = "end";
@@ -50,7 +48,8 @@ std::string RankKey(int process) { return absl::StrCat("rank of/", process); }
 // Tells the ranks that still wait to connect to an earlier life of this process
 // that it has ended.
 void ReportEarlierLife(int process, int ranks, Rendezvous* table) {
-  const absl::StatusOr<std::string> text = table->Get(RankKey(process), kLook);
+  const absl::StatusOr<std::string> text =
+      table->Get(RankKey(process), kRendezvousAnswer);
   int rank = 0;
   if (!text.ok() || !absl::SimpleAtoi(*text, &rank)) return;
   ReportDeadRank(rank * ranks, "its process has been started again", table);
@@ -274,8 +273,8 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> table,
                      ConnectRendezvous(options, timeout));
     const absl::StatusOr<std::string> place = table->Get(key, kAsk);
-    if (absl::IsDeadlineExceeded(place.status()) ||
-        absl::IsUnavailable(place.status())) {
+    if (absl::IsUnavailable(place.status())) continue;
+    if (absl::IsDeadlineExceeded(place.status())) {
       ReportEarlierLife(process, ranks, table.get());
       continue;
     }

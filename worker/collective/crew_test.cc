@@ -292,7 +292,8 @@ TEST_F(CrewTest, AProcessThatStartsAgainTellsThatItHadEnded) {
   const CrewPlace one = ChooseThree().first;
   Place spare = Ask(5);
   Place second = Ask(2);
-  const absl::Status status = CheckLinks(absl::Seconds(30), one.table.get());
+  const absl::Status status =
+      CheckUnconnected(absl::Seconds(30), one.table.get());
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   ASSERT_TRUE(trouble.has_value());

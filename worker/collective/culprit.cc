@@ -26,8 +26,6 @@ constexpr absl::Duration kReportTime = absl::Seconds(1);
 
 // The key with the trouble of a rank that cannot connect.
 constexpr char kUnconnectedKey[] = "unconnected";
-// Enough for an answer from rank 0.
-constexpr absl::Duration kLookTime = absl::Milliseconds(200);
 
 std::string Key(int rank) { return absl::StrCat("failure/", rank); }
 
@@ -99,8 +97,8 @@ absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
     return Reaches(rank, silent, timeout, rendezvous);
   };
   int without = reporter;
-  if (reaches(reporter, kLookTime).value_or(true)) without = 0;
-  if (reaches(without, kLookTime).value_or(true)) {
+  if (reaches(reporter, kRendezvousAnswer).value_or(true)) without = 0;
+  if (reaches(without, kRendezvousAnswer).value_or(true)) {
     return BlameRank(silent, static_cast<absl::StatusCode>(report.code()),
                      report.message());
   }
@@ -108,7 +106,7 @@ absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
   for (int rank = 0; rank < failure.ranks; ++rank) {
     if (rank == silent || rank == without) continue;
     const std::optional<bool> reached = reaches(rank, patience);
-    if (!reached.has_value()) patience = kLookTime;
+    if (!reached.has_value()) patience = kRendezvousAnswer;
     if (reached.value_or(false)) {
       return ReportBrokenLink(without, silent, report.message(), rendezvous);
     }
@@ -184,7 +182,7 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
   }
   reported();
   // Another communicator of this rank may have found it.
-  RETURN_IF_ERROR(CheckLinks(absl::ZeroDuration(), rendezvous));
+  RETURN_IF_ERROR(CheckUnconnected(absl::ZeroDuration(), rendezvous));
   if (!told.ok()) {
     // Without rank 0 there is no island, whatever else failed.
     return BlameRank(0, told.status().code(),
@@ -200,7 +198,8 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                               rendezvous);
     }
     const bool is_reached =
-        Reaches(reporter, report.rank(), kLookTime, rendezvous).value_or(true);
+        Reaches(reporter, report.rank(), kRendezvousAnswer, rendezvous)
+            .value_or(true);
     const absl::StatusOr<v1::RankFailure> next = ReportOf(
         report.rank(), is_reached ? kReportTime : failure.patience, rendezvous);
     if (!next.ok()) {
@@ -214,7 +213,7 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                                          " has given up: ", report.message()));
 }
 
-absl::Status CheckLinks(absl::Duration timeout, Rendezvous* rendezvous) {
+absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous) {
   const absl::StatusOr<std::string> text =
       rendezvous->Get(kUnconnectedKey, timeout);
   v1::RankTrouble trouble;

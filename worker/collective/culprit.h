@@ -61,7 +61,7 @@ void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous);
 
 // Returns the status for every rank, if a rank that cannot connect has been
 // reported or is within `timeout`.
-absl::Status CheckLinks(absl::Duration timeout, Rendezvous* rendezvous);
+absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
 // for a dead rank, another code for a stuck one.

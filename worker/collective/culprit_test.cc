@@ -166,9 +166,9 @@ TEST(CulpritTest, ASilentRankThatNobodyReachesIsDead) {
 
 TEST(CulpritTest, ALinkThatCannotBeMadeIsToldToAll) {
   LocalRendezvous rendezvous;
-  EXPECT_OK(CheckLinks({}, &rendezvous));
+  EXPECT_OK(CheckUnconnected({}, &rendezvous));
   const absl::Status seen = ReportBrokenLink(3, 2, "no answer", &rendezvous);
-  for (const absl::Status& status : {seen, CheckLinks({}, &rendezvous)}) {
+  for (const absl::Status& status : {seen, CheckUnconnected({}, &rendezvous)}) {
     const auto trouble = RankTroubleOf(status);
     ASSERT_TRUE(trouble.has_value()) << status;
     EXPECT_EQ(trouble->kind(), v1::RankTrouble::SLOW_LINK);

@@ -19,6 +19,10 @@
 
 namespace causeway {
 
+// Enough for an answer of the table's keeper about a key that may not be
+// written.
+inline constexpr absl::Duration kRendezvousAnswer = absl::Milliseconds(200);
+
 // Thread-safe.
 class Rendezvous {
  public:

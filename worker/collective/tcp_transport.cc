@@ -28,9 +28,8 @@ namespace {
 constexpr size_t kTurnBytes = 1 << 20;
 
 // A rank that waits looks this often for silent hosts and for reports of other
-// ranks, and waits for an answer from rank 0 this long.
+// ranks.
 constexpr absl::Duration kLook = absl::Seconds(1);
-constexpr absl::Duration kAsk = absl::Milliseconds(200);
 // A host that has been silent for so long is not reached. Ranks that compare
 // what they reach have not lost a host at the same moment.
 constexpr absl::Duration kSilence = absl::Seconds(3);
@@ -257,19 +256,19 @@ std::string ListenAddress(std::string host) {
   return absl::StrCat(host, ":0");
 }
 
-// Calls wait(until) again and again until the deadline, or until a rank has
-// reported a broken link.
+// Calls wait(until) again and again until the deadline, or until a rank that
+// cannot connect has been reported.
 template <typename Wait>
-auto WaitUnlessLinksBreak(const TcpTransportOptions& options,
-                          absl::Time deadline, Rendezvous* rendezvous,
-                          Wait wait) -> decltype(wait(deadline)) {
+auto WaitWhileRanksConnect(const TcpTransportOptions& options,
+                           absl::Time deadline, Rendezvous* rendezvous,
+                           Wait wait) -> decltype(wait(deadline)) {
   for (;;) {
     const absl::Time until = std::min(deadline, options.now() + kLook);
     auto result = wait(until);
     if (!absl::IsDeadlineExceeded(result.status()) || until == deadline) {
       return result;
     }
-    RETURN_IF_ERROR(CheckLinks(kAsk, rendezvous));
+    RETURN_IF_ERROR(CheckUnconnected(kRendezvousAnswer, rendezvous));
   }
 }
 
@@ -279,7 +278,7 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
                             Sockets& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
     ASSIGN_OR_RETURN(const std::string text,
-                     WaitUnlessLinksBreak(
+                     WaitWhileRanksConnect(
                          options, deadline, rendezvous, [&](absl::Time until) {
                            return rendezvous->Get(RankKey(options, peer),
                                                   until - options.now());
@@ -303,7 +302,7 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
         return socket.status();
       } else {
         // Perhaps the peer has ended because of a link of its own.
-        RETURN_IF_ERROR(CheckLinks(kAsk, rendezvous));
+        RETURN_IF_ERROR(CheckUnconnected(kRendezvousAnswer, rendezvous));
       }
     }
   }
@@ -321,7 +320,7 @@ absl::Status AcceptHigher(const TcpTransportOptions& options,
       if (sockets[peer] == nullptr) missing.push_back(peer);
     }
     if (missing.empty()) return absl::OkStatus();
-    auto socket = WaitUnlessLinksBreak(
+    auto socket = WaitWhileRanksConnect(
         options, deadline, rendezvous,
         [&](absl::Time until) { return listener.Accept(until); });
     if (RankTroubleOf(socket.status()).has_value()) return socket.status();

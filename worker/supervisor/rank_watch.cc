@@ -145,7 +145,7 @@ std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step) {
   if (is_limited_ && without_progress_ > kMost) return std::nullopt;
   // A cause that lasts, such as a full disk, may go away.
   return std::min(absl::Seconds(std::exp2(without_progress_ - 1)),
-                  kLongestPause);
+                  absl::Minutes(1));
 }
 
 }  // namespace causeway

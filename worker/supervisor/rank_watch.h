@@ -75,7 +75,6 @@ std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
 class RestartBudget {
  public:
   static constexpr int kMost = 3;
-  static constexpr absl::Duration kLongestPause = absl::Minutes(1);
 
   // Without `is_limited` there is always a next start.
   explicit RestartBudget(bool is_limited) : is_limited_(is_limited) {}
@@ -86,7 +85,7 @@ class RestartBudget {
   std::optional<absl::Duration> AfterFailureAt(uint64_t step);
 
  private:
-  const bool is_limited_;
+  bool is_limited_;
   uint64_t furthest_step_ = 0;
   int without_progress_ = 0;
 };

@@ -30,9 +30,6 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // Longer than ranks take to find out who is at fault, and to leave the run.
 constexpr absl::Duration kEndTogether = absl::Seconds(15);
 constexpr int kUsageExitCode = 2;
-// The time after which a process that the island does not need is first started
-// again.
-constexpr absl::Duration kFirstRetry = absl::Seconds(1);
 
 class Supervisor {
  public:
@@ -142,12 +139,9 @@ class Supervisor {
       const RankProcess& process = *processes_[i];
       if (process.running() || AwaitsRetry(i)) continue;
       if (IsDispensable(i)) {
-        const absl::Duration pause = retries_[i].pause;
+        const absl::Duration pause = retries_[i].PauseAfter(options_.now());
         LOG(WARNING) << HowEnded(i) << "; it had no rank, and is started again "
                      << "in " << absl::FormatDuration(pause);
-        retries_[i] = {
-            .at = options_.now() + pause,
-            .pause = std::min(2 * pause, RestartBudget::kLongestPause)};
         continue;
       }
       ended_at_ = std::min(ended_at_, options_.now());
@@ -185,7 +179,7 @@ class Supervisor {
       auto process = StartProcess(i);
       if (!process.ok()) {
         LOG(ERROR) << process.status().message();
-        retries_[i].at = options_.now() + retries_[i].pause;
+        retries_[i].PauseAfter(options_.now());
         continue;
       }
       processes_[i] = *std::move(process);
@@ -301,10 +295,17 @@ class Supervisor {
   bool leaving_ = false;
   bool has_joined_ = false;
 
-  // When a process is started again, and how long after the next end.
+  // Says when a process is started again.
   struct Retry {
     absl::Time at = absl::InfiniteFuture();
-    absl::Duration pause = kFirstRetry;
+    RestartBudget budget{/*is_limited=*/false};
+
+    // Sets `at` after a failure without progress, and returns the pause.
+    absl::Duration PauseAfter(absl::Time failure) {
+      const absl::Duration pause = *budget.AfterFailureAt(/*step=*/0);
+      at = failure + pause;
+      return pause;
+    }
   };
 
   // Since the last start.
@@ -314,7 +315,7 @@ class Supervisor {
   // When the first process has ended.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
-  // Whether it is known which process is at fault.
+  // This is true if it is known which process is at fault.
   bool is_known_ = false;
   // The rank of the fault that was found in the last tick, or -1.
   int suspected_ = -1;
