@@ -75,7 +75,7 @@ variant_names() {
 }
 
 parse_arguments() {
-  local number name variants= default="${config}"
+  local number name variants='' default="${config}"
   read_options keep "json results seeds rounds variants config text" "$@"
   refuse_rest
   for name in json results text; do
