@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
 }
 
 absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
-    const ServeOptions& options) {
+    const ServeOptions& options, bool is_elected) {
   ASSIGN_OR_RETURN(auto credentials,
                    MakeChannelCredentials(options.peer_files, options.now()));
   return Follower::Open(
@@ -103,6 +103,7 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .name = options.name,
        .region = options.region,
        .address = options.region.empty() ? "" : options.advertised,
+       .is_elected = is_elected,
        .now = options.now,
        .seed = options.random(),
        .merge_threads = options.merge_threads,
@@ -243,7 +244,8 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
         absl::StrCat("--promote: ", options.state_dir,
                      " has no copy of another coordinator's run"));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Follower> follower, OpenFollower(options));
+  ASSIGN_OR_RETURN(std::unique_ptr<Follower> follower,
+                   OpenFollower(options, /*is_elected=*/false));
   follower->Follow(leader);
   std::optional<CertificateRenewer> renewer;
   if (const std::string& folder = options.peer_files.tls; !folder.empty()) {
@@ -273,7 +275,7 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
     OpenedRun opened;
     {
       ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
-                       OpenFollower(options));
+                       OpenFollower(options, /*is_elected=*/true));
       Candidate candidate(options.name, &election, follower.get());
       ASSIGN_OR_RETURN(
           const bool is_elected,

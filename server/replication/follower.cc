@@ -225,6 +225,11 @@ v1::FollowRequest Follower::Hello() {
 
 absl::StatusOr<v1::PromoteResponse> Follower::Promote(
     const v1::PromoteRequest& request) {
+  if (options_.is_elected) {
+    return absl::FailedPreconditionError(
+        "the run's coordinators elect the one that leads (--etcd): stop the "
+        "leader, and one of the others takes over by itself");
+  }
   absl::MutexLock promoting(&promote_mu_);
   const View now = view();
   if (now.is_promoted) {

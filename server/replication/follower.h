@@ -63,6 +63,8 @@ class Follower {
     // See FollowRequest.Hello.
     std::string region;
     std::string address;
+    // Whether only TakeOver ends its following, and no operator.
+    bool is_elected = false;
     Clock now;
     // Spreads the retries.
     uint64_t seed = 0;

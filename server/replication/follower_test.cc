@@ -101,10 +101,11 @@ class FollowerTest : public testing::Test {
     return absl::StrCat("127.0.0.1:", server_->port());
   }
   std::string copy_dir() const { return driver_.state_dir() + "-copy"; }
-  void Follow(const std::string& address) {
+  void Follow(const std::string& address, bool is_elected = false) {
     follower_.reset();
     ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
                                                     .name = "f",
+                                                    .is_elected = is_elected,
                                                     .now = SteadyWallClock()}));
     follower_->Follow(address);
   }
@@ -312,6 +313,20 @@ TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
                        HasSubstr("has not replaced it")));
   EXPECT_THAT(follower_->Promote({}),
               StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(FollowerTest, NoOperatorPromotesOneThatMayBeElected) {
+  StartLeader();
+  Follow(leader(), /*is_elected=*/true);
+  ASSERT_TRUE(AwaitAll());
+  v1::PromoteRequest request;
+  request.set_force(true);
+  EXPECT_THAT(
+      follower_->Promote(request),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--etcd")));
+  Contribute(0);
+  EXPECT_TRUE(AwaitAll());
+  EXPECT_EQ(follower_->view().epoch, 1);
 }
 
 TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
