@@ -12,7 +12,10 @@
 
 // Mangled names of the functions in Debian 12's inline namespace.
 #define CAUSEWAY_LOCK _ZN4absl7debian35Mutex4LockEv
+#define CAUSEWAY_LOCK_WHEN _ZN4absl7debian35Mutex8LockWhenERKNS0_9ConditionE
 #define CAUSEWAY_UNLOCK _ZN4absl7debian35Mutex6UnlockEv
+#define CAUSEWAY_READER_LOCK _ZN4absl7debian35Mutex10ReaderLockEv
+#define CAUSEWAY_READER_UNLOCK _ZN4absl7debian35Mutex12ReaderUnlockEv
 #define CAUSEWAY_AWAIT _ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE
 #define CAUSEWAY_AWAIT_WITH_TIMEOUT \
   _ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE
@@ -44,11 +47,34 @@ void CAUSEWAY_WRAP(CAUSEWAY_LOCK)(absl::Mutex* mutex) {
   __tsan_mutex_post_lock(mutex, 0, 0);
 }
 
+void CAUSEWAY_REAL(CAUSEWAY_LOCK_WHEN)(absl::Mutex* mutex,
+                                       const absl::Condition& condition);
+void CAUSEWAY_WRAP(CAUSEWAY_LOCK_WHEN)(absl::Mutex* mutex,
+                                       const absl::Condition& condition) {
+  __tsan_mutex_pre_lock(mutex, 0);
+  CAUSEWAY_REAL(CAUSEWAY_LOCK_WHEN)(mutex, condition);
+  __tsan_mutex_post_lock(mutex, 0, 0);
+}
+
 void CAUSEWAY_REAL(CAUSEWAY_UNLOCK)(absl::Mutex* mutex);
 void CAUSEWAY_WRAP(CAUSEWAY_UNLOCK)(absl::Mutex* mutex) {
   __tsan_mutex_pre_unlock(mutex, 0);
   CAUSEWAY_REAL(CAUSEWAY_UNLOCK)(mutex);
   __tsan_mutex_post_unlock(mutex, 0);
+}
+
+void CAUSEWAY_REAL(CAUSEWAY_READER_LOCK)(absl::Mutex* mutex);
+void CAUSEWAY_WRAP(CAUSEWAY_READER_LOCK)(absl::Mutex* mutex) {
+  __tsan_mutex_pre_lock(mutex, __tsan_mutex_read_lock);
+  CAUSEWAY_REAL(CAUSEWAY_READER_LOCK)(mutex);
+  __tsan_mutex_post_lock(mutex, __tsan_mutex_read_lock, 0);
+}
+
+void CAUSEWAY_REAL(CAUSEWAY_READER_UNLOCK)(absl::Mutex* mutex);
+void CAUSEWAY_WRAP(CAUSEWAY_READER_UNLOCK)(absl::Mutex* mutex) {
+  __tsan_mutex_pre_unlock(mutex, __tsan_mutex_read_lock);
+  CAUSEWAY_REAL(CAUSEWAY_READER_UNLOCK)(mutex);
+  __tsan_mutex_post_unlock(mutex, __tsan_mutex_read_lock);
 }
 
 void CAUSEWAY_REAL(CAUSEWAY_AWAIT)(absl::Mutex* mutex,
