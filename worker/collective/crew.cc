@@ -132,22 +132,14 @@ std::set<int> CrewLeader::WithAskers(const std::vector<int>& processes) {
   return all;
 }
 
-std::set<int> CrewLeader::Present() {
-  absl::MutexLock lock(&mu_);
-  return WithAskers({0});
-}
+std::set<int> CrewLeader::Present() { return WithAskers({0}); }
 
 absl::StatusOr<std::vector<int>> CrewLeader::Await(
     const CrewSizeAllowed& allowed, const Pause& pause) {
-  absl::Time began_at;
-  {
-    absl::MutexLock lock(&mu_);
-    began_at_ = std::min(began_at_, now_());
-    began_at = began_at_;
-  }
+  began_at_ = std::min(began_at_, now_());
   while (true) {
     const std::set<int> present = Present();
-    const absl::Duration waited = now_() - began_at;
+    const absl::Duration waited = now_() - began_at_;
     std::vector<int> crew = ChooseCrew(rules_, present, allowed, waited);
     if (!crew.empty()) return crew;
     if (waited > rules_.shrink_after + kLongestWait) {
@@ -184,11 +176,9 @@ absl::StatusOr<int> CrewLeader::Choose(const CrewSizeAllowed& allowed,
   };
   do {
     ASSIGN_OR_RETURN(crew, Await(allowed, pause));
-    absl::MutexLock lock(&mu_);
     keys = Keys();
   } while (!std::all_of(crew.begin(), crew.end(), is_there));
   const auto size = static_cast<int>(crew.size());
-  absl::MutexLock lock(&mu_);
   for (int rank = 1; rank < size; ++rank) {
     const std::string& key = keys[crew[rank]];
     RETURN_IF_ERROR(
@@ -209,7 +199,6 @@ absl::StatusOr<int> CrewLeader::Choose(const CrewSizeAllowed& allowed,
 }
 
 bool CrewLeader::CanGrow() {
-  absl::MutexLock lock(&mu_);
   const auto size = static_cast<int>(crew_.size());
   if (size == 0 || size == rules_.size ||
       now_() - chosen_at_ < kQuiet * rules_.shrink_after) {
@@ -225,7 +214,6 @@ absl::Status CrewLeader::SayStartAgain() {
 }
 
 CrewRules CrewLeader::NextRules() {
-  absl::MutexLock lock(&mu_);
   CrewRules next = rules_;
   next.awaited = static_cast<int>(WithAskers(crew_).size());
   next.avoided = 0;
@@ -233,7 +221,6 @@ CrewRules CrewLeader::NextRules() {
 }
 
 int CrewLeader::ProcessWithRank(int rank, int ranks) {
-  absl::MutexLock lock(&mu_);
   return crew_[rank / ranks];
 }
 
@@ -242,7 +229,6 @@ void CrewLeader::SayFailed(const absl::Status& status) {
 }
 
 void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
-  absl::MutexLock lock(&mu_);
   const absl::Time deadline = now_() + timeout;
   for (int rank = 1; rank < static_cast<int>(crew_.size()); ++rank) {
     if (rank == lost) continue;
@@ -254,7 +240,6 @@ void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
 }
 
 void CrewLeader::Dismiss() {
-  absl::MutexLock lock(&mu_);
   const std::map<int, std::string> keys = Keys();
   for (const auto& [process, key] : keys) {
     server_->table()->Put(key, "").IgnoreError();

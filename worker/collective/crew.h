@@ -25,10 +25,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/collective/rendezvous.h"
@@ -71,7 +69,7 @@ std::vector<int> ChooseCrew(const CrewRules& rules,
 std::vector<int> MissingFrom(const CrewRules& rules,
                              const std::set<int>& present);
 
-// Process 0's part. Thread-safe.
+// Process 0's part. Not thread-safe.
 class CrewLeader {
  public:
   // Waits for a moment. Returns false to give up.
@@ -131,10 +129,9 @@ class CrewLeader {
   bool IsAvoided(int process) const;
   // Returns the keys of those who ask, have no place and may get one, by
   // process.
-  std::map<int, std::string> Keys() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::map<int, std::string> Keys();
   // Returns `processes` and those that ask and have no place.
-  std::set<int> WithAskers(const std::vector<int>& processes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::set<int> WithAskers(const std::vector<int>& processes);
   absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
                                          const Pause& pause);
 
@@ -143,14 +140,13 @@ class CrewLeader {
   const Clock now_;
   const absl::Time made_at_;
 
-  absl::Mutex mu_;
-  std::map<std::string, Asker> askers_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Asker> askers_;
   // When process 0 began to wait.
-  absl::Time began_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  absl::Time began_at_ = absl::InfiniteFuture();
   // The crew once it is chosen, with what it was chosen by, and when.
-  std::vector<int> crew_ ABSL_GUARDED_BY(mu_);
-  CrewSizeAllowed allowed_ ABSL_GUARDED_BY(mu_);
-  absl::Time chosen_at_ ABSL_GUARDED_BY(mu_);
+  std::vector<int> crew_;
+  CrewSizeAllowed allowed_;
+  absl::Time chosen_at_;
 };
 
 // A place in the crew.

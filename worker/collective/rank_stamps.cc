@@ -157,11 +157,13 @@ void RankStampPage::SetVerdict(const v1::RankTrouble& verdict) {
 }
 
 std::optional<v1::RankTrouble> RankStampPage::TakeVerdict() {
+  const int bytes = static_cast<int>(memory_->verdict_bytes);
+  if (bytes == 0) return std::nullopt;
   v1::RankTrouble verdict;
-  const int bytes = static_cast<int>(memory_->verdict_bytes.exchange(0));
-  if (bytes == 0 || !verdict.ParseFromArray(memory_->verdict, bytes)) {
-    return std::nullopt;
-  }
+  const bool is_whole = verdict.ParseFromArray(memory_->verdict, bytes);
+  // The next verdict may overwrite the bytes only now.
+  memory_->verdict_bytes = 0;
+  if (!is_whole) return std::nullopt;
   return verdict;
 }
 

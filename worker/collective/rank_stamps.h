@@ -115,7 +115,7 @@ class RankStampPage {
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
   // The supervisor's verdict on a rank, until rank 0 takes it, to report it. Of
-  // several the first counts.
+  // several the first counts. One thread sets verdicts, and one takes them.
   void SetVerdict(const v1::RankTrouble& verdict);
   std::optional<v1::RankTrouble> TakeVerdict();
   // Clears all but member(), avoided() and the verdict.

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -75,6 +77,31 @@ TEST(RankStampsTest, TheFirstVerdictIsTakenOnce) {
   EXPECT_EQ(taken->kind(), v1::RankTrouble::STUCK_RANK);
   EXPECT_EQ(taken->rank(), 2);
   EXPECT_FALSE(page->TakeVerdict().has_value());
+}
+
+TEST(RankStampsTest, AVerdictIsTakenWholeWhileOthersAreSet) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<RankStampPage> page,
+                       RankStampPage::Create());
+  std::atomic<bool> is_done = false;
+  std::thread supervisor([&] {
+    for (int number = 0; !is_done; ++number) {
+      v1::RankTrouble verdict;
+      verdict.set_text(std::string(1000, number % 2 == 0 ? 'a' : 'b'));
+      page->SetVerdict(verdict);
+      std::this_thread::yield();
+    }
+  });
+  for (int taken = 0; taken < 300;) {
+    const std::optional<v1::RankTrouble> verdict = page->TakeVerdict();
+    if (!verdict.has_value()) {
+      std::this_thread::yield();
+      continue;
+    }
+    ++taken;
+    EXPECT_EQ(verdict->text(), std::string(1000, verdict->text()[0]));
+  }
+  is_done = true;
+  supervisor.join();
 }
 
 TEST(RankStampsTest, AFileThatIsNoPageIsRefused) {
