@@ -223,7 +223,7 @@ describe_synchronization() {
   perl -ne '
     $value{$1} = $2 if /^\s*(\w+):\s*(\S+)/;
     END {
-      print "Streaming DiLoCo in $value{uplink_format}: ",
+      print "Streaming DiLoCo in $value{ecq_bits} bits: ",
         "$value{fragments} fragments, H $value{inner_steps_per_round}, ",
         "tau $value{overlap_steps}";
     }' "${work}/islands.textproto"

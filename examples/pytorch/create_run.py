@@ -22,11 +22,10 @@ def main():
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=8, help="of each island")
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--round", type=int, default=10,
+    parser.add_argument("--round", type=int, default=5,
                         help="steps between two exchanges of a fragment")
     parser.add_argument("--momentum", type=float, default=0.2,
                         help="of the outer step")
-    parser.add_argument("--format", default="E3M0")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
@@ -34,7 +33,7 @@ def main():
         GPT(length=args.length), args.out, name="gpt", seed=args.seed,
         total_steps=args.steps, batch_size=args.batch,
         sequence_length=args.length, inner_steps_per_round=args.round,
-        fragments=3, format=args.format, outer_momentum=args.momentum,
+        fragments=3, outer_momentum=args.momentum,
         min_islands=args.islands, max_islands=args.islands)
 
 

@@ -128,11 +128,12 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                batch_size: int,
                sequence_length: int,
                trainable_only: bool = False,
-               inner_steps_per_round: int = 10,
+               inner_steps_per_round: int = 5,
                fragments: int = 1,
                overlap_steps: Optional[int] = None,
                max_overlap_steps: int = 0,
-               format: str = "INT4",
+               format: str = "ECQ",
+               ecq_bits: float = 1.8,
                outer_learning_rate: float = 0.8,
                outer_momentum: float = 0.2,
                merge: str = "RADIAL_DIRECTIONAL",
@@ -167,14 +168,16 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         tensors have the names of PEFT's files, and adapter_config.json is
         written, too: for `causeway export --like DIRECTORY`.
       inner_steps_per_round: the steps between two exchanges of a fragment.
-        Each takes about half a byte a parameter, up and down: more steps send
-        less, and learn less (docs/benchmarks_quality.md).
+        More steps send less, and learn less (docs/benchmarks_quality.md).
       fragments: the parts that are exchanged in turn. The last one holds what
         is in no block.
       overlap_steps: the steps after which an exchange's result is applied,
         while training goes on; default: a fifth of a round.
       max_overlap_steps: further steps while it is late.
-      format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0.
+      format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0,
+        or ECQ, with error feedback.
+      ecq_bits: what a value takes in ECQ, 0.5 to 8. At equal bytes, few bits
+        and short rounds learn more than many bits and long rounds.
       outer_learning_rate, outer_momentum: of the outer Nesterov step.
       merge: how contributions become one: RADIAL_DIRECTIONAL averages lengths
         and directions of matrices apart, so that the islands' noise, which
@@ -247,6 +250,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
             "max_overlap_steps": max_overlap_steps,
             "uplink_format": format,
             "downlink_format": format,
+            "ecq_bits": ecq_bits if format == "ECQ" else None,
+            "error_feedback": 1 if format == "ECQ" else None,
         }),
         _block("membership", {
             "min_islands": min_islands,

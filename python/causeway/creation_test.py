@@ -66,7 +66,7 @@ class CreateRunTest(ProcessTestCase):
         self.assertIn("56", plan)
         self.assertIn("116", self.validate(LeastSquares(tied=True)))
 
-    def test_the_defaults_are_those_of_a_configuration(self):
+    def test_the_defaults_of_the_outer_step_are_those_of_a_configuration(self):
         files = causeway.create_run(
             LeastSquares(), self.path("defaults"), name="test",
             total_steps=100, batch_size=4, sequence_length=8)
@@ -75,13 +75,15 @@ class CreateRunTest(ProcessTestCase):
         with open("proto/run_config.proto", encoding="utf-8") as file:
             proto = file.read().partition("message OuterOptimizerConfig")[2]
         defaults = dict(re.findall(r" (\w+) = \d+ \[default = (.*)\];", proto))
-        values = re.findall(
-            r"  (learning_rate|momentum|inner_steps_per_round): (.*)\n", text)
-        self.assertEqual(len(values), 3)
+        values = re.findall(r"  (learning_rate|momentum): (.*)\n", text)
+        self.assertEqual(len(values), 2)
         for name, value in values:
             self.assertEqual(float(value), float(defaults[name]), name)
-        # A configuration's default is MEAN.
-        self.assertIn("merge: RADIAL_DIRECTIONAL", text)
+        # A configuration has other defaults here: MEAN, 10 and INT4.
+        for field in ("merge: RADIAL_DIRECTIONAL", "inner_steps_per_round: 5",
+                      "uplink_format: ECQ", "downlink_format: ECQ",
+                      "ecq_bits: 1.8", "error_feedback: 1"):
+            self.assertIn(f"  {field}\n", text)
 
     def test_frozen_parameters_are_left_out(self):
         model = LeastSquares()

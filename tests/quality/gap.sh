@@ -22,10 +22,16 @@ islands() {
 }
 FOUR="$(islands 4)"
 readonly FOUR
-readonly H40="${RATE} inner_steps_per_round: 40 outer_optimizer.momentum: 0.4"
+EIGHT="$(islands 8)"
+readonly EIGHT
+# With H10 a step takes as many bytes as in the quickstart, with H40 a quarter of
+# them, with H5 twice as many.
+readonly FOUR_BITS="${RATE} uplink_format: E3M0 downlink_format: E3M0 error_feedback: 0"
+readonly H10="${FOUR_BITS} inner_steps_per_round: 10 overlap_steps: 2"
+readonly H40="${FOUR_BITS} inner_steps_per_round: 40 overlap_steps: 5 outer_optimizer.momentum: 0.4"
+readonly H5="${FOUR_BITS} inner_steps_per_round: 5 overlap_steps: 1"
 readonly DILOCO="${H40} fragments: 1 overlap_steps: 0 uplink_format: FP32 downlink_format: FP32"
 readonly AVERAGE="${DILOCO} outer_optimizer.algorithm: SGD outer_optimizer.learning_rate: 1"
-readonly H5="${RATE} inner_steps_per_round: 5 overlap_steps: 1"
 # shellcheck disable=SC2034  # for loss_runs.sh
 VARIANTS="
 dp_adamw      ${ALONE} ${AVERAGE} ${ADAMW}
@@ -36,14 +42,18 @@ diloco_adamw  ${DILOCO} ${ADAMW}
 diloco_muon   ${DILOCO}
 causeway_k2
 causeway_k4   ${FOUR}
-k2_h40        ${H40} overlap_steps: 5
-k4_h40        ${FOUR} ${H40} overlap_steps: 5
+causeway_k8   ${EIGHT}
+causeway_k16  $(islands 16)
+adamw_k2      ${RATE} ${ADAMW}
+k2_h10        ${H10}
+k4_h10        ${FOUR} ${H10}
+k8_h10        ${EIGHT} ${H10}
+adamw_k2_h10  ${H10} ${ADAMW}
+k2_h40        ${H40}
+k4_h40        ${FOUR} ${H40}
 k2_h5         ${H5}
 k4_h5         ${FOUR} ${H5}
-adamw_k2_h10  ${RATE} ${ADAMW}
-tau_half      ${FOUR} overlap_steps: 5
-causeway_k8   $(islands 8)
-causeway_k16  $(islands 16)
+tau_half      ${FOUR} ${H10} overlap_steps: 5
 "
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly CONFIG=deploy/quickstart.textproto
@@ -55,16 +65,17 @@ readonly FIGURES='megabytes:MB_sent'
 readonly SUMMARY='Trains once for every way and seed, with 16 sequences in all steps, and prints
 validation loss and megabytes sent: data parallel with AdamW and with Muon, and
 with outer steps; DiLoCo with both; and the settings of the quickstart (streamed,
-overlapped, four bits both ways) with two, four, eight and sixteen islands, with
-two and four in rounds of 40 and of 5 steps, with two and AdamW, and with four
-and updates that come after half a round. About 90 seconds a run on two cores.
+overlapped, 1.8 bits both ways every 5 steps) with two, four, eight and sixteen
+islands, and with two and AdamW; the same with four bits, every 10 steps, 40 and
+5, and with updates that come after half a round. About 90 seconds a run on two
+cores.
 Begins with this argument:
 
   --tune               compare tuned runs, too: those in which data parallel and
                        the islands of the quickstart have the learning rate that
                        seed 1 does best with, in steps of sqrt 2'
 # What --tune tunes.
-readonly TUNED=' dp_adamw dp_muon causeway_k2 causeway_k4 adamw_k2_h10 '
+readonly TUNED=' dp_adamw dp_muon causeway_k2 causeway_k4 adamw_k2 '
 rounds=30
 
 # shellcheck source=tests/quality/loss_runs.sh
