@@ -246,6 +246,13 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
         leader_));
   }
   Pause();
+  absl::StatusOr<v1::PromoteResponse> response = TakeOverAfter(now);
+  // The run may go on at the leader, or at another follower.
+  if (!response.ok()) Follow(leader_);
+  return response;
+}
+
+absl::StatusOr<v1::PromoteResponse> Follower::TakeOverAfter(const View& last) {
   if (heads_ == nullptr) {
     return absl::FailedPreconditionError("the copy is not complete any more");
   }
@@ -255,8 +262,8 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
   for (uint32_t fragment = 0; fragment < heads_->size(); ++fragment) {
     *response.add_heads() = heads_->Newest(fragment)->contents().head;
   }
-  response.set_changes_behind(now.leader_changes -
-                              std::min(now.leader_changes, now.changes));
+  response.set_changes_behind(last.leader_changes -
+                              std::min(last.leader_changes, last.changes));
   absl::MutexLock lock(&mu_);
   view_.is_promoted = true;
   return response;

@@ -121,8 +121,8 @@ class Follower {
   const std::string& state_dir() const { return options_.state_dir; }
 
   // Stops following and makes the copy the run's state directory, which an
-  // Engine may take up once this object is gone. Errors as in
-  // proto/replication.proto.
+  // Engine may take up once this object is gone. After an error it follows on.
+  // Errors as in proto/replication.proto, and those of CommitLog::TakeOver.
   absl::StatusOr<v1::PromoteResponse> Promote(
       const v1::PromoteRequest& request);
   // Does the same for a paused follower that was elected with this epoch.
@@ -172,6 +172,9 @@ class Follower {
   absl::Status BeginCopy();
   // Puts the new log in place, and opens the copy.
   absl::Status EndCopy();
+  // Makes the copy the run's; `last` is what was known before the pause.
+  absl::StatusOr<v1::PromoteResponse> TakeOverAfter(const View& last)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Raises the epoch, by one if none is given, and returns it.
   absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);
 

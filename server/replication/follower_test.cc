@@ -344,6 +344,21 @@ TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--promote")));
 }
 
+TEST_F(FollowerTest, AFollowerThatCannotTakeOverFollowsOn) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  std::filesystem::remove(copy_dir() + "/run.sqlite3");
+  v1::PromoteRequest request;
+  request.set_force(true);
+  EXPECT_THAT(
+      follower_->Promote(request),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("removed")));
+  // It finds the same when it follows.
+  EXPECT_TRUE(
+      Await([](const Follower::View& view) { return !view.ended.ok(); }));
+}
+
 // A follower by hand, whose acknowledgements the test decides.
 class ManualFollower {
  public:
