@@ -384,6 +384,17 @@ std::string FlagsProblem(const std::vector<std::string>& arguments) {
   if (is_copy && !absl::GetFlag(FLAGS_etcd).empty()) {
     return "--etcd decides who follows whom: leave --follow and --promote out";
   }
+  const std::string leader = absl::GetFlag(FLAGS_follow);
+  if (!leader.empty() && !HasHostAndPort(leader)) {
+    return absl::StrCat("--follow is \"", leader, "\"; allowed: host:port");
+  }
+  if (absl::GetFlag(FLAGS_merge_threads) < 0 ||
+      absl::GetFlag(FLAGS_max_connections) < 0) {
+    return "--merge_threads and --max_connections must be 0 or more";
+  }
+  if (absl::GetFlag(FLAGS_drain_slow_after) <= absl::ZeroDuration()) {
+    return "--drain_slow_after must be above 0";
+  }
   return "";
 }
 

@@ -79,5 +79,19 @@ TEST_F(CoordinatorProgramTest, RefusesToGuess) {
   EXPECT_THAT(stray->Output(), HasSubstr("unknown argument \"state\""));
 }
 
+TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
+  for (const std::string flag :
+       {"--follow=a.example", "--merge_threads=-1", "--max_connections=-1",
+        "--drain_slow_after=0"}) {
+    std::vector<std::string> command = CoordinatorCommand(0);
+    command.push_back(flag);
+    auto coordinator = Start("refused", command);
+    EXPECT_EQ(coordinator->Wait(), 2) << flag;
+    EXPECT_THAT(coordinator->Output(),
+                HasSubstr(flag.substr(0, flag.find('='))));
+  }
+  EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
+}
+
 }  // namespace
 }  // namespace causeway
