@@ -15,7 +15,7 @@ set -euo pipefail
 
 if [[ "$1" == --pytorch2 ]]; then
   shift
-  python="${CAUSEWAY_PYTORCH2:-}/bin/python3"
+  python="${CAUSEWAY_PYTORCH2:-/nonexistent}/bin/python3"
   [[ -x "${python}" ]] || skip "there is no PyTorch 2: CAUSEWAY_PYTORCH2 is" \
     "'${CAUSEWAY_PYTORCH2:-}', and no folder of tests/pytorch/environment.sh"
 else
