@@ -428,6 +428,31 @@ TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsComputeInBf16) {
   ExpectProcessesAreThreads();
 }
 
+TEST_F(IslandRanksTest, ProcessesReadTheSameData) {
+  IslandRanksOptions other_file = options_;
+  other_file.data = {WriteTestFile("other.txt", std::string(40000, 'x'))};
+  IslandRanksOptions other_weights = options_;
+  other_weights.data_weights = {2};
+  for (const IslandRanksOptions& of_follower : {other_file, other_weights}) {
+    LocalRendezvous rendezvous;
+    absl::Status ended;
+    std::thread follower([&] {
+      ended = RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous));
+    });
+    {
+      ASSERT_OK_AND_ASSIGN(const auto leader,
+                           MakeLeadingRank(config_, options_,
+                                           OneOfTwo(0, &rendezvous), Start()));
+      EXPECT_THAT(leader->MakeReplica(Joined()),
+                  StatusIs(absl::StatusCode::kAborted,
+                           HasSubstr("rank 1 reads other data than rank 0")));
+    }
+    follower.join();
+    EXPECT_THAT(ended, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("--data")));
+  }
+}
+
 // Two processes with two ranks each are an island of four.
 TEST_F(IslandRanksTest, ProcessesMayHaveSeveralRanks) {
   ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(4));

@@ -7,6 +7,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checksum.h"
 #include "common/config/restated.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -207,7 +209,21 @@ absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
   return ops_->Synchronize();
 }
 
+absl::Status Rank::CheckData() {
+  if (size() == 1) return absl::OkStatus();
+  const std::string own = Digest128(
+      absl::StrCat(dataset_->Digest(), absl::StrJoin(dataset_->weights, ",")));
+  std::string first = own;
+  RETURN_IF_ERROR(ExchangeBytes(absl::MakeSpan(&first[0], first.size())));
+  if (own == first) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "rank ", rank(),
+      " reads other data than rank 0: give all processes of the island the "
+      "same files (--data) in the same order, and the same --data_weights"));
+}
+
 absl::Status Rank::MakeOwnReplica(std::string text) {
+  RETURN_IF_ERROR(CheckData());
   RETURN_IF_ERROR(ExchangeBytes(absl::MakeSpan(&text[0], text.size())));
   v1::JoinResponse joined;
   if (!joined.ParseFromString(text)) {

@@ -114,6 +114,8 @@ class Rank : public InnerTrainer {
   absl::Status ExchangeParameters(std::vector<float> parameters);
   // Copies rank 0's vector to `to`, in the memory of ops_, on all ranks.
   absl::Status ExchangeVector(std::vector<float> values, float* to);
+  // Returns an error on the ranks that read other data than rank 0.
+  absl::Status CheckData();
   absl::Status MakeOwnReplica(std::string joined);
   absl::StatusOr<InnerStepResult> MakeStep(const Order& order);
   absl::StatusOr<ValidationLoss> Measure(std::vector<float> parameters,
