@@ -132,7 +132,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
                fragments: int = 1,
                overlap_steps: Optional[int] = None,
                max_overlap_steps: int = 0,
-               format: str = "ECQ",
+               format: Optional[str] = None,
                ecq_bits: float = 1.8,
                outer_learning_rate: float = 0.8,
                outer_momentum: float = 0.2,
@@ -175,9 +175,10 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         while training goes on; default: a fifth of a round.
       max_overlap_steps: further steps while it is late.
       format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0,
-        or ECQ, with error feedback.
-      ecq_bits: what a value takes in ECQ, 0.5 to 8. At equal bytes, few bits
-        and short rounds learn more than many bits and long rounds.
+        or ECQ, with error feedback; default: ECQ in rounds of up to 10 steps,
+        and INT4 in longer ones, of which a run has fewer to make up for what
+        rounding loses.
+      ecq_bits: what a value takes in ECQ, 0.5 to 8.
       outer_learning_rate, outer_momentum: of the outer Nesterov step.
       merge: how contributions become one: RADIAL_DIRECTIONAL averages lengths
         and directions of matrices apart, so that the islands' noise, which
@@ -195,6 +196,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
     exclude, frozen = list(exclude), None
     if overlap_steps is None:
         overlap_steps = inner_steps_per_round // 5
+    if format is None:
+        format = "ECQ" if inner_steps_per_round <= 10 else "INT4"
     if trainable_only:
         tensors, frozen = _trainable_of(model, exclude)
     else:

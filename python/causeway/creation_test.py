@@ -66,12 +66,15 @@ class CreateRunTest(ProcessTestCase):
         self.assertIn("56", plan)
         self.assertIn("116", self.validate(LeastSquares(tied=True)))
 
-    def test_the_defaults_of_the_outer_step_are_those_of_a_configuration(self):
+    def configuration(self, **fields):
         files = causeway.create_run(
             LeastSquares(), self.path("defaults"), name="test",
-            total_steps=100, batch_size=4, sequence_length=8)
+            total_steps=100, batch_size=4, sequence_length=8, **fields)
         with open(files.configuration, encoding="utf-8") as file:
-            text = file.read()
+            return file.read()
+
+    def test_the_defaults_of_the_outer_step_are_those_of_a_configuration(self):
+        text = self.configuration()
         with open("proto/run_config.proto", encoding="utf-8") as file:
             proto = file.read().partition("message OuterOptimizerConfig")[2]
         defaults = dict(re.findall(r" (\w+) = \d+ \[default = (.*)\];", proto))
@@ -84,6 +87,11 @@ class CreateRunTest(ProcessTestCase):
                       "uplink_format: ECQ", "downlink_format: ECQ",
                       "ecq_bits: 1.8", "error_feedback: 1"):
             self.assertIn(f"  {field}\n", text)
+
+    def test_long_rounds_have_a_finer_format(self):
+        text = self.configuration(inner_steps_per_round=11)
+        self.assertIn("  uplink_format: INT4\n", text)
+        self.assertNotIn("ecq_bits", text)
 
     def test_frozen_parameters_are_left_out(self):
         model = LeastSquares()

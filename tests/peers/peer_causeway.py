@@ -21,7 +21,8 @@ def create_run(trial, folder):
         batch_size=args.batch, sequence_length=args.length,
         inner_steps_per_round=args.round, fragments=5, overlap_steps=5,
         outer_learning_rate=OUTER["lr"], outer_momentum=OUTER["momentum"],
-        merge="MEAN", min_islands=trial.world, max_islands=trial.world)
+        format="INT4", merge="MEAN", min_islands=trial.world,
+        max_islands=trial.world)
 
 
 def train(trial):

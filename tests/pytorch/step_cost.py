@@ -92,7 +92,8 @@ def main():
         causeway.create_run(
             model, args.create_run, name="cost", batch_size=1,
             total_steps=args.steps_per_round * args.rounds, sequence_length=1,
-            inner_steps_per_round=args.steps_per_round, overlap_steps=_OVERLAP)
+            inner_steps_per_round=args.steps_per_round, overlap_steps=_OVERLAP,
+            format="INT4")
         return
     if "RANK" in os.environ:
         shard(model)
