@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
 }
 
 absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
-    const ServeOptions& options, bool is_elected) {
+    const ServeOptions& options, bool is_candidate) {
   ASSIGN_OR_RETURN(auto credentials,
                    MakeChannelCredentials(options.peer_files, options.now()));
   return Follower::Open(
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .name = options.name,
        .region = options.region,
        .address = options.region.empty() ? "" : options.advertised,
-       .is_elected = is_elected,
+       .is_candidate = is_candidate,
        .now = options.now,
        .seed = options.random(),
        .merge_threads = options.merge_threads,
@@ -245,7 +245,7 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
                      " has no copy of another coordinator's run"));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Follower> follower,
-                   OpenFollower(options, /*is_elected=*/false));
+                   OpenFollower(options, /*is_candidate=*/false));
   follower->Follow(leader);
   std::optional<CertificateRenewer> renewer;
   if (const std::string& folder = options.peer_files.tls; !folder.empty()) {
@@ -275,7 +275,7 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
     OpenedRun opened;
     {
       ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
-                       OpenFollower(options, /*is_elected=*/true));
+                       OpenFollower(options, /*is_candidate=*/true));
       Candidate candidate(options.name, &election, follower.get());
       ASSIGN_OR_RETURN(
           const bool is_elected,

@@ -225,7 +225,7 @@ v1::FollowRequest Follower::Hello() {
 
 absl::StatusOr<v1::PromoteResponse> Follower::Promote(
     const v1::PromoteRequest& request) {
-  if (options_.is_elected) {
+  if (options_.is_candidate) {
     return absl::FailedPreconditionError(
         "the run's coordinators elect the one that leads (--etcd): stop the "
         "leader, and one of the others takes over by itself");

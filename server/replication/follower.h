@@ -63,8 +63,9 @@ class Follower {
     // See FollowRequest.Hello.
     std::string region;
     std::string address;
-    // Whether only TakeOver ends its following, and no operator.
-    bool is_elected = false;
+    // This is true if coordinators elect the one that leads (server/election).
+    // Then an election makes this one the leader, and no operator does.
+    bool is_candidate = false;
     Clock now;
     // Spreads the retries.
     uint64_t seed = 0;

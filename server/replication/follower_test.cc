@@ -101,12 +101,13 @@ class FollowerTest : public testing::Test {
     return absl::StrCat("127.0.0.1:", server_->port());
   }
   std::string copy_dir() const { return driver_.state_dir() + "-copy"; }
-  void Follow(const std::string& address, bool is_elected = false) {
+  void Follow(const std::string& address, bool is_candidate = false) {
     follower_.reset();
-    ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
-                                                    .name = "f",
-                                                    .is_elected = is_elected,
-                                                    .now = SteadyWallClock()}));
+    ASSERT_OK_AND_ASSIGN(follower_,
+                         Follower::Open({.state_dir = copy_dir(),
+                                         .name = "f",
+                                         .is_candidate = is_candidate,
+                                         .now = SteadyWallClock()}));
     follower_->Follow(address);
   }
 
@@ -317,7 +318,7 @@ TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
 
 TEST_F(FollowerTest, NoOperatorPromotesOneThatMayBeElected) {
   StartLeader();
-  Follow(leader(), /*is_elected=*/true);
+  Follow(leader(), /*is_candidate=*/true);
   ASSERT_TRUE(AwaitAll());
   v1::PromoteRequest request;
   request.set_force(true);

@@ -68,8 +68,7 @@ with outer steps; DiLoCo with both; and the settings of the quickstart (streamed
 overlapped, 1.8 bits both ways every 5 steps) with two, four, eight and sixteen
 islands, and with two and AdamW; the same with four bits, every 10 steps, 40 and
 5, and with updates that come after half a round. About 90 seconds a run on two
-cores.
-Begins with this argument:
+cores. Begins with this argument:
 
   --tune               compare tuned runs, too: those in which data parallel and
                        the islands of the quickstart have the learning rate that

@@ -73,9 +73,11 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
                                          uint32_t shard) {
   ASSIGN_OR_RETURN(Dataset dataset,
                    OpenDataset(config, options.data, options.data_weights));
+  std::string digest = dataset.Digest();
   return Rank::Options{
       .config = config,
       .dataset = std::make_shared<const Dataset>(std::move(dataset)),
+      .data_digest = std::move(digest),
       .shard = shard,
       .device = options.devices[0],
       .threads = options.threads,

@@ -42,6 +42,7 @@ Rank::Rank(const Options& options, RankCommunicators communicators)
       config_(options.config),
       layout_(MakeModelLayout(config_.model())),
       dataset_(options.dataset),
+      data_digest_(options.data_digest),
       orders_(std::move(communicators), options.pulse),
       beside_other_gpus_(options.beside_other_gpus),
       bf16_gradients_(options.bf16_gradients),
@@ -212,7 +213,7 @@ absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
 absl::Status Rank::CheckData() {
   if (size() == 1) return absl::OkStatus();
   const std::string own = Digest128(
-      absl::StrCat(dataset_->Digest(), absl::StrJoin(dataset_->weights, ",")));
+      absl::StrCat(data_digest_, absl::StrJoin(dataset_->weights, ",")));
   std::string first = own;
   RETURN_IF_ERROR(ExchangeBytes(absl::MakeSpan(&first[0], first.size())));
   if (own == first) return absl::OkStatus();

@@ -51,6 +51,8 @@ class Rank : public InnerTrainer {
     // The resolved configuration.
     v1::RunConfig config;
     std::shared_ptr<const Dataset> dataset;
+    // What dataset->Digest() returns, which reads much of the data.
+    std::string data_digest;
     // The island's shard of the data.
     uint32_t shard = 0;
     Device device;
@@ -94,7 +96,7 @@ class Rank : public InnerTrainer {
   absl::Status Restore(const TrainerState& state) override;
   absl::StatusOr<ValidationLoss> Validate(std::vector<float> parameters,
                                           uint32_t max_sequences) override;
-  std::string DataDigest() const override { return dataset_->Digest(); }
+  std::string DataDigest() const override { return data_digest_; }
 
   // On the other ranks: carries out rank 0's orders until it ends.
   absl::Status Follow();
@@ -132,6 +134,7 @@ class Rank : public InnerTrainer {
   const v1::RunConfig config_;
   const ModelLayout layout_;
   const std::shared_ptr<const Dataset> dataset_;
+  const std::string data_digest_;
   Orders orders_;
   std::unique_ptr<Ops> ops_;
   // The bytes of device memory that were free before this rank took any.
