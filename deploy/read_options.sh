@@ -7,11 +7,13 @@
 
 # read_options FLAGS NAMES ARGUMENT...: sets the variable of each flag, such as
 # `keep` for --keep or `no_check` for --no-check, to true, and that of each option
-# with one of NAMES to the value that follows it. The array `rest` gets the other
-# arguments. A wrong option ends the script with 2.
+# with one of NAMES to the value that follows it. The array `options` gets names and
+# values of the latter, too, and the array `rest` the other arguments. A wrong
+# option ends the script with 2.
 read_options() {
   local flags=" $1 " names=" $2 " name
   shift 2
+  options=()
   rest=()
   while (($#)); do
     name="${1#--}"
@@ -35,6 +37,7 @@ read_options() {
       exit 2
     else
       printf -v "${name}" '%s' "$2"
+      options+=("--${name}" "$2")
       shift
     fi
     shift

@@ -16,7 +16,7 @@ read_all() {
   (
     keep=false no_check=false bin=
     read_options "keep no-check" "bin json" "$@"
-    echo "${keep} ${no_check} ${bin} ${json-unset} ${rest[*]}"
+    echo "${keep} ${no_check} ${bin} ${json-unset} ${rest[*]} (${options[*]})"
   ) 2>&1 || echo "code $?"
 }
 
@@ -31,8 +31,8 @@ expect() {
 }
 
 name="$(basename "$0")"
-expect "false false  unset "
-expect "true true a=b f x y" --bin=a=b x --json f --keep --no-check y
+expect "false false  unset  ()"
+expect "true true a=b f x y (--bin a=b --json f)" --bin=a=b x --json f --keep --no-check y
 expect "the usage" x --help
 expect $'the usage\n'"${name}: unknown option '--other'"$'\ncode 2' --other
 expect $'the usage\n'"${name}: unknown option '-k'"$'\ncode 2' -k

@@ -9,27 +9,12 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
 # shellcheck source=deploy/bazel.sh
 . "${ROOT}/deploy/bazel.sh"
+# shellcheck source=deploy/read_options.sh
+. "${ROOT}/deploy/read_options.sh"
 
-# forward_options NAMES ARGUMENT...: puts the arguments into `options`. Each
-# must be one of NAMES, a list separated by spaces, followed by a value. -h
-# prints usage() and ends the script; a wrong argument ends it with 2.
+# forward_options NAMES ARGUMENT...: is read_options where each option has a value
+# and there are no other arguments.
 forward_options() {
-  local names=" $1 "
-  shift
-  options=()
-  while (($#)); do
-    if [[ "$1" == -h || "$1" == --help ]]; then
-      usage
-      exit 0
-    elif [[ "${names}" != *" $1 "* ]]; then
-      usage >&2
-      echo "run.sh: unknown argument '$1'" >&2
-      exit 2
-    elif (($# < 2)); then
-      echo "run.sh: $1 needs a value" >&2
-      exit 2
-    fi
-    options+=("$1" "$2")
-    shift 2
-  done
+  read_options "" "$@"
+  refuse_rest
 }

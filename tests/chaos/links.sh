@@ -29,8 +29,7 @@ Needs root, outside of most containers.
 USAGE
 }
 
-forward_options "--json --count --kinds --step_seconds --hang_floor \
---cut_seconds --seed" "$@"
+forward_options "json count kinds step_seconds hang_floor cut_seconds seed" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //server:causeway-coordinator \
   //worker:causeway-worker //cli:causeway)"

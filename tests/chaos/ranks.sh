@@ -29,8 +29,8 @@ Exits with 0 if every fault was found and repaired, and no other rank was blamed
 USAGE
 }
 
-forward_options "--json --count --fault_seconds --calm_seconds --step_seconds \
---hang_floor --pairs --seed" "$@"
+forward_options "json count fault_seconds calm_seconds step_seconds \
+hang_floor pairs seed" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //server:causeway-coordinator \
   //worker:causeway-worker //cli:causeway)"

@@ -32,8 +32,8 @@ otherwise.
 USAGE
 }
 
-forward_options "--minutes --json --fault_seconds --islands --seed \
---step_seconds --baseline_minutes --directory" "$@"
+forward_options "minutes json fault_seconds islands seed step_seconds \
+baseline_minutes directory" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/chaos:causeway-chaos \
   //server:causeway-coordinator //worker:causeway-worker)"

@@ -30,8 +30,8 @@ usage: tests/load/run.sh [--islands N] [--rounds N] [--joiners N] [--limit N]
 USAGE
 }
 
-forward_options "--islands --rounds --layers --hidden_size --joiners --limit \
---joined_layers --joined_hidden_size --json" "$@"
+forward_options "islands rounds layers hidden_size joiners limit joined_layers \
+joined_hidden_size json" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/load:causeway-load \
   //server:causeway-coordinator)"

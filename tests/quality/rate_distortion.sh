@@ -128,6 +128,13 @@ PLOT
     done
   } >"${work}/plot.gnuplot"
   gnuplot "${work}/plot.gnuplot"
+  # gnuplot writes many empty groups, and the others over several lines each.
+  perl -0pi -e '
+    1 while s{<g [^>]*>\s*</g>\s*}{}g;
+    s{\s+}{ }g;
+    s{ (?=<g [^>]*stroke-linecap)}{\n}g;
+    s{ $}{\n};
+  ' "${plot}"
 }
 
 finish_on_exit

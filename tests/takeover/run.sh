@@ -30,7 +30,8 @@ Exits with 0 if nothing was lost or counted twice.
 USAGE
 }
 
-forward_options "--kills --stops --others --json --islands --lease_seconds --seed --directory" "$@"
+forward_options "kills stops others json islands lease_seconds seed \
+directory" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //tests/takeover:causeway-takeover \
   //server:causeway-coordinator //worker:causeway-worker)"

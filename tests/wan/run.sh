@@ -31,23 +31,19 @@ Needs root, outside of most containers. Exits with 0 if all runs were made, with
 USAGE
 }
 
-forward_options "--scenario --json --repeats --only --data --directory --worker" "$@"
-
 scenario=
-for ((i = 0; i < ${#options[@]}; i += 2)); do
-  if [[ "${options[i]}" != --scenario ]]; then continue; fi
-  scenario="${options[i + 1]}"
-  # A name stands for one of the committed scenarios.
-  if [[ ! -f "${scenario}" ]]; then
-    options[i + 1]="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
-  fi
-done
+forward_options "scenario json repeats only data directory worker" "$@"
 if [[ -z "${scenario}" ]]; then
   usage >&2
   echo "run.sh: --scenario is needed" >&2
   exit 2
 fi
+# A name stands for one of the committed scenarios.
+if [[ ! -f "${scenario}" ]]; then
+  scenario="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
+fi
 
 bin="$(bazel_build_once "${ROOT}" //tests/wan:causeway-wan-lab \
   //server:causeway-coordinator //worker:causeway-worker //cli:causeway)"
-exec "${bin}/tests/wan/causeway-wan-lab" --programs "${bin}" "${options[@]}"
+exec "${bin}/tests/wan/causeway-wan-lab" --programs "${bin}" "${options[@]}" \
+  --scenario "${scenario}"
