@@ -79,7 +79,7 @@ def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly
     )
 
 def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
-    """A library.
+    """A library, and its test if there is NAME_test.cc.
 
     Args:
       name: the cc_library.
@@ -88,7 +88,8 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
       **kwargs: passed to cc_library; precompiled = False is for sources whose
         headers do not bear those of third_party/precompiled.h, and optimized =
         True for those of tests that compute much. testonly is what
-        _is_for_tests() says, unless it says otherwise.
+        _is_for_tests() says, unless it says otherwise. test_deps and the like
+        are the deps and the like of the causeway_cc_test NAME_test.
     """
     _causeway_cc(
         native.cc_library,
@@ -96,8 +97,13 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
         srcs = _sources(name, ".cc", srcs),
         hdrs = _sources(name, ".h", hdrs),
         linkstatic = True,
-        **kwargs
+        **{key: value for key, value in kwargs.items() if not key.startswith("test_")}
     )
+    if native.glob([name + "_test.cc"]):
+        causeway_cc_test(
+            name = name + "_test",
+            **{key[len("test_"):]: value for key, value in kwargs.items() if key.startswith("test_")}
+        )
 
 def causeway_cc_binary(name, srcs = None, **kwargs):
     """A program; the arguments are as for causeway_cc_library."""

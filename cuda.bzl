@@ -128,12 +128,15 @@ def causeway_cuda_library(name, src, hdrs = [], deps = [], copts = [], **kwargs)
         **kwargs
     )
 
-def causeway_cuda_cc_library(name, deps = [], **kwargs):
-    """A library of .cc files that call the CUDA runtime."""
+def causeway_cuda_cc_library(name, deps = [], test_deps = [], **kwargs):
+    """A library of .cc files that call the CUDA runtime, and its test if there is
+    NAME_test.cc."""
     causeway_cc_library(
         name = name,
         deps = deps + ["@cuda//:cudart"],
         tags = ["cuda"],
+        test_deps = test_deps + ["@cuda//:cudart"],
+        test_tags = ["cuda"],
         **kwargs
     )
 

@@ -140,13 +140,15 @@ check_guards() {
 }
 
 # names_source BUILD FILE: whether a target lists FILE, or has it by its own name
-# because it lists no others (causeway.bzl).
+# because it lists no others, or is the library that FILE tests (causeway.bzl).
 names_source() {
   perl -e 'my ($build, $file) = @ARGV;
     open(my $in, "<", $build) or exit 1;
     my $text = join "", <$in>;
     exit 0 if $text =~ /"\Q$file\E"/;
     (my $name = $file) =~ s/\.\w+$//;
+    exit 0 if $name =~ /^(.*)_test$/
+      && $text =~ /^causeway_(cuda_)?cc_library\(\s*name = "\Q$1\E"/m;
     my $list = $file =~ /\.h$/ ? "hdrs" : "srcs";
     exit !($text =~ /name = "\Q$name\E"(.*?)\)\n/s && $1 !~ /\b$list = /);
   ' "$@"
