@@ -4,13 +4,13 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <optional>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "worker/collective/crew.h"
 #include "worker/collective/culprit.h"
@@ -25,12 +25,27 @@ namespace causeway {
 
 absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
-  std::atomic<bool> has_place = false;
-  // Rank 0 needs a process that has a place until it has led the island out of
-  // the run.
+  absl::Mutex mu;
+  // The rank and the table of this process while its ranks connect.
+  const ProcessRankOptions* connecting = nullptr;
+  bool is_connected = false;
+  const auto set_state = [&](const ProcessRankOptions* ranks, bool connected) {
+    absl::MutexLock lock(&mu);
+    connecting = ranks;
+    is_connected = connected;
+  };
   Terminator terminator(
-      [&](const std::string&) {
-        if (!has_place) _exit(absl::GetFlag(FLAGS_interrupted_exit_code));
+      [&](const std::string& reason) {
+        absl::MutexLock lock(&mu);
+        // Rank 0 needs connected ranks until it has led the island out of the
+        // run.
+        if (is_connected) return;
+        if (connecting != nullptr) {
+          ReportDeadRank(connecting->rank * connecting->threads,
+                         absl::StrCat("its process was ended by ", reason),
+                         connecting->rendezvous);
+        }
+        _exit(absl::GetFlag(FLAGS_interrupted_exit_code));
       },
       [] { _exit(0); }, [] {});
   ASSIGN_OR_RETURN(const RendezvousOptions options, IslandRendezvousOptions());
@@ -41,11 +56,13 @@ absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
                                 kAwaitProcess));
     // The island did not need it.
     if (!place.has_value()) return absl::OkStatus();
-    has_place = true;
-    const ProcessRankOptions ranks =
+    ProcessRankOptions ranks =
         RankOptions(local, place->rank, place->size, place->table.get());
+    ranks.connected = [&] { set_state(nullptr, true); };
+    set_state(&ranks, false);
     StampOwnRanks(ranks.rank * ranks.threads, ranks.threads);
     const absl::Status ended = RunFollowingRank(TrainerOptions(local), ranks);
+    set_state(nullptr, true);
     if (!ended.ok()) {
       SayDone(*place);
       return ended;
@@ -58,7 +75,7 @@ absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
     if (why->has_value()) {
       return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));
     }
-    has_place = false;
+    set_state(nullptr, false);
     StampOwnRanks(0, 0);
   }
 }

@@ -347,6 +347,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
   const int64_t unit = int64_t{training.micro_batch_size()} * local_.count;
   const int64_t batch = training.batch_size();
   ASSIGN_OR_RETURN(const int size, crew_->Choose(
+                                       local_.count,
                                        [=](int processes) {
                                          return batch % (unit * processes) == 0;
                                        },

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,9 +17,12 @@
 #include "absl/strings/substitute.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process_test_fixture.h"
+#include "worker/collective/crew.h"
 
 namespace causeway {
 namespace {
@@ -61,8 +65,9 @@ class RanksTest : public ProcessTestFixture {
     int rank_timeout = 5;
     // A command that starts rank 1, whose own command follows it.
     std::vector<std::string> prefix;
-    // More flags of both ranks.
+    // More flags of both ranks, and of rank 1.
     std::vector<std::string> flags;
+    std::vector<std::string> follower_flags;
   };
 
   // Starts a run, and both ranks of its only island.
@@ -83,6 +88,8 @@ class RanksTest : public ProcessTestFixture {
     std::vector<std::string> follower = settings.prefix;
     follower.insert(follower.end(), leader.begin(), leader.end());
     follower.push_back("--island_rank=1");
+    follower.insert(follower.end(), settings.follower_flags.begin(),
+                    settings.follower_flags.end());
     leader_ = Start("leader", std::move(leader));
     follower_ = Start("follower", std::move(follower));
     events_ =
@@ -153,6 +160,34 @@ TEST_F(RanksTest, ALeaderOffLoopbackNeedsASecretOrAWordThatItDoesNot) {
   const std::unique_ptr<Process> short_one = Start("short", worker);
   EXPECT_EQ(short_one->Wait(), 1);
   EXPECT_THAT(short_one->Output(), HasSubstr("has 8 bytes; needed: 32"));
+}
+
+TEST_F(RanksTest, ProcessesWithUnequalRanksSaySoAndEnd) {
+  StartRun({.flags = {"--threads=2"}, .follower_flags = {"--ranks=2"}});
+  for (Process* const process : {leader_.get(), follower_.get()}) {
+    EXPECT_EQ(process->Wait(), 1);
+    EXPECT_THAT(process->Output(),
+                HasSubstr("process 0 has 1 ranks, and process 1 has 2: give "
+                          "all processes of the island the same --ranks"));
+  }
+}
+
+// Process 2 takes its place, and does not connect.
+TEST_F(RanksTest, AProcessThatWaitsForAnotherEndsAtOnceIfTold) {
+  StartRun({.batch_size = 12, .flags = {"--island_size=3"}});
+  ASSERT_TRUE(leader_->AwaitOutput("joined run")) << leader_->Output();
+  ASSERT_OK_AND_ASSIGN(
+      const std::optional<CrewPlace> place,
+      AwaitPlace({.address = absl::StrCat("127.0.0.2:", Port()),
+                  .now = SteadyWallClock()},
+                 /*process=*/2, /*ranks=*/1, /*life=*/1, absl::Seconds(30)));
+  ASSERT_TRUE(place.has_value());
+  // Rank 1 connects: it says where it listens.
+  ASSERT_OK(place->table->Get("tcp/orders/1", absl::Seconds(30)));
+  EXPECT_EQ(follower_->End(SIGTERM), 0) << follower_->Output();
+  EXPECT_EQ(leader_->Wait(), 1);
+  EXPECT_THAT(leader_->Output(),
+              HasSubstr("rank 1 is dead: its process was ended by SIGTERM"));
 }
 
 TEST_F(RanksTest, TheLeaderNamesARankThatIsKilled) {

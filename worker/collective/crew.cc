@@ -38,8 +38,13 @@ constexpr char kStartAgain[] = "";
 // more.
 std::string DoneKey(int rank) { return absl::StrCat("done/", rank); }
 
-std::string PlaceKey(int process, uint64_t life) {
-  return absl::StrCat(kPlaces, process, "/", life);
+std::string PlaceKey(int process, uint64_t life, int ranks) {
+  return absl::StrCat(kPlaces, process, "/", life, "/", ranks);
+}
+
+// What a process is told of its place, and of the ranks of process 0.
+std::string PlaceText(int rank, int size, int ranks) {
+  return absl::StrCat(rank, "/", size, "/", ranks);
 }
 
 // The key with the rank, among the crew's processes, of a process.
@@ -55,12 +60,23 @@ void ReportEarlierLife(int process, int ranks, Rendezvous* table) {
   ReportDeadRank(rank * ranks, "its process has been started again", table);
 }
 
-// Returns the process of a key, or -1.
-int ProcessOf(absl::string_view key) {
+// Returns the number at `position` in a PlaceKey, or -1.
+int NumberIn(absl::string_view key, int position) {
   const std::vector<absl::string_view> words = absl::StrSplit(key, '/');
-  int process = -1;
-  return words.size() == 3 && absl::SimpleAtoi(words[1], &process) ? process
-                                                                   : -1;
+  int number = -1;
+  return words.size() == 4 && absl::SimpleAtoi(words[position], &number)
+             ? number
+             : -1;
+}
+int ProcessOf(absl::string_view key) { return NumberIn(key, 1); }
+int RanksOf(absl::string_view key) { return NumberIn(key, 3); }
+
+absl::Status UnequalRanks(int process, int ranks, int ranks_of_0) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "process 0 has ", ranks_of_0, " ranks, and process ", process, " has ",
+      ranks,
+      ": give all processes of the island the same --ranks, or, without it, "
+      "equally many devices (--device)"));
 }
 
 }  // namespace
@@ -160,7 +176,22 @@ absl::StatusOr<std::set<int>> CrewLeader::AwaitEnough(const Pause& pause) {
   return Present();
 }
 
-absl::StatusOr<int> CrewLeader::Choose(const CrewSizeAllowed& allowed,
+absl::Status CrewLeader::CheckRanks(int ranks, const std::vector<int>& crew,
+                                    const std::map<int, std::string>& keys) {
+  absl::Status status;
+  for (const int process : crew) {
+    if (process == 0 || RanksOf(keys.at(process)) == ranks) continue;
+    status = UnequalRanks(process, RanksOf(keys.at(process)), ranks);
+    server_->table()
+        ->Put(keys.at(process), PlaceText(/*rank=*/0, /*size=*/0, ranks))
+        .IgnoreError();
+  }
+  if (!status.ok()) absl::SleepFor(kAsk);
+  return status;
+}
+
+absl::StatusOr<int> CrewLeader::Choose(int ranks,
+                                       const CrewSizeAllowed& allowed,
                                        const Pause& pause) {
   if (LargestCrew(rules_, rules_.size, allowed) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -178,12 +209,13 @@ absl::StatusOr<int> CrewLeader::Choose(const CrewSizeAllowed& allowed,
     ASSIGN_OR_RETURN(crew, Await(allowed, pause));
     keys = Keys();
   } while (!std::all_of(crew.begin(), crew.end(), is_there));
+  RETURN_IF_ERROR(CheckRanks(ranks, crew, keys));
   const auto size = static_cast<int>(crew.size());
   for (int rank = 1; rank < size; ++rank) {
     const std::string& key = keys[crew[rank]];
     RETURN_IF_ERROR(
         server_->table()->Put(RankKey(crew[rank]), absl::StrCat(rank)));
-    RETURN_IF_ERROR(server_->table()->Put(key, absl::StrCat(rank, "/", size)));
+    RETURN_IF_ERROR(server_->table()->Put(key, PlaceText(rank, size, ranks)));
     askers_[key].has_place = true;
     keys.erase(crew[rank]);
   }
@@ -251,7 +283,7 @@ void CrewLeader::Dismiss() {
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const RendezvousOptions& options, int process, int ranks, uint64_t life,
     absl::Duration timeout) {
-  const std::string key = PlaceKey(process, life);
+  const std::string key = PlaceKey(process, life, ranks);
   LOG(INFO) << "process " << process << " waits for a place among the ranks";
   while (true) {
     // A process 0 that does not answer may be about to start again.
@@ -265,13 +297,15 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     }
     RETURN_IF_ERROR(place.status());
     if (place->empty()) return std::nullopt;
-    const std::pair<absl::string_view, absl::string_view> words =
-        absl::StrSplit(*place, absl::MaxSplits('/', 1));
+    const std::vector<absl::string_view> words = absl::StrSplit(*place, '/');
     CrewPlace mine{.table = std::move(table)};
-    if (!absl::SimpleAtoi(words.first, &mine.rank) ||
-        !absl::SimpleAtoi(words.second, &mine.size)) {
+    int ranks_of_0 = 0;
+    if (words.size() != 3 || !absl::SimpleAtoi(words[0], &mine.rank) ||
+        !absl::SimpleAtoi(words[1], &mine.size) ||
+        !absl::SimpleAtoi(words[2], &ranks_of_0)) {
       return absl::DataLossError("the place that process 0 gives is damaged");
     }
+    if (ranks_of_0 != ranks) return UnequalRanks(process, ranks, ranks_of_0);
     return mine;
   }
 }

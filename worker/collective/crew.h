@@ -87,10 +87,13 @@ class CrewLeader {
   //   CANCELLED          `pause` says so.
   absl::StatusOr<std::set<int>> AwaitEnough(const Pause& pause);
 
-  // Waits for a crew of an allowed size, and gives its places out. Returns its
-  // size. Call once. Errors are those of AwaitEnough, and
-  //   INVALID_ARGUMENT  No size is allowed.
-  absl::StatusOr<int> Choose(const CrewSizeAllowed& allowed,
+  // Waits for a crew of an allowed size, and gives its places out. Each process
+  // must have `ranks` ranks, as process 0. Returns the crew's size. Call once.
+  // Errors are those of AwaitEnough, and
+  //   INVALID_ARGUMENT     No size is allowed.
+  //   FAILED_PRECONDITION  A process has another number of ranks. AwaitPlace
+  //                        returns the same there.
+  absl::StatusOr<int> Choose(int ranks, const CrewSizeAllowed& allowed,
                              const Pause& pause);
 
   // Returns whether a larger crew could be chosen now. False in the time after
@@ -132,6 +135,10 @@ class CrewLeader {
   std::map<int, std::string> Keys();
   // Returns `processes` and those that ask and have no place.
   std::set<int> WithAskers(const std::vector<int>& processes);
+  // Tells the processes of the crew that do not have `ranks` ranks so, and
+  // returns the error of one.
+  absl::Status CheckRanks(int ranks, const std::vector<int>& crew,
+                          const std::map<int, std::string>& keys);
   absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
                                          const Pause& pause);
 
@@ -162,7 +169,7 @@ struct CrewPlace {
 // place, tells the ranks that wait to connect to it that it has ended. Returns
 // nothing if the island has ended in order without it. Errors are those of
 // ConnectRendezvous, which waits up to `timeout` each time that process 0 does
-// not answer.
+// not answer, and FAILED_PRECONDITION (CrewLeader::Choose).
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const RendezvousOptions& options, int process, int ranks, uint64_t life,
     absl::Duration timeout);

@@ -151,10 +151,10 @@ class CrewTest : public testing::Test {
   }
 
   using Place = std::future<absl::StatusOr<std::optional<CrewPlace>>>;
-  Place Ask(int process) {
+  Place Ask(int process, int ranks = kRanks) {
     return std::async(std::launch::async, [options = At(server_->address()),
-                                           process, life = ++lives_] {
-      return AwaitPlace(options, process, kRanks, life, absl::Seconds(60));
+                                           process, ranks, life = ++lives_] {
+      return AwaitPlace(options, process, ranks, life, absl::Seconds(60));
     });
   }
   void AwaitPresent(const std::set<int>& present) {
@@ -163,7 +163,7 @@ class CrewTest : public testing::Test {
     }
   }
   absl::StatusOr<int> Choose(int micro_batches) {
-    return leader_->Choose(Sharing(micro_batches), [] { return true; });
+    return leader_->Choose(kRanks, Sharing(micro_batches), [] { return true; });
   }
   static CrewPlace ExpectPlace(Place place, int rank, int size) {
     absl::StatusOr<std::optional<CrewPlace>> given = place.get();
@@ -219,7 +219,7 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   AwaitPresent({0, 1});
   ASSERT_OK(server_->table()->Put("key", "value"));
   int looks = 0;
-  EXPECT_THAT(leader_->Choose(Sharing(6),
+  EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
                               [&] {
                                 if (++looks == 3) gap_ += rules_.shrink_after;
                                 absl::SleepFor(absl::Milliseconds(1));
@@ -281,7 +281,7 @@ TEST_F(CrewTest, WhoNoLongerAsksIsGone) {
   AwaitPresent({0, 1});
   // A question that takes too long does not arrive.
   while (server_->Asked("place/2/").empty()) {
-    table->Get("place/2/77", absl::Milliseconds(100)).IgnoreError();
+    table->Get("place/2/77/2", absl::Milliseconds(100)).IgnoreError();
   }
   AwaitPresent({0, 1, 2});
   gap_ = absl::Seconds(10);
@@ -331,6 +331,25 @@ TEST_F(CrewTest, AServerIsNeededUntilTheRanksHaveEnded) {
 TEST_F(CrewTest, ABatchThatNoCrewCanShareIsAnError) {
   EXPECT_THAT(Choose(7), StatusIs(absl::StatusCode::kInvalidArgument,
                                   HasSubstr("2 to 3 processes")));
+}
+
+TEST_F(CrewTest, BothSidesSayThatRanksAreUnequal) {
+  Place first = Ask(1, kRanks + 1);
+  Place second = Ask(2);
+  AwaitPresent({0, 1, 2});
+  const auto unequal = StatusIs(
+      absl::StatusCode::kFailedPrecondition,
+      HasSubstr("process 0 has 2 ranks, and process 1 has 3: give all"));
+  EXPECT_THAT(Choose(6), unequal);
+  EXPECT_THAT(first.get().status(), unequal);
+  // The other waits for a process 0 that chooses again.
+  StartServer(server_->address());
+  Place third = Ask(1);
+  AwaitPresent({0, 1, 2});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  ExpectPlace(std::move(third), 1, 3);
+  ExpectPlace(std::move(second), 2, 3);
 }
 
 TEST_F(CrewTest, AWaitEndsWhenItIsToldTo) {

@@ -172,6 +172,7 @@ void StartFollowers(const Rank::Options& own, const IslandRanksOptions& options,
     followers.Start([=]() -> absl::Status {
       ASSIGN_OR_RETURN(const std::unique_ptr<Rank> rank,
                        MakeRankOfProcess(own, options, process, i));
+      if (process.connected != nullptr) process.connected();
       return rank->Follow();
     });
   }

@@ -13,6 +13,7 @@
 #define WORKER_TRAINING_ISLAND_RANKS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,6 +81,9 @@ struct ProcessRankOptions {
   Rendezvous* rendezvous = nullptr;
   // The time that ranks wait for each other at the start.
   absl::Duration connect_timeout = absl::Minutes(5);
+  // Called, perhaps on several threads, when a rank of a process that follows
+  // has connected to all others. May be null.
+  std::function<void()> connected;
 };
 
 // Makes the trainer of the process with rank 0. See MakeThreadedIsland; errors
