@@ -39,25 +39,26 @@ struct Coding {
   Vec packed;
 };
 
-// The tables of an encoder.
-template <SymbolWidth kSymbols>
+// The tables of an encoder. kNear is that of its RansEncodeTable::is_near.
+template <SymbolWidth kSymbols, bool kNear>
 class CodingTable {
  public:
   explicit CodingTable(const RansEncodeTable& table)
-      : multiplier_(table.multiplier.data()),
-        packed_(table.packed.data()),
-        near_multiplier_(Near(multiplier_)),
-        near_packed_(Near(packed_)) {}
+      : multiplier_(table.multiplier.data()), packed_(table.packed.data()) {
+    CopyNear(multiplier_, near_multiplier_);
+    CopyNear(packed_, near_packed_);
+  }
 
   HWY_INLINE Coding operator[](Vec code) const {
     const Lanes lanes;
-    if constexpr (kWidth == 16) {
-      if constexpr (kSymbols == SymbolWidth::kNibble) return InRegisters(code);
+    if constexpr (kWidth >= 8 && kSymbols == SymbolWidth::kNibble) {
+      return InRegisters(code);
+    } else if constexpr (kWidth >= 8 && kNear) {
       const Vec from_least =
           hn::And(hn::Add(code, hn::Set(lanes, 8)), hn::Set(lanes, 0xff));
-      if (hn::AllTrue(lanes,
-                      hn::Eq(hn::ShiftRight<4>(from_least), hn::Zero(lanes)))) {
-        return InRegisters(hn::And(code, hn::Set(lanes, 15)));
+      if (HWY_LIKELY(hn::AllTrue(
+              lanes, hn::Lt(from_least, hn::Set(lanes, kNearCodes))))) {
+        return InRegisters(hn::And(code, hn::Set(lanes, kNearCodes - 1)));
       }
     }
     return {.multiplier = Gather(multiplier_, code),
@@ -65,28 +66,47 @@ class CodingTable {
   }
 
  private:
-  // Looks up the entries of codes -8 .. 7 by their lowest four bits. The table
-  // fits a register, and suffices for most vectors of codes with little
-  // entropy.
-  static Vec Near(const uint32_t* table) {
-    alignas(64) uint32_t near[16];
-    for (size_t i = 0; i < 16; ++i) {
+  static constexpr size_t kNearCodes = 16;
+  static constexpr size_t kNearVectors = kNearCodes / kWidth;
+
+  // Copies the entries of codes -8 .. 7, which are looked up by their lowest
+  // four bits. They fit one or two registers, and suffice for most vectors of
+  // codes with little entropy.
+  static void CopyNear(const uint32_t* table, Vec* near) {
+    alignas(64) uint32_t entries[kNearCodes];
+    for (size_t i = 0; i < kNearCodes; ++i) {
       const size_t above = kSymbols == SymbolWidth::kByte && i >= 8 ? 240 : 0;
-      near[i] = table[above + i];
+      entries[i] = table[above + i];
     }
-    return hn::Load(Lanes(), near);
+    for (size_t i = 0; i < kNearVectors; ++i) {
+      near[i] = hn::Load(Lanes(), entries + i * kWidth);
+    }
   }
 
   HWY_INLINE Coding InRegisters(Vec code) const {
-    const auto index = hn::IndicesFromVec(Lanes(), code);
-    return {.multiplier = hn::TableLookupLanes(near_multiplier_, index),
-            .packed = hn::TableLookupLanes(near_packed_, index)};
+    const Lanes lanes;
+    const auto index =
+        hn::IndicesFromVec(lanes, hn::And(code, hn::Set(lanes, kWidth - 1)));
+    const Coding low = {
+        .multiplier = hn::TableLookupLanes(near_multiplier_[0], index),
+        .packed = hn::TableLookupLanes(near_packed_[0], index)};
+    if constexpr (kNearVectors == 1) {
+      return low;
+    } else {
+      const Mask is_low = hn::Lt(code, hn::Set(lanes, kWidth));
+      return {.multiplier = hn::IfThenElse(
+                  is_low, low.multiplier,
+                  hn::TableLookupLanes(near_multiplier_[1], index)),
+              .packed =
+                  hn::IfThenElse(is_low, low.packed,
+                                 hn::TableLookupLanes(near_packed_[1], index))};
+    }
   }
 
   const uint32_t* const multiplier_;
   const uint32_t* const packed_;
-  const Vec near_multiplier_;
-  const Vec near_packed_;
+  Vec near_multiplier_[kNearVectors];
+  Vec near_packed_[kNearVectors];
 };
 
 HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
@@ -233,7 +253,7 @@ HWY_INLINE Vec LoadReversed(const uint32_t* end, size_t i) {
 
 // An encoder's states and stream. The lanes of the back are in reverse order,
 // the order in which their words are written.
-template <SymbolWidth kSymbols>
+template <SymbolWidth kSymbols, bool kNear>
 class EncoderLanes {
  public:
   EncoderLanes(const RansEncodeTable& table, const RansStates& states,
@@ -266,14 +286,15 @@ class EncoderLanes {
   }
 
  private:
-  const CodingTable<kSymbols> codings_;
+  const CodingTable<kSymbols, kNear> codings_;
   RansStream stream_;
   Vec front_[kFrontVectors];
   Vec back_[kFrontVectors];
 };
 
+template <bool kNear>
 HWY_INLINE void EncodeUnit(const uint8_t* codes,
-                           EncoderLanes<SymbolWidth::kByte>& lanes) {
+                           EncoderLanes<SymbolWidth::kByte, kNear>& lanes) {
   const auto load = [codes](size_t at) HWY_ATTR {
     return hn::PromoteTo(Lanes(), hn::LoadU(BytesOfLanes(), codes + at));
   };
@@ -285,8 +306,9 @@ HWY_INLINE void EncodeUnit(const uint8_t* codes,
   }
 }
 
+template <bool kNear>
 HWY_INLINE void EncodeUnit(const uint8_t* codes,
-                           EncoderLanes<SymbolWidth::kNibble>& lanes) {
+                           EncoderLanes<SymbolWidth::kNibble, kNear>& lanes) {
   const uint32_t* const words = reinterpret_cast<const uint32_t*>(codes);
   Vec front[kFrontVectors];
   Vec back[kFrontVectors];
@@ -307,10 +329,11 @@ HWY_INLINE void EncodeUnit(const uint8_t* codes,
   }
 }
 
-template <SymbolWidth kSymbols>
-bool EncodeUnits(const RansEncodeTable& table, const char* codes, size_t units,
-                 size_t most_bytes, RansStates& states, RansStream& stream) {
-  EncoderLanes<kSymbols> lanes(table, states, stream);
+template <SymbolWidth kSymbols, bool kNear>
+bool EncodeUnitsBy(const RansEncodeTable& table, const char* codes,
+                   size_t units, size_t most_bytes, RansStates& states,
+                   RansStream& stream) {
+  EncoderLanes<kSymbols, kNear> lanes(table, states, stream);
   for (size_t unit = units; unit-- > 0;) {
     if (lanes.stream().Bytes() > most_bytes) return false;
     EncodeUnit(reinterpret_cast<const uint8_t*>(codes) +
@@ -320,6 +343,15 @@ bool EncodeUnits(const RansEncodeTable& table, const char* codes, size_t units,
   lanes.Store(states);
   stream = lanes.stream();
   return true;
+}
+
+template <SymbolWidth kSymbols>
+bool EncodeUnits(const RansEncodeTable& table, const char* codes, size_t units,
+                 size_t most_bytes, RansStates& states, RansStream& stream) {
+  return (table.is_near ? EncodeUnitsBy<kSymbols, true>
+                        : EncodeUnitsBy<kSymbols, false>)(table, codes, units,
+                                                          most_bytes, states,
+                                                          stream);
 }
 
 // A decoder's states and stream, [front, back).
@@ -456,14 +488,17 @@ RansReciprocal ReciprocalOf(uint32_t frequency) {
 
 RansEncodeTable::RansEncodeTable(const RansTable& table) {
   const std::array<uint16_t, 256> first_slots = FirstSlots(table);
+  uint32_t far = 0;
   for (size_t code = 0; code < AlphabetSize(table.width); ++code) {
     const uint32_t frequency = table.frequency[code];
     if (frequency == 0) continue;
+    if (code >= 8 && code < AlphabetSize(table.width) - 8) far += frequency;
     const RansReciprocal reciprocal = ReciprocalOf(frequency);
     multiplier[code] = reciprocal.multiplier;
     packed[code] = frequency | uint32_t{first_slots[code]} << 13 |
                    reciprocal.shift << 25 | reciprocal.addend << 29;
   }
+  is_near = far <= kRansTotal / 64;
 }
 
 RansDecodeTable::RansDecodeTable(const RansTable& table) {

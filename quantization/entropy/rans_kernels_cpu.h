@@ -53,6 +53,9 @@ struct RansEncodeTable {
 
   alignas(64) std::array<uint32_t, 256> multiplier = {};
   alignas(64) std::array<uint32_t, 256> packed = {};
+  // At most one code in 64 is outside of -8 .. 7, as in planes of nibbles and
+  // of few bits a code.
+  bool is_near = false;
 };
 
 // The decoder's entries by slot. Each holds, from the lowest bit on, the slot

@@ -19,8 +19,13 @@ constexpr int kBins = 4096;
 // block, which is sqrt(256) times the strip's.
 constexpr double kBinsPerUnit = 64;
 
-// Values are counted in rows of this number, which lie within one block.
+// Values are counted in groups of this number, the smallest block. A full strip
+// has so many that a row of each group tells enough of the others, unless their
+// block has a value beyond kLoud times the strip's root mean square: few such
+// values can be most of the power.
+constexpr uint64_t kGroup = 64;
 constexpr uint64_t kRow = 16;
+constexpr double kLoud = 6;
 
 // Blocks with smaller units get scale 0, whatever the step.
 constexpr double kSmallestUnit = 0x1p-106;
@@ -51,16 +56,18 @@ struct Sums {
 
 class Histogram {
  public:
-  // Adds at most a row of values. A magnitude times `bins` gives its bin.
-  void Add(absl::Span<const float> values, float bins, double weight) {
-    std::array<int, kRow> places;
+  // Adds at most a group of values, each as `times` values. A magnitude times
+  // `bins` gives its bin.
+  void Add(absl::Span<const float> values, float bins, double times,
+           double weight) {
+    std::array<int, kGroup> places;
     for (size_t i = 0; i < values.size(); ++i) {
       places[i] = static_cast<int>(
           std::min(std::fabs(values[i]) * bins, static_cast<float>(kBins - 1)));
     }
     for (size_t i = 0; i < values.size(); ++i) {
-      bins_[places[i]].count += 1;
-      bins_[places[i]].weight += weight;
+      bins_[places[i]].count += times;
+      bins_[places[i]].weight += times * weight;
     }
   }
   void AddZeros(uint64_t count) {
@@ -119,17 +126,36 @@ class Histogram {
   double power_ = 0;
 };
 
+// Returns the row that stands for its group. Rows take turns in no order, so
+// that no column of a matrix is always or never seen.
+absl::Span<const float> SampleOf(absl::Span<const float> group,
+                                 uint64_t number) {
+  static_assert(kGroup / kRow == 4, "two bits are a row's number");
+  return group.subspan(kRow * (number * 0x9e3779b97f4a7c15u >> 62), kRow);
+}
+
 void Fill(uint32_t block_size, absl::Span<const float> values,
-          absl::Span<const double> units, Histogram& histogram) {
-  for (uint64_t begin = 0; begin < values.size(); begin += kRow) {
-    const absl::Span<const float> row = values.subspan(begin, kRow);
-    const double unit = units[begin / block_size];
+          const EcqMeasures& measures, Histogram& histogram) {
+  const double loud = kLoud * measures.root_mean_square;
+  for (uint64_t begin = 0; begin < values.size(); begin += block_size) {
+    const absl::Span<const float> block = values.subspan(begin, block_size);
+    const double unit = measures.units[begin / block_size];
     if (unit < kSmallestUnit) {
-      histogram.AddZeros(row.size());
+      histogram.AddZeros(block.size());
       continue;
     }
     const float bins = static_cast<float>(kBinsPerUnit / unit);
-    histogram.Add(row, bins, unit * unit);
+    const bool is_sampled = values.size() == kStripValues &&
+                            measures.absmax[begin / block_size] <= loud;
+    for (uint64_t i = 0; i < block.size(); i += kGroup) {
+      const absl::Span<const float> group = block.subspan(i, kGroup);
+      if (is_sampled) {
+        histogram.Add(SampleOf(group, (begin + i) / kGroup), bins,
+                      kGroup / kRow, unit * unit);
+      } else {
+        histogram.Add(group, bins, 1, unit * unit);
+      }
+    }
   }
   histogram.Accumulate();
 }
@@ -235,9 +261,9 @@ double StepOfDistortion(const Histogram& histogram, double distortion,
 EcqQuantizer ChooseEcqQuantizer(const EncodeOptions& options,
                                 uint32_t block_size,
                                 absl::Span<const float> values,
-                                absl::Span<const double> units) {
+                                const EcqMeasures& measures) {
   Histogram histogram;
-  Fill(block_size, values, units, histogram);
+  Fill(block_size, values, measures, histogram);
   if (histogram.power() == 0) return {};
   const double scale_bits = kScaleBits / block_size;
   EcqQuantizer best;

@@ -36,9 +36,17 @@ struct EcqQuantizer {
   uint8_t shift = 0;
 };
 
-// Chooses the quantizer for a strip with these values and these units
-// (EcqUnit()) of its blocks; blocks that are all zero or not finite have unit
-// 0.
+// What is known of a strip's values before they are quantized.
+struct EcqMeasures {
+  // That of the whole strip; blocks that are not finite count as zeros.
+  double root_mean_square = 0;
+  // The EcqUnit() of each block; 0 for blocks that are all zero or not finite.
+  absl::Span<const double> units;
+  // The largest magnitude of each block.
+  absl::Span<const float> absmax;
+};
+
+// Chooses the quantizer for a strip with these values and measures.
 //
 // If options.ecq_bits is not 0, the quantizer has that rate, in bits per value
 // of a full strip, including scales, header, table and coder states; otherwise
@@ -49,7 +57,7 @@ struct EcqQuantizer {
 EcqQuantizer ChooseEcqQuantizer(const EncodeOptions& options,
                                 uint32_t block_size,
                                 absl::Span<const float> values,
-                                absl::Span<const double> units);
+                                const EcqMeasures& measures);
 
 }  // namespace causeway
 

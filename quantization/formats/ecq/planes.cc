@@ -38,9 +38,15 @@ uint16_t ScaleAt(ConstStripPart part, uint64_t block) {
 struct Blocks {
   Blocks(uint32_t block_size, absl::Span<const float> values);
 
+  EcqMeasures measures() const {
+    return {.root_mean_square = std::sqrt(mean_square),
+            .units = absl::MakeConstSpan(units).first(count),
+            .absmax = absl::MakeConstSpan(absmax).first(count)};
+  }
+
   uint64_t count = 0;
+  double mean_square = 0;
   std::array<float, kMostBlocks> absmax;
-  // EcqUnit() of each block; 0 for blocks that are all zero or not finite.
   std::array<double, kMostBlocks> units;
 };
 
@@ -69,7 +75,7 @@ Blocks::Blocks(uint32_t block_size, absl::Span<const float> values) {
     if (!std::isfinite(squares[block])) squares[block] = 0;
     strip_squares += squares[block];
   }
-  const double mean_square = strip_squares / static_cast<double>(values.size());
+  mean_square = strip_squares / static_cast<double>(values.size());
   for (uint64_t block = 0; block < count; ++block) {
     units[block] = EcqUnit(block_mean_square(block), mean_square);
   }
@@ -108,9 +114,8 @@ uint8_t EcqPlanes::Encode(const EncodeOptions& options, uint64_t begin,
   CHECK_EQ(begin % kStripValues, 0u);
   CHECK_LE(values.size(), kStripValues);
   const Blocks blocks(block_size_, values);
-  const EcqQuantizer quantizer = ChooseEcqQuantizer(
-      options, block_size_, values,
-      absl::MakeConstSpan(blocks.units.data(), blocks.count));
+  const EcqQuantizer quantizer =
+      ChooseEcqQuantizer(options, block_size_, values, blocks.measures());
   uint16_t scale = 0;
   for (uint64_t block = 0; block < blocks.count; ++block) {
     scale = EcqScale(quantizer.step, blocks.units[block], blocks.absmax[block]);
