@@ -125,8 +125,11 @@ absl::StatusOr<MergedFragment> RepeatCommit(
   if (difference.empty()) return *std::move(merged);
   return absl::DataLossError(
       absl::Substitute("$0: the recorded merge to version $1 of fragment $2 is "
-                       "not the committed "
-                       "one: $3",
+                       "not the committed one: $3; if another build of the "
+                       "coordinator committed it, start that build once more "
+                       "and end it with SIGTERM; else the disk, the memory or "
+                       "the processor is at fault, and `causeway replay` tells "
+                       "more",
                        state.path(), version, fragment, difference));
 }
 
