@@ -158,17 +158,17 @@ def causeway_cc_benchmark(name, srcs = None, copts = [], deps = [], **kwargs):
         **kwargs
     )
 
-def causeway_cc_fuzz_test(name, corpus, srcs = None, deps = [], **kwargs):
+def causeway_cc_fuzz_test(name, deps = [], **kwargs):
     """A libFuzzer target: runs on its committed corpus in every build, and fuzzes under --config=fuzz.
 
     Args:
-      name: the test that runs the corpus; NAME_fuzzer is the fuzzer.
-      corpus: inputs, one per file.
-      srcs: define LLVMFuzzerTestOneInput; NAME.cc unless it says otherwise.
-      deps: what srcs include.
+      name: the test that runs the corpus, a file of testdata/NAME for each input;
+        NAME_fuzzer is the fuzzer. NAME.cc defines LLVMFuzzerTestOneInput.
+      deps: what it includes.
       **kwargs: passed to both.
     """
-    srcs = _sources(name, ".cc", srcs)
+    corpus = native.glob(["testdata/%s/*" % name])
+    srcs = [name + ".cc"]
     native.cc_test(
         name = name,
         size = "small",

@@ -4,7 +4,7 @@
 #
 # usage: write_rules.sh [FOLDER]
 #
-# Writes the alerts of prometheus/causeway.rules.yml into
+# Writes the alerts of prometheus/causeway.rules.yml, without its comments, into
 # kubernetes/alerts/rules.yaml, both below FOLDER (default: deploy).
 
 set -euo pipefail
@@ -14,6 +14,6 @@ rules=kubernetes/alerts/rules.yaml
 head="$(sed '/^spec:$/q' "${rules}")"
 {
   printf '%s\n' "${head}"
-  sed -n '/^groups:$/,$s/^\(.\)/  \1/p; /^$/p' prometheus/causeway.rules.yml
+  sed -n '/^groups:$/,$s/^ *[^ #]/  &/p' prometheus/causeway.rules.yml
 } >"${rules}.new"
 mv "${rules}.new" "${rules}"
