@@ -78,16 +78,16 @@ class Panel:
                'Mbit/s, each way</text>')
 
     def curve(self, points, colour):
-        path = " ".join(f"{self.x(rate):.1f},{self.y(median):.1f}"
-                        for rate, median, _, _ in points)
-        yield (f'<polyline points="{path}" fill="none" stroke="{colour}" '
-               'stroke-width="2"/>')
-        for rate, median, lowest, highest in points:
-            x = self.x(rate)
-            yield (f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{self.y(lowest):.1f}" '
-                   f'y2="{self.y(highest):.1f}" stroke="{colour}"/>')
-            yield (f'<circle cx="{x:.1f}" cy="{self.y(median):.1f}" r="3" '
-                   f'fill="{colour}"/>')
+        """Yields one line: the curve, its bars, and a dot at each median."""
+        dots = [f"{self.x(rate):.1f},{self.y(median):.1f}"
+                for rate, median, _, _ in points]
+        bars = [f"M{self.x(rate):.1f},{self.y(low):.1f}V{self.y(high):.1f}"
+                for rate, _, low, high in points]
+        yield (f'<g fill="none" stroke="{colour}">'
+               f'<polyline points="{" ".join(dots)}" stroke-width="2"/>'
+               f'<path d="{"".join(bars)}"/>'
+               f'<path d="{"".join(f"M{dot}h0" for dot in dots)}" '
+               'stroke-width="6" stroke-linecap="round"/></g>')
 
 
 def draw(report):
