@@ -85,6 +85,9 @@ class Engine {
     // (common/checkpoint/tensor_files.h). If it is empty, the run's seed makes
     // version 0. A run that has begun does not read it again.
     std::string initial_parameters;
+    // An election has made this coordinator the leader. Only such a one goes on
+    // with the run of a coordinator that was elected.
+    bool is_elected = false;
   };
 
   // Opens the state directory, or creates it with version 0 of every fragment,

@@ -61,6 +61,9 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
   ASSIGN_OR_RETURN(const DiskSpace disk, FindDiskSpace(options.state_dir));
   RETURN_IF_ERROR(
       CheckRoom(CoordinatorFootprint(config, run.plan), memory, disk.free));
+  if (options.is_elected) {
+    RETURN_IF_ERROR(state.log().TakeOver(run.epoch).status());
+  }
   return state.log().CreateRun(run);
 }
 
@@ -106,6 +109,14 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
         "has: start with --follow, or with --promote to take the run over. "
         "Nothing was changed",
         options.state_dir, run.run_id, leader.address));
+  }
+  if (leader.is_elected && !options.is_elected) {
+    return absl::FailedPreconditionError(absl::Substitute(
+        "state directory $0 is that of a coordinator which was elected to lead "
+        "run $1, and another one may have been elected since: start with "
+        "--etcd, or, if no other coordinator will lead the run any more, with "
+        "--promote. Nothing was changed",
+        options.state_dir, run.run_id));
   }
   StateDefaults(run.config, options.config);
   const std::string difference = IdentityDifference(run.config, options.config);

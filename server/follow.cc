@@ -38,17 +38,27 @@ constexpr absl::Duration kFarewell = absl::Seconds(2);
 constexpr absl::Duration kTakeoverFarewell = absl::Milliseconds(500);
 
 // Returns the coordinator from which this state directory took its run over, if
-// it did. With `promote`, takes it over.
+// it did. With `promote`, takes it over, also from coordinators that elect
+// their leader.
 absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
     const std::string& state_dir, bool promote) {
   ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                    StateDirectory::Open(state_dir, {}));
-  ASSIGN_OR_RETURN(const LeaderRecord leader, state->log().LoadLeader());
-  if (leader.address.empty()) return std::nullopt;
-  if (leader.is_followed) {
+  ASSIGN_OR_RETURN(LeaderRecord leader, state->log().LoadLeader());
+  const bool has_followed = !leader.config.name().empty();
+  if (leader.is_followed || leader.is_elected) {
     if (!promote) return std::nullopt;
+    if (!has_followed) {
+      ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
+      leader.config = run.config;
+      RETURN_IF_ERROR(state->log().Follow(leader));
+    }
     ASSIGN_OR_RETURN(const uint64_t epoch, state->log().TakeOver());
-    LOG(INFO) << "taking over from " << leader.address << ", epoch " << epoch;
+    LOG(INFO) << "taking over from "
+              << (has_followed ? leader.address : "an election") << ", epoch "
+              << epoch;
+  } else if (!has_followed) {
+    return std::nullopt;
   }
   return leader;
 }

@@ -256,7 +256,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                      .merge_threads = options.merge_threads,
                      .evictable_state = options.evictable_state,
                      .drain_slow_after = options.drain_slow_after,
-                     .initial_parameters = options.initial_parameters},
+                     .initial_parameters = options.initial_parameters,
+                     .is_elected = election != nullptr},
                     std::move(opened)));
   std::optional<Electorate> electorate;
   if (election != nullptr) {

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -387,6 +388,14 @@ std::string FlagsProblem(const std::vector<std::string>& arguments) {
   const std::string leader = absl::GetFlag(FLAGS_follow);
   if (!leader.empty() && !HasHostAndPort(leader)) {
     return absl::StrCat("--follow is \"", leader, "\"; allowed: host:port");
+  }
+  for (const auto& [flag, address] :
+       {std::pair("--listen", absl::GetFlag(FLAGS_listen)),
+        std::pair("--metrics_listen", absl::GetFlag(FLAGS_metrics_listen)),
+        std::pair("--http_listen", absl::GetFlag(FLAGS_http_listen))}) {
+    if (!address.empty() && PortOf(address) < 0) {
+      return absl::StrCat(flag, " is \"", address, "\"; allowed: host:port");
+    }
   }
   if (absl::GetFlag(FLAGS_merge_threads) < 0 ||
       absl::GetFlag(FLAGS_max_connections) < 0) {

@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -72,12 +71,7 @@ std::string UriOf(std::vector<std::string> addresses) {
 }  // namespace
 
 bool HasHostAndPort(absl::string_view address) {
-  const absl::string_view host = HostOf(address);
-  int port = 0;
-  return !host.empty() && host.size() < address.size() &&
-         absl::c_none_of(address, absl::ascii_isspace) &&
-         absl::SimpleAtoi(address.substr(host.size() + 1), &port) && port > 0 &&
-         port <= 65535;
+  return PortOf(address) > 0 && absl::c_none_of(address, absl::ascii_isspace);
 }
 
 bool AreSeveral(absl::string_view addresses) {

@@ -15,10 +15,8 @@ namespace causeway {
 
 absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags) {
   absl::string_view host = HostOf(address);
-  int port = 0;
-  if (host.empty() || host.size() == address.size() ||
-      !absl::SimpleAtoi(address.substr(host.size() + 1), &port) || port < 0 ||
-      port > 65535) {
+  const int port = PortOf(address);
+  if (port < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", address, "\" is not host:port, like 10.0.0.1:7070"));
   }
@@ -61,6 +59,16 @@ absl::string_view HostOf(absl::string_view address) {
   const size_t bracket = address.rfind(']');
   if (bracket != address.npos && colon < bracket) return address;
   return address.substr(0, colon);
+}
+
+int PortOf(absl::string_view address) {
+  const absl::string_view host = HostOf(address);
+  int port = 0;
+  return !host.empty() && host.size() < address.size() &&
+                 absl::SimpleAtoi(address.substr(host.size() + 1), &port) &&
+                 port >= 0 && port <= 65535
+             ? port
+             : -1;
 }
 
 bool IsLoopback(absl::string_view address) {

@@ -33,6 +33,9 @@ std::string AddressText(const sockaddr_storage& address);
 // Returns the host of host:port or of a host alone, with its brackets if any.
 absl::string_view HostOf(absl::string_view address);
 
+// Returns the port of host:port, 0 to 65535, or -1 if it has none.
+int PortOf(absl::string_view address);
+
 // Returns whether only this machine can reach host:port: 127.0.0.0/8, [::1] or
 // localhost. Other names may come to stand for other addresses.
 bool IsLoopback(absl::string_view address);

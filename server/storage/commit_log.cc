@@ -523,13 +523,13 @@ absl::StatusOr<uint64_t> CommitLog::TakeOver(std::optional<uint64_t> epoch) {
   uint64_t raised = 0;
   RETURN_IF_ERROR(TransactLocked([&]() -> absl::Status {
     mutex_.AssertHeld();
-    const std::string value = epoch.has_value()
-                                  ? absl::StrCat("max(epoch, ", *epoch, ")")
-                                  : "epoch + 1 WHERE is_copy";
+    const std::string values =
+        epoch.has_value()
+            ? absl::StrCat("is_copy = 2, epoch = max(epoch, ", *epoch, ")")
+            : "is_copy = 0, epoch = epoch + 1 WHERE is_copy";
     ASSIGN_OR_RETURN(SqliteStatement raise,
-                     database_.Prepare(absl::StrCat(
-                         "UPDATE log SET is_copy = 0, epoch = ", value,
-                         " RETURNING epoch")));
+                     database_.Prepare(absl::StrCat("UPDATE log SET ", values,
+                                                    " RETURNING epoch")));
     ASSIGN_OR_RETURN(const bool row, raise.Step());
     if (!row) {
       return absl::FailedPreconditionError(

@@ -72,6 +72,8 @@ struct RunRecord {
 struct LeaderRecord {
   // Whether it is still followed; not once the copy has taken over.
   bool is_followed = false;
+  // The log's coordinator was elected; another one may have been since.
+  bool is_elected = false;
   // The address at which it was last reached, or empty.
   std::string address;
   v1::RunConfig config;
@@ -157,9 +159,11 @@ class CommitLog {
                                 absl::Span<const SnapshotRecord> snapshots);
   absl::StatusOr<LeaderRecord> LoadLeader();
 
-  // Makes a copy the run's log. Raises the epoch by one and returns it.
-  //   FAILED_PRECONDITION  The log is no copy.
-  // With an `epoch`, raises it to that value, whether or not the log is a copy.
+  // Makes a copy, or the log of an elected coordinator, the run's log, whatever
+  // others have. Raises the epoch by one and returns it.
+  //   FAILED_PRECONDITION  The log is neither.
+  // With an `epoch`, makes any log that of a coordinator which was elected with
+  // it, and raises the log's epoch to that value.
   absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {});
 
   // Returns FAILED_PRECONDITION if the database or its write-ahead log was

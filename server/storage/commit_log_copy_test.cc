@@ -253,8 +253,12 @@ TEST_F(CommitLogCopyTest, AnElectionGivesTheEpoch) {
   EXPECT_THAT(log_->TakeOver(7), IsOkAndHolds(7));
   EXPECT_THAT(log_->TakeOver(5), IsOkAndHolds(7)) << "epochs only rise";
   const std::unique_ptr<CommitLog> copy = Copy("copy");
+  EXPECT_FALSE(copy->LoadLeader()->is_elected);
   EXPECT_THAT(copy->TakeOver(8), IsOkAndHolds(8));
   EXPECT_FALSE(copy->LoadLeader()->is_followed);
+  EXPECT_TRUE(copy->LoadLeader()->is_elected);
+  EXPECT_THAT(copy->TakeOver(), IsOkAndHolds(9)) << "an operator decides";
+  EXPECT_FALSE(copy->LoadLeader()->is_elected);
 }
 
 TEST_F(CommitLogCopyTest, ADatabaseOfThePreviousSchemaIsUpgraded) {

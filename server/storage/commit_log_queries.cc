@@ -318,7 +318,8 @@ absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
       SqliteStatement query,
       database_.Prepare("SELECT is_copy, leader, leader_config FROM log"));
   RETURN_IF_ERROR(query.Step().status());
-  leader.is_followed = query.Int(0) != 0;
+  leader.is_followed = query.Int(0) == 1;
+  leader.is_elected = query.Int(0) == 2;
   leader.address = query.Text(1);
   RETURN_IF_ERROR(
       ParseText(query.Text(2), "configuration of the leader", leader.config));

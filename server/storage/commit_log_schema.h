@@ -135,7 +135,9 @@ CREATE TABLE log (
   changes INTEGER NOT NULL,  -- transactions since the run began
   hash TEXT NOT NULL,        -- chains them, hexadecimal
   is_copy INTEGER NOT NULL DEFAULT 0,     -- 1: of another coordinator's log,
-  leader TEXT NOT NULL DEFAULT '',        -- whose address this is or was,
+                                          -- 2: perhaps, as its coordinator was
+                                          -- elected and may be replaced;
+  leader TEXT NOT NULL DEFAULT '',        -- the other's last known address
   leader_config TEXT NOT NULL DEFAULT ''  -- and its causeway.v1.RunConfig
 ) STRICT;
 INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/storage/state_directory.h"
 #include "tests/end_to_end/process.h"
 #include "tests/end_to_end/process_test_fixture.h"
 
@@ -82,7 +84,8 @@ TEST_F(CoordinatorProgramTest, RefusesToGuess) {
 TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
   for (const std::string flag :
        {"--follow=a.example", "--merge_threads=-1", "--max_connections=-1",
-        "--drain_slow_after=0"}) {
+        "--drain_slow_after=0", "--listen=127.0.0.1",
+        "--http_listen=127.0.0.1:", "--metrics_listen=:http"}) {
     std::vector<std::string> command = CoordinatorCommand(0);
     command.push_back(flag);
     auto coordinator = Start("refused", command);
@@ -91,6 +94,38 @@ TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
                 HasSubstr(flag.substr(0, flag.find('='))));
   }
   EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
+}
+
+// A coordinator of the election that runs meanwhile may lead the run.
+TEST_F(CoordinatorProgramTest, WhoWasElectedLeadsAgainOnlyIfElectedOrPromoted) {
+  int starts = 0;
+  // Logs are appended to.
+  const auto start = [&](const std::vector<std::string>& command) {
+    auto coordinator = Start(absl::StrCat("coordinator-", ++starts), command);
+    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
+        << coordinator->Output();
+    EXPECT_EQ(coordinator->End(SIGTERM), 0);
+  };
+  const std::vector<std::string> alone = CoordinatorCommand(0);
+  start(alone);
+  {
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
+                         StateDirectory::Open(Path("state"), {}));
+    ASSERT_OK(state->log().TakeOver(5));
+  }
+  auto refused = Start("refused", alone);
+  EXPECT_EQ(refused->Wait(), 1);
+  EXPECT_THAT(refused->Output(), HasSubstr("was elected to lead run test-"));
+  EXPECT_THAT(refused->Output(), HasSubstr("start with --etcd, or,"));
+  std::vector<std::string> promoted = alone;
+  promoted.push_back("--promote");
+  // The second start finds a directory that leads.
+  for (const std::vector<std::string>& command : {promoted, promoted, alone}) {
+    start(command);
+  }
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
+                       StateDirectory::Open(Path("state"), {}));
+  EXPECT_EQ(state->log().LoadRun()->epoch, 6);
 }
 
 }  // namespace

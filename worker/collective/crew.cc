@@ -42,7 +42,7 @@ std::string PlaceKey(int process, uint64_t life, int ranks) {
   return absl::StrCat(kPlaces, process, "/", life, "/", ranks);
 }
 
-// What a process is told of its place, and of the ranks of process 0.
+// The value that tells a process its place, and the ranks of process 0.
 std::string PlaceText(int rank, int size, int ranks) {
   return absl::StrCat(rank, "/", size, "/", ranks);
 }
