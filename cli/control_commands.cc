@@ -24,7 +24,8 @@ namespace {
 using Stub = v1::Control::Stub;
 
 // Returns a command that makes one call and prints `answer`, in which $0 is the
-// island, if the request names one.
+// island, if the request names one. The command may be repeated, so that what
+// it asks for is so already.
 template <typename Request, typename Response>
 Command OneCall(Command command, const Clock& now,
                 ClientMethod<Stub, Request, Response> method,
@@ -46,8 +47,13 @@ Command OneCall(Command command, const Clock& now,
     Request request;
     if constexpr (kHasIsland) request.set_island_id(call.arguments.back());
     if constexpr (kHasReason) request.set_reason(flags->reason);
-    RETURN_IF_ERROR(
-        CallOnce(flags->connection, now(), method, request).status());
+    const absl::Status called =
+        CallOnce(flags->connection, now(), method, request).status();
+    if (absl::IsAlreadyExists(called)) {
+      call.out << called.message() << "\n";
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(called);
     const std::string island = kHasIsland ? call.arguments.back() : "";
     call.out << absl::Substitute(answer, island) << "\n";
     return absl::OkStatus();

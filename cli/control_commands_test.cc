@@ -49,7 +49,9 @@ class FakeControl : public v1::Control::Service {
                            const v1::EvictIslandRequest* request,
                            v1::EvictIslandResponse*) override {
     evict = *request;
-    return grpc::Status::OK;
+    return request->island_id() == "gone"
+               ? grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "gone is away")
+               : grpc::Status::OK;
   }
   grpc::Status ListQuarantine(grpc::ServerContext*,
                               const v1::ListQuarantineRequest* request,
@@ -170,6 +172,11 @@ TEST_F(ControlCommandsTest, APromotionSaysWhatIsLost) {
   replication_.changes_behind = 3;
   ASSERT_EQ(Run({"promote", "--force"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("it lacked the last 3 changes"));
+}
+
+TEST_F(ControlCommandsTest, WhatIsSoAlreadyIsSaidAndIsNoFailure) {
+  EXPECT_EQ(Run({"evict", "gone"}), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("gone is away"));
 }
 
 TEST_F(ControlCommandsTest, ARefusalIsToldAndIsAFailure) {

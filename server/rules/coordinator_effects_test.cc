@@ -342,9 +342,9 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
                           "view"));
   // It is no longer there.
   EXPECT_THAT(run.core().Drain("a", "", run.effects()),
-              StatusIs(absl::StatusCode::kNotFound));
+              StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_THAT(run.core().Evict("a", "", run.now(), run.effects()),
-              StatusIs(absl::StatusCode::kNotFound));
+              StatusIs(absl::StatusCode::kAlreadyExists));
 }
 
 }  // namespace

@@ -15,6 +15,20 @@ std::string Because(absl::string_view reason) {
   return reason.empty() ? "" : absl::StrCat(": ", reason);
 }
 
+// Returns the live member that an operator wants to end. ALREADY_EXISTS if it
+// has ended, as after the same call.
+absl::StatusOr<Member*> FindToEnd(Membership& membership,
+                                  const std::string& island_id) {
+  const auto found = membership.members().find(island_id);
+  if (found != membership.members().end() &&
+      found->second.state != v1::IslandStatus::LIVE) {
+    return absl::AlreadyExistsError(absl::StrCat("island ", island_id,
+                                                 " is no longer in the run (",
+                                                 found->second.reason, ")"));
+  }
+  return membership.FindLive(island_id);
+}
+
 }  // namespace
 
 absl::Status Coordinator::Pause(absl::string_view reason, Effects& effects) {
@@ -48,7 +62,7 @@ absl::Status Coordinator::Resume(absl::Time now, Effects& effects) {
 
 absl::Status Coordinator::Drain(const std::string& island_id,
                                 absl::string_view reason, Effects& effects) {
-  ASSIGN_OR_RETURN(Member* const member, membership_.FindLive(island_id));
+  ASSIGN_OR_RETURN(Member* const member, FindToEnd(membership_, island_id));
   if (member->draining) return absl::OkStatus();
   member->draining = true;
   effects.changed.push_back(*member);
@@ -68,7 +82,7 @@ absl::Status Coordinator::Evict(const std::string& island_id,
   if (member != nullptr) {
     state = member->state;
   } else {
-    ASSIGN_OR_RETURN(member, membership_.FindLive(island_id));
+    ASSIGN_OR_RETURN(member, FindToEnd(membership_, island_id));
   }
   EndMember(*member, state, absl::StrCat(kByOperator, Because(reason)), now,
             effects);

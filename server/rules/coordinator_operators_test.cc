@@ -76,6 +76,8 @@ TEST(CoordinatorDrain, TellsTheIslandOnce) {
   EXPECT_TRUE(run.effects().changed[0].draining);
   // Its next incarnation is not asked to leave.
   ASSERT_OK(run.Leave(a));
+  EXPECT_THAT(run.core().Drain("a", "", run.effects()),
+              StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_FALSE(run.core().View(run.Join("a", 2)).drain());
 }
 
@@ -103,7 +105,7 @@ TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
   EXPECT_EQ(member.reason, "by an operator: sold");
   EXPECT_EQ(run.effects().ended.back().reason, member.reason);
   EXPECT_THAT(run.core().Evict("a", "", run.now(), run.effects()),
-              StatusIs(absl::StatusCode::kNotFound));
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("sold")));
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
