@@ -151,9 +151,7 @@ Command IslandsCommand(const StatusEnvironment& environment) {
   return ShowCommand(
       "islands", "Lists the islands.", environment, true,
       [](const StatusSnapshot& status) { return MessageJson(status.islands); },
-      [](const StatusSnapshot& status, std::ostream& out) {
-        PrintIslands(status.islands, out);
-      });
+      PrintIslands);
 }
 
 Command FragmentsCommand(const StatusEnvironment& environment) {

@@ -150,29 +150,33 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   const std::string connections = ConnectionFact(run.connections());
   if (!connections.empty()) PrintFact("connections", connections, out);
   out << "\n";
-  PrintIslands(snapshot.islands, out);
+  PrintIslands(snapshot, out);
   PrintLinks(snapshot.islands, out);
   out << "\n";
   PrintFragments(snapshot.fragments, now, out);
 }
 
-void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out) {
+void PrintIslands(const StatusSnapshot& snapshot, std::ostream& out) {
+  // A follower knows what is committed, and not what islands report.
+  const bool hears = snapshot.run.follows().empty();
   Table table({"ISLAND", ">INC", "STATE", ">STEP", ">LOSS", ">TOKENS/S",
                ">MERGED", ">UP", ">DOWN", ">TAU", ">LATE", ">WAITED", ">MEMORY",
                ">HEARD", "ACTIVITY"});
-  for (const v1::IslandStatus& island : islands.islands()) {
+  for (const v1::IslandStatus& island : snapshot.islands.islands()) {
     const v1::IslandProgress& progress = island.progress();
     const bool live = island.state() == v1::IslandStatus::LIVE;
     table.AddRow(
         {island.island_id(), absl::StrCat(island.incarnation()),
          StateText(island), absl::StrCat(progress.run_step()),
          Loss(progress.loss()), TrainingRate(island),
-         HumanCount(island.tokens_merged()), HumanBytes(progress.bytes_up()),
-         HumanBytes(progress.bytes_down()),
-         absl::StrCat(progress.overlap_steps()), Lateness(progress),
-         HumanDuration(absl::Seconds(progress.wait_seconds())),
-         HumanBytes(progress.memory_bytes()),
-         OrDash(live,
+         HumanCount(island.tokens_merged()),
+         OrDash(hears, HumanBytes(progress.bytes_up())),
+         OrDash(hears, HumanBytes(progress.bytes_down())),
+         OrDash(hears, absl::StrCat(progress.overlap_steps())),
+         Lateness(progress),
+         OrDash(hears, HumanDuration(absl::Seconds(progress.wait_seconds()))),
+         OrDash(hears, HumanBytes(progress.memory_bytes())),
+         OrDash(hears && live,
                 HumanDuration(absl::Seconds(island.heartbeat_age_seconds()))),
          live ? progress.activity() : island.reason()});
   }

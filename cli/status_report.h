@@ -24,7 +24,7 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
 void PrintCheck(const v1::RunStatus& run, absl::Time now, std::ostream& out);
 
 // Print a table with one row each.
-void PrintIslands(const v1::ListIslandsResponse& islands, std::ostream& out);
+void PrintIslands(const StatusSnapshot& snapshot, std::ostream& out);
 void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
                     std::ostream& out);
 // The peer with the most memory comes first.

@@ -213,6 +213,14 @@ TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
   snapshot.run.set_follows("a:7070");
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ncoordinator follows a:7070\n"));
+  // It does not hear the islands.
+  EXPECT_THAT(Printed(snapshot),
+              testing::HasSubstr(
+                  "\n"
+                  "ISLAND  INC  STATE    STEP    LOSS  TOKENS/S  MERGED  UP  "
+                  "DOWN  TAU    LATE  WAITED  MEMORY  HEARD  ACTIVITY\n"
+                  "north     1  live      240  2.3100     2.05k    615k   -  "
+                  "   -    -  2 (+7)       -       -      -  training\n"));
 }
 
 TEST(StatusReportTest, AnEmptyRunHasNoNumbersToDivideBy) {
