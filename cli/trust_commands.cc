@@ -68,6 +68,9 @@ absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--ttl is \"", flags.ttl, "\"; examples: 30m, 1h, 72h"));
   }
+  if (flags.uses == 0) {
+    return absl::InvalidArgumentError("--uses is 0; allowed: 1 and more");
+  }
   request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
   request.set_uses(flags.uses);
   return request;

@@ -3,16 +3,20 @@
 #include "worker/flags.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/run_config.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/socket_address.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/data/mixture.h"
 #include "worker/model/device.h"
 #include "worker/sync/coordinator_channel.h"
@@ -233,6 +237,35 @@ void SetSupervisedIsland() {
   }
 }
 
+namespace {
+
+// Returns the name of a flag that is given but means nothing without
+// --supervise, or "". A supervisor's processes have all its flags.
+std::string SupervisorsFlag() {
+  if (std::getenv(kRankStampsVariable) != nullptr) return "";
+  for (const char* const name :
+       {"on_rank_fault", "hang_floor", "hang_ceiling", "keep_checkpoint_copy",
+        "copy_checkpoint_to", "copy_mbit_s"}) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    if (flag->CurrentValue() != flag->DefaultValue()) return name;
+  }
+  return "";
+}
+
+std::string DataWeightsProblem() {
+  const std::vector<double> weights = DataWeights();
+  if (weights.empty()) return "";
+  const size_t files = absl::GetFlag(FLAGS_data).size();
+  if (weights.size() != files) {
+    return absl::StrCat("--data_weights has ", weights.size(), " weights for ",
+                        files, " files of --data");
+  }
+  const absl::Status status = Mixture::Create(weights).status();
+  return status.ok() ? "" : absl::StrCat("--data_weights: ", status.message());
+}
+
+}  // namespace
+
 std::string UsageProblem() {
   const int size = absl::GetFlag(FLAGS_island_size);
   const int rank = absl::GetFlag(FLAGS_island_rank);
@@ -267,6 +300,14 @@ std::string UsageProblem() {
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
   }
+  const int supervised = absl::GetFlag(FLAGS_supervise);
+  const std::string leader = absl::GetFlag(FLAGS_island_leader);
+  const bool is_whole_island = rank == 0 && size <= supervised;
+  if (size > 1 && !HasHostAndPort(leader) &&
+      !(is_whole_island && leader == kAnyLoopbackPort)) {
+    return absl::StrCat("--island_leader is \"", leader,
+                        "\"; allowed: host:port");
+  }
   if (size > 1 && !LeaderIsOnLoopback() &&
       absl::GetFlag(FLAGS_rank_secret_file).empty() &&
       !absl::GetFlag(FLAGS_insecure_ranks)) {
@@ -279,10 +320,13 @@ std::string UsageProblem() {
                         " processes; allowed: at most ", kMostRanks,
                         " on all of them together");
   }
-  const int supervised = absl::GetFlag(FLAGS_supervise);
   if (supervised < 0 || supervised > kMostRanks - rank) {
     return absl::StrCat("--supervise is ", supervised, "; allowed: at most ",
                         kMostRanks - rank, ", with --island_rank=", rank);
+  }
+  const std::string unused = SupervisorsFlag();
+  if (supervised == 0 && !unused.empty()) {
+    return absl::StrCat("--", unused, " needs --supervise");
   }
   if (!OnRankFault().has_value()) {
     return absl::StrCat("--on_rank_fault is \"",
@@ -328,10 +372,8 @@ std::string UsageProblem() {
     return "--copy_mbit_s must be 0, or 0.1 or more";
   }
   if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
-  const std::vector<double> weights = DataWeights();
-  if (!weights.empty() && !Mixture::Create(weights).ok()) {
-    return std::string(Mixture::Create(weights).status().message());
-  }
+  const std::string weights = DataWeightsProblem();
+  if (!weights.empty()) return weights;
   if (!(absl::GetFlag(FLAGS_simulated_step_seconds) >= 0)) {
     return "--simulated_step_seconds must be 0 or more";
   }

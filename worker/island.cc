@@ -197,6 +197,12 @@ absl::Status Island::TakeUpRun() {
 
 absl::Status Island::OpenInitialValues(ModelLayout layout) {
   if (!joined_->plan().from_checkpoint()) {
+    if (!options_.initial_parameters.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "run ", joined_->identity().run_id(),
+          " did not begin with a checkpoint: start the island without "
+          "--initial_parameters, or name the coordinator of another run"));
+    }
     initial_ =
         InitialValues::FromSeed(std::move(layout), joined_->config().seed());
   } else if (!options_.initial_parameters.empty()) {

@@ -390,6 +390,14 @@ TEST_F(FalseCoordinatorTest, InitialParametersMustBeTheCoordinators) {
                               HasSubstr("initial parameters of fragment 0")));
 }
 
+TEST_F(FalseCoordinatorTest, ARunWithoutACheckpointTakesNone) {
+  Island::Options options = Options(GoOn);
+  options.initial_parameters = "/models/any";
+  EXPECT_THAT(Island(std::move(options), client_.get()).Run(),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       HasSubstr("run did not begin with a checkpoint")));
+}
+
 TEST_F(FalseCoordinatorTest, ParametersMustHaveTheSizeOfTheModel) {
   head().set_version(2);
   coordinator_.parameters.pop_back();

@@ -166,6 +166,8 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
               HasSubstr("the rate of an uplink is 0"));
   EXPECT_THAT(problem(model + " --up_mbit fast"),
               HasSubstr("--up_mbit: \"fast\" is no number"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --rtt_ms -5"),
+              HasSubstr("--rtt_ms: \"-5\" is no number of 0 or more"));
   EXPECT_THAT(problem(model + " --up_mbit 1 2 3 --rtt_ms 1 2"),
               HasSubstr("--rtt_ms has 2 values for 3 islands"));
   EXPECT_THAT(problem(model + " --up_mbit 1 --uplink_format E9M9"),

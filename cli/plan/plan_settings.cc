@@ -94,9 +94,9 @@ absl::StatusOr<std::vector<double>> PerIsland(
   std::vector<double> numbers;
   for (const std::string& word : words) {
     double number = 0;
-    if (!absl::SimpleAtod(word, &number) || std::isnan(number)) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("--%s: \"%s\" is no number", flag, word));
+    if (!absl::SimpleAtod(word, &number) || !(number >= 0)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "--%s: \"%s\" is no number of 0 or more", flag, word));
     }
     numbers.push_back(number);
   }

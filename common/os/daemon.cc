@@ -105,7 +105,10 @@ std::string FlagProblem(absl::Span<char* const> words) {
         has_value ? word.substr(equals + 1) : absl::string_view(words[i]);
     std::string error;
     if (!flag->ParseFrom(value, &error)) {
-      return absl::StrCat("--", name, " is \"", value, "\"", error);
+      // Abseil says more about some types, after words like these.
+      const size_t more = std::min(error.find("; "), error.size());
+      return absl::StrCat("--", name, " is \"", value, "\"",
+                          error.substr(more));
     }
   }
   return "";

@@ -275,6 +275,29 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   EXPECT_THAT(changed->Output(), HasSubstr("model.layers: 2 -> 3"));
 }
 
+TEST_F(ProcessesTest, FlagsThatMeanNothingAreRefused) {
+  const std::string two_files = absl::StrCat("--data=", kText, ",", kText);
+  const struct {
+    std::vector<std::string> flags;
+    std::string problem;
+  } kCases[] = {
+      {{"--island_size=2", "--island_leader=127.0.0.1:0"},
+       "--island_leader is \"127.0.0.1:0\"; allowed: host:port"},
+      {{"--hang_floor=3"}, "--hang_floor needs --supervise"},
+      {{"--on_rank_fault=act"}, "--on_rank_fault needs --supervise"},
+      {{"--data_weights=-1"}, "--data_weights: a weight of -1"},
+      {{two_files, "--data_weights=1,2,3"},
+       "--data_weights has 3 weights for 2 files of --data"},
+      {{"--uplink_mbit_s=fast"}, "--uplink_mbit_s is \"fast\"; allowed: 0"}};
+  for (const auto& [flags, problem] : kCases) {
+    std::vector<std::string> command = WorkerCommand("east", 1);
+    command.insert(command.end(), flags.begin(), flags.end());
+    auto refused = Start("refused", command);
+    EXPECT_EQ(refused->Wait(), 2);
+    EXPECT_THAT(refused->Output(), HasSubstr(problem));
+  }
+}
+
 TEST_F(ProcessesTest, WithoutCertificatesItListensBeyondThisHostOnlyIfTold) {
   WriteRun(kConfig);
   std::vector<std::string> command = CoordinatorCommand(0);

@@ -28,6 +28,7 @@ namespace causeway {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // $0: inner steps. $1: inner algorithm. $2: batch size.
 constexpr char kConfig[] = R"pb(
@@ -251,6 +252,7 @@ TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {
   leader_->Signal(SIGSTOP);
   EXPECT_EQ(follower_->Wait(), 1);
   EXPECT_THAT(follower_->Output(), HasSubstr("rank 0 is stuck"));
+  EXPECT_THAT(follower_->Output(), Not(HasSubstr("type.googleapis")));
 }
 
 TEST_F(RanksTest, AFollowerEndsWithALeaderThatIsToldTo) {

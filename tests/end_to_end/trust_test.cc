@@ -186,6 +186,11 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
   EXPECT_THAT(island->Output(), HasSubstr("this certificate was revoked"));
 }
 
+TEST_F(TrustTest, ATokenWithoutUseIsRefused) {
+  EXPECT_THAT(RunTool({"token", "create", "--island=a", "--uses=0"}, 1),
+              HasSubstr("--uses is 0; allowed: 1"));
+}
+
 TEST_F(TrustTest, OneSideWithoutTlsIsToldSoAtOnce) {
   const auto coordinator = Coordinator("state");
   const int port = Port();

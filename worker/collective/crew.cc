@@ -257,7 +257,9 @@ int CrewLeader::ProcessWithRank(int rank, int ranks) {
 }
 
 void CrewLeader::SayFailed(const absl::Status& status) {
-  server_->table()->Put(kEnd, status.ToString()).IgnoreError();
+  server_->table()
+      ->Put(kEnd, status.ToString(absl::StatusToStringMode::kWithNoExtraData))
+      .IgnoreError();
 }
 
 void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {

@@ -47,7 +47,9 @@ class Followers {
   void Start(Follow follow) {
     threads_.emplace_back([this, follow = std::move(follow)]() mutable {
       const absl::Status status = follow();
-      LOG_IF(ERROR, !status.ok()) << "a rank has ended: " << status;
+      LOG_IF(ERROR, !status.ok())
+          << "a rank has ended: "
+          << status.ToString(absl::StatusToStringMode::kWithNoExtraData);
       absl::MutexLock lock(&mu_);
       status_.Update(status);
     });
