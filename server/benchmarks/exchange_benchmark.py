@@ -41,9 +41,11 @@ data {{ tokenizer: PRETOKENIZED shards: 2 }}
 training {{ total_steps: {steps} batch_size: 1 }}
 synchronization {{
   inner_steps_per_round: 2 fragments: {fragments} overlap_steps: 0
-  uplink_format: {format} downlink_format: {format} }}
+  uplink_format: {format} downlink_format: {format} {more} }}
 membership {{ min_islands: 2 max_islands: 2 }}
 """
+# What a run has with some formats, as the quickstart.
+MORE = {"ECQ": "ecq_bits: 1.8 error_feedback: 1"}
 # The vectors of the model above.
 VALUES = 10_818_816
 ISLAND_STAGES = ("snapshot", "encode", "turn", "offer", "upload", "verdict",
@@ -118,7 +120,8 @@ def run_processes(work: pathlib.Path, form: str, rounds: int, fragments: int,
                   places: list) -> None:
     """Makes a whole run; every process leaves NAME.json, its trace."""
     (work / "config").write_text(
-        CONFIG.format(steps=2 * rounds, format=form, fragments=fragments))
+        CONFIG.format(steps=2 * rounds, format=form, more=MORE.get(form, ""),
+                      fragments=fragments))
     port = work / "port"
     host = places[2].address
     commands = {"coordinator": places[2].prefix + [

@@ -19,9 +19,11 @@ islands() {
   echo "membership.min_islands: $1 membership.max_islands: $1" \
     "data.shards: $1 training.batch_size: $((16 / $1))"
 }
-# outer RATE: prints the fields of an outer step without momentum.
-outer() {
-  echo "outer_optimizer.learning_rate: $1 outer_optimizer.momentum: 0"
+# many RATE: prints the settings with which more islands did best: an outer step
+# of that rate, without momentum, and 0.9 for Muon's.
+many() {
+  echo "outer_optimizer.learning_rate: $1 outer_optimizer.momentum: 0" \
+    "training.muon.momentum: 0.9"
 }
 FOUR="$(islands 4)"
 readonly FOUR
@@ -44,9 +46,9 @@ snoo_muon     ${ALONE} ${DILOCO}
 diloco_adamw  ${DILOCO} ${ADAMW}
 diloco_muon   ${DILOCO}
 causeway_k2
-causeway_k4   ${FOUR} $(outer 1.2)
-causeway_k8   ${EIGHT} $(outer 1.5)
-causeway_k16  $(islands 16) $(outer 1.5)
+causeway_k4   ${FOUR} $(many 1.2)
+causeway_k8   ${EIGHT} $(many 1.5)
+causeway_k16  $(islands 16) $(many 1.5)
 adamw_k2      ${ADAMW}
 k2_h10        ${H10}
 k4_h10        ${FOUR} ${H10}
