@@ -10,8 +10,8 @@ set -euo pipefail
 # Data parallel is one island of two ranks; the coordinator takes over what it
 # has. With SNOO (arXiv 2510.15830) it makes outer steps with it. All batches
 # together have 16 sequences. causeway_k2 has the quickstart's settings; more
-# islands do better with a larger outer rate in rounds of 5 steps, and each length
-# of a round has its own overlap.
+# islands do better with a larger outer rate in rounds of 5 steps, eight with more
+# momentum in Muon, and each length of a round has its own overlap.
 readonly ADAMW='training.optimizer: ADAMW training.learning_rate: 2e-3'
 readonly ALONE='membership.min_islands: 1 data.shards: 1 training.batch_size: 16 training.micro_batch_size: 8'
 # islands N: prints the fields of a run of so many islands.
@@ -19,11 +19,9 @@ islands() {
   echo "membership.min_islands: $1 membership.max_islands: $1" \
     "data.shards: $1 training.batch_size: $((16 / $1))"
 }
-# many RATE: prints the settings with which more islands did best: an outer step
-# of that rate, without momentum, and 0.9 for Muon's.
-many() {
-  echo "outer_optimizer.learning_rate: $1 outer_optimizer.momentum: 0" \
-    "training.muon.momentum: 0.9"
+# outer RATE: prints the fields of an outer step without momentum.
+outer() {
+  echo "outer_optimizer.learning_rate: $1 outer_optimizer.momentum: 0"
 }
 FOUR="$(islands 4)"
 readonly FOUR
@@ -46,9 +44,9 @@ snoo_muon     ${ALONE} ${DILOCO}
 diloco_adamw  ${DILOCO} ${ADAMW}
 diloco_muon   ${DILOCO}
 causeway_k2
-causeway_k4   ${FOUR} $(many 1.2)
-causeway_k8   ${EIGHT} $(many 1.5)
-causeway_k16  $(islands 16) $(many 1.5)
+causeway_k4   ${FOUR} $(outer 1.2)
+causeway_k8   ${EIGHT} $(outer 1.5) training.muon.momentum: 0.9
+causeway_k16  $(islands 16) $(outer 1.5) training.muon.momentum: 0.9
 adamw_k2      ${ADAMW}
 k2_h10        ${H10}
 k4_h10        ${FOUR} ${H10}
