@@ -224,15 +224,23 @@ bool LeaderIsOnLoopback() {
   return IsLoopback(absl::GetFlag(FLAGS_island_leader));
 }
 
+namespace {
+
+// Returns whether this supervisor has all processes of the island.
+bool SupervisesWholeIsland() {
+  return absl::GetFlag(FLAGS_island_rank) == 0 &&
+         absl::GetFlag(FLAGS_island_size) <= absl::GetFlag(FLAGS_supervise);
+}
+
+}  // namespace
+
 void SetSupervisedIsland() {
   const int processes = absl::GetFlag(FLAGS_supervise);
   if (processes == 0) return;
   if (absl::GetFlag(FLAGS_island_size) == 1) {
     absl::SetFlag(&FLAGS_island_size, processes);
   }
-  if (absl::GetFlag(FLAGS_island_leader).empty() &&
-      absl::GetFlag(FLAGS_island_rank) == 0 &&
-      absl::GetFlag(FLAGS_island_size) <= processes) {
+  if (absl::GetFlag(FLAGS_island_leader).empty() && SupervisesWholeIsland()) {
     absl::SetFlag(&FLAGS_island_leader, kAnyLoopbackPort);
   }
 }
@@ -300,11 +308,9 @@ std::string UsageProblem() {
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
   }
-  const int supervised = absl::GetFlag(FLAGS_supervise);
   const std::string leader = absl::GetFlag(FLAGS_island_leader);
-  const bool is_whole_island = rank == 0 && size <= supervised;
   if (size > 1 && !HasHostAndPort(leader) &&
-      !(is_whole_island && leader == kAnyLoopbackPort)) {
+      !(SupervisesWholeIsland() && leader == kAnyLoopbackPort)) {
     return absl::StrCat("--island_leader is \"", leader,
                         "\"; allowed: host:port");
   }
@@ -320,6 +326,7 @@ std::string UsageProblem() {
                         " processes; allowed: at most ", kMostRanks,
                         " on all of them together");
   }
+  const int supervised = absl::GetFlag(FLAGS_supervise);
   if (supervised < 0 || supervised > kMostRanks - rank) {
     return absl::StrCat("--supervise is ", supervised, "; allowed: at most ",
                         kMostRanks - rank, ", with --island_rank=", rank);

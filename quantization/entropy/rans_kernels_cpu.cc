@@ -39,7 +39,7 @@ struct Coding {
   Vec packed;
 };
 
-// The tables of an encoder. kNear is that of its RansEncodeTable::is_near.
+// The tables of an encoder. kNear is true if RansEncodeTable::is_near is.
 template <SymbolWidth kSymbols, bool kNear>
 class CodingTable {
  public:
@@ -306,9 +306,8 @@ HWY_INLINE void EncodeUnit(const uint8_t* codes,
   }
 }
 
-template <bool kNear>
 HWY_INLINE void EncodeUnit(const uint8_t* codes,
-                           EncoderLanes<SymbolWidth::kNibble, kNear>& lanes) {
+                           EncoderLanes<SymbolWidth::kNibble, true>& lanes) {
   const uint32_t* const words = reinterpret_cast<const uint32_t*>(codes);
   Vec front[kFrontVectors];
   Vec back[kFrontVectors];
@@ -348,10 +347,14 @@ bool EncodeUnitsBy(const RansEncodeTable& table, const char* codes,
 template <SymbolWidth kSymbols>
 bool EncodeUnits(const RansEncodeTable& table, const char* codes, size_t units,
                  size_t most_bytes, RansStates& states, RansStream& stream) {
-  return (table.is_near ? EncodeUnitsBy<kSymbols, true>
-                        : EncodeUnitsBy<kSymbols, false>)(table, codes, units,
-                                                          most_bytes, states,
-                                                          stream);
+  if constexpr (kSymbols == SymbolWidth::kByte) {
+    if (!table.is_near) {
+      return EncodeUnitsBy<kSymbols, false>(table, codes, units, most_bytes,
+                                            states, stream);
+    }
+  }
+  return EncodeUnitsBy<kSymbols, true>(table, codes, units, most_bytes, states,
+                                       stream);
 }
 
 // A decoder's states and stream, [front, back).

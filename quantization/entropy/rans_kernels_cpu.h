@@ -53,8 +53,8 @@ struct RansEncodeTable {
 
   alignas(64) std::array<uint32_t, 256> multiplier = {};
   alignas(64) std::array<uint32_t, 256> packed = {};
-  // At most one code in 64 is outside of -8 .. 7, as in planes of nibbles and
-  // of few bits a code.
+  // At most one code in 64 is outside of -8 .. 7. This is so in every plane of
+  // nibbles, and in planes of few bits a code.
   bool is_near = false;
 };
 

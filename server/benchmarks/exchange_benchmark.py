@@ -44,7 +44,7 @@ synchronization {{
   uplink_format: {format} downlink_format: {format} {more} }}
 membership {{ min_islands: 2 max_islands: 2 }}
 """
-# What a run has with some formats, as the quickstart.
+# A run in such a format has these settings, too, as the quickstart has.
 MORE = {"ECQ": "ecq_bits: 1.8 error_feedback: 1"}
 # The vectors of the model above.
 VALUES = 10_818_816

@@ -51,7 +51,7 @@ class Rank : public InnerTrainer {
     // The resolved configuration.
     v1::RunConfig config;
     std::shared_ptr<const Dataset> dataset;
-    // What dataset->Digest() returns, which reads much of the data.
+    // This is dataset->Digest(), which reads much of the data.
     std::string data_digest;
     // The island's shard of the data.
     uint32_t shard = 0;

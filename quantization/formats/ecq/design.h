@@ -36,9 +36,9 @@ struct EcqQuantizer {
   uint8_t shift = 0;
 };
 
-// What is known of a strip's values before they are quantized.
+// Holds what is known of a strip's values before they are quantized.
 struct EcqMeasures {
-  // That of the whole strip; blocks that are not finite count as zeros.
+  // Blocks that are not finite count as zeros here.
   double root_mean_square = 0;
   // The EcqUnit() of each block; 0 for blocks that are all zero or not finite.
   absl::Span<const double> units;
