@@ -116,9 +116,9 @@ TEST_F(ExportTest, AnotherCutReplacesAllOfAnEarlierExport) {
   ExpectParameters("F32");
   EXPECT_EQ(Run({state_, "--out", out_path_, "--force"}), kExitOk);
   EXPECT_THAT(ReadFile(out_path_ + "/model.safetensors.index.json"),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsNotFound());
   EXPECT_THAT(ReadFile(out_path_ + "/model-00001-of-00003.safetensors"),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsNotFound());
   ExpectParameters("F32");
 }
 
@@ -163,8 +163,7 @@ TEST_F(ExportTest, AnOriginalThatCannotBeReadLeavesNothingWritten) {
     EXPECT_EQ(Run({state_, "--out", out_path_, "--like", original}),
               kExitFailure);
     EXPECT_THAT(err_.str(), HasSubstr(std::string(problem)));
-    EXPECT_THAT(ListDirectory(out_path_),
-                StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_THAT(ListDirectory(out_path_), IsNotFound());
   };
   ASSERT_OK(
       WriteFileAtomically(original + "/config.json",
@@ -194,8 +193,7 @@ TEST_F(ExportTest, ARunOfTensorsKeepsTheirNames) {
   EXPECT_THAT(out_.str(), HasSubstr("52 parameters in 3 tensors"));
   EXPECT_THAT(out_.str(), HasSubstr("no config.json: "));
   EXPECT_THAT(out_.str(), HasSubstr("excludes from its exchange (*.mask)"));
-  EXPECT_THAT(ReadFile(out_path_ + "/config.json"),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(out_path_ + "/config.json"), IsNotFound());
 
   const std::string original = PathOf("original");
   ASSERT_OK(CreateDirectory(original));
@@ -250,8 +248,7 @@ TEST_F(ExportTest, OverwritesOnlyWhenTold) {
   EXPECT_EQ(Run({state_, "--out", out_path_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("config.json exists"));
   EXPECT_THAT(ReadFile(out_path_ + "/config.json"), IsOkAndHolds("mine"));
-  EXPECT_THAT(ReadFile(out_path_ + "/model.safetensors"),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(out_path_ + "/model.safetensors"), IsNotFound());
   EXPECT_EQ(Run({state_, "--out", out_path_, "--force"}), kExitOk);
   EXPECT_THAT(ReadFile(out_path_ + "/notes.txt"), IsOkAndHolds("mine"));
   EXPECT_THAT(ReadFile(other), IsOkAndHolds("mine"));

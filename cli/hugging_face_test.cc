@@ -16,7 +16,6 @@ namespace causeway {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
 
 // The values of TinyLlama-1.1B and Llama-3.2-1B as their makers publish them.
 constexpr char kTinyLlama[] = R"({
@@ -300,13 +299,11 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
       {"[]", "it is not a JSON object"},
   };
   for (const auto& [config, problem] : cases) {
-    EXPECT_THAT(
-        ReadHuggingFaceConfig(config, 0).status(),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(problem)));
+    EXPECT_THAT(ReadHuggingFaceConfig(config, 0).status(),
+                IsInvalidArgument(problem));
   }
   EXPECT_THAT(ReadHuggingFaceConfig(kTinyLlama, 2049).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"max_position_embeddings\" is 2048")));
+              IsInvalidArgument("\"max_position_embeddings\" is 2048"));
   EXPECT_OK(
       ReadHuggingFaceConfig(With(kTinyLlama, "sliding_window", 1024), 1024));
   // Features that are off, or that our families have, change nothing.
@@ -322,8 +319,7 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
   EXPECT_OK(ReadHuggingFaceConfig(qwen.dump(), 1024));
   qwen["use_sliding_window"] = true;
   EXPECT_THAT(ReadHuggingFaceConfig(qwen.dump(), 1024).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"sliding_window\" is 1000")));
+              IsInvalidArgument("\"sliding_window\" is 1000"));
 }
 
 TEST(HuggingFaceTest, AWindowOfSomeLayersCounts) {
@@ -332,8 +328,7 @@ TEST(HuggingFaceTest, AWindowOfSomeLayersCounts) {
   qwen["layer_types"] = {"full_attention", "sliding_attention"};
   EXPECT_OK(ReadHuggingFaceConfig(qwen.dump(), 1000));
   EXPECT_THAT(ReadHuggingFaceConfig(qwen.dump(), 1024).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"sliding_window\" is 1000")));
+              IsInvalidArgument("\"sliding_window\" is 1000"));
 }
 
 // The message shows the value, so it must be bounded and printable.
@@ -345,7 +340,7 @@ TEST(HuggingFaceTest, MessagesBoundWhatTheyQuote) {
        {deep, With(kTinyLlama, "model_type", std::string(1'000'000, 'x')),
         With(kTinyLlama, "\x1b]0;title\x07_bias", "\x1b[2J")}) {
     const absl::Status status = ReadHuggingFaceConfig(config, 0).status();
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(status, IsInvalidArgument());
     EXPECT_LT(status.message().size(), 1000);
     EXPECT_EQ(Printable(status.message()), status.message());
   }
@@ -387,8 +382,7 @@ TEST(HuggingFaceTest, SaysWhatNoLibraryHas) {
   for (const v1::RunConfig& both :
        {with_bias, across_heads, post_norm, config}) {
     EXPECT_THAT(WriteHuggingFaceConfig(both, "float32", "").status(),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("model.post_norm and")));
+                IsFailedPrecondition("model.post_norm and"));
   }
 }
 
@@ -404,16 +398,15 @@ TEST(HuggingFaceTest, SpecialTokensAreThoseOfTheTokenizer) {
   ASSERT_OK_AND_ASSIGN(text, WriteHuggingFaceConfig(config, "float32", ""));
   EXPECT_EQ(json::parse(text)["eos_token_id"], nullptr);
   EXPECT_THAT(WriteHuggingFaceConfig(config, "float32", "{").status(),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+              IsInvalidArgument());
   // Several tokens may end a text, but not hundreds.
   EXPECT_OK(WriteHuggingFaceConfig(config, "float32",
                                    R"({"eos_token_id": [1, 2, 3]})"));
-  EXPECT_THAT(
-      WriteHuggingFaceConfig(
-          config, "float32",
-          json({{"eos_token_id", std::vector<int>(1000)}}).dump())
-          .status(),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("eos_token_id")));
+  EXPECT_THAT(WriteHuggingFaceConfig(
+                  config, "float32",
+                  json({{"eos_token_id", std::vector<int>(1000)}}).dump())
+                  .status(),
+              IsInvalidArgument("eos_token_id"));
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST_F(ImportTest, RefusesWhatDoesNotFitBeforeItWrites) {
   ASSERT_OK(RemoveFile(absl::StrCat(model_, "/config.json")));
   EXPECT_EQ(Run({}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("config.json"));
-  EXPECT_THAT(ReadFile(out_path_), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(out_path_), IsNotFound());
 }
 
 TEST_F(ImportTest, RefusesForeignFilesThatHarm) {
@@ -128,7 +128,7 @@ TEST_F(ImportTest, RefusesForeignFilesThatHarm) {
     EXPECT_THAT(err_.str(), HasSubstr(std::string(problem)));
     EXPECT_LT(err_.str().size(), 2000);
     for (const char c : err_.str()) EXPECT_TRUE(c == '\n' || c >= ' ');
-    EXPECT_THAT(ReadFile(out_path_), StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_THAT(ReadFile(out_path_), IsNotFound());
   };
   Write("config.json",
         absl::StrCat("{\"model_type\": ", std::string(40000, '['),

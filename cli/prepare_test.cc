@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -125,8 +124,7 @@ TEST_F(PrepareTest, SentencePieceTokensDecodeToTheText) {
 TEST_F(PrepareTest, RefusesToOverwriteUnlessForced) {
   options_.texts = {Text("a.txt", "text")};
   Text("out.bin", "precious");
-  EXPECT_THAT(RunPrepare(options_, progress_),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--force")));
+  EXPECT_THAT(RunPrepare(options_, progress_), IsAlreadyExists("--force"));
   EXPECT_THAT(ReadFile(options_.out), IsOkAndHolds("precious"));
   options_.force = true;
   EXPECT_OK(RunPrepare(options_, progress_));
@@ -136,26 +134,20 @@ TEST_F(PrepareTest, RefusesToOverwriteUnlessForced) {
 TEST_F(PrepareTest, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
   const std::string good = Text("good.txt", "text");
   options_.texts = {good, directory_ + "/missing.txt"};
-  EXPECT_THAT(RunPrepare(options_, progress_),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing.txt")));
+  EXPECT_THAT(RunPrepare(options_, progress_), IsNotFound("missing.txt"));
   options_.texts = {good, Text("empty.txt", "")};
   EXPECT_THAT(RunPrepare(options_, progress_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("empty.txt: the file is empty")));
+              IsInvalidArgument("empty.txt: the file is empty"));
   options_.texts = {good, Text("ids.bin", LlmcHeader(20240520, 1, 0))};
   EXPECT_THAT(RunPrepare(options_, progress_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ids.bin: a token file")));
+              IsInvalidArgument("ids.bin: a token file"));
   options_.texts = {};
-  EXPECT_THAT(RunPrepare(options_, progress_),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(RunPrepare(options_, progress_), IsInvalidArgument());
   EXPECT_FALSE(OutExists());
   options_.texts = {good};
   options_.out = good;
   options_.force = true;
-  EXPECT_THAT(
-      RunPrepare(options_, progress_),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is both")));
+  EXPECT_THAT(RunPrepare(options_, progress_), IsInvalidArgument("is both"));
   EXPECT_THAT(ReadFile(good), IsOkAndHolds("text"));
 }
 
@@ -168,9 +160,7 @@ TEST_F(PrepareTest, FullDiskIsAnErrorAndLeavesNothingBehind) {
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit = {.rlim_cur = 50000, .rlim_max = old_limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  EXPECT_THAT(
-      RunPrepare(options_, progress_),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("out.bin")));
+  EXPECT_THAT(RunPrepare(options_, progress_), IsResourceExhausted("out.bin"));
   EXPECT_THAT(*ListDirectory(directory_), ElementsAre("a.txt"));
 }
 

@@ -144,7 +144,7 @@ TEST(ContinueTest, ADivergedModelIsAnError) {
     return absl::MakeConstSpan(model.logits);
   };
   EXPECT_THAT(Continue({2}, 3, {}, broken, [](int32_t) { return true; }),
-              StatusIs(absl::StatusCode::kDataLoss));
+              IsDataLoss());
 }
 
 TEST(ContinuedTextTest, KeepsTheSpaceAfterThePrompt) {

@@ -14,8 +14,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(TrainedModelTest, PutsTheFragmentsTogether) {
   const std::string directory = testing::TempDir() + "/state";
   ASSERT_OK_AND_ASSIGN(const v1::RunConfig config,
@@ -40,18 +38,15 @@ TEST(TrainedModelTest, TensorsAreNoModel) {
                        ParseRunConfig(kTensorsConfig, "test"));
   ASSERT_OK(WriteTestState(directory, config, std::vector<float>(52)));
   EXPECT_THAT(LoadTrainedModel(directory),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("run test-1 is defined by its tensors")));
+              IsFailedPrecondition("run test-1 is defined by its tensors"));
 }
 
 TEST(TrainedModelTest, SaysWhatIsNotThere) {
   EXPECT_THAT(LoadTrainedModel(testing::TempDir() + "/missing"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing")));
+              IsNotFound("/missing"));
   const std::string empty = testing::TempDir() + "/empty";
   ASSERT_OK(CreateDirectory(empty));
-  EXPECT_THAT(LoadTrainedModel(empty),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("not a state directory")));
+  EXPECT_THAT(LoadTrainedModel(empty), IsNotFound("not a state directory"));
 }
 
 }  // namespace

@@ -80,9 +80,8 @@ TEST(TraceTest, WithoutATraceNothingIsRecorded) {
 }
 
 TEST(TraceTest, AFileThatCannotBeWrittenIsAnError) {
-  EXPECT_THAT(
-      StartTrace(Path("missing/x"), "x", SteadyWallClock()),
-      StatusIs(absl::StatusCode::kNotFound, testing::HasSubstr("missing/x")));
+  EXPECT_THAT(StartTrace(Path("missing/x"), "x", SteadyWallClock()),
+              IsNotFound("missing/x"));
 }
 
 }  // namespace

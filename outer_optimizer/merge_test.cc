@@ -6,7 +6,6 @@
 #include <numeric>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,9 +13,7 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using Outer = v1::OuterOptimizerConfig;
 
 constexpr Outer::Weighting kWeightings[] = {Outer::TOKENS, Outer::UNIFORM,
@@ -76,18 +73,14 @@ TEST(MergeSharesTest, NoTokensNoShare) {
 TEST(MergeSharesTest, RefusesWhatHasNoMean) {
   for (const Outer::Weighting weighting : kWeightings) {
     EXPECT_THAT(MergeShares(weighting, {}),
-                StatusIs(StatusCode::kInvalidArgument,
-                         HasSubstr("nothing to merge: the 0 contributions")));
+                IsInvalidArgument("nothing to merge: the 0 contributions"));
   }
   EXPECT_THAT(MergeShares(Outer::TOKENS, {{0, 3}, {0, 4}}),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("the 2 contributions of the round have no")));
+              IsInvalidArgument("the 2 contributions of the round have no"));
   EXPECT_THAT(MergeShares(Outer::TOKENS_SQUARED_PER_STEP, {{5, 0}}),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("5 tokens but no inner steps")));
+              IsInvalidArgument("5 tokens but no inner steps"));
   EXPECT_THAT(MergeShares(Outer::WEIGHTING_UNSPECIFIED, {{5, 1}}),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("TOKENS, UNIFORM, TOKENS_SQUARED_PER_STEP")));
+              IsInvalidArgument("TOKENS, UNIFORM, TOKENS_SQUARED_PER_STEP"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -12,9 +11,7 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using Send = SyncSchedule::Send;
 
@@ -204,7 +201,7 @@ TEST(SyncScheduleTest, RefusesWhatCannotBe) {
   const auto expect_refused = [](SyncSchedule::Options options,
                                  const char* why) {
     EXPECT_THAT(SyncSchedule::Create(std::move(options)),
-                StatusIs(StatusCode::kInvalidArgument, HasSubstr(why)));
+                IsInvalidArgument(why));
   };
   expect_refused({.send_offsets = {0}, .total_steps = 5},
                  "inner_steps_per_round is 0");

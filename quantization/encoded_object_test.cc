@@ -16,9 +16,6 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
-using testing::HasSubstr;
-
 constexpr CodecSpec kSpec = {.format = v1::BF16, .block_size = 128};
 
 class EncodedObjectTest : public testing::Test {
@@ -49,47 +46,41 @@ TEST_F(EncodedObjectTest, DescribesWhatIsSent) {
 
 TEST_F(EncodedObjectTest, RefusesAnotherFormatThanTheRuns) {
   EXPECT_THAT(CheckDescription(object_, {.block_size = 128}, 3),
-              StatusIs(StatusCode::kFailedPrecondition,
-                       HasSubstr("object is BF16 in blocks of 128; the run "
-                                 "uses FP32 in blocks of 128")));
+              IsFailedPrecondition("object is BF16 in blocks of 128; the run "
+                                   "uses FP32 in blocks of 128"));
   EXPECT_THAT(CheckDescription(object_, {.format = v1::BF16}, 3),
-              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("256")));
+              IsFailedPrecondition("256"));
   // Format 6 was NF4.
   object_.set_format(static_cast<v1::Format>(6));
-  EXPECT_THAT(CheckDescription(object_, kSpec, 3),
-              StatusIs(StatusCode::kFailedPrecondition,
-                       HasSubstr("object is unknown format 6 in blocks of 128; "
-                                 "the run uses BF16")));
+  EXPECT_THAT(
+      CheckDescription(object_, kSpec, 3),
+      IsFailedPrecondition("object is unknown format 6 in blocks of 128; "
+                           "the run uses BF16"));
 }
 
 TEST_F(EncodedObjectTest, RefusesASizeThatIsNotTheFragments) {
   EXPECT_THAT(CheckDescription(object_, kSpec, 4),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("3 values; the fragment has 4")));
+              IsInvalidArgument("3 values; the fragment has 4"));
   object_.set_encoded_bytes(uint64_t{1} << 40);
   EXPECT_THAT(CheckDescription(object_, kSpec, 3),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("1099511627776 bytes; 3 values of BF16 take "
-                                 "6")));
+              IsInvalidArgument("1099511627776 bytes; 3 values of BF16 take "
+                                "6"));
 }
 
 TEST_F(EncodedObjectTest, RefusesADigestOfTheWrongLength) {
   object_.set_digest("short");
   EXPECT_THAT(CheckDescription(object_, kSpec, 3),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("digest has 5 bytes, want 16")));
+              IsInvalidArgument("digest has 5 bytes, want 16"));
 }
 
 TEST_F(EncodedObjectTest, FindsEveryFlippedBit) {
   for (size_t bit = 0; bit < 8 * encoded_.size(); ++bit) {
     std::string flipped = encoded_;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-    EXPECT_THAT(Verify(flipped),
-                StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
+    EXPECT_THAT(Verify(flipped), IsDataLoss("digest"));
   }
-  EXPECT_THAT(
-      Verify(encoded_.substr(0, 4)),
-      StatusIs(StatusCode::kDataLoss, HasSubstr("4 bytes, described as 6")));
+  EXPECT_THAT(Verify(encoded_.substr(0, 4)),
+              IsDataLoss("4 bytes, described as 6"));
 }
 
 TEST_F(EncodedObjectTest,
@@ -99,23 +90,18 @@ TEST_F(EncodedObjectTest,
   EXPECT_FALSE(IsOpen(object_));
   EXPECT_OK(CheckOffer(open, kSpec, 3));
   EXPECT_OK(CheckOffer(object_, kSpec, 3));
-  EXPECT_THAT(
-      CheckDescription(open, kSpec, 3),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("lacks the size")));
-  EXPECT_THAT(CheckOffer(open, kSpec, 4),
-              StatusIs(StatusCode::kInvalidArgument));
-  EXPECT_THAT(CheckOffer(open, {.block_size = 128}, 3),
-              StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(CheckDescription(open, kSpec, 3),
+              IsInvalidArgument("lacks the size"));
+  EXPECT_THAT(CheckOffer(open, kSpec, 4), IsInvalidArgument());
+  EXPECT_THAT(CheckOffer(open, {.block_size = 128}, 3), IsFailedPrecondition());
 
   EXPECT_OK(CheckTrailer(object_, open));
-  EXPECT_THAT(CheckTrailer(open, open), StatusIs(StatusCode::kInvalidArgument,
-                                                 HasSubstr("lacks the size")));
+  EXPECT_THAT(CheckTrailer(open, open), IsInvalidArgument("lacks the size"));
   EXPECT_THAT(CheckTrailer(object_, DescribeOpen(kSpec, 4)),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("3 values of BF16 in blocks of 128; the "
-                                 "header said 4")));
+              IsInvalidArgument("3 values of BF16 in blocks of 128; the "
+                                "header said 4"));
   EXPECT_THAT(CheckTrailer(object_, DescribeOpen({.block_size = 128}, 3)),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("FP32")));
+              IsInvalidArgument("FP32"));
 }
 
 TEST_F(EncodedObjectTest, AnEmptyObjectIsFine) {

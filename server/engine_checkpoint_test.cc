@@ -90,8 +90,7 @@ TEST_F(EngineCheckpointTest, ACheckpointThatDoesNotFitLeavesNoRun) {
   parameters_.back() = std::numeric_limits<float>::quiet_NaN();
   Write(ModelTensors(layout_, parameters_));
   EXPECT_THAT(run_.TryStart(config_, checkpoint_).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("lm_head.weight")));
+              IsInvalidArgument("lm_head.weight"));
   // Another run may have the directory.
   v1::RunConfig other = config_;
   other.set_name("other");
@@ -112,9 +111,8 @@ TEST_F(EngineCheckpointTest, AStartThatWasCutOffMustBeRepeatedAlike) {
     }
     EXPECT_THAT(
         run_.TryStart(config_, from_checkpoint ? "" : checkpoint_).status(),
-        StatusIs(absl::StatusCode::kFailedPrecondition,
-                 HasSubstr(from_checkpoint ? "start with --initial_parameters"
-                                           : "start without")));
+        IsFailedPrecondition(from_checkpoint ? "start with --initial_parameters"
+                                             : "start without"));
     EXPECT_OK(run_.Start(config_, from_checkpoint ? checkpoint_ : ""));
     EXPECT_EQ(VersionZero() == parameters_, from_checkpoint);
     run_.Stop();
@@ -130,9 +128,8 @@ v1::RunConfig OfTensors(v1::RunConfig config) {
 TEST_F(EngineCheckpointTest, ARunOfTensorsBeginsWithItsCheckpoint) {
   const v1::RunConfig config = OfTensors(config_);
   EXPECT_THAT(run_.TryStart(config).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("begins with a checkpoint: name it with "
-                                 "--initial_parameters")));
+              IsInvalidArgument("begins with a checkpoint: name it with "
+                                "--initial_parameters"));
   ASSERT_OK(run_.Start(config, checkpoint_));
   EXPECT_EQ(VersionZero(), parameters_);
   // The plan keeps the tensors, so a restart needs nothing else.
@@ -143,11 +140,9 @@ TEST_F(EngineCheckpointTest, ARunOfTensorsBeginsWithItsCheckpoint) {
   v1::RunConfig other = config;
   other.mutable_tensors()->add_exclude("lm_head.weight");
   EXPECT_THAT(run_.TryStart(other).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("tensors.exclude")));
+              IsFailedPrecondition("tensors.exclude"));
   EXPECT_THAT(run_.TryStart(config_).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("differs from this configuration")));
+              IsFailedPrecondition("differs from this configuration"));
   other = config;
   other.mutable_tensors()->add_mean_only("lm_head.weight");
   other.mutable_tensors()->set_sequence_length(16);
@@ -171,8 +166,7 @@ TEST_F(EngineCheckpointTest, AStartThatWasCutOffNeedsTheSameTensors) {
                             other.tensors[0].shape[0]};
   Write(std::move(other));
   EXPECT_THAT(run_.TryStart(config, checkpoint_).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("model.embed_tokens.weight has shape")));
+              IsInvalidArgument("model.embed_tokens.weight has shape"));
   Write(ModelTensors(layout_, parameters_));
   ASSERT_OK(run_.Start(config, checkpoint_));
   EXPECT_EQ(VersionZero(), parameters_);
@@ -182,8 +176,7 @@ TEST_F(EngineCheckpointTest, AFragmentForEachBlockAndNoMore) {
   v1::RunConfig config = OfTensors(config_);
   config.mutable_synchronization()->set_fragments(3);
   EXPECT_THAT(run_.TryStart(config, checkpoint_).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("a model of 1 blocks takes 1 to 2")));
+              IsInvalidArgument("a model of 1 blocks takes 1 to 2"));
   // Another run may have the directory.
   EXPECT_OK(run_.Start(config_));
 }

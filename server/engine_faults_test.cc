@@ -53,13 +53,12 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
   diverged[3] = NAN;
   EXPECT_THAT(
       run_.Contribute(run_.MakeContribution(a_, 0, 0, anchor_, diverged)),
-      StatusIs(absl::StatusCode::kOutOfRange));
-  EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
-  EXPECT_THAT(run_.engine().Admit(1),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+      IsOutOfRange());
+  EXPECT_THAT(run_.Heartbeat(a_), IsOutOfRange());
+  EXPECT_THAT(run_.engine().Admit(1), IsFailedPrecondition());
   // The round continues without the contribution, even after a restart.
   ASSERT_OK(run_.Start(TestRunConfig()));
-  EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(run_.Heartbeat(a_), IsOutOfRange());
   ASSERT_OK(Contribute(b_));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   ASSERT_OK_AND_ASSIGN(const std::vector<float> merged, run_.Fetch(b_, 0, 1));
@@ -100,7 +99,7 @@ TEST_F(EngineFaultsTest, ALogThatIsRemovedSuspendsTheRun) {
   EXPECT_THAT(run_.engine().GetRun().message(),
               HasSubstr(log + " was removed"));
   for (const v1::IslandIdentity& island : {a_, b_}) {
-    EXPECT_THAT(Contribute(island), StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(Contribute(island), IsUnavailable());
   }
   ASSERT_TRUE(
       run_.Await([&] { return std::filesystem::exists(log + ".rescued"); }));
@@ -134,8 +133,7 @@ TEST_F(EngineFaultsTest, AnOutlierIsKeptAcrossARestartAndMergedOnRequest) {
     ASSERT_TRUE(run_.AwaitVersion(0, version + 1));
   }
   EXPECT_THAT(contribute(b_, 2, 1),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("more than 10 times the median")));
+              IsOutOfRange("more than 10 times the median"));
 
   ASSERT_OK(run_.Start(config));
   const v1::ListQuarantineResponse held = run_.engine().ListQuarantine(false);
@@ -170,20 +168,19 @@ TEST_F(EngineFaultsTest, QuarantinedBytesThatAreDamagedAreNotMerged) {
   StartRun(TestRunConfig());
   ASSERT_THAT(run_.Contribute(run_.MakeContribution(a_, 0, 0, anchor_,
                                                     Shifted(anchor_, 1000))),
-              StatusIs(absl::StatusCode::kOutOfRange));
+              IsOutOfRange());
   const std::string file = run_.state_dir() + "/quarantine/1";
   ASSERT_OK_AND_ASSIGN(std::string bytes, ReadFile(file));
   bytes[bytes.size() / 2] ^= 1;
   ASSERT_OK(WriteFileAtomically(file, {absl::string_view(bytes)}));
   EXPECT_THAT(run_.engine().Admit(1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("the file is damaged")));
+              IsFailedPrecondition("the file is damaged"));
   ASSERT_OK(Contribute(b_));
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
   EXPECT_EQ(run_.engine().GetRun().ledger().merged(), 1000);
   ASSERT_OK(run_.engine().Drop(1));
   // The bytes are no longer needed.
-  EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(file), IsNotFound());
 }
 
 // The round closes without an island that is in the middle of an upload. The
@@ -213,11 +210,11 @@ TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
   ASSERT_OK(run_.Heartbeat(a_));
   run_.AdvanceSeconds(2);
   ASSERT_TRUE(run_.AwaitVersion(0, 1));
-  EXPECT_THAT(Contribute(b_), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(Contribute(b_), IsAborted());
   // No answer may reveal an eviction that a restart would not know.
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_OK(run_.Heartbeat(a_));
-  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
 }
 
 TEST_F(EngineFaultsTest, UploadsToAllFragmentsFitIntoMemoryTogether) {
@@ -259,8 +256,7 @@ TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
   }
   v1::IslandIdentity knows_better = a_;
   knows_better.set_epoch(a_.epoch() + 1);
-  EXPECT_THAT(run_.Heartbeat(knows_better),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(run_.Heartbeat(knows_better), IsUnavailable());
   go_on.Notify();
   const std::filesystem::path update =
       run_.state_dir() + "/updates/update-0001-v00000001.safetensors";
@@ -268,8 +264,7 @@ TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
   run_.engine().news().Remove(listener);
   EXPECT_EQ(run_.engine().run_state(), v1::SUSPENDED);
   EXPECT_EQ(run_.engine().GetRun().epoch(), a_.epoch());
-  EXPECT_THAT(run_.engine().Pause({}), StatusIs(absl::StatusCode::kUnavailable,
-                                                HasSubstr("was replaced")));
+  EXPECT_THAT(run_.engine().Pause({}), IsUnavailable("was replaced"));
   // The restart waits for the outer step.
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_EQ(run_.Head(0).version(), 1);
@@ -300,26 +295,24 @@ TEST_F(EngineFaultsTest,
   // There is nothing to write, so the answer is the refusal.
   v1::IslandIdentity stranger = a_;
   stranger.set_incarnation(9);
-  EXPECT_THAT(run_.Heartbeat(stranger), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_THAT(run_.Leave(stranger), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_THAT(run_.Join("a", 2),
-              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(run_.Heartbeat(stranger), IsAborted());
+  EXPECT_THAT(run_.Leave(stranger), IsAborted());
+  EXPECT_THAT(run_.Join("a", 2), IsResourceExhausted());
   EXPECT_OK(run_.Heartbeat(a_));
   // A refusal that ends a membership is a change that a restart would not know.
   std::vector<float> diverged = anchor_;
   diverged[3] = NAN;
   EXPECT_THAT(
       run_.Contribute(run_.MakeContribution(b_, 0, 0, anchor_, diverged)),
-      StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(run_.engine().Pause({}),
-              StatusIs(absl::StatusCode::kUnavailable));
+      IsUnavailable());
+  EXPECT_THAT(run_.engine().Pause({}), IsUnavailable());
   // Until that is written, no call reports success.
-  EXPECT_THAT(run_.Heartbeat(a_), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(run_.Heartbeat(a_), IsUnavailable());
   ASSERT_OK(run_.AllowInserts());
   EXPECT_OK(run_.Heartbeat(a_));
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_EQ(run_.engine().run_state(), v1::PAUSED);
-  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(run_.Heartbeat(b_), IsOutOfRange());
 }
 
 TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
@@ -332,7 +325,7 @@ TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
   ASSERT_OK(run_.AllowInserts());
   EXPECT_OK(run_.Heartbeat(a_));
   ASSERT_OK(run_.Start(TestRunConfig()));
-  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
 }
 
 // The commit of a version also admits what was merged from the quarantine, even

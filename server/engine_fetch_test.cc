@@ -11,7 +11,6 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/codec.h"
 #include "quantization/encoded_object.h"
 #include "quantization/testing/whole_vectors.h"
 #include "server/engine.h"
@@ -93,7 +92,7 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
   ASSERT_THAT(run_.Contribute(run_.MakeContribution(b_, 0, 2, anchor,
                                                     Shifted(anchor, 1)))
                   .status(),
-              StatusIs(absl::StatusCode::kOutOfRange));
+              IsOutOfRange());
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity second, run_.Join("b", 2));
   Contribute(a_, 2);
   ASSERT_TRUE(run_.AwaitVersion(0, 3));
@@ -157,8 +156,7 @@ TEST_F(EngineFetchTest, AVersionThatIsBeingReadStaysForARound) {
   }
   opened.reset();
   EXPECT_THAT(run_.engine().OpenParameters(request).status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       testing::HasSubstr("fetch the newest")));
+              IsNotFound("fetch the newest"));
 }
 
 TEST_F(EngineFetchTest, OnlyAnUpdateThatIsStillToBeMadeIsAwaited) {
@@ -242,8 +240,7 @@ TEST_F(EngineFetchTest, AnUpdateThatIsNoLongerKeptCannotBeResumed) {
                        run_.engine().OpenUpdate(request));
   EXPECT_FALSE(update.response.has_object());
   request.set_offset(1);
-  EXPECT_THAT(run_.engine().OpenUpdate(request).status(),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(run_.engine().OpenUpdate(request).status(), IsNotFound());
 }
 
 TEST_F(EngineFetchTest, NoUpdateOfAFragmentThatIsNotThereIsAwaited) {
@@ -253,8 +250,7 @@ TEST_F(EngineFetchTest, NoUpdateOfAFragmentThatIsNotThereIsAwaited) {
   request.set_wait(true);
   request.set_fragment(UINT32_MAX);
   EXPECT_THAT(run_.engine().IsAwaited(request), IsOkAndHolds(false));
-  EXPECT_THAT(run_.engine().OpenUpdate(request).status(),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(run_.engine().OpenUpdate(request).status(), IsNotFound());
 }
 
 }  // namespace

@@ -91,8 +91,7 @@ class EngineOutcomeTest : public testing::Test {
         run_.Await([&] { return run_.engine().run_state() == v1::SUSPENDED; }));
     ASSERT_THAT(AwaitReconciled(doubt), HasSubstr("is not there"));
     EXPECT_EQ(run_.Head(0).version(), version);
-    EXPECT_THAT(run_.Fetch(a_, 0, version + 1),
-                StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_THAT(run_.Fetch(a_, 0, version + 1), IsNotFound());
     ASSERT_TRUE(AwaitRetried(version + 1));
   }
   // Expects that each contribution was merged once, and that a restart finds
@@ -138,8 +137,7 @@ TEST_F(EngineOutcomeTest, NothingElseIsCommittedMeanwhile) {
   ASSERT_TRUE(
       run_.Await([&] { return run_.engine().run_state() == v1::SUSPENDED; }));
   EXPECT_THAT(run_.engine().GetRun().message(), HasSubstr("outcome unknown"));
-  EXPECT_THAT(run_.Join("c").status(),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(run_.Join("c").status(), IsUnavailable());
   disk_.Repair();
   AwaitReconciled(1);
   ASSERT_TRUE(AwaitRetried(1));
@@ -153,8 +151,7 @@ TEST_F(EngineOutcomeTest, EachDoubtIsResolvedByItself) {
   // Returns the outcome of the doubt number `doubt`, about a membership.
   const auto join_in_doubt = [&](const std::string& island, size_t doubt) {
     EXPECT_THAT(run_.Join(island).status(),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         HasSubstr("cannot write its commit log")));
+                IsUnavailable("cannot write its commit log"));
     const std::string outcome = AwaitReconciled(doubt);
     const auto identity = run_.Join(island);
     EXPECT_OK(identity) << "the same process asks again";

@@ -387,7 +387,7 @@ TEST_F(EngineReportTest, NothingOfADecidedContributionIsKept) {
   // This is as after a crash between the decision and the removal.
   ASSERT_OK(WriteFileAtomically(file, {absl::string_view("bytes")}));
   ASSERT_OK(run_.Start(config_));
-  EXPECT_THAT(ReadFile(file), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(file), IsNotFound());
   // Bytes that can never be merged are not written.
   ASSERT_OK(run_.engine().Resume());
   ASSERT_OK_AND_ASSIGN(std::vector<float> diverged,
@@ -396,7 +396,7 @@ TEST_F(EngineReportTest, NothingOfADecidedContributionIsKept) {
   diverged[3] = NAN;
   ASSERT_THAT(run_.Contribute(
                   run_.MakeContribution(a_, kFragment, 1, anchor, diverged)),
-              StatusIs(absl::StatusCode::kOutOfRange));
+              IsOutOfRange());
   const v1::QuarantinedContribution held =
       run_.engine().ListQuarantine(false).contributions(0);
   EXPECT_EQ(held.id(), 2);

@@ -61,8 +61,7 @@ TEST_F(EngineStartTest, ARunThatTheMachineHasNoRoomForIsNotBegun) {
   // 17.6 T parameters.
   const v1::RunConfig config = TestRunConfig(
       "model { layers: 1024 hidden_size: 32768 intermediate_size: 131072 }");
-  EXPECT_THAT(run_.Start(config), StatusIs(absl::StatusCode::kResourceExhausted,
-                                           HasSubstr("GiB of memory, but")));
+  EXPECT_THAT(run_.Start(config), IsResourceExhausted("GiB of memory, but"));
   // Nothing of it is left.
   EXPECT_OK(run_.Start(config_));
 }
@@ -78,8 +77,7 @@ TEST_F(EngineStartTest, ADamagedHeadIsRefusedAndNamed) {
       std::string damaged = sound;
       damaged[at] = static_cast<char>(damaged[at] ^ 1);
       ASSERT_OK(WriteFileAtomically(file, {absl::string_view(damaged)}));
-      EXPECT_THAT(run_.TryStart(config_).status(),
-                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+      EXPECT_THAT(run_.TryStart(config_).status(), IsDataLoss(file));
     }
     ASSERT_OK(WriteFileAtomically(file, {absl::string_view(sound)}));
   }
@@ -90,8 +88,7 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
   RunRounds(1);
   std::filesystem::remove_all(run_.state_dir() + "/merges");
   ASSERT_OK(RemoveFile(HeadFile(0, 1)));
-  EXPECT_THAT(run_.TryStart(config_).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(HeadFile(0, 1))));
+  EXPECT_THAT(run_.TryStart(config_).status(), IsDataLoss(HeadFile(0, 1)));
 }
 
 // The contents of every file below a directory, except the lock and the files
@@ -243,8 +240,7 @@ TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
   RunRounds(2);
   ASSERT_OK(run_.Start(config_));
   EXPECT_THAT(Contribute("a", 2, 1),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("median of the last 4 merged")));
+              IsOutOfRange("median of the last 4 merged"));
 }
 
 TEST_F(EngineStartTest, AStartRemovesWhatItsConfigurationDoesNotKeep) {
@@ -253,7 +249,7 @@ TEST_F(EngineStartTest, AStartRemovesWhatItsConfigurationDoesNotKeep) {
   v1::RunConfig changed = config_;
   changed.mutable_storage()->set_versions_kept(1);
   ASSERT_OK(run_.Start(changed));
-  EXPECT_THAT(ReadFile(HeadFile(0, 0)), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(HeadFile(0, 0)), IsNotFound());
   EXPECT_OK(ReadFile(HeadFile(0, 3)));
 }
 
@@ -288,8 +284,7 @@ TEST_F(EngineStartTest, WhoIsGoneLeavesNoUploadBehind) {
   ASSERT_OK(run_.Leave(b));
   EXPECT_THAT(run_.engine().Append(KeyOf(upload.header),
                                    CutChunk(upload.bytes, 100, 100)),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("no upload of island b")));
+              IsUnavailable("no upload of island b"));
 }
 
 }  // namespace

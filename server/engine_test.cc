@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"
 #include "common/os/file.h"
@@ -17,16 +16,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "quantization/codec.h"
 #include "quantization/encoded_object.h"
 #include "quantization/testing/whole_vectors.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr auto kAccepted = v1::ContributeResponse::ACCEPTED;
 constexpr auto kLate = v1::ContributeResponse::LATE;
@@ -101,8 +96,7 @@ TEST_F(EngineTest, WhileAVersionWaitsForFollowersAnotherFragmentsIsMade) {
 TEST_F(EngineTest, ADirectoryHasOneEngine) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_THAT(run_.TryStart(TestRunConfig()).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("in use by another coordinator")));
+              IsFailedPrecondition("in use by another coordinator"));
   run_.Stop();
   EXPECT_OK(run_.TryStart(TestRunConfig()).status());
 }
@@ -116,8 +110,7 @@ TEST_F(EngineTest, AnotherModelIsRefusedAndNothingIsChanged) {
   ASSERT_OK_AND_ASSIGN(const std::vector<std::string> files,
                        ListDirectory(run_.state_dir() + "/fragments"));
   EXPECT_THAT(run_.TryStart(other).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("test-00000007"), HasSubstr("seed"))));
+              IsFailedPrecondition("test-00000007", "seed"));
   EXPECT_THAT(ListDirectory(run_.state_dir() + "/fragments"),
               IsOkAndHolds(files));
   ASSERT_OK(run_.Start(TestRunConfig()));
@@ -147,8 +140,7 @@ TEST_F(EngineTest, ALostLogIsNoNewRun) {
   run_.Stop();
   ASSERT_OK(RemoveFile(run_.state_dir() + "/run.sqlite3"));
   EXPECT_THAT(run_.Start(TestRunConfig()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("Nothing was changed")));
+              IsFailedPrecondition("Nothing was changed"));
 }
 
 TEST_F(EngineTest, UploadsOfAllIslandsToAllFragmentsFitAtOnce) {
@@ -279,7 +271,7 @@ TEST_F(EngineTest, ARestartGoesOnWithTheLastVersion) {
   EXPECT_EQ(run_.Head(1).version(), 0);
   EXPECT_EQ(run_.engine().run_state(), v1::RUNNING);
   EXPECT_OK(run_.Heartbeat(a));
-  EXPECT_THAT(run_.Heartbeat(b), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(run_.Heartbeat(b), IsAborted());
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b2, run_.Join("b"));
   EXPECT_EQ(b2.incarnation(), 2);
   // Contributions that were merged before are not accepted again.

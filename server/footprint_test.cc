@@ -9,7 +9,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
 using Outer = v1::OuterOptimizerConfig;
 
 TEST(FootprintTest, StateHasAVectorForEachThingThatIsKept) {
@@ -81,11 +80,9 @@ TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {
                             .first_disk = 5.0 * kGibibyte};
   EXPECT_OK(CheckRoom(footprint, 3 * kGibibyte, 5 * kGibibyte));
   EXPECT_THAT(CheckRoom(footprint, 2 * kGibibyte, 5 * kGibibyte),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("needs 3.0 GiB of memory, but 2.0 GiB")));
+              IsResourceExhausted("needs 3.0 GiB of memory, but 2.0 GiB"));
   EXPECT_THAT(CheckRoom(footprint, 3 * kGibibyte, 4 * kGibibyte),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("needs 5.0 GiB of disk space, but 4.0 GiB")));
+              IsResourceExhausted("needs 5.0 GiB of disk space, but 4.0 GiB"));
 }
 
 }  // namespace

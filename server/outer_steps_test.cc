@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,8 +21,6 @@
 
 namespace causeway {
 namespace {
-
-using testing::HasSubstr;
 
 // Outer steps on version 0 of two fragments. The test plays the rules.
 class OuterStepsTest : public testing::Test {
@@ -105,9 +102,7 @@ TEST_F(OuterStepsTest, AVersionIsDurableBeforeItIsPublished) {
   ASSERT_OK_AND_ASSIGN(const CommitRecord commit,
                        state_->log().FindCommit(0, 1));
   EXPECT_EQ(commit.head.digest(), outcome.head.digest());
-  EXPECT_THAT(staging_.Get({.island_id = "a"}),
-              StatusIs(absl::StatusCode::kUnavailable))
-      << "merged";
+  EXPECT_THAT(staging_.Get({.island_id = "a"}), IsUnavailable()) << "merged";
   v1::RunStatus status;
   steps_->Describe(status);
   EXPECT_EQ(status.bytes_data_parallel(),
@@ -115,15 +110,13 @@ TEST_F(OuterStepsTest, AVersionIsDurableBeforeItIsPublished) {
 }
 
 TEST_F(OuterStepsTest, AContributionThatIsGoneFailsTheStep) {
-  EXPECT_THAT(MakeStep(/*with_bytes=*/false),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(MakeStep(/*with_bytes=*/false), IsUnavailable());
   EXPECT_EQ(version(), 0);
 }
 
 TEST_F(OuterStepsTest, WhatTheRulesRefuseIsNotPublished) {
   begun_ = absl::UnavailableError("this coordinator was replaced");
-  EXPECT_THAT(MakeStep(), StatusIs(absl::StatusCode::kUnavailable,
-                                   HasSubstr("was replaced")));
+  EXPECT_THAT(MakeStep(), IsUnavailable("was replaced"));
   EXPECT_EQ(version(), 0);
   EXPECT_OK(staging_.Get({.island_id = "a"})) << "the step may be tried again";
 }
@@ -131,8 +124,7 @@ TEST_F(OuterStepsTest, WhatTheRulesRefuseIsNotPublished) {
 TEST_F(OuterStepsTest, AWriteInDoubtIsWhatItTurnsOutToBe) {
   begun_ = absl::UnknownError("the disk failed");
   found_ = absl::UnavailableError("the commit was not written");
-  EXPECT_THAT(MakeStep(), StatusIs(absl::StatusCode::kUnavailable,
-                                   HasSubstr("was not written")));
+  EXPECT_THAT(MakeStep(), IsUnavailable("was not written"));
   EXPECT_EQ(version(), 0);
   ended_.reset();
   found_ = absl::OkStatus();

@@ -213,8 +213,7 @@ TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
   ASSERT_NE(name, std::string::npos);
   record[name + 1] = 'b';
   ASSERT_OK(WriteFileAtomically(path, {absl::string_view(record)}));
-  EXPECT_THAT(Replay().status(), StatusIs(absl::StatusCode::kDataLoss,
-                                          HasSubstr("\"config\" is damaged")));
+  EXPECT_THAT(Replay().status(), IsDataLoss("\"config\" is damaged"));
 }
 
 TEST_F(ReplayTest, WithoutRecordingARunIsReplayedFromItsOldestSnapshot) {
@@ -294,8 +293,7 @@ TEST_F(ReplayTest, OtherInitialParametersAreNamed) {
       driver_.ExecuteInLog("UPDATE run SET config = replace(config, 'seed: 5', "
                            "'seed: 6')"));
   EXPECT_THAT(Replay().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("another version of Causeway")));
+              IsFailedPrecondition("another version of Causeway"));
 }
 
 }  // namespace

@@ -93,11 +93,9 @@ TEST_F(StagingTest, TakesAnUploadAndGivesItsBytes) {
 TEST_F(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
   BeginUpload(encoded_, 100);
   EXPECT_THAT(staging_.Get(Key("a")),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has 100 bytes so far")));
+              IsFailedPrecondition("has 100 bytes so far"));
   EXPECT_THAT(staging_.Verify(Key("a"), encoded_.object),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has 100 of 256 bytes")));
+              IsFailedPrecondition("has 100 of 256 bytes"));
 
   EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(100));
   ASSERT_OK(Upload(staging_, Key("a"), encoded_, 100));
@@ -126,9 +124,8 @@ TEST_F(StagingTest, VerifiedBytesAreNotReplacedUnderTheRoundThatCountsThem) {
   ASSERT_OK(Begin(staging, Key("a"), counted.object));
   ASSERT_OK(Upload(staging, Key("a"), counted));
   ASSERT_OK(staging.Verify(Key("a"), counted.object));
-  EXPECT_THAT(
-      Begin(staging, Key("a"), other.object),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("island a")));
+  EXPECT_THAT(Begin(staging, Key("a"), other.object),
+              IsFailedPrecondition("island a"));
   EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(counted.bytes));
 }
 
@@ -139,8 +136,7 @@ TEST_F(StagingTest, VerifyTellsBytesOfAnotherOfferApart) {
   const Encoded second(2.5f);
   ASSERT_OK(Begin(staging_, Key("a"), first.object));
   BeginUpload(second);
-  EXPECT_THAT(staging_.Verify(Key("a"), first.object),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offer")));
+  EXPECT_THAT(staging_.Verify(Key("a"), first.object), IsUnavailable("offer"));
   EXPECT_OK(staging_.Verify(Key("a"), second.object));
 }
 
@@ -149,8 +145,7 @@ TEST_F(StagingTest, MemoryIsBoundedAndComesBack) {
   ASSERT_OK(Begin(staging, Key("a"), encoded_.object));
   ASSERT_OK(Begin(staging, Key("b"), encoded_.object));
   EXPECT_THAT(Begin(staging, Key("c"), encoded_.object),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("512 of 512 bytes, 256 more asked for")));
+              IsResourceExhausted("512 of 512 bytes, 256 more asked for"));
   EXPECT_EQ(staging.used_bytes(), 2 * kBytes);
   // Uploads that have memory continue.
   EXPECT_OK(Upload(staging, Key("a"), encoded_));
@@ -167,8 +162,7 @@ TEST_F(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
   ASSERT_OK(Begin(staging_, Key("a"), Encoded(1.5f).object));
   for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - kBytes + 1}) {
     huge.set_encoded_bytes(bytes);
-    EXPECT_THAT(staging_.Begin(Key("b"), huge, bytes),
-                StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(staging_.Begin(Key("b"), huge, bytes), IsResourceExhausted());
   }
   EXPECT_EQ(staging_.used_bytes(), kBytes);
 }
@@ -176,8 +170,7 @@ TEST_F(StagingTest, SizesNearTheLimitOfIntegersDoNotWrapAround) {
 TEST_F(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
   ASSERT_OK(Begin(staging_, Key("a"), encoded_.object));
   ASSERT_OK(Upload(staging_, Key("a"), Encoded(2.5f)));
-  EXPECT_THAT(staging_.Verify(Key("a"), encoded_.object),
-              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(staging_.Verify(Key("a"), encoded_.object), IsDataLoss());
   EXPECT_EQ(staging_.used_bytes(), 0);
   // The island sends the bytes again, from the beginning.
   EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(0));
@@ -186,8 +179,7 @@ TEST_F(StagingTest, BytesThatAreNotTheDescribedOnesAreDiscarded) {
 TEST_F(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
   const Encoded encoded(NAN);
   BeginUpload(encoded);
-  EXPECT_THAT(staging_.Verify(Key("a"), encoded.object),
-              StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(staging_.Verify(Key("a"), encoded.object), IsOutOfRange());
   EXPECT_EQ(staging_.used_bytes(), 0);
 }
 
@@ -197,8 +189,7 @@ TEST_F(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
   std::string damaged(chunk.pieces[0]);
   damaged[50] ^= 1;
   chunk.pieces = {damaged};
-  EXPECT_THAT(staging_.Append(Key("a"), chunk),
-              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(staging_.Append(Key("a"), chunk), IsDataLoss());
   EXPECT_THAT(Begin(staging_, Key("a"), encoded_.object), IsOkAndHolds(0));
   EXPECT_OK(Upload(staging_, Key("a"), encoded_));
 }
@@ -215,8 +206,7 @@ TEST_F(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
   for (uint64_t offset = 0; offset < bytes.size(); offset += 777'777) {
     Chunk chunk = CutChunk(bytes, offset, 777'777);
     ++chunk.crc32c;
-    EXPECT_THAT(staging.Append(Key("a"), chunk),
-                StatusIs(absl::StatusCode::kDataLoss));
+    EXPECT_THAT(staging.Append(Key("a"), chunk), IsDataLoss());
     --chunk.crc32c;
     ASSERT_OK(staging.Append(Key("a"), chunk));
   }
@@ -232,17 +222,15 @@ TEST_F(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
        {staging_.Append(Key("a"), CutChunk(encoded_.bytes, 0)).status(),
         staging_.Verify(Key("a"), encoded_.object).status(),
         staging_.Get(Key("a")).status()}) {
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
-                                 HasSubstr("offer the contribution again")));
+    EXPECT_THAT(status, IsUnavailable("offer the contribution again"));
   }
 }
 
 TEST_F(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
   // After a reconnect, the old stream's last chunks may still arrive.
   BeginUpload(encoded_, 100);
-  EXPECT_THAT(
-      staging_.Append(Key("a"), CutChunk(encoded_.bytes, 0, 100)),
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("offset 100")));
+  EXPECT_THAT(staging_.Append(Key("a"), CutChunk(encoded_.bytes, 0, 100)),
+              IsUnavailable("offset 100"));
   EXPECT_OK(Upload(staging_, Key("a"), encoded_, 100));
 }
 
@@ -316,8 +304,7 @@ TEST_F(OpenUploadTest, ThatGoesOnWithOtherBytesIsFoundOut) {
   const Encoded other(2.5f);
   EXPECT_THAT(Begin(staging_, kKey, other.object), IsOkAndHolds(100));
   ASSERT_OK(Upload(staging_, kKey, other, 100, kBytes, 1000));
-  EXPECT_THAT(staging_.Verify(kKey, other.object),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("digest")));
+  EXPECT_THAT(staging_.Verify(kKey, other.object), IsDataLoss("digest"));
   EXPECT_THAT(Begin(staging_, kKey, other.object), IsOkAndHolds(0));
 }
 
@@ -374,9 +361,8 @@ TEST_F(OpenUploadTest, AWrongTrailerDiscardsIt) {
 
 TEST_F(OpenUploadTest, ATrailerBeforeTheLastChunkDiscardsIt) {
   ASSERT_OK(Add(0, 100));
-  EXPECT_THAT(
-      staging_.Verify(kKey, encoded_.object),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("with 100 bytes")));
+  EXPECT_THAT(staging_.Verify(kKey, encoded_.object),
+              IsDataLoss("with 100 bytes"));
   EXPECT_EQ(staging_.used_bytes(), 0);
 }
 
@@ -384,8 +370,7 @@ TEST_F(OpenUploadTest, AChunkBeyondTheMostItCanHaveIsRefused) {
   ASSERT_OK(Add(0, kBytes));
   const std::string more(kBytes + 1, 'x');
   EXPECT_THAT(staging_.Append(kKey, CutChunk(more, kBytes)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("beyond the object's 256 bytes")));
+              IsInvalidArgument("beyond the object's 256 bytes"));
   EXPECT_OK(staging_.Verify(kKey, encoded_.object));
 }
 
@@ -398,8 +383,7 @@ TEST_F(OpenUploadTest, NothingIsAppendedToVerifiedBytes) {
   ASSERT_OK(staging.Verify(kKey, encoded_.object));
   EXPECT_EQ(staging.used_bytes(), kBytes) << "the rest is given back";
   const std::string more(kBytes + 1, 'x');
-  EXPECT_THAT(staging.Append(kKey, CutChunk(more, kBytes)),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(staging.Append(kKey, CutChunk(more, kBytes)), IsUnavailable());
   EXPECT_THAT(staging.Get(kKey), HoldsBytes(encoded_.bytes));
 }
 

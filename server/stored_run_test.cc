@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/stored_run.h"
 
-#include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,8 +15,7 @@ namespace causeway {
 namespace {
 
 TEST(StoredRunTest, ADirectoryWithoutARunIsRefused) {
-  EXPECT_THAT(ReadPageData(testing::TempDir(), 10),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadPageData(testing::TempDir(), 10), IsNotFound());
 }
 
 TEST(StoredRunTest, TheStateDirectorySaysWhatTheCoordinatorSaid) {

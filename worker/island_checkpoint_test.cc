@@ -128,7 +128,7 @@ TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
   DamageLastByte(Directory("older") + "/island.safetensors");
   EXPECT_EQ(newest(store.get(), older.get()), 10);
   EXPECT_THAT(older->SavedStep(), IsOkAndHolds(std::optional<uint64_t>(8)));
-  EXPECT_THAT(older->Load(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(older->Load(), IsDataLoss());
   EXPECT_EQ(newest(empty.get(), older.get()), 0);
 
   ASSERT_OK(WriteFileAtomically(Directory("newer") + "/island.safetensors",
@@ -226,7 +226,7 @@ TEST(IslandCheckpointTest, ADirectoryWithSomebodyElsesFilesIsLeftAlone) {
   ASSERT_OK(CreateDirectory(directory));
   ASSERT_OK(WriteFileAtomically(directory + "/process", {"of a novel"}));
   EXPECT_THAT(IslandCheckpointStore::Open(directory).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/process")));
+              IsDataLoss("/process"));
   EXPECT_THAT(ReadFile(directory + "/process"), IsOkAndHolds("of a novel"));
 }
 

@@ -26,8 +26,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 class IslandRunnerTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -82,7 +80,7 @@ class IslandRunnerTest : public testing::Test {
 
 TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
   IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
-  EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(runner.Run(), IsOutOfRange());
   EXPECT_EQ(starts_, 3);
   // No process continues from the checkpoint of an island that diverged.
   EXPECT_EQ(given_up_, 3);
@@ -95,7 +93,7 @@ TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
 
 TEST_F(IslandRunnerTest, AnyOtherFailureIsTheEnd) {
   IslandRunner runner(Options(absl::DataLossError("bad sector")));
-  EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(runner.Run(), IsDataLoss());
   EXPECT_EQ(starts_, 1);
   EXPECT_EQ(given_up_, 0);
 }
@@ -103,7 +101,7 @@ TEST_F(IslandRunnerTest, AnyOtherFailureIsTheEnd) {
 TEST_F(IslandRunnerTest, ACheckpointThatCannotBeRemovedIsTheEnd) {
   give_up_ = absl::PermissionDeniedError("read-only");
   IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
-  EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(runner.Run(), IsPermissionDenied());
   EXPECT_EQ(starts_, 1);
 }
 
@@ -111,8 +109,7 @@ TEST_F(IslandRunnerTest, WhoIsToLeaveDoesNotStart) {
   for (const bool stop : {false, true}) {
     IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
     stop ? runner.Stop() : runner.RequestLeave("SIGTERM");
-    EXPECT_THAT(runner.Run(), StatusIs(absl::StatusCode::kCancelled,
-                                       HasSubstr("before the start")));
+    EXPECT_THAT(runner.Run(), IsCancelled("before the start"));
     EXPECT_EQ(starts_, 0);
   }
 }

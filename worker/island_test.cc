@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -41,8 +40,6 @@ namespace causeway {
 namespace {
 
 using absl::StatusCode;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 Island::Options Options(DriftingTrainer::BeforeStep before_step) {
   Island::Options options{
@@ -146,7 +143,7 @@ TEST_F(IslandTest, SaysWhyItHasFailed) {
                 return step < 5 ? absl::OkStatus()
                                 : absl::DataLossError("bad sector");
               })),
-              StatusIs(StatusCode::kDataLoss));
+              IsDataLoss());
   EXPECT_EQ(Status().reason(), "bad sector");
 }
 
@@ -177,7 +174,7 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   Island::Options options = Options(stop_at_5);
   options.checkpoints = store.get();
   options.checkpoint_steps = 2;
-  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Run(options), IsDataLoss());
   ASSERT_OK_AND_ASSIGN(std::optional<IslandState> state, store->Load());
   ASSERT_TRUE(state.has_value());
   EXPECT_EQ(state->position.run_step(), 4);
@@ -203,7 +200,7 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   options.resume = std::make_shared<IslandState>(*std::move(state));
   options.join.set_instance_id(8);
   options.join.set_replaces_instance_id(7);
-  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Run(options), IsDataLoss());
   ASSERT_OK_AND_ASSIGN(state, store->Load());
   EXPECT_EQ(state->position.run_step(), 4);
   EXPECT_EQ(state->position.instance_id(), 8);
@@ -229,7 +226,7 @@ TEST_F(IslandTest, AnotherGoesOnFromTheStateThatItHandsOver) {
     next.resume = std::make_shared<IslandState>(std::move(state));
     return absl::OkStatus();
   };
-  EXPECT_THAT(Run(std::move(options)), StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(Run(std::move(options)), IsAborted());
   EXPECT_EQ(Status().state(), v1::IslandStatus::LEFT);
   ASSERT_NE(next.resume, nullptr);
   next.join.set_instance_id(8);
@@ -256,7 +253,7 @@ TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {
   options.recent_checkpoints = recent.get();
   // Saving takes no time of a clock that stands still.
   options.now = [at = options.now()] { return at; };
-  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Run(options), IsDataLoss());
   ASSERT_OK_AND_ASSIGN(std::optional<IslandState> state,
                        LoadNewest(store.get(), recent.get()));
   ASSERT_TRUE(state.has_value());
@@ -283,7 +280,7 @@ TEST_F(IslandTest, ARecentCheckpointIsLaterTheLongerWritingTakes) {
                ? at
                : at + absl::Seconds(++*others);
   };
-  EXPECT_THAT(Run(options), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Run(options), IsDataLoss());
   ASSERT_OK_AND_ASSIGN(const std::optional<IslandState> state, recent->Load());
   ASSERT_TRUE(state.has_value());
   EXPECT_LE(state->position.run_step(), 1);
@@ -386,23 +383,20 @@ class FalseCoordinatorTest : public testing::Test {
 
 TEST_F(FalseCoordinatorTest, InitialParametersMustBeTheCoordinators) {
   head().set_digest(std::string(kDigestBytes, 'x'));
-  EXPECT_THAT(Run(), StatusIs(StatusCode::kInternal,
-                              HasSubstr("initial parameters of fragment 0")));
+  EXPECT_THAT(Run(), IsInternal("initial parameters of fragment 0"));
 }
 
 TEST_F(FalseCoordinatorTest, ARunWithoutACheckpointTakesNone) {
   Island::Options options = Options(GoOn);
   options.initial_parameters = "/models/any";
   EXPECT_THAT(Island(std::move(options), client_.get()).Run(),
-              StatusIs(StatusCode::kFailedPrecondition,
-                       HasSubstr("run did not begin with a checkpoint")));
+              IsFailedPrecondition("run did not begin with a checkpoint"));
 }
 
 TEST_F(FalseCoordinatorTest, ParametersMustHaveTheSizeOfTheModel) {
   head().set_version(2);
   coordinator_.parameters.pop_back();
-  EXPECT_THAT(Run(), StatusIs(StatusCode::kFailedPrecondition,
-                              HasSubstr("fragment 0 has ")));
+  EXPECT_THAT(Run(), IsFailedPrecondition("fragment 0 has "));
 }
 
 TEST_F(FalseCoordinatorTest, BeginsWithTheParametersThatItFetches) {
@@ -417,8 +411,7 @@ TEST_F(FalseCoordinatorTest, BeginsWithTheParametersThatItFetches) {
     return absl::DataLossError("seen enough");
   };
   options.overlap_steps = 4;
-  EXPECT_THAT(Island(std::move(options), client_.get()).Run(),
-              StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Island(std::move(options), client_.get()).Run(), IsDataLoss());
   EXPECT_EQ(Digest128(absl::MakeConstSpan(begun_with)),
             Digest128(coordinator_.parameters));
 }

@@ -24,7 +24,7 @@ std::string Text(const WorkerMetrics& metrics,
 
 TEST(WorkerMetricsTest, AWorkerIsReadyOnceItHasJoined) {
   WorkerMetrics metrics;
-  EXPECT_THAT(metrics.CheckJoined(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(metrics.CheckJoined(), IsUnavailable());
   EXPECT_THAT(Text(metrics, v1::IslandProgress()),
               HasSubstr("causeway_worker_joined 0\n"));
   metrics.SetRun({});

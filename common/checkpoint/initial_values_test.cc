@@ -20,7 +20,6 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
@@ -91,8 +90,7 @@ TEST_F(InitialValuesTest, AHeadThatIsTiedMayBeStored) {
   contents.tensors.push_back(FloatTensor("lm_head.weight", {20, 8}, head));
   EXPECT_OK(Open(contents));
   head[3] += 1;
-  EXPECT_THAT(Open(contents), StatusIs(absl::StatusCode::kInvalidArgument,
-                                       HasSubstr("has no lm_head.weight")));
+  EXPECT_THAT(Open(contents), IsInvalidArgument("has no lm_head.weight"));
 }
 
 TEST_F(InitialValuesTest, NamesWhatDoesNotFit) {
@@ -103,16 +101,13 @@ TEST_F(InitialValuesTest, NamesWhatDoesNotFit) {
   contents.tensors[3].dtype = "I32";
   EXPECT_THAT(
       Open(std::move(contents)),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr(path_),
-                     HasSubstr("model.embed_tokens.weight is missing"),
-                     HasSubstr("q_proj.weight has the shape [4, 16], the model "
-                               "[8, 8]"),
-                     HasSubstr("k_proj.weight is I32"),
-                     HasSubstr("the model has no transformer.wte.weight"),
-                     Not(HasSubstr("more")))));
-  EXPECT_THAT(Open({}), StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("; and 13 more")));
+      IsInvalidArgument(path_, "model.embed_tokens.weight is missing",
+                        "q_proj.weight has the shape [4, 16], the model "
+                        "[8, 8]",
+                        "k_proj.weight is I32",
+                        "the model has no transformer.wte.weight",
+                        Not(HasSubstr("more"))));
+  EXPECT_THAT(Open({}), IsInvalidArgument("; and 13 more"));
 }
 
 // Returns the names of a layout's tensors.
@@ -130,11 +125,9 @@ TEST_F(InitialValuesTest, ACheckpointDefinesARunThatListsNoTensors) {
   v1::RunConfig config;
   v1::TensorsConfig& tensors = *config.mutable_tensors();
   EXPECT_THAT(NewRunLayout(config, ""),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("name it with --initial_parameters")));
+              IsInvalidArgument("name it with --initial_parameters"));
   EXPECT_THAT(NewRunLayout(config, path_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(path_), HasSubstr("\"mask\""))));
+              IsInvalidArgument(path_, "\"mask\""));
   tensors.add_exclude("mask");
   ASSERT_OK_AND_ASSIGN(const ModelLayout layout, NewRunLayout(config, path_));
   EXPECT_EQ(layout.size, Layout().size);
@@ -162,10 +155,8 @@ TEST_F(InitialValuesTest, ACheckpointMustHaveTheTensorsThatAreListed) {
                           FloatTensor("ln_f", {4}, floats),
                           FloatTensor("head", {1}, floats.first(1))}}));
   EXPECT_THAT(NewRunLayout(config, path_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(path_),
-                             HasSubstr("ln_f has the shape [4], the model [3]"),
-                             HasSubstr("the model has no head"))));
+              IsInvalidArgument(path_, "ln_f has the shape [4], the model [3]",
+                                "the model has no head"));
   ASSERT_OK(WriteSafetensors(
       path_, {.tensors = {FloatTensor("wte", {2}, floats.first(2)),
                           FloatTensor("ln_f", {3}, floats.first(3))}}));
@@ -177,9 +168,7 @@ TEST_F(InitialValuesTest, RefusesValuesThatAreNotFinite) {
   std::vector<float> parameters = InitialParameters(Layout(), 7);
   parameters.back() = std::numeric_limits<float>::infinity();
   EXPECT_THAT(Open(ModelTensors(Layout(), parameters)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(path_), HasSubstr("lm_head.weight"),
-                             HasSubstr("at index 159"))));
+              IsInvalidArgument(path_, "lm_head.weight", "at index 159"));
 }
 
 }  // namespace

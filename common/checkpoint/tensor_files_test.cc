@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/checkpoint/tensor_files.h"
 
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -75,26 +73,23 @@ TEST(ReadValuesTest, NamesTheFirstValueThatIsNotFinite) {
   std::vector<float> values(3);
   EXPECT_THAT(ReadValues(Of("F16", {0, 0, 0, 0x7c00, 0xfe00}), 2,
                          absl::MakeSpan(values)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"t\" has a value that is not finite, at "
-                                 "index 3")));
-  EXPECT_THAT(
-      ReadValues(Of("BF16", {0xff80, 0, 0}), 0, absl::MakeSpan(values)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 0")));
+              IsInvalidArgument("\"t\" has a value that is not finite, at "
+                                "index 3"));
+  EXPECT_THAT(ReadValues(Of("BF16", {0xff80, 0, 0}), 0, absl::MakeSpan(values)),
+              IsInvalidArgument("index 0"));
   const std::vector<float> from = {0, 1,
                                    std::numeric_limits<float>::quiet_NaN()};
   EXPECT_THAT(
       ReadValues(FloatTensor("t", {3}, from), 0, absl::MakeSpan(values)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 2")));
+      IsInvalidArgument("index 2"));
 }
 
 TEST(ReadValuesTest, RefusesOtherTypes) {
   EXPECT_FALSE(IsReadable("F64"));
   EXPECT_TRUE(IsReadable("F16"));
   std::vector<float> values(1);
-  EXPECT_THAT(
-      ReadValues(Of("I16", {0}), 0, absl::MakeSpan(values)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"t\" is I16")));
+  EXPECT_THAT(ReadValues(Of("I16", {0}), 0, absl::MakeSpan(values)),
+              IsInvalidArgument("\"t\" is I16"));
 }
 
 class TensorFilesTest : public testing::Test {
@@ -153,11 +148,9 @@ TEST_F(TensorFilesTest, FollowsAnIndex) {
 }
 
 TEST_F(TensorFilesTest, SaysWhatIsMissing) {
-  EXPECT_THAT(TensorFiles::Open(PathOf("none")).status(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+  EXPECT_THAT(TensorFiles::Open(PathOf("none")).status(), IsNotFound("none"));
   EXPECT_THAT(TensorFiles::Open(directory_.path()).status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("has neither model.safetensors nor")));
+              IsNotFound("has neither model.safetensors nor"));
 }
 
 TEST_F(TensorFilesTest, RefusesAnIndexThatLies) {

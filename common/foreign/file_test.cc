@@ -14,18 +14,14 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(ForeignFile, ReadsRegularFilesUpToABound) {
   const std::string path = absl::StrCat(testing::TempDir(), "/text");
   ASSERT_OK(WriteFileAtomically(path, {"four"}));
   EXPECT_THAT(ReadForeignFile(path, 4), IsOkAndHolds("four"));
   EXPECT_THAT(ReadForeignFile(path, 3),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("has 4 bytes; a file of its kind has at "
-                                 "most 3")));
-  EXPECT_THAT(ReadForeignFile(path + ".none"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
+              IsInvalidArgument("has 4 bytes; a file of its kind has at "
+                                "most 3"));
+  EXPECT_THAT(ReadForeignFile(path + ".none"), IsNotFound(path));
 }
 
 // The pipe has no writer, and the devices are endless.
@@ -35,8 +31,7 @@ TEST(ForeignFile, RefusesPipesDevicesAndDirectories) {
   for (const std::string& path : {pipe, std::string("/dev/zero"),
                                   std::string("/dev/null"), std::string("/")}) {
     EXPECT_THAT(ReadForeignFile(path),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr(path + " is not a regular file")));
+                IsInvalidArgument(path + " is not a regular file"));
   }
 }
 
@@ -46,9 +41,7 @@ TEST(ForeignFile, NamesPointersOfGitLfs) {
       path, {"version https://git-lfs.github.com/spec/v1\n"
              "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca"
              "24d17e2393\nsize 12345\n"}));
-  EXPECT_THAT(OpenForeignFile(path),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("run `git lfs pull`")));
+  EXPECT_THAT(OpenForeignFile(path), IsInvalidArgument("run `git lfs pull`"));
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 std::string Nested(int levels) {
   return absl::StrCat("{\"a\":", std::string(levels - 1, '['), "1",
                       std::string(levels - 1, ']'), "}");
@@ -22,12 +20,10 @@ TEST(ForeignJson, BoundsTheDepth) {
   EXPECT_OK(ParseForeignJson(Nested(64)));
   for (const int levels : {65, 40000, 4'000'000}) {
     EXPECT_THAT(ParseForeignJson(Nested(levels)),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("nested deeper than 64")));
+                IsInvalidArgument("nested deeper than 64"));
   }
   // Unbalanced, as a file that is cut off.
-  EXPECT_THAT(ParseForeignJson(std::string(40000, '[')),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ParseForeignJson(std::string(40000, '[')), IsInvalidArgument());
 }
 
 TEST(ForeignJson, BracketsInStringsAreNoLevels) {
@@ -40,9 +36,7 @@ TEST(ForeignJson, BracketsInStringsAreNoLevels) {
 
 TEST(ForeignJson, WantsAnObject) {
   for (const char* text : {"", "[1]", "7", "null", "{\"a\":", "{} {}"}) {
-    EXPECT_THAT(ParseForeignJson(text),
-                StatusIs(absl::StatusCode::kInvalidArgument))
-        << text;
+    EXPECT_THAT(ParseForeignJson(text), IsInvalidArgument()) << text;
   }
 }
 

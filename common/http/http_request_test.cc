@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/http/http_request.h"
 
-#include <string>
-
 #include "absl/strings/string_view.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -41,9 +39,7 @@ TEST(HttpRequestTest, RefusesWhatIsNone) {
         absl::string_view("GET / HTTP/1.1\r\nHost: a\r\nno header"),
         absl::string_view("GET / HTTP/1.1\r\nHost: a\nb: c"),
         absl::string_view("GET / HTTP/1.1\r\nHost: a\r\n: b")}) {
-    EXPECT_THAT(ParseHttpRequest(head),
-                StatusIs(absl::StatusCode::kInvalidArgument))
-        << head;
+    EXPECT_THAT(ParseHttpRequest(head), IsInvalidArgument()) << head;
   }
 }
 

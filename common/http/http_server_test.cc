@@ -25,7 +25,6 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
 using testing::HasSubstr;
 
 int OpenFiles() {
@@ -314,11 +313,9 @@ TEST_F(HttpServerTest, EndsAtOnceWhilePeersAreConnected) {
 TEST_F(HttpServerTest, SaysWhyItCannotListen) {
   Serve();
   options_.address = absl::StrCat("127.0.0.1:", port());
-  EXPECT_THAT(HttpServer::Start(options_),
-              StatusIs(StatusCode::kUnavailable, HasSubstr(options_.address)));
+  EXPECT_THAT(HttpServer::Start(options_), IsUnavailable(options_.address));
   options_.address = "7070";
-  EXPECT_THAT(HttpServer::Start(options_),
-              StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(HttpServer::Start(options_), IsInvalidArgument());
   for (const char* const address : {"0.0.0.0:0", "[::]:0", "localhost:0"}) {
     options_.address = address;
     Serve();

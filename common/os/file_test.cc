@@ -141,8 +141,7 @@ TEST_F(FileTest, AMapThatHasNoRoomIsAnError) {
   ASSERT_OK_AND_ASSIGN(AtomicFileWriter writer,
                        AtomicFileWriter::Create(PathOf("a")));
   EXPECT_THAT(writer.Map(int64_t{1} << 60),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("reserve room for")));
+              IsResourceExhausted("reserve room for"));
 }
 
 TEST_F(FileTest, StagesComeInOrderAndAnErrorEndsTheWrite) {
@@ -165,13 +164,13 @@ TEST_F(FileTest, StagesComeInOrderAndAnErrorEndsTheWrite) {
   };
   EXPECT_THAT(
       WriteFileAtomically(PathOf("a"), {"new"}, fail_at(WriteStage::kSynced)),
-      StatusIs(absl::StatusCode::kDataLoss));
+      IsDataLoss());
   EXPECT_THAT(ReadFile(PathOf("a")), IsOkAndHolds("old"));
   EXPECT_THAT(ListDirectory(directory_), IsOkAndHolds(ElementsAre("a")));
 
   EXPECT_THAT(
       WriteFileAtomically(PathOf("a"), {"new"}, fail_at(WriteStage::kRenamed)),
-      StatusIs(absl::StatusCode::kDataLoss));
+      IsDataLoss());
   EXPECT_THAT(ReadFile(PathOf("a")), IsOkAndHolds("new"));
 }
 
@@ -224,11 +223,9 @@ TEST_F(FileTest, ErrorsNameThePathAndTheCause) {
               StatusIs(absl::StatusCode::kNotFound, missing));
   EXPECT_THAT(WriteFileAtomically(PathOf("missing/a"), {"x"}),
               StatusIs(absl::StatusCode::kNotFound, missing));
-  EXPECT_THAT(ReadFile(directory_), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             HasSubstr("Is a directory")));
+  EXPECT_THAT(ReadFile(directory_), IsInvalidArgument("Is a directory"));
   EXPECT_THAT(MappedFile::Open(directory_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not a regular file")));
+              IsInvalidArgument("not a regular file"));
 }
 
 TEST_F(FileTest, DiskFullIsResourceExhausted) {
@@ -239,8 +236,7 @@ TEST_F(FileTest, DiskFullIsResourceExhausted) {
                         .c_str()),
             0);
   EXPECT_THAT(WriteFileAtomically(PathOf("a"), {"x"}),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("No space left on device")));
+              IsResourceExhausted("No space left on device"));
   EXPECT_THAT(ListDirectory(directory_), IsOkAndHolds(IsEmpty()));
 }
 
@@ -256,10 +252,8 @@ TEST_F(FileTest, CreateDirectoryAcceptsADirectoryOnly) {
   EXPECT_OK(CreateDirectory(PathOf("d")));
   ASSERT_OK(WriteFileAtomically(PathOf("a"), {"x"}));
   EXPECT_THAT(CreateDirectory(PathOf("a")),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("not a directory")));
-  EXPECT_THAT(CreateDirectory(PathOf("no/d")),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsInvalidArgument("not a directory"));
+  EXPECT_THAT(CreateDirectory(PathOf("no/d")), IsNotFound());
 }
 
 TEST_F(FileTest, ALockIsExclusiveAndNamesItsHolder) {
@@ -269,8 +263,7 @@ TEST_F(FileTest, ALockIsExclusiveAndNamesItsHolder) {
     ASSERT_OK_AND_ASSIGN(FileLock lock, FileLock::Acquire(PathOf("lock")));
     const FileLock moved = std::move(lock);
     EXPECT_THAT(FileLock::Acquire(PathOf("lock")),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         EndsWith(absl::StrCat("pid ", getpid()))));
+                IsFailedPrecondition(EndsWith(absl::StrCat("pid ", getpid()))));
   }
   EXPECT_OK(FileLock::Acquire(PathOf("lock")));
 }
@@ -289,8 +282,7 @@ TEST_F(FileTest, ALockEndsWithItsProcess) {
   ASSERT_EQ(read(ready[0], &answer, 1), 1);
   EXPECT_EQ(answer, 'y');
   EXPECT_THAT(FileLock::Acquire(PathOf("lock")),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr(absl::StrCat("pid ", child))));
+              IsFailedPrecondition(absl::StrCat("pid ", child)));
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_OK(FileLock::Acquire(PathOf("lock")));

@@ -16,7 +16,7 @@ TEST(MachineTest, SaysWhatIsThere) {
   EXPECT_GT(disk.free, uint64_t{1} << 20);
   EXPECT_GT(disk.total, disk.free);
   EXPECT_THAT(FindDiskSpace(testing::TempDir() + "/missing").status(),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsNotFound());
 }
 
 }  // namespace

@@ -16,9 +16,7 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::EndsWith;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(SharedLibraryTest, FindsFunctions) {
@@ -36,17 +34,16 @@ TEST(SharedLibraryTest, FindsFunctions) {
 
 TEST(SharedLibraryTest, SaysWhichIsNotThere) {
   EXPECT_THAT(SharedLibrary::Load("libnowhere.so.7", {"/nowhere"}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(StartsWith("cannot load libnowhere.so.7: "),
-                             HasSubstr("No such file"))));
+              IsFailedPrecondition(StartsWith("cannot load libnowhere.so.7: "),
+                                   "No such file"));
 }
 
 TEST(SharedLibraryTest, SaysWhatToDoAboutOneOfCuda) {
-  EXPECT_THAT(LoadCudaLibrary("libnowhere", 7, "install it"),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(StartsWith("cannot load libnowhere.so.7: "),
-                             EndsWith("; install it, or name its directory in "
-                                      "LD_LIBRARY_PATH"))));
+  EXPECT_THAT(
+      LoadCudaLibrary("libnowhere", 7, "install it"),
+      IsFailedPrecondition(StartsWith("cannot load libnowhere.so.7: "),
+                           EndsWith("; install it, or name its directory in "
+                                    "LD_LIBRARY_PATH")));
 }
 
 // Makes a library where pip puts one of CUDA, in a package of its own, and
@@ -108,8 +105,7 @@ TEST(SharedLibraryTest, SaysWhyOneThatIsThereCannotBeUsed) {
                        TemporaryDirectory::Make("libraries"));
   std::ofstream(directory.path() + "/libbroken.so.7") << "no library";
   EXPECT_THAT(SharedLibrary::Load("libbroken.so.7", {directory.path()}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr(directory.path() + "/libbroken.so.7: ")));
+              IsFailedPrecondition(directory.path() + "/libbroken.so.7: "));
 }
 
 }  // namespace

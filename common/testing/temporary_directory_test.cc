@@ -75,9 +75,8 @@ TEST(TemporaryDirectoryTest, StaysIfItIsToBeKeptOrWasNamed) {
 }
 
 TEST(TemporaryDirectoryTest, SaysWhatIsWrong) {
-  EXPECT_THAT(
-      TemporaryDirectory::Make("missing/directory"),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing/directory")));
+  EXPECT_THAT(TemporaryDirectory::Make("missing/directory"),
+              IsNotFound("missing/directory"));
 }
 
 }  // namespace

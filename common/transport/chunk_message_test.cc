@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -16,9 +15,6 @@
 
 namespace causeway {
 namespace {
-
-using absl::StatusCode;
-using testing::HasSubstr;
 
 constexpr int kChunkField = v1::FetchUpdateResponse::kChunkFieldNumber;
 
@@ -151,7 +147,7 @@ class MalformedTest : public testing::Test {
       v1::FetchUpdateResponse fields;
       Chunk chunk;
       EXPECT_THAT(ParseByteBuffer(buffer, kChunkField, fields, chunk),
-                  StatusIs(StatusCode::kInvalidArgument, HasSubstr(why)));
+                  IsInvalidArgument(why));
     }
   }
 };

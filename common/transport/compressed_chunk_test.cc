@@ -1,16 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "common/checksum.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "gmock/gmock.h"
@@ -18,9 +14,6 @@
 
 namespace causeway {
 namespace {
-
-using absl::StatusCode;
-using testing::HasSubstr;
 
 // Returns values with similar exponents, followed by noise.
 std::string Object() {
@@ -79,34 +72,31 @@ TEST_F(BadChunkTest, OfAnUnknownCompressionIsRefused) {
   EXPECT_OK(Decompress());
   chunk_.compression = 7;
   EXPECT_THAT(Decompress(),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("method 7, which this version does not "
-                                 "know")));
+              IsInvalidArgument("method 7, which this version does not "
+                                "know"));
 }
 
 TEST_F(BadChunkTest, OfAnImpossibleSizeIsRefused) {
   for (const uint32_t bytes :
        {0u, 1u, static_cast<uint32_t>(chunk_.size()), (1u << 20) + 1, ~0u}) {
     chunk_.raw_bytes = bytes;
-    EXPECT_THAT(Decompress(), StatusIs(StatusCode::kInvalidArgument)) << bytes;
+    EXPECT_THAT(Decompress(), IsInvalidArgument()) << bytes;
   }
   chunk_.raw_bytes = static_cast<uint32_t>(chunk_.size());
-  EXPECT_THAT(Decompress(), StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("want fewer bytes")));
+  EXPECT_THAT(Decompress(), IsInvalidArgument("want fewer bytes"));
   chunk_.raw_bytes = 100'004;
-  EXPECT_THAT(Decompress(), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(Decompress(), IsInvalidArgument());
 }
 
 TEST_F(BadChunkTest, DamagedOnTheWayIsDataLoss) {
   memory_[100] ^= 1;
-  EXPECT_THAT(Decompress(), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Decompress(), IsDataLoss());
 }
 
 TEST_F(BadChunkTest, ThatIsCompressedGoesIntoNoObject) {
   std::string received(object_.size(), '\0');
   ChunkAssembler assembler(absl::MakeSpan(received));
-  EXPECT_THAT(assembler.Add(chunk_), StatusIs(StatusCode::kInvalidArgument,
-                                              HasSubstr("is compressed (1)")));
+  EXPECT_THAT(assembler.Add(chunk_), IsInvalidArgument("is compressed (1)"));
 }
 
 }  // namespace

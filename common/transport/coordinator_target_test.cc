@@ -12,7 +12,6 @@
 #include "absl/time/clock.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/credentials.h"
-#include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/reachability.h"
 #include "common/transport/testing/certificates.h"
@@ -25,10 +24,6 @@
 
 namespace causeway {
 namespace {
-
-using absl::StatusCode;
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -125,9 +120,7 @@ TEST(CoordinatorAddressesTest, SaysWhatIsWrongWithAList) {
       {"a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9", "up to 8"},
   };
   for (const auto& [text, problem] : wrong) {
-    EXPECT_THAT(CheckCoordinators(text),
-                StatusIs(StatusCode::kInvalidArgument, HasSubstr(problem)))
-        << text;
+    EXPECT_THAT(CheckCoordinators(text), IsInvalidArgument(problem)) << text;
   }
 }
 
@@ -148,11 +141,9 @@ TEST_F(CoordinatorTargetTest, CallsGoToTheOneThatLeads) {
   }
   // The follower is promoted after the coordinator was lost.
   a.Stop();
-  EXPECT_THAT(
-      Ask(),
-      StatusIs(StatusCode::kUnavailable,
-               AllOf(HasSubstr("no coordinator that leads the run answers at"),
-                     HasSubstr(a.address()), HasSubstr(b.address()))));
+  EXPECT_THAT(Ask(),
+              IsUnavailable("no coordinator that leads the run answers at",
+                            a.address(), b.address()));
   b.SetLeads(true);
   EXPECT_TRUE(AwaitAnswerOf("b"));
 }
@@ -174,8 +165,7 @@ TEST_F(CoordinatorTargetTest, NobodyLeads) {
   NamedCoordinator a("a", /*leads=*/false);
   NamedCoordinator b("b", /*leads=*/false);
   Connect(absl::StrCat(a.address(), ",", b.address()));
-  EXPECT_THAT(Ask(), StatusIs(StatusCode::kUnavailable,
-                              HasSubstr("only follows another")));
+  EXPECT_THAT(Ask(), IsUnavailable("only follows another"));
 }
 
 TEST(CoordinatorAddressesTest, AFollowersAnswerIsExplained) {
@@ -185,8 +175,7 @@ TEST(CoordinatorAddressesTest, AFollowersAnswerIsExplained) {
     EXPECT_THAT(
         ExplainCall("b:7070", /*tls=*/false,
                     grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
-        StatusIs(StatusCode::kUnavailable,
-                 AllOf(HasSubstr("does not lead the run"), HasSubstr(answer))));
+        IsUnavailable("does not lead the run", answer));
   }
 }
 
@@ -233,8 +222,7 @@ TEST_F(CoordinatorTargetTest, ACertificateNamesTheFirstHost) {
   Connect(absl::StrCat(by_name, ",", b.address()), credentials);
   EXPECT_THAT(Ask(), IsOkAndHolds(std::string("b")));
   Connect(absl::StrCat(b.address(), ",", by_name), credentials);
-  EXPECT_THAT(Ask(), StatusIs(StatusCode::kUnavailable,
-                              HasSubstr("must name the host")));
+  EXPECT_THAT(Ask(), IsUnavailable("must name the host"));
 }
 
 }  // namespace

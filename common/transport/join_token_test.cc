@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -42,9 +41,8 @@ TEST(JoinTokenTest, RefusesEverythingElse) {
         // Base64 ignores the last bits, which are to be zeros, and spaces.
         absl::StrReplaceAll(text, {{"___w", "___x"}}),
         absl::StrReplaceAll(text, {{"causeway1.-", "causeway1. -"}})}) {
-    EXPECT_THAT(
-        ParseJoinToken(wrong),
-        StatusIs(absl::StatusCode::kInvalidArgument, Not(HasSubstr("_v7-"))))
+    EXPECT_THAT(ParseJoinToken(wrong),
+                IsInvalidArgument(Not(HasSubstr("_v7-"))))
         << wrong;
   }
 }

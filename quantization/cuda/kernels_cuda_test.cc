@@ -15,8 +15,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 // An array of `count` elements in the device's memory.
 template <typename T>
 class DeviceArray {
@@ -82,32 +80,30 @@ constexpr BlockSpec kSpec = {BlockFormat::kE3m0, 256};
 TEST(KernelsCudaTest, RefusesUnknownBlockSizes) {
   EXPECT_THAT(
       DecodeAddCuda({BlockFormat::kInt8, 100}, nullptr, 1, nullptr, nullptr),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("blocks of 100 values")));
+      IsInvalidArgument("blocks of 100 values"));
 }
 
 TEST(KernelsCudaTest, RefusesMisalignedArrays) {
   alignas(16) float values[8] = {};
   alignas(16) char encoded[80] = {};
-  const absl::StatusCode invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(
       EncodeDifferenceCuda(kSpec, values, values + 1, 4, encoded, nullptr),
-      StatusIs(invalid, HasSubstr("aligned to 16 bytes")));
+      IsInvalidArgument("aligned to 16 bytes"));
   EXPECT_THAT(DecodeAddCuda(kSpec, encoded + 2, 4, values, nullptr),
-              StatusIs(invalid));
+              IsInvalidArgument());
 }
 
 TEST(KernelsCudaTest, RefusesRandomNumbersFromWithinAStrip) {
   EXPECT_THAT(
       EncodeDifferenceCuda(kSpec, nullptr, nullptr, 4, nullptr, nullptr,
                            {.rounding = Rounding::kStochastic, .begin = 256}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("value 256")));
+      IsInvalidArgument("value 256"));
 }
 
 TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
   if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
   EXPECT_THAT(DecodeAddCuda(kSpec, nullptr, 4, nullptr, nullptr),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+              IsFailedPrecondition());
 }
 
 // A captured call is one kernel and nothing else: it neither allocates nor

@@ -190,7 +190,7 @@ TEST_P(EntropyCoderTest, RefusesEveryPrefix) {
   for (size_t size = 0; size < compressed.size(); ++size) {
     EXPECT_THAT(
         Decompress(absl::string_view(compressed).substr(0, size), decoded),
-        StatusIs(absl::StatusCode::kInvalidArgument))
+        IsInvalidArgument())
         << size;
   }
 }
@@ -202,7 +202,7 @@ TEST_P(EntropyCoderTest, RefusesBytesAfterTheEnd) {
   const std::string compressed = Compress(codes);
   for (const size_t extra : {1, 2, 63, 64, 65, 1000, 70000}) {
     EXPECT_THAT(Decompress(compressed + std::string(extra, 'x'), decoded),
-                StatusIs(absl::StatusCode::kInvalidArgument));
+                IsInvalidArgument());
   }
 }
 
@@ -211,8 +211,7 @@ TEST_P(EntropyCoderTest, RefusesAPlaneOfAnotherSize) {
   const std::string compressed = Compress(codes);
   for (const size_t bytes : {64, 960, 1088, 4096}) {
     std::string decoded(bytes, '\0');
-    EXPECT_THAT(Decompress(compressed, decoded),
-                StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(Decompress(compressed, decoded), IsInvalidArgument());
   }
 }
 

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/testing/status_matchers.h"
@@ -25,10 +24,7 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
-using testing::AllOf;
 using testing::Each;
-using testing::HasSubstr;
 
 using Task = EncodingReader::Task;
 
@@ -131,16 +127,13 @@ TEST_P(EncodingReaderTest, AStripIsCompleteWithItsLastByte) {
   EXPECT_EQ(complete_after(first + 3), 1u);
   EXPECT_EQ(complete_after(encoded_.size() - 1), 2u);
   EXPECT_THAT(reader.CheckComplete(),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("breaks off in strip 2 of 3")));
+              IsInvalidArgument("breaks off in strip 2 of 3"));
   EXPECT_EQ(complete_after(encoded_.size()), 3u);
 }
 
 TEST_P(EncodingReaderTest, RefusesBytesAfterTheLastStrip) {
   EncodingReader reader = NewEncodingReader(spec_, kValues);
-  const auto refused =
-      StatusIs(StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("ends after"), HasSubstr("1 more")));
+  const auto refused = IsInvalidArgument("ends after", "1 more");
   EXPECT_THAT(reader.Read(encoded_ + "x"), refused);
   // The last strip is complete nevertheless.
   EXPECT_THAT(reader.CheckComplete(), refused);
@@ -158,9 +151,7 @@ TEST_P(EncodingReaderTest, RefusesAStripThatIsNotFiniteAndWritesNothing) {
   EXPECT_EQ(reader.CheckStrip(encoded_, 1),
             reader.DecodeStrip(encoded_, 1, absl::MakeSpan(strip)));
   EXPECT_THAT(reader.CheckStrip(encoded_, 1),
-              StatusIs(StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("value 655"), HasSubstr("of 141073"),
-                             HasSubstr("diverged"))));
+              IsInvalidArgument("value 655", "of 141073", "diverged"));
   EXPECT_THAT(strip, Each(5.0f));
 }
 
@@ -219,7 +210,7 @@ TEST_P(EncodingReaderTest, GoesBackToBytesThatItDidNotReadToTheEnd) {
   EXPECT_FALSE(reader.Read(longer).ok());
   EXPECT_FALSE(reader.Read("and more").ok());
   reader.GoBack(longer);
-  EXPECT_THAT(reader.Norm(), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(reader.Norm(), IsInvalidArgument());
   reader.GoBack(encoded_);
   EXPECT_OK(reader.Norm());
 }
@@ -228,16 +219,13 @@ TEST_P(EncodingReaderTest, NamesTheFirstValueThatIsNotFinite) {
   values_[kStripValues + 3] = NAN;
   values_[2 * kStripValues] = INFINITY;
   encoded_ = Encode(spec_, values_).value();
-  EXPECT_THAT(NormOf(encoded_, 10'000),
-              StatusIs(StatusCode::kOutOfRange,
-                       AllOf(HasSubstr("value 6553"), HasSubstr("nan"))));
+  EXPECT_THAT(NormOf(encoded_, 10'000), IsOutOfRange("value 6553", "nan"));
 }
 
 TEST_P(EncodingReaderTest, RefusesEncodingsOfAnotherLength) {
   EXPECT_THAT(NormOf(encoded_.substr(0, encoded_.size() - 1), 10'000),
-              StatusIs(StatusCode::kInvalidArgument));
-  EXPECT_THAT(NormOf(encoded_ + "x", 10'000),
-              StatusIs(StatusCode::kInvalidArgument));
+              IsInvalidArgument());
+  EXPECT_THAT(NormOf(encoded_ + "x", 10'000), IsInvalidArgument());
 }
 
 // A wrong length is reported rather than values that are not finite, since it
@@ -246,7 +234,7 @@ TEST_P(EncodingReaderTest, AWrongLengthOutweighsValuesThatAreNotFinite) {
   values_[3] = NAN;
   encoded_ = Encode(spec_, values_).value();
   EXPECT_THAT(NormOf(encoded_.substr(0, encoded_.size() - 1), 10'000),
-              StatusIs(StatusCode::kInvalidArgument));
+              IsInvalidArgument());
 }
 
 TEST_P(EncodingReaderTest, AnEmptyVectorIsCompleteAndHasNoLength) {

@@ -35,7 +35,6 @@ namespace causeway {
 namespace {
 
 using absl::StatusCode;
-using testing::HasSubstr;
 
 class EnrolmentTest : public testing::Test {
  protected:
@@ -153,8 +152,7 @@ TEST_F(EnrolmentTest, EveryCellOfTheTrustService) {
 
 TEST_F(EnrolmentTest, WithoutACertificateThereIsNothingElse) {
   // The coordinator's certificate names no host.
-  EXPECT_THAT(Watch({.tls_ca = Path("tls/ca.crt")}),
-              StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(Watch({.tls_ca = Path("tls/ca.crt")}), IsUnavailable());
   const auto anonymous = [&](auto method) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = *ReadFile(Path("tls/ca.crt"));
@@ -171,17 +169,17 @@ TEST_F(EnrolmentTest, WithoutACertificateThereIsNothingElse) {
                 v1::RenewResponse response;
                 return stub.Renew(&context, {}, &response);
               }),
-              StatusIs(StatusCode::kUnauthenticated));
+              IsUnauthenticated());
   EXPECT_THAT(anonymous([](auto& stub, auto& context) {
                 v1::CreateTokenResponse response;
                 return stub.CreateToken(&context, {}, &response);
               }),
-              StatusIs(StatusCode::kUnauthenticated));
+              IsUnauthenticated());
   EXPECT_THAT(anonymous([](auto& stub, auto& context) {
                 v1::EnrolResponse response;
                 return stub.Enrol(&context, {}, &response);
               }),
-              StatusIs(StatusCode::kUnauthenticated, HasSubstr("no such")));
+              IsUnauthenticated("no such"));
 }
 
 TEST_F(EnrolmentTest, AnotherAuthorityIsNotTrusted) {
@@ -189,8 +187,8 @@ TEST_F(EnrolmentTest, AnotherAuthorityIsNotTrusted) {
   const JoinToken good = token;
   token.pin[0] ^= 1;
   EXPECT_THAT(Enrol(address_, FormatJoinToken(token), Path("a"), absl::Now()),
-              StatusIs(StatusCode::kUnauthenticated, HasSubstr("another key")));
-  EXPECT_THAT(ReadFile(Path("a/ca.crt")), StatusIs(StatusCode::kNotFound));
+              IsUnauthenticated("another key"));
+  EXPECT_THAT(ReadFile(Path("a/ca.crt")), IsNotFound());
   // Nothing was sent to it.
   EXPECT_EQ(trust_->ListTokens().tokens(0).uses_left(), 1);
   EXPECT_OK(Enrol(address_, FormatJoinToken(good), Path("a"), absl::Now()));
@@ -203,7 +201,7 @@ TEST_F(EnrolmentTest, AnAnswerThatGotLostIsGivenAgain) {
   EXPECT_OK(Enrol(address_, token, Path("a"), absl::Now()));
   EXPECT_OK(Watch({.tls = Path("a")}));
   EXPECT_THAT(Enrol(address_, token, Path("b"), absl::Now()),
-              StatusIs(StatusCode::kUnauthenticated, HasSubstr("used up")));
+              IsUnauthenticated("used up"));
 }
 
 TEST_F(EnrolmentTest, OneOfSeveralAddressesHasTheCoordinator) {
@@ -227,7 +225,7 @@ TEST_F(EnrolmentTest, OneOfSeveralAddressesHasTheCoordinator) {
   EXPECT_OK(Watch({.tls = Path("a")}));
   address_ = list.substr(0, list.rfind(','));
   EXPECT_THAT(Enrol(address_, Token("island"), Path("b"), absl::Now()),
-              StatusIs(StatusCode::kUnauthenticated, HasSubstr("another key")));
+              IsUnauthenticated("another key"));
 }
 
 // Islands behind one router have one address.
@@ -237,11 +235,10 @@ TEST_F(EnrolmentTest, WrongTokensOfANeighbourKeepNobodyOut) {
   const auto forge = [&] {
     return Enrol(address_, FormatJoinToken(forged), Path("b"), absl::Now());
   };
-  EXPECT_THAT(forge(), StatusIs(StatusCode::kUnauthenticated));
+  EXPECT_THAT(forge(), IsUnauthenticated());
   while (absl::IsUnauthenticated(forge())) {
   }
-  EXPECT_THAT(forge(), StatusIs(StatusCode::kResourceExhausted,
-                                HasSubstr("this token is wrong")));
+  EXPECT_THAT(forge(), IsResourceExhausted("this token is wrong"));
   EXPECT_OK(Enrol(address_, Token("island"), Path("a"), absl::Now()));
   EXPECT_OK(Watch({.tls = Path("a")}));
 }
@@ -257,8 +254,7 @@ TEST_F(EnrolmentTest, ARenewalForAnotherKeyIsRefused) {
                      return v1::Trust::NewStub(channel)->Renew(
                          &context, request, &response);
                    }),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("a renewal keeps the key")));
+              IsInvalidArgument("a renewal keeps the key"));
   EXPECT_OK(Renew(address_, Path("a"), absl::Now()));
   EXPECT_OK(Renew(address_, Path("tls/operator"), absl::Now()));
 }
@@ -269,7 +265,7 @@ TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
   const auto pause = [&](absl::Duration) { return ++pauses < 3; };
   EXPECT_THAT(
       EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, /*seed=*/1, pause),
-      StatusIs(StatusCode::kUnavailable, HasSubstr("nothing listens there")));
+      IsUnavailable("nothing listens there"));
   EXPECT_EQ(pauses, 3);
   EXPECT_OK(
       EnrolOnce(address_, token, Path("a"), absl::Now, /*seed=*/1, pause));
@@ -281,7 +277,7 @@ TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
   other.pin[0] ^= 1;
   EXPECT_THAT(EnrolOnce(address_, FormatJoinToken(other), Path("a"), absl::Now,
                         /*seed=*/1, pause),
-              StatusIs(StatusCode::kUnauthenticated));
+              IsUnauthenticated());
 }
 
 TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {

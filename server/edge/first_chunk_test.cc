@@ -22,8 +22,6 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
-
 class FirstChunkTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -104,7 +102,7 @@ TEST_F(FirstChunkTest, ADamagedOneIsRefused) {
   chunk = ChunkOf(0, bytes());
   chunk.set_crc32c(~chunk.crc32c());
   ASSERT_TRUE(stream_->Write(request_));
-  EXPECT_THAT(End(), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(End(), IsDataLoss());
 }
 
 }  // namespace

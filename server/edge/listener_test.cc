@@ -8,22 +8,16 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <memory>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
 namespace {
-
-using absl::StatusCode;
-using testing::HasSubstr;
 
 // Whether connecting to `host` succeeds.
 bool CanConnect(const char* host, int port) {
@@ -98,19 +92,16 @@ TEST(ListenerTest, ListensWhereItIsToldOnly) {
 TEST(ListenerTest, APortIsForOneListener) {
   ASSERT_OK_AND_ASSIGN(const auto listener, Listener::Listen("127.0.0.1:0"));
   EXPECT_THAT(Listener::Listen(absl::StrCat("127.0.0.1:", listener->port())),
-              StatusIs(StatusCode::kUnavailable, HasSubstr("in use")));
+              IsUnavailable("in use"));
   EXPECT_THAT(Listener::Listen(absl::StrCat("0.0.0.0:", listener->port())),
-              StatusIs(StatusCode::kUnavailable, HasSubstr("in use")));
+              IsUnavailable("in use"));
 }
 
 TEST(ListenerTest, SaysWhatIsWrongWithAnAddress) {
   for (const char* const address : {"", "7070", ":7070", "127.0.0.1:port"}) {
-    EXPECT_THAT(Listener::Listen(address),
-                StatusIs(StatusCode::kInvalidArgument))
-        << address;
+    EXPECT_THAT(Listener::Listen(address), IsInvalidArgument()) << address;
   }
-  EXPECT_THAT(Listener::Listen("192.0.2.1:0"),
-              StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(Listener::Listen("192.0.2.1:0"), IsUnavailable());
 }
 
 TEST(ListenerTest, TakesNoMoreConnectionsThanThereAreDescriptors) {

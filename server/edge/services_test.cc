@@ -36,9 +36,6 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
-using testing::HasSubstr;
-
 v1::ContributeRequest ChunkOf(const std::string& object, uint64_t offset,
                               uint64_t bytes) {
   v1::ContributeRequest request;
@@ -254,8 +251,7 @@ TEST_F(ServicesTest, WithoutItsTrailerAnOpenUploadIsResumed) {
     Upload upload(*stub_);
     upload.Offer(open_header_);
     ASSERT_TRUE(upload.stream->Write(ChunkOf(contribution_.bytes, 0, bytes())));
-    EXPECT_THAT(upload.End(),
-                StatusIs(StatusCode::kCancelled, HasSubstr("trailer")));
+    EXPECT_THAT(upload.End(), IsCancelled("trailer"));
   }
   // All bytes are there; only their description was missing.
   Upload upload(*stub_);
@@ -267,24 +263,21 @@ TEST_F(ServicesTest, WithoutItsTrailerAnOpenUploadIsResumed) {
 TEST_F(ServicesTest, AWrongTrailerMakesTheUploadStartOver) {
   v1::ContributeRequest trailer = Trailer();
   trailer.mutable_trailer()->set_digest(std::string(16, 'x'));
-  EXPECT_THAT(SendBytesAnd(bytes(), trailer),
-              StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
+  EXPECT_THAT(SendBytesAnd(bytes(), trailer), IsDataLoss("digest"));
   EXPECT_EQ(ResumesAt(), 0u);
 
   trailer = Trailer();
   trailer.mutable_trailer()->set_format(v1::BF16);
-  EXPECT_THAT(
-      SendBytesAnd(bytes(), trailer),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("the header said")));
-  EXPECT_THAT(SendBytesAnd(100, Trailer()),
-              StatusIs(StatusCode::kDataLoss, HasSubstr("with 100 bytes")));
+  EXPECT_THAT(SendBytesAnd(bytes(), trailer),
+              IsInvalidArgument("the header said"));
+  EXPECT_THAT(SendBytesAnd(100, Trailer()), IsDataLoss("with 100 bytes"));
   EXPECT_EQ(ResumesAt(), 0u);
 }
 
 TEST_F(ServicesTest, AChunkBeyondTheMostThereCanBeIsRefused) {
   const std::string longer = contribution_.bytes + "x";
   EXPECT_THAT(SendBytesAnd(bytes(), ChunkOf(longer, bytes(), 1)),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("beyond")));
+              IsInvalidArgument("beyond"));
   Upload upload(*stub_);
   EXPECT_EQ(upload.Offer(contribution_.header).verdict(),
             v1::ContributeResponse::ACCEPTED)
@@ -294,22 +287,19 @@ TEST_F(ServicesTest, AChunkBeyondTheMostThereCanBeIsRefused) {
 TEST_F(ServicesTest, ADamagedChunkIsSentAgain) {
   v1::ContributeRequest damaged = ChunkOf(contribution_.bytes, 100, 100);
   (*damaged.mutable_chunk()->mutable_data())[7] ^= 1;
-  EXPECT_THAT(SendBytesAnd(100, damaged),
-              StatusIs(StatusCode::kDataLoss, HasSubstr("CRC")));
+  EXPECT_THAT(SendBytesAnd(100, damaged), IsDataLoss("CRC"));
   EXPECT_EQ(ResumesAt(), 100u);
 }
 
 TEST_F(ServicesTest, OnlyChunksAndATrailerFollowTheHeader) {
   v1::ContributeRequest header;
   *header.mutable_header() = open_header_;
-  EXPECT_THAT(SendBytesAnd(0, header), StatusIs(StatusCode::kInvalidArgument));
-  EXPECT_THAT(SendBytesAnd(0, v1::ContributeRequest()),
-              StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(SendBytesAnd(0, header), IsInvalidArgument());
+  EXPECT_THAT(SendBytesAnd(0, v1::ContributeRequest()), IsInvalidArgument());
 
   Upload upload(*stub_);
   upload.stream->Write(ChunkOf(contribution_.bytes, 0, 100));
-  EXPECT_THAT(upload.End(), StatusIs(StatusCode::kInvalidArgument,
-                                     HasSubstr("must be the header")));
+  EXPECT_THAT(upload.End(), IsInvalidArgument("must be the header"));
 }
 
 TEST_F(ServicesTest, StreamsThatShareAnUploadTakeTurns) {
@@ -351,7 +341,7 @@ TEST_F(ServicesTest, WhenAStreamOfAnUploadBreaksItGoesOnFromTheGap) {
   }
   v1::ContributeResponse response;
   EXPECT_FALSE(main.stream->Read(&response));
-  EXPECT_THAT(main.End(), StatusIs(StatusCode::kCancelled));
+  EXPECT_THAT(main.End(), IsCancelled());
   EXPECT_EQ(ResumesAt(), 150u);
 }
 
@@ -366,8 +356,8 @@ TEST_F(ServicesTest, ADamagedChunkEndsAllStreamsOfAnUpload) {
   v1::ContributeRequest damaged = ChunkOf(contribution_.bytes, 0, 200);
   (*damaged.mutable_chunk()->mutable_data())[7] ^= 1;
   further.stream->Write(damaged);
-  EXPECT_THAT(further.End(), StatusIs(StatusCode::kDataLoss));
-  EXPECT_THAT(main.End(), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(further.End(), IsDataLoss());
+  EXPECT_THAT(main.End(), IsDataLoss());
   EXPECT_EQ(ResumesAt(), 0u);
 }
 
@@ -377,18 +367,17 @@ TEST_F(ServicesTest, AStreamCannotJoinWhatIsNotOpen) {
     further.stream->Write(lane);
     return further.End();
   };
-  EXPECT_THAT(join(Lane()), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(join(Lane()), IsUnavailable());
   v1::ContributionHeader header = open_header_;
   header.set_streams(65);
   Upload upload(*stub_);
   v1::ContributeRequest request;
   *request.mutable_header() = header;
   upload.stream->Write(request);
-  EXPECT_THAT(upload.End(),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("at most 64")));
+  EXPECT_THAT(upload.End(), IsInvalidArgument("at most 64"));
   v1::ContributeRequest foreign = Lane();
   foreign.mutable_lane()->mutable_identity()->set_run_id("other");
-  EXPECT_THAT(join(foreign), StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(join(foreign), IsFailedPrecondition());
 }
 
 TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
@@ -416,13 +405,12 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
               IsOkAndHolds(""));
   // The call may have broken off after the last byte.
   EXPECT_THAT(fetch("", all.size()), IsOkAndHolds(""));
-  EXPECT_THAT(fetch("", all.size() + 1),
-              StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(fetch("", all.size() + 1), IsInvalidArgument());
   for (const char* const wrong :
        {"index: 1", "index: 3 count: 3", "count: 65", "chunk_bytes: 1048577",
         "pace_bytes_per_second: 1", "pace_bytes_per_second: -1",
         "pace_bytes_per_second: nan"}) {
-    EXPECT_THAT(fetch(wrong), StatusIs(StatusCode::kInvalidArgument)) << wrong;
+    EXPECT_THAT(fetch(wrong), IsInvalidArgument()) << wrong;
   }
 }
 
@@ -448,23 +436,23 @@ TEST_F(ServicesTest, AnUpdateIsWaitedForUntilItIsMade) {
 TEST_F(ServicesTest, NobodyWaitsForAnUpdateThatCannotCome) {
   // This update is not the next one.
   WaitingFetch ahead(*stub_, identity_, /*from_version=*/1);
-  EXPECT_THAT(ahead.End(), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(ahead.End(), IsNotFound());
   v1::IslandIdentity foreign = identity_;
   foreign.set_incarnation(77);
   WaitingFetch fenced(*stub_, foreign, /*from_version=*/0);
-  EXPECT_THAT(fenced.End(), StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(fenced.End(), IsAborted());
 }
 
 TEST_F(ServicesTest, WhoWaitsHearsOfTheEndOfItsMembership) {
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
   ASSERT_OK(driver_.Leave(identity_));
-  EXPECT_THAT(waiting.End(), StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(waiting.End(), IsAborted());
 }
 
 TEST_F(ServicesTest, AWaitEndsWithItsCallAndWithTheServer) {
   WaitingFetch cancelled(*stub_, identity_, /*from_version=*/0);
   cancelled.context.TryCancel();
-  EXPECT_THAT(cancelled.End(), StatusIs(StatusCode::kCancelled));
+  EXPECT_THAT(cancelled.End(), IsCancelled());
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
   server_->Shutdown(absl::ZeroDuration());
   EXPECT_FALSE(waiting.End().ok());
@@ -488,8 +476,7 @@ TEST_F(ServicesTest, BytesThatAreNoMessageAreRefusedAndChangeNothing) {
   for (const char* const method :
        {"Contribute", "FetchUpdate", "FetchParameters"}) {
     EXPECT_THAT(send(method, {junk}),
-                StatusIs(StatusCode::kInvalidArgument,
-                         HasSubstr("not the message that is expected")))
+                IsInvalidArgument("not the message that is expected"))
         << method;
   }
   v1::ContributeRequest header;
@@ -499,7 +486,7 @@ TEST_F(ServicesTest, BytesThatAreNoMessageAreRefusedAndChangeNothing) {
   for (const std::string& bad :
        {junk, chunk.substr(0, 60), std::string(3 << 20, 'x')}) {
     EXPECT_THAT(send("Contribute", {header.SerializeAsString(), chunk, bad}),
-                StatusIs(StatusCode::kInvalidArgument));
+                IsInvalidArgument());
     EXPECT_EQ(ResumesAt(), 100u);
   }
 }
@@ -537,8 +524,7 @@ TEST_F(ServicesTest, ATextThatIsNotUtf8IsRefusedByName) {
   grpc::ClientContext context;
   v1::JoinResponse response;
   EXPECT_THAT(FromGrpcStatus(stub_->Join(&context, request, &response)),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("JoinRequest.description is not UTF-8")));
+              IsInvalidArgument("JoinRequest.description is not UTF-8"));
 }
 
 TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
@@ -553,15 +539,11 @@ TEST_F(ServicesTest, RequestsThatAreTooLongAreRefused) {
   };
   EXPECT_OK(join(64, 256));
   EXPECT_THAT(join(65, 256),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("JoinRequest.island_id has 65 bytes")));
+              IsInvalidArgument("JoinRequest.island_id has 65 bytes"));
   EXPECT_THAT(join(64, 257),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("JoinRequest.description has 257 bytes")));
+              IsInvalidArgument("JoinRequest.description has 257 bytes"));
   // The size is checked before parsing.
-  EXPECT_THAT(join(64, 65536),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("at most 65536 are allowed")));
+  EXPECT_THAT(join(64, 65536), IsInvalidArgument("at most 65536 are allowed"));
 }
 
 TEST_F(ServicesTest, TheHistoryTellsWhenUpdatesWereSentAndDelivered) {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/upload_turns.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,9 +13,7 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 class UploadTurnsTest : public testing::Test {
@@ -65,7 +62,7 @@ TEST_F(UploadTurnsTest, ABreakEndsWhatWaitsAndWhatComes) {
   turns_.Break(absl::UnavailableError("gone"));
   absl::Status told;
   turns_.Await(100, [&](const absl::Status& turn) { told = turn; });
-  EXPECT_THAT(told, StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(told, IsDataLoss());
 }
 
 TEST(SharedUploadsTest, StreamsJoinWhatIsOpenUpToTheirNumber) {
@@ -73,20 +70,19 @@ TEST(SharedUploadsTest, StreamsJoinWhatIsOpenUpToTheirNumber) {
   ContributionKey key;
   key.island_id = "north";
   key.incarnation = 2;
-  EXPECT_THAT(uploads.Join(key), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(uploads.Join(key), IsUnavailable());
   ASSERT_OK_AND_ASSIGN(const auto turns, uploads.Open(key, 0, 3));
   ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));
   EXPECT_EQ(joined, turns);
   EXPECT_OK(uploads.Join(key));
-  EXPECT_THAT(uploads.Join(key), StatusIs(StatusCode::kInvalidArgument,
-                                          HasSubstr("as many streams")));
+  EXPECT_THAT(uploads.Join(key), IsInvalidArgument("as many streams"));
   ContributionKey other = key;
   other.incarnation = 3;
-  EXPECT_THAT(uploads.Join(other), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(uploads.Join(other), IsUnavailable());
   uploads.Close(key, turns);
-  EXPECT_THAT(uploads.Join(key), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(uploads.Join(key), IsUnavailable());
   EXPECT_THAT(uploads.Open(key, 0, SharedUploads::kMaxStreams + 1),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("at most 64")));
+              IsInvalidArgument("at most 64"));
 }
 
 TEST(SharedUploadsTest, ANewTryEndsTheStreamsOfTheOld) {
@@ -96,7 +92,7 @@ TEST(SharedUploadsTest, ANewTryEndsTheStreamsOfTheOld) {
   absl::Status told;
   old_try->Await(10, [&](const absl::Status& turn) { told = turn; });
   ASSERT_OK_AND_ASSIGN(const auto new_try, uploads.Open(key, 0, 2));
-  EXPECT_THAT(told, StatusIs(StatusCode::kUnavailable, HasSubstr("anew")));
+  EXPECT_THAT(told, IsUnavailable("anew"));
   // The end of the old try does not close the new one.
   uploads.Close(key, old_try);
   ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));

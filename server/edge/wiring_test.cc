@@ -27,9 +27,6 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
-using testing::HasSubstr;
-
 class WiringTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -191,26 +188,21 @@ TEST_F(WiringTest, AHeartbeatIsAnsweredByOneView) {
   heartbeat.mutable_identity()->set_incarnation(9);
   ASSERT_TRUE(stream->Write(heartbeat));
   EXPECT_FALSE(stream->Read(&view));
-  EXPECT_THAT(FromGrpcStatus(stream->Finish()), StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(FromGrpcStatus(stream->Finish()), IsAborted());
 }
 
 TEST_F(WiringTest, CallsWithoutARequestAreRefused) {
   EXPECT_THAT(Send("Coordinator/Join", {}),
-              StatusIs(StatusCode::kInvalidArgument,
-                       HasSubstr("the call has no request")));
-  EXPECT_THAT(Send("Coordinator/FetchUpdate", {}),
-              StatusIs(StatusCode::kCancelled, HasSubstr("no request")));
-  EXPECT_THAT(Send("Status/WatchEvents", {}),
-              StatusIs(StatusCode::kCancelled, HasSubstr("no request")));
+              IsInvalidArgument("the call has no request"));
+  EXPECT_THAT(Send("Coordinator/FetchUpdate", {}), IsCancelled("no request"));
+  EXPECT_THAT(Send("Status/WatchEvents", {}), IsCancelled("no request"));
 }
 
 // Bytes that calls have read are no longer held.
 TEST_F(WiringTest, AConnectionMayMakeManyLargeRequests) {
   const std::string junk(60'000, '\xff');
   for (int i = 0; i < 200; ++i) {
-    ASSERT_THAT(Send("Coordinator/Join", {junk}),
-                StatusIs(StatusCode::kInvalidArgument))
-        << i;
+    ASSERT_THAT(Send("Coordinator/Join", {junk}), IsInvalidArgument()) << i;
   }
 }
 
@@ -310,16 +302,15 @@ TEST_F(LanesTest, OnlyChunksFollowALane) {
     Stream lane(*coordinator_);
     lane.stream->Write(Lane());
     lane.stream->Write(wrong);
-    EXPECT_THAT(lane.End(), StatusIs(StatusCode::kInvalidArgument));
-    EXPECT_THAT(main.End(), StatusIs(StatusCode::kInvalidArgument))
-        << "an error ends all streams";
+    EXPECT_THAT(lane.End(), IsInvalidArgument());
+    EXPECT_THAT(main.End(), IsInvalidArgument()) << "an error ends all streams";
   }
   // A message has a chunk or something else.
   const std::string both =
       Lane().SerializeAsString() + Chunk(0, 100).SerializeAsString();
   EXPECT_THAT(
       Send("Coordinator/Contribute", {Header().SerializeAsString(), both}),
-      StatusIs(StatusCode::kInvalidArgument));
+      IsInvalidArgument());
 }
 
 }  // namespace

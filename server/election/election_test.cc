@@ -86,8 +86,7 @@ TEST_F(ElectionTest, OneLeadsUntilItsLeaseHasEnded) {
     ASSERT_TRUE(AwaitLeader(b, ""));
     const OfficeView before = *b.view();
     EXPECT_EQ(Win(a), 2);
-    EXPECT_THAT(b.Campaign(before, kCopy),
-                StatusIs(absl::StatusCode::kAborted));
+    EXPECT_THAT(b.Campaign(before, kCopy), IsAborted());
     EXPECT_TRUE(AwaitLeader(b, "a"));
     ASSERT_OK(a.Change(WithInSync(a.office(), {"a", "b"})));
     // Its lease is kept alive.
@@ -118,8 +117,7 @@ TEST_F(ElectionTest, AReplacedLeaderHearsOfItAndChangesNothing) {
   expired.leader.reset();
   const absl::StatusOr<uint64_t> epoch = b.Campaign(expired, kCopy);
   if (!epoch.ok()) GTEST_SKIP() << "the leader has a new lease already";
-  EXPECT_THAT(a.Change(WithInSync(a.office(), {"a"})),
-              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(a.Change(WithInSync(a.office(), {"a"})), IsAborted());
   EXPECT_TRUE(Await([&] { return a.ReplacedBy() == *epoch; }));
 }
 

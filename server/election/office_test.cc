@@ -12,9 +12,7 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 v1::Replica ReplicaOf(const std::string& name) {
   v1::Replica replica;
@@ -75,8 +73,7 @@ TEST(OfficeTest, RunsAreNotMixedUp) {
   other.run_id = "other";
   for (const char* const leader : {"", "a"}) {
     EXPECT_THAT(NextMove(ViewOf(leader), "b", other),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         AllOf(HasSubstr("run other"), HasSubstr("run r"))));
+                IsFailedPrecondition("run other", "run r"));
   }
 }
 
@@ -112,8 +109,7 @@ TEST(OfficeTest, KeysAreReadAsTheyAreWritten) {
   v1::Office read;
   ASSERT_OK(ReadKey(WriteKey(office), read));
   EXPECT_EQ(read.SerializeAsString(), office.SerializeAsString());
-  EXPECT_THAT(ReadKey("{broken", read),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no Office")));
+  EXPECT_THAT(ReadKey("{broken", read), IsDataLoss("no Office"));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include "server/replication/change_writer.h"
 
 #include <cstdint>
-#include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "common/testing/status_matchers.h"
@@ -68,7 +67,7 @@ TEST(ChangeWriterTest, EndsWithTheFirstError) {
   writer.Add(ChangeOf(1));
   failed.WaitForNotification();
   for (uint64_t index = 2; index < 200; ++index) writer.Add(ChangeOf(index));
-  EXPECT_THAT(writer.Flush(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(writer.Flush(), IsDataLoss());
   EXPECT_EQ(groups, 1);
 }
 

@@ -271,8 +271,7 @@ TEST_F(FollowerTest, EndsIfAnOuterStepGivesOtherValues) {
   ASSERT_TRUE(
       Await([](const Follower::View& view) { return !view.ended.ok(); }));
   EXPECT_THAT(follower_->view().ended,
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("to version 1 of fragment 0")));
+              IsDataLoss("to version 1 of fragment 0"));
   EXPECT_TRUE(driver_.AwaitVersion(1, 1)) << "the leader goes on";
 }
 
@@ -310,10 +309,8 @@ TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
   ASSERT_TRUE(
       Await([](const Follower::View& view) { return !view.ended.ok(); }));
   EXPECT_THAT(follower_->view().ended,
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has not replaced it")));
-  EXPECT_THAT(follower_->Promote({}),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+              IsFailedPrecondition("has not replaced it"));
+  EXPECT_THAT(follower_->Promote({}), IsFailedPrecondition());
 }
 
 TEST_F(FollowerTest, NoOperatorPromotesOneThatMayBeElected) {
@@ -322,9 +319,7 @@ TEST_F(FollowerTest, NoOperatorPromotesOneThatMayBeElected) {
   ASSERT_TRUE(AwaitAll());
   v1::PromoteRequest request;
   request.set_force(true);
-  EXPECT_THAT(
-      follower_->Promote(request),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--etcd")));
+  EXPECT_THAT(follower_->Promote(request), IsFailedPrecondition("--etcd"));
   Contribute(0);
   EXPECT_TRUE(AwaitAll());
   EXPECT_EQ(follower_->view().epoch, 1);
@@ -334,15 +329,13 @@ TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
-  EXPECT_THAT(
-      follower_->Promote({}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is alive")));
+  EXPECT_THAT(follower_->Promote({}), IsFailedPrecondition("is alive"));
   follower_.reset();
   EXPECT_THAT(
       Engine::Start({.state_dir = copy_dir(),
                      .config = TestRunConfig("training { total_steps: 200 }"),
                      .now = SteadyWallClock()}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--promote")));
+      IsFailedPrecondition("--promote"));
 }
 
 TEST_F(FollowerTest, AFollowerThatCannotTakeOverFollowsOn) {
@@ -352,9 +345,7 @@ TEST_F(FollowerTest, AFollowerThatCannotTakeOverFollowsOn) {
   std::filesystem::remove(copy_dir() + "/run.sqlite3");
   v1::PromoteRequest request;
   request.set_force(true);
-  EXPECT_THAT(
-      follower_->Promote(request),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("removed")));
+  EXPECT_THAT(follower_->Promote(request), IsFailedPrecondition("removed"));
   // It finds the same when it follows.
   EXPECT_TRUE(
       Await([](const Follower::View& view) { return !view.ended.ok(); }));

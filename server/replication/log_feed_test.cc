@@ -20,7 +20,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::Field;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::IsNull;
 using testing::SizeIs;
@@ -61,7 +60,7 @@ TEST_F(LogFeedTest, GivesTheChangesInOrder) {
   EXPECT_EQ((*feed_.After(10))->position().index(), 11);
   EXPECT_EQ((*feed_.After(11))->position().index(), 12);
   EXPECT_THAT(feed_.After(12), IsOkAndHolds(IsNull()));
-  EXPECT_THAT(feed_.After(9), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(feed_.After(9), IsNotFound());
 }
 
 TEST_F(LogFeedTest, ContinuesTheLogsThatItKnows) {
@@ -99,8 +98,7 @@ TEST_F(LogFeedTest, ListenersHearOfChanges) {
 
 TEST_F(LogFeedTest, AFollowerIsInSyncWhileItKeepsUp) {
   ASSERT_OK(feed_.Join("f", "there:1", kNow));
-  EXPECT_THAT(feed_.Join("f", "elsewhere:2", kNow),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("there:1")));
+  EXPECT_THAT(feed_.Join("f", "elsewhere:2", kNow), IsAlreadyExists("there:1"));
   EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::CATCHING_UP);
   EXPECT_EQ(feed_.Report(kNow)[0].changes_behind(), 10);
   feed_.Acknowledge("f", 10);
@@ -202,10 +200,8 @@ TEST_F(LogFeedTest, AStopEndsWaits) {
   ASSERT_OK(feed_.Join("a", "", kNow));
   feed_.Acknowledge("a", 10);
   Add(11);
-  std::thread waiting([this] {
-    EXPECT_THAT(feed_.AwaitDurable(11, 1),
-                StatusIs(absl::StatusCode::kUnavailable));
-  });
+  std::thread waiting(
+      [this] { EXPECT_THAT(feed_.AwaitDurable(11, 1), IsUnavailable()); });
   feed_.Stop();
   waiting.join();
 }

@@ -75,7 +75,7 @@ TEST(CoordinatorAccounts, AllTokensMayComeFromACheckpoint) {
   const v1::IslandIdentity a = run.Join("a");
   v1::ContributionHeader header = Contribution(a, 0);
   header.set_restored_tokens(header.tokens() + 1);
-  EXPECT_THAT(run.Offer(header), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(run.Offer(header), IsInvalidArgument());
   header.set_restored_tokens(header.tokens());
   EXPECT_THAT(run.Contribute(header), IsOkAndHolds(Verdict::ACCEPTED));
 }

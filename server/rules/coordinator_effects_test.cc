@@ -4,7 +4,6 @@
 // Tests all effects of each event, line by line: what is made durable, which
 // events people see, which uploads are discarded, and whether islands get a new
 // view.
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -341,10 +340,9 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
                           "evicted: by an operator: hangs",
                           "view"));
   // It is no longer there.
-  EXPECT_THAT(run.core().Drain("a", "", run.effects()),
-              StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(run.core().Drain("a", "", run.effects()), IsAlreadyExists());
   EXPECT_THAT(run.core().Evict("a", "", run.now(), run.effects()),
-              StatusIs(absl::StatusCode::kAlreadyExists));
+              IsAlreadyExists());
 }
 
 }  // namespace

@@ -17,15 +17,12 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-const auto kReplaced = StatusIs(
-    absl::StatusCode::kUnavailable,
-    AllOf(HasSubstr("of epoch 1,"), HasSubstr("replaced by one of epoch 5"),
-          HasSubstr("says so")));
+const auto kReplaced =
+    IsUnavailable("of epoch 1,", "replaced by one of epoch 5", "says so");
 
 v1::JoinRequest RequestOf(const std::string& island, const std::string& run_id,
                           uint64_t epoch) {
@@ -102,8 +99,7 @@ TEST(CoordinatorEpochsTest, AnEpochOfAnotherRunOrALowerOneChangesNothing) {
   v1::IslandIdentity foreign = a;
   foreign.set_run_id("run-2");
   foreign.set_epoch(5);
-  EXPECT_THAT(run.Heartbeat(foreign),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(run.Heartbeat(foreign), IsFailedPrecondition());
   for (const char* const run_id : {"run-2", ""}) {
     run.core()
         .Join(RequestOf("b", run_id, 5), run.now(), run.effects())
@@ -123,8 +119,7 @@ TEST(CoordinatorEpochsTest, TransfersWaitForTheControlStream) {
   const v1::IslandIdentity a = run.Join("a");
   v1::IslandIdentity behind = a;
   behind.set_epoch(1);
-  const auto refused = StatusIs(absl::StatusCode::kUnavailable,
-                                HasSubstr("heard of epoch 1 only"));
+  const auto refused = IsUnavailable("heard of epoch 1 only");
   EXPECT_THAT(run.Offer(Contribution(behind, 0)), refused);
   EXPECT_THAT(run.Complete(Contribution(behind, 0)), refused);
   EXPECT_THAT(run.core().Check(behind), refused);

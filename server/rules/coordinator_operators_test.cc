@@ -2,13 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests of operators' requests and of the quarantine.
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,7 +17,6 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using Verdict = v1::ContributeResponse;
 
@@ -67,8 +64,7 @@ TEST(CoordinatorDrain, TellsTheIslandOnce) {
   const v1::IslandIdentity a = run.Join("a");
   run.effects() = {};
   EXPECT_FALSE(run.core().View(a).drain());
-  EXPECT_THAT(run.core().Drain("b", "", run.effects()),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"b\"")));
+  EXPECT_THAT(run.core().Drain("b", "", run.effects()), IsNotFound("\"b\""));
   ASSERT_OK(run.core().Drain("a", "", run.effects()));
   ASSERT_OK(run.core().Drain("a", "", run.effects()));
   EXPECT_TRUE(run.core().View(a).drain());
@@ -76,8 +72,7 @@ TEST(CoordinatorDrain, TellsTheIslandOnce) {
   EXPECT_TRUE(run.effects().changed[0].draining);
   // Its next incarnation is not asked to leave.
   ASSERT_OK(run.Leave(a));
-  EXPECT_THAT(run.core().Drain("a", "", run.effects()),
-              StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(run.core().Drain("a", "", run.effects()), IsAlreadyExists());
   EXPECT_FALSE(run.core().View(run.Join("a", 2)).drain());
 }
 
@@ -85,8 +80,7 @@ TEST(CoordinatorEvict, FencesOffTheIncarnation) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
   ASSERT_OK(run.core().Evict("a", "hangs", run.now(), run.effects()));
-  EXPECT_THAT(run.Heartbeat(a),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("hangs")));
+  EXPECT_THAT(run.Heartbeat(a), IsAborted("hangs"));
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
@@ -105,7 +99,7 @@ TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
   EXPECT_EQ(member.reason, "by an operator: sold");
   EXPECT_EQ(run.effects().ended.back().reason, member.reason);
   EXPECT_THAT(run.core().Evict("a", "", run.now(), run.effects()),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("sold")));
+              IsAlreadyExists("sold"));
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
@@ -143,15 +137,14 @@ class QuarantineTest : public testing::Test {
 TEST_F(QuarantineTest, HoldsWhatIsNotFiniteAndFencesItsIslandOff) {
   const auto bad = Contribution(b_, 1);
   EXPECT_THAT(run_.Contribute(bad, kNaN),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("a value of it is not finite")));
-  EXPECT_THAT(run_.Heartbeat(b_), StatusIs(absl::StatusCode::kOutOfRange));
+              IsOutOfRange("a value of it is not finite"));
+  EXPECT_THAT(run_.Heartbeat(b_), IsOutOfRange());
   // The same process still has the same replica.
-  EXPECT_THAT(run_.TryJoin("b", 7), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(run_.TryJoin("b", 7), IsOutOfRange());
   EXPECT_EQ(run_.Join("b", 8).incarnation(), 2);
   ASSERT_EQ(run_.core().quarantine().entries().size(), 1);
   EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+              IsFailedPrecondition());
   const v1::TokenLedger held = LedgerOf(b_);
   EXPECT_EQ(held.quarantined(), 1000);
   EXPECT_EQ(held.reported(), SumOfFates(held));
@@ -160,8 +153,7 @@ TEST_F(QuarantineTest, HoldsWhatIsNotFiniteAndFencesItsIslandOff) {
 TEST_F(QuarantineTest, HoldsNormsFarFromTheMedian) {
   Rounds(4);
   EXPECT_THAT(run_.Contribute(Contribution(b_, run_.version()), 10.5),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("more than 10 times the median")));
+              IsOutOfRange("more than 10 times the median"));
   // The round continues without it.
   Rounds(1);
   EXPECT_EQ(run_.core().quarantine().held_count(), 1);
@@ -180,12 +172,10 @@ TEST(CoordinatorQuarantine, ClaimsOfStepsAreBoundedByWhatTheCoordinatorKnows) {
   v1::ContributionHeader claim = Contribution(b, 2);
   claim.set_inner_steps(uint64_t{1} << 63);
   EXPECT_THAT(run.Contribute(claim, 1e17),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("allowed: up to 180")));
+              IsInvalidArgument("allowed: up to 180"));
   claim.set_inner_steps(180);
   EXPECT_THAT(run.Contribute(claim, 11),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("more than 10 times the median")));
+              IsOutOfRange("more than 10 times the median"));
 }
 
 TEST(CoordinatorQuarantine, TheFirstOnesAreComparedWithTheParameters) {
@@ -193,15 +183,14 @@ TEST(CoordinatorQuarantine, TheFirstOnesAreComparedWithTheParameters) {
   EXPECT_OK(run.Contribute(Contribution(run.Join("a"), 0), 30));
   CoordinatorDriver other({.parameter_norm = 3});
   EXPECT_THAT(other.Contribute(Contribution(other.Join("a"), 0), 1e30),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("more than 10 times that of the parameters")));
+              IsOutOfRange("more than 10 times that of the parameters"));
   // Fragments that begin with zeros are compared with a change of 0.1 in each
   // of their four values.
   CoordinatorDriver zeros({.parameter_norm = 0});
   EXPECT_OK(zeros.Contribute(Contribution(zeros.Join("a"), 0), 1.9));
   CoordinatorDriver more({.parameter_norm = 0});
   EXPECT_THAT(more.Contribute(Contribution(more.Join("a"), 0), 2.1),
-              StatusIs(absl::StatusCode::kOutOfRange));
+              IsOutOfRange());
 }
 
 TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
@@ -212,8 +201,7 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   ASSERT_OK_AND_ASSIGN(const ContributionKey key,
                        run_.core().Admit(1, run_.now(), run_.effects()));
   EXPECT_EQ(key.base_version, run_.version());
-  EXPECT_THAT(run_.core().Drop(1, run_.effects()),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(run_.core().Drop(1, run_.effects()), IsFailedPrecondition());
   ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
   ASSERT_EQ(run_.closed_rounds().size(), 1);
   EXPECT_THAT(run_.closed_rounds()[0].admitted, ElementsAre(1));
@@ -239,8 +227,7 @@ TEST_F(QuarantineTest, NothingIsAdmittedToAFinishedFragment) {
   Rounds(90 - static_cast<int>(run_.version()));
   ASSERT_EQ(run_.core().run_state(), v1::FINISHED);
   EXPECT_THAT(run_.core().Admit(1, run_.now(), run_.effects()).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has its last version, 90")));
+              IsFailedPrecondition("has its last version, 90"));
   EXPECT_OK(run_.core().Drop(1, run_.effects()));
 }
 
@@ -308,8 +295,7 @@ TEST(CoordinatorQuarantine,
   EXPECT_THAT(run.Contribute(Contribution(c, 0)), IsOkAndHolds(Verdict::LATE));
   run.Fail(absl::OutOfRangeError("the result is not finite"));
   // It waits for an update that cannot be made without its contribution.
-  EXPECT_THAT(run.core().Check(c),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("is open again")));
+  EXPECT_THAT(run.core().Check(c), IsAborted("is open again"));
   const v1::IslandIdentity again = run.Join("c");
   ASSERT_OK(run.Heartbeat(again));
   EXPECT_THAT(run.Contribute(Contribution(again, 0)),
@@ -345,9 +331,7 @@ TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {
   EXPECT_EQ(answer.verdict(), v1::ContributeResponse::LATE);
   ASSERT_OK(run_.Contribute(Contribution(a_, 1), 1));
   run_.Fail(absl::OutOfRangeError("the result is not finite"));
-  EXPECT_THAT(
-      run_.core().Check(successor),
-      StatusIs(absl::StatusCode::kAborted, HasSubstr("may offer its own")));
+  EXPECT_THAT(run_.core().Check(successor), IsAborted("may offer its own"));
 }
 
 }  // namespace

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests all effects of events about a quarantined contribution, line by line.
-#include <cstdint>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
@@ -152,8 +150,7 @@ TEST_F(QuarantineEffects, OfSettingAsideWhatWasAdmitted) {
                                "2s: ",
                                failed_),
                   "discard b/1 f0 v0", "view"));
-  EXPECT_THAT(Admit().status(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                         testing::HasSubstr(failed_)));
+  EXPECT_THAT(Admit().status(), IsFailedPrecondition(failed_));
   EXPECT_THAT(run_.closed_rounds(), SizeIs(1));
 }
 

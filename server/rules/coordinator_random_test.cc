@@ -168,13 +168,12 @@ class History {
     if (run_.core().Check(ghost).ok()) return;  // Its lease has not run out.
     EXPECT_THAT(run_.Contribute(Contribution(ghost, versions_[fragment],
                                              fragment, "ghost")),
-                StatusIs(absl::StatusCode::kAborted));
-    EXPECT_THAT(run_.Heartbeat(ghost), StatusIs(absl::StatusCode::kAborted));
-    EXPECT_THAT(run_.Leave(ghost), StatusIs(absl::StatusCode::kAborted));
+                IsAborted());
+    EXPECT_THAT(run_.Heartbeat(ghost), IsAborted());
+    EXPECT_THAT(run_.Leave(ghost), IsAborted());
     v1::IslandIdentity foreign = ghost;
     foreign.set_run_id("run-2");
-    EXPECT_THAT(run_.Heartbeat(foreign),
-                StatusIs(absl::StatusCode::kFailedPrecondition));
+    EXPECT_THAT(run_.Heartbeat(foreign), IsFailedPrecondition());
   }
 
   // Lets the orders of several fragments be answered in any order.

@@ -3,7 +3,6 @@
 //
 // Tests what a coordinator makes of islands' reports: the run's history, and
 // who measures the merged model.
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -188,10 +187,8 @@ TEST(CoordinatorReports, TheWordOfAnOperatorHoldsAgainstAllIslands) {
   ASSERT_OK(run.Heartbeat(first, Reading(kOtherData)));
   const auto second = run.Join("b");
   EXPECT_THAT(run.core().AcceptData("b", run.effects()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has not opened its data yet")));
-  EXPECT_THAT(run.core().AcceptData("x", run.effects()),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsFailedPrecondition("has not opened its data yet"));
+  EXPECT_THAT(run.core().AcceptData("x", run.effects()), IsNotFound());
   EXPECT_EQ(run.CountEvents("data_accepted"), 0);
   ASSERT_OK(run.Heartbeat(second, Reading(kData)));
   for (int i = 0; i < 2; ++i) {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -69,8 +68,7 @@ TEST(CoordinatorRestart, EachFragmentIsComparedWithItsOwnParameters) {
   const v1::IslandIdentity a = run.Join("a");
   EXPECT_THAT(run.Contribute(Contribution(a, 0, 1), 2000),
               IsOkAndHolds(Verdict::ACCEPTED));
-  EXPECT_THAT(run.Contribute(Contribution(a, 0, 0), 2000),
-              StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(run.Contribute(Contribution(a, 0, 0), 2000), IsOutOfRange());
 }
 
 // Returns by which factor the window of an island may exceed its usual length
@@ -181,8 +179,7 @@ TEST(CoordinatorRestart, WhatDoesNotFitTheConfigurationIsNotAdmitted) {
                       .tokens = 1000}};
   CoordinatorDriver run({}, HeadsAt(0), {}, history);
   EXPECT_THAT(run.core().Admit(3, run.now(), run.effects()).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("the run uses FP32")));
+              IsFailedPrecondition("the run uses FP32"));
   EXPECT_OK(run.core().Drop(3, run.effects()));
   // Numbers are not used again.
   const v1::IslandIdentity b = run.Join("b");

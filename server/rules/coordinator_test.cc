@@ -21,7 +21,6 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
@@ -47,8 +46,7 @@ TEST(CoordinatorTest, ARunStartsWithTheLastOfItsFirstIslands) {
   const v1::IslandIdentity a = run.Join("a");
   EXPECT_EQ(run.core().run_state(), v1::WAITING_FOR_ISLANDS);
   EXPECT_THAT(run.Contribute(Contribution(a, 0)),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("waits for 2 islands")));
+              IsUnavailable("waits for 2 islands"));
   ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("b", 2));
   const v1::IslandIdentity b = joined.identity();
   EXPECT_EQ(run.core().run_state(), v1::WAITING_FOR_ISLANDS) << "b still loads";
@@ -93,19 +91,15 @@ TEST(CoordinatorTest, ARunIsFinishedWithTheLastVersionOfEveryFragment) {
   EXPECT_EQ(run.core().run_state(), v1::RUNNING);
   // A fragment that has its last version takes no contributions.
   EXPECT_THAT(run.Contribute(Contribution(a, 1, 0)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("last version")));
+              IsFailedPrecondition("last version"));
   ASSERT_THAT(run.Contribute(Contribution(a, 0, 1)), IsOkAndHolds(kAccepted));
   run.Commit();
   EXPECT_EQ(run.core().run_state(), v1::FINISHED);
   EXPECT_EQ(run.CountEvents("run_finished"), 1);
-  EXPECT_THAT(run.TryJoin("b", 1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("run-1 is finished")));
+  EXPECT_THAT(run.TryJoin("b", 1), IsFailedPrecondition("run-1 is finished"));
   EXPECT_THAT(run.Contribute(Contribution(a, 0, 1, "late")),
               IsOkAndHolds(kLate));
-  EXPECT_THAT(run.Contribute(Contribution(a, 1, 1)),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(run.Contribute(Contribution(a, 1, 1)), IsFailedPrecondition());
   EXPECT_OK(run.Heartbeat(a));
   EXPECT_OK(run.Leave(a));
   EXPECT_THAT(run.closed_rounds(), IsEmpty());
@@ -188,7 +182,7 @@ TEST(CoordinatorTest, ADeadIslandHoldsTheRoundNoLongerThanItsLease) {
   for (const absl::Status& status :
        {run.Heartbeat(b), run.Leave(b),
         run.Contribute(Contribution(b, 0)).status(), run.core().Check(b)}) {
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted));
+    EXPECT_THAT(status, IsAborted());
   }
 }
 
@@ -246,8 +240,7 @@ TEST(CoordinatorTest, AJoinerIsExpectedFromTheNextRoundOn) {
   EXPECT_THAT(run.core().View(b).first_contribution_version(), ElementsAre(1));
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a"));
   EXPECT_THAT(run.Contribute(Contribution(b, 0)),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("builds on version 1")));
+              IsUnavailable("builds on version 1"));
   ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
   run.Commit();
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
@@ -265,7 +258,7 @@ TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
     run.Pass(kGrace, {a, b, c});
     EXPECT_THAT(run.core().Awaited(0), Not(Contains("c")));
     EXPECT_THAT(run.Contribute(Contribution(c, version)),
-                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ready")));
+                IsUnavailable("ready"));
     ASSERT_THAT(run.Contribute(Contribution(a, version)),
                 IsOkAndHolds(kAccepted));
     ASSERT_THAT(run.closed_rounds(), SizeIs(0));
@@ -417,7 +410,7 @@ TEST(CoordinatorTest, ARestartGoesOnWithTheMembersItRemembers) {
   EXPECT_EQ(after.version(), 1);
   EXPECT_EQ(after.core().run_state(), v1::RUNNING) << "it had started";
   EXPECT_OK(after.Heartbeat(a));
-  EXPECT_THAT(after.Heartbeat(b), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(after.Heartbeat(b), IsAborted());
   EXPECT_EQ(after.Join("b").incarnation(), 2);
   EXPECT_THAT(after.Contribute(Contribution(a, 0)), IsOkAndHolds(kLate));
   EXPECT_THAT(after.Contribute(Contribution(a, 1)), IsOkAndHolds(kAccepted));

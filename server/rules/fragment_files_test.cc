@@ -71,7 +71,7 @@ TEST(RestoreVersionTest, GoesBackToASnapshotThatCanBeRead) {
 
 TEST(RestoreVersionTest, ReportsWhatIsMissing) {
   Files files;
-  EXPECT_THAT(files.Restore({}, 7), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(files.Restore({}, 7), IsNotFound());
   files.lost_record = 6;
   EXPECT_THAT(files.Restore({5}, 7),
               StatusIs(absl::StatusCode::kNotFound, "record"));
@@ -82,9 +82,7 @@ TEST(RestoreVersionTest, ReportsWhatIsMissing) {
 
 TEST(RestoreVersionTest, RefusesASnapshotThatIsNewerThanTheLog) {
   Files files;
-  EXPECT_THAT(files.Restore({8, 5}, 7),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       testing::HasSubstr("versions up to 7 only")));
+  EXPECT_THAT(files.Restore({8, 5}, 7), IsDataLoss("versions up to 7 only"));
 }
 
 TEST(LastUnneededRecordTest, IsThatOfTheOldestSnapshot) {

@@ -63,8 +63,7 @@ TEST_F(JournalTest, AChangeIsWrittenBeforeItIsTold) {
 
   entry = Nothing();
   EXPECT_EQ(entry.batch, nullptr) << "all is written";
-  EXPECT_THAT(Answer(entry, full_, absl::AbortedError("refused")),
-              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(Answer(entry, full_, absl::AbortedError("refused")), IsAborted());
 }
 
 TEST_F(JournalTest, AnEventIsNewsForEverybody) {
@@ -78,33 +77,31 @@ TEST_F(JournalTest, AnEventIsNewsForEverybody) {
 }
 
 TEST_F(JournalTest, WhatCannotBeWrittenGoesFirstTheNextTime) {
-  EXPECT_THAT(Answer(Join("a"), full_),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no space")));
+  EXPECT_THAT(Answer(Join("a"), full_), IsUnavailable("no space"));
   Journal::Entry entry = Nothing();
   ASSERT_NE(entry.batch, nullptr);
   EXPECT_FALSE(entry.changes);
   EXPECT_THAT(entry.events, SizeIs(0)) << "they have been told";
   // A success may rest on unwritten changes; a refusal does not.
-  EXPECT_THAT(Answer(entry, full_), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(Answer(entry, full_), IsUnavailable());
   EXPECT_THAT(Answer(Nothing(), full_, absl::AbortedError("refused")),
-              StatusIs(absl::StatusCode::kAborted));
+              IsAborted());
   // Unless it is a change by itself.
   entry = Join("b");
   EXPECT_THAT(entry.events, SizeIs(1));
   EXPECT_THAT(Texts(*entry.batch), ElementsAre("a joined", "b joined"));
   EXPECT_THAT(Answer(entry, full_, absl::AbortedError("refused")),
-              StatusIs(absl::StatusCode::kUnavailable));
+              IsUnavailable());
   EXPECT_OK(Answer(Nothing(), absl::OkStatus()));
   EXPECT_EQ(Nothing().batch, nullptr);
 }
 
 TEST_F(JournalTest, AnEventWhoseWriteIsFoundIsNotWrittenAgain) {
   for (const bool found : {true, false}) {
-    EXPECT_THAT(Answer(Join("a"), unknown_),
-                StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(Answer(Join("a"), unknown_), IsUnavailable());
     EXPECT_THAT(
         Answer(Join("b"), absl::FailedPreconditionError("refused by the log")),
-        StatusIs(absl::StatusCode::kUnavailable));
+        IsUnavailable());
     Effects effects;
     journal_.Reconciled({.found = found}, effects);
     const std::string told = effects.events.at(0).text;
@@ -170,7 +167,7 @@ TEST_F(JournalCommitTest, HasWhatWasMergedAndItsEvents) {
 TEST_F(JournalCommitTest, IsRefusedOnceTheCoordinatorWasReplaced) {
   Effects effects;
   run_.core().StandDown(2, effects);
-  EXPECT_THAT(Begin().status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(Begin().status(), IsUnavailable());
 }
 
 TEST_F(JournalCommitTest, IsInDoubtUntilItIsReconciled) {

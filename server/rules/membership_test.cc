@@ -14,9 +14,7 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
@@ -79,12 +77,11 @@ TEST_F(MembershipTest, ANameThatJoinsTooOftenHasToWait) {
     return joined.status();
   };
   for (int i = 0; i < Membership::kMostJoins; ++i) ASSERT_OK(join(kStart));
-  EXPECT_THAT(join(kStart), StatusIs(absl::StatusCode::kResourceExhausted,
-                                     HasSubstr("too often; retry in 10s")));
+  EXPECT_THAT(join(kStart), IsResourceExhausted("too often; retry in 10s"));
   EXPECT_OK(members_.Join(Request("b", 1), kStart).status());
   const absl::Time later = kStart + Membership::kJoinPause;
   EXPECT_OK(join(later));
-  EXPECT_THAT(join(later), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(join(later), IsResourceExhausted());
   EXPECT_OK(join(later + absl::Hours(24)));
 }
 
@@ -114,10 +111,8 @@ TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
   Join("oslo", 7);
   EXPECT_THAT(
       members_.Join(Request("oslo", 8), kStart + absl::Seconds(4)),
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr("\"oslo\" is already joined (incarnation 1"),
-                     HasSubstr("heard of 4 s ago"),
-                     HasSubstr("its lease ends in 6 s; retry"))));
+      IsResourceExhausted("\"oslo\" is already joined (incarnation 1",
+                          "heard of 4 s ago", "its lease ends in 6 s; retry"));
   EXPECT_EQ(members_.members().at("oslo").instance_id, 7);
   // The refused process does not renew the lease of the one that has the name.
   EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(11))),
@@ -128,17 +123,14 @@ TEST_F(MembershipTest, RefusesRequestsThatCannotBeMembers) {
   for (const std::string& name : {std::string(), std::string("Oslo"),
                                   std::string("a/b"), std::string(65, 'a')}) {
     EXPECT_THAT(members_.Join(Request(name, 7), kStart),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("1 to 64 of [a-z0-9-]")));
+                IsInvalidArgument("1 to 64 of [a-z0-9-]"));
   }
   EXPECT_THAT(members_.Join(Request("oslo", 0), kStart),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("instance_id is 0")));
+              IsInvalidArgument("instance_id is 0"));
   v1::JoinRequest foreign = Request("oslo", 7);
   foreign.set_expected_run_id("run-2");
   EXPECT_THAT(members_.Join(foreign, kStart),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("run-1"), HasSubstr("run-2"))));
+              IsFailedPrecondition("run-1", "run-2"));
   EXPECT_THAT(members_.members(), IsEmpty());
   foreign.set_expected_run_id("run-1");
   EXPECT_OK(members_.Join(foreign, kStart));
@@ -149,9 +141,7 @@ TEST_F(MembershipTest, OnlyLiveIslandsCountAgainstTheLimit) {
   Join("b", 2);
   Join("c", 3);
   EXPECT_THAT(members_.Join(Request("d", 4), kStart),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("3 live islands"),
-                             HasSubstr("membership.max_islands"))));
+              IsResourceExhausted("3 live islands", "membership.max_islands"));
   // A retry needs no further place.
   EXPECT_OK(members_.Join(Request("a", 1), kStart));
   members_.End(first, v1::IslandStatus::LEFT, "finished", kStart);
@@ -166,12 +156,9 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
   v1::IslandIdentity other_run = Identity("oslo", 1);
   other_run.set_run_id("run-2");
   EXPECT_THAT(members_.Check(other_run),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("run-1"), HasSubstr("run-2"))));
-  EXPECT_THAT(members_.Check(Identity("bergen", 1)),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("not a member")));
-  EXPECT_THAT(members_.Check(Identity("oslo", 2)),
-              StatusIs(absl::StatusCode::kAborted));
+              IsFailedPrecondition("run-1", "run-2"));
+  EXPECT_THAT(members_.Check(Identity("bergen", 1)), IsAborted("not a member"));
+  EXPECT_THAT(members_.Check(Identity("oslo", 2)), IsAborted());
 
   for (const v1::IslandStatus::State ended :
        {v1::IslandStatus::LEFT, v1::IslandStatus::EVICTED}) {
@@ -179,14 +166,10 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
     const uint64_t incarnation = live.incarnation;
     members_.End(live, ended, "pre-emption notice", kStart);
     EXPECT_THAT(members_.Check(Identity("oslo", incarnation)),
-                StatusIs(absl::StatusCode::kAborted,
-                         AllOf(HasSubstr("pre-emption notice"),
-                               HasSubstr("join again"))));
+                IsAborted("pre-emption notice", "join again"));
     Join("oslo", 100 + incarnation);
-    EXPECT_THAT(
-        members_.Check(Identity("oslo", incarnation)),
-        StatusIs(absl::StatusCode::kAborted,
-                 HasSubstr(absl::StrCat("current one is ", incarnation + 1))));
+    EXPECT_THAT(members_.Check(Identity("oslo", incarnation)),
+                IsAborted(absl::StrCat("current one is ", incarnation + 1)));
     EXPECT_OK(members_.Check(Identity("oslo", incarnation + 1)));
   }
 }
@@ -194,14 +177,12 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
 TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
   members_.End(Join("oslo", 7), v1::IslandStatus::DIVERGED, "not finite",
                kStart);
-  EXPECT_THAT(members_.Join(Request("oslo", 7), kStart),
-              StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(members_.Join(Request("oslo", 7), kStart), IsOutOfRange());
   // Its process may also have continued from the checkpoint of process 6.
   for (const uint64_t whose : {6, 7}) {
     v1::JoinRequest successor = Request("oslo", 8);
     successor.set_replaces_instance_id(whose);
-    EXPECT_THAT(members_.Join(successor, kStart),
-                StatusIs(absl::StatusCode::kOutOfRange));
+    EXPECT_THAT(members_.Join(successor, kStart), IsOutOfRange());
   }
   EXPECT_EQ(Join("oslo", 8).incarnation, 2) << "from the run's parameters";
 }
@@ -258,8 +239,7 @@ TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
                    kStart + absl::Hours(1));
   EXPECT_EQ(members_.live_count(), 1);
   EXPECT_OK(members_.Check(Identity("oslo", 5)));
-  EXPECT_THAT(members_.Check(Identity("bergen", 3)),
-              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(members_.Check(Identity("bergen", 3)), IsAborted());
   EXPECT_THAT(members_.Expired(kStart + absl::Hours(1) + kLease), IsEmpty());
   EXPECT_EQ(Join("bergen", 8).incarnation, 4);
   // The process retries a Join whose answer was lost in the restart.
@@ -275,7 +255,7 @@ TEST_F(MembershipTest, TheEndOfAMembershipIsNoted) {
                kStart + absl::Seconds(3));
   EXPECT_EQ(member.ended_at, kStart + absl::Seconds(3));
   EXPECT_EQ(member.reason, "test");
-  EXPECT_THAT(members_.FindLive("oslo"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(members_.FindLive("oslo"), IsNotFound());
 }
 
 TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfAfterTheOtherCame) {
@@ -285,9 +265,8 @@ TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfAfterTheOtherCame) {
         .Join(Request("oslo", instance), kStart + absl::Seconds(second))
         .status();
   };
-  const auto retry = StatusIs(absl::StatusCode::kResourceExhausted);
-  const auto taken =
-      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("another name"));
+  const auto retry = IsResourceExhausted();
+  const auto taken = IsAlreadyExists("another name");
   EXPECT_THAT(come(8, 4), retry);
   EXPECT_THAT(come(8, 5), retry);
   member.last_heartbeat = kStart + absl::Seconds(6);
@@ -351,8 +330,7 @@ TEST_F(MembershipTest, TheFirstOfManyWhoHaveEndedAreForgotten) {
       << "its process must learn that it may not go on";
   // Calls of the forgotten incarnations stay fenced off.
   EXPECT_GT(Join("first", 4).incarnation, 3);
-  EXPECT_THAT(members_.Check(Identity("first", 3)),
-              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(members_.Check(Identity("first", 3)), IsAborted());
 }
 
 TEST_F(MembershipTest, WhoIsForgottenAtARestartComesBackAboveItsIncarnations) {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
@@ -128,20 +127,16 @@ TEST_F(QuarantineTest, DroppedOnesAreRefused) {
   Hold(kB, 0, /*admissible=*/false);
   EXPECT_EQ(Quarantined(kB), 1000);
   EXPECT_THAT(quarantine_.IsAdmitted(1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("cannot be merged: too long")));
+              IsFailedPrecondition("cannot be merged: too long"));
   effects_ = {};
   ASSERT_OK(quarantine_.Drop(1, effects_));
   ASSERT_OK(quarantine_.Drop(1, effects_));
   EXPECT_EQ(effects_.events.size(), 1) << "asked for twice";
   EXPECT_EQ(Refused(kB), 1000);
   EXPECT_EQ(Quarantined(kB), 0);
-  EXPECT_THAT(quarantine_.IsAdmitted(1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("was dropped")));
-  EXPECT_THAT(quarantine_.Drop(2, effects_),
-              StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(quarantine_.IsAdmitted(2), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(quarantine_.IsAdmitted(1), IsFailedPrecondition("was dropped"));
+  EXPECT_THAT(quarantine_.Drop(2, effects_), IsNotFound());
+  EXPECT_THAT(quarantine_.IsAdmitted(2), IsNotFound());
 }
 
 TEST_F(QuarantineTest, AnAdmittedOneGoesIntoTheRoundAndIsMerged) {
@@ -157,8 +152,7 @@ TEST_F(QuarantineTest, AnAdmittedOneGoesIntoTheRoundAndIsMerged) {
   EXPECT_EQ(round.NormOf(key), 100);
   EXPECT_THAT(quarantine_.FindInRound(key), Optional(1));
   EXPECT_THAT(quarantine_.IsAdmitted(1), IsOkAndHolds(true));
-  EXPECT_THAT(quarantine_.Drop(1, effects_),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(quarantine_.Drop(1, effects_), IsFailedPrecondition());
   EXPECT_TRUE(quarantine_.WasAdmitted(kB, digest));
   EXPECT_FALSE(quarantine_.WasAdmitted({"b", 2}, digest));
   EXPECT_FALSE(quarantine_.WasAdmitted({"a", 1}, digest));
@@ -182,8 +176,7 @@ TEST_F(QuarantineTest, AnAdmittedOneThatCannotBeMergedIsHeldForGood) {
   EXPECT_EQ(StateOf(1), State::HELD);
   EXPECT_EQ(effects_.quarantine.back().reason, "not finite");
   EXPECT_THAT(quarantine_.IsAdmitted(1),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("cannot be merged: not finite")));
+              IsFailedPrecondition("cannot be merged: not finite"));
   EXPECT_EQ(quarantine_.FindInRound(key), std::nullopt);
 }
 

@@ -171,8 +171,7 @@ TEST_F(CommitLogCopyTest, AppliesSeveralChangesOrNone) {
       *changes_[begin], *changes_[begin + 1], *changes_[begin + 2]};
   std::vector<v1::LogChange> gap = changes;
   gap.push_back(gap[0]);
-  EXPECT_THAT(copy->ApplyChanges(gap, 1),
-              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(copy->ApplyChanges(gap, 1), IsDataLoss());
   EXPECT_EQ(copy->Position().index(), begin);
   ASSERT_OK(copy->ApplyChanges(changes, 1));
   EXPECT_EQ(copy->Position().index(), begin + 3);
@@ -199,8 +198,7 @@ TEST_F(CommitLogCopyTest, RefusesAChangeThatDoesNotContinueIt) {
   const std::unique_ptr<CommitLog> copy = Copy("copy");
   const size_t begin = changes_.size();
   Grow(2);
-  const auto refused =
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not continue"));
+  const auto refused = IsDataLoss("does not continue");
   EXPECT_THAT(copy->ApplyChanges({*changes_[begin + 1]}, 1), refused) << "gap";
   EXPECT_THAT(copy->ApplyChanges({*changes_[begin - 1]}, 1), refused)
       << "again";
@@ -223,15 +221,13 @@ TEST_F(CommitLogCopyTest, FindsThatARowIsNotAsItWas) {
   const size_t begin = changes_.size();
   LogBatch batch{.flags = RunFlags{.paused = true, .pause_reason = "r"}};
   ASSERT_OK(log_->Apply(batch));
-  EXPECT_THAT(
-      copy->ApplyChanges({*changes_[begin]}, 1),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("not as it was")));
+  EXPECT_THAT(copy->ApplyChanges({*changes_[begin]}, 1),
+              IsDataLoss("not as it was"));
   EXPECT_EQ(copy->Position().index(), begin);
 }
 
 TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
-  EXPECT_THAT(log_->TakeOver(),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(log_->TakeOver(), IsFailedPrecondition());
   const std::unique_ptr<CommitLog> copy = Copy("copy");
   EXPECT_TRUE(copy->LoadLeader()->is_followed);
   EXPECT_THAT(copy->TakeOver(), IsOkAndHolds(2));

@@ -20,7 +20,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
@@ -79,17 +78,14 @@ TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
   {
     const std::unique_ptr<CommitLog> log = OpenWithRun();
     disk_.sync_error = EIO;
-    EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown,
-                                                 HasSubstr("outcome unknown")));
+    EXPECT_THAT(CommitVersion(*log, 1), IsUnknown("outcome unknown"));
     disk_.sync_error = 0;
     // The disk works again, but its content is not known.
     EXPECT_TRUE(log->InDoubt());
     EXPECT_THAT(CommitVersion(*log, 1),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("of an earlier one is unknown")));
+                IsFailedPrecondition("of an earlier one is unknown"));
     LogBatch events{.events = {{.time = kStart, .kind = "island_left"}}};
-    EXPECT_THAT(log->Apply(events),
-                StatusIs(absl::StatusCode::kFailedPrecondition));
+    EXPECT_THAT(log->Apply(events), IsFailedPrecondition());
     EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(IsEmpty()));
   }
   const std::unique_ptr<CommitLog> log = Open();
@@ -108,7 +104,7 @@ TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
     disk_.failing_syncs = failing;
     const absl::Status committed = CommitVersion(*log, version + 1);
     if (committed.ok()) continue;
-    ASSERT_THAT(committed, StatusIs(absl::StatusCode::kUnknown));
+    ASSERT_THAT(committed, IsUnknown());
     absl::StatusOr<DoubtfulWrite> write = log->Reconcile();
     for (int tries = 0; !write.ok() && tries < 8; ++tries) {
       EXPECT_TRUE(log->InDoubt()) << write.status();
@@ -131,7 +127,7 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
   LogBatch batch{.events = {{.time = kStart, .kind = "island_joined"},
                             {.time = kStart, .kind = "island_left"}}};
   disk_.sync_error = EIO;
-  EXPECT_THAT(log->Apply(batch), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_THAT(log->Apply(batch), IsUnknown());
   disk_.sync_error = 0;
   ASSERT_OK_AND_ASSIGN(const DoubtfulWrite write, log->Reconcile());
   EXPECT_EQ(write.fragment, std::nullopt);
@@ -143,7 +139,7 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
 TEST_F(CommitLogDiskTest, ADiskThatTakesNothingLeavesTheDoubtAndIsRead) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   disk_.sync_error = EIO;
-  EXPECT_THAT(CommitVersion(*log, 1), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_THAT(CommitVersion(*log, 1), IsUnknown());
   EXPECT_THAT(log->Reconcile(), Not(IsOk()));
   EXPECT_TRUE(log->InDoubt());
   EXPECT_OK(log->Heads());
@@ -155,9 +151,7 @@ TEST_F(CommitLogDiskTest, ADiskThatTakesNothingLeavesTheDoubtAndIsRead) {
 TEST_F(CommitLogDiskTest, AFullDiskFailsTheCommitAndNothingElse) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   disk_.write_error = ENOSPC;
-  EXPECT_THAT(
-      CommitVersion(*log, 1),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
+  EXPECT_THAT(CommitVersion(*log, 1), IsResourceExhausted("full"));
   EXPECT_EQ(NewestVersion(*log), 0);
   disk_.write_error = 0;
   EXPECT_OK(CommitVersion(*log, 1));

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,10 +29,8 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::Field;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 using testing::SizeIs;
@@ -138,10 +135,9 @@ TEST_F(CommitLogTest, WhatAConfigurationLeavesOutIsAsItWasThen) {
 }
 
 TEST_F(CommitLogTest, ThereIsOneRun) {
-  EXPECT_THAT(Open()->LoadRun(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Open()->LoadRun(), IsNotFound());
   const std::unique_ptr<CommitLog> log = OpenWithRun();
-  EXPECT_THAT(log->CreateRun(TestRun()),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(path_)));
+  EXPECT_THAT(log->CreateRun(TestRun()), IsAlreadyExists(path_));
 }
 
 TEST_F(CommitLogTest, HeadsAreTheNewestVersionsAndHistoryIsKept) {
@@ -171,15 +167,14 @@ TEST_F(CommitLogTest, HeadsAreTheNewestVersionsAndHistoryIsKept) {
                                    Field(&CommitRecord::update_file, "f1v9")));
   ASSERT_OK_AND_ASSIGN(const CommitRecord fourth, log->FindCommit(1, 4));
   EXPECT_EQ(fourth.update_file, "f1v4");
-  EXPECT_THAT(log->FindCommit(0, 4), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(log->FindCommit(0, 4), IsNotFound());
 }
 
 TEST_F(CommitLogTest, VersionsRiseByOne) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   for (const uint64_t version : {0, 2}) {
     EXPECT_THAT(CommitVersion(*log, version),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("1 is the next")));
+                IsFailedPrecondition("1 is the next"));
   }
   EXPECT_OK(CommitVersion(*log, 1));
 }
@@ -195,8 +190,7 @@ TEST_F(CommitLogTest, ABatchIsAllOrNothing) {
                         TestContribution("a", 0, ContributionFate::kMerged)},
       .events = {{.time = kStart, .kind = "round_merged"}}};
   EXPECT_THAT(log->Apply(second),
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("a (incarnation 3) to fragment 1 version 0")));
+              IsAlreadyExists("a (incarnation 3) to fragment 1 version 0"));
   EXPECT_EQ(NewestVersion(*log), 0);
   EXPECT_THAT(log->MergedContributions(1, 0), IsOkAndHolds(SizeIs(1)));
   EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(IsEmpty()));
@@ -334,8 +328,7 @@ TEST_F(CommitLogTest, ThreadsMayShareALog) {
 }
 
 TEST_F(CommitLogTest, ToolsReadWhileTheCoordinatorWrites) {
-  EXPECT_THAT(CommitLog::OpenReadOnly(path_),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path_)));
+  EXPECT_THAT(CommitLog::OpenReadOnly(path_), IsNotFound(path_));
   const std::unique_ptr<CommitLog> writer = OpenWithRun();
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CommitLog> reader,
                        CommitLog::OpenReadOnly(path_));
@@ -344,8 +337,7 @@ TEST_F(CommitLogTest, ToolsReadWhileTheCoordinatorWrites) {
     EXPECT_EQ(NewestVersion(*reader), version);
   }
   EXPECT_THAT(CommitVersion(*reader, 4),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("for reading only")));
+              IsFailedPrecondition("for reading only"));
 }
 
 TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
@@ -355,9 +347,7 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
         SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
     ASSERT_OK(foreign.Execute("CREATE TABLE t (x)"));
   }
-  EXPECT_THAT(CommitLog::Open(path_),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("another program")));
+  EXPECT_THAT(CommitLog::Open(path_), IsFailedPrecondition("another program"));
   ASSERT_OK(RemoveFile(path_));
 
   Open();
@@ -368,12 +358,10 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
     ASSERT_OK(newer.Execute("PRAGMA user_version = 99"));
   }
   EXPECT_THAT(CommitLog::Open(path_),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("another version of Causeway (schema 99")));
+              IsFailedPrecondition("another version of Causeway (schema 99"));
 
   ASSERT_OK(WriteFileAtomically(path_, {std::string(8192, 'x')}));
-  EXPECT_THAT(CommitLog::Open(path_),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
+  EXPECT_THAT(CommitLog::Open(path_), IsDataLoss(path_));
 }
 
 TEST_F(CommitLogTest, FindsADamagedStructure) {
@@ -385,7 +373,7 @@ TEST_F(CommitLogTest, FindsADamagedStructure) {
   ASSERT_OK(WriteFileAtomically(path_, {text}));
   const auto log = CommitLog::Open(path_);
   EXPECT_THAT(log.ok() ? (*log)->CheckStructure() : log.status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_)));
+              IsDataLoss(path_));
 }
 
 v1::ValidationPoint TestPoint(uint64_t version) {

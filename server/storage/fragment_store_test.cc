@@ -18,7 +18,6 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr char kFragmentFile[] =
@@ -123,8 +122,7 @@ TEST_F(FragmentStoreTest, RefusesAFileOfAnotherRunVersionOrDigest) {
   const FragmentStore store = MakeStore();
   ASSERT_OK(store.WriteFragment(contents_));
   const auto damaged = [](const std::string& text) {
-    return StatusIs(absl::StatusCode::kDataLoss,
-                    AllOf(HasSubstr(kFragmentFile), HasSubstr(text)));
+    return IsDataLoss(kFragmentFile, text);
   };
   EXPECT_THAT(store.OpenFragment(kFragmentFile, "run-2", contents_.head),
               damaged("run_id is \"run-1\", want \"run-2\""));
@@ -138,9 +136,8 @@ TEST_F(FragmentStoreTest, RefusesAFileOfAnotherRunVersionOrDigest) {
               damaged("theta_digest"));
   ASSERT_OK(store.WriteUpdate(update_));
   EXPECT_THAT(store.OpenUpdate(kUpdateFile, "run-1", head),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(kUpdateFile)));
-  EXPECT_THAT(store.OpenUpdate("updates/none", "run-1", head),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsDataLoss(kUpdateFile));
+  EXPECT_THAT(store.OpenUpdate("updates/none", "run-1", head), IsNotFound());
 }
 
 // Whether `content` under the name of a good file is accepted.
@@ -148,7 +145,7 @@ template <typename Open>
 void ExpectDamaged(const std::string& path, absl::string_view content,
                    const Open& open) {
   ASSERT_OK(WriteFileAtomically(path, {content}));
-  EXPECT_THAT(open(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path)));
+  EXPECT_THAT(open(), IsDataLoss(path));
 }
 
 // Every cut and every flipped bit of a file is found, wherever it is: length,
@@ -195,10 +192,8 @@ TEST_F(FragmentStoreTest, AFailedWriteLeavesNothingBehind) {
                    ? ErrnoStatus(ENOSPC, "write", path)
                    : absl::OkStatus();
       });
-  EXPECT_THAT(store.WriteFragment(contents_),
-              StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_THAT(store.WriteUpdate(update_),
-              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(store.WriteFragment(contents_), IsResourceExhausted());
+  EXPECT_THAT(store.WriteUpdate(update_), IsResourceExhausted());
   EXPECT_THAT(ListDirectory(PathOf("fragments")), IsOkAndHolds(IsEmpty()));
   EXPECT_THAT(ListDirectory(PathOf("updates")), IsOkAndHolds(IsEmpty()));
 }
@@ -221,7 +216,7 @@ TEST_F(FragmentStoreTest, RemovesTheFilesThatAreSuperseded) {
   // The mapped values stay readable.
   EXPECT_EQ(stored.contents().theta[0], 1.5f);
   EXPECT_THAT(store.OpenFragment(kFragmentFile, "run-1", contents_.head),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsNotFound());
 }
 
 }  // namespace

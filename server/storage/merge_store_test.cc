@@ -16,9 +16,6 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 class MergeStoreTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -86,8 +83,7 @@ TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
   EXPECT_LT(file.size(), 10000 + 10000 + 20000 + 4000);
   EXPECT_EQ(size, file.size());
   EXPECT_THAT(store_.Size(3, 12), IsOkAndHolds(size));
-  EXPECT_THAT(store_.Open(3, 13).status(),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(store_.Open(3, 13).status(), IsNotFound());
 }
 
 TEST_F(MergeStoreTest, EveryDamageIsFoundAndNamed) {
@@ -99,9 +95,7 @@ TEST_F(MergeStoreTest, EveryDamageIsFoundAndNamed) {
   file[file.find("of an encoding")] ^= 1;
   ASSERT_OK(WriteFileAtomically(File(), {absl::string_view(file)}));
   EXPECT_THAT(store_.Open(3, 12).status(),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       AllOf(HasSubstr(File()),
-                             HasSubstr("the contribution of north"))));
+              IsDataLoss(File(), "the contribution of north"));
 }
 
 TEST_F(MergeStoreTest, PreparedEncodingsFindTheirPlaces) {

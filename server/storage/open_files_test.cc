@@ -65,7 +65,7 @@ TEST(OpenFilesTest, AFailureIsNotKept) {
   OpenFiles<int> files;
   EXPECT_THAT(
       files.Get("a", "digest", [] { return absl::DataLossError("torn"); }),
-      StatusIs(absl::StatusCode::kDataLoss));
+      IsDataLoss());
   ASSERT_OK_AND_ASSIGN(const auto file, files.Get("a", "digest", [] {
     return absl::StatusOr<int>(3);
   }));

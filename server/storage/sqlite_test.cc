@@ -17,8 +17,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(Sqlite, EveryConnectionWaitsFiveSecondsForALock) {
   const std::string path = absl::StrCat(testing::TempDir(), "/waits.sqlite3");
   ASSERT_OK_AND_ASSIGN(
@@ -39,17 +37,15 @@ TEST(Sqlite, ErrorsHaveTheCodeOfTheirCause) {
   ASSERT_OK(database.Run("INSERT INTO t VALUES (?)", absl::string_view()));
   // The extended result names the constraint.
   EXPECT_THAT(database.Run("INSERT INTO t VALUES (?)", absl::string_view()),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("2067")));
+              IsAlreadyExists("2067"));
   ASSERT_OK_AND_ASSIGN(SqliteDatabase reader,
                        SqliteDatabase::Open(path, Mode::kReadOnly));
-  EXPECT_THAT(reader.Execute("DELETE FROM t"),
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(path)));
+  EXPECT_THAT(reader.Execute("DELETE FROM t"), IsPermissionDenied(path));
   ASSERT_OK(reader.Execute("PRAGMA busy_timeout = 0"));
   ASSERT_OK(database.Execute("BEGIN EXCLUSIVE"));
-  EXPECT_THAT(reader.QueryInt("SELECT count(*) FROM t"),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(reader.QueryInt("SELECT count(*) FROM t"), IsUnavailable());
   EXPECT_THAT(SqliteDatabase::Open(path + ".none", Mode::kReadOnly),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsNotFound());
 }
 
 TEST(Sqlite, AStatementThatIsUsedAgainRemembersNothing) {

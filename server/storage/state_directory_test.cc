@@ -31,7 +31,6 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -130,8 +129,7 @@ TEST_F(StateDirectoryTest, OneCoordinatorAtATime) {
 }
 
 TEST_F(StateDirectoryTest, ToolsReadBesideTheCoordinator) {
-  EXPECT_THAT(StateDirectory::OpenReadOnly(path_),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path_)));
+  EXPECT_THAT(StateDirectory::OpenReadOnly(path_), IsNotFound(path_));
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   ASSERT_OK(Commit(*state, 0));
   ASSERT_OK_AND_ASSIGN(const auto tool, StateDirectory::OpenReadOnly(path_));
@@ -204,15 +202,12 @@ TEST_F(StateDirectoryTest, NoticesThatALogOrLockIsNotInPlace) {
     const std::string file = absl::StrCat(path_, "/", name);
     std::filesystem::rename(file, file + ".away");
     EXPECT_THAT(state->CheckInPlace(),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr(file + " was removed")));
+                IsFailedPrecondition(file + " was removed"));
     ASSERT_OK(WriteFileAtomically(file, {"other"}));
     EXPECT_THAT(state->CheckInPlace(),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr(file + " was replaced")));
+                IsFailedPrecondition(file + " was replaced"));
     if (name != "lock") {
-      EXPECT_THAT(Commit(*state, version + 1),
-                  StatusIs(absl::StatusCode::kFailedPrecondition));
+      EXPECT_THAT(Commit(*state, version + 1), IsFailedPrecondition());
     }
     std::filesystem::rename(file + ".away", file);
     EXPECT_OK(state->CheckInPlace());
@@ -229,10 +224,8 @@ TEST_F(StateDirectoryTest, WhatARemovedLogHeldIsKept) {
     ASSERT_OK(RemoveFile(path_ + "/run.sqlite3"));
     EXPECT_THAT(state->RescueLog(), IsOkAndHolds(true));
   }
-  EXPECT_THAT(Open(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr(absl::StrCat("rename ", path_,
-                                              "/run.sqlite3.rescued to"))));
+  EXPECT_THAT(Open(), IsFailedPrecondition(absl::StrCat(
+                          "rename ", path_, "/run.sqlite3.rescued to")));
   // The write-ahead log, which is still there, changes nothing.
   EXPECT_TRUE(std::filesystem::exists(path_ + "/run.sqlite3-wal"));
   std::filesystem::rename(path_ + "/run.sqlite3.rescued",
@@ -244,14 +237,12 @@ TEST_F(StateDirectoryTest, WhatARemovedLogHeldIsKept) {
 
 TEST_F(StateDirectoryTest, LeavesForeignDirectoriesAlone) {
   EXPECT_THAT(StateDirectory::Open(path_, {.create = false}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path_)));
+              IsNotFound(path_));
   ASSERT_OK(CreateDirectory(path_));
   ASSERT_OK(WriteFileAtomically(path_ + "/thesis.tex", {"years of work"}));
-  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("\"thesis.tex\"")));
+  EXPECT_THAT(Open(), IsFailedPrecondition("\"thesis.tex\""));
   EXPECT_THAT(StateDirectory::OpenReadOnly(path_),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("not a state directory")));
+              IsNotFound("not a state directory"));
   EXPECT_THAT(ListDirectory(path_), IsOkAndHolds(ElementsAre("thesis.tex")));
 }
 
@@ -305,8 +296,7 @@ TEST_F(StateDirectoryTest, ATornHeadIsDataLoss) {
   ASSERT_OK_AND_ASSIGN(const std::string content, ReadFile(file));
   ASSERT_OK(WriteFileAtomically(
       file, {absl::string_view(content).substr(0, content.size() - 4)}));
-  EXPECT_THAT(ReadNewest(*state),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+  EXPECT_THAT(ReadNewest(*state), IsDataLoss(file));
 }
 
 // The checksum of every file below a directory.
@@ -341,8 +331,7 @@ class PartialRestoreTest : public StateDirectoryTest {
   // the run continues with the newest log.
   void ExpectRefused(const std::string& message) {
     const auto before = Snapshot(path_);
-    EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr(message)));
+    EXPECT_THAT(Open(), IsFailedPrecondition(message));
     EXPECT_EQ(Snapshot(path_), before);
     ASSERT_OK(WriteFileAtomically(Log(), {newest_log_}));
     ASSERT_OK_AND_ASSIGN(const auto state, Open());
@@ -376,8 +365,7 @@ TEST_F(PartialRestoreTest, FilesWithALogThatHasNoRunAreNotANewRun) {
 TEST_F(PartialRestoreTest, AWriteAheadLogWithoutItsDatabaseIsKept) {
   ASSERT_OK(CreateDirectory(path_));
   ASSERT_OK(WriteFileAtomically(Log() + "-wal", {"commits"}));
-  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("(run.sqlite3-wal)")));
+  EXPECT_THAT(Open(), IsFailedPrecondition("(run.sqlite3-wal)"));
   EXPECT_THAT(ReadFile(Log() + "-wal"), IsOkAndHolds("commits"));
 }
 
@@ -400,8 +388,7 @@ TEST_F(PartialRestoreTest, FilesOfTheVersionAfterTheNextAreKept) {
         path_, "/fragments/fragment-0000-v0000000", version, ".safetensors")));
   }
   const std::string update = "updates/update-0000-v00000003.safetensors";
-  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr(update)));
+  EXPECT_THAT(Open(), IsFailedPrecondition(update));
   ASSERT_OK(RemoveFile(absl::StrCat(path_, "/", update)));
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   EXPECT_EQ(NewestVersion(*state), 1);
@@ -537,7 +524,7 @@ TEST_F(StateDirectoryTest, WhatIsNotInQuarantineNeedNotBeRemoved) {
   ASSERT_OK(state->WriteQuarantined(3, "bytes"));
   EXPECT_THAT(state->ReadQuarantined(3), IsOkAndHolds("bytes"));
   ASSERT_OK(state->RemoveQuarantined(3));
-  EXPECT_THAT(state->ReadQuarantined(3), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(state->ReadQuarantined(3), IsNotFound());
   EXPECT_OK(state->RemoveQuarantined(3));
 }
 

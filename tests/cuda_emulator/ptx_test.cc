@@ -146,33 +146,28 @@ TEST_F(PtxTest, BarriersSeparateWarps) {
 
 TEST_F(PtxTest, AMissingBarrierIsSeen) {
   EXPECT_THAT(Run(Exchange(""), kSharedWords),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("with no barrier between")));
+              IsInternal("with no barrier between"));
 }
 
 TEST_F(PtxTest, SharedMemoryHasAnEnd) {
-  EXPECT_THAT(
-      Run("ld.shared.u32 %r1, [shared_words+256];", kSharedWords),
-      StatusIs(absl::StatusCode::kInternal, HasSubstr("beyond shared memory")));
+  EXPECT_THAT(Run("ld.shared.u32 %r1, [shared_words+256];", kSharedWords),
+              IsInternal("beyond shared memory"));
 }
 
 TEST_F(PtxTest, GlobalMemoryHasAnEnd) {
   EXPECT_THAT(Run("ld.global.u32 %r1, [%rd0+256];"),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("the device has no memory")));
+              IsInternal("the device has no memory"));
 }
 
 TEST_F(PtxTest, VectorsAreAligned) {
-  EXPECT_THAT(
-      Run("ld.global.v2.u32 {%r1, %r2}, [%rd0+4];"),
-      StatusIs(absl::StatusCode::kInternal, HasSubstr("misaligned address")));
+  EXPECT_THAT(Run("ld.global.v2.u32 {%r1, %r2}, [%rd0+4];"),
+              IsInternal("misaligned address"));
 }
 
 TEST_F(PtxTest, TrapsAreErrors) {
   EXPECT_THAT(Run("setp.eq.s32 %p1, %r0, 40;\n@%p1 trap;"),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("trap: @%p1 trap, block 0,0,0, threads from "
-                                 "32")));
+              IsInternal("trap: @%p1 trap, block 0,0,0, threads from "
+                         "32"));
 }
 
 TEST_F(PtxTest, AShuffleIsForAllLanes) {
@@ -182,9 +177,8 @@ TEST_F(PtxTest, AShuffleIsForAllLanes) {
 	shfl.sync.bfly.b32 	%r4|%p3, %r0, 1, 31, -1;
 $L_end:
 )"),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("wait for others of their warp that never "
-                                 "come")));
+              IsInternal("wait for others of their warp that never "
+                         "come"));
 }
 
 TEST_F(PtxTest, FunctionsGetTheirArguments) {
@@ -276,8 +270,7 @@ TEST_F(PtxTest, BitsArePutWhereTheManualSays) {
 
 TEST_F(PtxTest, WhatIsNotKnownIsNamed) {
   EXPECT_THAT(Run("wgmma.fence.sync.aligned;"),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("wgmma.fence.sync.aligned")));
+              IsUnimplemented("wgmma.fence.sync.aligned"));
 }
 
 }  // namespace

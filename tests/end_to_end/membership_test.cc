@@ -107,8 +107,7 @@ TEST_F(MembershipTest, AnIslandThatLeavesLosesNothing) {
   at_fifteen.WaitForNotification();
   south.RequestLeave("SIGTERM");
   asked.Notify();
-  EXPECT_THAT(south.Join(),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("SIGTERM")));
+  EXPECT_THAT(south.Join(), IsCancelled("SIGTERM"));
   EXPECT_EQ(IslandNamed("south").state(), v1::IslandStatus::LEFT);
   ASSERT_OK(north.Join());
   const v1::TokenLedger ledger = Fragment().ledger();
@@ -140,8 +139,7 @@ TEST_F(MembershipTest, DrainedIslandsLeaveAndMayComeBack) {
   ASSERT_EQ(Cli({"drain", "south", "--reason", "maintenance"}), kExitOk);
   EXPECT_TRUE(IslandNamed("south").draining());
   go_on.Notify();
-  EXPECT_THAT(south.Join(),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("drained")));
+  EXPECT_THAT(south.Join(), IsCancelled("drained"));
   IslandUnderTest back(Options("south"));
   // It either joined in time, or the run was over.
   const absl::Status end = back.Join();

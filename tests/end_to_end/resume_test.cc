@@ -23,8 +23,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr uint64_t kHistory = 3;
 constexpr float kOwnValue = 42;
 
@@ -135,13 +133,11 @@ TEST_F(ResumeTest, ACheckpointOfAnotherIslandOrRunIsAnError) {
   IslandState of_west = Checkpoint(5, 2);
   of_west.position.set_island_id("west");
   EXPECT_THAT(GoesOnFrom(std::move(of_west)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("that of island west")));
+              IsFailedPrecondition("that of island west"));
   IslandState of_another = Checkpoint(5, 2);
   of_another.position.set_run_id("another");
   EXPECT_THAT(GoesOnFrom(std::move(of_another)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("of run another")));
+              IsFailedPrecondition("of run another"));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 // algorithms; islands with different overlaps; late updates.
 #include <atomic>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -24,7 +23,6 @@ namespace {
 using testing::Each;
 using testing::Field;
 using testing::FloatNear;
-using testing::HasSubstr;
 using testing::Pointwise;
 
 std::vector<float> Initial(const v1::RunConfig& config) {
@@ -124,8 +122,7 @@ TEST(StreamingTest, AnOverlapOfAWholeRoundIsRefused) {
                           .address = coordinator->address(),
                           .instance_id = 1,
                           .overlap_steps = 10});
-  EXPECT_THAT(island.Join(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                      HasSubstr("overlap_steps is 10")));
+  EXPECT_THAT(island.Join(), IsInvalidArgument("overlap_steps is 10"));
 }
 
 // West does not come to its first send. East sends at step 10, should have the

@@ -6,11 +6,9 @@
 
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/tensors/model_layout.h"
@@ -24,7 +22,6 @@ namespace causeway {
 namespace {
 
 using testing::FloatNear;
-using testing::HasSubstr;
 using testing::Pointwise;
 
 // The targets of east and west.
@@ -105,7 +102,7 @@ TEST(SyntheticRunTest, AnIslandThatIsGoneDelaysTheOtherByItsLeaseAtMost) {
                           return step < 15 ? absl::OkStatus()
                                            : absl::AbortedError("dies here");
                         }});
-  EXPECT_THAT(west.Join(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(west.Join(), IsAborted());
   EXPECT_OK(east.Join());
   EXPECT_EQ(coordinator->engine().run_state(), v1::FINISHED);
 }
@@ -248,8 +245,7 @@ TEST(SyntheticRunTest, ANameInUseIsRefused) {
   }
   IslandUnderTest second(
       {.name = "east", .address = coordinator->address(), .instance_id = 2});
-  EXPECT_THAT(second.Join(), StatusIs(absl::StatusCode::kAlreadyExists,
-                                      HasSubstr("already joined")));
+  EXPECT_THAT(second.Join(), IsAlreadyExists("already joined"));
 }
 
 }  // namespace

@@ -64,8 +64,7 @@ TEST(ProgressLogTest, AnUnfinishedRoundIsLeftOut) {
 TEST(ProgressLogTest, LessThanTwoRoundsAreNoMeasurement) {
   const std::vector<LoggedStep> steps = ParseProgressLog(Log());
   EXPECT_THAT(MeasureSpeed({steps.begin(), steps.begin() + 3}, 2),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       testing::HasSubstr("rounds of 2 steps")));
+              IsFailedPrecondition("rounds of 2 steps"));
   EXPECT_FALSE(MeasureSpeed({}, 2).ok());
 }
 

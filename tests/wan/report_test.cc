@@ -79,13 +79,11 @@ TEST(ReportTest, IsGoneOnWithFromItsJson) {
   second.Add("plain", "fast", 0, Result(0.5, 3));
   EXPECT_DOUBLE_EQ(second.ToJson()["settings"][1]["compute_utilization"], 0.75);
 
-  EXPECT_THAT(Report::Parse("other", text),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(Report::Parse("test", "{"),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Report::Parse("other", text), IsInvalidArgument());
+  EXPECT_THAT(Report::Parse("test", "{"), IsInvalidArgument());
   EXPECT_THAT(
       Report::Parse("test", R"({"scenario": "test", "baselines": [1]})"),
-      StatusIs(absl::StatusCode::kInvalidArgument));
+      IsInvalidArgument());
 }
 
 TEST(ReportTest, FiguresOfIslandsAreMeansAndEvictionsAreSums) {

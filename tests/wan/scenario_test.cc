@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/wan/scenario.h"
 
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -14,7 +12,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
 using testing::StartsWith;
 
 constexpr char kScenario[] = R"pb(
@@ -157,14 +154,11 @@ TEST(ScenarioTest, SaysWhatIsWrong) {
         std::tuple("at_seconds: 20", "at_seconds: -1", "events.at_seconds")}) {
     EXPECT_THAT(ParseScenario(absl::StrReplaceAll(kScenario, {{right, wrong}}),
                               "test.textproto"),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         testing::AllOf(StartsWith("test.textproto: "),
-                                        HasSubstr(message))))
+                IsInvalidArgument(StartsWith("test.textproto: "), message))
         << wrong;
   }
   EXPECT_THAT(ParseScenario("name: \"a\"\nrepeat: 2", "test.textproto"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       StartsWith("test.textproto:2:")));
+              IsInvalidArgument(StartsWith("test.textproto:2:")));
 }
 
 }  // namespace

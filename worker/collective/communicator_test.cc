@@ -34,9 +34,7 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 enum class Kind { kLocal, kTcp, kEncrypted, kSharedDevice };
 
@@ -204,8 +202,7 @@ TEST_P(CommunicatorTest, AllToAllNeedsTheSameSizesOnBothSides) {
     }
     const absl::Status status = island->ranks[rank]->AllToAll(to, from);
     if (rank == 1) {
-      EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                   HasSubstr("all-to-all of 6 bytes")));
+      EXPECT_THAT(status, IsFailedPrecondition("all-to-all of 6 bytes"));
     }
   });
 }
@@ -279,8 +276,7 @@ TEST_P(CommunicatorTest, ARankThatLeavesIsNamed) {
     if (rank == 1) return;
     Communicator& communicator = *island->ranks[rank];
     std::vector<float> values(1000);
-    const auto dead =
-        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 is dead"));
+    const auto dead = IsUnavailable("rank 1 is dead");
     EXPECT_THAT(communicator.ReduceScatter(absl::MakeSpan(values)), dead);
     EXPECT_THAT(communicator.AllGather(absl::MakeSpan(values)), dead);
   });
@@ -295,9 +291,7 @@ TEST_P(CommunicatorTest, ARankThatDoesNotComeIsNamedInTime) {
     const absl::Time begin = now();
     EXPECT_THAT(
         island->ranks[rank]->AllGather(absl::MakeSpan(values)),
-        StatusIs(absl::StatusCode::kDeadlineExceeded,
-                 AllOf(HasSubstr("rank 2 is stuck"), HasSubstr("all-gather"),
-                       HasSubstr("number 1"))));
+        IsDeadlineExceeded("rank 2 is stuck", "all-gather", "number 1"));
     EXPECT_LT(now() - begin, absl::Seconds(10));
   });
 }
@@ -322,10 +316,9 @@ TEST_P(CommunicatorTest, DifferentOperationsAreRefused) {
   ForEachRank(2, [&](int rank) {
     Communicator& communicator = *island->ranks[rank];
     std::vector<float> values(100 + rank);
-    EXPECT_THAT(communicator.AllGather(absl::MakeSpan(values)),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         AllOf(HasSubstr("404 bytes"), HasSubstr("400 bytes"),
-                               HasSubstr("rank 0"), HasSubstr("rank 1"))));
+    EXPECT_THAT(
+        communicator.AllGather(absl::MakeSpan(values)),
+        IsFailedPrecondition("404 bytes", "400 bytes", "rank 0", "rank 1"));
   });
 }
 
@@ -377,9 +370,7 @@ TEST_P(CommunicatorTest, OperationsOfAnotherKindOrRootAreRefused) {
         std::vector<double> values(40);
         EXPECT_THAT(
             (rank == 0 ? start : other_start)(*island->ranks[rank], values),
-            StatusIs(absl::StatusCode::kFailedPrecondition,
-                     AllOf(HasSubstr(name), HasSubstr(other_name),
-                           HasSubstr("rank 0"), HasSubstr("rank 1"))));
+            IsFailedPrecondition(name, other_name, "rank 0", "rank 1"));
       });
     }
   }
@@ -481,12 +472,9 @@ TEST(DeviceCollectivesTest, ADeviceThatFailsIsNamedWithItsReason) {
   const auto works = [](absl::Time) { return absl::OkStatus(); };
   const std::vector<absl::Status> statuses = WithDevices(
       {works, [](absl::Time) { return absl::InternalError("xid 79"); }, works});
-  EXPECT_THAT(statuses[1],
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("xid 79")));
+  EXPECT_THAT(statuses[1], IsInternal("xid 79"));
   for (const int rank : {0, 2}) {
-    EXPECT_THAT(statuses[rank],
-                StatusIs(absl::StatusCode::kAborted,
-                         HasSubstr("rank 1 has given up: xid 79")));
+    EXPECT_THAT(statuses[rank], IsAborted("rank 1 has given up: xid 79"));
   }
 }
 
@@ -506,8 +494,7 @@ TEST(DeviceCollectivesTest, ARankThatIsStuckInADeviceIsNamed) {
        },
        waits});
   for (const int rank : {0, 2}) {
-    EXPECT_THAT(statuses[rank], StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                         HasSubstr("rank 1 is stuck")));
+    EXPECT_THAT(statuses[rank], IsDeadlineExceeded("rank 1 is stuck"));
   }
   EXPECT_FALSE(statuses[1].ok());
 }
@@ -541,8 +528,7 @@ TEST(DeviceCollectivesTest, WithEveryRankThereItIsTheDevices) {
     return absl::DeadlineExceededError("NCCL did not finish");
   };
   for (const absl::Status& status : WithDevices({fails, fails})) {
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                 HasSubstr("NCCL did not finish")));
+    EXPECT_THAT(status, IsDeadlineExceeded("NCCL did not finish"));
   }
 }
 

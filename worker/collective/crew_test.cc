@@ -297,7 +297,7 @@ TEST_F(CrewTest, AProcessThatStartsAgainTellsThatItHadEnded) {
   Place second = Ask(2);
   const absl::Status status =
       CheckUnconnected(absl::Seconds(30), one.table.get());
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(status, IsUnavailable());
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   ASSERT_TRUE(trouble.has_value());
   EXPECT_EQ(trouble->kind(), v1::RankTrouble::DEAD_RANK);
@@ -332,17 +332,15 @@ TEST_F(CrewTest, AServerIsNeededUntilTheRanksHaveEnded) {
 }
 
 TEST_F(CrewTest, ABatchThatNoCrewCanShareIsAnError) {
-  EXPECT_THAT(Choose(7), StatusIs(absl::StatusCode::kInvalidArgument,
-                                  HasSubstr("2 to 3 processes")));
+  EXPECT_THAT(Choose(7), IsInvalidArgument("2 to 3 processes"));
 }
 
 TEST_F(CrewTest, BothSidesSayThatRanksAreUnequal) {
   Place first = Ask(1, kRanks + 1);
   Place second = Ask(2);
   AwaitPresent({0, 1, 2});
-  const auto unequal = StatusIs(
-      absl::StatusCode::kFailedPrecondition,
-      HasSubstr("process 0 has 2 ranks, and process 1 has 3: give all"));
+  const auto unequal = IsFailedPrecondition(
+      "process 0 has 2 ranks, and process 1 has 3: give all");
   EXPECT_THAT(Choose(6), unequal);
   EXPECT_THAT(first.get().status(), unequal);
   // The other waits for a process 0 that chooses again.
@@ -356,8 +354,7 @@ TEST_F(CrewTest, BothSidesSayThatRanksAreUnequal) {
 }
 
 TEST_F(CrewTest, AWaitEndsWhenItIsToldTo) {
-  EXPECT_THAT(leader_->AwaitEnough([] { return false; }),
-              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(leader_->AwaitEnough([] { return false; }), IsCancelled());
 }
 
 TEST_F(CrewTest, TooFewProcessesAreAnErrorAfterMinutes) {
@@ -365,8 +362,7 @@ TEST_F(CrewTest, TooFewProcessesAreAnErrorAfterMinutes) {
     gap_ += absl::Seconds(10);
     return gap_ < absl::Hours(1);
   }),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("have come: 0; wanted: 3, at least 2")));
+              IsDeadlineExceeded("have come: 0; wanted: 3, at least 2"));
 }
 
 }  // namespace

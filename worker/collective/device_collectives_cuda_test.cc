@@ -150,8 +150,8 @@ void ExpectCollectivesWork(int ranks, const std::function<int(int)>& device_of,
 TEST(NcclLibraryTest, HasAllThatIsCalled) {
   const absl::Status loaded = LoadNccl();
   if (loaded.ok()) return;
-  EXPECT_THAT(loaded, StatusIs(absl::StatusCode::kFailedPrecondition,
-                               testing::StartsWith("cannot load libnccl")));
+  EXPECT_THAT(loaded,
+              IsFailedPrecondition(testing::StartsWith("cannot load libnccl")));
 }
 
 TEST(DeviceCollectivesCudaTest, SeveralRanksShareOneGpu) {
@@ -215,13 +215,12 @@ TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
   EXPECT_THAT(
       ConnectNccl({.timeout = absl::Seconds(3), .now = SteadyWallClock()}, 0, 2,
                   &id),
-      StatusIs(absl::StatusCode::kDeadlineExceeded));
+      IsDeadlineExceeded());
 }
 
 TEST(DeviceCollectivesCudaTest, WithoutADriverItIsSaid) {
   if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
-  EXPECT_THAT(MakeSharedGpuCollectives(0, 0).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(MakeSharedGpuCollectives(0, 0).status(), IsFailedPrecondition());
   LocalRendezvous id;
   EXPECT_FALSE(ConnectNccl({.now = SteadyWallClock()}, 0, 1, &id).ok());
 }

@@ -13,8 +13,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 std::string Write(const std::string& text) {
   const std::string path = absl::StrCat(testing::TempDir(), "/secret");
   std::ofstream(path, std::ios::binary) << text;
@@ -29,10 +27,8 @@ TEST(RankSecretTest, IsWhatTheFileHas) {
 
 TEST(RankSecretTest, MustBeLongAndReadable) {
   EXPECT_THAT(ReadRankSecret(Write(std::string(31, 'x') + "\n")),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("has 31 bytes; needed: 32")));
-  EXPECT_THAT(ReadRankSecret("/no/such/file"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
+              IsInvalidArgument("has 31 bytes; needed: 32"));
+  EXPECT_THAT(ReadRankSecret("/no/such/file"), IsNotFound("/no/such"));
 }
 
 TEST(RankSecretTest, DependsOnAllOfTheSecret) {

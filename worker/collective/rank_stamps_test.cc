@@ -105,10 +105,8 @@ TEST(RankStampsTest, AVerdictIsTakenWholeWhileOthersAreSet) {
 }
 
 TEST(RankStampsTest, AFileThatIsNoPageIsRefused) {
-  EXPECT_THAT(RankStampPage::Open("/dev/null"),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(RankStampPage::Open("/nowhere"),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(RankStampPage::Open("/dev/null"), IsFailedPrecondition());
+  EXPECT_THAT(RankStampPage::Open("/nowhere"), IsNotFound());
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -20,9 +19,7 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::Not;
 using testing::Pair;
 
@@ -56,8 +53,7 @@ TEST_P(RendezvousTest, WhatIsPutHereIsReadEverywhere) {
 
 TEST_P(RendezvousTest, AKeyIsWrittenOnce) {
   ASSERT_OK(there_->Put("key", "first"));
-  EXPECT_THAT(here_->Put("key", "second"),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("key")));
+  EXPECT_THAT(here_->Put("key", "second"), IsAlreadyExists("key"));
   EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds("first"));
 }
 
@@ -71,8 +67,7 @@ TEST_P(RendezvousTest, GetWaitsForTheKey) {
 }
 
 TEST_P(RendezvousTest, GetGivesUpAndAnotherGetStillSucceeds) {
-  EXPECT_THAT(here_->Get("key", absl::Milliseconds(50)),
-              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(here_->Get("key", absl::Milliseconds(50)), IsDeadlineExceeded());
   ASSERT_OK(there_->Put("key", "value"));
   EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds("value"));
 }
@@ -82,7 +77,7 @@ TEST(LocalRendezvousTest, ACloseEndsAGet) {
   LocalRendezvous table;
   std::thread closer([&] { table.Close(); });
   EXPECT_THAT(table.Get("key", absl::Hours(1)).status(),
-              Not(StatusIs(absl::StatusCode::kDeadlineExceeded)));
+              Not(IsDeadlineExceeded()));
   closer.join();
 }
 
@@ -95,11 +90,10 @@ INSTANTIATE_TEST_SUITE_P(, RendezvousTest, testing::Bool(),
 TEST(TcpRendezvousTest, AClientWaitsForAServerThatStartsLater) {
   ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start(At("127.0.0.1:0")));
   const std::string address = first->address();
-  EXPECT_THAT(RendezvousServer::Start(At(address)),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+  EXPECT_THAT(RendezvousServer::Start(At(address)), IsUnavailable(address));
   first.reset();
   EXPECT_THAT(ConnectRendezvous(At(address), absl::Milliseconds(50)),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+              IsUnavailable(address));
   std::unique_ptr<Rendezvous> client;
   std::thread connecting([&] {
     auto connected = ConnectRendezvous(At(address), absl::Seconds(30));
@@ -129,10 +123,8 @@ TEST(TcpRendezvousTest, AServerThatIsGoneIsUnavailable) {
   ASSERT_OK_AND_ASSIGN(
       auto client, ConnectRendezvous(At(server->address()), absl::Seconds(30)));
   server.reset();
-  EXPECT_THAT(client->Put("key", "value"),
-              StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(client->Get("key", absl::Seconds(30)),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client->Put("key", "value"), IsUnavailable());
+  EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsUnavailable());
 }
 
 TEST(TcpRendezvousTest, WhoHasNotTheSecretCanDoNothing) {
@@ -142,9 +134,7 @@ TEST(TcpRendezvousTest, WhoHasNotTheSecretCanDoNothing) {
     RendezvousOptions wrong = right;
     wrong.secret = secret;
     EXPECT_THAT(ConnectRendezvous(wrong, absl::Seconds(30)),
-                StatusIs(absl::StatusCode::kPermissionDenied,
-                         AllOf(HasSubstr(server->address()),
-                               HasSubstr("another secret"))));
+                IsPermissionDenied(server->address(), "another secret"));
   }
   RawSocket(server->address()).Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   ASSERT_OK_AND_ASSIGN(auto client,
@@ -177,8 +167,7 @@ TEST(TcpRendezvousTest, TheEndOfTheServerEndsAGet) {
   ASSERT_OK_AND_ASSIGN(
       auto client, ConnectRendezvous(At(server->address()), absl::Seconds(30)));
   std::thread waiting([&] {
-    EXPECT_THAT(client->Get("key", absl::Hours(1)),
-                StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(client->Get("key", absl::Hours(1)), IsUnavailable());
   });
   server.reset();
   waiting.join();

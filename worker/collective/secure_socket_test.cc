@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -123,7 +122,7 @@ TEST_F(SecureSocketTest, WhoHasTheKeyConnects) {
     server->Shutdown();
     EXPECT_THAT(
         client->ReadAll(absl::MakeSpan(&byte, 1), InTime(), SteadyWallClock()),
-        StatusIs(absl::StatusCode::kUnavailable));
+        IsUnavailable());
   }
 }
 
@@ -131,8 +130,7 @@ TEST_F(SecureSocketTest, AnotherKeyIsRefused) {
   for (const std::string& key :
        {KeyOfSecret(""), KeyOfSecret("another"), RandomKey()}) {
     EXPECT_THAT(Connect(listener_->address(), key),
-                StatusIs(absl::StatusCode::kPermissionDenied,
-                         HasSubstr("another secret")));
+                IsPermissionDenied("another secret"));
   }
   ExpectOnlyTheRightOneComesIn();
 }
@@ -216,8 +214,7 @@ TEST_F(SecureSocketTest, ARecordedHandshakeIsOfNoUse) {
     connection->Send(recorder.received());
     connection->ReadToEnd();
   });
-  EXPECT_THAT(Connect(impostor.address(), key_),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(Connect(impostor.address(), key_), IsPermissionDenied());
   playing.join();
 }
 
@@ -275,10 +272,10 @@ TEST(SecureSocketAddressTest, NobodyListens) {
   const Clock now = SteadyWallClock();
   EXPECT_THAT(
       SecureSocket::ConnectOnce(address, RandomKey(), "1", InTime(), now),
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+      IsUnavailable(address));
   EXPECT_THAT(SecureSocket::Connect(address, RandomKey(), "1",
                                     now() + absl::Milliseconds(300), now),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(address)));
+              IsUnavailable(address));
 }
 
 TEST(SecureSocketAddressTest, SomebodyListensAndIsSilent) {
@@ -286,7 +283,7 @@ TEST(SecureSocketAddressTest, SomebodyListensAndIsSilent) {
   const Clock now = SteadyWallClock();
   EXPECT_THAT(SecureSocket::Connect(silent.address(), RandomKey(), "1",
                                     now() + absl::Milliseconds(300), now),
-              StatusIs(absl::StatusCode::kDeadlineExceeded));
+              IsDeadlineExceeded());
 }
 
 TEST(SecureSocketAddressTest, AddressesAreChecked) {
@@ -294,16 +291,15 @@ TEST(SecureSocketAddressTest, AddressesAreChecked) {
   for (const char* const address :
        {"", "host", ":7100", "host:", "host:x", "host:-1", "host:65536"}) {
     EXPECT_THAT(SecureListener::Listen(address, RandomKey(), now),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr(absl::StrCat("\"", address, "\""))));
+                IsInvalidArgument(absl::StrCat("\"", address, "\"")));
     EXPECT_THAT(SecureSocket::Connect(address, RandomKey(), "1", InTime(), now),
-                StatusIs(absl::StatusCode::kInvalidArgument));
+                IsInvalidArgument());
   }
   ASSERT_OK_AND_ASSIGN(const auto first,
                        SecureListener::Listen("[::1]:0", RandomKey(), now));
   EXPECT_THAT(first->address(), testing::StartsWith("[::1]:"));
   EXPECT_THAT(SecureListener::Listen(first->address(), RandomKey(), now),
-              StatusIs(absl::StatusCode::kUnavailable));
+              IsUnavailable());
 }
 
 }  // namespace

@@ -29,9 +29,6 @@
 namespace causeway {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 class TcpTransportTest : public testing::Test {
  protected:
   using Connected = absl::StatusOr<std::unique_ptr<Transport>>;
@@ -70,7 +67,7 @@ TEST_F(TcpTransportTest, StrangersTakeNoRanksPlace) {
   scanner.Send("GET / HTTP/1.1\r\n\r\n");
   EXPECT_THAT(SecureSocket::Connect(address.address(), KeyOfSecret("another"),
                                     "1", now_() + absl::Seconds(60), now_),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+              IsPermissionDenied());
   const Connected rank1 = Connect(1, 2);
   connecting.join();
   ASSERT_OK(rank0);
@@ -83,7 +80,7 @@ TEST_F(TcpTransportTest, StrangersTakeNoRanksPlace) {
   // Once all are there, no rank listens any more.
   EXPECT_THAT(SecureSocket::ConnectOnce(address.address(), address.key(), "1",
                                         now_() + absl::Seconds(60), now_),
-              StatusIs(absl::StatusCode::kUnavailable));
+              IsUnavailable());
 }
 
 TEST_F(TcpTransportTest, MessagesAreEncryptedOnRequest) {
@@ -127,9 +124,7 @@ TEST_F(TcpTransportTest, MessagesAreEncryptedOnRequest) {
 
 TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {
   const Connected rank = Connect(0, 3, absl::Milliseconds(100));
-  EXPECT_THAT(rank, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                             AllOf(HasSubstr("rank 0 of 3"),
-                                   HasSubstr("did not come: 1, 2"))));
+  EXPECT_THAT(rank, IsDeadlineExceeded("rank 0 of 3", "did not come: 1, 2"));
 }
 
 TEST_F(TcpTransportTest, WhoeverWaitsHearsOfABrokenLink) {
@@ -175,13 +170,13 @@ TEST_F(TcpTransportTest, ARankWithAnImpossibleNumberIsAnError) {
         SecureSocket::Connect(address.address(), address.key(), name,
                               now_() + absl::Seconds(60), now_);
     connecting.join();
-    EXPECT_THAT(rank0, StatusIs(absl::StatusCode::kInternal, HasSubstr(name)));
+    EXPECT_THAT(rank0, IsInternal(name));
   }
 }
 
 TEST_F(TcpTransportTest, ADamagedAddressIsAnError) {
   ASSERT_OK(rendezvous_.Put("tcp/test/0", "nonsense"));
-  EXPECT_THAT(Connect(1, 2), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(Connect(1, 2), IsDataLoss());
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,23 +43,18 @@ TEST(DatasetTest, TextIsReadInPlaceAcrossDocuments) {
 TEST(DatasetTest, TooShortForTheSplitNamesFilesAndMinimum) {
   const std::string path = WriteTestFile("tiny.txt", "0123456789");
   EXPECT_THAT(OpenDataset(ByteConfig(8, 2), {path}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("tiny.txt: too few tokens: 10"),
-                             HasSubstr("at least 27"))));
+              IsInvalidArgument("tiny.txt: too few tokens: 10", "at least 27"));
 }
 
 TEST(DatasetTest, DataThatDoNotFitTheModelAreRefused) {
   v1::RunConfig config = ByteConfig(8, 1);
   config.mutable_model()->set_vocab_size(100);
   const std::string path = WriteTestFile("a.txt", std::string(1000, 'z'));
-  EXPECT_THAT(OpenDataset(config, {path}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("a.txt: token 0")));
+  EXPECT_THAT(OpenDataset(config, {path}), IsInvalidArgument("a.txt: token 0"));
   config.mutable_model()->set_vocab_size(258);
   config.mutable_model()->set_sequence_length(1000);
   EXPECT_THAT(OpenDataset(config, {path}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("less than one training sequence")));
+              IsInvalidArgument("less than one training sequence"));
 }
 
 // The digest of long data reads pieces of them, which include both ends.

@@ -78,7 +78,7 @@ TEST(HeldOutLossTest, AnErrorOfTheModelComesThrough) {
                         absl::Span<const int32_t>) -> absl::StatusOr<double> {
                        return absl::InternalError("device");
                      }),
-      StatusIs(absl::StatusCode::kInternal));
+      IsInternal());
 }
 
 TEST(DatasetDigestTest, OtherTokensOrAnotherOrderHaveAnotherName) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -120,8 +119,7 @@ TEST(SamplerTest, OrderIsFrozen) {
 TEST(SamplerTest, AShardThatIsNotThereIsRefused) {
   const Dataset dataset = PositionsDataset(2);
   EXPECT_THAT(Sampler::Create(&dataset, 0, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("data shard is 2")));
+              IsInvalidArgument("data shard is 2"));
 }
 
 // Opens files of different byte values.
@@ -168,12 +166,10 @@ TEST(SamplerTest, WeightsDecideHowOftenAFileIsRead) {
 
 TEST(SamplerTest, AWeightNeedsAFileWithSequences) {
   EXPECT_THAT(FilesOfBytes({4000, 4000}, {1}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("1 weights for 2 data files")));
+              IsInvalidArgument("1 weights for 2 data files"));
   ASSERT_OK_AND_ASSIGN(const Dataset small, FilesOfBytes({4000, 3}, {1, 1}));
   EXPECT_THAT(Sampler::Create(&small, 1, 0).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("no training sequence")));
+              IsInvalidArgument("no training sequence"));
 }
 
 }  // namespace

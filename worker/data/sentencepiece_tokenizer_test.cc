@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/checksum.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
@@ -68,8 +67,7 @@ TEST_F(SentencePieceTokenizerTest, EndOfTextIsTheModelsAndHasNoText) {
   ASSERT_TRUE(tokenizer_->end_of_text().has_value());
   EXPECT_THAT(tokenizer_->Decode({*tokenizer_->end_of_text()}),
               IsOkAndHolds(""));
-  EXPECT_THAT(tokenizer_->Decode({kTestModelVocabulary}),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(tokenizer_->Decode({kTestModelVocabulary}), IsInvalidArgument());
 }
 
 TEST(SentencePieceFilesTest, EndOfTextIsTheEndMarkerOrElseTheBeginMarker) {
@@ -101,25 +99,21 @@ TEST_F(SentencePieceTokenizerTest, ThreadsShareOneTokenizer) {
 
 TEST(SentencePieceFilesTest, OtherFilesAreRefused) {
   EXPECT_THAT(LoadSentencePiece("/no/such.model", TestSentencePieceTool()),
-              StatusIs(absl::StatusCode::kNotFound));
+              IsNotFound());
   ASSERT_OK_AND_ASSIGN(const std::string model, ReadFile(TrainTestModel()));
   for (const std::string& content :
        {std::string(), std::string("not a model"), model.substr(0, 99)}) {
     EXPECT_THAT(LoadSentencePiece(WriteTestFile("bad.model", content),
                                   TestSentencePieceTool()),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("bad.model"),
-                               HasSubstr("not a SentencePiece model"))));
+                IsInvalidArgument("bad.model", "not a SentencePiece model"));
   }
 }
 
 TEST(SentencePieceFilesTest, MissingOrDyingToolIsAnError) {
   const std::string model = TrainTestModel();
-  EXPECT_THAT(
-      LoadSentencePiece(model, "/no/such/tool"),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/tool")));
-  EXPECT_THAT(LoadSentencePiece(model, "/bin/true"),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("ended")));
+  EXPECT_THAT(LoadSentencePiece(model, "/no/such/tool"),
+              IsNotFound("/no/such/tool"));
+  EXPECT_THAT(LoadSentencePiece(model, "/bin/true"), IsInternal("ended"));
 }
 
 TEST(SentencePieceFilesTest, DefaultToolLiesBesideTheProgram) {

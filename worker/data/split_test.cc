@@ -141,15 +141,13 @@ TEST(SplitTest, TooFewTokensNamesTheExactMinimum) {
     for (const int64_t shards : {1, 2, 5, 64}) {
       const absl::Status status =
           Split::Create({1, 100, fraction, shards}).status();
-      ASSERT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                   AllOf(HasSubstr("take at least "),
-                                         HasSubstr("data.shards"))));
+      ASSERT_THAT(status, IsInvalidArgument("take at least ", "data.shards"));
       const std::string message(status.message());
       const int64_t minimum =
           std::stoll(message.substr(message.find("at least ") + 9));
       EXPECT_OK(Split::Create({minimum, 100, fraction, shards}));
       EXPECT_THAT(Split::Create({minimum - 1, 100, fraction, shards}),
-                  StatusIs(absl::StatusCode::kInvalidArgument))
+                  IsInvalidArgument())
           << fraction << " " << shards << " " << minimum;
     }
   }
@@ -166,16 +164,13 @@ TEST(SplitTest, LastWindowsOfAVeryLongStreamAreInRange) {
 TEST(SplitTest, OptionsOutOfRangeAreRefused) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(Split::Create({1000, 0, 0.1, 1}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("sequence_length is 0")));
+              IsInvalidArgument("sequence_length is 0"));
   for (const double fraction : {-0.1, 1.0, nan}) {
     EXPECT_THAT(Split::Create({1000, 10, fraction, 1}),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("validation_fraction is ")));
+                IsInvalidArgument("validation_fraction is "));
   }
-  EXPECT_THAT(
-      Split::Create({1000, 10, 0.1, 0}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shards is 0")));
+  EXPECT_THAT(Split::Create({1000, 10, 0.1, 0}),
+              IsInvalidArgument("shards is 0"));
 }
 
 }  // namespace

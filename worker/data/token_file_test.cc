@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/checksum.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -111,22 +110,17 @@ TEST(TokenFileTest, UnusableFilesAreRefused) {
   const auto open = [](const std::string& path) {
     return TokenFile::Open(path, v1::DataConfig::PRETOKENIZED);
   };
-  EXPECT_THAT(open("/no/such.bin"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such.bin")));
-  EXPECT_THAT(open(testing::TempDir()),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(open("/no/such.bin"), IsNotFound("/no/such.bin"));
+  EXPECT_THAT(open(testing::TempDir()), IsInvalidArgument());
   EXPECT_THAT(open(WriteTestFile("empty.bin", "")),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("empty.bin"), HasSubstr("is empty"))));
+              IsInvalidArgument("empty.bin", "is empty"));
   EXPECT_THAT(open(WriteTestFile("odd.bin", "abc")),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("3 bytes"), HasSubstr("uint16"))));
+              IsInvalidArgument("3 bytes", "uint16"));
   EXPECT_THAT(open(WriteTestFile("none.bin", LlmcHeader(20240520, 1, 0))),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("holds no tokens")));
+              IsInvalidArgument("holds no tokens"));
   EXPECT_THAT(
       open(WriteTestFile("short.bin", LlmcHeader(20240520, 1, 9) + "ab")),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("9 tokens")));
+      IsDataLoss("9 tokens"));
 }
 
 TEST(TokenFileTest, PreparedFilesMustMatchTheTokenizer) {
@@ -136,10 +130,8 @@ TEST(TokenFileTest, PreparedFilesMustMatchTheTokenizer) {
                        TokenFile::Open(path, v1::DataConfig::SENTENCEPIECE));
   EXPECT_EQ(file.vocabulary(), 500);
   EXPECT_OK(TokenFile::Open(path, v1::DataConfig::PRETOKENIZED));
-  EXPECT_THAT(
-      TokenFile::Open(path, v1::DataConfig::BYTES),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("SENTENCEPIECE"), HasSubstr("is BYTES"))));
+  EXPECT_THAT(TokenFile::Open(path, v1::DataConfig::BYTES),
+              IsInvalidArgument("SENTENCEPIECE", "is BYTES"));
 }
 
 TEST(TokenFileTest, DamagedPreparedTokensAreDataLoss) {
@@ -148,14 +140,14 @@ TEST(TokenFileTest, DamagedPreparedTokensAreDataLoss) {
   content[1024 + 2] ^= 1;
   EXPECT_THAT(TokenFile::Open(WriteTestFile("flipped.bin", content),
                               v1::DataConfig::SENTENCEPIECE),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("digest")));
+              IsDataLoss("digest"));
   EXPECT_THAT(
       TokenFile::Open(
           WriteTestFile(
               "large.bin",
               PreparedFile({1, 500}, v1::DataConfig::SENTENCEPIECE, 500)),
           v1::DataConfig::SENTENCEPIECE),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("id is 500")));
+      IsDataLoss("id is 500"));
 }
 
 }  // namespace

@@ -97,15 +97,14 @@ TEST_F(TokenFileWriterTest, NoTokensAreRefused) {
   {
     ASSERT_OK_AND_ASSIGN(TokenFileWriter writer,
                          TokenFileWriter::Create(path_, FakeTokenizer(9)));
-    EXPECT_THAT(writer.Commit(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                          HasSubstr("no tokens")));
+    EXPECT_THAT(writer.Commit(), IsInvalidArgument("no tokens"));
   }
   EXPECT_THAT(Files(), ElementsAre());
 }
 
 TEST_F(TokenFileWriterTest, MissingDirectoryIsNotFound) {
   EXPECT_THAT(TokenFileWriter::Create("/no/such/out.bin", FakeTokenizer(9)),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such")));
+              IsNotFound("/no/such"));
 }
 
 }  // namespace

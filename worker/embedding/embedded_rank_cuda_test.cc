@@ -270,12 +270,10 @@ TEST_P(EmbeddedRankCudaTest, TensorsAreOnOneDevice) {
                                         .type = GetParam().type,
                                         .data = bytes.data()}};
   EXPECT_THAT(LocalTensors::Create(layout_, buffers, false).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       testing::HasSubstr("on different devices")));
+              IsInvalidArgument("on different devices"));
   buffers[1].on_device = true;
   EXPECT_THAT(LocalTensors::Create(layout_, buffers, false).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       testing::HasSubstr("not a CUDA device's")));
+              IsInvalidArgument("not a CUDA device's"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -17,7 +16,6 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 // Three tensors of 6, 4 and 5 values.
 ModelLayout Layout() {
@@ -86,7 +84,7 @@ TEST_F(LocalTensorsTest, NamesWhatDoesNotFitTheRun) {
   // Afterwards the buffers are right again.
   const auto expect_refused = [&](const char* why) {
     EXPECT_THAT(LocalTensors::Create(layout_, buffers, /*whole=*/true),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+                IsInvalidArgument(why));
     buffers = All();
   };
   buffers.pop_back();

@@ -42,8 +42,7 @@ TEST(DeviceTest, RefusesOtherNames) {
        {"", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:x", "cuda1", "cuda:1,",
         "cuda:1,,2", "cuda:1,1", "cuda:0,1,1", "cpu,cuda:1", "0,1"}) {
     EXPECT_THAT(ParseDevices(wrong),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("allowed: cpu, cuda, cuda:N")))
+                IsInvalidArgument("allowed: cpu, cuda, cuda:N"))
         << wrong;
   }
 }
@@ -57,19 +56,16 @@ TEST(DeviceTest, RefusesModelsThatItsKernelsCannotCompute) {
   EXPECT_THAT(CheckDeviceModel(cuda, model), IsOk());
   model.set_intermediate_size(682);
   EXPECT_THAT(CheckDeviceModel(cuda, model),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("model.intermediate_size is 682")));
+              IsInvalidArgument("model.intermediate_size is 682"));
   model.set_intermediate_size(688);
   model.set_heads(32);
   EXPECT_THAT(CheckDeviceModel(cuda, model),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("have 8 values; on CUDA")));
+              IsInvalidArgument("have 8 values; on CUDA"));
   model.set_head_dim(64);
   EXPECT_THAT(CheckDeviceModel(cuda, model), IsOk());
   model.set_hidden_size(260);
   EXPECT_THAT(CheckDeviceModel(cuda, model),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("model.hidden_size is 260")));
+              IsInvalidArgument("model.hidden_size is 260"));
   EXPECT_THAT(CheckDeviceModel(Device{}, model), IsOk());
 }
 

@@ -67,8 +67,7 @@ TEST_P(OpsCpuTest, AllocatesAlignedZeroedMemory) {
 
 TEST_P(OpsCpuTest, AnImpossibleAllocationIsRefused) {
   EXPECT_THAT(ops_->Allocate(size_t{1} << 60),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       testing::HasSubstr("1152921504606846976 bytes")));
+              IsResourceExhausted("1152921504606846976 bytes"));
 }
 
 TEST_P(OpsCpuTest, ZeroAndSums) {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "common/config/run_config.h"
 #include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
@@ -21,8 +20,6 @@
 
 namespace causeway {
 namespace {
-
-using testing::HasSubstr;
 
 v1::ModelConfig SmallConfig() {
   v1::ModelConfig config;
@@ -379,8 +376,7 @@ TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
   const v1::ModelConfig config = SmallConfig();
   const std::unique_ptr<Ops> ops = MakeCpuOps(1);
   EXPECT_THAT(Transformer::Create(config, {.micro_batch = 0}, ops.get()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("micro_batch is 0")));
+              IsInvalidArgument("micro_batch is 0"));
   ASSERT_OK_AND_ASSIGN(
       auto model, Transformer::Create(config, {.micro_batch = 2}, ops.get()));
   const std::vector<float> parameters = InitialParameters(model->layout(), 1);
@@ -391,7 +387,7 @@ TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
                                   const char* why) {
     EXPECT_THAT(model->ForwardBackward(parameters.data(), tokens, targets, 1,
                                        gradients.data()),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+                IsInvalidArgument(why));
   };
   const absl::Span<const int32_t> tokens = batch.tokens;
   expect_refused({}, {}, "got 0 tokens");
@@ -402,13 +398,11 @@ TEST(TransformerTest, BadInputIsRefusedAndNothingChanges) {
                  "targets[7] is 31; the vocabulary has the tokens 0 to 30");
   batch.tokens[0] = -1;
   EXPECT_THAT(model->Loss(parameters.data(), batch.tokens, batch.tokens),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("tokens[0] is -1")));
+              IsInvalidArgument("tokens[0] is -1"));
   std::vector<float> logits(31);
   EXPECT_THAT(
       model->NextTokenLogits(parameters.data(), {}, absl::MakeSpan(logits)),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("prefix of 0 tokens")));
+      IsInvalidArgument("prefix of 0 tokens"));
   EXPECT_THAT(gradients, testing::Each(0.0f));
 }
 

@@ -220,8 +220,7 @@ TEST_F(FragmentExchangeTest, ARefusedContributionEndsTheExchange) {
   Answer(NextIf<action::Contribute>().value(),
          absl::InvalidArgumentError("norm"));
   EXPECT_TRUE(NextIf<action::End>().has_value());
-  EXPECT_THAT(exchange_.failure(),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(exchange_.failure(), IsInvalidArgument());
 }
 
 // The request under way is void, and the new one does not wait for a round that

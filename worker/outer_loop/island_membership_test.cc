@@ -87,8 +87,7 @@ TEST_F(IslandMembershipTest, AJoinThatFailsForNowIsTriedAgainLaterAndLater) {
 TEST_F(IslandMembershipTest, ARefusedJoinEndsTheSession) {
   membership().JoinAnswered(absl::InvalidArgumentError("name"), driver_.now());
   EXPECT_TRUE(IsNext<action::End>());
-  EXPECT_THAT(membership().failure(),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(membership().failure(), IsInvalidArgument());
 }
 
 TEST_F(IslandMembershipTest, OnlyAViewMakesAConnection) {
@@ -205,8 +204,7 @@ TEST_F(EpochsTest, AJoinAtACoordinatorThatWasReplacedIsTriedAgain) {
   membership().JoinAnswered(driver_.joined(), driver_.now());
   EXPECT_EQ(membership().identity().incarnation(), 1);
   EXPECT_THAT(membership().join_error(),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       testing::HasSubstr("replaced by one of epoch 5")));
+              IsUnavailable("replaced by one of epoch 5"));
   driver_.Sleep(WaitOf());
   EXPECT_TRUE(IsNext<action::Join>());
   EXPECT_OK(membership().failure());
@@ -228,8 +226,7 @@ TEST_F(IslandMembershipTest, AStreamThatIsRefusedEndsTheSession) {
   driver_.Connect();
   Break(absl::PermissionDeniedError("who?"));
   EXPECT_TRUE(IsNext<action::End>());
-  EXPECT_THAT(membership().failure(),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(membership().failure(), IsPermissionDenied());
 }
 
 TEST_F(IslandMembershipTest, AStopCancelsTheStreamAndEndsTheSession) {

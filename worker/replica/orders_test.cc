@@ -23,7 +23,6 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using What = Order::What;
 
 // This is enough for everything that need not wait.
@@ -157,12 +156,10 @@ TEST_F(OrdersTest, ARankThatFailsEndsAllWithItsReason) {
     absl::Status status = Lead({.what = what});
     // Rank 0's own part cannot fail.
     while (status.ok()) status = Lead({.what = What::kStep});
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
-                                 HasSubstr("rank 2 has given up: bad sector")));
+    EXPECT_THAT(status, IsAborted("rank 2 has given up: bad sector"));
     EXPECT_EQ(Lead({.what = What::kStep}), status) << "and so it stays";
     End();
-    EXPECT_THAT(statuses_[1], StatusIs(absl::StatusCode::kAborted,
-                                       HasSubstr("rank 2 has given up")));
+    EXPECT_THAT(statuses_[1], IsAborted("rank 2 has given up"));
     EXPECT_THAT(statuses_[2],
                 StatusIs(absl::StatusCode::kDataLoss, "bad sector"));
   }
@@ -177,8 +174,7 @@ TEST_F(OrdersTest, Rank0sFailureIsToldToTheOthers) {
               StatusIs(absl::StatusCode::kOutOfRange, "training diverged"));
   End();
   EXPECT_THAT(statuses_[1],
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("rank 0 has given up: training diverged")));
+              IsAborted("rank 0 has given up: training diverged"));
 }
 
 // Divergence is the reason, even if the rank first learned that another one has
@@ -258,8 +254,7 @@ TEST_F(OrdersTest, AFailureEndsOperationsUnderWay) {
     begun.WaitForNotification();
     orders_[0]->Fail(absl::CancelledError("told to stop")).IgnoreError();
     Join();
-    EXPECT_THAT(statuses_[1], StatusIs(absl::StatusCode::kAborted,
-                                       HasSubstr("told to stop")));
+    EXPECT_THAT(statuses_[1], IsAborted("told to stop"));
     End();
   }
 }

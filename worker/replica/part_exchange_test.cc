@@ -33,8 +33,7 @@ TEST(PartExchangeTest, EncodingsThatDoNotFitAreRefused) {
           .status();
   ranks[0].replica->Abort(status);
   other.join();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
-                               testing::HasSubstr("rank 1 has encoded 10")));
+  EXPECT_THAT(status, IsInternal("rank 1 has encoded 10"));
 }
 
 }  // namespace

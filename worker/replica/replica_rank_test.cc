@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -51,8 +50,6 @@ void operator delete(void* memory, size_t) noexcept { Release(memory); }
 
 namespace causeway {
 namespace {
-
-using testing::HasSubstr;
 
 // The parameter says whether TCP connects the ranks; they are threads in any
 // case.
@@ -158,7 +155,7 @@ TEST_P(ReplicaRankTest, ForeignBytesThatAreNoEncodingAreRefused) {
   const std::string update = UpdateOf(options.downlink, fragment.size(), 0);
   EXPECT_THAT(fragment.FinishUpdate(
                   absl::string_view(update).substr(0, update.size() - 1)),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+              IsInvalidArgument());
   // The other ranks do not know of the bad update.
   ASSERT_OK(fragment.DropUpdate());
   EXPECT_OK(fragment.FinishUpdate(update));
@@ -172,11 +169,9 @@ TEST_P(ReplicaRankTest, WhenARankGivesUpTheOthersSayWhy) {
       .Fail(absl::ResourceExhaustedError("no memory for the part"))
       .IgnoreError();
   EXPECT_THAT(fragment.BeginContribution(0),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("rank 2 has given up: no memory")));
+              IsAborted("rank 2 has given up: no memory"));
   // Later orders fail alike.
-  EXPECT_THAT(fragment.ReadAnchor({}),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("rank 2")));
+  EXPECT_THAT(fragment.ReadAnchor({}), IsAborted("rank 2"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -16,8 +15,6 @@
 
 namespace causeway {
 namespace {
-
-using testing::HasSubstr;
 
 std::vector<float> Values(size_t count, float frequency) {
   std::vector<float> values(count);
@@ -114,22 +111,20 @@ TEST(UpdateDecoderTest, RefusesWhatIsIncompleteTooLongOrNotFinite) {
         absl::string_view(encoded).substr(0, encoded.size() - 1),
         collected.sink()));
     EXPECT_THAT(decoder.CheckComplete(),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("breaks off in strip 1 of 2")));
+                IsInvalidArgument("breaks off in strip 1 of 2"));
   }
   {
     Collected collected;
     UpdateDecoder decoder({}, change.size(), 0, change.size());
     EXPECT_THAT(decoder.Advance(encoded + "x", collected.sink()),
-                StatusIs(absl::StatusCode::kInvalidArgument));
+                IsInvalidArgument());
   }
   change[kStripValues + 1] = INFINITY;
   ASSERT_OK_AND_ASSIGN(encoded, Encode({}, change));
   Collected collected;
   UpdateDecoder decoder({}, change.size(), 0, change.size());
   EXPECT_THAT(decoder.Advance(encoded, collected.sink()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("value 65537 of 65546 is inf")));
+              IsInvalidArgument("value 65537 of 65546 is inf"));
 }
 
 }  // namespace

@@ -19,8 +19,6 @@
 namespace causeway {
 namespace {
 
-using testing::HasSubstr;
-
 // Two directories stand for the memory of two hosts.
 class CheckpointCopyTest : public testing::Test {
  protected:
@@ -134,15 +132,13 @@ TEST_F(CheckpointCopyTest, AKeeperThatComesBackGetsTheNext) {
 TEST_F(CheckpointCopyTest, WhoHasAnotherSecretGetsNothing) {
   ASSERT_OK(WriteFileAtomically(File("b"), {"one"}));
   secret_ = "another secret";
-  EXPECT_THAT(FetchCheckpoint(OwnOptions()),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(FetchCheckpoint(OwnOptions()), IsPermissionDenied());
   EXPECT_EQ(Contents("a"), std::nullopt);
 }
 
 TEST_F(CheckpointCopyTest, ADirectoryHasOneKeeper) {
-  EXPECT_THAT(
-      CheckpointKeeper::Start(Options("b", "127.0.0.1:0")).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("lock")));
+  EXPECT_THAT(CheckpointKeeper::Start(Options("b", "127.0.0.1:0")).status(),
+              IsFailedPrecondition("lock"));
 }
 
 }  // namespace

@@ -44,8 +44,7 @@ TEST(IslandCommandsTest, GpusAreSharedOut) {
   EXPECT_THAT(commands[1], Contains("--device=cuda:4,6"));
   EXPECT_THAT(commands[0], Not(Contains(StartsWith("--trace"))));
   options.processes = 3;
-  EXPECT_THAT(IslandCommands(options),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(IslandCommands(options), IsInvalidArgument());
 }
 
 }  // namespace

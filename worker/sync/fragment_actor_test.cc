@@ -422,8 +422,7 @@ TEST_F(FragmentActorTest, ParametersMustHaveTheSizeOfTheFragment) {
   Begin();
   Send();
   EXPECT_THAT(Next<action::End>().status,
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       testing::HasSubstr("but the coordinator sent 0 bytes")));
+              IsFailedPrecondition("but the coordinator sent 0 bytes"));
 }
 
 TEST_F(FragmentActorTest, EveryUpdateMustHaveTheFormatOfTheRun) {
@@ -433,8 +432,7 @@ TEST_F(FragmentActorTest, EveryUpdateMustHaveTheFormatOfTheRun) {
   anchor_ = parameters_;
   client_->misdescribe = true;
   Send();
-  EXPECT_THAT(Next<action::End>().status,
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(Next<action::End>().status, IsFailedPrecondition());
 }
 
 TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {

@@ -32,9 +32,6 @@
 namespace causeway {
 namespace {
 
-using absl::StatusCode;
-using testing::HasSubstr;
-
 class GrpcCoordinatorClientTest : public testing::Test {
  protected:
   // The model is one fragment of several strips and chunks.
@@ -175,8 +172,7 @@ TEST_F(GrpcCoordinatorClientTest, AnUpdateThatNeverComesCanBeGivenUp) {
   client_->FetchUpdate(request, 1 << 30, download).reset();
   const auto waiting = client_->FetchUpdate(request, 1 << 30, download);
   client_->Shutdown();
-  EXPECT_THAT(waiting->Receive(download, GoOn),
-              StatusIs(StatusCode::kCancelled));
+  EXPECT_THAT(waiting->Receive(download, GoOn), IsCancelled());
 }
 
 TEST_F(GrpcCoordinatorClientTest, AnUploadDoesNotWaitForTheVerdictBefore) {
@@ -188,7 +184,7 @@ TEST_F(GrpcCoordinatorClientTest, AnUploadDoesNotWaitForTheVerdictBefore) {
   ASSERT_OK(client_->Contribute(contribution_.header, first, [&] {
     other = client_->Contribute(fenced, second, [] {}).status();
   }));
-  EXPECT_THAT(other, StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(other, IsAborted());
 }
 
 TEST_F(GrpcCoordinatorClientTest, WhatTheCoordinatorDoesNotWantIsNotAllSent) {
@@ -226,7 +222,7 @@ TEST_F(GrpcCoordinatorClientTest, StartsOverIfOtherBytesWereThere) {
   StreamedEncoding encoding = Encoding();
   encoding.Await(encoding.max_bytes());
   EXPECT_THAT(client_->Contribute(contribution_.header, encoding, [] {}),
-              StatusIs(StatusCode::kDataLoss, HasSubstr("digest")));
+              IsDataLoss("digest"));
   EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
 }
 
@@ -235,11 +231,10 @@ TEST_F(GrpcCoordinatorClientTest, SaysWhyAContributionIsRefused) {
   v1::ContributionHeader header = contribution_.header;
   header.set_base_version(5);
   EXPECT_THAT(client_->Contribute(header, encoding, [] {}),
-              StatusIs(StatusCode::kOutOfRange, HasSubstr("is at version 0")));
+              IsOutOfRange("is at version 0"));
   header = contribution_.header;
   header.mutable_identity()->set_incarnation(77);
-  EXPECT_THAT(client_->Contribute(header, encoding, [] {}),
-              StatusIs(StatusCode::kAborted));
+  EXPECT_THAT(client_->Contribute(header, encoding, [] {}), IsAborted());
 }
 
 TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
@@ -260,7 +255,7 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
                                          ? absl::OkStatus()
                                          : absl::UnavailableError("enough");
                             }),
-              StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
+              IsUnavailable("enough"));
   EXPECT_EQ(download.encoded.received().size(), 2 * kMaxChunkBytes);
   // The second try continues from there.
   ASSERT_OK(
@@ -325,7 +320,7 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
     const uint64_t bytes = anchor_.size() * sizeof(float);
     EXPECT_THAT(client_->FetchUpdate(request, bytes, download)
                     ->Receive(download, enough),
-                StatusIs(StatusCode::kUnavailable, HasSubstr("enough")));
+                IsUnavailable("enough"));
     EXPECT_OK(client_->FetchUpdate(request, bytes, download)
                   ->Receive(download, GoOn));
     EXPECT_TRUE(download.includes_island);
@@ -402,12 +397,11 @@ TEST_F(GrpcCoordinatorClientTest, RefusesMoreThanItAskedFor) {
   v1::FetchParametersRequest request;
   *request.mutable_identity() = identity_;
   ParametersDownload parameters;
-  EXPECT_THAT(
-      client_->FetchParameters(request, anchor_.size(), parameters),
-      StatusIs(StatusCode::kInvalidArgument, HasSubstr("it can have at most")));
+  EXPECT_THAT(client_->FetchParameters(request, anchor_.size(), parameters),
+              IsInvalidArgument("it can have at most"));
   request.set_version(9);
   EXPECT_THAT(client_->FetchParameters(request, 1 << 30, parameters),
-              StatusIs(StatusCode::kNotFound));
+              IsNotFound());
 }
 
 // The coordinator refuses longer texts.
@@ -504,7 +498,7 @@ TEST_F(GrpcCoordinatorClientTest, ShutdownEndsAndRefusesCalls) {
   client_->Shutdown();
   StreamedEncoding encoding = Encoding();
   EXPECT_THAT(client_->Contribute(contribution_.header, encoding, [] {}),
-              StatusIs(StatusCode::kCancelled));
+              IsCancelled());
 }
 
 TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
@@ -524,14 +518,14 @@ TEST_F(GrpcCoordinatorClientTest, SpeaksTls) {
   join.set_instance_id(2);
 
   Listen(tls, {});
-  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnauthenticated))
+  EXPECT_THAT(client_->Join(join), IsUnauthenticated())
       << "plain text to a coordinator with TLS";
   // A member tries again.
   join.set_expected_run_id("r");
-  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable));
+  EXPECT_THAT(client_->Join(join), IsUnavailable());
   join.clear_expected_run_id();
   Listen(mutual, trusting);
-  EXPECT_THAT(client_->Join(join), StatusIs(StatusCode::kUnavailable))
+  EXPECT_THAT(client_->Join(join), IsUnavailable())
       << "no certificate to a coordinator that wants one";
   Listen(tls, trusting);
   EXPECT_OK(client_->Join(join));

@@ -31,7 +31,6 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 
 constexpr uint64_t kBytes = 1000;
@@ -170,8 +169,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
   coordinator_.bytes[kBytes - 1] = 'b';
   ParametersDownload download;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("do not match their digest")));
+              IsDataLoss("do not match their digest"));
   // The client keeps none of the bytes: the next try starts over.
   EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
@@ -182,8 +180,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
 TEST_F(GrpcDownloadsTest, AnUpdateMustHaveItsDigest) {
   coordinator_.bytes[kBytes - 1] = 'b';
   UpdateDownload download;
-  EXPECT_THAT(FetchUpdate(download),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("digest")));
+  EXPECT_THAT(FetchUpdate(download), IsDataLoss("digest"));
   EXPECT_EQ(download.encoded.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
   EXPECT_OK(FetchUpdate(download));
@@ -232,8 +229,7 @@ TEST_F(GrpcDownloadsTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
   };
   UpdateDownload download;
   EXPECT_THAT(FetchUpdate(download),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("no longer keeps the update to version 1")));
+              IsNotFound("no longer keeps the update to version 1"));
   EXPECT_EQ(download.head.version(), 1);
   EXPECT_TRUE(download.includes_island);
   EXPECT_EQ(download.other_tokens, 30);
@@ -242,13 +238,11 @@ TEST_F(GrpcDownloadsTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
 TEST_F(GrpcDownloadsTest, AnUpdateThatIsMadeAgainBeginsAnew) {
   coordinator_.most_bytes = 400;
   UpdateDownload download;
-  EXPECT_THAT(FetchUpdate(download),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("early")));
+  EXPECT_THAT(FetchUpdate(download), IsUnavailable("early"));
   EXPECT_EQ(download.encoded.received().size(), 400);
   coordinator_.announced[0] = 'b';
   coordinator_.bytes = coordinator_.announced;
-  EXPECT_THAT(FetchUpdate(download), StatusIs(absl::StatusCode::kAborted,
-                                              HasSubstr("update changed")));
+  EXPECT_THAT(FetchUpdate(download), IsAborted("update changed"));
   EXPECT_EQ(download.encoded.received().size(), 0);
   coordinator_.most_bytes = kBytes;
   EXPECT_OK(FetchUpdate(download));
@@ -264,7 +258,7 @@ TEST_F(GrpcDownloadsTest, ParametersThatBreakOffAreResumed) {
   coordinator_.most_bytes = 600;
   ParametersDownload download;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("early")));
+              IsUnavailable("early"));
   EXPECT_OK(client_->FetchParameters({}, kBytes, download));
   EXPECT_EQ(download.bytes.received(), coordinator_.announced);
   const auto requests = coordinator_.parameters_requests();
@@ -401,7 +395,7 @@ TEST_F(NearDownloadsTest, AFollowerWithAnotherVersionIsNotBelieved) {
 TEST_F(NearDownloadsTest, AFollowerWithWrongBytesIsNotBelieved) {
   follower_.bytes[7] = 'b';
   UpdateDownload download;
-  EXPECT_THAT(FetchUpdate(download), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(FetchUpdate(download), IsDataLoss());
   ExpectUpdate();
   ExpectPause(absl::Seconds(5));
 }

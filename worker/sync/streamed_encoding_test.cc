@@ -78,7 +78,7 @@ TEST(StreamedEncodingFailureTest, AFailureIsTheEnd) {
   EXPECT_EQ(encoding.Await(8).size(), 4u);
   EXPECT_EQ(encoding.Await(16).size(), 4u);
   EXPECT_EQ(calls, 2);
-  EXPECT_THAT(encoding.status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(encoding.status(), IsUnavailable());
   EXPECT_FALSE(encoding.complete());
   EXPECT_TRUE(IsOpen(encoding.object()));
 }

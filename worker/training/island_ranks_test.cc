@@ -444,12 +444,10 @@ TEST_F(IslandRanksTest, ProcessesReadTheSameData) {
                            MakeLeadingRank(config_, options_,
                                            OneOfTwo(0, &rendezvous), Start()));
       EXPECT_THAT(leader->MakeReplica(Joined()),
-                  StatusIs(absl::StatusCode::kAborted,
-                           HasSubstr("rank 1 reads other data than rank 0")));
+                  IsAborted("rank 1 reads other data than rank 0"));
     }
     follower.join();
-    EXPECT_THAT(ended, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("--data")));
+    EXPECT_THAT(ended, IsFailedPrecondition("--data"));
   }
 }
 
@@ -499,21 +497,17 @@ TEST_F(IslandRanksTest, RanksOfProcessesDoNotShareGpus) {
   LocalRendezvous rendezvous;
   const ProcessRankOptions process = {
       .size = 2, .threads = 2, .rendezvous = &rendezvous};
-  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument,
-                                HasSubstr("2 ranks have 1 GPUs"));
+  const auto refused = IsInvalidArgument("2 ranks have 1 GPUs");
   EXPECT_THAT(MakeLeadingRank(config_, options_, process, Start()), refused);
   EXPECT_THAT(RunFollowingRank(options_, process), refused);
   options_.devices.push_back({.kind = Device::Kind::kCuda, .index = 1});
-  EXPECT_THAT(MakeRanks(4), StatusIs(absl::StatusCode::kInvalidArgument,
-                                     HasSubstr("4 ranks have 2 GPUs")));
+  EXPECT_THAT(MakeRanks(4), IsInvalidArgument("4 ranks have 2 GPUs"));
 }
 
 TEST_F(IslandRanksTest, WhatIsWrongIsSaidBeforeTraining) {
-  EXPECT_THAT(MakeRanks(3), StatusIs(absl::StatusCode::kInvalidArgument,
-                                     HasSubstr("3 ranks needs a multiple of")));
+  EXPECT_THAT(MakeRanks(3), IsInvalidArgument("3 ranks needs a multiple of"));
   options_.data = {"/nowhere.txt"};
-  EXPECT_THAT(MakeRanks(2),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+  EXPECT_THAT(MakeRanks(2), IsNotFound("nowhere"));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
@@ -152,8 +151,7 @@ TEST(EtcdModelLeaseTest, ALeaseThatIsNotKeptAliveTakesItsKeys) {
   EXPECT_EQ(model.Value("a"), "1");
   model.Expire(kNow + absl::Seconds(9));
   EXPECT_EQ(model.Value("a"), "");
-  EXPECT_THAT(model.KeepAlive(lease, kNow + absl::Seconds(9)),
-              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(model.KeepAlive(lease, kNow + absl::Seconds(9)), IsNotFound());
 }
 
 }  // namespace

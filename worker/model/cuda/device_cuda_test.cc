@@ -16,24 +16,19 @@ namespace {
 
 TEST(DeviceCudaTest, SaysSoIfThereIsNoDriver) {
   if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
-  EXPECT_THAT(MakeCudaOps(0),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       testing::HasSubstr("looking for CUDA devices")));
+  EXPECT_THAT(MakeCudaOps(0), IsFailedPrecondition("looking for CUDA devices"));
 }
 
 TEST(DeviceCudaTest, SaysHowManyDevicesThereAre) {
   SKIP_WITHOUT_CUDA_DEVICE();
-  EXPECT_THAT(MakeCudaOps(1000),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       testing::HasSubstr("no device cuda:1000")));
+  EXPECT_THAT(MakeCudaOps(1000), IsInvalidArgument("no device cuda:1000"));
 }
 
 TEST(DeviceCudaTest, AnImpossibleAllocationIsRefusedAndHarmsNothing) {
   SKIP_WITHOUT_CUDA_DEVICE();
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Ops> ops, MakeCudaOps(0));
   EXPECT_THAT(ops->Allocate(size_t{1} << 50),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       testing::HasSubstr("MiB are free")));
+              IsResourceExhausted("MiB are free"));
   EXPECT_THAT(ops->Synchronize(), IsOk());
 }
 

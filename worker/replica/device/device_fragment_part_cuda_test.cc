@@ -46,16 +46,14 @@ std::unique_ptr<DeviceQueue> NewQueue() {
 
 TEST(CudaQueueTest, SaysWhyThereIsNoDevice) {
   if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
-  EXPECT_THAT(NewCudaQueue(0, QueuePriority::kLow),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(NewCudaQueue(0, QueuePriority::kLow), IsFailedPrecondition());
 }
 
 TEST(CudaQueueTest, SaysHowMuchMemoryThereIsNot) {
   SKIP_WITHOUT_CUDA_DEVICE();
   const std::unique_ptr<DeviceQueue> queue = NewQueue();
   EXPECT_THAT(queue->Allocate(MemoryKind::kDevice, size_t{1} << 50),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       testing::HasSubstr("of the device's memory")));
+              IsResourceExhausted("of the device's memory"));
   EXPECT_OK(queue->Synchronize());
 }
 
@@ -447,11 +445,9 @@ TEST_P(DeviceFragmentPartTest, GoesOnAfterUpdatesThatBreakOffOrAreBad) {
   std::string update = Update();
   ASSERT_OK(
       part_->Decode(absl::string_view(update).substr(0, update.size() - 1)));
-  EXPECT_THAT(part_->FinishUpdate(),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(part_->FinishUpdate(), IsInvalidArgument());
   ASSERT_OK(part_->DropUpdate());
-  EXPECT_THAT(part_->Decode(Update(INFINITY)),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(part_->Decode(Update(INFINITY)), IsInvalidArgument());
   ASSERT_OK(part_->DropUpdate());
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }

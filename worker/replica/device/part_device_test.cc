@@ -175,7 +175,7 @@ TEST_F(PartDeviceTest, LeasesOfReservedSizesTakeNoMemory) {
 
 TEST_F(PartDeviceTest, SaysWhatDoesNotFit) {
   memory_.limit = 1000;
-  EXPECT_THAT(Create(), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(Create(), IsResourceExhausted());
 }
 
 }  // namespace
