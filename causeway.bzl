@@ -16,8 +16,12 @@ _WARNINGS = [
 _EVERYWHERE = ["//common:status_macros", "//third_party:absl", "//third_party:glog"]
 _IN_TESTS = _EVERYWHERE + ["//common/testing:status_matchers", "//third_party:gtest_main"]
 
+def _plain(deps):
+    """Returns the deps; none if they are a select, which cannot be searched."""
+    return deps if type(deps) == "list" else []
+
 def _with(implicit, deps):
-    return [dep for dep in implicit if type(deps) != "list" or dep not in deps] + deps
+    return [dep for dep in implicit if dep not in _plain(deps)] + deps
 
 # googletest's and benchmark's macros convert freely.
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
@@ -89,7 +93,8 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
         headers do not bear those of third_party/precompiled.h, and optimized =
         True for those of tests that compute much. testonly is what
         _is_for_tests() says, unless it says otherwise. test_deps and the like
-        are the deps and the like of the causeway_cc_test NAME_test.
+        are the deps and the like of the causeway_cc_test NAME_test, which has
+        the library's deps, too.
     """
     _causeway_cc(
         native.cc_library,
@@ -100,9 +105,12 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
         **{key: value for key, value in kwargs.items() if not key.startswith("test_")}
     )
     if native.glob([name + "_test.cc"]):
+        test = {key[len("test_"):]: value for key, value in kwargs.items() if key.startswith("test_")}
+        deps = test.pop("deps", [])
         causeway_cc_test(
             name = name + "_test",
-            **{key[len("test_"):]: value for key, value in kwargs.items() if key.startswith("test_")}
+            deps = deps + [dep for dep in _plain(kwargs.get("deps", [])) if dep not in deps],
+            **test
         )
 
 def causeway_cc_binary(name, srcs = None, **kwargs):
