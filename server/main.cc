@@ -372,10 +372,7 @@ int Main() {
 }
 
 // Returns the problem with the command line, or "".
-std::string FlagsProblem(const std::vector<std::string>& arguments) {
-  if (!arguments.empty()) {
-    return absl::StrCat("unknown argument \"", arguments[0], "\"");
-  }
+std::string FlagsProblem() {
   const bool is_copy =
       !absl::GetFlag(FLAGS_follow).empty() || absl::GetFlag(FLAGS_promote);
   if ((absl::GetFlag(FLAGS_config).empty() && !is_copy) ||
@@ -411,7 +408,7 @@ std::string FlagsProblem(const std::vector<std::string>& arguments) {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> rest = causeway::StartDaemon(
+  causeway::StartDaemon(
       argc, argv,
       "Holds one training run: merges what islands contribute and serves the "
       "result.\n\n"
@@ -421,7 +418,7 @@ int main(int argc, char** argv) {
       "server/main.cc");
   // Otherwise protobuf would log each request with a text that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
-  const std::string problem = causeway::FlagsProblem(rest);
+  const std::string problem = causeway::FlagsProblem();
   if (!problem.empty()) {
     return causeway::UsageError(causeway::kProgram, problem);
   }

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
@@ -68,17 +67,13 @@ absl::StatusOr<int> Run() {
 
 int main(int argc, char** argv) {
   constexpr char kProgram[] = "causeway-worker";
-  const std::vector<std::string> rest = causeway::StartDaemon(
+  causeway::StartDaemon(
       argc, argv,
       "Trains as one island of a run.\n\n"
       "  causeway-worker --coordinator HOST:PORT --island NAME --data FILE\n"
       "  causeway-worker --coordinator HOST:PORT --join TOKEN --tls DIR --data "
       "FILE",
       "worker/flags.cc");
-  if (!rest.empty()) {
-    return causeway::UsageError(
-        kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
-  }
   causeway::SetSupervisedIsland();
   const std::string problem = causeway::UsageProblem();
   if (!problem.empty()) return causeway::UsageError(kProgram, problem);

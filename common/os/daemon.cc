@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
@@ -116,9 +118,8 @@ std::string FlagProblem(absl::Span<char* const> words) {
 
 }  // namespace
 
-std::vector<std::string> StartDaemon(int argc, char** argv,
-                                     absl::string_view usage,
-                                     absl::string_view main_file) {
+void StartDaemon(int argc, char** argv, absl::string_view usage,
+                 absl::string_view main_file) {
   BlockTerminationSignals();
   // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
@@ -142,7 +143,11 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
   if (!problem.empty()) {
     std::exit(UsageError(ProgramName(argv[0]), problem));
   }
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  if (words.size() > 1) {
+    std::exit(UsageError(ProgramName(argv[0]),
+                         absl::StrCat("unknown argument \"", words[1], "\"")));
+  }
   if (absl::GetFlag(FLAGS_log_format).json) LogAsJson();
   const std::string trace = absl::GetFlag(FLAGS_trace);
   if (!trace.empty()) {
@@ -153,7 +158,6 @@ std::vector<std::string> StartDaemon(int argc, char** argv,
                            absl::StrCat("--trace: ", started.message())));
     }
   }
-  return {rest.begin() + 1, rest.end()};
 }
 
 int UsageError(absl::string_view program, absl::string_view problem) {

@@ -6,9 +6,6 @@
 #ifndef COMMON_OS_DAEMON_H_
 #define COMMON_OS_DAEMON_H_
 
-#include <string>
-#include <vector>
-
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -17,11 +14,10 @@ namespace causeway {
 
 // Blocks the signals as below, sets up logging to stderr, --version and --help,
 // and parses the flags. `main` must call it first. --help prints `usage` before
-// the flags of `main_file`. Returns the arguments that are not flags; ends the
-// process as after UsageError() if a flag is unknown or has an invalid value.
-std::vector<std::string> StartDaemon(int argc, char** argv,
-                                     absl::string_view usage,
-                                     absl::string_view main_file);
+// the flags of `main_file`. Ends the process as after UsageError() if a flag is
+// unknown or has an invalid value, or an argument is not a flag.
+void StartDaemon(int argc, char** argv, absl::string_view usage,
+                 absl::string_view main_file);
 
 // Prints the problem with the command line to stderr. Returns the exit code, 2.
 int UsageError(absl::string_view program, absl::string_view problem);

@@ -70,7 +70,6 @@ namespace causeway {
 namespace {
 
 constexpr char kProgram[] = "causeway-chaos";
-constexpr int kSkipped = 77;
 
 std::vector<double> Seconds(const std::vector<absl::Duration>& durations) {
   std::vector<double> seconds;
@@ -191,15 +190,11 @@ absl::Status Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> rest = causeway::StartDaemon(
+  causeway::StartDaemon(
       argc, argv,
       "Runs a coordinator and islands under a schedule of faults.\n\n"
       "  causeway-chaos --programs DIR [--minutes N] [--json FILE]",
       "tests/chaos/main.cc");
-  if (!rest.empty()) {
-    return causeway::UsageError(
-        causeway::kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
-  }
   const int islands = absl::GetFlag(FLAGS_islands);
   if (absl::GetFlag(FLAGS_programs).empty() || islands < 1 || islands > 6 ||
       !(absl::GetFlag(FLAGS_minutes) > 0) ||
@@ -210,12 +205,5 @@ int main(int argc, char** argv) {
         "--programs is needed; --islands is 1 to 6, --fault_seconds at least "
         "1, --minutes and --step_seconds above 0");
   }
-  const absl::Status permitted = causeway::CheckPermitted();
-  if (absl::IsPermissionDenied(permitted)) {
-    std::cerr << causeway::kProgram << ": skipped: " << permitted.message()
-              << " (this needs root, outside of most containers)\n";
-    return causeway::kSkipped;
-  }
-  return causeway::ExitCode(causeway::kProgram,
-                            permitted.ok() ? causeway::Run() : permitted);
+  return causeway::RunIfPermitted(causeway::kProgram, causeway::Run);
 }

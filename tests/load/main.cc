@@ -163,15 +163,11 @@ absl::Status Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> rest = causeway::StartDaemon(
+  causeway::StartDaemon(
       argc, argv,
       "Loads one coordinator with many islands and joiners.\n\n"
       "  causeway-load --programs DIR [--islands N] [--rounds N] [--json FILE]",
       "tests/load/main.cc");
-  if (!rest.empty()) {
-    return causeway::UsageError(
-        causeway::kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
-  }
   const auto within = [](int value, int least, int most) {
     return value >= least && value <= most;
   };

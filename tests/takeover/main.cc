@@ -116,11 +116,8 @@ absl::Status Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> rest = causeway::StartDaemon(
-      argc, argv, "Kills the leader of a run again and again.",
-      "tests/takeover/main.cc");
-  if (!rest.empty()) {
-    return causeway::UsageError("causeway-takeover", "unknown argument");
-  }
+  causeway::StartDaemon(argc, argv,
+                        "Kills the leader of a run again and again.",
+                        "tests/takeover/main.cc");
   return causeway::ExitCode("causeway-takeover", causeway::Run());
 }

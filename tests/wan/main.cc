@@ -12,7 +12,6 @@
 #include <iostream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
@@ -51,7 +50,6 @@ namespace causeway {
 namespace {
 
 constexpr char kProgram[] = "causeway-wan-lab";
-constexpr int kSkipped = 77;
 
 std::string Worker() {
   const std::string worker = absl::GetFlag(FLAGS_worker);
@@ -170,26 +168,15 @@ absl::Status Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> rest = causeway::StartDaemon(
+  causeway::StartDaemon(
       argc, argv,
       "Runs a coordinator and islands on emulated long links.\n\n"
       "  causeway-wan-lab --scenario FILE --programs DIR [--json FILE]",
       "tests/wan/main.cc");
-  if (!rest.empty()) {
-    return causeway::UsageError(
-        causeway::kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
-  }
   if (absl::GetFlag(FLAGS_scenario).empty() ||
       absl::GetFlag(FLAGS_programs).empty()) {
     return causeway::UsageError(causeway::kProgram,
                                 "--scenario and --programs are needed");
   }
-  const absl::Status permitted = causeway::CheckPermitted();
-  if (absl::IsPermissionDenied(permitted)) {
-    std::cerr << causeway::kProgram << ": skipped: " << permitted.message()
-              << " (this needs root, outside of most containers)\n";
-    return causeway::kSkipped;
-  }
-  return causeway::ExitCode(causeway::kProgram,
-                            permitted.ok() ? causeway::Run() : permitted);
+  return causeway::RunIfPermitted(causeway::kProgram, causeway::Run);
 }

@@ -13,10 +13,12 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <iostream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/os/daemon.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -166,6 +168,17 @@ absl::Status CheckPermitted() {
   return absl::IsNotFound(status)
              ? absl::PermissionDeniedError(status.message())
              : status;
+}
+
+int RunIfPermitted(absl::string_view program,
+                   absl::FunctionRef<absl::Status()> run) {
+  const absl::Status permitted = CheckPermitted();
+  if (absl::IsPermissionDenied(permitted)) {
+    std::cerr << program << ": skipped: " << permitted.message()
+              << " (this needs root, outside of most containers)\n";
+    return 77;
+  }
+  return ExitCode(program, permitted.ok() ? run() : permitted);
 }
 
 }  // namespace causeway

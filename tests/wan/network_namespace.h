@@ -17,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -81,6 +82,11 @@ absl::StatusOr<Descriptor> OpenTap(const std::string& name,
 // Checks that this process may make namespaces with TAP devices in them.
 // PERMISSION_DENIED, with the reason, if it may not. Leaves nothing behind.
 absl::Status CheckPermitted();
+
+// Runs a program that needs such namespaces. Returns its exit code (ExitCode);
+// 77, with the reason on stderr, if this process may not make them.
+int RunIfPermitted(absl::string_view program,
+                   absl::FunctionRef<absl::Status()> run);
 
 }  // namespace causeway
 

@@ -13,8 +13,6 @@
 // Exit codes: 0 ended by a signal; 1 failure; 2 usage; 77 this system does not
 // permit network namespaces.
 #include <iostream>
-#include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
@@ -35,7 +33,6 @@ namespace causeway {
 namespace {
 
 constexpr char kProgram[] = "causeway-wan-sites";
-constexpr int kSkipped = 77;
 
 absl::Status Run() {
   wan::Scenario scenario;
@@ -72,19 +69,8 @@ absl::Status Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> rest = causeway::StartDaemon(
-      argc, argv, "Joins network namespaces by emulated long links.",
-      "tests/wan/sites.cc");
-  if (!rest.empty()) {
-    return causeway::UsageError(
-        causeway::kProgram, absl::StrCat("unknown argument \"", rest[0], "\""));
-  }
-  const absl::Status permitted = causeway::CheckPermitted();
-  if (absl::IsPermissionDenied(permitted)) {
-    std::cerr << causeway::kProgram << ": skipped: " << permitted.message()
-              << " (this needs root, outside of most containers)\n";
-    return causeway::kSkipped;
-  }
-  return causeway::ExitCode(causeway::kProgram,
-                            permitted.ok() ? causeway::Run() : permitted);
+  causeway::StartDaemon(argc, argv,
+                        "Joins network namespaces by emulated long links.",
+                        "tests/wan/sites.cc");
+  return causeway::RunIfPermitted(causeway::kProgram, causeway::Run);
 }
