@@ -145,6 +145,7 @@ class StuckRank(Structure):
         ("rank", c_int32),
         ("is_sure", c_int32),
         ("text", c_char_p),
+        ("last_step", c_uint64),
     ]
 
 

@@ -383,8 +383,8 @@ class Island:
         size = dataset if isinstance(dataset, int) else len(dataset)
         ranks = self._ranks
         return Sampler(size, batch_size,
-                       part=self.run.shard * ranks.size + ranks.rank,
-                       parts=self.run.shards * ranks.size,
+                       part=self.run.shard, parts=self.run.shards,
+                       rank=ranks.rank, ranks=ranks.size,
                        next_step=lambda: self.step,
                        total_steps=self.total_steps,
                        batches_per_step=batches_per_step, seed=seed)

@@ -6,7 +6,8 @@
 
 It is torchrun, which starts all ranks again when one dies, and more: it also
 finds ranks that are stuck, by what they stamp, and kills them, so that torchrun
-starts them again (worker/collective/rank_stamps.h); and no rank outlives it.
+starts them again (worker/collective/rank_stamps.h); goes on without a rank that
+cannot come back; and no rank outlives it.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, List
+from typing import Any, Callable, Dict, List, Optional
 
 from . import _library
 
@@ -24,6 +25,8 @@ from . import _library
 GAVE_UP = 3
 
 _LOOK_SECONDS = 0.1
+# If other ranks run on for this time, they have not failed with the first.
+_ALONE_SECONDS = 1
 
 
 def add_arguments(parser: Any) -> None:
@@ -46,11 +49,27 @@ def add_arguments(parser: Any) -> None:
         "--hang-ceiling", "--hang_ceiling", type=float, default=1800,
         help="most seconds that a rank may take for a step, also in the first "
         "rounds")
+    group.add_argument(
+        "--min-island-size", "--min_island_size", type=int, default=0,
+        help="fewest ranks of the island, on all hosts: it goes on without a "
+        "rank that fails first each time until the restarts are used up. "
+        "0: all are needed")
     parser.set_defaults(max_restarts=3, monitor_interval=0.2)
 
 
+def _say(text: str) -> None:
+    print("causeway.run:", text, file=sys.stderr, flush=True)
+
+
 class Watch:
-    """Looks for ranks that are stuck, on a thread of its own."""
+    """Looks for ranks that are stuck, on a thread of its own.
+
+    last_step: the last step of the run that a rank has begun.
+    guessed: the process that was killed though another may be to blame.
+    """
+
+    last_step = 0
+    guessed = 0
 
     def __init__(self, arguments: Any) -> None:
         """Takes the arguments, and changes the environment of ranks that are
@@ -76,6 +95,7 @@ class Watch:
                 self._handle, self._arguments.hang_silence,
                 self._arguments.hang_floor, self._arguments.hang_ceiling,
                 ctypes.byref(stuck)))
+            self.last_step = stuck.last_step
             if stuck.process not in (0, reported):
                 self._report(stuck)
             reported = stuck.process
@@ -87,11 +107,118 @@ class Watch:
             what += "; killing it, so that all ranks are started again"
         elif self._arguments.on_rank_fault == "decide":
             what += "; with --on-rank-fault=act it would be killed"
-        print("causeway.run:", what, file=sys.stderr, flush=True)
+        _say(what)
         # Ranks of a script wait for one another unseen. If it is not known
         # which one hangs, any will do: all are started again.
         if acts:
+            if not stuck.is_sure:
+                self.guessed = stuck.process
             os.kill(stuck.process, signal.SIGKILL)
+
+
+def _hide_device(rank: int, ranks: int) -> None:
+    """Takes the GPU of a local rank from the ranks that are started from now
+    on, if each rank has one."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        cuda = importlib.import_module("torch.cuda")
+        visible = ",".join(map(str, range(cuda.device_count())))
+    devices = visible.split(",")
+    if len(devices) == ranks:
+        del devices[rank]
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+
+
+class Restarts:
+    """Decides whether torchrun's agent starts the ranks again, and how many.
+
+    Only starts without progress count: those that come to no later step than
+    the starts before them.
+    """
+
+    def __init__(self, watch: Any, most: int, least_ranks: int,
+                 pause: Callable[[float], None] = time.sleep) -> None:
+        """
+        Args:
+          watch: a Watch.
+          most: the starts without progress after which no other follows.
+          least_ranks: the fewest ranks of the island; 0 is all.
+          pause: waits for some seconds.
+        """
+        self._watch = watch
+        self._most = most
+        self._least_ranks = least_ranks
+        self._pause = pause
+        self._furthest = 0
+        # By failure without progress: the local rank that has failed first;
+        # None if that is not known.
+        self._first: List[Optional[int]] = []
+
+    def first_to_fail(self, agent: Any) -> Optional[int]:
+        """Returns the local rank that was killed, or has failed while all
+        others run on, if it is one."""
+        processes = {rank: handler.proc for rank, handler in getattr(
+            agent._pcontext, "subprocess_handlers", {}).items()}
+
+        def failed() -> Dict[int, int]:
+            return {rank: process.returncode
+                    for rank, process in processes.items() if process.poll()}
+
+        first = [rank for rank, code in failed().items()
+                 if code == -signal.SIGKILL]
+        # A rank of another host may have failed before these.
+        if (not first and failed() and self._least_ranks > 0
+                and agent._worker_group.group_world_size == 1):
+            # So may one of this host that takes longer to end.
+            self._pause(_ALONE_SECONDS)
+            first = list(failed())
+        if len(first) != 1 or processes[first[0]].pid == self._watch.guessed:
+            return None
+        return first[0]
+
+    def after_failure(self, agent: Any, first: Optional[int]) -> None:
+        """Sets how often the agent starts its ranks again, and how many."""
+        if self._most == 0:
+            return
+        if self._watch.last_step > self._furthest:
+            self._furthest = self._watch.last_step
+            self._allow_all(agent)
+            return
+        self._first.append(first)
+        group = agent._worker_group
+        size, whole = len(group.workers), group.workers[0].world_size
+        if (agent._remaining_restarts > 0 or first is None or size == 1
+                or set(self._first) != {first}
+                or not 0 < self._least_ranks < whole):
+            return
+        _say(f"local rank {first} has failed first {len(self._first)} times "
+             f"without progress; the island goes on without it, with "
+             f"{whole - 1} of {whole} ranks")
+        _hide_device(first, size)
+        group.spec.local_world_size = size - 1
+        self._allow_all(agent)
+
+    def _allow_all(self, agent: Any) -> None:
+        """Lets the agent start its ranks again, and count from then on."""
+        self._first = []
+        # Ranks of earlier starts must not be met, so starts have numbers that
+        # were not there before: what torchrun allows, less what is left.
+        more = self._most + 1 - agent._remaining_restarts
+        agent._worker_group.spec.max_restarts += more
+        agent._remaining_restarts += more
+
+    def watch_over(self, kind: Any) -> None:
+        """Makes the agents of this class ask here."""
+        look = kind._monitor_workers
+
+        def monitor(agent: Any, group: Any) -> Any:
+            first = self.first_to_fail(agent)
+            result = look(agent, group)
+            if result.state.name == "FAILED":
+                self.after_failure(agent, first)
+            return result
+
+        kind._monitor_workers = monitor
 
 
 def main(arguments: List[str]) -> int:
@@ -100,17 +227,20 @@ def main(arguments: List[str]) -> int:
     run: Any = importlib.import_module("torch.distributed.run")
     errors: Any = importlib.import_module(
         "torch.distributed.elastic.multiprocessing.errors")
+    agents: Any = importlib.import_module(
+        "torch.distributed.elastic.agent.server.local_elastic_agent")
     parser = run.get_args_parser()
     add_arguments(parser)
     parsed = parser.parse_args(arguments)
     # It must live as long as the ranks.
     watch = Watch(parsed)
+    Restarts(watch, parsed.max_restarts,
+             parsed.min_island_size).watch_over(agents.LocalElasticAgent)
     try:
         run.run(parsed)
     except errors.ChildFailedError as error:
         print(error, file=sys.stderr)
         return GAVE_UP if parsed.max_restarts > 0 else 1
-    del watch
     return 0
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from causeway.run import GAVE_UP
+from causeway.run import GAVE_UP, Restarts
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, ProcessTestCase
 
@@ -26,16 +26,19 @@ def _runs(process):
 
 class RunTest(ProcessTestCase):
 
-    def launch(self, *arguments, **settings):
-        """Starts the only island of a run, with two ranks."""
+    def begin(self):
+        """Starts the coordinator of a run of one island."""
         self.start_coordinator(self.create_run(
             LeastSquares(), total_steps=1000000, min_islands=1))
+
+    def launch(self, *arguments, **settings):
+        """Starts ranks of the island."""
         settings["join"] = {"coordinator": self.address, "island": "east",
                             "verbose": True, "checkpoint_steps": 5,
                             "checkpoint_dir": self.path("checkpoint")}
         return self.start("launch", [
-            sys.executable, "-m", "causeway.run", "--nproc_per_node=2",
-            "--hang-silence=2", "--hang-floor=2", *arguments, "-m",
+            sys.executable, "-m", "causeway.run", "--hang-silence=2",
+            "--hang-floor=2", *arguments, "-m",
             "causeway.testing.island_program",
             json.dumps(dict(settings, ranks=2, step_seconds=0.02))
         ])
@@ -47,28 +50,36 @@ class RunTest(ProcessTestCase):
             self.assertIsNone(launch.process.poll(), launch.output())
             time.sleep(0.05)
 
-    def await_training(self, launch, starts):
-        """Waits until ranks train that were started for the `starts`-th time.
-        Returns the process of rank 1."""
+    def await_training(self, launch, joined, ranks=2):
+        """Waits until as many ranks have joined altogether, the last of them as
+        one of `ranks`, and train. Returns the event of the last rank 1, or else
+        of the last one."""
 
         def trains():
-            events = [event["event"] for event in launch.events()]
-            if events.count("joined") < 2 * starts:
+            events = launch.events()
+            joins = [event for event in events if event["event"] == "joined"]
+            if len(joins) < joined or joins[-1]["ranks"] != ranks:
                 return False
-            last = len(events) - 1 - events[::-1].index("joined")
-            return events[last:].count("step") > 4
+            steps = events[events.index(joins[-1]):]
+            return [event["event"] for event in steps].count("step") > 4
 
         self.await_that(trains, launch)
-        return [event["process"] for event in launch.events()
-                if event["event"] == "joined" and event["rank"] == 1][-1]
+        joins = [event for event in launch.events()
+                 if event["event"] == "joined"]
+        return ([event for event in joins if event["rank"] == 1] or joins)[-1]
+
+    def last_step(self, launch):
+        return [event["step"] for event in launch.events()
+                if event["event"] == "step"][-1]
 
     def test_ranks_are_started_again_if_one_is_stopped(self):
-        launch = self.launch("--on-rank-fault=act")
-        os.kill(self.await_training(launch, 1), signal.SIGSTOP)
+        self.begin()
+        launch = self.launch("--nproc_per_node=2", "--on-rank-fault=act")
+        os.kill(self.await_training(launch, 2)["process"], signal.SIGSTOP)
         self.await_that(
             lambda: "rank 1 is stuck: its process has not run for 2" in launch.
             output(), launch)
-        last = self.await_training(launch, 2)
+        last = self.await_training(launch, 4)["process"]
         launch.signal(KILL)
         end = time.monotonic() + _PATIENCE
         while _runs(last):
@@ -76,10 +87,159 @@ class RunTest(ProcessTestCase):
             time.sleep(0.05)
 
     def test_ranks_that_hang_again_and_again_are_given_up(self):
-        launch = self.launch("--on-rank-fault=act", "--hang-ceiling=4",
-                             "--max_restarts=1", fault="hang", fault_step=8)
+        self.begin()
+        launch = self.launch("--nproc_per_node=2", "--on-rank-fault=act",
+                             "--hang-ceiling=4", "--max_restarts=1",
+                             fault="hang", fault_step=8)
         self.assertEqual(launch.wait(), GAVE_UP, launch.output())
         self.assertIn("it may wait for another rank", launch.output())
+
+    def test_a_rank_that_is_stopped_before_it_attaches_is_found(self):
+        self.begin()
+        launch = self.launch("--nproc_per_node=2", "--on-rank-fault=act",
+                             fault="hang", fault_step=0)
+
+        def hanging():
+            return [event["process"] for event in launch.events()
+                    if event["event"] == "fault"]
+
+        self.await_that(lambda: len(hanging()) == 2, launch)
+        os.kill(hanging()[-1], signal.SIGSTOP)
+        self.await_that(
+            lambda: "is stuck: its process has not run for 2" in launch.
+            output(), launch)
+        self.await_that(lambda: len(hanging()) == 4, launch)
+
+    def test_restarts_with_progress_do_not_count(self):
+        self.begin()
+        launch = self.launch("--nproc_per_node=2", "--max_restarts=1")
+        for joined in (2, 4):
+            os.kill(self.await_training(launch, joined)["process"], KILL)
+        self.await_training(launch, 6)
+
+    def test_goes_on_without_a_rank_whose_device_is_gone(self):
+        self.begin()
+        broken = self.path("broken")
+        os.environ["CUDA_VISIBLE_DEVICES"] = "a,b,c"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        launch = self.launch("--nproc_per_node=3", "--max_restarts=1",
+                             "--min-island-size=2", broken=broken)
+        process = self.await_training(launch, 3, ranks=3)["process"]
+        with open(broken, "w", encoding="utf-8") as file:
+            file.write("b")
+        before = self.last_step(launch)
+        os.kill(process, KILL)
+        self.await_training(launch, 5)
+        self.assertIn("local rank 1 has failed first 2 times",
+                      launch.output())
+        steps = [event["step"] for event in launch.events()
+                 if event["event"] == "attached"]
+        self.assertGreater(steps[-1], before - 20)
+
+    def test_goes_on_without_a_host_and_with_it_again(self):
+        self.begin()
+        arguments = [
+            "--nnodes=1:2", "--nproc_per_node=1", "--rdzv_backend=c10d",
+            f"--rdzv_endpoint={self.path('hosts')}", "--local_addr=127.0.0.1",
+            "--rdzv_conf=store_type=file,last_call_timeout=1,"
+            "keep_alive_interval=1"
+        ]
+        stays, goes = (self.launch(*arguments) for _ in range(2))
+        self.await_training(stays, 1)
+        goes.signal(KILL)
+        self.await_training(stays, 1, ranks=1)
+        self.launch(*arguments)
+        self.await_training(stays, 1)
+
+
+class Process:
+    """A rank with an exit code, or None while it runs."""
+
+    def __init__(self, code):
+        self.pid, self.proc, self.returncode = 1, self, code
+
+    def poll(self):
+        return self.returncode
+
+
+class Agent:
+    """An agent of torchrun whose ranks have these exit codes."""
+
+    def __init__(self, *codes, hosts=1, restarts=3):
+        self._pcontext = self
+        self.subprocess_handlers = dict(enumerate(map(Process, codes)))
+        self._worker_group = self.spec = self
+        self.group_world_size = hosts
+        self.world_size = hosts * len(codes)
+        self.local_world_size = len(codes)
+        self.workers = [self] * len(codes)
+        self.max_restarts = self._remaining_restarts = restarts
+
+
+class Run:
+    """What Restarts knows of a Watch."""
+    last_step = guessed = 0
+
+
+class RestartsTest(unittest.TestCase):
+
+    def first(self, *codes, **fields):
+        return Restarts(Run, 3, 1, lambda _: None).first_to_fail(
+            Agent(*codes, **fields))
+
+    def test_a_rank_is_the_first_to_fail_if_it_is_the_only_one(self):
+        self.assertEqual(self.first(None, 1, None), 1)
+        self.assertIsNone(self.first(None, 1, 1))
+        self.assertIsNone(self.first(None, None, 0))
+        # Others fail because one was killed.
+        self.assertEqual(self.first(1, -KILL, 1), 1)
+        self.assertIsNone(self.first(-KILL, -KILL, None))
+
+    def test_a_rank_is_not_the_first_if_others_fail_with_it(self):
+        agent = Agent(1, None, None)
+
+        def fail(_):
+            agent.subprocess_handlers[2].returncode = 1
+
+        self.assertIsNone(Restarts(Run, 3, 1, fail).first_to_fail(agent))
+
+    def test_a_rank_of_another_host_may_have_been_the_first(self):
+        self.assertIsNone(self.first(None, 1, hosts=2))
+        self.assertEqual(self.first(None, -KILL, hosts=2), 1)
+
+    def test_a_rank_that_was_killed_by_guess_is_not_the_first(self):
+        watch = Run()
+        watch.guessed = 1
+        agent = Agent(None, -KILL)
+        self.assertIsNone(Restarts(watch, 3, 1).first_to_fail(agent))
+
+    def fail(self, restarts, agent, *firsts):
+        """Returns the number of ranks after failures in which these were the
+        first to fail, and how many restarts are left."""
+        for first in firsts:
+            restarts.after_failure(agent, first)
+            agent._remaining_restarts -= 1
+        return agent.local_world_size, agent._remaining_restarts
+
+    def test_the_last_failure_leaves_a_rank_out(self):
+        for firsts, least, ranks in (
+                ((1, 1, 1, 1), 2, 2), ((1, 1, 1), 2, 3), ((1, 1, 0, 1), 2, 3),
+                ((1, 1, None, 1), 2, 3), ((None,) * 4, 2, 3),
+                ((1, 1, 1, 1), 3, 3), ((1, 1, 1, 1), 0, 3)):
+            agent = Agent(None, None, None)
+            left = self.fail(Restarts(Run, 3, least), agent, *firsts)
+            self.assertEqual(left, (ranks, 3 if ranks == 2 else
+                                    3 - len(firsts)), (firsts, least))
+
+    def test_progress_gives_new_restarts_with_numbers_of_their_own(self):
+        watch, agent = Run(), Agent(None, None)
+        restarts = Restarts(watch, 3, 1)
+        numbers = []
+        for watch.last_step in (0, 0, 5, 5, 5, 6, 6, 4, 6):
+            _, left = self.fail(restarts, agent, None)
+            numbers.append(agent.max_restarts - left)
+        self.assertEqual(numbers, list(range(1, 10)))
+        self.assertEqual(left, 0)
 
 
 if __name__ == "__main__":

@@ -48,28 +48,31 @@ class Permutation:
 class Sampler:
     """Batches of indices for `DataLoader(batch_sampler=...)`.
 
-    The data set is cut into as many disjoint parts as all islands together have
-    ranks. Each rank goes through its part repeatedly, each time in another
-    random order of its own. An iterator begins with the batch of the run's next
-    step and ends with that of its last one, so a loop that was restarted
-    continues by itself; batches that an earlier process trained on do not come
-    again before the part is used up.
+    Each island has a disjoint part of the data set. Its ranks take turns at
+    batches of it, and go through it repeatedly, each time in another random
+    order. An iterator begins with the batch of the run's next step and ends
+    with that of its last one, so a loop that was restarted continues by itself.
+    Batches that an earlier process trained on do not come again before the part
+    is used up, whatever number of ranks share the samples of a step.
     """
 
     def __init__(self, size: int, batch_size: int, part: int, parts: int,
                  next_step: Callable[[], int], total_steps: int,
-                 batches_per_step: int = 1, seed: int = 0):
+                 batches_per_step: int = 1, seed: int = 0, rank: int = 0,
+                 ranks: int = 1):
         """
         Args:
           size: the samples in the data set.
           batch_size: the samples in a batch of this rank.
-          part: the number of this rank's part, below `parts`.
+          part: the number of this island's part, below `parts`.
           parts: the number of parts.
           next_step: returns the run's next step, from 1.
           total_steps: the run's last step.
           batches_per_step: the batches for each step, if gradients are
             accumulated.
-          seed: the same on all islands, or any.
+          seed: the same on all ranks of an island.
+          rank: the number of this rank in its island, below `ranks`.
+          ranks: the number of the island's ranks.
         """
         if batch_size < 1 or batches_per_step < 1:
             raise InvalidArgument(
@@ -78,8 +81,10 @@ class Sampler:
         if size < parts:
             raise InvalidArgument(
                 f"the data set has {size} samples, fewer than the {parts} "
-                "ranks of all islands, which train on disjoint samples")
+                "islands, which train on disjoint samples")
         self._batch_size = batch_size
+        self._rank = rank
+        self._ranks = ranks
         self._part = part
         self._parts = parts
         self._size = (size - part + parts - 1) // parts
@@ -94,13 +99,12 @@ class Sampler:
         return max(0, steps * self._batches_per_step)
 
     def __iter__(self) -> Iterator[List[int]]:
-        first = (self._next_step() - 1) * self._batches_per_step
-        epoch = first * self._batch_size // self._size
-        permutation = Permutation(self._size, self._key(epoch))
-        for batch in range(first, first + len(self)):
+        begin = (self._next_step() - 1) * self._batches_per_step
+        epoch = -1
+        for batch in range(begin, begin + len(self)):
             indices: List[int] = []
-            for place in range(batch * self._batch_size,
-                               (batch + 1) * self._batch_size):
+            first = (batch * self._ranks + self._rank) * self._batch_size
+            for place in range(first, first + self._batch_size):
                 if place // self._size != epoch:
                     epoch = place // self._size
                     permutation = Permutation(self._size, self._key(epoch))

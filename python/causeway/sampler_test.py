@@ -64,6 +64,14 @@ class SamplerTest(unittest.TestCase):
         self.assertEqual(len(rest), 12)
         self.assertEqual(list(rest), whole[6:])
 
+    def test_any_number_of_ranks_share_the_samples_of_a_step(self):
+        alone = list(sampler(50, 12, part=1, parts=2, total_steps=9))
+        for ranks in (2, 3, 4):
+            batches = [list(sampler(50, 12 // ranks, part=1, parts=2,
+                                    total_steps=9, rank=rank, ranks=ranks))
+                       for rank in range(ranks)]
+            self.assertEqual([sum(step, []) for step in zip(*batches)], alone)
+
     def test_seeds_and_parts_have_orders_of_their_own(self):
         self.assertNotEqual(first(sampler(64, 4, seed=1), 64),
                             first(sampler(64, 4, seed=2), 64))
@@ -75,7 +83,7 @@ class SamplerTest(unittest.TestCase):
         self.assertEqual(list(sampler(30, 4, step=21, total_steps=20)), [])
 
     def test_refuses_too_few_samples(self):
-        with self.assertRaisesRegex(InvalidArgument, "2 samples.* 3 ranks"):
+        with self.assertRaisesRegex(InvalidArgument, "2 samples.* 3 islands"):
             sampler(2, 4, 0, 3)
         with self.assertRaisesRegex(InvalidArgument, "batch_size is 0"):
             sampler(20, 0)

@@ -181,6 +181,12 @@ causeway_code causeway_open(const causeway_options* options,
     converted.instance_id = causeway::RandomId();
     RETURN_IF_ERROR(causeway::OpenRankStamps(converted.connection.now));
     auto opened = std::make_unique<causeway_island>();
+    {
+      // A supervisor sees the rank from now on, and not from its first order.
+      const causeway::RankSectionScope stamp(converted.rank,
+                                             causeway::RankLane::kTraining,
+                                             causeway::RankSection::kState);
+    }
     ASSIGN_OR_RETURN(opened->island,
                      causeway::EmbeddedIsland::Open(std::move(converted)));
     *island = opened.release();

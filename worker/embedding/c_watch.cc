@@ -45,7 +45,6 @@ causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
                                   double least_seconds, double most_seconds,
                                   causeway_stuck_rank* stuck) {
   return causeway::Guard([&]() -> absl::Status {
-    *stuck = {.text = ""};
     const absl::Duration silence = absl::Seconds(silence_seconds);
     const std::optional<causeway::RankFault> fault =
         causeway::FindStuckRank(watch->reader.Read(watch->now()),
@@ -54,12 +53,13 @@ causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
                                  .silence = silence,
                                  // Ranks in PyTorch take long to start.
                                  .stopped = silence});
+    *stuck = {.text = "", .last_step = watch->reader.LastStep()};
     if (!fault.has_value()) return absl::OkStatus();
     watch->text = fault->text;
-    *stuck = {.process = fault->process,
-              .rank = fault->rank,
-              .is_sure = fault->is_sure,
-              .text = watch->text.c_str()};
+    stuck->process = fault->process;
+    stuck->rank = fault->rank;
+    stuck->is_sure = fault->is_sure;
+    stuck->text = watch->text.c_str();
     return absl::OkStatus();
   });
 }

@@ -393,6 +393,9 @@ typedef struct causeway_stuck_rank {
   int32_t is_sure;
   /* A sentence for people. */
   const char* text;
+  /* The last step of the run that a rank of this host has begun, stuck or not;
+   * 0 before the first. */
+  uint64_t last_step;
 } causeway_stuck_rank;
 
 /* Makes a watch. The ranks must get `variable`, "NAME=VALUE", in their

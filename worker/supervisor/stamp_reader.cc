@@ -75,4 +75,12 @@ std::vector<RankView> StampReader::Read(absl::Time now) {
   return views;
 }
 
+uint64_t StampReader::LastStep() {
+  uint64_t step = 0;
+  for (int rank = 0; rank < kMostRanks; ++rank) {
+    step = std::max<uint64_t>(step, page_->rank(rank).step);
+  }
+  return step;
+}
+
 }  // namespace causeway

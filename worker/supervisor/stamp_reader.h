@@ -26,6 +26,10 @@ class StampReader {
   // ended, at the time `now` of any clock. Call it five times a second or more.
   std::vector<RankView> Read(absl::Time now);
 
+  // Returns the last step of the run that a rank has begun, of processes that
+  // have ended, too.
+  uint64_t LastStep();
+
  private:
   struct Silence {
     pid_t process = 0;

@@ -90,5 +90,14 @@ TEST_F(StampReaderTest, TheTimeOfAReaderThatStoodStillIsNobodysSilence) {
               is_silent_for(absl::ZeroDuration()));
 }
 
+TEST_F(StampReaderTest, TheLastStepIsThatOfAnyRank) {
+  EXPECT_EQ(reader_->LastStep(), 0);
+  page_->rank(3).step = 7;
+  page_->rank(1).step = 5;
+  EXPECT_EQ(reader_->LastStep(), 7);
+  Send(SIGKILL, WEXITED);
+  EXPECT_EQ(reader_->LastStep(), 7);
+}
+
 }  // namespace
 }  // namespace causeway

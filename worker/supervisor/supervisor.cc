@@ -49,7 +49,7 @@ class Supervisor {
       const std::optional<int> code = FinalCode();
       if (code.has_value()) return *code;
       const std::optional<absl::Duration> pause =
-          budget_.AfterFailureAt(LastStep());
+          budget_.AfterFailureAt(reader_.LastStep());
       if (!pause.has_value()) {
         LOG(ERROR) << "the island has failed " << RestartBudget::kMost
                    << " times without progress since; it is not started again ("
@@ -57,7 +57,7 @@ class Supervisor {
         return kGaveUpExitCode;
       }
       LOG(WARNING) << "starting the island's ranks on this host again, after "
-                   << "step " << LastStep();
+                   << "step " << reader_.LastStep();
       if (AwaitTerminationSignal(*pause) != 0) {
         return options_.interrupted_exit_code;
       }
@@ -278,14 +278,6 @@ class Supervisor {
     }
     if (in_order || leaving_ || !acts()) return highest;
     return std::nullopt;
-  }
-
-  uint64_t LastStep() const {
-    uint64_t step = 0;
-    for (int rank = 0; rank < kMostRanks; ++rank) {
-      step = std::max<uint64_t>(step, page_->rank(rank).step);
-    }
-    return step;
   }
 
   const SupervisorOptions& options_;

@@ -39,12 +39,14 @@ class Settings:
     fault: str = ""
     fault_step: int = 0
     # The process group: its number of processes, this one's number, a file.
-    # Without a file the environment has number and address.
+    # Without a file the environment has both numbers and the address.
     ranks: int = 1
     rank: int = 0
     group_file: str = ""
     # The rows of the head that this rank has, if not all of them.
     rows: Optional[List[int]] = None
+    # A file with the name of a device that does not work, if it exists.
+    broken: str = ""
 
 
 def say(event: str, **values) -> None:
@@ -67,13 +69,23 @@ def make_model(settings: Settings) -> torch.nn.Module:
 def fail(settings: Settings, step: int) -> None:
     if not settings.fault or step != settings.fault_step:
         return
-    say("fault", step=step)
+    say("fault", step=step, process=os.getpid())
     if settings.fault == "exit":
         os._exit(3)
     if settings.fault == "raise":
         raise ValueError("no such file")
     while True:
         signal.pause()
+
+
+def check_device(settings: Settings) -> None:
+    """Raises an exception if this rank's device is the broken one."""
+    if not os.path.exists(settings.broken):
+        return
+    devices = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    with open(settings.broken, encoding="utf-8") as file:
+        if file.read() == devices[int(os.environ["LOCAL_RANK"])]:
+            raise RuntimeError("the device does not work")
 
 
 def train(settings: Settings, island: causeway.Island) -> None:
@@ -114,19 +126,22 @@ def train(settings: Settings, island: causeway.Island) -> None:
 def main() -> None:
     settings = Settings(**json.loads(sys.argv[1]))
     torch.set_num_threads(1)
+    check_device(settings)
     if settings.ranks > 1:
         if settings.group_file:
             method = f"file://{settings.group_file}"
         else:
             method = "env://"
             settings.rank = int(os.environ["RANK"])
+            settings.ranks = int(os.environ["WORLD_SIZE"])
         torch.distributed.init_process_group(
             "gloo", init_method=method,
             rank=settings.rank, world_size=settings.ranks,
             # A rank may be killed before the others have found it.
             timeout=datetime.timedelta(seconds=60))
     with causeway.join(**settings.join) as island:
-        say("joined", rank=settings.rank, process=os.getpid())
+        say("joined", rank=settings.rank, ranks=settings.ranks,
+            process=os.getpid())
         train(settings, island)
 
 
