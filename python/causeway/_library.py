@@ -160,6 +160,7 @@ _FUNCTIONS = {
     "synchronize": [c_void_p, c_double, POINTER(Step)],
     "request_leave": [c_void_p, c_char_p],
     "fail": [c_void_p, c_int32, c_char_p],
+    "audit": [c_void_p, POINTER(c_char_p), POINTER(c_char_p), c_size_t],
     "progress": [c_void_p, POINTER(c_char_p)],
     "read_merged": [c_void_p, POINTER(Buffer), c_size_t],
     "save": [c_void_p, c_char_p],

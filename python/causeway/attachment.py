@@ -94,6 +94,8 @@ def _address_of(parameter: Any) -> Callable[[], int]:
 class Attachment:
     """A model's parameters, checked against a run and given to the library.
 
+    model: the model, as it was attached.
+    locals: this rank's parts of the run's tensors.
     stream: that of parameters in CUDA memory; None for others.
     """
 
@@ -101,7 +103,7 @@ class Attachment:
                  shards: Optional[Shards] = None):
         """Raises ModelMismatch."""
         shards = shards or {}
-        self._model = model
+        self.model = model
         reshard(model)
         self.locals = [
             self._local(
@@ -176,7 +178,7 @@ class Attachment:
         if place.is_kept():
             return
         # FSDP has whole parameters in the model after a forward pass.
-        reshard(self._model)
+        reshard(self.model)
         if not place.is_kept():
             raise TensorMoved(
                 f"the memory of {place.name} was replaced after "
@@ -199,7 +201,7 @@ class Attachment:
     def values_changed(self) -> None:
         """Bumps autograd's version counters and resets FSDP's copies, because
         the values changed."""
-        reshard(self._model)
+        reshard(self.model)
         for local in self.locals:
             # A view shares its tensor's version, and this counts as a change.
             local.values.reshape(-1)[:0].zero_()
@@ -210,7 +212,7 @@ class Attachment:
         afterwards."""
         merged = ranks.first(lambda told: self._read_merged(native)
                              if told is None else told)
-        reshard(self._model)
+        reshard(self.model)
         own = [local.values.to("cpu", copy=True) for local in self.locals]
         try:
             for index, local in enumerate(self.locals):
@@ -223,7 +225,7 @@ class Attachment:
                     local.values.shape))
             yield
         finally:
-            reshard(self._model)
+            reshard(self.model)
             for local, values in zip(self.locals, own):
                 local.values.copy_(values)
 

@@ -6,8 +6,8 @@ import contextlib
 import logging
 import math
 import tempfile
-from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional,
-                    Sequence, Sized, Type, Union)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping,
+                    Optional, Sequence, Sized, Type, Union)
 
 from .errors import Diverged, Error, InvalidArgument, TensorMoved
 from .leaving import LeaveOnSigterm
@@ -366,6 +366,40 @@ class Island:
         self._check_attached("merged_weights()")
         with self.paused(), self._attachment.merged(self._native, self._ranks):
             yield
+
+    def audit(self, compute_loss: "Callable[[Any, Any], torch.Tensor]",
+              batch: Any, every: int = 1000) -> None:
+        """Finds a rank that computes wrong numbers without an error.
+
+        Call it in each step, on all ranks, as a fault would otherwise be in the
+        parameters of all. In every `every`th step all ranks compute the
+        gradient of rank 0's batch, and compare the bits of that and of the
+        parameters. They must compute alike: on processors of one kind, with
+        deterministic kernels (torch.use_deterministic_algorithms) and as many
+        threads. It changes nothing of the training.
+
+        Args:
+          compute_loss: returns the loss of a batch, `compute_loss(model,
+            batch)`. The model is what DistributedDataParallel and torch.compile
+            wrap, which wait for nobody.
+          batch: anything that can be pickled, in host memory, such as what a
+            DataLoader yields.
+          every: the steps between two audits.
+
+        Raises:
+          DataLoss: the ranks differ, and the island has ended. The message
+            names the rank that differs from all others, which agree. With two
+            ranks it is not known which is wrong.
+          Unimplemented: ranks have parts of the parameters.
+        """
+        self._check_attached("audit()")
+        native, ranks = self._native, self._ranks
+        if ranks.size == 1 or not native.step or native.step % every:
+            return
+        from .audit import audited
+        self._follow_stream()
+        native.audit(*audited(self._attachment, compute_loss,
+                              ranks.from_first(batch)))
 
     def sampler(self, dataset: Union[Sized, int], batch_size: int, *,
                 seed: int = 0, batches_per_step: int = 1) -> Sampler:

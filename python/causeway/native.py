@@ -14,7 +14,7 @@ import weakref
 from typing import Any, Callable, Dict, Optional
 
 from . import _library
-from .errors import Error, InvalidArgument, Timeout, Unavailable
+from .errors import DataLoss, Error, InvalidArgument, Timeout, Unavailable
 from .ranks import Ranks
 from .joined_run import Run, read_run
 
@@ -171,6 +171,19 @@ class NativeIsland:
     def request_leave(self, reason: str) -> None:
         _library.check(
             self._library.causeway_request_leave(self.handle, reason.encode()))
+
+    def audit(self, parameters: str, gradient: str) -> None:
+        """Compares digests of all ranks. Raises DataLoss if they differ."""
+        ranks = self._ranks.gather((parameters.encode(), gradient.encode()))
+        digests = [(ctypes.c_char_p * len(ranks))(*one) for one in zip(*ranks)]
+        try:
+            self._ranks.first(
+                lambda told: None if self._ranks.rank else self._check(
+                    self._library.causeway_audit(self.handle, *digests,
+                                                 len(ranks))))
+        except DataLoss as error:
+            self._end(error)
+            raise
 
     def progress(self) -> Dict[str, Any]:
         text = ctypes.c_char_p()

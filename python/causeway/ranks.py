@@ -5,7 +5,7 @@
 import os
 import socket
 import sys
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, List, Optional, TypeVar
 
 from .errors import Error, InvalidArgument, error_of
 
@@ -73,11 +73,11 @@ class Ranks:
             try:
                 result = act(None)
             except Error as error:
-                self._from_first((error.code, str(error), None))
+                self.from_first((error.code, str(error), None))
                 raise
-            self._from_first((0, "", tell(result)))
+            self.from_first((0, "", tell(result)))
             return result
-        code, message, told = self._from_first(None)
+        code, message, told = self.from_first(None)
         if code:
             raise error_of(code, message)
         return act(told)
@@ -87,12 +87,18 @@ class Ranks:
         the host's name. All ranks call it."""
         if self._host is not None or self.size == 1:
             return self._host
-        hosts = [None] * self.size
-        self._distributed.all_gather_object(hosts, socket.gethostname(),
-                                            self._group)
-        return "127.0.0.1" if len(set(hosts)) == 1 else None
+        hosts = set(self.gather(socket.gethostname()))
+        return "127.0.0.1" if len(hosts) == 1 else None
 
-    def _from_first(self, value: Any) -> Any:
+    def gather(self, value: Any) -> List[Any]:
+        """Returns the values of all ranks, of which there are several. All
+        ranks call it."""
+        values = [None] * self.size
+        self._distributed.all_gather_object(values, value, self._group)
+        return values
+
+    def from_first(self, value: Any) -> Any:
+        """Returns rank 0's value. All ranks call it."""
         if self.size == 1:
             return value
         values = [value]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of several processes."""
 
+import re
 import time
 import unittest
 
@@ -124,6 +125,36 @@ class RanksTest(ProcessTestCase):
             rank.wait_for("step", 10)
         ranks[1].signal(KILL)
         self.assertNotEqual(ranks[0].wait(), 0)
+
+    def audit(self, ranks):
+        """Starts an island whose rank 1 computes wrong gradients from step 11
+        on, and returns the error of all ranks and the events."""
+        self.start_coordinator(
+            self.create_run(LeastSquares(), min_islands=1,
+                            total_steps=100000))
+        east = [self.start_island("east", part=0, ranks=ranks, rank=rank,
+                                  group_file=self.path("group"), audit=5,
+                                  wrong_from=11 if rank == 1 else 0)
+                for rank in range(ranks)]
+        for rank in east:
+            self.assertEqual(rank.wait(), 1, rank.output())
+            last = [event for event in rank.events()
+                    if event["event"] == "step"][-1]
+            self.assertEqual(last["step"], 10)
+        errors = {error for rank in east for error in
+                  re.findall("causeway.errors.DataLoss: .*", rank.output())}
+        self.assertEqual(len(errors), 1, east[0].output())
+        return errors.pop(), self.tool("events", "--coordinator", self.address)
+
+    def test_an_audit_names_the_rank_that_computes_wrong_gradients(self):
+        error, events = self.audit(3)
+        self.assertIn("rank 1", error)
+        self.assertRegex(events, "rank_corrupt .*east.*rank 1")
+
+    def test_an_audit_of_two_ranks_says_that_they_differ(self):
+        error, events = self.audit(2)
+        self.assertIn("{0} {1}; which of them are wrong is not known", error)
+        self.assertNotIn("rank_corrupt", events)
 
     def test_an_error_of_the_first_rank_is_raised_on_all(self):
         self.start_coordinator(

@@ -31,6 +31,7 @@
 #include "worker/embedding/embedded_island.h"
 #include "worker/embedding/local_tensors.h"
 #include "worker/replica/device/device_queue.h"
+#include "worker/training/gradient_audit.h"
 
 struct causeway_island {
   pid_t process = getpid();
@@ -180,13 +181,13 @@ causeway_code causeway_open(const causeway_options* options,
                      causeway::ConvertOptions(known));
     converted.instance_id = causeway::RandomId();
     RETURN_IF_ERROR(causeway::OpenRankStamps(converted.connection.now));
-    auto opened = std::make_unique<causeway_island>();
     {
       // A supervisor sees the rank from now on, and not from its first order.
       const causeway::RankSectionScope stamp(converted.rank,
                                              causeway::RankLane::kTraining,
                                              causeway::RankSection::kState);
     }
+    auto opened = std::make_unique<causeway_island>();
     ASSIGN_OR_RETURN(opened->island,
                      causeway::EmbeddedIsland::Open(std::move(converted)));
     *island = opened.release();
@@ -327,6 +328,25 @@ causeway_code causeway_fail(causeway_island* island, causeway_code code,
     island->island->Fail(absl::Status(static_cast<absl::StatusCode>(code),
                                       causeway::Text(reason)));
     return absl::OkStatus();
+  });
+}
+
+causeway_code causeway_audit(causeway_island* island,
+                             const char* const* parameters,
+                             const char* const* gradients, size_t ranks) {
+  return Guard([&]() -> absl::Status {
+    RETURN_IF_ERROR(causeway::CheckProcess(island));
+    std::vector<causeway::AuditedRank> audited;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      audited.push_back({.parameters = causeway::Text(parameters[rank]),
+                         .gradient = causeway::Text(gradients[rank])});
+    }
+    absl::Status verdict = causeway::CompareRanks(audited);
+    if (!verdict.ok()) {
+      island->in_step = false;
+      island->island->Fail(verdict);
+    }
+    return verdict;
   });
 }
 

@@ -362,6 +362,15 @@ CAUSEWAY_EXPORT causeway_code causeway_fail(causeway_island* island,
                                             causeway_code code,
                                             const char* reason);
 
+/* Compares digests that the ranks, in order, have of their parameters, and of a
+ * gradient of the same samples there. If they differ, ends the island as
+ * causeway_fail does, and returns CAUSEWAY_DATA_LOSS; the message names the
+ * rank that differs, if all others, two or more, agree. Only on rank 0. */
+CAUSEWAY_EXPORT causeway_code causeway_audit(causeway_island* island,
+                                             const char* const* parameters,
+                                             const char* const* gradients,
+                                             size_t ranks);
+
 /* Describes the island's progress as JSON: IslandProgress of
  * proto/coordinator.proto. Only on rank 0. Thread-safe, but for the string. */
 CAUSEWAY_EXPORT causeway_code causeway_progress(causeway_island* island,

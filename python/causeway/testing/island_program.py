@@ -47,6 +47,10 @@ class Settings:
     rows: Optional[List[int]] = None
     # A file with the name of a device that does not work, if it exists.
     broken: str = ""
+    # The steps between two audits; 0 for none. From the step `wrong_from` on
+    # this rank's gradients in audits are wrong, if it is not 0.
+    audit: int = 0
+    wrong_from: int = 0
 
 
 def say(event: str, **values) -> None:
@@ -108,6 +112,10 @@ def train(settings: Settings, island: causeway.Island) -> None:
     while not island.should_stop:
         step = island.step
         fail(settings, step)
+        if settings.audit:
+            wrong = 0 < settings.wrong_from <= step
+            island.audit(lambda audited, part: audited(part) * (1 + wrong),
+                         settings.part, every=settings.audit)
         optimizer.zero_grad()
         loss = replica(settings.part)
         loss.backward()
