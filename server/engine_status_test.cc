@@ -229,6 +229,7 @@ TEST_F(EngineStatusTest, TheHistorySurvivesARestart) {
   *report.mutable_identity() = a;
   report.mutable_progress()->set_tokens(100);
   report.mutable_progress()->set_loss(2.5);
+  report.mutable_progress()->set_tokens_per_second(50);
   ASSERT_OK(run_.engine().Heartbeat(report));
   for (const uint64_t version : {0, 1}) {
     for (const uint32_t fragment : {0, 1}) {
@@ -252,6 +253,8 @@ TEST_F(EngineStatusTest, TheHistorySurvivesARestart) {
   ASSERT_EQ(history.training_size(), 2);
   EXPECT_EQ(history.training(0).loss(), 2.5);
   EXPECT_EQ(history.training(1).participation().merged(), 8);
+  EXPECT_EQ(history.training(1).loss(), 0) << "no report since the first";
+  EXPECT_EQ(history.training(1).tokens_per_second(), 50);
   ASSERT_EQ(history.training(1).rounds_size(), 2);
   const v1::RoundTimes& round = history.training(1).rounds(1);
   EXPECT_EQ(round.fragment(), 1);

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/stored_run.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/history_pages.h"
 #include "common/proto_time.h"
@@ -53,21 +54,26 @@ absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
 }
 
 // Adds the last heartbeats' reports; the rules know only those since their
-// start.
-void AddReports(const v1::TrainingPoint& newest, v1::PageData& data) {
-  data.mutable_run()->set_loss(newest.loss());
-  data.mutable_run()->set_tokens_per_second(newest.tokens_per_second());
-  data.mutable_run()->set_bytes_received(newest.bytes_up());
-  data.mutable_run()->set_bytes_sent(newest.bytes_down());
+// start. A point has nothing of islands that have not reported since the one
+// before.
+void AddReports(v1::PageData& data) {
+  std::map<absl::string_view, v1::IslandProgress*> islands;
   for (v1::IslandStatus& island : *data.mutable_islands()) {
-    const auto point = std::find_if(
-        newest.islands().begin(), newest.islands().end(),
-        [&](const auto& one) { return one.island_id() == island.island_id(); });
-    if (point == newest.islands().end()) continue;
-    v1::IslandProgress& progress = *island.mutable_progress();
-    progress.set_loss(point->loss());
-    progress.set_tokens_per_second(point->tokens_per_second());
-    progress.set_run_step(newest.run_step());
+    islands[island.island_id()] = island.mutable_progress();
+  }
+  v1::RunStatus& run = *data.mutable_run();
+  for (const v1::TrainingPoint& point : data.history().training()) {
+    if (point.loss() > 0) run.set_loss(point.loss());
+    run.set_tokens_per_second(point.tokens_per_second());
+    run.set_bytes_received(point.bytes_up());
+    run.set_bytes_sent(point.bytes_down());
+    for (const v1::TrainingPoint::Island& reported : point.islands()) {
+      const auto island = islands.find(reported.island_id());
+      if (island == islands.end()) continue;
+      island->second->set_loss(reported.loss());
+      island->second->set_tokens_per_second(reported.tokens_per_second());
+      island->second->set_run_step(point.run_step());
+    }
   }
 }
 
@@ -107,9 +113,7 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
            .mutable_islands());
   *data.mutable_fragments() =
       std::move(*DescribeFragments(*rules).mutable_fragments());
-  if (!data.history().training().empty()) {
-    AddReports(*data.history().training().rbegin(), data);
-  }
+  AddReports(data);
   return data;
 }
 

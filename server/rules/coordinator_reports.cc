@@ -218,6 +218,7 @@ void Coordinator::NoteTraining(absl::Time now, Effects& effects) {
       effects.training.emplace_back(training_.Take(version));
   *point.mutable_time() = ToTimestamp(now);
   point.set_run_step(RunStep());
+  point.set_tokens_per_second(membership_.TokensPerSecond());
   *point.mutable_participation() = participation_;
 }
 

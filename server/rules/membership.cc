@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/run_config.h"
 #include "common/status_macros.h"
+#include "server/rules/training_history.h"
 
 namespace causeway {
 namespace {
@@ -252,6 +253,15 @@ uint32_t Membership::ready_count() const {
   return static_cast<uint32_t>(
       std::count_if(live_.begin(), live_.end(),
                     [](const Member* member) { return member->IsReady(); }));
+}
+
+double Membership::TokensPerSecond() const {
+  double sum = 0;
+  for (const Member* member : live_) {
+    const double speed = member->progress.tokens_per_second();
+    if (IsPossibleSpeed(speed)) sum += speed;
+  }
+  return sum;
 }
 
 // Gives an island that comes back its old shard, and a new island the shard

@@ -160,6 +160,8 @@ class Membership {
   uint32_t live_count() const { return static_cast<uint32_t>(live_.size()); }
   // Returns how many of these are ready.
   uint32_t ready_count() const;
+  // Returns the sum of the speeds that these have reported last.
+  double TokensPerSecond() const;
   // The newest incarnation of every known island, by name.
   const std::map<std::string, Member>& members() const { return members_; }
 

@@ -20,13 +20,10 @@ namespace {
 void AddReports(const Membership& membership, v1::RunStatus& status) {
   double loss_sum = 0;
   uint32_t reporting = 0;
+  status.set_tokens_per_second(membership.TokensPerSecond());
   for (const auto& [name, member] : membership.members()) {
     if (member.state != v1::IslandStatus::LIVE) continue;
     status.set_live_islands(status.live_islands() + 1);
-    const double speed = member.progress.tokens_per_second();
-    if (IsPossibleSpeed(speed)) {
-      status.set_tokens_per_second(status.tokens_per_second() + speed);
-    }
     if (IsPossibleLoss(member.progress.loss())) {
       loss_sum += member.progress.loss();
       ++reporting;

@@ -94,11 +94,9 @@ v1::TrainingPoint TrainingHistory::Take(uint64_t version) {
   newest_.set_version(version);
   newest_.clear_islands();
   double loss_sum = 0;
-  double rate_sum = 0;
   for (const auto& [name, sums] : islands_) {
     const double loss = sums.loss_sum / sums.tokens;
     loss_sum += loss;
-    rate_sum += sums.tokens_per_second;
     if (newest_.islands_size() >= kMostIslands) continue;
     v1::TrainingPoint::Island& island = *newest_.add_islands();
     island.set_island_id(name);
@@ -107,7 +105,6 @@ v1::TrainingPoint TrainingHistory::Take(uint64_t version) {
   }
   newest_.set_loss(
       islands_.empty() ? 0 : loss_sum / static_cast<double>(islands_.size()));
-  newest_.set_tokens_per_second(rate_sum);
   newest_.mutable_rounds()->Assign(rounds_.begin(), rounds_.end());
   newest_.clear_similarity();
   if (similarities_ > 0) {

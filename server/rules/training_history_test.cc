@@ -38,7 +38,6 @@ TEST(TrainingHistoryTest, AnIslandsLossIsTheMeanOverItsTokens) {
   EXPECT_DOUBLE_EQ(point.islands(0).loss(), 2.5);
   EXPECT_DOUBLE_EQ(point.islands(0).tokens_per_second(), 30);
   EXPECT_DOUBLE_EQ(point.loss(), 5) << "the mean over islands";
-  EXPECT_DOUBLE_EQ(point.tokens_per_second(), 40);
 }
 
 TEST(TrainingHistoryTest, APointHasWhatWasTrainedSinceTheLast) {
@@ -94,7 +93,6 @@ TEST(TrainingHistoryTest, APointHasABoundedNumberOfIslands) {
   const v1::TrainingPoint point = history.Take(1);
   EXPECT_EQ(point.islands_size(), TrainingHistory::kMostIslands);
   EXPECT_EQ(point.loss(), 1.5) << "the mean is over all islands";
-  EXPECT_EQ(point.tokens_per_second(), 10 * kIslands);
   EXPECT_LT(point.ByteSizeLong(), 8192u);
 }
 
