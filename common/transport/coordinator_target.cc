@@ -79,7 +79,13 @@ bool AreSeveral(absl::string_view addresses) {
 }
 
 absl::Status CheckCoordinators(absl::string_view addresses) {
-  if (!AreSeveral(addresses)) return absl::OkStatus();
+  if (!AreSeveral(addresses)) {
+    if (HasHostAndPort(addresses) || absl::StrContains(addresses, ":/")) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", addresses, "\" is not host:port"));
+  }
   const std::vector<absl::string_view> all = absl::StrSplit(addresses, ',');
   if (all.size() > kMaxCoordinators) {
     return absl::InvalidArgumentError(
@@ -138,6 +144,8 @@ std::shared_ptr<grpc::Channel> CoordinatorTarget::ConnectTo(
     arguments.SetServiceConfigJSON(kServiceConfig);
     arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, authority_);
   }
+  // Another machine may have taken the name over. gRPC's default is 30 s.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1'000);
   return grpc::CreateCustomChannel(uri, credentials, arguments);
 }
 

@@ -26,8 +26,9 @@ namespace causeway {
 inline constexpr int kMaxCoordinators = 8;
 
 // Returns INVALID_ARGUMENT unless `addresses` is a single address or a list of
-// at most kMaxCoordinators different ones, each host:port. A single one is not
-// checked, because gRPC knows more forms ("unix:PATH").
+// at most kMaxCoordinators different ones, each host:port. A single one may
+// have another form of gRPC's with a path ("unix:/PATH", "dns:///NAME"). A host
+// alone is refused, because gRPC would take a port that nobody means.
 absl::Status CheckCoordinators(absl::string_view addresses);
 
 // Returns whether `address` is host:port, without spaces.

@@ -2,8 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/coordinator_target.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +22,7 @@
 #include "common/transport/grpc_time.h"
 #include "common/transport/reachability.h"
 #include "common/transport/testing/certificates.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -67,6 +75,63 @@ class NamedCoordinator : public v1::Status::Service {
   std::string address_;
 };
 
+// A name server that knows one IPv4 address for all names.
+class NameServer {
+ public:
+  explicit NameServer(const char* known)
+      : socket_(socket(AF_INET, SOCK_DGRAM, 0)) {
+    SetKnown(known);
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    CHECK_EQ(bind(socket_, Address(&address_), size), 0);
+    CHECK_EQ(getsockname(socket_, Address(&address_), &size), 0);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~NameServer() {
+    // An empty message ends the thread.
+    sendto(socket_, "", 0, 0, Address(&address_), sizeof(address_));
+    thread_.join();
+    close(socket_);
+  }
+
+  int port() const { return ntohs(address_.sin_port); }
+  void SetKnown(const char* known) { known_ = inet_addr(known); }
+
+ private:
+  static sockaddr* Address(sockaddr_in* address) {
+    return reinterpret_cast<sockaddr*>(address);
+  }
+
+  void Serve() {
+    char question[512];
+    sockaddr_in from = {};
+    socklen_t size = sizeof(from);
+    while (recvfrom(socket_, question, sizeof(question), 0, Address(&from),
+                    &size) > 0) {
+      // A header, the name in labels, its type and its class.
+      size_t end = 12;
+      while (question[end] != 0) end += question[end] + 1;
+      end += 5;
+      std::string answer(question, end);
+      const bool is_ipv4 = answer[end - 3] == 1;
+      answer.replace(2, 2, "\x81\x80");
+      answer.replace(6, 6, std::string{0, is_ipv4, 0, 0, 0, 0});
+      if (is_ipv4) {
+        const uint32_t known = known_;
+        answer += std::string("\xc0\x0c\0\1\0\1\0\0\0\0\0\4", 12);
+        answer.append(reinterpret_cast<const char*>(&known), sizeof(known));
+      }
+      sendto(socket_, answer.data(), answer.size(), 0, Address(&from), size);
+    }
+  }
+
+  const int socket_;
+  sockaddr_in address_ = {};
+  std::atomic<uint32_t> known_ = 0;
+  std::thread thread_;
+};
+
 class CoordinatorTargetTest : public testing::Test {
  protected:
   // Returns the name of the coordinator that answers a call.
@@ -105,10 +170,12 @@ class CoordinatorTargetTest : public testing::Test {
 TEST(CoordinatorAddressesTest, SaysWhatIsWrongWithAList) {
   for (const char* const good :
        {"a:7070", "a:7070,b:7070", "a:1,a:2", "[::1]:7070,10.0.0.1:7070",
-        "unix:/run/a", "a"}) {
+        "unix:/run/a", "dns:///a"}) {
     EXPECT_OK(CheckCoordinators(good)) << good;
   }
   const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"a", "\"a\" is not host:port"},
+      {"a:7070 ", "is not host:port"},
       {"a:7070,", "\"\", which is not host:port"},
       {",a:7070", "\"\", which is not host:port"},
       {"a:7070,b", "\"b\", which is not host:port"},
@@ -130,6 +197,18 @@ TEST(CoordinatorAddressesTest, FamiliesCanBeMixed) {
             "ipv4:10.0.0.1:1,10.0.0.2:2");
   EXPECT_EQ(CoordinatorTarget("[2001:db8::1]:1,10.0.0.2:2").uri(),
             "ipv6:%5B2001:db8::1%5D:1,%5B::ffff:10.0.0.2%5D:2");
+}
+
+TEST_F(CoordinatorTargetTest, ANameThatAnotherMachineHasTakenIsFoundSoon) {
+  // Nothing listens there.
+  NameServer names("127.0.0.2");
+  NamedCoordinator a("a", /*leads=*/true);
+  Connect(absl::StrReplaceAll(
+      a.address(),
+      {{"127.0.0.1", absl::StrCat("dns://127.0.0.1:", names.port(), "/run")}}));
+  EXPECT_THAT(Ask(), IsUnavailable());
+  names.SetKnown("127.0.0.1");
+  EXPECT_TRUE(AwaitAnswerOf("a"));
 }
 
 TEST_F(CoordinatorTargetTest, CallsGoToTheOneThatLeads) {
