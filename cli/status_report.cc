@@ -151,7 +151,7 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
   if (!connections.empty()) PrintFact("connections", connections, out);
   out << "\n";
   PrintIslands(snapshot, out);
-  PrintLinks(snapshot.islands, out);
+  if (run.follows().empty()) PrintLinks(snapshot.islands, out);
   out << "\n";
   PrintFragments(snapshot.fragments, now, out);
 }

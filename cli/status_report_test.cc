@@ -214,6 +214,7 @@ TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ncoordinator follows a:7070\n"));
   // It does not hear the islands.
+  EXPECT_THAT(Printed(snapshot), testing::Not(testing::HasSubstr("LINK")));
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr(
                   "\n"

@@ -48,6 +48,8 @@ absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
     }
     return true;
   }));
+  // A follower does not have what was set aside.
+  if (!data.run().follows().empty()) return data;
   absl::StatusOr<v1::ListQuarantineResponse> quarantine = client.Call(
       &v1::Control::Stub::ListQuarantine, v1::ListQuarantineRequest());
   // Only operators may see it.

@@ -112,6 +112,8 @@ struct Column {
   int importance;
   Table::Alignment alignment;
   std::function<std::string(const v1::IslandStatus&)> text;
+  // Whether only the coordinator that hears the islands knows it.
+  bool is_heard = false;
 };
 
 bool IsLive(const v1::IslandStatus& island) {
@@ -148,17 +150,20 @@ const std::vector<Column>& IslandColumns() {
       {"WAITED", 4, Table::kRight,
        [](const Island& island) {
          return HumanDuration(absl::Seconds(island.progress().wait_seconds()));
-       }},
+       },
+       /*is_heard=*/true},
       {"MEMORY", 0, Table::kRight,
        [](const Island& island) {
          return HumanBytes(island.progress().memory_bytes());
-       }},
+       },
+       /*is_heard=*/true},
       {"HEARD", 3, Table::kRight,
        [](const Island& island) {
          return IsLive(island) ? HumanDuration(absl::Seconds(
                                      island.heartbeat_age_seconds()))
                                : "-";
-       }},
+       },
+       /*is_heard=*/true},
   };
   return *kColumns;
 }
@@ -184,11 +189,16 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
   const auto& islands = status.islands.islands();
   if (islands.empty()) return {{"no island takes part", Style::kDim}};
   const std::vector<Column>& columns = IslandColumns();
+  const auto text_of = [&](const Column& column,
+                           const v1::IslandStatus& island) {
+    return OrDash(!column.is_heard || status.run.follows().empty(),
+                  Printable(column.text(island)));
+  };
   std::vector<int> widths;
   for (const Column& column : columns) {
     int width = Characters(column.title);
     for (const v1::IslandStatus& island : islands) {
-      width = std::max(width, Characters(Printable(column.text(island))));
+      width = std::max(width, Characters(text_of(column, island)));
     }
     widths.push_back(width);
   }
@@ -229,8 +239,7 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
     --left;
     const Style style = StyleOf(island);
     lines.push_back(row(
-        [&](const Column& column) { return Printable(column.text(island)); },
-        style));
+        [&](const Column& column) { return text_of(column, island); }, style));
     if (beside) {
       lines.back().Add(activity, style);
     } else {

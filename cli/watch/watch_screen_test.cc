@@ -122,6 +122,15 @@ TEST(WatchScreenTest, AnActivityThatHasNoRoomBesideHasALineOfItsOwn) {
               AllOf(HasSubstr(slow), Not(HasSubstr("\n    training"))));
 }
 
+TEST(WatchScreenTest, AFollowerDoesNotHearTheIslands) {
+  WatchedRun run = TestRun(1);
+  EXPECT_THAT(Drawn(run, {.columns = 200}),
+              HasSubstr("0 s     0 B    0 s  training"));
+  run.status.run.set_follows("a:7070");
+  EXPECT_THAT(Drawn(run, {.columns = 200}),
+              HasSubstr("-       -      -  training"));
+}
+
 TEST(WatchScreenTest, ManyIslandsAreCounted) {
   EXPECT_THAT(Drawn(TestRun(40), {}), HasSubstr("more; `causeway islands`"));
   EXPECT_THAT(Drawn(TestRun(40), {.rows = 200}),

@@ -21,6 +21,7 @@
 #include "server/edge/island_links.h"
 #include "server/edge/upload_turns.h"
 #include "server/engine.h"
+#include "server/storage/commit_log.h"
 
 namespace causeway {
 
@@ -28,8 +29,15 @@ namespace causeway {
 // the run after each one and whenever it changes.
 Call* NewSessionCall(BegunCall begun, Engine* engine);
 
+// What WatchEvents needs of an engine or a follower: the news at which it looks
+// again, and the log. The engine or follower outlives it.
+struct EventHost {
+  Listeners* news = nullptr;
+  std::function<absl::StatusOr<std::shared_ptr<CommitLog>>()> log;
+};
+
 // WatchEvents: sends the log's events, then new ones as they are added.
-Call* NewWatchEventsCall(BegunCall begun, Engine* engine);
+Call* NewWatchEventsCall(BegunCall begun, EventHost host);
 
 // Follow: sends what a follower's copy of the run lacks, then every change.
 Call* NewFollowCall(BegunCall begun, Engine* engine);

@@ -33,18 +33,22 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   return data;
 }
 
+absl::StatusOr<std::shared_ptr<CommitLog>> CopySource::Log() const {
+  ASSIGN_OR_RETURN(const std::shared_ptr<StateDirectory> state,
+                   StateDirectory::OpenReadOnly(follower_->state_dir()));
+  return std::shared_ptr<CommitLog>(state, &state->log());
+}
+
 absl::StatusOr<v1::GetHistoryResponse> CopySource::History(
     const v1::GetHistoryRequest& request) const {
-  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
-                   StateDirectory::OpenReadOnly(follower_->state_dir()));
-  return state->log().HistoryAfter(request);
+  ASSIGN_OR_RETURN(const std::shared_ptr<CommitLog> log, Log());
+  return log->HistoryAfter(request);
 }
 
 absl::StatusOr<std::vector<v1::Event>> CopySource::NewestEvents(
     uint64_t after, uint64_t most, const EventFilter& filter) const {
-  ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
-                   StateDirectory::OpenReadOnly(follower_->state_dir()));
-  return state->log().NewestEvents(after, most, filter);
+  ASSIGN_OR_RETURN(const std::shared_ptr<CommitLog> log, Log());
+  return log->NewestEvents(after, most, filter);
 }
 
 }  // namespace causeway

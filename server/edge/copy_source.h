@@ -4,6 +4,7 @@
 #define SERVER_EDGE_COPY_SOURCE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -13,6 +14,7 @@
 #include "proto/status.pb.h"
 #include "server/replication/follower.h"
 #include "server/rules/event_filter.h"
+#include "server/storage/commit_log.h"
 
 namespace causeway {
 
@@ -25,6 +27,8 @@ class CopySource {
   // Returns the run, islands and fragments. The copy is read again only when it
   // has changed. UNAVAILABLE while it is not complete.
   absl::StatusOr<v1::PageData> Read() ABSL_LOCKS_EXCLUDED(mu_);
+  // Opens the copy's log.
+  absl::StatusOr<std::shared_ptr<CommitLog>> Log() const;
   absl::StatusOr<v1::GetHistoryResponse> History(
       const v1::GetHistoryRequest& request) const;
   absl::StatusOr<std::vector<v1::Event>> NewestEvents(

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,7 +19,9 @@ namespace {
 class FollowCall : public NewsCall {
  public:
   FollowCall(BegunCall begun, Engine* engine)
-      : NewsCall(std::move(begun), engine), source_(engine->followed()) {
+      : NewsCall(std::move(begun), &engine->followed().feed->news()),
+        engine_(engine),
+        source_(engine->followed()) {
     Read(&received_);
   }
 
@@ -33,7 +34,7 @@ class FollowCall : public NewsCall {
   }
 
   void OnEnd() override {
-    source_.feed->news().Remove(listener_);
+    NewsCall::OnEnd();
     if (!name_.empty()) source_.feed->Leave(name_, "its stream has ended");
   }
 
@@ -78,7 +79,7 @@ class FollowCall : public NewsCall {
       absl::MutexLock lock(&mu_);
       stream_.emplace(std::move(stream));
     }
-    listener_ = source_.feed->news().Add([this] { OnNews(); });
+    Listen();
     OnNews();
     return absl::OkStatus();
   }
@@ -94,8 +95,8 @@ class FollowCall : public NewsCall {
     return *std::move(next);
   }
 
+  Engine* const engine_;
   const FollowedSource source_;
-  uint64_t listener_ = 0;
   // Empty before the hello.
   std::string name_;
   std::optional<CopyStream> stream_ ABSL_GUARDED_BY(mu_);

@@ -14,6 +14,7 @@
 #include "proto/page.pb.h"
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
+#include "server/edge/calls.h"
 #include "server/edge/send_stored.h"
 #include "server/edge/services.h"
 
@@ -76,7 +77,12 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
       {"/causeway.v1.Status/GetHistory",
        Unary([=](const v1::GetHistoryRequest& request) {
          return source->History(request);
-       })}};
+       })},
+      {"/causeway.v1.Status/WatchEvents", [=](BegunCall begun) {
+         return NewWatchEventsCall(std::move(begun),
+                                   {.news = &follower->published().news(),
+                                    .log = [=] { return source->Log(); }});
+       }}};
   Methods replication = {{"/causeway.v1.Replication/Promote",
                           Unary(follower, &Follower::Promote)}};
   PublishedCopy* const copy = &follower->published();

@@ -11,10 +11,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/listeners.h"
 #include "common/transport/grpc_status.h"
 #include "grpcpp/grpcpp.h"
 #include "server/edge/call.h"
-#include "server/engine.h"
 
 namespace causeway {
 
@@ -36,14 +36,15 @@ class NewsCall : public Call {
     FinishOnce(grpc::Status::CANCELLED);
   }
 
-  void OnEnd() override { engine_->news().Remove(listener_); }
+  void OnEnd() override { news_->Remove(listener_); }
 
  protected:
-  NewsCall(BegunCall begun, Engine* engine)
-      : Call(std::move(begun)), engine_(engine) {}
+  // `news` outlives the call.
+  NewsCall(BegunCall begun, Listeners* news)
+      : Call(std::move(begun)), news_(news) {}
 
   void Listen() {
-    listener_ = engine_->news().Add([this] { OnNews(); });
+    listener_ = news_->Add([this] { OnNews(); });
   }
 
   void OnNews() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -63,7 +64,6 @@ class NewsCall : public Call {
     finished_ = true;
   }
 
-  Engine* const engine_;
   grpc::ByteBuffer received_;
   absl::Mutex mu_;
   bool has_news_ ABSL_GUARDED_BY(mu_) = false;
@@ -79,6 +79,7 @@ class NewsCall : public Call {
     Write(&sent_);
   }
 
+  Listeners* const news_;
   uint64_t listener_ = 0;
   grpc::ByteBuffer sent_;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ constexpr uint64_t kEventPage = 32;
 class SessionCall : public NewsCall {
  public:
   SessionCall(BegunCall begun, Engine* engine)
-      : NewsCall(std::move(begun), engine) {
+      : NewsCall(std::move(begun), &engine->news()), engine_(engine) {
     Listen();
     Read(&received_);
   }
@@ -65,6 +66,7 @@ class SessionCall : public NewsCall {
     return ToByteBuffer(shown_);
   }
 
+  Engine* const engine_;
   // Nothing before the first heartbeat.
   std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
   // This is true from a heartbeat to its answer.
@@ -75,8 +77,8 @@ class SessionCall : public NewsCall {
 
 class WatchEventsCall : public NewsCall {
  public:
-  WatchEventsCall(BegunCall begun, Engine* engine)
-      : NewsCall(std::move(begun), engine) {
+  WatchEventsCall(BegunCall begun, EventHost host)
+      : NewsCall(std::move(begun), host.news), host_(std::move(host)) {
     Read(&received_);
   }
 
@@ -113,9 +115,10 @@ class WatchEventsCall : public NewsCall {
   }
 
   absl::Status ReadPage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    ASSIGN_OR_RETURN(const uint64_t newest, engine_->log().NewestEvent());
+    ASSIGN_OR_RETURN(const std::shared_ptr<CommitLog> log, host_.log());
+    ASSIGN_OR_RETURN(const uint64_t newest, log->NewestEvent());
     ASSIGN_OR_RETURN(std::vector<v1::Event> events,
-                     engine_->log().EventsAfter(last_id_, kEventPage, filter_));
+                     log->EventsAfter(last_id_, kEventPage, filter_));
     // Search events that the watcher does not want only once.
     if (events.empty()) last_id_ = std::max(last_id_, newest);
     page_.assign(std::make_move_iterator(events.begin()),
@@ -123,6 +126,7 @@ class WatchEventsCall : public NewsCall {
     return absl::OkStatus();
   }
 
+  const EventHost host_;
   EventFilter filter_ ABSL_GUARDED_BY(mu_);
   bool recorded_only_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
@@ -135,8 +139,8 @@ Call* NewSessionCall(BegunCall begun, Engine* engine) {
   return new SessionCall(std::move(begun), engine);
 }
 
-Call* NewWatchEventsCall(BegunCall begun, Engine* engine) {
-  return new WatchEventsCall(std::move(begun), engine);
+Call* NewWatchEventsCall(BegunCall begun, EventHost host) {
+  return new WatchEventsCall(std::move(begun), std::move(host));
 }
 
 }  // namespace causeway

@@ -86,7 +86,12 @@ Methods StatusMethods(const StatusSource* source) {
        })},
       {"/causeway.v1.Status/GetHistory", Unary(engine, &Engine::GetHistory)},
       {"/causeway.v1.Status/WatchEvents", [=](BegunCall begun) {
-         return NewWatchEventsCall(std::move(begun), engine);
+         return NewWatchEventsCall(
+             std::move(begun), {.news = &engine->news(), .log = [=]() {
+                                  // The engine outlives the call.
+                                  return std::shared_ptr<CommitLog>(
+                                      std::shared_ptr<void>(), &engine->log());
+                                }});
        }}};
 }
 

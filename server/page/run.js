@@ -5,6 +5,8 @@
 
 const progress = (island) => island.progress || {};
 const isLive = (island) => island.state === "LIVE";
+// A follower's copy has the members, but not their heartbeats.
+const isHeard = (island) => isLive(island) && !state.run.follows;
 const stateOf = (island) =>
   (isLive(island) && island.draining ? "draining" : words(island.state));
 const rateOf = (link) => 8 * num((link || {}).bytes_per_second) / 1e6;
@@ -12,6 +14,7 @@ const mbit = (link) => (rateOf(link) > 0 ? rateOf(link).toPrecision(3) : "–");
 const moved = (value) => (num(value) ? bytes(value) : "–");
 const age = (island) => num(island.heartbeat_age_seconds);
 const lateness = (island) => {
+  if (state.run.follows) return "–";
   const { late_updates: late, overrun_steps: steps } = progress(island);
   return num(late) + (num(steps) ? ` (+${num(steps)})` : "");
 };
@@ -42,7 +45,7 @@ const islandTable = new DataTable(byId("islands_table"), [
     value: (i) => (isLive(i) ? num(progress(i).tokens_per_second) : 0),
     text: (i) => (isLive(i) ? count(progress(i).tokens_per_second) : "–") },
   { title: "Waited", n: true, value: waitShare,
-    text: (i) => (isLive(i) ? percent(waitShare(i), 1) : "–") },
+    text: (i) => (isHeard(i) ? percent(waitShare(i), 1) : "–") },
   { title: "Late", n: true,
     value: (i) => num(progress(i).late_updates), text: lateness },
   { title: "Up", n: true, value: (i) => num(progress(i).bytes_up),
@@ -59,7 +62,7 @@ const islandTable = new DataTable(byId("islands_table"), [
     text: (i) => (num(progress(i).round_trip_seconds)
       ? (1000 * progress(i).round_trip_seconds).toPrecision(3) + " ms" : "–") },
   { title: "Heard", n: true, value: age,
-    text: (i) => (isLive(i) ? duration(age(i)) : "–") },
+    text: (i) => (isHeard(i) ? duration(age(i)) : "–") },
   { title: "Activity", long: true, value: activity, text: activity },
 ], (island) => island.island_id || "");
 islandTable.gone = (island) => !isLive(island);

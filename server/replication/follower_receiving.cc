@@ -303,8 +303,8 @@ absl::Status Follower::WriteGroup(std::vector<ReceivedChange> group,
                       static_cast<uint64_t>((record++)->bytes_written()));
     }
   }
-  if (!records.empty()) published_.Added();
   Acknowledge(changes.back().position().index(), stream);
+  published_.Added();
   return absl::OkStatus();
 }
 

@@ -23,6 +23,7 @@
 #include "gtest/gtest.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/replication.grpc.pb.h"
+#include "proto/status.grpc.pb.h"
 #include "server/edge/copy_source.h"
 #include "server/edge/server.h"
 #include "server/engine.h"
@@ -489,6 +490,30 @@ TEST_F(FollowerTest, HearsWhichCertificatesWereRevoked) {
     return absl::IsUnauthenticated(follower_->CheckCertificate("abcd01"));
   }));
   EXPECT_OK(follower_->CheckCertificate("abce01"));
+}
+
+TEST_F(FollowerTest, ItsServerSendsEventsAsTheyCome) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  CopySource source(follower_.get());
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<CoordinatorServer> server,
+      CoordinatorServer::StartFollower(
+          follower_.get(), &source,
+          {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+  const auto stub = v1::Status::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                          grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  const auto reader = stub->WatchEvents(&context, v1::WatchEventsRequest());
+  v1::Event event;
+  ASSERT_TRUE(reader->Read(&event));
+  EXPECT_EQ(event.kind(), "coordinator_started");
+  ASSERT_OK(driver_.engine().Pause({}));
+  do {
+    ASSERT_TRUE(reader->Read(&event)) << "no run_paused";
+  } while (event.kind() != "run_paused");
 }
 
 TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {

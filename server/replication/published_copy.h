@@ -42,7 +42,7 @@ class PublishedCopy {
   void Disconnect() ABSL_LOCKS_EXCLUDED(mu_);
   // Notes that this version and those before it are published.
   void Publish(const v1::FragmentHead& head) ABSL_LOCKS_EXCLUDED(mu_);
-  // Notes that the copy has another version.
+  // Notes that the copy has another change.
   void Added() { news_.Notify(); }
 
   // Open what an island asks for; return nothing if it is still to come, which
