@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
 #include "cli/commands.h"
 #include "cli/coordinator_client.h"
 #include "cli/events/event_flags.h"
@@ -172,8 +174,14 @@ Command WatchCommand(const StatusEnvironment& environment) {
       environment,
       [](Command& command, StatusFlags& flags) {
         AddAll(command, flags);
-        command.flags.Add("interval", "SECONDS", "Time between two refreshes.",
-                          &flags.interval);
+        command.flags.Add(
+            "interval", "SECONDS", "Time between two refreshes.",
+            &flags.interval, [](absl::string_view text) {
+              double seconds = 0;
+              return absl::SimpleAtod(text, &seconds) && seconds >= 0.1
+                         ? absl::OkStatus()
+                         : absl::InvalidArgumentError("allowed: 0.1 and more");
+            });
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,
           const Invocation& call) -> absl::Status {

@@ -343,6 +343,9 @@ TEST_F(StatusCommandsTest, WatchAsksForWhatItIsTold) {
               AllOf(Not(HasSubstr("departed")), testing::EndsWith("\n\n")));
   EXPECT_EQ(Run({"watch", "--all"}), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("departed"));
+  for (const char* const restless : {"0", "-1", "nan"}) {
+    EXPECT_EQ(Run({"watch", "--interval", restless}), kExitUsage) << restless;
+  }
 }
 
 TEST_F(StatusCommandsTest, EventsHaveTheTimeOfTheirReader) {

@@ -378,6 +378,11 @@ std::string UsageProblem() {
   if (copy_rate != 0 && !(copy_rate >= 0.1)) {
     return "--copy_mbit_s must be 0, or 0.1 or more";
   }
+  const std::string metrics = absl::GetFlag(FLAGS_metrics_listen);
+  if (!metrics.empty() && PortOf(metrics) < 0) {
+    return absl::StrCat("--metrics_listen is \"", metrics,
+                        "\"; allowed: host:port");
+  }
   if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
   const std::string weights = DataWeightsProblem();
   if (!weights.empty()) return weights;
