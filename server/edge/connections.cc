@@ -189,8 +189,8 @@ void Connections::Look() {
       ++unused_;
       LOG_EVERY_T(INFO, kLogSeconds)
           << "the connection from " << peer
-          << " ended without a call, as after a TLS handshake that was "
-             "refused; "
+          << " ended without a call, as a probe of the port or a refused TLS "
+             "handshake does; "
           << unused_ << " of these so far";
     }
     // Freed memory counts, too, until the process returns it to the system.

@@ -180,15 +180,15 @@ void LogFeed::MarkInSync(const std::string& name, Follower& follower) {
   follower.state = v1::FollowerStatus::IN_SYNC;
   events_.push_back(
       {"follower_in_sync", "",
-       absl::StrCat("versions wait for follower ", name, " from now on")});
+       absl::StrCat("follower ", name, " has every change from now on")});
 }
 
 void LogFeed::MarkBehind(const std::string& name, Follower& follower) {
   follower.state = v1::FollowerStatus::BEHIND;
   events_.push_back(
       {"follower_behind", "",
-       absl::Substitute("follower $0 has lacked changes for $1; versions no "
-                        "longer wait for it",
+       absl::Substitute("follower $0 has lacked changes for $1; no version "
+                        "waits for it until it has caught up",
                         name, absl::FormatDuration(kBehindAfter))});
 }
 

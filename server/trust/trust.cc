@@ -445,8 +445,10 @@ absl::Status Trust::RevokeCertificate(
 template <typename Entry>
 void Trust::Record(absl::string_view kind, const Entry& entry,
                    std::string text) const {
-  LOG(INFO) << text;
-  if (options_.record == nullptr) return;
+  if (options_.record == nullptr) {
+    LOG(INFO) << text;
+    return;
+  }
   const bool is_island = entry.role() == RoleName(Role::kIsland);
   options_.record({.kind = std::string(kind),
                    .island_id = is_island ? entry.name() : "",

@@ -29,7 +29,8 @@ void SessionActor::Run() {
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
         core.membership().JoinAnswered(response, now);
         const absl::Status& error = core.membership().join_error();
-        LOG_IF(WARNING, !error.ok()) << "cannot join: " << error.message();
+        LOG_IF(WARNING, !error.ok() && !core.membership().stopping())
+            << "cannot join: " << error.message();
       });
     } else if (std::holds_alternative<action::OpenStream>(next)) {
       OpenStream();
