@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -70,6 +71,16 @@ sigset_t TerminationSignals() {
   return signals;
 }
 
+// Only this signal tells that a mapped file cannot be read. The read that
+// failed is then repeated, and ends the process.
+void ExplainBusError(int) {
+  constexpr absl::string_view kText =
+      "a file that this process has mapped, such as one of --data, was made "
+      "shorter or can no longer be read\n";
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, kText.data(), kText.size());
+}
+
 absl::string_view ProgramName(absl::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
@@ -121,6 +132,10 @@ std::string FlagProblem(absl::Span<char* const> words) {
 void StartDaemon(int argc, char** argv, absl::string_view usage,
                  absl::string_view main_file) {
   BlockTerminationSignals();
+  struct sigaction explain = {};
+  explain.sa_handler = ExplainBusError;
+  explain.sa_flags = SA_RESETHAND;
+  sigaction(SIGBUS, &explain, nullptr);
   // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // Debian's Abseil otherwise looks each lock up in a graph.

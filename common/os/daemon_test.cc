@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/daemon.h"
 
+#include <signal.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -10,6 +12,8 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/os/file.h"
 #include "common/trace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -59,6 +63,20 @@ TEST(DaemonDeathTest, TheTraceIsCompleteAtTheEnd) {
   EXPECT_THAT(text, testing::HasSubstr(R"({"name":"work","ph":"X")"));
   EXPECT_EXIT(Start({"--trace", "/missing/x"}), testing::ExitedWithCode(2),
               "--trace: cannot write /missing/x");
+}
+
+TEST(DaemonDeathTest, AMappedFileThatBecomesShorterIsExplained) {
+  const std::string path = testing::TempDir() + "/mapped";
+  std::ofstream(path) << "text";
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EXIT(
+      {
+        Start({});
+        std::ofstream shorter(path, std::ios::trunc);
+        std::exit(file->bytes()[0]);
+      },
+      testing::KilledBySignal(SIGBUS), "was made shorter");
 }
 
 TEST(DaemonDeathTest, TheLogIsJsonOnRequest) {
