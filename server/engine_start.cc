@@ -97,6 +97,26 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
   return state.log().Apply(batch);
 }
 
+// Refuses a configuration with fewer steps than the run has merged: islands
+// would end at once, as if the run were finished.
+absl::Status CheckNotPast(StateDirectory& state, const RunRecord& run,
+                          const v1::RunConfig& config) {
+  ASSIGN_OR_RETURN(const SyncSchedule schedule,
+                   SyncSchedule::Create(config, run.plan));
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> commits,
+                   state.log().Heads());
+  for (const CommitRecord& commit : commits) {
+    const uint64_t last = schedule.FinalVersion(commit.head.fragment());
+    if (commit.head.version() <= last) continue;
+    return absl::FailedPreconditionError(absl::Substitute(
+        "run $0 has merged $1 rounds of fragment $2, but training.total_steps "
+        "is $3, which are $4 rounds. Nothing was changed",
+        run.run_id, commit.head.version(), commit.head.fragment(),
+        config.training().total_steps(), last));
+  }
+  return absl::OkStatus();
+}
+
 // Returns the run in `state`, after checking it against the configuration that
 // continues it, which takes the run's defaults.
 absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
@@ -127,6 +147,7 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
         "Give this run a state directory of its own, or continue that run "
         "with its own configuration. Nothing was changed"));
   }
+  RETURN_IF_ERROR(CheckNotPast(state, run, options.config));
   return run;
 }
 

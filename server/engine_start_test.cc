@@ -222,6 +222,16 @@ TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
       [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
 }
 
+TEST_F(EngineStartTest, ARunDoesNotGoOnWithFewerStepsThanItHasMerged) {
+  RunRounds(2);
+  v1::RunConfig shorter = config_;
+  shorter.mutable_training()->set_total_steps(10);
+  EXPECT_THAT(run_.Start(shorter),
+              IsFailedPrecondition("total_steps is 10, which are 1 rounds"));
+  shorter.mutable_training()->set_total_steps(20);
+  EXPECT_OK(run_.Start(shorter));
+}
+
 TEST_F(EngineStartTest, ARunKeepsTheDefaultsThatItBeganWith) {
   v1::RunConfig config = config_;
   config.mutable_outer_optimizer()->set_learning_rate(0.31);
