@@ -120,6 +120,12 @@ absl::StatusOr<Evaluation> EvaluateOnRanks(const TrainedModel& model,
 absl::Status RunEvaluate(const EvaluateFlags& flags,
                          const EvaluateEnvironment& environment,
                          const Invocation& call) {
+  // A model may take long to load, because merges are repeated for it.
+  if (flags.paths.empty()) {
+    return absl::InvalidArgumentError(
+        "--data or --text is missing: the files that the run is trained on");
+  }
+  ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));
   ASSIGN_OR_RETURN(const TrainedModel model,
                    LoadTrainedModel(call.arguments[0]));
   ASSIGN_OR_RETURN(const Dataset dataset,
@@ -136,7 +142,6 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
                 "same in another order, are split in another way: what is "
                 "evaluated may have been trained on\n";
   }
-  ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));
   Evaluation evaluation;
   {
     Progress progress("sequences", static_cast<uint64_t>(validation.size()),

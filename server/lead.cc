@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/lead.h"
 
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -106,9 +108,17 @@ bool FinishedAndAlone(Engine& engine, absl::Time now, absl::Time& since) {
 absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
                                                  const std::string& run,
                                                  Engine* engine) {
-  if (!options.has_own_authority) return nullptr;
+  const std::string folder = absl::StrCat(options.state_dir, "/tls");
+  if (!options.has_own_authority) {
+    LOG_IF(WARNING,
+           options.files.tls_cert.empty() && access(folder.c_str(), F_OK) == 0)
+        << folder << " has the authority of --tls auto, but this coordinator "
+        << "was started without that flag: it speaks plain text, and refuses "
+           "islands and operators that use TLS";
+    return nullptr;
+  }
   return Trust::Open(
-      {.folder = absl::StrCat(options.state_dir, "/tls"),
+      {.folder = folder,
        .run = run,
        .certificate_life = options.certificate_life,
        .now = options.now,

@@ -217,6 +217,12 @@ TEST_F(TrustTest, OneSideWithoutTlsIsToldSoAtOnce) {
                absl::StrCat("--tls=", Path("state/tls/operator"))},
               1),
       HasSubstr("it speaks plain text, and this side TLS"));
+
+  EXPECT_EQ(coordinator->End(SIGTERM), 0) << coordinator->Output();
+  const auto forgetful =
+      ProcessTestFixture::Start("forgetful", CoordinatorCommand(0, "state"));
+  EXPECT_TRUE(forgetful->AwaitOutput("was started without that flag"))
+      << forgetful->Output();
 }
 
 TEST_F(TrustTest, OnlyTheTokensCoordinatorIsTrusted) {

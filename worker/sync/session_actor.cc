@@ -50,9 +50,11 @@ void SessionActor::Run() {
     } else if (const auto* close = std::get_if<action::CloseStream>(&next)) {
       const absl::Status status = CloseStream(close->cancel);
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
-        LOG_IF(WARNING, !core.membership().stopping())
-            << "the control stream has ended: " << status
-            << "; training goes on";
+        if (!core.membership().stopping()) {
+          // While the coordinator is away, every stream ends at once.
+          LOG_EVERY_T(WARNING, 10) << "the control stream has ended: " << status
+                                   << "; training goes on";
+        }
         core.membership().StreamEnded(status, now);
       });
     }
