@@ -112,8 +112,9 @@ absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
   if (!options.has_own_authority) {
     LOG_IF(WARNING,
            options.files.tls_cert.empty() && access(folder.c_str(), F_OK) == 0)
-        << folder << " has the authority of --tls auto, but this coordinator "
-        << "was started without that flag: it speaks plain text, and refuses "
+        << folder
+        << " has the authority of --tls auto, but this coordinator "
+           "was started without that flag: it speaks plain text, and refuses "
            "islands and operators that use TLS";
     return nullptr;
   }

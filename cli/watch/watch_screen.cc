@@ -112,7 +112,7 @@ struct Column {
   int importance;
   Table::Alignment alignment;
   std::function<std::string(const v1::IslandStatus&)> text;
-  // Whether only the coordinator that hears the islands knows it.
+  // This is true if only the coordinator that hears the islands knows it.
   bool is_heard = false;
 };
 

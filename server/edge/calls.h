@@ -29,8 +29,8 @@ namespace causeway {
 // the run after each one and whenever it changes.
 Call* NewSessionCall(BegunCall begun, Engine* engine);
 
-// What WatchEvents needs of an engine or a follower: the news at which it looks
-// again, and the log. The engine or follower outlives it.
+// WatchEvents looks into the log whenever there is news. Both are those of an
+// engine or a follower, which outlives the call.
 struct EventHost {
   Listeners* news = nullptr;
   std::function<absl::StatusOr<std::shared_ptr<CommitLog>>()> log;

@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -94,6 +95,7 @@ class FollowerTest : public testing::Test {
                      {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
   }
   void TearDown() override {
+    copy_server_.reset();
     follower_.reset();
     server_.reset();
   }
@@ -110,6 +112,18 @@ class FollowerTest : public testing::Test {
                                          .is_candidate = is_candidate,
                                          .now = SteadyWallClock()}));
     follower_->Follow(address);
+  }
+
+  // Starts the follower's server, and returns a channel to it.
+  std::shared_ptr<grpc::Channel> ServeCopy() {
+    source_.emplace(follower_.get());
+    auto server = CoordinatorServer::StartFollower(
+        follower_.get(), &*source_,
+        {.address = "127.0.0.1:0", .now = SteadyWallClock()});
+    CHECK(server.ok()) << server.status();
+    copy_server_ = *std::move(server);
+    return grpc::CreateChannel(absl::StrCat("127.0.0.1:", copy_server_->port()),
+                               grpc::InsecureChannelCredentials());
   }
 
   // Lets both islands contribute to the next version.
@@ -180,6 +194,8 @@ class FollowerTest : public testing::Test {
   std::vector<v1::IslandIdentity> islands_;
   std::unique_ptr<CoordinatorServer> server_;
   std::unique_ptr<Follower> follower_;
+  std::optional<CopySource> source_;
+  std::unique_ptr<CoordinatorServer> copy_server_;
 };
 
 TEST_F(FollowerTest, MakesTheSameOuterSteps) {
@@ -496,15 +512,7 @@ TEST_F(FollowerTest, ItsServerSendsEventsAsTheyCome) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
-  CopySource source(follower_.get());
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<CoordinatorServer> server,
-      CoordinatorServer::StartFollower(
-          follower_.get(), &source,
-          {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
-  const auto stub = v1::Status::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
-                          grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Status::NewStub(ServeCopy());
   grpc::ClientContext context;
   const auto reader = stub->WatchEvents(&context, v1::WatchEventsRequest());
   v1::Event event;
@@ -520,15 +528,7 @@ TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
-  CopySource source(follower_.get());
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<CoordinatorServer> server,
-      CoordinatorServer::StartFollower(
-          follower_.get(), &source,
-          {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
-  const auto stub = v1::Coordinator::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
-                          grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Coordinator::NewStub(ServeCopy());
   // The version is still to come when the call begins.
   v1::FetchParametersRequest request;
   *request.mutable_identity() = islands_[0];
