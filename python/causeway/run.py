@@ -66,10 +66,12 @@ class Watch:
 
     last_step: the last step of the run that a rank has begun.
     guessed: the process that was killed though another may be to blame.
+    killed: the process that was killed because its rank was stuck.
     """
 
     last_step = 0
     guessed = 0
+    killed = 0
 
     def __init__(self, arguments: Any) -> None:
         """Takes the arguments, and changes the environment of ranks that are
@@ -85,6 +87,11 @@ class Watch:
         # earlier ones.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
         threading.Thread(target=self._look, daemon=True).start()
+
+    def report_failure(self, rank: int, text: str) -> None:
+        """Has rank 0 report that a rank of the island has failed."""
+        _library.check(_library.library().causeway_watch_failed(
+            self._handle, rank, text.encode()))
 
     def _look(self) -> None:
         stuck = _library.StuckRank()
@@ -111,7 +118,9 @@ class Watch:
         # Ranks of a script wait for one another unseen. If it is not known
         # which one hangs, any will do: all are started again.
         if acts:
-            if not stuck.is_sure:
+            if stuck.is_sure:
+                self.killed = stuck.process
+            else:
                 self.guessed = stuck.process
             os.kill(stuck.process, signal.SIGKILL)
 
@@ -180,23 +189,42 @@ class Restarts:
         """Sets how often the agent starts its ranks again, and how many."""
         if self._most == 0:
             return
+        goes_on_without = self._goes_on_without(agent, first)
+        if first is not None:
+            self._report(agent, first, goes_on_without)
+        if first is not None and goes_on_without:
+            group = agent._worker_group
+            _hide_device(first, len(group.workers))
+            group.spec.local_world_size = len(group.workers) - 1
+            self._allow_all(agent)
+
+    def _goes_on_without(self, agent: Any, first: Optional[int]) -> bool:
+        """Counts a failure; returns whether the island goes on without the
+        rank that was the first to fail."""
         if self._watch.last_step > self._furthest:
             self._furthest = self._watch.last_step
             self._allow_all(agent)
-            return
+            return False
         self._first.append(first)
-        group = agent._worker_group
-        size, whole = len(group.workers), group.workers[0].world_size
-        if (agent._remaining_restarts > 0 or first is None or size == 1
-                or set(self._first) != {first}
-                or not 0 < self._least_ranks < whole):
+        workers = agent._worker_group.workers
+        return (agent._remaining_restarts <= 0 and first is not None
+                and len(workers) > 1 and set(self._first) == {first}
+                and 0 < self._least_ranks < workers[0].world_size)
+
+    def _report(self, agent: Any, first: int, goes_on_without: bool) -> None:
+        """Has rank 0 report the rank that was the first to fail."""
+        process = agent._pcontext.subprocess_handlers[first].proc
+        if process.pid == self._watch.killed and not goes_on_without:
             return
-        _say(f"local rank {first} has failed first {len(self._first)} times "
-             f"without progress; the island goes on without it, with "
-             f"{whole - 1} of {whole} ranks")
-        _hide_device(first, size)
-        group.spec.local_world_size = size - 1
-        self._allow_all(agent)
+        worker, code = agent._worker_group.workers[first], process.returncode
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        text = f"rank {worker.global_rank} ended first, with {how}"
+        if goes_on_without:
+            whole = worker.world_size
+            text += (f", {len(self._first)} times without progress; the island "
+                     f"goes on without it, with {whole - 1} of {whole} ranks")
+        _say(text)
+        self._watch.report_failure(worker.global_rank, text)
 
     def _allow_all(self, agent: Any) -> None:
         """Lets the agent start its ranks again, and count from then on."""

@@ -68,6 +68,10 @@ class RunTest(ProcessTestCase):
                  if event["event"] == "joined"]
         return ([event for event in joins if event["rank"] == 1] or joins)[-1]
 
+    def assert_reported(self, event):
+        self.assertRegex(
+            self.tool("events", "--coordinator", self.address), event)
+
     def last_step(self, launch):
         return [event["step"] for event in launch.events()
                 if event["event"] == "step"][-1]
@@ -80,6 +84,7 @@ class RunTest(ProcessTestCase):
             lambda: "rank 1 is stuck: its process has not run for 2" in launch.
             output(), launch)
         last = self.await_training(launch, 4)["process"]
+        self.assert_reported("rank_stuck .*east.*rank 1 is stuck")
         launch.signal(KILL)
         end = time.monotonic() + _PATIENCE
         while _runs(last):
@@ -116,6 +121,8 @@ class RunTest(ProcessTestCase):
         for joined in (2, 4):
             os.kill(self.await_training(launch, joined)["process"], KILL)
         self.await_training(launch, 6)
+        self.assert_reported("rank_dead .*east.*rank 1 ended first, with "
+                             "signal 9")
 
     def test_goes_on_without_a_rank_whose_device_is_gone(self):
         self.begin()
@@ -130,8 +137,11 @@ class RunTest(ProcessTestCase):
         before = self.last_step(launch)
         os.kill(process, KILL)
         self.await_training(launch, 5)
-        self.assertIn("local rank 1 has failed first 2 times",
-                      launch.output())
+        left_out = ("rank 1 ended first, with exit code 1, 2 times without "
+                    "progress; the island goes on without it, with 2 of 3 "
+                    "ranks")
+        self.assertIn(left_out, launch.output())
+        self.assert_reported(f"rank_dead .*east.*{left_out}")
         steps = [event["step"] for event in launch.events()
                  if event["event"] == "attached"]
         self.assertGreater(steps[-1], before - 20)
@@ -173,18 +183,25 @@ class Agent:
         self.world_size = hosts * len(codes)
         self.local_world_size = len(codes)
         self.workers = [self] * len(codes)
+        self.global_rank = 7
         self.max_restarts = self._remaining_restarts = restarts
 
 
 class Run:
     """What Restarts knows of a Watch."""
-    last_step = guessed = 0
+    last_step = guessed = killed = 0
+
+    def __init__(self):
+        self.reports = []
+
+    def report_failure(self, rank, text):
+        self.reports.append((rank, text))
 
 
 class RestartsTest(unittest.TestCase):
 
     def first(self, *codes, **fields):
-        return Restarts(Run, 3, 1, lambda _: None).first_to_fail(
+        return Restarts(Run(), 3, 1, lambda _: None).first_to_fail(
             Agent(*codes, **fields))
 
     def test_a_rank_is_the_first_to_fail_if_it_is_the_only_one(self):
@@ -201,7 +218,7 @@ class RestartsTest(unittest.TestCase):
         def fail(_):
             agent.subprocess_handlers[2].returncode = 1
 
-        self.assertIsNone(Restarts(Run, 3, 1, fail).first_to_fail(agent))
+        self.assertIsNone(Restarts(Run(), 3, 1, fail).first_to_fail(agent))
 
     def test_a_rank_of_another_host_may_have_been_the_first(self):
         self.assertIsNone(self.first(None, 1, hosts=2))
@@ -226,10 +243,22 @@ class RestartsTest(unittest.TestCase):
                 ((1, 1, 1, 1), 2, 2), ((1, 1, 1), 2, 3), ((1, 1, 0, 1), 2, 3),
                 ((1, 1, None, 1), 2, 3), ((None,) * 4, 2, 3),
                 ((1, 1, 1, 1), 3, 3), ((1, 1, 1, 1), 0, 3)):
-            agent = Agent(None, None, None)
-            left = self.fail(Restarts(Run, 3, least), agent, *firsts)
+            agent = Agent(1, 1, 1)
+            left = self.fail(Restarts(Run(), 3, least), agent, *firsts)
             self.assertEqual(left, (ranks, 3 if ranks == 2 else
                                     3 - len(firsts)), (firsts, least))
+
+    def test_who_failed_first_is_reported_once(self):
+        watch, agent = Run(), Agent(1, -KILL)
+        restarts = Restarts(watch, 3, 1)
+        self.fail(restarts, agent, 1, None, 0)
+        self.assertEqual(watch.reports,
+                         [(7, "rank 7 ended first, with signal 9"),
+                          (7, "rank 7 ended first, with exit code 1")])
+        # It was stuck, which has been reported.
+        watch.killed = 1
+        self.fail(restarts, agent, 1)
+        self.assertEqual(len(watch.reports), 2)
 
     def test_progress_gives_new_restarts_with_numbers_of_their_own(self):
         watch, agent = Run(), Agent(None, None)

@@ -14,6 +14,7 @@
 #include "common/transport/coordinator_target.h"
 #include "common/transport/socket_address.h"
 #include "google/protobuf/util/json_util.h"
+#include "worker/collective/rank_stamps.h"
 
 namespace causeway {
 namespace {
@@ -101,6 +102,11 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
         "island is empty; it is the island's name in the run");
   }
   island.join.set_description(Text(from.description));
+  island.take_verdict = []() -> std::optional<v1::RankTrouble> {
+    RankStampPage* const stamps = OpenedRankStamps();
+    if (stamps == nullptr) return std::nullopt;
+    return stamps->TakeVerdict();
+  };
   if (from.verbose > 1) island.log_interval = absl::ZeroDuration();
   if (from.overlap_steps >= 0) {
     island.overlap_steps = static_cast<uint32_t>(from.overlap_steps);

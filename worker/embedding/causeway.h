@@ -422,6 +422,14 @@ CAUSEWAY_EXPORT causeway_code causeway_watch_look(causeway_watch* watch,
                                                   double most_seconds,
                                                   causeway_stuck_rank* stuck);
 
+/* Says that `rank`, its number in the island, has failed; `text` says how. Call
+ * it when all ranks of this host have ended. If rank 0 is one of them, it tells
+ * the coordinator when it joins again, as it does of a rank that is stuck. Of
+ * several failures until then the last counts. */
+CAUSEWAY_EXPORT causeway_code causeway_watch_failed(causeway_watch* watch,
+                                                    int32_t rank,
+                                                    const char* text);
+
 /* Ends a watch; null is allowed. */
 CAUSEWAY_EXPORT void causeway_watch_close(causeway_watch* watch);
 
