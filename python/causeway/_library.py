@@ -13,7 +13,7 @@ import os
 import time
 from ctypes import (CDLL, POINTER, Structure, c_char_p, c_double, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from .errors import Error, error_of
 
@@ -21,6 +21,9 @@ OK, CANCELLED, DEADLINE_EXCEEDED = 0, 1, 4
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 HOST, CUDA = 0, 1
 ABI_VERSION = 1
+
+# The name of a file or folder.
+Path = Union[str, "os.PathLike[str]"]
 
 # The longest time until a signal is noticed.
 SLICE_SECONDS = 0.2
@@ -61,12 +64,12 @@ class Options(Structure):
     ]
 
     def __init__(self, **values: Any) -> None:
-        """Takes str, int, float and None, which is the default."""
+        """Takes str, paths, numbers and None, which is the default."""
         super().__init__(struct_size=ctypes.sizeof(Options), overlap_steps=-1)
         for name, value in values.items():
             if value is not None:
-                setattr(self, name,
-                        value.encode() if isinstance(value, str) else value)
+                is_text = isinstance(value, (str, os.PathLike))
+                setattr(self, name, os.fsencode(value) if is_text else value)
 
 
 class Run(Structure):

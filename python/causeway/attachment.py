@@ -17,7 +17,7 @@ from . import _library
 from .device import TrainingStream
 from .errors import ModelMismatch, TensorMoved, Unimplemented
 from .native import NativeIsland
-from .parameters import Slot, match, reshard
+from .parameters import Slot, check_module, match, reshard
 from .ranks import Ranks
 from .joined_run import Run, TensorInfo
 
@@ -101,8 +101,9 @@ class Attachment:
 
     def __init__(self, model: torch.nn.Module, run: Run,
                  shards: Optional[Shards] = None):
-        """Raises ModelMismatch."""
+        """Raises ModelMismatch, or InvalidArgument for what is no module."""
         shards = shards or {}
+        check_module(model)
         self.model = model
         reshard(model)
         self.locals = [

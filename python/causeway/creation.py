@@ -7,9 +7,10 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Mapping,
+from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, List, Mapping,
                     Optional, Tuple, Union)
 
+from ._library import Path
 from .errors import InvalidArgument
 from .joined_run import matches_any
 
@@ -27,21 +28,20 @@ class RunFiles:
     parameters: str
 
 
-def _text(value: Any) -> str:
-    """Returns a value in the text format of Protocol Buffers."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str) and not value.isupper():
-        return json.dumps(value)
-    return str(value)
-
-
 def _block(name: str, fields: Dict[str, Any]) -> str:
+    """Returns a message in the text format of Protocol Buffers. Lists have
+    strings; a string alone is a value of an enum."""
     lines = [f"{name} {{"]
     for field, value in fields.items():
-        values = value if isinstance(value, (list, tuple)) else [value]
-        lines += [f"  {field}: {_text(v)}" for v in values if v is not None]
+        values = (map(json.dumps, value) if isinstance(value, list)
+                  else [value])
+        lines += [f"  {field}: {v}" for v in values if v is not None]
     return "\n".join(lines + ["}"]) + "\n"
+
+
+def _patterns(given: Iterable[str]) -> List[str]:
+    """Returns patterns as a list. A string alone is one of them."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 # The types of values that a run exchanges, and what safetensors calls them.
@@ -94,7 +94,8 @@ def write_safetensors(file: BinaryIO, tensors: Mapping[str, Any]) -> None:
 
 
 def _parameters_of(model: "torch.nn.Module") -> Dict[str, Any]:
-    from .parameters import slots_of
+    from .parameters import check_module, slots_of
+    check_module(model)
     return {slot.names[0]: slot.parameter.detach() for slot in slots_of(model)
             if slot.parameter.requires_grad}
 
@@ -121,7 +122,7 @@ def _trainable_of(model: Any,
 
 
 def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
-               directory: str,
+               directory: Path,
                *,
                name: str,
                total_steps: int,
@@ -193,7 +194,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       dtype: the type of the values in the file, of a torch.nn.Module; default:
         the parameters'.
     """
-    exclude, frozen = list(exclude), None
+    exclude, frozen = _patterns(exclude), None
     if overlap_steps is None:
         overlap_steps = inner_steps_per_round // 5
     if format is None:
@@ -203,6 +204,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
     else:
         tensors = (dict(model) if isinstance(model, Mapping)
                    else _parameters_of(model))
+    if dtype is not None:
+        tensors = {key: tensor.to(dtype) for key, tensor in tensors.items()}
     for key, tensor in tensors.items():
         if _type_of(tensor) not in _TYPES:
             raise InvalidArgument(
@@ -211,8 +214,9 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         if getattr(tensor, "is_meta", False):
             raise InvalidArgument(f"{key} is on the device meta, so it has no "
                                   "values to begin a run with")
-    if dtype is not None:
-        tensors = {key: tensor.to(dtype) for key, tensor in tensors.items()}
+        if hasattr(tensor, "to_local"):
+            raise InvalidArgument(f"{key} is sharded; a run is made from a "
+                                  "model before it is")
     if not tensors:
         raise InvalidArgument("no parameter of the model requires gradients")
     os.makedirs(directory, exist_ok=True)
@@ -220,7 +224,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         import torch
 
         from .adapters import save_configuration
-        save_configuration(model, directory)
+        save_configuration(model, os.fspath(directory))
         exclude.append(frozen)
         tensors[frozen] = torch.empty(0)
     files = RunFiles(os.path.join(directory, "run.textproto"),
@@ -232,8 +236,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         _block("tensors", {
             "sequence_length": sequence_length,
             "exclude": exclude,
-            "mean_only": list(mean_only),
-            "block": list(block),
+            "mean_only": _patterns(mean_only),
+            "block": _patterns(block),
         }),
         _block("data", {"shards": shards}),
         _block("training", {

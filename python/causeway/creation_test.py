@@ -66,6 +66,11 @@ class CreateRunTest(ProcessTestCase):
         self.assertIn("56", plan)
         self.assertIn("116", self.validate(LeastSquares(tied=True)))
 
+    def test_names_and_patterns_may_look_like_enums(self):
+        tensors = {"W1": torch.zeros(3), "B1": torch.zeros(2)}
+        plan = self.validate(tensors, exclude="B1", fragments=1)
+        self.assertIn(" 3 parameters", plan)
+
     def configuration(self, **fields):
         files = causeway.create_run(
             LeastSquares(), self.path("defaults"), name="test",
@@ -106,8 +111,16 @@ class CreateRunTest(ProcessTestCase):
     def test_refuses_what_no_run_has(self):
         with self.assertRaisesRegex(InvalidArgument, "layers.0.weight is of"):
             self.create_run(LeastSquares().double())
+        with self.assertRaisesRegex(InvalidArgument, "is of type .*float64"):
+            self.create_run(LeastSquares(), dtype=torch.float64)
         with self.assertRaisesRegex(InvalidArgument, "no parameter"):
             self.create_run(torch.nn.ReLU())
+        sharded = torch.zeros(2)
+        sharded.to_local = lambda: None
+        with self.assertRaisesRegex(InvalidArgument, "a is sharded"):
+            self.create_run({"a": sharded})
+        with self.assertRaisesRegex(InvalidArgument, "the model is of type li"):
+            self.create_run([LeastSquares()])
 
 
 if __name__ == "__main__":

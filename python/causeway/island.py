@@ -9,6 +9,7 @@ import tempfile
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping,
                     Optional, Sequence, Sized, Type, Union)
 
+from ._library import Path
 from .errors import Diverged, Error, InvalidArgument, TensorMoved
 from .leaving import LeaveOnSigterm
 from .native import PATIENCE_SECONDS, NativeIsland
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     Optimizers = Union[torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
 
 _log = logging.getLogger("causeway")
+
+# As many steps in one are a mistake.
+_STEPS_OF_REPORTS = 100
 
 
 class Island:
@@ -184,7 +188,7 @@ class Island:
         self._native.check()
         return self._native.progress()
 
-    def report(self, tokens: int,
+    def report(self, tokens: "Union[int, torch.Tensor]",
                loss: "Union[float, torch.Tensor, None]" = None) -> None:
         """Reports the tokens and the loss of the coming step of the optimizer.
 
@@ -193,24 +197,35 @@ class Island:
         step add up, as accumulated gradients do.
 
         Args:
-          tokens: the tokens of this rank. The library takes them times the
-            number of ranks.
+          tokens: the tokens of this rank, a number or a tensor, which is read
+            at once. The library takes them times the number of ranks.
           loss: the mean loss in nats per token, a number or a tensor, which is
             read at the step, or, in CUDA memory, at the first step after it
             is computed there. One that is not finite raises Diverged there if
             parameters are not finite either, and is logged if they are.
         """
         self._check_attached("report()")
+        # Masks, whose sums are counts, may be of any type.
+        tokens = int(tokens)
         if tokens < 0:
             raise InvalidArgument(f"{tokens} tokens were reported")
         if loss is not None:
             if hasattr(loss, "detach"):
-                loss = loss.detach()
+                values: Any = loss.detach()
+                if values.numel() != 1:
+                    raise InvalidArgument(f"the loss has {values.numel()} "
+                                          "values: report their mean")
+                loss = values
             if self._tokens:
                 share = tokens / max(1, self._tokens + tokens)
                 before = loss if self._loss is None else self._loss
                 loss = (1 - share) * before + share * loss
             self._loss = loss
+        limit = _STEPS_OF_REPORTS * self._tokens_per_step
+        if self._tokens <= limit < self._tokens + tokens:
+            _log.warning("the tokens of %s steps were reported, and no step "
+                         "was made: another optimizer than the attached one "
+                         "may make them", _STEPS_OF_REPORTS)
         self._tokens += tokens
 
     def request_leave(self, reason: str = "the training loop asks to") -> None:
@@ -414,6 +429,11 @@ class Island:
           seed: the order of samples.
           batches_per_step: the batches for each step of the optimizer.
         """
+        if not isinstance(dataset, (int, Sized)):
+            raise InvalidArgument(
+                f"a {type(dataset).__name__} has no length. Without a sampler, "
+                "island.run.shard of island.run.shards is this island's part "
+                "of the data")
         size = dataset if isinstance(dataset, int) else len(dataset)
         ranks = self._ranks
         return Sampler(size, batch_size,
@@ -425,7 +445,7 @@ class Island:
 
     # --- State. ---
 
-    def save(self, directory: str) -> None:
+    def save(self, directory: Path) -> None:
         """Writes the island's state to a folder, for `join(resume=...)`: 8
         bytes a parameter. Save the optimizer's state beside it. All ranks call
         it between steps."""
@@ -450,6 +470,10 @@ class Island:
         """Continues from a state. Call before attach(), on all ranks."""
         if self._attachment is not None:
             raise InvalidArgument("load_state_dict() comes before attach()")
+        if self._ranks.rank == 0 and "island" not in state:
+            raise InvalidArgument(
+                f"this is no island's state, but has {sorted(state)}; it is "
+                "what state_dict() returns on rank 0")
         # Another rank may still be hearing of the run from this one.
         self._ranks.barrier()
         self._native.close()

@@ -5,6 +5,7 @@
 import contextlib
 import io
 import os
+import pathlib
 import unittest
 
 import torch
@@ -141,7 +142,8 @@ class OneIslandTest(ProcessTestCase):
                 self.assertFalse(island.should_stop)
                 if step == 1:
                     island.report(tokens=5, loss=2.0)
-                    island.report(tokens=15, loss=torch.tensor(6.0))
+                    island.report(tokens=torch.ones(3, 5).sum(),
+                                  loss=torch.tensor(6.0))
                 self.step()
                 if step == 1:
                     progress = island.progress
@@ -274,13 +276,30 @@ class OneIslandTest(ProcessTestCase):
                 with self.assertRaisesRegex(causeway.InvalidArgument,
                                             "comes after attach"):
                     call()
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "the model is of type generator"):
+                island.attach(self.model.parameters(), self.optimizer)
             for optimizer in (None, [], [self.optimizer, None]):
                 with self.assertRaisesRegex(causeway.InvalidArgument,
                                             "the optimizer is None"):
                     island.attach(self.model, optimizer)
             island.attach(self.model, self.optimizer)
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "the loss has 4 values"):
+                island.report(tokens=4, loss=torch.ones(4))
             self.step()
             self.assertEqual(island.step, 2)
+
+    def test_a_loop_that_steps_another_optimizer_is_warned(self):
+        with self.attached() as island:
+            other = torch.optim.SGD(self.model.parameters(), lr=0.4)
+            with self.assertLogs("causeway", "WARNING") as logs:
+                for _ in range(300):
+                    island.report(tokens=32)
+                    other.step()
+            self.assertEqual(len(logs.output), 1)
+            self.assertIn("no step was made: another", logs.output[0])
+            self.assertEqual(island.step, 1)
 
     def test_parameters_that_were_added_are_refused_at_once(self):
         with self.attached() as island:
@@ -364,15 +383,26 @@ class OneIslandTest(ProcessTestCase):
                 self.step()
             file = io.BytesIO()
             torch.save(island.state_dict(), file)
+            folder = pathlib.Path(self.path("state_of_east"))
+            island.save(folder)
             trained = largest_error(self.model)
         file.seek(0)
         state = torch.load(file)
-        other = LeastSquares()
-        with self.join() as island:
-            island.load_state_dict(state)
+
+        def go_on(island):
+            other = LeastSquares()
             island.attach(other, torch.optim.SGD(other.parameters(), lr=0.1))
             self.assertEqual(island.step, 16)
             self.assertAlmostEqual(largest_error(other), trained, places=6)
+
+        with self.join() as island:
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "no island's state, but has .'model'"):
+                island.load_state_dict({"model": {}})
+            island.load_state_dict(state)
+            go_on(island)
+        with self.join(resume=folder) as island:
+            go_on(island)
 
     def test_a_second_process_of_the_name_is_refused(self):
         self.begin()
@@ -393,6 +423,13 @@ class OneIslandTest(ProcessTestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.step()
             self.assertEqual(island.step, 2)
+
+    def test_a_stream_has_no_sampler(self):
+        self.begin()
+        with self.join() as island:
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "range_iterator has no .*run.shards"):
+                island.sampler(iter(range(9)), 4)
 
     def test_data_loaders_with_processes_work(self):
         with self.attached(total_steps=12) as island:

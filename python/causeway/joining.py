@@ -7,6 +7,7 @@ import re
 import socket
 from typing import Any, Optional, Union
 
+from ._library import Path
 from .errors import InvalidArgument
 from .island import Island
 from .ranks import Ranks
@@ -29,15 +30,15 @@ def _rate(mbit_s: Union[float, str]) -> float:
 def join(coordinator: Optional[str] = None,
          *,
          island: Optional[str] = None,
-         tls: Optional[str] = None,
+         tls: Optional[Path] = None,
          join_token: Optional[str] = None,
-         tls_ca: Optional[str] = None,
-         tls_cert: Optional[str] = None,
-         tls_key: Optional[str] = None,
-         checkpoint_dir: Optional[str] = None,
+         tls_ca: Optional[Path] = None,
+         tls_cert: Optional[Path] = None,
+         tls_key: Optional[Path] = None,
+         checkpoint_dir: Optional[Path] = None,
          checkpoint_steps: int = 100,
-         resume: Optional[str] = None,
-         initial_parameters: Optional[str] = None,
+         resume: Optional[Path] = None,
+         initial_parameters: Optional[Path] = None,
          overlap_steps: Optional[int] = None,
          uplink_mbit_s: Union[float, str] = 0,
          downlink_mbit_s: Union[float, str] = 0,

@@ -192,10 +192,9 @@ class NativeIsland:
         progress: Dict[str, Any] = json.loads(text.value or b"{}")
         return progress
 
-    def save(self, directory: str) -> None:
+    def save(self, directory: _library.Path) -> None:
         self._check(
-            self._library.causeway_save(self.handle,
-                                        os.fspath(directory).encode()))
+            self._library.causeway_save(self.handle, os.fsencode(directory)))
 
     def read_merged(self,
                     buffers: "ctypes.Array[_library.Buffer]") -> None:

@@ -7,7 +7,7 @@ from typing import Any, Collection, Dict, List, Tuple
 
 import torch
 
-from .errors import ModelMismatch
+from .errors import InvalidArgument, ModelMismatch
 from .joined_run import Run, TensorInfo
 
 # The parts that wrappers add to the names of parameters.
@@ -33,6 +33,14 @@ class Slot:
 def plain_name(name: str) -> str:
     """Returns a name without the parts that wrappers have added."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def check_module(model: Any) -> None:
+    """Raises InvalidArgument for what is no module."""
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidArgument(
+            f"the model is of type {type(model).__name__}; it is a "
+            "torch.nn.Module")
 
 
 def unwrapped(model: Any) -> Any:

@@ -264,8 +264,15 @@ def main(arguments: List[str]) -> int:
     watch = Watch(parsed)
     Restarts(watch, parsed.max_restarts,
              parsed.min_island_size).watch_over(agents.LocalElasticAgent)
+    processes: Any = importlib.import_module(
+        "torch.distributed.elastic.multiprocessing.api")
     try:
         run.run(parsed)
+    except processes.SignalException as error:
+        # The ranks have had it, too, and have ended.
+        number = int(error.sigval)
+        _say(f"ended by signal {number}")
+        return 128 + number
     except errors.ChildFailedError as error:
         print(error, file=sys.stderr)
         return GAVE_UP if parsed.max_restarts > 0 else 1

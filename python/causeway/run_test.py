@@ -11,7 +11,7 @@ import unittest
 
 from causeway.run import GAVE_UP, Restarts
 from causeway.testing.least_squares import LeastSquares
-from causeway.testing.processes import KILL, ProcessTestCase
+from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
 
 _PATIENCE = 150
 
@@ -123,6 +123,16 @@ class RunTest(ProcessTestCase):
         self.await_training(launch, 6)
         self.assert_reported("rank_dead .*east.*rank 1 ended first, with "
                              "signal 9")
+
+    def test_sigterm_lets_the_island_leave(self):
+        self.begin()
+        launch = self.launch("--nproc_per_node=2")
+        self.await_training(launch, 2)
+        launch.signal(TERMINATE)
+        self.assertEqual(launch.wait(), 128 + TERMINATE, launch.output())
+        self.assertEqual([event["event"] for event in launch.events()][-2:],
+                         ["end", "end"])
+        self.assertNotIn("Traceback", launch.output())
 
     def test_goes_on_without_a_rank_whose_device_is_gone(self):
         self.begin()

@@ -14,6 +14,7 @@ import causeway
 import causeway.torch
 
 _CALLS = """
+import pathlib
 import causeway
 import torch
 model = torch.nn.Linear(1, 1)
@@ -22,6 +23,8 @@ files: causeway.RunFiles = causeway.create_run(
 with causeway.join("localhost:1", island="east", timeout=None) as island:
     island.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
     island.report(tokens=1, loss=model(torch.ones(1)))
+    island.report(tokens=torch.ones(1).sum())
+    island.save(pathlib.Path("state"))
     step: int = island.step
     run: causeway.Run = island.run
     batches: causeway.Sampler = island.sampler([1, 2], 1)
