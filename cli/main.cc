@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The `causeway` program: shows runs and what they have learnt.
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +65,12 @@ std::vector<Command> AllCommands() {
   return commands;
 }
 
+// Returns whether nobody reads the output any more, as after `| head`.
+bool ReaderHasGone() {
+  pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
 }  // namespace
 }  // namespace causeway
 
@@ -72,7 +79,7 @@ int main(int argc, char** argv) {
   google::InitGoogleLogging(argv[0]);
   // Make a reader that goes away (`| head`) a failed write.
   std::signal(SIGPIPE, SIG_IGN);
-  return causeway::RunCommandLine(
+  const int exit_code = causeway::RunCommandLine(
       "causeway",
       "Plans, watches and steers training runs of Causeway, and uses the "
       "models that they train. In a run, each island (a cluster) trains a "
@@ -80,4 +87,8 @@ int main(int argc, char** argv) {
       "learnt, one fragment of the model at a time.",
       causeway::AllCommands(), std::vector<std::string>(argv + 1, argv + argc),
       std::cout, std::cerr);
+  std::cout.flush();
+  if (std::cout.good() || causeway::ReaderHasGone()) return exit_code;
+  std::cerr << "causeway: cannot write the output; is the disk full?\n";
+  return causeway::kExitFailure;
 }

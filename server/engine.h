@@ -153,6 +153,11 @@ class Engine {
   // Returns UNAVAILABLE if the coordinator has stood down; listeners are called
   // when it does.
   absl::Status CheckInOffice();
+  // Notes whether etcd answers this coordinator, which was elected there.
+  void NoteEtcd(bool answers) {
+    absl::MutexLock lock(&mu_);
+    lacks_etcd_ = !answers;
+  }
   // Returns UNAVAILABLE while islands may not come: before followers have what
   // an elected coordinator's log began with, and after it has stood down.
   // Listeners are called when this changes.
@@ -283,6 +288,7 @@ class Engine {
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
+  bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   Listeners news_;

@@ -36,9 +36,11 @@ absl::Duration ClaimedRound(const Coordinator& coordinator) {
 
 void Engine::ObserveHealth(absl::Time now) {
   const Membership& membership = coordinator_.membership();
-  RunHealth::Moment moment = {.state = coordinator_.run_state(),
-                              .ready = membership.ready_count(),
-                              .needed = coordinator_.IslandsNeeded()};
+  RunHealth::Moment moment = {
+      .state = coordinator_.run_state(),
+      .storage_problem = coordinator_.suspended_because(),
+      .ready = membership.ready_count(),
+      .needed = coordinator_.IslandsNeeded()};
   for (const auto& [name, member] : membership.members()) {
     if (coordinator_.DataDiffers(member)) moment.other_data.push_back(name);
   }
@@ -52,6 +54,7 @@ void Engine::ObserveHealth(absl::Time now) {
       absl::c_count_if(followers, [](const v1::FollowerStatus& follower) {
         return follower.state() == v1::FollowerStatus::IN_SYNC;
       }) < options_.config.storage().sync_replicas();
+  moment.lacks_etcd = lacks_etcd_;
   health_.Observe(moment, now);
 }
 

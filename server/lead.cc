@@ -205,6 +205,7 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
         end = LeadEnd::kReplaced;
         break;
       }
+      engine.NoteEtcd(election->view().ok());
       Tend(*electorate, *election);
     }
     if (options.exit_when_finished &&

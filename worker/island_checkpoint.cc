@@ -185,8 +185,11 @@ void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
     const absl::Status saved = Save(state);
     const absl::Duration taken = now() - begin;
     least_write_ = std::min(least_write_, taken);
-    LOG_IF(WARNING, !saved.ok())
-        << "cannot save the island's checkpoint: " << saved.message();
+    if (!saved.ok()) {
+      // A full disk stays full for many checkpoints.
+      LOG_EVERY_T(WARNING, 10)
+          << "cannot save the island's checkpoint: " << saved.message();
+    }
     VLOG(1) << "saved the island's checkpoint of step "
             << state.position.run_step() << " in " << taken;
   });

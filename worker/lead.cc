@@ -15,6 +15,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -228,8 +229,16 @@ absl::Status LeadingProcess::Run() {
                          metrics_.Add(runner.Progress(), certificate.Get(),
                                       families);
                        }));
-  const absl::Status status = RunCrews(runner);
+  absl::Status status = RunCrews(runner);
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
+  // A service or job that is started once more has done its part. systemd takes
+  // a service that ends before it was ready for one that has failed.
+  if (absl::IsFailedPrecondition(status) &&
+      absl::StrContains(status.message(), " is finished: ")) {
+    LOG(INFO) << status.message();
+    manager_.Ready();
+    status = absl::OkStatus();
+  }
   return End(status);
 }
 

@@ -3,7 +3,7 @@
 //
 // causeway-worker: one island of a run, or one rank of it.
 //
-// SIGTERM, SIGINT, SIGUSR1 (which schedulers send ahead of time) and a
+// SIGTERM, SIGINT, SIGHUP, SIGUSR1 (which schedulers send ahead of time) and a
 // pre-emption notice make the island hand in its training and leave; a second
 // signal makes it leave at once.
 //

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Starts and ends every daemon of Causeway. Daemons can wait for SIGTERM,
-// SIGINT and SIGUSR1, which batch schedulers send ahead of time.
+// SIGINT, SIGHUP and SIGUSR1, which batch schedulers send ahead of time.
 #ifndef COMMON_OS_DAEMON_H_
 #define COMMON_OS_DAEMON_H_
 

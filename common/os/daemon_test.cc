@@ -48,6 +48,17 @@ TEST(DaemonDeathTest, MistakesInFlagsExitWithTheCodeOfUsageErrors) {
               "unknown argument \"--nubmer\"");
 }
 
+TEST(DaemonDeathTest, ATerminalThatClosesEndsADaemonUnlessNohupIsThere) {
+  const auto start_and_hang_up = [](sighandler_t before) {
+    signal(SIGHUP, before);
+    Start({});
+    raise(SIGHUP);
+    std::exit(AwaitTerminationSignal(absl::ZeroDuration()));
+  };
+  EXPECT_EXIT(start_and_hang_up(SIG_DFL), testing::ExitedWithCode(SIGHUP), "");
+  EXPECT_EXIT(start_and_hang_up(SIG_IGN), testing::ExitedWithCode(0), "");
+}
+
 TEST(DaemonDeathTest, TheTraceIsCompleteAtTheEnd) {
   const std::string path = testing::TempDir() + "/trace";
   EXPECT_EXIT(

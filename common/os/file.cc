@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -89,6 +90,23 @@ absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& path) {
     if (count == 0) return content;
     content.append(buffer, static_cast<size_t>(count));
   }
+}
+
+// Returns the path to rename a new file to so that `path` then names it. A link
+// goes on to lead to its file. Refuses what is there and no file: a rename
+// would replace even a device, such as /dev/null.
+absl::StatusOr<std::string> ReplaceablePath(const std::string& path) {
+  struct stat found;
+  if (stat(path.c_str(), &found) != 0) return path;
+  if (!S_ISREG(found.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot replace ", path, ": it is no file; name a file to write"));
+  }
+  if (lstat(path.c_str(), &found) != 0 || !S_ISLNK(found.st_mode)) return path;
+  char* target = realpath(path.c_str(), nullptr);
+  if (target == nullptr) return ErrnoStatus(errno, "follow", path);
+  const absl::Cleanup release = [target] { free(target); };
+  return target;
 }
 
 }  // namespace
@@ -207,13 +225,14 @@ MappedFile::~MappedFile() {
 
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Create(
     const std::string& path, WriteStageHook hook, mode_t mode) {
+  ASSIGN_OR_RETURN(std::string file, ReplaceablePath(path));
   // The process id distinguishes two processes that write the same file.
-  std::string temporary_path = absl::StrCat(path, kTemporaryMarker, getpid());
+  std::string temporary_path = absl::StrCat(file, kTemporaryMarker, getpid());
   const int descriptor =
       OpenRetrying(temporary_path, O_RDWR | O_CREAT | O_TRUNC, mode);
   if (descriptor < 0) return ErrnoStatus(errno, "create", temporary_path);
-  return AtomicFileWriter(path, std::move(temporary_path), descriptor,
-                          std::move(hook));
+  return AtomicFileWriter(std::move(file), std::move(temporary_path),
+                          descriptor, std::move(hook));
 }
 
 AtomicFileWriter::AtomicFileWriter(std::string path, std::string temporary_path,

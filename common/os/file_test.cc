@@ -77,6 +77,28 @@ TEST_F(FileTest, ReplacesAnExistingFile) {
   EXPECT_THAT(ReadFile(PathOf("a")), IsOkAndHolds("second"));
 }
 
+TEST_F(FileTest, ALinkGoesOnToLeadToItsFile) {
+  ASSERT_OK(CreateDirectory(PathOf("there")));
+  ASSERT_OK(WriteFileAtomically(PathOf("there/a"), {"first"}));
+  ASSERT_EQ(symlink("there/a", PathOf("link").c_str()), 0);
+  ASSERT_OK(WriteFileAtomically(PathOf("link"), {"second"}));
+  EXPECT_THAT(ReadFile(PathOf("there/a")), IsOkAndHolds("second"));
+  struct stat link;
+  ASSERT_EQ(lstat(PathOf("link").c_str(), &link), 0);
+  EXPECT_TRUE(S_ISLNK(link.st_mode));
+}
+
+TEST_F(FileTest, ReplacesNothingThatIsNoFile) {
+  ASSERT_EQ(mkfifo(PathOf("pipe").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("pipe", PathOf("link").c_str()), 0);
+  for (const char* const name : {"pipe", "link"}) {
+    EXPECT_THAT(WriteFileAtomically(PathOf(name), {"text"}),
+                IsInvalidArgument(PathOf(name), "is no file"));
+  }
+  EXPECT_THAT(ListDirectory(directory_),
+              IsOkAndHolds(ElementsAre("link", "pipe")));
+}
+
 TEST_F(FileTest, AnAbandonedWriterLeavesTheOldFile) {
   ASSERT_OK(WriteFileAtomically(PathOf("a"), {"old"}));
   {

@@ -258,6 +258,17 @@ TEST(CoordinatorAddressesTest, AFollowersAnswerIsExplained) {
   }
 }
 
+TEST(CoordinatorAddressesTest, ADiskThatFailsIsNoMissingCoordinator) {
+  for (const char* const answer :
+       {"the coordinator cannot write its commit log: disk is full",
+        "the commit was not written: outcome unknown"}) {
+    EXPECT_THAT(
+        ExplainCall("a:7070", /*tls=*/false,
+                    grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
+        IsUnavailable("it answers, but its disk fails", answer));
+  }
+}
+
 // A single address is dialled whether it leads or not.
 TEST_F(CoordinatorTargetTest, ASingleAddressIsAskedInAnyCase) {
   NamedCoordinator a("a", /*leads=*/false);

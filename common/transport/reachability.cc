@@ -97,6 +97,11 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
         "run's coordinators, and if the one that leads is lost, promote a "
         "follower"};
   }
+  if (says("cannot write its commit log") || says("commit was not written")) {
+    return {
+        "it answers, but its disk fails; `causeway status` and its log say "
+        "more, and this can be tried again"};
+  }
   if (says("http1")) {
     return {
         "a server answers there, but it speaks HTTP/1; check the port: "

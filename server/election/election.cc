@@ -68,7 +68,8 @@ void Election::TendLease() {
   }
   const absl::StatusOr<int64_t> granted = etcd_.GrantLease(options_.lease);
   if (!granted.ok()) return;
-  LOG(WARNING) << "the lease of the office was lost; asking for another";
+  LOG(WARNING)
+      << "etcd has lost the office's lease, or all its data; asking again";
   OfficeBook::Change change;
   {
     absl::MutexLock lock(&mu_);

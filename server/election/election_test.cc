@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -146,6 +147,25 @@ TEST_F(ElectionTest, TheOfficeSurvivesEtcd) {
   EXPECT_EQ(a.ReplacedBy(), 0);
   ASSERT_OK(etcd_->Start());
   EXPECT_TRUE(AwaitLeader(a, "a"));
+  EXPECT_OK(a.Change(a.office()));
+}
+
+TEST_F(ElectionTest, ALeaderWritesTheOfficeThatEtcdHasLost) {
+  Election a(OptionsOf("a"));
+  const uint64_t epoch = Win(a);
+  ASSERT_OK(a.Change(WithInSync(a.office(), {"a", "b"})));
+  etcd_->process().Signal(SIGKILL);
+  etcd_->process().Wait();
+  for (const auto& entry :
+       std::filesystem::directory_iterator(etcd_->directory())) {
+    std::filesystem::remove_all(entry);
+  }
+  ASSERT_TRUE(Await([&] { return !a.view().ok(); }));
+  ASSERT_OK(etcd_->Start());
+  ASSERT_TRUE(AwaitLeader(a, "a"));
+  EXPECT_EQ(a.ReplacedBy(), 0);
+  EXPECT_EQ(a.view()->office.epoch(), epoch);
+  EXPECT_THAT(a.view()->office.in_sync(), ElementsAre("a", "b"));
   EXPECT_OK(a.Change(a.office()));
 }
 

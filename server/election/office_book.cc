@@ -67,7 +67,12 @@ absl::StatusOr<OfficeView> OfficeBook::Parse(
 }
 
 void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
+  const bool was_written = view_.ok() && !view_->written.empty();
   view_ = Parse(answer);
+  if (was_written && view_.ok() && view_->written.empty()) {
+    // Its leader, if it lives, now has time to write the office again.
+    view_ = absl::DataLossError("it has lost the run's office");
+  }
   // A change of this leader may have been made after its call failed.
   if (view_.ok() && leads() && view_->office.epoch() == office_.epoch()) {
     written_ = view_->written;
@@ -82,7 +87,8 @@ uint64_t OfficeBook::ReplacedBy() const {
 }
 
 OfficeBook::LeaseStep OfficeBook::lease_step() const {
-  if (!leads() || !view_.ok() || view_->written != written_) {
+  if (!leads() || !view_.ok() ||
+      (view_->written != written_ && !view_->written.empty())) {
     return LeaseStep::kNone;
   }
   // Check the key, because older etcds keep revoked leases alive.
@@ -93,6 +99,12 @@ OfficeBook::LeaseStep OfficeBook::lease_step() const {
 int64_t OfficeBook::Resign() {
   written_.clear();
   return std::exchange(lease_, 0);
+}
+
+OfficeBook::Change OfficeBook::Renew(int64_t lease) const {
+  // An etcd whose data are lost has no office any more.
+  const bool is_lost = view_.ok() && view_->written.empty();
+  return Write(is_lost ? "" : written_, office_, lease);
 }
 
 OfficeBook::Change OfficeBook::Write(const std::string& before,

@@ -70,8 +70,8 @@ class OfficeBook {
   // one, or 0.
   uint64_t ReplacedBy() const;
   LeaseStep lease_step() const;
-  // Asks for the leader's key again.
-  Change Renew(int64_t lease) const { return Write(written_, office_, lease); }
+  // Asks for the leader's key again, and for the office if etcd has lost it.
+  Change Renew(int64_t lease) const;
   Change Alter(const v1::Office& office) const {
     return Write(written_, office, 0);
   }

@@ -34,6 +34,12 @@ v1::Attention Problem(v1::Severity severity, std::string text,
   return problem;
 }
 
+// Keeps `since` the time from which on something holds; infinite if it does
+// not.
+void NoteWhether(bool holds, absl::Time now, absl::Time& since) {
+  since = holds ? std::min(since, now) : absl::InfiniteFuture();
+}
+
 // Returns a reason, which may come from a peer and be long, in brackets.
 std::string InBrackets(absl::string_view reason) {
   constexpr size_t kMostReason = 300;
@@ -93,9 +99,8 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
     missing_since_ = std::min(missing_since_,
                               first ? std::min(options_.last_end, now) : now);
   }
-  lacks_followers_since_ = moment.lacks_followers
-                               ? std::min(lacks_followers_since_, now)
-                               : absl::InfiniteFuture();
+  NoteWhether(moment.lacks_followers, now, lacks_followers_since_);
+  NoteWhether(moment.lacks_etcd, now, lacks_etcd_since_);
   std::map<std::string, absl::Time> other_data;
   for (const std::string& island : moment.other_data) {
     const auto known = other_data_since_.find(island);
@@ -215,6 +220,14 @@ std::vector<v1::Attention> RunHealth::RunProblems(
     problems.push_back(
         Problem(v1::NOTICE, absl::StrCat("the run is held: ", status.message()),
                 "causeway resume", state_since_));
+    if (!moment_.storage_problem.empty()) {
+      problems.push_back(
+          Problem(v1::WARNING,
+                  absl::StrCat("nothing could be committed, which is tried "
+                               "again when the run goes on: ",
+                               moment_.storage_problem),
+                  "causeway resume", state_since_));
+    }
   }
   if (status.quarantined() > 0) {
     problems.push_back(
@@ -242,6 +255,12 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                              " followers (storage.sync_replicas): if this "
                              "machine is lost, so may be the last versions"),
                 "", std::min(lacks_followers_since_, now)));
+  }
+  if (moment_.lacks_etcd) {
+    problems.push_back(Problem(v1::WARNING,
+                               "etcd does not answer: while it is away, no "
+                               "other coordinator can take over",
+                               "", lacks_etcd_since_));
   }
   return problems;
 }

@@ -71,6 +71,9 @@ class RunHealth {
   // The state of the run at a time.
   struct Moment {
     v1::RunState state = v1::RUN_STATE_UNSPECIFIED;
+    // Why nothing could be committed, also while the run is held; empty if
+    // everything could.
+    std::string storage_problem;
     // The live islands that are ready.
     uint32_t ready = 0;
     // The ready islands without which no round closes.
@@ -79,6 +82,8 @@ class RunHealth {
     std::vector<std::string> other_data;
     // If true, versions wait for fewer followers than storage.sync_replicas.
     bool lacks_followers = false;
+    // If true, the coordinator was elected, and etcd does not answer it.
+    bool lacks_etcd = false;
     // One for each fragment.
     std::vector<Head> heads;
   };
@@ -125,6 +130,7 @@ class RunHealth {
   // The time since which too few islands are ready; infinite if enough are.
   absl::Time missing_since_ = absl::InfiniteFuture();
   absl::Time lacks_followers_since_ = absl::InfiniteFuture();
+  absl::Time lacks_etcd_since_ = absl::InfiniteFuture();
   // The time since which each island is known to read other data.
   std::map<std::string, absl::Time> other_data_since_;
   // The time since which rounds can be merged; infinite if they cannot.

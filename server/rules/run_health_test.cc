@@ -293,6 +293,34 @@ TEST_F(RunHealthTest, APauseIsNoStandstill) {
   EXPECT_THAT(Describe().attention(), IsEmpty());
 }
 
+TEST_F(RunHealthTest, APauseDoesNotHideADiskThatFails) {
+  moment_.state = v1::PAUSED;
+  message_ = "moving the disk";
+  moment_.storage_problem = "disk full";
+  const v1::RunStatus status = Describe();
+  ASSERT_EQ(status.attention_size(), 2);
+  EXPECT_EQ(status.attention(0).severity(), v1::WARNING);
+  EXPECT_EQ(status.attention(0).text(),
+            "nothing could be committed, which is tried again when the run "
+            "goes on: disk full");
+  EXPECT_EQ(status.attention(1).text(), "the run is held: moving the disk");
+}
+
+TEST_F(RunHealthTest, ALeaderWhoseEtcdIsAwayHasNoSuccessor) {
+  Observe();
+  Wait(10);
+  moment_.lacks_etcd = true;
+  Observe();
+  const absl::Time begin = now_;
+  Wait(60);
+  const v1::Attention problem = Problem();
+  EXPECT_EQ(problem.severity(), v1::WARNING);
+  EXPECT_THAT(problem.text(), HasSubstr("etcd does not answer"));
+  EXPECT_EQ(ToTime(problem.since()), begin);
+  moment_.lacks_etcd = false;
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+}
+
 TEST_F(RunHealthTest, TheMostSevereProblemComesFirst) {
   moment_.state = v1::SUSPENDED;
   message_ = "disk full";

@@ -96,6 +96,19 @@ TEST_F(ProcessesTest, TwoIslandsLearnFromText) {
   EXPECT_LT(ValidationLoss("state"), 3.2);
 }
 
+TEST_F(ProcessesTest, AnIslandThatIsLateForTheRunHasNothingToDo) {
+  WriteRun(
+      absl::StrReplaceAll(kConfig, {{"min_islands: 2", "min_islands: 1"}}));
+  std::vector<std::string> command = CoordinatorCommand(0, "state");
+  command.pop_back();  // --exit_when_finished
+  auto coordinator = Start("coordinator", std::move(command));
+  const int port = PortOf(*coordinator);
+  ExpectOk(*Worker("east", port));
+  auto west = Worker("west", port);
+  ExpectOk(*west);
+  EXPECT_THAT(west->Output(), HasSubstr("is finished: every fragment"));
+}
+
 TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
   StartRun(
       absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}}));

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/printable.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -69,7 +70,7 @@ void SessionActor::OpenStream() {
       if (response.message() != message_) {
         message_ = response.message();
         LOG_IF(WARNING, !message_.empty())
-            << "the coordinator says: " << message_;
+            << "the coordinator says: " << Printable(message_);
       }
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
         core.membership().ViewArrived(response, now);

@@ -213,12 +213,13 @@ TEST_F(SessionActorTest, WhatTheCoordinatorSaysIsLoggedOnce) {
   Warnings warnings;
   coordinator_.AwaitHeartbeat();
   v1::SessionResponse view;
-  view.set_message("other data");
+  view.set_message("other data\nof this line");
   coordinator_.Send(view);
   coordinator_.Send(view);
   Publish(3);
   EXPECT_THAT(warnings.lines(),
-              testing::ElementsAre("the coordinator says: other data"));
+              testing::ElementsAre(
+                  "the coordinator says: other data\\x0aof this line"));
 }
 
 TEST_F(SessionActorTest, AStreamThatBreaksIsOpenedAgain) {
