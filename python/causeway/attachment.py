@@ -217,8 +217,7 @@ class Attachment:
         own = [local.values.to("cpu", copy=True) for local in self.locals]
         try:
             for index, local in enumerate(self.locals):
-                values = (merged[index] if merged else torch.empty(
-                    local.info.shape, dtype=torch.float32))
+                values = merged[index] if merged else self._empty(local)
                 values = values.to(local.values.device)
                 ranks.broadcast(values)
                 part = values.view(-1)[local.first:]
@@ -230,12 +229,14 @@ class Attachment:
             for local, values in zip(self.locals, own):
                 local.values.copy_(values)
 
+    @staticmethod
+    def _empty(local: Local) -> torch.Tensor:
+        # Whatever the defaults of the loop are.
+        return torch.empty(local.info.shape, dtype=torch.float32, device="cpu")
+
     def _read_merged(self, native: NativeIsland) -> List[torch.Tensor]:
         """Returns the merged values of the whole tensors, on rank 0."""
-        merged = [
-            torch.empty(local.info.shape, dtype=torch.float32)
-            for local in self.locals
-        ]
+        merged = [self._empty(local) for local in self.locals]
         buffers = (_library.Buffer * len(merged))()
         for buffer, local, values in zip(buffers, self.locals, merged):
             self._describe(buffer, local.info, values)

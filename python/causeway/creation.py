@@ -226,7 +226,7 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         from .adapters import save_configuration
         save_configuration(model, os.fspath(directory))
         exclude.append(frozen)
-        tensors[frozen] = torch.empty(0)
+        tensors[frozen] = torch.empty(0, dtype=torch.float32, device="cpu")
     files = RunFiles(os.path.join(directory, "run.textproto"),
                      os.path.join(directory, "initial.safetensors"))
     with open(files.parameters, "wb") as file:

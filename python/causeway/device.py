@@ -81,7 +81,8 @@ class _Slot:
 
 def _make_slots() -> List[_Slot]:
     # Copies wait for nothing if the memory is pinned.
-    values = torch.empty(_MOST_LOSSES, pin_memory=True)
+    values = torch.empty(_MOST_LOSSES, dtype=torch.float32, device="cpu",
+                         pin_memory=True)
     return [_Slot(value) for value in values.unbind()]
 
 

@@ -9,6 +9,11 @@ import tarfile
 from typing import Any
 
 
+def _values_of(storage: Any) -> Any:
+    import torch
+    return torch.tensor((), dtype=torch.uint8, device="cpu").set_(storage)
+
+
 def pack(folder: str) -> Any:
     """Returns the files of a folder as a storage of PyTorch.
 
@@ -23,16 +28,14 @@ def pack(folder: str) -> Any:
     content = torch.frombuffer(stream.getbuffer(), dtype=torch.uint8)
     storage: Any = torch.UntypedStorage(  # type: ignore[no-untyped-call]
         content.numel())
-    torch.tensor((), dtype=torch.uint8).set_(storage).copy_(content)
+    _values_of(storage).copy_(content)
     return storage
 
 
 def unpack(packed: Any, folder: str) -> None:
     """Writes the files to a folder."""
-    import torch
     # torch.load wraps it, and the wrapper warns about its own use.
-    storage = getattr(packed, "_untyped_storage", packed)
-    values = torch.tensor((), dtype=torch.uint8).set_(storage.cpu())
+    values = _values_of(getattr(packed, "_untyped_storage", packed).cpu())
     content = ctypes.string_at(values.data_ptr(), values.numel())
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive.getmembers():

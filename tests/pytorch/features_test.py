@@ -53,6 +53,21 @@ class PyTorch2Test(ProcessTestCase):
                 for optimizer in optimizers:
                     optimizer.step()
 
+    def test_tensors_may_have_another_device_by_default(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        with torch.device("meta"):
+            with self.join() as island:
+                island.attach(self.model, optimizer)
+                own = [p.detach().clone() for p in self.model.parameters()]
+                state = island.state_dict()
+                with island.merged_weights():
+                    merged = [p.detach().clone()
+                              for p in self.model.parameters()]
+            with self.join() as island:
+                island.load_state_dict(state)
+            self.create_run(self.model, trainable_only=True, fragments=1)
+        self.assertTrue(all(map(torch.equal, own, merged)))
+
     def skip_a_step(self, **fields):
         scaler = torch.amp.GradScaler("cpu")
         optimizer = torch.optim.AdamW(self.model.parameters(), **fields)

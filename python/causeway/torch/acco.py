@@ -138,7 +138,8 @@ class Acco:
         self.micro_batches_made = 0
 
         flat = self._flat
-        self._gradients = torch.zeros(flat.padded_size, device=flat.device)
+        self._gradients = torch.zeros(flat.padded_size, dtype=torch.float32,
+                                      device=flat.device)
         self._exchange = torch.zeros_like(self._gradients)
         # Parameters on their way from rank to rank.
         self._gathered = (self._exchange if flat.dtype == torch.float32 else

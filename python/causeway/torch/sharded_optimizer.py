@@ -70,7 +70,8 @@ class ShardedOptimizer:
                  max_norm: Optional[float]) -> None:
         self._collectives = collectives
         self._max_norm = max_norm
-        self.master = torch.zeros(flat.shard_size, device=flat.device)
+        self.master = torch.zeros(flat.shard_size, dtype=torch.float32,
+                                  device=flat.device)
         self.gradient = torch.zeros_like(self.master)
         self._members: list[tuple[nn.Parameter, slice]] = []
         first = collectives.rank * flat.shard_size
