@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import (TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, List, Mapping,
                     Optional, Tuple, Union)
 
-from ._library import Path
+from ._library import Path, check, library
 from .errors import InvalidArgument
 from .joined_run import matches_any
 
@@ -193,6 +193,10 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       block: where names have the number of their block, as "layers.#.".
       dtype: the type of the values in the file, of a torch.nn.Module; default:
         the parameters'.
+
+    Raises:
+      InvalidArgument: the coordinator would not take the files, which are
+        there, or the model has values that no run exchanges.
     """
     exclude, frozen = _patterns(exclude), None
     if overlap_steps is None:
@@ -267,4 +271,6 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
     ]
     with open(files.configuration, "w", encoding="utf-8") as file:
         file.write("\n".join(blocks))
+    check(library().causeway_check_run(os.fsencode(files.configuration),
+                                       os.fsencode(files.parameters)))
     return files

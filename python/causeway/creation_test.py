@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 import json
+import math
 import re
 import struct
 import unittest
@@ -121,6 +122,12 @@ class CreateRunTest(ProcessTestCase):
             self.create_run({"a": sharded})
         with self.assertRaisesRegex(InvalidArgument, "the model is of type li"):
             self.create_run([LeastSquares()])
+        with self.assertRaisesRegex(InvalidArgument, ":12:16: Expected integ"):
+            self.create_run(LeastSquares(), total_steps=1e4)
+        with self.assertRaisesRegex(InvalidArgument, "exclude \"w\" matches"):
+            self.create_run(LeastSquares(), exclude="w")
+        with self.assertRaisesRegex(InvalidArgument, "a.*is not finite|nan"):
+            self.create_run({"a": torch.full((3,), math.nan)}, fragments=1)
 
 
 if __name__ == "__main__":

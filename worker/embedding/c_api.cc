@@ -21,9 +21,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/initial_values.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"
 #include "glog/logging.h"
+#include "outer_optimizer/fragment_plan.h"
+#include "proto/run_config.pb.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/embedding/c_conversions.h"
 #include "worker/embedding/c_guard.h"
@@ -388,5 +392,20 @@ causeway_code causeway_save(causeway_island* island, const char* directory) {
           "causeway_after_step");
     }
     return island->island->Save(causeway::Text(directory));
+  });
+}
+
+causeway_code causeway_check_run(const char* configuration,
+                                 const char* initial_parameters) {
+  return Guard([&]() -> absl::Status {
+    const std::string checkpoint = causeway::Text(initial_parameters);
+    ASSIGN_OR_RETURN(const causeway::v1::RunConfig config,
+                     causeway::LoadRunConfig(causeway::Text(configuration)));
+    ASSIGN_OR_RETURN(causeway::ModelLayout layout,
+                     causeway::NewRunLayout(config, checkpoint));
+    RETURN_IF_ERROR(causeway::MakeFragmentPlan(layout, config).status());
+    return causeway::InitialValues::FromCheckpoint(checkpoint,
+                                                   std::move(layout))
+        .status();
   });
 }

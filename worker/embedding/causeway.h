@@ -389,6 +389,13 @@ CAUSEWAY_EXPORT causeway_code causeway_read_merged(
 CAUSEWAY_EXPORT causeway_code causeway_save(causeway_island* island,
                                             const char* directory);
 
+/* Checks the files with which a coordinator begins a run of tensors, and reads
+ * every value. Needs no island.
+ *   CAUSEWAY_INVALID_ARGUMENT  The coordinator would not take them. The message
+ *       has the file, and the configuration's lines. */
+CAUSEWAY_EXPORT causeway_code
+causeway_check_run(const char* configuration, const char* initial_parameters);
+
 /* For a program that starts the ranks of a host: watches whether one is stuck.
  * A watch is used by one thread at a time. */
 typedef struct causeway_watch causeway_watch;
