@@ -3,7 +3,6 @@
 """Runs of what is trainable; tests/pytorch/lora_test.py has those of PEFT."""
 
 import os
-import tempfile
 import unittest
 
 import torch
@@ -11,6 +10,7 @@ import torch
 import causeway
 from causeway.adapters import check_frozen, frozen_digest
 from causeway.joined_run import FROZEN, Run
+from causeway.testing.processes import ProcessTestCase
 
 
 def model():
@@ -27,16 +27,11 @@ def digest(module, exchanged=(), excluded=()):
     return frozen_digest(module, set(exchanged), lambda name: name in excluded)
 
 
-class AdaptersTest(unittest.TestCase):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+class AdaptersTest(ProcessTestCase):
 
     def create_run(self, module, **fields):
-        return causeway.create_run(module, os.path.join(self.folder, "run"),
-                                   name="test", total_steps=10, batch_size=4,
+        return causeway.create_run(module, self.path("run"), name="test",
+                                   total_steps=10, batch_size=4,
                                    sequence_length=1, trainable_only=True,
                                    **fields)
 

@@ -100,6 +100,11 @@ def _parameters_of(model: "torch.nn.Module") -> Dict[str, Any]:
             if slot.parameter.requires_grad}
 
 
+def _nothing() -> "torch.Tensor":
+    import torch
+    return torch.empty(0, dtype=torch.float32, device="cpu")
+
+
 def _trainable_of(model: Any,
                   exclude: Iterable[str]) -> Tuple[Dict[str, Any], str]:
     """Returns the tensors of a run of what is trainable, and the name of what
@@ -114,11 +119,19 @@ def _trainable_of(model: Any,
         raise InvalidArgument(
             "no parameter of the model requires gradients: PEFT loads adapters "
             "so unless it is told is_trainable=True")
+    tensors = {name: slot.parameter.detach() for name, slot in slots.items()}
+
+    def excludes(name: str) -> bool:
+        if not matches_any(exclude, name):
+            return False
+        # A pattern that matches nothing in the file is refused.
+        tensors[name] = _nothing()
+        return True
+
     frozen = frozen_digest(
-        model, {id(slot.parameter) for slot in slots.values()},
-        lambda name: matches_any(exclude, name))
-    return {name: slot.parameter.detach()
-            for name, slot in slots.items()}, frozen
+        model, {id(slot.parameter) for slot in slots.values()}, excludes)
+    tensors[frozen] = _nothing()
+    return tensors, frozen
 
 
 def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
@@ -225,12 +238,9 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         raise InvalidArgument("no parameter of the model requires gradients")
     os.makedirs(directory, exist_ok=True)
     if frozen is not None:
-        import torch
-
         from .adapters import save_configuration
         save_configuration(model, os.fspath(directory))
         exclude.append(frozen)
-        tensors[frozen] = torch.empty(0, dtype=torch.float32, device="cpu")
     files = RunFiles(os.path.join(directory, "run.textproto"),
                      os.path.join(directory, "initial.safetensors"))
     with open(files.parameters, "wb") as file:
