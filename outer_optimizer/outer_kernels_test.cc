@@ -3,7 +3,6 @@
 #include "outer_optimizer/outer_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>

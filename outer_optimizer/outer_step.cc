@@ -311,7 +311,7 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
           .momentum_spread = optimizer.momentum_spread(),
           .tensor_merge = MakeTensorMerge(config, fragment),
           .downlink = DownlinkSpec(synchronization),
-          .downlink_options = DownlinkOptions(synchronization)};
+          .downlink_options = EncodeOptionsOf(synchronization)};
 }
 
 bool HasMomentum(const OuterStepOptions& options) {

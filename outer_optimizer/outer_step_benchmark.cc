@@ -6,7 +6,6 @@
 //   bazel run //outer_optimizer:outer_step_benchmark
 #include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstdio>
-#include <initializer_list>
 
 #include "outer_optimizer/testing/outer_step_speed.h"
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outer_optimizer/penalty.h"
 
-#include <limits>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -98,12 +98,6 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
 
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options) {
-  if (options.rounding == Rounding::kStochastic &&
-      (!HasScales(spec.format) || spec.format == v1::ECQ)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("there is no stochastic rounding for %s",
-                        v1::Format_Name(spec.format)));
-  }
   if (spec.format == v1::ECQ) return CheckEcqTarget(options);
   return absl::OkStatus();
 }
@@ -122,12 +116,10 @@ uint64_t PieceAlignment(const CodecSpec& spec) {
 
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
-                                    uint64_t values, absl::Span<char> buffer,
-                                    uint64_t first_value) {
-  CHECK_EQ(first_value % kStripValues, 0u);
+                                    uint64_t values, absl::Span<char> buffer) {
   CHECK_EQ(buffer.size(), MaxEncodedBytes(spec, values));
   return std::make_unique<Encoder>(PlanesOf(spec), spec.entropy_coded, options,
-                                   first_value, values, buffer);
+                                   values, buffer);
 }
 
 EncodingReader NewEncodingReader(const CodecSpec& spec, uint64_t values,

@@ -34,7 +34,6 @@
 #include "absl/types/span.h"
 #include "proto/fragment.pb.h"
 #include "quantization/decoder.h"
-#include "quantization/encode_options.h"
 #include "quantization/strips/encoder.h"
 #include "quantization/strips/encoding_reader.h"
 
@@ -58,10 +57,8 @@ struct CodecSpec {
 absl::Status CheckCodecSpec(const CodecSpec& spec);
 
 // Checks the options of an encoder. `spec` must pass CheckCodecSpec.
-//   INVALID_ARGUMENT  stochastic rounding in a format that has none (FP32,
-//                     BF16, ECQ); with ECQ, ecq_bits that are neither 0 nor
-//                     0.5 to 8, or an ecq_distortion outside [0.0001, 0.9] if
-//                     ecq_bits is 0.
+//   INVALID_ARGUMENT  with ECQ, ecq_bits that are neither 0 nor 0.5 to 8, or an
+//                     ecq_distortion outside [0.0001, 0.9] if ecq_bits is 0.
 absl::Status CheckEncodeOptions(const CodecSpec& spec,
                                 const EncodeOptions& options);
 
@@ -81,14 +78,12 @@ uint64_t PieceAlignment(const CodecSpec& spec);
 // checks above. `buffer` has MaxEncodedBytes(spec, values) bytes and outlives
 // the encoder.
 //
-// The values may be whole strips of a longer vector, from its value
-// `first_value`, a multiple of kStripValues. So several processes may each
-// encode a part of it. The concatenation of their encodings equals the encoding
-// of the whole vector, bit for bit.
+// The values may be whole strips of a longer vector, so that several processes
+// each encode a part of it. The concatenation of their encodings equals the
+// encoding of the whole vector, bit for bit.
 std::unique_ptr<Encoder> NewEncoder(const CodecSpec& spec,
                                     const EncodeOptions& options,
-                                    uint64_t values, absl::Span<char> buffer,
-                                    uint64_t first_value = 0);
+                                    uint64_t values, absl::Span<char> buffer);
 
 // Returns a reader of an encoding of `values` values. `spec` must pass
 // CheckCodecSpec.

@@ -44,17 +44,11 @@ void Report(benchmark::State& state, const CodecSpec& spec,
   state.SetLabel(Label(spec));
 }
 
-void Encode(benchmark::State& state, const EncodeOptions& options) {
+void BM_Encode(benchmark::State& state) {
   const CodecSpec spec = SpecOf(state);
   for (auto _ : state) {
-    Report(state, spec, MeasureEncode(spec, options, kRepetitions, Seconds));
+    Report(state, spec, MeasureEncode(spec, {}, kRepetitions, Seconds));
   }
-}
-
-void BM_Encode(benchmark::State& state) { Encode(state, {}); }
-
-void BM_EncodeStochastically(benchmark::State& state) {
-  Encode(state, {.rounding = Rounding::kStochastic, .seed = 1});
 }
 
 void BM_DecodeAccumulate(benchmark::State& state) {
@@ -64,22 +58,14 @@ void BM_DecodeAccumulate(benchmark::State& state) {
   }
 }
 
-void Common(benchmark::internal::Benchmark* benchmark) {
+void Formats(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"format", "block", "entropy"})
       ->UseManualTime()
       ->Iterations(1)
       ->Unit(benchmark::kMillisecond);
-}
-
-void FixedRate(benchmark::internal::Benchmark* benchmark) {
   for (const v1::Format format : {v1::E3M0, v1::INT8, v1::INT4}) {
     benchmark->Args({format, 256, false});
   }
-  Common(benchmark);
-}
-
-void Formats(benchmark::internal::Benchmark* benchmark) {
-  FixedRate(benchmark);
   benchmark->Args({v1::E3M0, 128, false})->Args({v1::INT8, 128, false});
   benchmark->Args({v1::E3M0, 64, false});
   for (const v1::Format format : {v1::E3M0, v1::INT8, v1::ECQ}) {
@@ -88,7 +74,6 @@ void Formats(benchmark::internal::Benchmark* benchmark) {
 }
 
 BENCHMARK(BM_Encode)->Apply(Formats);
-BENCHMARK(BM_EncodeStochastically)->Apply(FixedRate);
 BENCHMARK(BM_DecodeAccumulate)->Apply(Formats);
 
 }  // namespace

@@ -26,17 +26,7 @@ CodecSpec DownlinkSpec(const v1::SynchronizationConfig& config) {
   return SpecOfFormat(config.downlink_format(), config);
 }
 
-EncodeOptions UplinkOptions(const v1::SynchronizationConfig& config,
-                            uint64_t seed) {
-  EncodeOptions options = DownlinkOptions(config);
-  if (config.uplink_rounding() == v1::SynchronizationConfig::STOCHASTIC) {
-    options.rounding = Rounding::kStochastic;
-    options.seed = seed;
-  }
-  return options;
-}
-
-EncodeOptions DownlinkOptions(const v1::SynchronizationConfig& config) {
+EncodeOptions EncodeOptionsOf(const v1::SynchronizationConfig& config) {
   return {.ecq_bits = config.ecq_bits(),
           .ecq_distortion = config.ecq_distortion()};
 }

@@ -35,16 +35,5 @@ TEST(CodecConfigTest, EcqIsAlwaysEntropyCoded) {
   EXPECT_TRUE(UplinkSpec(config).entropy_coded);
 }
 
-TEST(CodecConfigTest, OnlyTheUplinkRoundsStochastically) {
-  v1::SynchronizationConfig config;
-  config.set_ecq_bits(1.5);
-  config.set_uplink_rounding(v1::SynchronizationConfig::STOCHASTIC);
-  EXPECT_EQ(UplinkOptions(config, 7).rounding, Rounding::kStochastic);
-  EXPECT_EQ(UplinkOptions(config, 7).seed, 7);
-  EXPECT_EQ(DownlinkOptions(config).rounding, Rounding::kNearest);
-  EXPECT_EQ(UplinkOptions(config, 7).ecq_bits, 1.5);
-  EXPECT_EQ(DownlinkOptions(config).ecq_bits, 1.5);
-}
-
 }  // namespace
 }  // namespace causeway

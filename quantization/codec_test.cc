@@ -18,7 +18,6 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/dense_reference.h"
 #include "quantization/strips/layout.h"
 #include "quantization/testing/whole_vectors.h"
@@ -213,33 +212,6 @@ TEST_P(CodecTest, ThreadsGiveTheSameBytesAndReadyBytesAreFinal) {
   EXPECT_TRUE(decoded == want_decoded);
 }
 
-TEST_P(CodecTest, StochasticRoundingFollowsTheSeedAndThePlaceInTheVector) {
-  if (!HasScales() || spec_.format == v1::ECQ) return;
-  const std::vector<float> values = Values(kStripsValues);
-  const EncodeOptions options{.rounding = Rounding::kStochastic, .seed = 5};
-  ASSERT_OK_AND_ASSIGN(const std::string want, Encode(spec_, values, options));
-  EXPECT_THAT(Encode(spec_, values, options), IsOkAndHolds(want));
-  EXPECT_THAT(
-      Encode(spec_, values, {.rounding = Rounding::kStochastic, .seed = 6}),
-      Not(IsOkAndHolds(want)));
-  std::string buffer(MaxEncodedBytes(spec_, values.size()), 'x');
-  const auto encoder =
-      NewEncoder(spec_, options, values.size(), absl::MakeSpan(buffer));
-  std::vector<float> decoded(values.size());
-  for (const auto& [begin, end] :
-       {std::pair<size_t, size_t>{2 * kStripValues, values.size()},
-        {0, kStripValues},
-        {kStripValues, 2 * kStripValues}}) {
-    encoder->Encode(begin,
-                    absl::MakeConstSpan(values).subspan(begin, end - begin),
-                    absl::MakeSpan(decoded).subspan(begin, end - begin));
-  }
-  buffer.resize(encoder->Finish());
-  EXPECT_TRUE(buffer == want);
-  const std::vector<float> want_decoded = Decoded(want, values.size());
-  EXPECT_TRUE(decoded == want_decoded);
-}
-
 TEST_P(CodecTest, DecodedMayBeTheMemoryOfTheValues) {
   std::vector<float> values = Values(300);
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, values));
@@ -331,26 +303,20 @@ TEST_P(CodecTest, ZerosDenormalsAndOutliersDecodeToFiniteValues) {
   constexpr size_t kCount = 3001;
   std::vector<float> outlier = Values(kCount);
   outlier[kCount - 1] = 3e38f;
-  std::vector<Rounding> roundings = {Rounding::kNearest};
-  if (HasScales() && spec_.format != v1::ECQ) {
-    roundings.push_back(Rounding::kStochastic);
-  }
-  for (const Rounding rounding : roundings) {
-    const auto decoded = [&](const std::vector<float>& values) {
-      std::vector<float> got(values.size(), kNan);
-      const auto encoded = Encode(spec_, values, {.rounding = rounding});
-      EXPECT_OK(Decode(spec_, encoded.value(), absl::MakeSpan(got)));
-      return got;
-    };
-    EXPECT_THAT(decoded(std::vector<float>(kCount)), Each(0.0f));
-    EXPECT_THAT(decoded(std::vector<float>(kCount, -1e-40f)),
-                Each(AllOf(testing::Le(0.0f), testing::Ge(-1.01e-40f))));
-    const std::vector<float> got = decoded(outlier);
-    EXPECT_THAT(
-        got,
-        Each(testing::Truly([](float value) { return std::isfinite(value); })));
-    EXPECT_GT(got.back(), 2e37f);
-  }
+  const auto decoded = [&](const std::vector<float>& values) {
+    std::vector<float> got(values.size(), kNan);
+    const auto encoded = Encode(spec_, values);
+    EXPECT_OK(Decode(spec_, encoded.value(), absl::MakeSpan(got)));
+    return got;
+  };
+  EXPECT_THAT(decoded(std::vector<float>(kCount)), Each(0.0f));
+  EXPECT_THAT(decoded(std::vector<float>(kCount, -1e-40f)),
+              Each(AllOf(testing::Le(0.0f), testing::Ge(-1.01e-40f))));
+  const std::vector<float> got = decoded(outlier);
+  EXPECT_THAT(
+      got,
+      Each(testing::Truly([](float value) { return std::isfinite(value); })));
+  EXPECT_GT(got.back(), 2e37f);
 }
 
 TEST_P(CodecTest, RefusesNonFiniteValuesBeforeWritingAnything) {
@@ -516,15 +482,6 @@ TEST(CodecForeignBytesTest, AStripThatCannotBeReadIsNotANumber) {
     EXPECT_FALSE(std::isnan(sum[kStripValues]));
   }
   EXPECT_GT(unreadable, 0);
-}
-
-TEST(EncodeOptionsTest, RefusesStochasticRoundingOfFormatsWithoutLevels) {
-  for (const v1::Format format : {v1::FP32, v1::BF16, v1::ECQ}) {
-    EXPECT_THAT(Encode({.format = format, .entropy_coded = format == v1::ECQ},
-                       {1.0f}, {.rounding = Rounding::kStochastic}),
-                IsInvalidArgument("no stochastic rounding for " +
-                                  v1::Format_Name(format)));
-  }
 }
 
 TEST(EncodeOptionsTest, RefusesTargetsOfEcqOutOfRange) {

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/encoded_object.h"
 
-#include <cmath>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "common/checksum.h"

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/error_feedback.h"
 
-#include <cmath>
 #include <memory>
 #include <random>
 #include <string>

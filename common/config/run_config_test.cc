@@ -218,8 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "inner_steps_per_round: 10 error_feedback: nan",
                  "synchronization.error_feedback", "0 to 1"},
         BadValue{"inner_steps_per_round: 10",
-                 "inner_steps_per_round: 10 uplink_format: BF16 "
-                 "uplink_rounding: STOCHASTIC",
+                 "inner_steps_per_round: 10 uplink_rounding: STOCHASTIC",
                  "synchronization.uplink_rounding", "NEAREST"},
         BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 ecq_bits: 0.4",

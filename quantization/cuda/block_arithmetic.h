@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 
 #ifdef __CUDACC__
@@ -118,61 +117,6 @@ class BlockQuantizer<BlockFormat::kE3m0> {
  private:
   int32_t code0_;
   float least_;
-};
-
-// The functions below round stochastically, as EncodeValueStochastically() of
-// quantization/formats/testing/block_reference.h with random numbers of
-// quantization/formats/philox.h.
-
-// Returns a number in [0, 1).
-CAUSEWAY_HOST_DEVICE inline float UniformOf(uint32_t random) {
-  return static_cast<float>(random >> 8) * 0x1p-24f;
-}
-
-// Returns the integer below, or the next one with a probability equal to the
-// fraction.
-CAUSEWAY_HOST_DEVICE inline int32_t IntegerBelowOrAbove(float quotient,
-                                                        uint32_t random) {
-  const float below = floorf(quotient);
-  return static_cast<int32_t>(below) +
-         (UniformOf(random) < quotient - below ? 1 : 0);
-}
-
-// Returns the code of the level of E3M0 below or above, in magnitude.
-CAUSEWAY_HOST_DEVICE inline uint32_t PowerBelowOrAbove(float quotient,
-                                                       uint32_t random) {
-  const uint32_t bits = std::bit_cast<uint32_t>(quotient);
-  const uint32_t magnitude_bits = bits & 0x7fffffff;
-  const float magnitude = std::bit_cast<float>(magnitude_bits);
-  const uint32_t denormal =
-      static_cast<uint32_t>(IntegerBelowOrAbove(magnitude * 0x1p6f, random));
-  // The random bits carry into the exponent.
-  const uint32_t normal = ((magnitude_bits + (random >> 9)) >> 23) - (127 - 7);
-  const uint32_t code = magnitude < 0x1p-6f ? denormal : normal;
-  return code == 0 ? 0 : code | (bits >> 28 & 8);
-}
-
-// Encodes values of one block whose scale HasCodes().
-template <BlockFormat kFormat>
-class StochasticBlockQuantizer {
- public:
-  CAUSEWAY_HOST_DEVICE explicit StochasticBlockQuantizer(float scale)
-      : reciprocal_(1.0f / scale) {}
-
-  CAUSEWAY_HOST_DEVICE uint32_t Code(float value, uint32_t random) const {
-    constexpr float kTop = TopLevel(kFormat);
-    constexpr uint32_t kMask = (1u << CodeBits(kFormat)) - 1;
-    const float quotient = fmaxf(-kTop, fminf(value * reciprocal_, kTop));
-    if constexpr (kFormat == BlockFormat::kE3m0) {
-      return PowerBelowOrAbove(quotient, random);
-    } else {
-      return static_cast<uint32_t>(IntegerBelowOrAbove(quotient, random)) &
-             kMask;
-    }
-  }
-
- private:
-  float reciprocal_;
 };
 
 // The table of levels of a 4-bit format. Kernels keep it in shared memory,

@@ -9,7 +9,6 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/dense_reference.h"
 #include "quantization/formats/testing/block_reference.h"
 
@@ -37,13 +36,6 @@ uint32_t CodeOf(uint16_t scale, float value) {
   return BlockQuantizer<kFormat>(ScaleValue(scale)).Code(value);
 }
 
-template <BlockFormat kFormat>
-uint32_t StochasticCodeOf(uint16_t scale, float value, uint32_t random) {
-  if (!HasCodes(scale)) return 0;
-  return StochasticBlockQuantizer<kFormat>(ScaleValue(scale))
-      .Code(value, random);
-}
-
 TEST(MaxMagnitudeTest, ANanOutweighsAll) {
   EXPECT_EQ(MaxMagnitude(-3, 2), 3);
   EXPECT_EQ(MaxMagnitude(0, -INFINITY), INFINITY);
@@ -58,11 +50,7 @@ TYPED_TEST(BlockArithmeticTest, ScalesOfAllMagnitudes) {
   for (uint32_t high = 0; high < 0x8000; ++high) {
     for (const uint32_t low : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u}) {
       const float absmax = std::bit_cast<float>(high << 16 | low);
-      ASSERT_EQ((BlockScale<kFormat, Rounding::kNearest>(absmax)),
-                ScaleOfAbsmax(kFormat, absmax))
-          << absmax;
-      ASSERT_EQ((BlockScale<kFormat, Rounding::kStochastic>(absmax)),
-                ScaleOfAbsmax(kFormat, absmax, Rounding::kStochastic))
+      ASSERT_EQ(BlockScale<kFormat>(absmax), ScaleOfAbsmax(kFormat, absmax))
           << absmax;
     }
   }
@@ -85,10 +73,6 @@ TYPED_TEST(BlockArithmeticTest, CodesUnderAllScales) {
       ASSERT_EQ(CodeOf<kFormat>(scale, value),
                 EncodeValue(kFormat, scale, value))
           << "scale " << scale << ", value " << value;
-      const uint32_t number = random();
-      ASSERT_EQ(StochasticCodeOf<kFormat>(scale, value, number),
-                EncodeValueStochastically(kFormat, scale, value, number))
-          << "scale " << scale << ", value " << value << ", random " << number;
     }
   }
 }
@@ -111,15 +95,6 @@ TYPED_TEST(BlockArithmeticTest, CodesAroundHalfWaysBetweenLevels) {
           ASSERT_EQ(CodeOf<kFormat>(code, value),
                     EncodeValue(kFormat, code, value))
               << "scale " << scale << ", value " << value;
-          // The numbers are the least, the greatest, and those around the one
-          // that decides for a value half-way between two levels.
-          for (const uint32_t number :
-               {0u, 0x7fffffffu, 0x80000000u, 0x80000100u, 0xffffffffu}) {
-            ASSERT_EQ(StochasticCodeOf<kFormat>(code, value, number),
-                      EncodeValueStochastically(kFormat, code, value, number))
-                << "scale " << scale << ", value " << value << ", random "
-                << number;
-          }
         }
       }
     }
@@ -133,8 +108,6 @@ TYPED_TEST(BlockArithmeticTest, SaturatesBeyondTheLargestScale) {
   for (const float value : {kLargest, -kLargest, 0.7f * kLargest, 1e30f}) {
     EXPECT_EQ(CodeOf<kFormat>(kScale, value),
               EncodeValue(kFormat, kScale, value));
-    EXPECT_EQ(StochasticCodeOf<kFormat>(kScale, value, 0),
-              EncodeValueStochastically(kFormat, kScale, value, 0));
   }
 }
 
@@ -143,7 +116,6 @@ TYPED_TEST(BlockArithmeticTest, NoScaleNoCode) {
   for (const uint16_t scale : {uint16_t{0}, kInfiniteScale, kNanScale}) {
     for (const float value : {0.0f, -1.0f, 1e38f, INFINITY, NAN}) {
       EXPECT_EQ(CodeOf<kFormat>(scale, value), 0u);
-      EXPECT_EQ(StochasticCodeOf<kFormat>(scale, value, 0), 0u);
     }
   }
 }

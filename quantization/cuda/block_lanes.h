@@ -32,7 +32,6 @@
 #include "quantization/cuda/block_arithmetic.h"
 #include "quantization/cuda/block_units.h"
 #include "quantization/formats/block_format.h"
-#include "quantization/formats/philox.h"
 
 namespace causeway {
 
@@ -105,9 +104,7 @@ class Lane {
   }
 
   // Adds the codes of the lane's block `block` to `words`, which begin as 0.
-  // The unit's first value is value `begin` of the vector.
-  CAUSEWAY_HOST_DEVICE void Encode(const NearestRounding&, uint64_t,
-                                   uint32_t block, uint16_t scale,
+  CAUSEWAY_HOST_DEVICE void Encode(uint32_t block, uint16_t scale,
                                    const Quad (&quads)[kQuads],
                                    uint32_t (&words)[kWords]) const {
     if (!HasCodes(scale)) return;
@@ -121,18 +118,6 @@ class Lane {
         const float number = fmaxf(-top, fminf(quads[quad].values[value], top));
         AddCode(quantizer.Code(number), quad, value, words);
       }
-    }
-  }
-  CAUSEWAY_HOST_DEVICE void Encode(const StochasticRounding& rounding,
-                                   uint64_t begin, uint32_t block,
-                                   uint16_t scale, const Quad (&quads)[kQuads],
-                                   uint32_t (&words)[kWords]) const {
-    if (!HasCodes(scale)) return;
-    const StochasticBlockQuantizer<kFormat> quantizer(ScaleValue(scale));
-    CAUSEWAY_UNROLL
-    for (uint32_t i = 0; i < kQuadsOfBlock; i += kQuadsOfRandoms) {
-      AddStochastic(quantizer, rounding, begin, kQuadsOfBlock * block + i,
-                    quads, words);
     }
   }
 
@@ -237,10 +222,6 @@ class Lane {
   }
 
  private:
-  // The number of the lane's quads among 64 consecutive values, which share
-  // their random numbers (quantization/formats/philox.h).
-  static constexpr uint32_t kQuadsOfRandoms = 64 / kQuadStride;
-
   CAUSEWAY_HOST_DEVICE static void AddCode(uint32_t code, uint32_t quad,
                                            uint32_t value,
                                            uint32_t (&words)[kWords]) {
@@ -248,33 +229,6 @@ class Lane {
       words[quad] |= code << (8 * value);
     } else {
       words[value] |= code << (kBits * quad);
-    }
-  }
-
-  // Adds the codes of the kQuadsOfRandoms quads from `first` on, which share
-  // their random numbers. Values `value` of these quads have the same place in
-  // rows of 16, and so share one block of four random numbers, one for each
-  // row.
-  CAUSEWAY_HOST_DEVICE void AddStochastic(
-      const StochasticBlockQuantizer<kFormat>& quantizer,
-      const StochasticRounding& rounding, uint64_t begin, uint32_t first,
-      const Quad (&quads)[kQuads], uint32_t (&words)[kWords]) const {
-    const uint32_t at = QuadAt(first);
-    const uint64_t randoms_at = rounding.begin + begin + at - at % 64 + at % 16;
-    CAUSEWAY_UNROLL
-    for (uint32_t value = 0; value < 4; ++value) {
-      const auto randoms = RoundingRandoms(rounding.seed, randoms_at + value);
-      CAUSEWAY_UNROLL
-      for (uint32_t i = 0; i < kQuadsOfRandoms; ++i) {
-        // The index does not depend on the lane, so that the numbers stay in
-        // registers.
-        const uint32_t random = !kBytes     ? randoms[i]
-                                : lane_ < 4 ? randoms[2 * i]
-                                            : randoms[2 * i + 1];
-        const uint32_t quad = first + i;
-        AddCode(quantizer.Code(quads[quad].values[value], random), quad, value,
-                words);
-      }
     }
   }
 

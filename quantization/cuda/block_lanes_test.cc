@@ -30,27 +30,24 @@ float LargestMagnitude(const UnitQuads& quads, uint32_t lane, uint32_t block) {
   return largest;
 }
 
-template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize,
-          typename Rounds>
-void EncodeUnit(const float* anchor, const float* parameters,
-                const Rounds& rounding, uint64_t values, uint64_t unit,
-                char* encoded) {
+template <bool kWhole, BlockFormat kFormat, uint32_t kBlockSize>
+void EncodeUnit(const float* anchor, const float* parameters, uint64_t values,
+                uint64_t unit, char* encoded) {
   using ThisLane = Lane<kFormat, kBlockSize>;
   const auto place = PlaceOfUnit<kFormat, kBlockSize>(values, unit);
-  const uint64_t begin = unit * kLaneUnit;
   UnitQuads quads;
   for (uint32_t i = 0; i < kLanes; ++i) {
-    LoadDifference<kWhole>(ThisLane(i), place, begin, anchor, parameters,
-                           quads[i]);
+    LoadDifference<kWhole>(ThisLane(i), place, unit * kLaneUnit, anchor,
+                           parameters, quads[i]);
   }
   for (uint32_t i = 0; i < kLanes; ++i) {
     const ThisLane lane(i);
     uint16_t scales[ThisLane::kBlocks];
     uint32_t words[ThisLane::kWords] = {};
     for (uint32_t block = 0; block < ThisLane::kBlocks; ++block) {
-      scales[block] = BlockScale<kFormat, Rounds::kRounding>(
-          LargestMagnitude<ThisLane>(quads, i, block));
-      lane.Encode(rounding, begin, block, scales[block], quads[i], words);
+      scales[block] =
+          BlockScale<kFormat>(LargestMagnitude<ThisLane>(quads, i, block));
+      lane.Encode(block, scales[block], quads[i], words);
     }
     lane.template StoreScales<kWhole>(scales, place, encoded);
     lane.template StoreCodes<kWhole>(words, place, encoded);
@@ -85,21 +82,16 @@ void ForEachUnit(uint64_t values, const Visitor& visit) {
 
 class LanesOnTheHost final : public BlockKernelsUnderTest {
  public:
-  void EncodeDifference(const BlockSpec& spec, const BlockRounding& rounding,
-                        const std::vector<float>& anchor,
+  void EncodeDifference(const BlockSpec& spec, const std::vector<float>& anchor,
                         const std::vector<float>& parameters, uint64_t count,
                         std::string& encoded) override {
-    VisitRounding(rounding, [&](const auto& rounds) {
-      const auto encode = [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
-        ForEachUnit<kFormat, kBlockSize>(
-            count, [&]<bool kWhole>(uint64_t unit) {
-              EncodeUnit<kWhole, kFormat, kBlockSize>(
-                  anchor.data(), parameters.data(), rounds, count, unit,
-                  encoded.data());
-            });
-      };
-      ASSERT_TRUE(VisitBlockSpec(spec, encode));
-    });
+    const auto encode = [&]<BlockFormat kFormat, uint32_t kBlockSize>() {
+      ForEachUnit<kFormat, kBlockSize>(count, [&]<bool kWhole>(uint64_t unit) {
+        EncodeUnit<kWhole, kFormat, kBlockSize>(
+            anchor.data(), parameters.data(), count, unit, encoded.data());
+      });
+    };
+    ASSERT_TRUE(VisitBlockSpec(spec, encode));
   }
 
   // The encoding is aligned, like a GPU's arrays, however short it is.

@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "quantization/cuda/block_arithmetic.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 #include "quantization/strips/layout.h"
 
@@ -29,33 +28,6 @@ struct BlockSpec {
   // The values of a block: 64, 128 or 256.
   uint32_t block_size;
 };
-
-// The way in which an encoder rounds values between levels.
-struct BlockRounding {
-  Rounding rounding = Rounding::kNearest;
-  // The seed of stochastic rounding, and the place in the vector of the first
-  // value that is encoded, a multiple of kStripValues.
-  uint64_t seed = 0;
-  uint64_t begin = 0;
-};
-
-// The two ways as types, for which kernels are compiled.
-struct NearestRounding {
-  static constexpr Rounding kRounding = Rounding::kNearest;
-};
-struct StochasticRounding {
-  static constexpr Rounding kRounding = Rounding::kStochastic;
-  uint64_t seed;
-  uint64_t begin;
-};
-
-// Returns function(NearestRounding or StochasticRounding).
-template <typename Function>
-auto VisitRounding(const BlockRounding& rounding, const Function& function) {
-  return rounding.rounding == Rounding::kNearest
-             ? function(NearestRounding{})
-             : function(StochasticRounding{rounding.seed, rounding.begin});
-}
 
 // Calls function.operator()<format, block size>(). Returns false for unknown
 // formats and block sizes.

@@ -12,9 +12,8 @@
 //                                        encoded, stream));
 //   cudaMemcpyAsync(host, encoded, bytes, cudaMemcpyDeviceToHost, stream);
 //
-// Kernels exist for all formats of quantization/formats/block_format.h, with
-// nearest or stochastic rounding. GPUs have no entropy coding, ECQ or error
-// feedback.
+// Kernels exist for all formats of quantization/formats/block_format.h. GPUs
+// have no entropy coding, ECQ or error feedback.
 //
 // `encoded` is a whole encoding of strips (quantization/strips/layout.h) of
 // codec.h's MaxEncodedBytes() bytes. A part of a longer encoding is the
@@ -31,8 +30,8 @@
 // takes no device memory besides its arguments. Each kernel passes over memory
 // once.
 //
-// Errors: INVALID_ARGUMENT for an unknown block size, a misaligned pointer or
-// random numbers that do not begin with a strip; otherwise the status that
+// Errors: INVALID_ARGUMENT for an unknown block size or a misaligned pointer;
+// otherwise the status that
 // common/cuda_status.h gives a failed launch. As always with CUDA, a later call
 // for the same device reports a failure of a running kernel. Callers check
 // encodings from elsewhere beforehand (Decoder::CheckFinite()); a bad one
@@ -53,8 +52,7 @@ namespace causeway {
 // Encodes anchor - parameters, a pseudo-gradient.
 absl::Status EncodeDifferenceCuda(const BlockSpec& spec, const float* anchor,
                                   const float* parameters, uint64_t count,
-                                  char* encoded, cudaStream_t stream,
-                                  const BlockRounding& rounding = {});
+                                  char* encoded, cudaStream_t stream);
 
 // Decodes and adds: values[i] += decoded value i.
 absl::Status DecodeAddCuda(const BlockSpec& spec, const char* encoded,

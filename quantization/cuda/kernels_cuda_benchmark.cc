@@ -158,11 +158,6 @@ class Benchmark {
       return EncodeDifferenceCuda(spec, anchor_.get(), parameters_.get(),
                                   values_, encoded_.get(), nullptr);
     });
-    add("encode_stochastic", 8, [this, spec] {
-      return EncodeDifferenceCuda(spec, anchor_.get(), parameters_.get(),
-                                  values_, encoded_.get(), nullptr,
-                                  {.rounding = Rounding::kStochastic});
-    });
     add("decode_add", 8, [this, spec] {
       return DecodeAddCuda(spec, encoded_.get(), values_, parameters_.get(),
                            nullptr);

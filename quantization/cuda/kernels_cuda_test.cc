@@ -50,8 +50,7 @@ class DeviceArray {
 
 class CudaKernels final : public BlockKernelsUnderTest {
  public:
-  void EncodeDifference(const BlockSpec& spec, const BlockRounding& rounding,
-                        const std::vector<float>& anchor,
+  void EncodeDifference(const BlockSpec& spec, const std::vector<float>& anchor,
                         const std::vector<float>& parameters, uint64_t count,
                         std::string& encoded) override {
     const DeviceArray<float> device_anchor(anchor);
@@ -59,7 +58,7 @@ class CudaKernels final : public BlockKernelsUnderTest {
     const DeviceArray<char> device_encoded(encoded);
     EXPECT_THAT(EncodeDifferenceCuda(spec, device_anchor.data(),
                                      device_parameters.data(), count,
-                                     device_encoded.data(), nullptr, rounding),
+                                     device_encoded.data(), nullptr),
                 IsOk());
     device_encoded.CopyTo(encoded);
   }
@@ -93,13 +92,6 @@ TEST(KernelsCudaTest, RefusesMisalignedArrays) {
               IsInvalidArgument());
 }
 
-TEST(KernelsCudaTest, RefusesRandomNumbersFromWithinAStrip) {
-  EXPECT_THAT(
-      EncodeDifferenceCuda(kSpec, nullptr, nullptr, 4, nullptr, nullptr,
-                           {.rounding = Rounding::kStochastic, .begin = 256}),
-      IsInvalidArgument("value 256"));
-}
-
 TEST(KernelsCudaTest, SaysSoIfThereIsNoDevice) {
   if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
   EXPECT_THAT(DecodeAddCuda(kSpec, nullptr, 4, nullptr, nullptr),
@@ -113,7 +105,7 @@ TEST(KernelsCudaTest, CanBeCapturedInAGraph) {
   const std::vector<float> values(1000, 0.5f);
   std::string want(1024, 'x');
   const std::vector<float> zeros(values.size());
-  CudaKernels().EncodeDifference(kSpec, {}, values, zeros, values.size(), want);
+  CudaKernels().EncodeDifference(kSpec, values, zeros, values.size(), want);
 
   const DeviceArray<float> device_values(values);
   const DeviceArray<float> device_zeros(zeros);

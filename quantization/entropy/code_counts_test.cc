@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "common/testing/highway_targets.h"
 #include "gmock/gmock.h"

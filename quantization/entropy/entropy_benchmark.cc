@@ -19,19 +19,15 @@
 // zstd compresses the plane as it is ("packed") and, for formats with 4-bit
 // codes, with one code in each byte ("bytes").
 #include <algorithm>
-#include <array>
 #include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <limits>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"

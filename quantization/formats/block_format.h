@@ -17,10 +17,6 @@
 // costs 1.1 % more squared error; a binary32 scale costs 0.4 % less, and 0.125
 // bits a value.)
 //
-// With stochastic rounding a value randomly becomes one of the two levels
-// around it, such that the mean is the value. The scale is then rounded up, so
-// that no value exceeds the top level.
-//
 // A strip (quantization/strips/layout.h) of n values has two planes, so that a
 // lossless stage can work on the codes alone:
 //
@@ -42,8 +38,6 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
-
-#include "quantization/encode_options.h"
 
 namespace causeway {
 
@@ -92,10 +86,10 @@ constexpr uint16_t LargestScale(BlockFormat format) {
 
 // Returns the scale, a bfloat16 code, of a block whose largest magnitude is
 // `absmax` (not negative): absmax / top level, rounded to binary32 and then to
-// the nearest even bfloat16, or up with stochastic rounding; 0 if that is below
-// kSmallestScale; at most LargestScale(format). Infinity and NaN give
-// kInfiniteScale and kNanScale.
-template <BlockFormat kFormat, Rounding kRounding>
+// the nearest even bfloat16, or with kUp to the one above, so that no value
+// exceeds the top level; 0 if that is below kSmallestScale; at most
+// LargestScale(format). Infinity and NaN give kInfiniteScale and kNanScale.
+template <BlockFormat kFormat, bool kUp = false>
 constexpr uint16_t BlockScale(float absmax) {
   constexpr float kTop = TopLevel(kFormat);
   constexpr uint16_t kLargest = LargestScale(kFormat);
@@ -103,8 +97,7 @@ constexpr uint16_t BlockScale(float absmax) {
   if (absmax_bits > uint32_t{kInfiniteScale} << 16) return kNanScale;
   if (absmax_bits == uint32_t{kInfiniteScale} << 16) return kInfiniteScale;
   const uint32_t bits = std::bit_cast<uint32_t>(absmax / kTop);
-  const uint32_t round_up =
-      kRounding == Rounding::kNearest ? 0x7fff + ((bits >> 16) & 1) : 0xffff;
+  const uint32_t round_up = kUp ? 0xffff : 0x7fff + ((bits >> 16) & 1);
   const uint32_t rounded = (bits + round_up) >> 16;
   if (rounded < kSmallestScale) return 0;
   return static_cast<uint16_t>(rounded < kLargest ? rounded : kLargest);

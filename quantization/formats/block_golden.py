@@ -5,8 +5,7 @@
 
 Written from the prose of docs/encodings.md, in exact rational arithmetic and
 without a look at the C++, so that it can disagree. Only the scale goes through
-binary32 and bfloat16, as the protocol says; so does stochastic rounding, whose
-arithmetic is that of binary32.
+binary32 and bfloat16, as the protocol says.
 """
 import math
 import struct
@@ -91,60 +90,6 @@ def encode(name, values):
     return struct.pack("<H", scale) + pack(codes, bits)
 
 
-def philox(counter, key):
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        first, second = 0xd2511f53 * c[0], 0xcd9e8d57 * c[2]
-        c = [second >> 32 ^ c[1] ^ k[0], second & 0xffffffff,
-             first >> 32 ^ c[3] ^ k[1], first & 0xffffffff]
-        k = [(k[0] + 0x9e3779b9) & 0xffffffff, (k[1] + 0xbb67ae85) & 0xffffffff]
-    return c
-
-
-def rounding_random(seed, index):
-    block = index // 64 * 16 + index % 16
-    return philox([block & 0xffffffff, block >> 32, 0, 0],
-                  [seed & 0xffffffff, seed >> 32])[index % 64 // 16]
-
-
-def stochastic_code(name, quotient, random):
-    top, levels, bits = FORMATS[name]
-    uniform = (random >> 8) / 2.0 ** 24
-    quotient = max(-float(top), min(float(top), quotient))
-    if name in ("INT8", "INT4"):
-        below = math.floor(quotient)
-        up = uniform < float32(quotient - below)
-        return (below + up) & ((1 << bits) - 1)
-    # E3M0: the levels around the magnitude.
-    magnitude = abs(quotient)
-    positive = sorted(float(level) for level, _ in levels.values()
-                      if level >= 0)
-    low = max(level for level in positive if level <= magnitude)
-    high = min([level for level in positive if level > magnitude] or [low])
-    if low == high:
-        taken = low
-    elif low > 0:
-        rest = int((magnitude - low) / (high - low) * 2 ** 23)
-        taken = high if rest + (random >> 9) >= 2 ** 23 else low
-    else:
-        taken = high if uniform < magnitude / high else low
-    if taken == 0:
-        return 0
-    taken = math.copysign(taken, quotient)
-    return next(code for code, (level, _) in levels.items() if level == taken)
-
-
-def encode_stochastically(name, values, seed):
-    top, _, bits = FORMATS[name]
-    values = [float32(v) for v in values]
-    scale = bfloat16_up(float32(max(map(abs, values)) / float(top)))
-    reciprocal = float32(1 / bfloat16_value(scale))
-    codes = [stochastic_code(name, float32(v * reciprocal),
-                             rounding_random(seed, i))
-             for i, v in enumerate(values)]
-    return struct.pack("<H", scale) + pack(codes, bits)
-
-
 def encode_ecq(values, step, offset):
     """Scale and codes of a strip of one block."""
     values = [float32(v) for v in values]
@@ -171,9 +116,6 @@ def decode_ecq(encoded, shift):
 if __name__ == "__main__":
     for format_name in FORMATS:
         print(format_name, encode(format_name, VALUES).hex())
-    print("stochastic rounding, seed 7")
-    for format_name in FORMATS:
-        print(format_name, encode_stochastically(format_name, VALUES, 7).hex())
     print("ECQ, step 3/4, offset 27/64, shift 20/256")
     ecq = encode_ecq(VALUES, 0.75, 0.421875)
     print(ecq.hex())

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "quantization/encode_options.h"
 #include "quantization/formats/dense_reference.h"
 
 // Highway compiles this file once for each instruction set.
@@ -25,21 +24,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
-
-// Encodes the vector of values at `values + i`. Only stochastic rounding reads
-// `random`.
-template <BlockFormat kFormat>
-HWY_INLINE IntVec CodesAt(const Quantizer<kFormat>& quantizer,
-                          const float* values, const uint32_t*, size_t i) {
-  return quantizer.Codes(hn::LoadU(Floats(), values + i));
-}
-template <BlockFormat kFormat>
-HWY_INLINE IntVec CodesAt(const StochasticQuantizer<kFormat>& quantizer,
-                          const float* values, const uint32_t* random,
-                          size_t i) {
-  return quantizer.Codes(hn::LoadU(Floats(), values + i),
-                         hn::LoadU(Words(), random + i));
-}
 
 // Ignores the codes.
 struct NoDecoded {
@@ -65,20 +49,20 @@ struct DecodedGroup {
 // Encodes a group of values to 4-bit codes. `low` and `high` belong to the
 // blocks of the lower and upper half of the group, which are the same block
 // unless blocks have 64 values.
-template <typename BlockQuantizer, typename Decoded>
-HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
-                              const BlockQuantizer& low,
-                              const BlockQuantizer& high, char* codes,
+template <BlockFormat kFormat, typename Decoded>
+HWY_INLINE void EncodeNibbles(const float* values,
+                              const Quantizer<kFormat>& low,
+                              const Quantizer<kFormat>& high, char* codes,
                               const Decoded& decoded) {
   const Words words;
   const size_t lanes = hn::Lanes(words);
   for (size_t lane = 0; lane < kRow; lane += lanes) {
     auto packed = hn::Zero(words);
     for (size_t row = 0; row < kRowsOfGroup; ++row) {
-      const BlockQuantizer& quantizer = row < kRowsOfGroup / 2 ? low : high;
+      const Quantizer<kFormat>& quantizer = row < kRowsOfGroup / 2 ? low : high;
       if (row % 2 == 1 && lane == 0) PrefetchAhead(values + row * kRow);
       const auto codes_of_row =
-          CodesAt(quantizer, values, random, row * kRow + lane);
+          quantizer.Codes(hn::LoadU(Floats(), values + row * kRow + lane));
       decoded.Put(row * kRow + lane, codes_of_row);
       const auto code = hn::BitCast(words, codes_of_row);
       packed =
@@ -89,13 +73,12 @@ HWY_INLINE void EncodeNibbles(const float* values, const uint32_t* random,
   }
 }
 
-template <typename BlockQuantizer>
-HWY_INLINE void EncodeBytes(const float* values, const uint32_t* random,
-                            size_t count, const BlockQuantizer& quantizer,
-                            char* codes) {
+template <BlockFormat kFormat>
+HWY_INLINE void EncodeBytes(const float* values, size_t count,
+                            const Quantizer<kFormat>& quantizer, char* codes) {
   for (size_t i = 0; i < count; i += hn::Lanes(Floats())) {
     if (i % (2 * kRow) == kRow) PrefetchAhead(values + i);
-    const auto code = CodesAt(quantizer, values, random, i);
+    const auto code = quantizer.Codes(hn::LoadU(Floats(), values + i));
     hn::StoreU(hn::TruncateTo(Bytes(), hn::BitCast(Words(), code)), Bytes(),
                reinterpret_cast<uint8_t*>(codes) + i);
   }
@@ -124,27 +107,25 @@ HWY_INLINE bool CanDecodeWhileEncoding(const float quarter_scales[4]) {
 // Encodes the values of one unit, given the scales of its four quarters.
 // Decodes them, too, if `decoded` is not null, which requires
 // CanDecodeWhileEncoding().
-template <BlockFormat kFormat, typename BlockQuantizer>
-HWY_INLINE void EncodeUnit(const float* values, const uint32_t* random,
-                           const float quarter_scales[4], char* codes,
-                           float* decoded) {
+template <BlockFormat kFormat>
+HWY_INLINE void EncodeUnit(const float* values, const float quarter_scales[4],
+                           char* codes, float* decoded) {
   for (size_t quarter = 0; quarter < 4; quarter += 2) {
-    const BlockQuantizer low(quarter_scales[quarter]);
-    const BlockQuantizer high(quarter_scales[quarter + 1]);
+    const Quantizer<kFormat> low(quarter_scales[quarter]);
+    const Quantizer<kFormat> high(quarter_scales[quarter + 1]);
     const float* const half = values + 64 * quarter;
-    const uint32_t* const half_random = random + 64 * quarter;
     char* const half_codes = codes + quarter * 64 * CodeBits(kFormat) / 8;
     if constexpr (CodeBits(kFormat) == 8) {
-      EncodeBytes(half, half_random, 64, low, half_codes);
-      EncodeBytes(half + 64, half_random + 64, 64, high, half_codes + 64);
+      EncodeBytes(half, 64, low, half_codes);
+      EncodeBytes(half + 64, 64, high, half_codes + 64);
     } else if (decoded == nullptr) {
-      EncodeNibbles(half, half_random, low, high, half_codes, NoDecoded());
+      EncodeNibbles(half, low, high, half_codes, NoDecoded());
     } else {
       const DecodedGroup<EncodersDequantizer<kFormat>> group = {
           {quarter_scales[quarter], 1},
           {quarter_scales[quarter + 1], 1},
           decoded + 64 * quarter};
-      EncodeNibbles(half, half_random, low, high, half_codes, group);
+      EncodeNibbles(half, low, high, half_codes, group);
     }
   }
 }
@@ -154,9 +135,8 @@ HWY_INLINE bool IsPositiveNumber(float scale) {
 }
 
 // Encodes a unit in which not all scales are usable.
-template <BlockFormat kFormat, typename BlockQuantizer>
+template <BlockFormat kFormat>
 HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
-                                          const uint32_t* random,
                                           const float quarter_scales[4],
                                           char* codes) {
   float changed[kBlockUnit];
@@ -172,18 +152,13 @@ HWY_NOINLINE void EncodeUnitWithBadScales(const float* values,
       changed[i] = is_number ? std::clamp(values[i], -top, top) : 0;
     }
   }
-  EncodeUnit<kFormat, BlockQuantizer>(changed, random, scales, codes, nullptr);
+  EncodeUnit<kFormat>(changed, scales, codes, nullptr);
 }
 
-template <BlockFormat kFormat, Rounding kRounding>
-void EncodeUnits(size_t block_size, size_t units, uint64_t seed, uint64_t begin,
-                 const float* values, char* scales, char* codes,
-                 float* decoded) {
-  using BlockQuantizer =
-      std::conditional_t<kRounding == Rounding::kNearest, Quantizer<kFormat>,
-                         StochasticQuantizer<kFormat>>;
+template <BlockFormat kFormat>
+void EncodeUnits(size_t block_size, size_t units, const float* values,
+                 char* scales, char* codes, float* decoded) {
   constexpr size_t kUnitCodeBytes = kBlockUnit * CodeBits(kFormat) / 8;
-  alignas(64) uint32_t random[kBlockUnit];
   for (size_t unit = 0; unit < units; ++unit) {
     const float* const source = values + unit * kBlockUnit;
     char* const unit_scales = scales + unit * kBlockUnit / block_size * 2;
@@ -192,28 +167,23 @@ void EncodeUnits(size_t block_size, size_t units, uint64_t seed, uint64_t begin,
     bool all_usable = true;
     for (size_t at = 0; at < kBlockUnit; at += block_size) {
       const uint16_t scale =
-          BlockScale<kFormat, kRounding>(AbsMax(source + at, block_size));
+          BlockScale<kFormat>(AbsMax(source + at, block_size));
       std::memcpy(unit_scales + at / block_size * 2, &scale, sizeof(scale));
       all_usable &= UsableScale(kFormat, scale);
       for (size_t i = at; i < at + block_size; i += 64) {
         quarter_scales[i / 64] = FloatFromBf16(scale);
       }
     }
-    if constexpr (kRounding == Rounding::kStochastic) {
-      FillRandom(seed, begin + unit * kBlockUnit, kBlockUnit, random);
-    }
     float* unit_decoded =
         decoded == nullptr ? nullptr : decoded + unit * kBlockUnit;
     if (HWY_LIKELY(all_usable)) {
       const bool decode = unit_decoded != nullptr &&
                           CanDecodeWhileEncoding<kFormat>(quarter_scales);
-      EncodeUnit<kFormat, BlockQuantizer>(source, random, quarter_scales,
-                                          unit_codes,
-                                          decode ? unit_decoded : nullptr);
+      EncodeUnit<kFormat>(source, quarter_scales, unit_codes,
+                          decode ? unit_decoded : nullptr);
       if (decode) unit_decoded = nullptr;
     } else {
-      EncodeUnitWithBadScales<kFormat, BlockQuantizer>(
-          source, random, quarter_scales, unit_codes);
+      EncodeUnitWithBadScales<kFormat>(source, quarter_scales, unit_codes);
     }
     if (unit_decoded != nullptr) {
       DecodeUnits<kFormat>(block_size, 1, unit_scales, unit_codes,
@@ -223,18 +193,7 @@ void EncodeUnits(size_t block_size, size_t units, uint64_t seed, uint64_t begin,
 }
 
 template <BlockFormat kFormat>
-void Encode(size_t block_size, size_t units, const EncodeOptions& options,
-            uint64_t begin, const float* values, char* scales, char* codes,
-            float* decoded) {
-  const auto encode = options.rounding == Rounding::kNearest
-                          ? EncodeUnits<kFormat, Rounding::kNearest>
-                          : EncodeUnits<kFormat, Rounding::kStochastic>;
-  encode(block_size, units, options.seed, begin, values, scales, codes,
-         decoded);
-}
-
-template <BlockFormat kFormat>
-constexpr BlockKernels kKernels = {Encode<kFormat>, DecodeUnits<kFormat>,
+constexpr BlockKernels kKernels = {EncodeUnits<kFormat>, DecodeUnits<kFormat>,
                                    SumUnits<kFormat>,
                                    SumOfSquaresOfUnits<kFormat>};
 

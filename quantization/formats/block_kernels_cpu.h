@@ -14,9 +14,7 @@
 #define QUANTIZATION_FORMATS_BLOCK_KERNELS_CPU_H_
 
 #include <cstddef>
-#include <cstdint>
 
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 #include "quantization/strips/planes.h"
 
@@ -25,12 +23,10 @@ namespace causeway {
 inline constexpr size_t kBlockUnit = 256;
 
 struct BlockKernels {
-  // Encodes. Stochastic rounding takes the random numbers of the values from
-  // `begin`, a multiple of 64, on. `decoded`, if not null, receives the values
-  // that decode() will return; it may be the same memory as `values`.
-  void (*encode)(size_t block_size, size_t units, const EncodeOptions& options,
-                 uint64_t begin, const float* values, char* scales, char* codes,
-                 float* decoded);
+  // Encodes. `decoded`, if not null, receives the values that decode() will
+  // return; it may be the same memory as `values`.
+  void (*encode)(size_t block_size, size_t units, const float* values,
+                 char* scales, char* codes, float* decoded);
   void (*decode)(size_t block_size, size_t units, const char* scales,
                  const char* codes, float* values);
   // Computes sum[i] = start + weight_0 * decoded_0[i] + ..., `count` terms in

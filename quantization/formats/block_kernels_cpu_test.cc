@@ -15,7 +15,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/dense_reference.h"
 #include "quantization/formats/testing/block_reference.h"
 #include "quantization/formats/testing/block_values.h"
@@ -49,8 +48,6 @@ class BlockKernelsTest : public testing::TestWithParam<
   // Expects the reference's bytes, and its decoded values from both the encoder
   // and the decoder.
   void ExpectAsReference(const std::vector<float>& values);
-  // Expects the same with stochastic rounding.
-  void ExpectStochasticAsReference(const std::vector<float>& values);
 
   const BlockFormat format_ = std::get<1>(GetParam());
   const uint32_t block_size_ = std::get<2>(GetParam());
@@ -78,7 +75,7 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   std::string scales(ScaleBytes() + 2, 'x');
   std::string codes(CodeBytes() + 2, 'x');
   std::vector<float> decoded(kValues);
-  kernels_->encode(block_size_, kUnits, {}, 0, values.data(), scales.data() + 1,
+  kernels_->encode(block_size_, kUnits, values.data(), scales.data() + 1,
                    codes.data() + 1, decoded.data());
   EXPECT_EQ(scales, "x" + want.substr(0, ScaleBytes()) + "x");
   EXPECT_EQ(codes, "x" + want.substr(ScaleBytes()) + "x");
@@ -86,12 +83,12 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
 
   std::string scales_only(ScaleBytes(), 'x');
   std::string codes_only(CodeBytes(), 'x');
-  kernels_->encode(block_size_, kUnits, {}, 0, values.data(),
-                   scales_only.data(), codes_only.data(), nullptr);
+  kernels_->encode(block_size_, kUnits, values.data(), scales_only.data(),
+                   codes_only.data(), nullptr);
   EXPECT_EQ(scales_only + codes_only, want);
 
   std::vector<float> in_place = values;
-  kernels_->encode(block_size_, kUnits, {}, 0, in_place.data(), scales.data(),
+  kernels_->encode(block_size_, kUnits, in_place.data(), scales.data(),
                    codes.data(), in_place.data());
   EXPECT_EQ(BitsOf(in_place), BitsOf(want_decoded));
 
@@ -99,24 +96,6 @@ void BlockKernelsTest::ExpectAsReference(const std::vector<float>& values) {
   kernels_->decode(block_size_, kUnits, want.data(), want.data() + ScaleBytes(),
                    separately.data());
   EXPECT_EQ(BitsOf(separately), BitsOf(want_decoded));
-  ExpectStochasticAsReference(values);
-}
-
-void BlockKernelsTest::ExpectStochasticAsReference(
-    const std::vector<float>& values) {
-  // The counters of the random numbers exceed 32 bits on the way.
-  const uint64_t begin = (uint64_t{1} << 34) - 256;
-  const EncodeOptions options{.rounding = Rounding::kStochastic,
-                              .seed = 0x123456789abcdef0};
-  const std::string want =
-      EncodeBlocks(format_, block_size_, values, options, begin);
-  std::string got(ScaleBytes() + CodeBytes(), 'x');
-  std::vector<float> decoded = values;
-  kernels_->encode(block_size_, kUnits, options, begin, decoded.data(),
-                   got.data(), got.data() + ScaleBytes(), decoded.data());
-  EXPECT_EQ(got, want);
-  EXPECT_EQ(BitsOf(decoded),
-            BitsOf(DecodeBlocks(format_, block_size_, want, kValues)));
 }
 
 std::vector<float> Gaussian(uint32_t seed, float deviation) {
@@ -290,10 +269,7 @@ TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
 }
 
 TEST_P(BlockKernelsTest, NoUnitsTouchNoMemory) {
-  for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
-    kernels_->encode(block_size_, 0, {.rounding = rounding}, 0, nullptr,
-                     nullptr, nullptr, nullptr);
-  }
+  kernels_->encode(block_size_, 0, nullptr, nullptr, nullptr, nullptr);
   kernels_->decode(block_size_, 0, nullptr, nullptr, nullptr);
   kernels_->sum(block_size_, 0, nullptr, 0, /*adds=*/false, nullptr);
 }

@@ -10,7 +10,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_kernels_cpu.h"
 #include "quantization/formats/dense_kernels_cpu.h"
 #include "quantization/formats/dense_reference.h"
@@ -81,9 +80,8 @@ class BlockPlanes final : public StripPlanes {
   }
 
   // Returns 0: the strips have no parameter.
-  uint8_t Encode(const EncodeOptions& options, uint64_t begin,
-                 absl::Span<const float> values, StripPart part,
-                 absl::Span<float> decoded) const override;
+  uint8_t Encode(const EncodeOptions&, absl::Span<const float> values,
+                 StripPart part, absl::Span<float> decoded) const override;
   void Decode(ConstStripPart part, absl::Span<float> values) const override;
   void DecodeAccumulate(ConstStripPart part, float weight,
                         absl::Span<float> accumulator) const override;
@@ -98,8 +96,7 @@ class BlockPlanes final : public StripPlanes {
 
  private:
   // Encodes the last values of a strip, fewer than a unit.
-  void EncodeLast(const EncodeOptions& options, uint64_t begin,
-                  absl::Span<const float> values, StripPart part,
+  void EncodeLast(absl::Span<const float> values, StripPart part,
                   absl::Span<float> decoded) const;
   // Writes the sum of the terms, or adds them.
   void AddTerms(absl::Span<const WeightedPart> terms, bool adds,
@@ -113,29 +110,27 @@ class BlockPlanes final : public StripPlanes {
   const BlockKernels& kernels_;
 };
 
-uint8_t BlockPlanes::Encode(const EncodeOptions& options, uint64_t begin,
+uint8_t BlockPlanes::Encode(const EncodeOptions&,
                             absl::Span<const float> values, StripPart part,
                             absl::Span<float> decoded) const {
   const uint64_t units = values.size() / kBlockUnit;
-  kernels_.encode(block_size_, units, options, begin, values.data(),
-                  part.scales, part.codes,
+  kernels_.encode(block_size_, units, values.data(), part.scales, part.codes,
                   decoded.empty() ? nullptr : decoded.data());
   const uint64_t whole = units * kBlockUnit;
   if (whole == values.size()) return 0;
-  EncodeLast(options, begin + whole, values.subspan(whole),
+  EncodeLast(values.subspan(whole),
              {.scales = part.scales + ScaleBytes(whole),
               .codes = part.codes + CodeBytes(whole)},
              decoded.empty() ? decoded : decoded.subspan(whole));
   return 0;
 }
 
-void BlockPlanes::EncodeLast(const EncodeOptions& options, uint64_t begin,
-                             absl::Span<const float> values, StripPart part,
+void BlockPlanes::EncodeLast(absl::Span<const float> values, StripPart part,
                              absl::Span<float> decoded) const {
   LastUnit last;
   absl::c_copy(values, last.values);
-  kernels_.encode(block_size_, 1, options, begin, last.values, last.scales,
-                  last.codes, last.values);
+  kernels_.encode(block_size_, 1, last.values, last.scales, last.codes,
+                  last.values);
   std::memcpy(part.scales, last.scales, ScaleBytes(values.size()));
   std::memcpy(part.codes, last.codes, CodeBytes(values.size()));
   std::copy_n(last.values, decoded.size(), decoded.begin());

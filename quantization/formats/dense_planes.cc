@@ -51,9 +51,8 @@ class DensePlanes final : public StripPlanes {
     return values * Value::kBytes;
   }
 
-  uint8_t Encode(const EncodeOptions&, uint64_t /*begin*/,
-                 absl::Span<const float> values, StripPart part,
-                 absl::Span<float> decoded) const override {
+  uint8_t Encode(const EncodeOptions&, absl::Span<const float> values,
+                 StripPart part, absl::Span<float> decoded) const override {
     Value::Encode(values.data(), values.size(), part.codes);
     if (!decoded.empty()) {
       Value::Decode(part.codes, decoded.size(), decoded.data());

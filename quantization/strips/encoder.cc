@@ -13,12 +13,11 @@ namespace causeway {
 static_assert(kStripValues % kPieceAlignment == 0);
 
 Encoder::Encoder(const StripPlanes& planes, bool entropy_coded,
-                 const EncodeOptions& options, uint64_t first_value,
-                 uint64_t values, absl::Span<char> buffer)
+                 const EncodeOptions& options, uint64_t values,
+                 absl::Span<char> buffer)
     : planes_(planes),
       entropy_coded_(entropy_coded),
       options_(options),
-      first_value_(first_value),
       values_(values),
       buffer_(buffer),
       strip_bytes_(entropy_coded ? MaxEntropyStripBytes(planes, kStripValues)
@@ -42,7 +41,6 @@ void Encoder::Encode(uint64_t begin, absl::Span<const float> values,
   std::vector<char> codes;
   ForEachStripPart(begin, values.size(), [&](uint64_t part, uint64_t count) {
     const uint64_t strip = part / kStripValues;
-    const uint64_t first = first_value_ + part;
     const absl::Span<const float> from = values.subspan(part - begin, count);
     const absl::Span<float> to =
         decoded.empty() ? decoded : decoded.subspan(part - begin, count);
@@ -51,12 +49,11 @@ void Encoder::Encode(uint64_t begin, absl::Span<const float> values,
     missing -= static_cast<uint32_t>(count);
     if (entropy_coded_) {
       char* const place = PlaceOf(strip);
-      Finished(
-          strip, place,
-          EncodeEntropyStrip(planes_, options_, first, from, to, codes, place));
+      Finished(strip, place,
+               EncodeEntropyStrip(planes_, options_, from, to, codes, place));
       return;
     }
-    planes_.Encode(options_, first, from, PartAt(part), to);
+    planes_.Encode(options_, from, PartAt(part), to);
     if (missing > 0) return;
     Finished(strip, buffer_.data() + strip * strip_bytes_,
              planes_.Bytes(ValuesOfStrip(strip, values_)));

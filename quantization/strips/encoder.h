@@ -13,7 +13,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "quantization/encode_options.h"
 #include "quantization/strips/planes.h"
 
 namespace causeway {
@@ -23,11 +22,11 @@ namespace causeway {
 // of a strip come from one; the bytes are always the same.
 class Encoder {
  public:
-  // Encodes `values` values of a vector, from its value `first_value` on, as
-  // the planes of `planes` side by side or as entropy-coded strips
-  // (quantization/strips/entropy_strip.h). `buffer` outlives the encoder.
+  // Encodes a vector of `values` values as the planes of `planes` side by side
+  // or as entropy-coded strips (quantization/strips/entropy_strip.h). `buffer`
+  // outlives the encoder.
   Encoder(const StripPlanes& planes, bool entropy_coded,
-          const EncodeOptions& options, uint64_t first_value, uint64_t values,
+          const EncodeOptions& options, uint64_t values,
           absl::Span<char> buffer);
 
   // Encodes values [begin, begin + values.size()). `begin` is a multiple of
@@ -74,7 +73,6 @@ class Encoder {
   const StripPlanes& planes_;
   const bool entropy_coded_;
   const EncodeOptions options_;
-  const uint64_t first_value_;
   const uint64_t values_;
   const absl::Span<char> buffer_;
   // The bytes of a whole strip that is not compressed.

@@ -9,7 +9,6 @@
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/dense_planes.h"
 #include "quantization/strips/layout.h"
 
@@ -23,8 +22,8 @@ class Zeros {
  public:
   explicit Zeros(uint64_t values)
       : buffer_(2 * values, '\0'),
-        encoder_(Bf16Planes(), /*entropy_coded=*/false, EncodeOptions(), 0,
-                 values, absl::MakeSpan(buffer_)) {}
+        encoder_(Bf16Planes(), /*entropy_coded=*/false, EncodeOptions(), values,
+                 absl::MakeSpan(buffer_)) {}
 
   void Add(uint64_t begin, uint64_t count) {
     encoder_.Encode(begin, std::vector<float>(count), {});

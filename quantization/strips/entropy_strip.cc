@@ -19,7 +19,7 @@ SymbolWidth WidthOf(const StripPlanes& planes) {
 }  // namespace
 
 uint64_t EncodeEntropyStrip(const StripPlanes& planes,
-                            const EncodeOptions& options, uint64_t begin,
+                            const EncodeOptions& options,
                             absl::Span<const float> values,
                             absl::Span<float> decoded, std::vector<char>& codes,
                             char* place) {
@@ -29,9 +29,8 @@ uint64_t EncodeEntropyStrip(const StripPlanes& planes,
   char* const scales = place + StripHeader::kBytes;
   char* const coded = scales + scale_bytes;
   StripHeader header;
-  header.parameter =
-      planes.Encode(options, begin, values,
-                    {.scales = scales, .codes = codes.data()}, decoded);
+  header.parameter = planes.Encode(
+      options, values, {.scales = scales, .codes = codes.data()}, decoded);
   uint64_t coded_bytes = CompressCodes(
       WidthOf(planes), absl::string_view(codes.data(), code_bytes),
       absl::MakeSpan(coded, code_bytes));

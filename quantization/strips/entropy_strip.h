@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "quantization/encode_options.h"
 #include "quantization/strips/layout.h"
 #include "quantization/strips/planes.h"
 
@@ -27,11 +26,11 @@ inline uint64_t MaxEntropyStripBytes(const StripPlanes& planes,
   return StripHeader::kBytes + planes.Bytes(values);
 }
 
-// Writes a whole strip, whose first value is value `begin` of the vector, to
-// `place`, which has room for MaxEntropyStripBytes. Returns the strip's bytes.
-// `codes` is scratch memory. `decoded` is as for Encoder::Encode().
+// Writes a whole strip to `place`, which has room for MaxEntropyStripBytes.
+// Returns the strip's bytes. `codes` is scratch memory. `decoded` is as for
+// Encoder::Encode().
 uint64_t EncodeEntropyStrip(const StripPlanes& planes,
-                            const EncodeOptions& options, uint64_t begin,
+                            const EncodeOptions& options,
                             absl::Span<const float> values,
                             absl::Span<float> decoded, std::vector<char>& codes,
                             char* place);

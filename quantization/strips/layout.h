@@ -5,10 +5,9 @@
 //
 // A strip is 65 536 consecutive values; the last one of a vector may be
 // shorter. The encoding of a vector is the concatenation of its strips'
-// encodings. A strip's encoding depends only on its own values, and on their
-// place in the vector where rounding is stochastic. So, in every format,
-// different threads can encode and decode strips, even while the bytes of
-// others are in transit.
+// encodings. A strip's encoding depends only on its own values. So, in every
+// format, different threads can encode and decode strips, even while the bytes
+// of others are in transit.
 //
 // In formats of a fixed rate all strips but the last take the same number of
 // bytes. Entropy-coded strips begin with a header of 4 bytes, a little-endian

@@ -12,9 +12,18 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "quantization/encode_options.h"
 
 namespace causeway {
+
+// The options that only the sender of an encoding needs: they change the codes,
+// but not how to read them.
+struct EncodeOptions {
+  // ECQ's target. If ecq_bits is not 0, it is the rate in bits per value,
+  // including everything that is sent; otherwise ecq_distortion is the mean
+  // squared error relative to the mean square.
+  double ecq_bits = 0;
+  double ecq_distortion = 0.035;
+};
 
 // The planes of a strip or of a part of it. The pointers are to the first
 // value's block and code. Parts begin at multiples of kPieceAlignment values.
@@ -57,11 +66,11 @@ class StripPlanes {
             .parameter = part.parameter};
   }
 
-  // Encodes values [begin, begin + values.size()) of the vector and returns the
-  // strip's parameter. Formats that have one need the whole strip at once.
-  // `decoded`, if it is not empty, has the size of `values`, may be the same
-  // memory, and receives the values that Decode() will return.
-  virtual uint8_t Encode(const EncodeOptions& options, uint64_t begin,
+  // Encodes values and returns the strip's parameter. Formats that have one
+  // need the whole strip at once. `decoded`, if it is not empty, has the size
+  // of `values`, may be the same memory, and receives the values that Decode()
+  // will return.
+  virtual uint8_t Encode(const EncodeOptions& options,
                          absl::Span<const float> values, StripPart part,
                          absl::Span<float> decoded) const = 0;
 

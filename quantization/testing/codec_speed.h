@@ -11,7 +11,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "quantization/codec.h"
-#include "quantization/encode_options.h"
 
 namespace causeway {
 

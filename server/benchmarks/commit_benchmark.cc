@@ -198,7 +198,7 @@ class Bench {
       for (float& value : change) value = normal(random);
       auto& [header, encoding] = contributions.emplace_back();
       encoding =
-          *Encode(spec, change, UplinkOptions(config.synchronization(), 0));
+          *Encode(spec, change, EncodeOptionsOf(config.synchronization()));
       *header.mutable_identity() = joined->identity();
       header.set_fragment(fragment.id());
       header.set_tokens(64);

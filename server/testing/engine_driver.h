@@ -12,14 +12,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -188,7 +186,7 @@ class EngineDriver {
     PseudoGradient(anchor, parameters, absl::MakeSpan(pseudo_gradient));
     TestContribution contribution{
         .bytes = *Encode(spec, pseudo_gradient,
-                         UplinkOptions(config_.synchronization(), fragment))};
+                         EncodeOptionsOf(config_.synchronization()))};
     v1::ContributionHeader& header = contribution.header;
     *header.mutable_identity() = identity;
     header.set_fragment(fragment);

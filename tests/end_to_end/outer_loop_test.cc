@@ -44,9 +44,11 @@ class RecordingReplica : public FragmentReplica {
     told_->applied[fragment_].push_back(includes_island);
     return replica_->Apply(includes_island);
   }
-  absl::Status BeginContribution(uint64_t version) override {
-    version_ = version;
-    return replica_->BeginContribution(version);
+  absl::Status BeginContribution() override {
+    absl::MutexLock lock(mu_);
+    // This holds as long as no update is skipped.
+    version_ = told_->applied[fragment_].size();
+    return replica_->BeginContribution();
   }
   absl::Status EndContribution(bool merged) override {
     absl::MutexLock lock(mu_);

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/end_to_end/synthetic_run.h"
 
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -112,9 +111,10 @@ QuadraticTrainer::MakeReplica(const v1::JoinResponse& joined) {
   ASSIGN_OR_RETURN(const FragmentMap map,
                    FragmentMap::Create(MakeModelLayout(joined.config().model()),
                                        joined.plan()));
-  ASSIGN_OR_RETURN(replica_,
-                   HostReplica::Create(map, MakeReplicaOptions(joined),
-                                       absl::MakeSpan(parameters_)));
+  ASSIGN_OR_RETURN(
+      replica_, HostReplica::Create(
+                    map, MakeReplicaOptions(joined.config().synchronization()),
+                    absl::MakeSpan(parameters_)));
   return replica_->Fragments();
 }
 

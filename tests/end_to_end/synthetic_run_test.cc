@@ -190,9 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
              "uplink_format: ECQ downlink_format: INT8 error_feedback: 1 "
              "ecq_bits: 2",
              0.5},
-        Wire{"StochasticInt8",
-             "uplink_format: INT8 downlink_format: BF16 "
-             "uplink_rounding: STOCHASTIC block_size: 64",
+        Wire{"Int8", "uplink_format: INT8 downlink_format: BF16 block_size: 64",
              0.05}),
     [](const auto& info) { return info.param.name; });
 

@@ -100,9 +100,11 @@ class LeastSquaresTrainer : public InnerTrainer {
                      RunLayout(joined.config(), joined.plan()));
     ASSIGN_OR_RETURN(const FragmentMap map,
                      FragmentMap::Create(layout, joined.plan()));
-    ASSIGN_OR_RETURN(replica_,
-                     HostReplica::Create(map, MakeReplicaOptions(joined),
-                                         absl::MakeSpan(parameters_)));
+    ASSIGN_OR_RETURN(
+        replica_,
+        HostReplica::Create(
+            map, MakeReplicaOptions(joined.config().synchronization()),
+            absl::MakeSpan(parameters_)));
     return replica_->Fragments();
   }
 

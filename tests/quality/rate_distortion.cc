@@ -34,7 +34,6 @@
 #include "nlohmann/json.hpp"
 #include "proto/fragment.pb.h"
 #include "quantization/codec.h"
-#include "quantization/encode_options.h"
 #include "quantization/entropy/entropy_coder.h"
 #include "quantization/entropy/rans_table.h"
 #include "quantization/strips/layout.h"

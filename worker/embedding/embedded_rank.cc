@@ -169,7 +169,7 @@ absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {
                    FragmentMap::Create(layout_, joined.plan()));
   ReplicaRank::Options options{
       .map = map,
-      .replica = MakeReplicaOptions(joined),
+      .replica = MakeReplicaOptions(joined.config().synchronization()),
       .make_part =
           [&](uint32_t fragment, const FragmentShare& share,
               const ReplicaOptions& part_options, const float* /*master*/) {
@@ -202,7 +202,7 @@ absl::StatusOr<std::unique_ptr<FragmentPart>> EmbeddedRank::MakePart(
   if (auto segments = tensors_->DeviceSegments(held[rank()]);
       segments.has_value() && size() == 1) {
     own.segments = *std::move(segments);
-    return MakeDeviceFragmentPart(fragment, own, options, tensors_->memory(),
+    return MakeDeviceFragmentPart(own, options, tensors_->memory(),
                                   tensors_->device()->parts());
   }
   std::vector<float> anchor;
@@ -218,8 +218,8 @@ absl::StatusOr<std::unique_ptr<FragmentPart>> EmbeddedRank::MakePart(
     return exchange.Fetch(*tensors_, communicator(), values);
   };
   own.segments = {{.size = anchor.size()}};
-  return MakeHostFragmentPart(fragment, own, options, anchor.data(),
-                              &snapshots_, std::move(copy));
+  return MakeHostFragmentPart(own, options, anchor.data(), &snapshots_,
+                              std::move(copy));
 }
 
 }  // namespace causeway

@@ -176,12 +176,12 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
     }
   }
 
-  std::string Contribution(Rank& rank, uint32_t fragment, uint64_t version) {
+  std::string Contribution(Rank& rank, uint32_t fragment) {
     FragmentReplica& replica = *rank.fragments[fragment];
     EXPECT_OK(replica.TakeSnapshot());
     // The snapshot is taken, so training continues.
     Train(rank, 77);
-    EXPECT_OK(replica.BeginContribution(version));
+    EXPECT_OK(replica.BeginContribution());
     std::vector<char> buffer(MaxEncodedBytes(
         UplinkSpec(joined_.config().synchronization()), replica.size()));
     const auto encoded = replica.Encode(buffer.size(), absl::MakeSpan(buffer));
@@ -212,8 +212,8 @@ TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
     Train(host, step);
     Train(device, step);
     for (uint32_t fragment = 0; fragment < host.fragments.size(); ++fragment) {
-      const std::string contribution = Contribution(host, fragment, step);
-      EXPECT_EQ(Contribution(device, fragment, step), contribution);
+      const std::string contribution = Contribution(host, fragment);
+      EXPECT_EQ(Contribution(device, fragment), contribution);
       // The next anchor is a little beside the last one.
       std::vector<float> anchor(host.fragments[fragment]->size());
       ASSERT_OK(host.fragments[fragment]->ReadAnchor(absl::MakeSpan(anchor)));
@@ -241,7 +241,7 @@ TEST_P(EmbeddedRankCudaTest, WaitsForTheStreamThatTrainingHasMovedTo) {
   device.tensors->SetStream(device.stream);
   Train(host, 1);
   Train(device, 1);
-  EXPECT_EQ(Contribution(device, 0, 1), Contribution(host, 0, 1));
+  EXPECT_EQ(Contribution(device, 0), Contribution(host, 0));
   cudaStreamDestroy(device.stream);
 }
 

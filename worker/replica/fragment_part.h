@@ -8,7 +8,7 @@
 // A contribution, and an update:
 //
 //   part->TakeSnapshot(master);              // training thread
-//   part->BeginContribution(version);        // the other thread
+//   part->BeginContribution();               // the other thread
 //   part->TakeEdge(out); part->AddEdge(in);  // if ranks share a strip
 //   part->Encode(bytes, buffer); ...
 //   part->EndContribution(merged);
@@ -28,7 +28,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/checksum.h"
-#include "proto/coordinator.pb.h"
+#include "proto/run_config.pb.h"
 #include "quantization/codec.h"
 #include "worker/replica/fragment_share.h"
 
@@ -37,20 +37,13 @@ namespace causeway {
 // The part of the island's configuration that its ranks need for the replica.
 struct ReplicaOptions {
   CodecSpec uplink;
-  // The seed is the island's own.
   EncodeOptions uplink_options;
   // The uplink's error feedback (quantization/error_feedback.h); 0 for none.
   float error_feedback = 0;
   CodecSpec downlink;
 };
 
-// Returns the options from the coordinator's answer to the join.
-ReplicaOptions MakeReplicaOptions(const v1::JoinResponse& joined);
-
-// Returns the options for encoding a contribution against `version` of the
-// fragment. Each contribution has its own seed, shared by all its parts.
-EncodeOptions ContributionOptions(const ReplicaOptions& options,
-                                  uint32_t fragment, uint64_t version);
+ReplicaOptions MakeReplicaOptions(const v1::SynchronizationConfig& config);
 
 struct EncodedBytes {
   // The number of bytes that are final.
@@ -80,8 +73,8 @@ class FragmentPart {
   virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the
-  // anchor, which is at `version`.
-  virtual absl::Status BeginContribution(uint64_t version) = 0;
+  // anchor.
+  virtual absl::Status BeginContribution() = 0;
   // Moves the first share.edge_out() values of the pseudo-gradient to `values`.
   virtual absl::Status TakeEdge(absl::Span<float> values) = 0;
   // Appends share.edge_in() values to the pseudo-gradient.

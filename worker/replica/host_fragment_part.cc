@@ -21,12 +21,11 @@ namespace {
 
 class HostFragmentPart : public FragmentPart {
  public:
-  HostFragmentPart(uint32_t fragment, const FragmentShare& share,
-                   const ReplicaOptions& options, const float* master,
-                   SnapshotPool* snapshots, MasterCopy copy)
+  HostFragmentPart(const FragmentShare& share, const ReplicaOptions& options,
+                   const float* master, SnapshotPool* snapshots,
+                   MasterCopy copy)
       : share_(share),
         options_(options),
-        fragment_(fragment),
         snapshots_(snapshots),
         copy_(std::move(copy)),
         anchor_(share.held.size()),
@@ -51,10 +50,9 @@ class HostFragmentPart : public FragmentPart {
     return BringBack(master);
   }
 
-  absl::Status BeginContribution(uint64_t version) override {
+  absl::Status BeginContribution() override {
     values_ = snapshots_->Take(anchor_.size());
     subtracted_ = 0;
-    contribution_ = ContributionOptions(options_, fragment_, version);
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
     return absl::OkStatus();
@@ -81,8 +79,8 @@ class HostFragmentPart : public FragmentPart {
     while (!progress_.complete && progress_.ready < bytes) {
       if (encoder_ == nullptr) {
         CHECK_EQ(values_.size(), static_cast<size_t>(share_.encoded.size()));
-        encoder_ = NewEncoder(options_.uplink, contribution_, values_.size(),
-                              buffer, share_.encoded.begin);
+        encoder_ = NewEncoder(options_.uplink, options_.uplink_options,
+                              values_.size(), buffer);
       }
       EncodeStrip();
     }
@@ -288,7 +286,6 @@ class HostFragmentPart : public FragmentPart {
 
   const FragmentShare share_;
   const ReplicaOptions options_;
-  const uint32_t fragment_;
   SnapshotPool* const snapshots_;
   const MasterCopy copy_;
   // While training waits: a copy of the master's values.
@@ -299,7 +296,6 @@ class HostFragmentPart : public FragmentPart {
 
   // The contribution.
   ErrorFeedback feedback_;
-  EncodeOptions contribution_;
   // The pseudo-gradient, of which the first `subtracted_` values are made.
   std::vector<float> values_;
   size_t subtracted_ = 0;
@@ -316,11 +312,10 @@ class HostFragmentPart : public FragmentPart {
 }  // namespace
 
 std::unique_ptr<FragmentPart> MakeHostFragmentPart(
-    uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, SnapshotPool* snapshots,
-    MasterCopy copy) {
-  return std::make_unique<HostFragmentPart>(fragment, share, options, master,
-                                            snapshots, std::move(copy));
+    const FragmentShare& share, const ReplicaOptions& options,
+    const float* master, SnapshotPool* snapshots, MasterCopy copy) {
+  return std::make_unique<HostFragmentPart>(share, options, master, snapshots,
+                                            std::move(copy));
 }
 
 }  // namespace causeway

@@ -11,7 +11,6 @@
 #ifndef WORKER_REPLICA_HOST_FRAGMENT_PART_H_
 #define WORKER_REPLICA_HOST_FRAGMENT_PART_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -35,9 +34,8 @@ using MasterCopy = std::function<absl::Status(float* master, bool to_master,
 // back if they changed. `master` is then a copy of the held values, and `share`
 // describes a shard of only these.
 std::unique_ptr<FragmentPart> MakeHostFragmentPart(
-    uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, SnapshotPool* snapshots,
-    MasterCopy copy = nullptr);
+    const FragmentShare& share, const ReplicaOptions& options,
+    const float* master, SnapshotPool* snapshots, MasterCopy copy = nullptr);
 
 }  // namespace causeway
 

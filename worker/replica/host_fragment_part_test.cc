@@ -48,8 +48,7 @@ class Replica {
  public:
   explicit Replica(const ReplicaOptions& options)
       : options_(options),
-        part_(MakeHostFragmentPart(/*fragment=*/0,
-                                   {.fragment_size = kSize,
+        part_(MakeHostFragmentPart({.fragment_size = kSize,
                                     .shard_size = kSize,
                                     .held = {0, kSize},
                                     .encoded = {0, kSize},
@@ -77,7 +76,7 @@ class Replica {
   std::string Contribute(const std::vector<float>& values, bool merged) {
     master_ = Sum(std::vector<float>(kSize), values, -1);
     Send();
-    EXPECT_OK(part_->BeginContribution(version_++));
+    EXPECT_OK(part_->BeginContribution());
     const std::string encoded = Encode(UINT64_MAX);
     EXPECT_OK(part_->EndContribution(merged));
     return encoded;
@@ -96,7 +95,6 @@ class Replica {
   std::vector<float> master_ = std::vector<float>(kSize);
   SnapshotPool snapshots_;
   std::string buffer_;
-  uint64_t version_ = 0;
   const std::unique_ptr<FragmentPart> part_;
 };
 
@@ -145,7 +143,7 @@ TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
   Replica replica(options);
   replica.master() = Wave(1);
   replica.Send();
-  ASSERT_OK(replica.part().BeginContribution(0));
+  ASSERT_OK(replica.part().BeginContribution());
   const std::string whole = Encode(options.uplink, Wave(1)).value();
   ASSERT_LT(replica.Encode(1).size(), whole.size());
   ASSERT_OK(replica.part().EndContribution(/*merged=*/true));
@@ -168,7 +166,7 @@ TEST(HostFragmentPartTest, TheTrainingSinceTheSendStays) {
     replica.master() = Wave(3);
     replica.Send();
     if (is_encoded) {
-      ASSERT_OK(replica.part().BeginContribution(1));
+      ASSERT_OK(replica.part().BeginContribution());
       replica.Encode(UINT64_MAX);
       ASSERT_OK(replica.part().EndContribution(/*merged=*/true));
     }

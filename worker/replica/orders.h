@@ -38,7 +38,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/collective/communicator.h"
-#include "worker/replica/fragment_part.h"
 
 namespace causeway {
 
@@ -85,8 +84,6 @@ struct Order {
   uint32_t max_sequences = 0;
   // For kApply.
   bool includes_island = false;
-  // For kBeginContribution: the anchor's version.
-  uint64_t version = 0;
   // For kEndContribution.
   bool merged = false;
 

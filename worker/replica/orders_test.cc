@@ -77,26 +77,26 @@ class OrdersTest : public testing::Test {
 TEST_F(OrdersTest, EveryRankCarriesThemOutInOrder) {
   absl::Mutex mu;
   std::vector<std::vector<uint64_t>> steps(3);
-  std::vector<std::vector<uint64_t>> versions(3);
+  std::vector<std::vector<uint32_t>> fragments(3);
   Start(3, [&](int rank, const Order& order) {
     absl::MutexLock lock(&mu);
     if (order.is_for_replica()) {
-      versions[rank].push_back(order.version);
+      fragments[rank].push_back(order.fragment);
     } else {
       steps[rank].push_back(order.run_step);
     }
     return absl::OkStatus();
   });
-  for (uint64_t i = 1; i <= 3; ++i) {
+  for (uint32_t i = 1; i <= 3; ++i) {
     ASSERT_OK(Lead({.what = What::kStep, .run_step = i}));
-    ASSERT_OK(Lead({.what = What::kBeginContribution, .version = 10 * i}));
+    ASSERT_OK(Lead({.what = What::kBeginContribution, .fragment = 10 * i}));
   }
   // The ranks carry out all orders before they end.
   End();
   for (int rank = 1; rank < 3; ++rank) {
     EXPECT_OK(statuses_[rank]);
     EXPECT_THAT(steps[rank], ElementsAre(1, 2, 3));
-    EXPECT_THAT(versions[rank], ElementsAre(10, 20, 30));
+    EXPECT_THAT(fragments[rank], ElementsAre(10, 20, 30));
   }
 }
 

@@ -49,11 +49,10 @@ class ReplicaRank::Fragment : public FragmentReplica {
                 [&](const Order&) { return rank_.ReadAnchor(part_, values); });
   }
 
-  absl::Status BeginContribution(uint64_t version) override {
+  absl::Status BeginContribution() override {
     collected_ = {};
-    return Lead(
-        {.what = What::kBeginContribution, .version = version},
-        [&](const Order& order) { return rank_.BeginContribution(order); });
+    return Lead({.what = What::kBeginContribution},
+                [&](const Order&) { return rank_.BeginContribution(part_); });
   }
 
   // The first strips are rank 0's: while they are encoded and sent, the other
@@ -188,7 +187,7 @@ absl::Status ReplicaRank::Follow(const Order& order) {
     case Order::What::kApply:
       return Apply(order);
     case Order::What::kBeginContribution:
-      RETURN_IF_ERROR(BeginContribution(order));
+      RETURN_IF_ERROR(BeginContribution(part));
       return EncodeOwn(part);
     case Order::What::kCollect:
       return ExchangeOf(part)
@@ -222,9 +221,8 @@ absl::Status ReplicaRank::Apply(const Order& order) {
                                             options_.masters(/*changes=*/true));
 }
 
-absl::Status ReplicaRank::BeginContribution(const Order& order) {
-  Part& part = parts_[order.fragment];
-  RETURN_IF_ERROR(part.part->BeginContribution(order.version));
+absl::Status ReplicaRank::BeginContribution(Part& part) {
+  RETURN_IF_ERROR(part.part->BeginContribution());
   return ExchangeOf(part).ExchangeEdges(*part.part);
 }
 

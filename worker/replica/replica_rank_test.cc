@@ -14,12 +14,10 @@
 #include <vector>
 
 #include "common/checksum.h"
-#include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/mixing.h"
-#include "quantization/codec.h"
 #include "quantization/testing/whole_vectors.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/testing/replica_ranks.h"
@@ -77,21 +75,19 @@ TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
 // Compares one rank with direct calls of the codec and of the mixing.
 TEST(ReplicaTest, ARankEncodesThePseudoGradientAndMixes) {
   const ReplicaOptions options{
-      .uplink = {.format = v1::INT8},
-      .uplink_options = {.rounding = Rounding::kStochastic, .seed = 11},
+      .uplink = {.format = v1::ECQ, .entropy_coded = true},
+      .uplink_options = {.ecq_bits = 2},
       .downlink = {.format = v1::BF16}};
   ReplicaRanks one({.config = SeveralStrips(1), .options = options});
   const std::vector<float> anchor = one.Parameters();
   one.Train(0);
   std::vector<float> gradient(anchor.size());
   PseudoGradient(anchor, one.Parameters(), absl::MakeSpan(gradient));
-  EncodeOptions encode = options.uplink_options;
-  encode.seed ^= 4 * 0x9e3779b97f4a7c15;
-  ASSERT_OK_AND_ASSIGN(const std::string want,
-                       Encode(options.uplink, gradient, encode));
+  ASSERT_OK_AND_ASSIGN(const std::string want, Encode(options.uplink, gradient,
+                                                      options.uplink_options));
   FragmentReplica& fragment = one.fragment(0);
   ASSERT_OK(fragment.TakeSnapshot());
-  ASSERT_OK(fragment.BeginContribution(4));
+  ASSERT_OK(fragment.BeginContribution());
   EXPECT_EQ(EncodeAll(fragment, options.uplink), want);
   ASSERT_OK(fragment.EndContribution(true));
 
@@ -132,7 +128,7 @@ TEST_P(ReplicaRankTest, EveryRankIsToldThatItsMastersChange) {
   FragmentReplica& fragment = ranks.fragment(0);
   const auto expect_changed = [&](bool changed) {
     // After this, all ranks have carried out the orders before it.
-    ASSERT_OK(fragment.BeginContribution(0));
+    ASSERT_OK(fragment.BeginContribution());
     std::string encoded = EncodeAll(fragment, ranks.options().uplink);
     ASSERT_OK(fragment.EndContribution(false));
     for (int rank = 0; rank < 3; ++rank) {
@@ -168,7 +164,7 @@ TEST_P(ReplicaRankTest, WhenARankGivesUpTheOthersSayWhy) {
   ranks.orders(2)
       .Fail(absl::ResourceExhaustedError("no memory for the part"))
       .IgnoreError();
-  EXPECT_THAT(fragment.BeginContribution(0),
+  EXPECT_THAT(fragment.BeginContribution(),
               IsAborted("rank 2 has given up: no memory"));
   // Later orders fail alike.
   EXPECT_THAT(fragment.ReadAnchor({}), IsAborted("rank 2"));

@@ -234,9 +234,11 @@ class FragmentActorTest : public testing::Test {
         FragmentMap::Create(MakeModelLayout(joined.config().model()),
                             joined.plan()));
     parameters_ = anchor_;
-    ASSERT_OK_AND_ASSIGN(replica_,
-                         HostReplica::Create(map, MakeReplicaOptions(joined),
-                                             absl::MakeSpan(parameters_)));
+    ASSERT_OK_AND_ASSIGN(
+        replica_,
+        HostReplica::Create(
+            map, MakeReplicaOptions(joined.config().synchronization()),
+            absl::MakeSpan(parameters_)));
     fragment_ = std::move(replica_->Fragments()[0]);
     loop_->Tell([](OuterLoop& core, absl::Time) { core.Begun(); });
     actor_ = std::make_unique<FragmentActor>(

@@ -44,9 +44,11 @@ class DriftingTrainer : public InnerTrainer {
         const FragmentMap map,
         FragmentMap::Create(MakeModelLayout(joined.config().model()),
                             joined.plan()));
-    ASSIGN_OR_RETURN(replica_,
-                     HostReplica::Create(map, MakeReplicaOptions(joined),
-                                         absl::MakeSpan(parameters_)));
+    ASSIGN_OR_RETURN(
+        replica_,
+        HostReplica::Create(
+            map, MakeReplicaOptions(joined.config().synchronization()),
+            absl::MakeSpan(parameters_)));
     return replica_->Fragments();
   }
 

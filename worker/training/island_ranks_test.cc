@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -87,7 +86,7 @@ class IslandRanksTest : public testing::Test {
   // Returns the encoded contribution of the present parameters.
   std::string Contribution(FragmentReplica& fragment) {
     EXPECT_OK(fragment.TakeSnapshot());
-    EXPECT_OK(fragment.BeginContribution(0));
+    EXPECT_OK(fragment.BeginContribution());
     const CodecSpec spec = UplinkSpec(config_.synchronization());
     std::string bytes(MaxEncodedBytes(spec, fragment.size()), 0);
     const auto encoded =

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -122,7 +121,7 @@ TEST_F(OverlapCudaTest, TheOuterLoopLeasesReservedMemory) {
   for (const auto& fragment : replica) {
     const int64_t before = DeviceWideCalls();
     ASSERT_OK(fragment->TakeSnapshot());
-    ASSERT_OK(fragment->BeginContribution(0));
+    ASSERT_OK(fragment->BeginContribution());
     std::string bytes(MaxEncodedBytes(spec, fragment->size()), 0);
     ASSERT_OK(fragment->Encode(bytes.size(),
                                absl::MakeSpan(&bytes[0], bytes.size())));

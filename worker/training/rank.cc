@@ -243,17 +243,16 @@ absl::Status Rank::MakeOwnReplica(std::string text) {
   }
   ReplicaRank::Options options{
       .map = std::move(map),
-      .replica = MakeReplicaOptions(joined),
-      .make_part = [this](uint32_t fragment, const FragmentShare& share,
+      .replica = MakeReplicaOptions(joined.config().synchronization()),
+      .make_part = [this](uint32_t /*fragment*/, const FragmentShare& share,
                           const ReplicaOptions& part_options,
                           const float* master)
           -> absl::StatusOr<std::unique_ptr<FragmentPart>> {
         if (part_device_ != nullptr) {
-          return MakeDeviceFragmentPart(fragment, share, part_options, master,
+          return MakeDeviceFragmentPart(share, part_options, master,
                                         part_device_.get());
         }
-        return MakeHostFragmentPart(fragment, share, part_options, master,
-                                    &snapshots_);
+        return MakeHostFragmentPart(share, part_options, master, &snapshots_);
       },
       .masters =
           [this](bool changes) {

@@ -9,7 +9,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/testing/block_reference.h"
 #include "quantization/formats/testing/block_values.h"
 #include "quantization/strips/layout.h"
@@ -42,13 +41,6 @@ constexpr uint64_t kLengths[] = {1,
                                  kStripValues + 1,
                                  kStripValues + 300,
                                  2 * kStripValues + 64 * 13 + 5};
-// To nearest, and at random with numbers whose counters exceed 32 bits within
-// two strips.
-constexpr BlockRounding kRoundings[] = {
-    {},
-    {.rounding = Rounding::kStochastic,
-     .seed = 0x123456789abcdef0,
-     .begin = (uint64_t{1} << 34) - kStripValues}};
 
 class BlockKernelsSuite
     : public testing::TestWithParam<std::tuple<BlockFormat, uint32_t>> {
@@ -62,14 +54,11 @@ class BlockKernelsSuite
     return ScalePlaneBytes(values, spec_.block_size) +
            CodePlaneBytes(spec_.format, values);
   }
-  std::string ReferenceEncoding(absl::Span<const float> values,
-                                const BlockRounding& rounding = {}) const {
+  std::string ReferenceEncoding(absl::Span<const float> values) const {
     std::string encoded;
     for (uint64_t begin = 0; begin < values.size(); begin += kStripValues) {
-      encoded += EncodeBlocks(
-          spec_.format, spec_.block_size, values.subspan(begin, kStripValues),
-          {.rounding = rounding.rounding, .seed = rounding.seed},
-          rounding.begin + begin);
+      encoded += EncodeBlocks(spec_.format, spec_.block_size,
+                              values.subspan(begin, kStripValues));
     }
     return encoded;
   }
@@ -121,16 +110,13 @@ void BlockKernelsSuite::ExpectDecodesAsReference(const std::string& encoded,
 
 void BlockKernelsSuite::ExpectEncodesAndDecodesAsReference(
     const std::vector<float>& values) {
-  for (const BlockRounding& rounding : kRoundings) {
-    const std::string want = ReferenceEncoding(values, rounding);
-    std::string encoded(want.size() + kGuardBytes, 'x');
-    kernels_->EncodeDifference(spec_, rounding, values,
-                               std::vector<float>(values.size()), values.size(),
-                               encoded);
-    EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x'))
-        << values.size() << " values, seed " << rounding.seed;
-    ExpectDecodesAsReference(want, values.size());
-  }
+  const std::string want = ReferenceEncoding(values);
+  std::string encoded(want.size() + kGuardBytes, 'x');
+  kernels_->EncodeDifference(spec_, values, std::vector<float>(values.size()),
+                             values.size(), encoded);
+  EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x'))
+      << values.size() << " values";
+  ExpectDecodesAsReference(want, values.size());
 }
 
 TEST_P(BlockKernelsSuite, LengthsAroundUnitsAndStrips) {
@@ -194,20 +180,17 @@ TEST_P(BlockKernelsSuite, EncodesDifferences) {
     for (uint64_t i = 0; i < count; ++i) {
       difference[i] = anchor[i] - parameters[i];
     }
-    for (const BlockRounding& rounding : kRoundings) {
-      const std::string want = ReferenceEncoding(difference, rounding);
-      std::string encoded(want.size() + kGuardBytes, 'x');
-      kernels_->EncodeDifference(spec_, rounding, anchor, parameters, count,
-                                 encoded);
-      EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x')) << count;
-    }
+    const std::string want = ReferenceEncoding(difference);
+    std::string encoded(want.size() + kGuardBytes, 'x');
+    kernels_->EncodeDifference(spec_, anchor, parameters, count, encoded);
+    EXPECT_EQ(encoded, want + std::string(kGuardBytes, 'x')) << count;
   }
 }
 
 TEST_P(BlockKernelsSuite, NoValuesTouchNoMemory) {
   std::string encoded(kGuardBytes, 'x');
   std::vector<float> values(kGuardValues, kGuard);
-  kernels_->EncodeDifference(spec_, {}, values, values, 0, encoded);
+  kernels_->EncodeDifference(spec_, values, values, 0, encoded);
   kernels_->DecodeAdd(spec_, encoded, 0, values);
   EXPECT_EQ(encoded, std::string(kGuardBytes, 'x'));
   EXPECT_EQ(values, std::vector<float>(kGuardValues, kGuard));

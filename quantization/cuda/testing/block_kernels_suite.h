@@ -26,7 +26,6 @@ class BlockKernelsUnderTest {
   virtual ~BlockKernelsUnderTest() = default;
 
   virtual void EncodeDifference(const BlockSpec& spec,
-                                const BlockRounding& rounding,
                                 const std::vector<float>& anchor,
                                 const std::vector<float>& parameters,
                                 uint64_t count, std::string& encoded) = 0;

@@ -23,7 +23,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "quantization/encode_options.h"
+#include "quantization/strips/planes.h"
 
 namespace causeway {
 

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "glog/logging.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 #include "quantization/formats/block_planes.h"
 #include "quantization/formats/dense_reference.h"
@@ -92,9 +91,8 @@ class EcqPlanes final : public StripPlanes {
   }
   uint64_t CodeBytes(uint64_t values) const override { return values; }
 
-  uint8_t Encode(const EncodeOptions& options, uint64_t begin,
-                 absl::Span<const float> values, StripPart part,
-                 absl::Span<float> decoded) const override;
+  uint8_t Encode(const EncodeOptions& options, absl::Span<const float> values,
+                 StripPart part, absl::Span<float> decoded) const override;
   void Decode(ConstStripPart part, absl::Span<float> values) const override;
   void DecodeAccumulate(ConstStripPart part, float weight,
                         absl::Span<float> accumulator) const override;
@@ -108,10 +106,9 @@ class EcqPlanes final : public StripPlanes {
   const uint32_t block_size_;
 };
 
-uint8_t EcqPlanes::Encode(const EncodeOptions& options, uint64_t begin,
+uint8_t EcqPlanes::Encode(const EncodeOptions& options,
                           absl::Span<const float> values, StripPart part,
                           absl::Span<float> decoded) const {
-  CHECK_EQ(begin % kStripValues, 0u);
   CHECK_LE(values.size(), kStripValues);
   const Blocks blocks(block_size_, values);
   const EcqQuantizer quantizer =

@@ -4,7 +4,6 @@
 // Measures the size and the error of ECQ's encodings, from end to end, on
 // values of several distributions.
 #include <cmath>
-#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 #include "quantization/formats/dense_reference.h"
 
@@ -17,8 +16,7 @@ double EcqUnit(double block_mean_square, double strip_mean_square) {
 }
 
 uint16_t EcqScale(double step, double unit, float absmax) {
-  const uint16_t least =
-      BlockScale<BlockFormat::kInt8, Rounding::kStochastic>(absmax);
+  const uint16_t least = BlockScale<BlockFormat::kInt8, /*kUp=*/true>(absmax);
   if (least >= kInfiniteScale) return least;
   const uint16_t scale =
       std::max(least, Bf16FromFloat(static_cast<float>(step * unit)));

@@ -50,10 +50,10 @@ double EcqUnit(double block_mean_square, double strip_mean_square);
 
 // Returns the scale, a bfloat16 code, of a block with this unit and largest
 // magnitude: the product of step and unit rounded to binary32 and then to the
-// nearest even bfloat16, but not below BlockScale<kInt8,
-// kStochastic>(absmax), so that no value exceeds the top code. It is 0 if it
-// would be below kSmallestScale, and at most LargestScale(kInt8). If absmax is
-// infinite or NaN, returns kInfiniteScale or kNanScale.
+// nearest even bfloat16, but not below BlockScale<kInt8, true>(absmax), so that
+// no value exceeds the top code. It is 0 if it would be below kSmallestScale,
+// and at most LargestScale(kInt8). If absmax is infinite or NaN, returns
+// kInfiniteScale or kNanScale.
 uint16_t EcqScale(double step, double unit, float absmax);
 
 // Returns floor(|value| * (1 / scale) + offset), each operation rounded to

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "quantization/formats/dense_reference.h"
-#include "quantization/formats/philox.h"
 
 namespace causeway {
 namespace {
@@ -26,30 +25,6 @@ uint8_t EncodeE3m0(float scale, float value) {
 }
 
 int CodeMask(BlockFormat format) { return (1 << CodeBits(format)) - 1; }
-
-// Returns a number in [0, 1).
-float Uniform(uint32_t random) {
-  return static_cast<float>(random >> 8) * 0x1p-24f;
-}
-
-int IntegerBelowOrAbove(float quotient, uint32_t random) {
-  const float below = std::floor(quotient);
-  return static_cast<int>(below) + (Uniform(random) < quotient - below);
-}
-
-uint8_t EncodeE3m0Stochastically(float quotient, uint32_t random) {
-  const float magnitude = std::fabs(quotient);
-  uint32_t code;
-  if (magnitude < 0x1p-6f) {
-    code =
-        static_cast<uint32_t>(IntegerBelowOrAbove(magnitude * 0x1p6f, random));
-  } else {
-    const uint32_t bits = std::bit_cast<uint32_t>(magnitude);
-    code = ((bits + (random >> 9)) >> 23) - (127 - 7);
-  }
-  if (code == 0) return 0;
-  return static_cast<uint8_t>(code | (std::signbit(quotient) ? 8 : 0));
-}
 
 float Level(BlockFormat format, uint8_t code) {
   if (format == BlockFormat::kInt8) return static_cast<int8_t>(code);
@@ -74,16 +49,12 @@ struct CodePlace {
 
 }  // namespace
 
-uint16_t ScaleOfAbsmax(BlockFormat format, float absmax, Rounding rounding) {
+uint16_t ScaleOfAbsmax(BlockFormat format, float absmax) {
   if (std::isnan(absmax)) return kNanScale;
   if (std::isinf(absmax)) return kInfiniteScale;
-  const float quotient = absmax / TopLevel(format);
-  const uint32_t scale =
-      rounding == Rounding::kNearest
-          ? Bf16FromFloat(quotient)
-          : (std::bit_cast<uint32_t>(quotient) + 0xffff) >> 16;
+  const uint16_t scale = Bf16FromFloat(absmax / TopLevel(format));
   if (scale < kSmallestScale) return 0;
-  return static_cast<uint16_t>(std::min<uint32_t>(scale, LargestScale(format)));
+  return std::min(scale, LargestScale(format));
 }
 
 double SumOfSquares(absl::Span<const float> block) {
@@ -116,43 +87,23 @@ uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value) {
   return static_cast<uint8_t>(static_cast<int>(level) & CodeMask(format));
 }
 
-uint8_t EncodeValueStochastically(BlockFormat format, uint16_t scale,
-                                  float value, uint32_t random) {
-  if (scale == 0 || scale >= kInfiniteScale) return 0;
-  const float top = TopLevel(format);
-  const float quotient =
-      std::clamp(value * (1.0f / FloatFromBf16(scale)), -top, top);
-  if (format == BlockFormat::kE3m0) {
-    return EncodeE3m0Stochastically(quotient, random);
-  }
-  return static_cast<uint8_t>(IntegerBelowOrAbove(quotient, random) &
-                              CodeMask(format));
-}
-
 float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code) {
   return Level(format, code) * FloatFromBf16(scale);
 }
 
 std::string EncodeBlocks(BlockFormat format, uint32_t block_size,
-                         absl::Span<const float> values,
-                         const EncodeOptions& options, uint64_t vector_begin) {
+                         absl::Span<const float> values) {
   const uint64_t codes = ScalePlaneBytes(values.size(), block_size);
   std::string encoded(codes + CodePlaneBytes(format, values.size()), '\0');
   for (uint64_t begin = 0; begin < values.size(); begin += block_size) {
     const uint16_t scale = ScaleOfAbsmax(
-        format, LargestMagnitude(values.subspan(begin, block_size)),
-        options.rounding);
+        format, LargestMagnitude(values.subspan(begin, block_size)));
     const uint64_t block = begin / block_size;
     encoded[2 * block] = static_cast<char>(scale & 0xff);
     encoded[2 * block + 1] = static_cast<char>(scale >> 8);
     const uint64_t end = std::min<uint64_t>(begin + block_size, values.size());
     for (uint64_t i = begin; i < end; ++i) {
-      const uint8_t code =
-          options.rounding == Rounding::kNearest
-              ? EncodeValue(format, scale, values[i])
-              : EncodeValueStochastically(
-                    format, scale, values[i],
-                    RoundingRandom(options.seed, vector_begin + i));
+      const uint8_t code = EncodeValue(format, scale, values[i]);
       const CodePlace place(format, i);
       char& byte = encoded[codes + place.byte];
       byte = static_cast<char>(byte | (code << place.shift));

@@ -13,7 +13,6 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/block_format.h"
 
 namespace causeway {
@@ -22,9 +21,7 @@ namespace causeway {
 // `absmax` (not negative): absmax / top level, rounded to binary32 and then to
 // the nearest even bfloat16; 0 if that is below kSmallestScale; at most
 // LargestScale(format). Infinity and NaN give kInfiniteScale and kNanScale.
-// With stochastic rounding the quotient, rounded to binary32, is rounded up.
-uint16_t ScaleOfAbsmax(BlockFormat format, float absmax,
-                       Rounding rounding = Rounding::kNearest);
+uint16_t ScaleOfAbsmax(BlockFormat format, float absmax);
 
 // Returns the sum of squares, in a fixed order, so that all machines get the
 // same bits: partial sum j (0 <= j < 16) adds the squares of values j, 16 + j,
@@ -43,32 +40,13 @@ float LargestMagnitude(absl::Span<const float> block);
 // the only zero.
 uint8_t EncodeValue(BlockFormat format, uint16_t scale, float value);
 
-// Rounds stochastically by the random number `random`: returns the code of one
-// of the two levels around the quotient value * (1 / scale), both operations
-// rounded to binary32. A quotient beyond the top level is first moved to it.
-// With u = floor(random / 2^8) / 2^24:
-//
-//   kInt8, kInt4  the integer below, or the next if u is less than the rest
-//   kE3m0         in magnitude, from the level 2^-6 on: the power of two below,
-//                 or the next if adding the highest 23 bits of `random` to the
-//                 fraction's 23 bits carries. Below that level: as integers,
-//                 in units of the least level.
-//
-// Zero stays zero; a value that rounds to zero loses its sign.
-uint8_t EncodeValueStochastically(BlockFormat format, uint16_t scale,
-                                  float value, uint32_t random);
-
 // Returns level(code) * scale.
 float DecodeValue(BlockFormat format, uint16_t scale, uint8_t code);
 
 // Encode and decode strips, of any number of values, in the bytes of
-// quantization/formats/block_format.h. Stochastic rounding takes the random
-// numbers (quantization/formats/philox.h) of values `vector_begin` and on of a
-// vector.
+// quantization/formats/block_format.h.
 std::string EncodeBlocks(BlockFormat format, uint32_t block_size,
-                         absl::Span<const float> values,
-                         const EncodeOptions& options = {},
-                         uint64_t vector_begin = 0);
+                         absl::Span<const float> values);
 std::vector<float> DecodeBlocks(BlockFormat format, uint32_t block_size,
                                 absl::string_view encoded, uint64_t values);
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantization/formats/testing/block_reference.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -13,9 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "quantization/encode_options.h"
 #include "quantization/formats/dense_reference.h"
-#include "quantization/formats/philox.h"
 
 namespace causeway {
 namespace {
@@ -40,25 +37,6 @@ const std::vector<float> kGoldenValues = {
     1.0f,    -0.5f,  0.75f, 0.74f,       0.02f, 0.0078125f, 0.007f,
     -0.001f, 0.0f,   -0.3f, 0.3f,        0.1f,  -0.1f,      -1.0f,
     0.6f,    -0.85f, 0.42f, -0.0234375f, 0.25f};
-
-TEST(BlockGoldenTest, BytesOfStochasticRounding) {
-  std::map<BlockFormat, std::string> got;
-  for (const BlockFormat format : kAllFormats) {
-    got[format] =
-        Hex(EncodeBlocks(format, 128, kGoldenValues,
-                         {.rounding = Rounding::kStochastic, .seed = 7}));
-  }
-  EXPECT_EQ(got[BlockFormat::kInt8],
-            "023c7ec15f5d0301010000da260cf4824c9535fd20");
-  EXPECT_EQ(
-      got[BlockFormat::kInt4],
-      "133e370000000d0000002600000005000000000000000000000000000000000000000000"
-      "00000e00000002000000000000000f0000000a000000040000000b000000");
-  EXPECT_EQ(
-      got[BlockFormat::kE3m0],
-      "803f67000000ae0000005600000006000000010000000100000000000000000000000000"
-      "00000d00000005000000040000000b0000000f000000060000000e000000");
-}
 
 TEST(BlockGoldenTest, BytesOfEachFormat) {
   std::map<BlockFormat, std::string> got;
@@ -261,70 +239,20 @@ TEST(SumOfSquaresTest, AddsInTheDocumentedOrder) {
   EXPECT_EQ(SumOfSquares(block), want);
 }
 
-class StochasticRoundingTest : public testing::TestWithParam<BlockFormat> {
- protected:
-  const BlockFormat format_ = GetParam();
-};
-
-INSTANTIATE_TEST_SUITE_P(Formats, StochasticRoundingTest,
-                         testing::ValuesIn(kAllFormats));
-
-TEST_P(StochasticRoundingTest, TakesTheLevelsAroundAValueWithItAsTheMean) {
-  std::vector<float> levels;
-  for (const int code : WrittenCodes(format_)) {
-    levels.push_back(static_cast<float>(ExactLevel(format_, code)));
-  }
-  std::sort(levels.begin(), levels.end());
-  std::mt19937 random(17);
-  for (int round = 0; round < 40; ++round) {
-    const float value = TopLevel(format_) *
-                        std::ldexp(1.0f, -static_cast<int>(random() % 8)) *
-                        (static_cast<float>(random() % 20001) * 1e-4f - 1);
-    const auto high = std::upper_bound(levels.begin(), levels.end() - 1, value);
-    const float low = *(high - 1);
-    constexpr int kDraws = 4000;
-    double sum = 0;
-    for (int draw = 0; draw < kDraws; ++draw) {
-      const float decoded =
-          DecodeValue(format_, kOne,
-                      EncodeValueStochastically(format_, kOne, value,
-                                                RoundingRandom(round, draw)));
-      ASSERT_TRUE(decoded == low || decoded == *high) << value;
-      sum += decoded;
-    }
-    const double variance = (value - low) * (*high - value);
-    EXPECT_NEAR(sum / kDraws, value,
-                4.5 * std::sqrt(variance / kDraws) + 1e-6 * TopLevel(format_))
-        << low << " " << *high;
-  }
-}
-
-TEST_P(StochasticRoundingTest, LevelsStayWhatTheyAre) {
-  for (const int code : WrittenCodes(format_)) {
-    const float level = DecodeValue(format_, kOne, code);
-    for (const uint32_t random : {0u, 0x7fffffffu, 0xffffffffu}) {
-      EXPECT_EQ(EncodeValueStochastically(format_, kOne, level, random), code)
-          << level << " " << random;
-    }
-  }
-}
-
-TEST_P(StochasticRoundingTest, TheScaleIsRoundedUpAndNothingSaturates) {
+// ECQ's blocks have such scales.
+TEST(BlockScaleTest, IsRoundedUpOnRequestSoThatNothingSaturates) {
+  const auto scale_of = BlockScale<BlockFormat::kInt8, /*kUp=*/true>;
   for (uint32_t bits = 0x3f800000; bits < 0x40800000; bits += 4099) {
     const float absmax = std::bit_cast<float>(bits);
-    const uint16_t scale =
-        ScaleOfAbsmax(format_, absmax, Rounding::kStochastic);
+    const uint16_t scale = scale_of(absmax);
     // The difference is the rounding of the division.
-    EXPECT_GE(double{TopLevel(format_)} * FloatFromBf16(scale),
-              absmax * (1 - 0x1p-23));
-    EXPECT_LT(double{TopLevel(format_)} * FloatFromBf16(scale - 1), absmax);
+    EXPECT_GE(127.0 * FloatFromBf16(scale), absmax * (1 - 0x1p-23));
+    EXPECT_LT(127.0 * FloatFromBf16(scale - 1), absmax);
   }
-  EXPECT_EQ(ScaleOfAbsmax(format_, kLargest, Rounding::kStochastic),
-            LargestScale(format_));
-  EXPECT_EQ(ScaleOfAbsmax(format_, 0, Rounding::kStochastic), 0);
-  EXPECT_EQ(ScaleOfAbsmax(format_, INFINITY, Rounding::kStochastic),
-            kInfiniteScale);
-  EXPECT_EQ(ScaleOfAbsmax(format_, NAN, Rounding::kStochastic), kNanScale);
+  EXPECT_EQ(scale_of(kLargest), LargestScale(BlockFormat::kInt8));
+  EXPECT_EQ(scale_of(0), 0);
+  EXPECT_EQ(scale_of(INFINITY), kInfiniteScale);
+  EXPECT_EQ(scale_of(NAN), kNanScale);
 }
 
 TEST(BlockCodesTest, BlocksWithoutAUsableScale) {

@@ -206,17 +206,13 @@ class CudaQueue final : public DeviceQueue {
          "copying");
   }
 
-  void EncodeDifference(const CodecSpec& spec, const EncodeOptions& options,
-                        uint64_t first_value, const float* anchor,
+  void EncodeDifference(const CodecSpec& spec, const float* anchor,
                         const float* values, uint64_t count,
                         char* encoded) override {
     if (!status_.ok()) return;
     const DeviceUse use(device_);
     Keep(EncodeDifferenceCuda(SpecOf(spec), anchor, values, count, encoded,
-                              stream_,
-                              {.rounding = options.rounding,
-                               .seed = options.seed,
-                               .begin = first_value}));
+                              stream_));
   }
 
   void DecodeAdd(const CodecSpec& spec, const char* encoded, uint64_t count,

@@ -29,11 +29,10 @@ constexpr size_t kFewSegments = 4;
 
 class DeviceFragmentPart : public FragmentPart {
  public:
-  DeviceFragmentPart(uint32_t fragment, const FragmentShare& share,
-                     const ReplicaOptions& options, PartDevice* device)
+  DeviceFragmentPart(const FragmentShare& share, const ReplicaOptions& options,
+                     PartDevice* device)
       : share_(share),
         options_(options),
-        fragment_(fragment),
         device_(device),
         encodes_on_device_(HasDeviceKernels(options.uplink) &&
                            options.error_feedback == 0),
@@ -84,8 +83,7 @@ class DeviceFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  absl::Status BeginContribution(uint64_t version) override {
-    contribution_ = ContributionOptions(options_, fragment_, version);
+  absl::Status BeginContribution() override {
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
     ASSIGN_OR_RETURN(inner_, device_->TakePinned(InnerSize()));
@@ -124,9 +122,8 @@ class DeviceFragmentPart : public FragmentPart {
     if (progress_.complete || bytes <= progress_.ready) return progress_;
     if (progress_.ready == 0) PutDeviceBytes(buffer);
     if (encoded_values_ < host_values() && encoder_ == nullptr) {
-      encoder_ = NewEncoder(options_.uplink, contribution_, host_values(),
-                            buffer.subspan(device_bytes_),
-                            encodes_on_device_ ? inner_end_ : inner_begin());
+      encoder_ = NewEncoder(options_.uplink, options_.uplink_options,
+                            host_values(), buffer.subspan(device_bytes_));
     }
     while (progress_.ready < bytes && encoded_values_ < host_values()) {
       EncodeStrip();
@@ -289,9 +286,8 @@ class DeviceFragmentPart : public FragmentPart {
     stage.queue->Subtract(stage.anchor, kStripValues, stage.values);
     stage.queue->Add(stage.anchor, kStripValues, stage.values);
     if (encodes_on_device_) {
-      stage.queue->EncodeDifference(options_.uplink, options_.uplink_options, 0,
-                                    stage.anchor, stage.anchor, kStripValues,
-                                    stage.encoded);
+      stage.queue->EncodeDifference(options_.uplink, stage.anchor, stage.anchor,
+                                    kStripValues, stage.encoded);
     }
     if (HasDeviceKernels(options_.downlink)) {
       stage.queue->DecodeAdd(options_.downlink, stage.encoded, kStripValues,
@@ -374,9 +370,8 @@ class DeviceFragmentPart : public FragmentPart {
     stage.queue->Copy(anchor_.values() + at, count * kFloat, stage.anchor);
     stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.values);
     if (encodes_on_device_) {
-      stage.queue->EncodeDifference(options_.uplink, contribution_, begin,
-                                    stage.anchor, stage.values, count,
-                                    stage.encoded);
+      stage.queue->EncodeDifference(options_.uplink, stage.anchor, stage.values,
+                                    count, stage.encoded);
       stage.queue->Copy(
           stage.encoded, MaxEncodedBytes(options_.uplink, count),
           inner_.bytes() + MaxEncodedBytes(options_.uplink, before));
@@ -513,7 +508,6 @@ class DeviceFragmentPart : public FragmentPart {
 
   const FragmentShare share_;
   const ReplicaOptions options_;
-  const uint32_t fragment_;
   PartDevice* const device_;
   const bool encodes_on_device_;
   // The held values, and the strips that cover them, by their place in the
@@ -531,7 +525,6 @@ class DeviceFragmentPart : public FragmentPart {
 
   // The contribution, of which inner_ has the strips before inner_end_.
   ErrorFeedback feedback_;
-  EncodeOptions contribution_;
   Lease inner_;
   std::unique_ptr<Encoder> encoder_;
   uint64_t device_bytes_ = 0;
@@ -554,10 +547,9 @@ class DeviceFragmentPart : public FragmentPart {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
-    uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, PartDevice* device) {
-  auto part =
-      std::make_unique<DeviceFragmentPart>(fragment, share, options, device);
+    const FragmentShare& share, const ReplicaOptions& options,
+    const float* master, PartDevice* device) {
+  auto part = std::make_unique<DeviceFragmentPart>(share, options, device);
   RETURN_IF_ERROR(part->Start(master));
   return part;
 }

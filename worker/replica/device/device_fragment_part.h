@@ -21,7 +21,6 @@
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -33,8 +32,8 @@ namespace causeway {
 // See FragmentPartFactory; `master` is memory of the device, here and in all
 // calls. `device` is for the parts of one rank and outlives them.
 absl::StatusOr<std::unique_ptr<FragmentPart>> MakeDeviceFragmentPart(
-    uint32_t fragment, const FragmentShare& share,
-    const ReplicaOptions& options, const float* master, PartDevice* device);
+    const FragmentShare& share, const ReplicaOptions& options,
+    const float* master, PartDevice* device);
 
 }  // namespace causeway
 

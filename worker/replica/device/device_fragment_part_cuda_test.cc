@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <random>
 #include <string>
@@ -210,10 +209,10 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     master_ = Random(share.shard_size, ++seed_, 0.02f);
     shard_ = std::make_unique<DeviceShard>(queue_.get(), master_.size());
     shard_->Set(master_);
-    host_ = MakeHostFragmentPart(3, share_, options_, master_.data(),
+    host_ = MakeHostFragmentPart(share_, options_, master_.data(),
                                  &host_snapshots_);
     ASSERT_OK_AND_ASSIGN(
-        part_, MakeDeviceFragmentPart(3, share_, options_, shard_->data(),
+        part_, MakeDeviceFragmentPart(share_, options_, shard_->data(),
                                       device_.get()));
     ExpectSameAnchors();
   }
@@ -237,9 +236,9 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     ExpectSameMasters();
   }
 
-  void Contribute(uint64_t version, bool merged) {
-    ASSERT_OK(host_->BeginContribution(version));
-    ASSERT_OK(part_->BeginContribution(version));
+  void Contribute(bool merged) {
+    ASSERT_OK(host_->BeginContribution());
+    ASSERT_OK(part_->BeginContribution());
     if (share_.edge_out() > 0) {
       Values want(share_.edge_out());
       Values got(share_.edge_out());
@@ -341,12 +340,12 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     Train();
     Snapshot();
     Train();
-    Contribute(5, /*merged=*/true);
+    Contribute(/*merged=*/true);
     Receive(Update());
     Use(/*includes_island=*/true);
     Train();
     Snapshot();
-    Contribute(6, /*merged=*/false);
+    Contribute(/*merged=*/false);
     Receive(Update());
     Use(/*includes_island=*/false);
   }
@@ -382,10 +381,6 @@ std::vector<Scenario> Scenarios() {
   Formats compressed = {"CompressedDown", both(v1::INT8)};
   compressed.options.downlink.entropy_coded = true;
   formats.push_back(compressed);
-  Formats stochastic = {"Stochastic", both(v1::E3M0)};
-  stochastic.options.uplink_options = {.rounding = Rounding::kStochastic,
-                                       .seed = 7};
-  formats.push_back(stochastic);
   Formats feedback = {"Feedback", both(v1::INT4)};
   feedback.options.error_feedback = 0.9f;
   formats.push_back(feedback);
@@ -470,7 +465,7 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 1));
   const auto work = [&](FragmentPart& part, const std::string& update,
                         std::string& encoded, std::string& digest) {
-    ASSERT_OK(part.BeginContribution(1));
+    ASSERT_OK(part.BeginContribution());
     encoded.resize(MaxEncodedBytes(options_.uplink, kFragment));
     ASSERT_OK_AND_ASSIGN(
         const EncodedBytes bytes,
@@ -490,9 +485,9 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   std::vector<std::unique_ptr<FragmentPart>> parts;
   std::vector<std::string> updates;
   for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
-    ASSERT_OK_AND_ASSIGN(auto part,
-                         MakeDeviceFragmentPart(fragment, share_, options_,
-                                                shard_->data(), device_.get()));
+    ASSERT_OK_AND_ASSIGN(
+        auto part, MakeDeviceFragmentPart(share_, options_, shard_->data(),
+                                          device_.get()));
     parts.push_back(std::move(part));
     updates.push_back(Update());
   }
@@ -510,8 +505,8 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
-    const auto part = MakeHostFragmentPart(fragment, share_, options_,
-                                           master_.data(), &host_snapshots_);
+    const auto part = MakeHostFragmentPart(share_, options_, master_.data(),
+                                           &host_snapshots_);
     ASSERT_OK(part->TakeSnapshot(master_.data()));
     std::string want;
     std::string want_digest;
@@ -524,12 +519,12 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
 // The second snapshot finds the device's memory for snapshots in use.
 TEST_P(DeviceFragmentPartTest, SnapshotsMayWait) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kStrip + 64), 1));
-  ASSERT_OK_AND_ASSIGN(const auto other,
-                       MakeDeviceFragmentPart(4, share_, options_,
-                                              shard_->data(), device_.get()));
+  ASSERT_OK_AND_ASSIGN(
+      const auto other,
+      MakeDeviceFragmentPart(share_, options_, shard_->data(), device_.get()));
   ASSERT_OK(other->TakeSnapshot(shard_->data()));
   ASSERT_NO_FATAL_FAILURE(Rounds());
-  ASSERT_OK(other->BeginContribution(1));
+  ASSERT_OK(other->BeginContribution());
   ASSERT_OK(other->EndContribution(false));
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }

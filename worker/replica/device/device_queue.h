@@ -6,7 +6,7 @@
 // implementation is a CUDA stream (cuda_queue.cu).
 //
 //   queue->Copy(anchor, 4 * n, staged_anchor);
-//   queue->EncodeDifference(spec, {}, staged_anchor, values, n, encoded);
+//   queue->EncodeDifference(spec, staged_anchor, values, n, encoded);
 //   queue->Copy(encoded, bytes, host);
 //   RETURN_IF_ERROR(queue->Synchronize());
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_QUEUE_H_
@@ -69,11 +69,8 @@ class DeviceQueue {
   // bytes and do not overlap. Specs must have device kernels, encodings are
   // whole strips of MaxEncodedBytes, and all bits are those of the host.
 
-  // encoded <- anchor - values, encoded. `options` must pass
-  // CheckEncodeOptions; `first_value` is that of NewEncoder.
-  virtual void EncodeDifference(const CodecSpec& spec,
-                                const EncodeOptions& options,
-                                uint64_t first_value, const float* anchor,
+  // encoded <- anchor - values, encoded.
+  virtual void EncodeDifference(const CodecSpec& spec, const float* anchor,
                                 const float* values, uint64_t count,
                                 char* encoded) = 0;
   // values += decoded. The caller has refused encodings of values that are not

@@ -33,9 +33,9 @@ TEST(ReplicaRanksCudaTest, RanksDoWhatOneDoesInHostMemory) {
     EXPECT_OK(device);
     devices.push_back(*std::move(device));
     return [device = devices.back().get()](
-               uint32_t fragment, const FragmentShare& share,
+               uint32_t /*fragment*/, const FragmentShare& share,
                const ReplicaOptions& options, const float* masters) {
-      return MakeDeviceFragmentPart(fragment, share, options, masters, device);
+      return MakeDeviceFragmentPart(share, options, masters, device);
     };
   };
   ExpectRanksDoWhatOneDoes({1, 3}, {.parts = parts});

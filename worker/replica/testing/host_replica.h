@@ -41,10 +41,10 @@ class HostReplica {
              .replica = options,
              .make_part =
                  [snapshots = &replica->snapshots_](
-                     uint32_t fragment, const FragmentShare& share,
+                     uint32_t /*fragment*/, const FragmentShare& share,
                      const ReplicaOptions& part_options, const float* values) {
-                   return MakeHostFragmentPart(fragment, share, part_options,
-                                               values, snapshots);
+                   return MakeHostFragmentPart(share, part_options, values,
+                                               snapshots);
                  },
              .masters = [parameters](bool) { return parameters.data(); },
              .orders = &replica->orders_}));

@@ -61,10 +61,9 @@ ReplicaRanks::ReplicaRanks(Options options)
     changed_.push_back(false);
     const auto parts_in_host_memory =
         [snapshots = &snapshots_.emplace_back()](
-            uint32_t fragment, const FragmentShare& share,
+            uint32_t /*fragment*/, const FragmentShare& share,
             const ReplicaOptions& part_options, const float* master) {
-          return MakeHostFragmentPart(fragment, share, part_options, master,
-                                      snapshots);
+          return MakeHostFragmentPart(share, part_options, master, snapshots);
         };
     if (options_.before) options_.before(rank);
     auto made =
@@ -189,7 +188,7 @@ void RunRound(ReplicaRanks& ranks, int round, ReplicaTrace& trace) {
   for (uint32_t id = 0; id < ranks.map().fragments(); ++id) {
     FragmentReplica& fragment = ranks.fragment(id);
     ASSERT_OK(fragment.TakeSnapshot());
-    ASSERT_OK(fragment.BeginContribution(round));
+    ASSERT_OK(fragment.BeginContribution());
   }
   ranks.Train(100 + round);
   for (uint32_t id = 0; id < ranks.map().fragments(); ++id) {
@@ -239,9 +238,6 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  const auto stochastic = [](uint64_t seed) {
-    return EncodeOptions{.rounding = Rounding::kStochastic, .seed = seed};
-  };
   std::vector<Case> cases = {
       {"FP32", {}},
       {"BF16", {.uplink = {.format = v1::BF16}}, 3},
@@ -249,13 +245,9 @@ std::vector<Case> Cases() {
        {.uplink = {.format = v1::INT4, .entropy_coded = true},
         .downlink = {.format = v1::INT8}},
        3},
-      {"INT4, stochastic",
-       {.uplink = {.format = v1::INT4, .block_size = 64},
-        .uplink_options = stochastic(77)},
-       2},
-      {"E3M0, error feedback, stochastic, entropy coded",
+      {"INT4", {.uplink = {.format = v1::INT4, .block_size = 64}}, 2},
+      {"E3M0, error feedback, entropy coded",
        {.uplink = {.format = v1::E3M0, .entropy_coded = true},
-        .uplink_options = stochastic(5),
         .error_feedback = 0.95f,
         .downlink = {.format = v1::INT8}},
        4},
