@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/duration_histogram.h"
 
-#include <vector>
-
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests what an engine reports about the run and its islands.
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>

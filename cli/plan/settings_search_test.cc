@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/plan/settings_search.h"
 
-#include <cstdint>
 #include <vector>
 
 #include "common/testing/status_matchers.h"

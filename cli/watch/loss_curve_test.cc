@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/watch/loss_curve.h"
 
-#include <limits>
 #include <string>
 
 #include "gmock/gmock.h"

@@ -5,7 +5,6 @@
 // (server/benchmarks/ingest_measurement.h), in plain text and with TLS, over
 // one connection and over four.
 #include <cstdio>
-#include <initializer_list>
 
 #include "server/benchmarks/ingest_measurement.h"
 

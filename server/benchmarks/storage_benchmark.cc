@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "benchmark/benchmark.h"
 #include "common/testing/temporary_directory.h"
 #include "glog/logging.h"

@@ -5,7 +5,6 @@
 // would call them, and with bytes that are not messages.
 #include "server/edge/services.h"
 
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/election/office.h"
 
-#include <set>
 #include <string>
 
 #include "common/testing/status_matchers.h"

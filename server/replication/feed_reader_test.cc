@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

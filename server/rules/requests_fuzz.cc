@@ -17,9 +17,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/transport/chunk_message.h"
 #include "common/transport/field_limits.h"

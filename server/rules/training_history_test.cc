@@ -2,14 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rules/training_history.h"
 
-#include <cmath>
 #include <limits>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <random>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <variant>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "proto/coordinator.pb.h"

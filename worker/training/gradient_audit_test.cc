@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/training/gradient_audit.h"
 
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

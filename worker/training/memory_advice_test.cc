@@ -9,7 +9,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/model/ops_cpu.h"
-#include "worker/training/rank_trainer.h"
 
 namespace causeway {
 namespace {
