@@ -260,9 +260,6 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   check.Require(sync.block_size() == 64 || sync.block_size() == 128 ||
                     sync.block_size() == 256,
                 "synchronization.block_size", "64, 128, 256");
-  check.Require(sync.uplink_rounding() != v1::SynchronizationConfig::STOCHASTIC,
-                "synchronization.uplink_rounding",
-                "NEAREST; STOCHASTIC is gone");
   if (sync.ecq_bits() != 0) {
     check.InRange({"synchronization.ecq_bits", 0.5, 8});
   }
