@@ -126,7 +126,7 @@ class CreateRunTest(ProcessTestCase):
             self.create_run(LeastSquares(), total_steps=1e4)
         with self.assertRaisesRegex(InvalidArgument, "exclude \"w\" matches"):
             self.create_run(LeastSquares(), exclude="w")
-        with self.assertRaisesRegex(InvalidArgument, "a.*is not finite|nan"):
+        with self.assertRaisesRegex(InvalidArgument, "\"a\" has a value"):
             self.create_run({"a": torch.full((3,), math.nan)}, fragments=1)
 
 
