@@ -10,7 +10,6 @@
 #include "common/trace.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
-#include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
 
 namespace causeway {

@@ -55,7 +55,6 @@
 #include "server/replication/log_feed.h"
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
-#include "server/rules/event_filter.h"
 #include "server/rules/journal.h"
 #include "server/rules/run_health.h"
 #include "server/staging.h"

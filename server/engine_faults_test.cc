@@ -23,8 +23,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr auto kAccepted = v1::ContributeResponse::ACCEPTED;
-
 class EngineFaultsTest : public testing::Test {
  protected:
   // A running run with two islands, and fragment 0 as both know it.

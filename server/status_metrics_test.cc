@@ -3,7 +3,6 @@
 #include "server/status_metrics.h"
 
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

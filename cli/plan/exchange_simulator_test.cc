@@ -3,7 +3,6 @@
 #include "cli/plan/exchange_simulator.h"
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "common/testing/status_matchers.h"

@@ -3,7 +3,6 @@
 #include "cli/plan/plan_settings.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/numbers.h"

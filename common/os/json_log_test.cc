@@ -5,7 +5,6 @@
 #include <string>
 
 #include "glog/logging.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 

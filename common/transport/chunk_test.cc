@@ -3,7 +3,6 @@
 #include "common/transport/chunk.h"
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"

@@ -14,7 +14,6 @@
 #include "common/status_macros.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/credentials.h"
-#include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/identity.h"
 #include "common/transport/join_token.h"

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {

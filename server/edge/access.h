@@ -12,7 +12,6 @@
 #ifndef SERVER_EDGE_ACCESS_H_
 #define SERVER_EDGE_ACCESS_H_
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>

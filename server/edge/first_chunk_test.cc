@@ -4,7 +4,6 @@
 // Tests uploads whose first chunk comes with the header.
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -4,7 +4,6 @@
 // Tests the rules at the limits of their ranges, and whose tokens they book.
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"

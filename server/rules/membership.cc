@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/run_config.h"
-#include "common/status_macros.h"
 #include "server/rules/training_history.h"
 
 namespace causeway {

@@ -3,8 +3,6 @@
 #include "tests/chaos/accounts.h"
 
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

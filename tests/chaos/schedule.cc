@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/chaos/schedule.h"
 
-#include <algorithm>
 #include <array>
 #include <numeric>
 #include <random>

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>

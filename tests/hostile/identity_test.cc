@@ -3,7 +3,6 @@
 //
 // An island that acts as another one, and as an operator.
 #include <memory>
-#include <string>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"

@@ -4,7 +4,6 @@
 
 #include <future>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -4,7 +4,6 @@
 
 #include <sys/resource.h>
 
-#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>

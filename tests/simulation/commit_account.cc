@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/checksum.h"

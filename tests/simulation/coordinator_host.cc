@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulation/coordinator_host.h"
 
-#include <string>
 #include <utility>
 #include <vector>
 

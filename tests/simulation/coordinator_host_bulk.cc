@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/checksum.h"
-#include "common/transport/chunk.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
 #include "tests/simulation/coordinator_host.h"

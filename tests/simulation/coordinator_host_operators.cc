@@ -4,7 +4,6 @@
 // Operators' commands to a simulated coordinator: server/engine_operators.cc in
 // virtual time.
 #include <string>
-#include <utility>
 
 #include "common/status_macros.h"
 #include "tests/simulation/coordinator_host.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "cli/coordinator_client.h"
 #include "common/os/daemon.h"
 #include "common/os/file.h"

@@ -9,7 +9,6 @@
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,7 +18,6 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cuda_status.h"
-#include "common/status_macros.h"
 #include "common/testing/cuda_device.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"

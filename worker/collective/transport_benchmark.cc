@@ -4,7 +4,6 @@
 // Measures the collectives of a step, a reduce-scatter and an all-gather,
 // between ranks that are connected over loopback.
 #include <cstdint>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>

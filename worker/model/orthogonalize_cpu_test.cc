@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/orthogonalize_cpu.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>

@@ -4,11 +4,9 @@
 // Tests the outer loop where rules meet: at the end of a run, when the island
 // leaves, and when it skips steps.
 #include <cstdint>
-#include <string>
 #include <variant>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -3,10 +3,8 @@
 //
 // Tests the contents of the outer loop's orders, and its views.
 #include <algorithm>
-#include <optional>
 #include <variant>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/backoff.h"
 #include "gmock/gmock.h"

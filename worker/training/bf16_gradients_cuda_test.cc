@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"

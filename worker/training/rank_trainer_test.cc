@@ -13,8 +13,6 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
-#include <random>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/end_to_end/free_port.h"

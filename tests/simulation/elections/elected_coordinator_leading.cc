@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of ElectedCoordinator that leads.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/simulation/elections/elected_coordinator.h"
 
 namespace causeway::simulation {

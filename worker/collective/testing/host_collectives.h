@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"

@@ -3,7 +3,6 @@
 #ifndef WORKER_REPLICA_TESTING_LOCAL_COMMUNICATORS_H_
 #define WORKER_REPLICA_TESTING_LOCAL_COMMUNICATORS_H_
 
-#include <memory>
 #include <utility>
 #include <vector>
 
