@@ -474,13 +474,13 @@ class Island:
             raise InvalidArgument(
                 f"this is no island's state, but has {sorted(state)}; it is "
                 "what state_dict() returns on rank 0")
-        # Another rank may still be hearing of the run from this one.
-        self._ranks.barrier()
-        self._native.close()
         with tempfile.TemporaryDirectory() as folder:
             if state.get("island") is not None:
                 unpack(state["island"], folder)
                 self._options["resume_directory"] = folder
+            # Another rank may still be hearing of the run from this one.
+            self._ranks.barrier()
+            self._native.close()
             self._open()
 
     # --- The end. ---

@@ -399,6 +399,9 @@ class OneIslandTest(ProcessTestCase):
             with self.assertRaisesRegex(causeway.InvalidArgument,
                                         "no island's state, but has .'model'"):
                 island.load_state_dict({"model": {}})
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "the island's state is damaged"):
+                island.load_state_dict({"island": torch.UntypedStorage(7)})
             island.load_state_dict(state)
             go_on(island)
         with self.join(resume=folder) as island:

@@ -258,6 +258,7 @@ def main(arguments: List[str]) -> int:
     agents: Any = importlib.import_module(
         "torch.distributed.elastic.agent.server.local_elastic_agent")
     parser = run.get_args_parser()
+    parser.prog = "python3 -m causeway.run"
     add_arguments(parser)
     parsed = parser.parse_args(arguments)
     # It must live as long as the ranks.

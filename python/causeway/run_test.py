@@ -76,6 +76,13 @@ class RunTest(ProcessTestCase):
         return [event["step"] for event in launch.events()
                 if event["event"] == "step"][-1]
 
+    def test_help_says_how_to_start_it(self):
+        launch = self.start("help", [sys.executable, "-m", "causeway.run",
+                                     "--help"])
+        self.assertEqual(launch.wait(), 0, launch.output())
+        self.assertTrue(launch.output().startswith(
+            "usage: python3 -m causeway.run ["), launch.output())
+
     def test_ranks_are_started_again_if_one_is_stopped(self):
         self.begin()
         launch = self.launch("--nproc_per_node=2", "--on-rank-fault=act")

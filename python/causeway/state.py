@@ -8,6 +8,8 @@ import os
 import tarfile
 from typing import Any
 
+from .errors import InvalidArgument
+
 
 def _values_of(storage: Any) -> Any:
     import torch
@@ -33,15 +35,23 @@ def pack(folder: str) -> Any:
 
 
 def unpack(packed: Any, folder: str) -> None:
-    """Writes the files to a folder."""
+    """Writes the files to a folder. Raises InvalidArgument."""
     # torch.load wraps it, and the wrapper warns about its own use.
     values = _values_of(getattr(packed, "_untyped_storage", packed).cpu())
     content = ctypes.string_at(values.data_ptr(), values.numel())
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in archive.getmembers():
-            if not member.isfile() or os.path.basename(
-                    member.name) != member.name:
-                raise ValueError(f"a state has no file {member.name}")
-            stored = archive.extractfile(member)
-            with open(os.path.join(folder, member.name), "wb") as file:
-                file.write(stored.read() if stored else b"")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for member in archive.getmembers():
+                _extract(archive, member, folder)
+    except tarfile.TarError as error:
+        raise InvalidArgument(
+            f"the island's state is damaged: {error}") from error
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo,
+             folder: str) -> None:
+    if not member.isfile() or os.path.basename(member.name) != member.name:
+        raise InvalidArgument(f"an island's state has no file {member.name}")
+    stored = archive.extractfile(member)
+    with open(os.path.join(folder, member.name), "wb") as file:
+        file.write(stored.read() if stored else b"")

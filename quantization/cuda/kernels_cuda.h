@@ -31,12 +31,11 @@
 // once.
 //
 // Errors: INVALID_ARGUMENT for an unknown block size or a misaligned pointer;
-// otherwise the status that
-// common/cuda_status.h gives a failed launch. As always with CUDA, a later call
-// for the same device reports a failure of a running kernel. Callers check
-// encodings from elsewhere beforehand (Decoder::CheckFinite()); a bad one
-// decodes to NaN or infinities, but no kernel reads or writes outside the
-// arrays. Thread-safe.
+// otherwise the status that common/cuda_status.h gives a failed launch. As
+// always with CUDA, a later call for the same device reports a failure of a
+// running kernel. Callers check encodings from elsewhere beforehand
+// (Decoder::CheckFinite()); a bad one decodes to NaN or infinities, but no
+// kernel reads or writes outside the arrays. Thread-safe.
 #ifndef QUANTIZATION_CUDA_KERNELS_CUDA_H_
 #define QUANTIZATION_CUDA_KERNELS_CUDA_H_
 
