@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -63,8 +64,13 @@ class EngineSnapshotTest : public testing::Test {
   // Copies the state directory as a SIGKILL at this moment would leave it.
   void Kill() {
     killed_ = run_.state_dir() + "-killed";
-    fs::remove_all(killed_);
-    fs::copy(run_.state_dir(), killed_, fs::copy_options::recursive);
+    std::error_code error;
+    // A file may go while the directory is copied.
+    do {
+      fs::remove_all(killed_);
+      fs::copy(run_.state_dir(), killed_, fs::copy_options::recursive, error);
+    } while (error == std::errc::no_such_file_or_directory);
+    ASSERT_FALSE(error) << error.message();
   }
   absl::StatusOr<std::unique_ptr<Engine>> StartKilled() {
     // In files, repeated merges have the same bits.
