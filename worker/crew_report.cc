@@ -40,9 +40,7 @@ std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
 
 std::optional<v1::RankTrouble> TakeTrouble(
     std::optional<v1::RankTrouble> other) {
-  RankStampPage* const stamps = OpenedRankStamps();
-  std::optional<v1::RankTrouble> verdict;
-  if (stamps != nullptr) verdict = stamps->TakeVerdict();
+  std::optional<v1::RankTrouble> verdict = TakeOpenedVerdict();
   if (!verdict.has_value()) return other;
   if (other.has_value()) {
     absl::StrAppend(verdict->mutable_text(), "; ", other->text());

@@ -247,25 +247,20 @@ TEST_F(CoordinatorTargetTest, NobodyLeads) {
   EXPECT_THAT(Ask(), IsUnavailable("only follows another"));
 }
 
-TEST(CoordinatorAddressesTest, AFollowersAnswerIsExplained) {
-  for (const char* const answer :
-       {"this coordinator follows the one at a:7070",
-        "this coordinator, of epoch 1, was replaced by one of epoch 2"}) {
+TEST(CoordinatorAddressesTest, AnAnswerIsExplained) {
+  const std::pair<const char*, const char*> answers[] = {
+      {"this coordinator follows the one at a:7070", "does not lead the run"},
+      {"this coordinator, of epoch 1, was replaced by one of epoch 2",
+       "does not lead the run"},
+      {"the coordinator cannot write its commit log: disk is full",
+       "it answers, but its disk fails"},
+      {"the commit was not written: outcome unknown",
+       "it answers, but its disk fails"}};
+  for (const auto& [answer, explanation] : answers) {
     EXPECT_THAT(
         ExplainCall("b:7070", /*tls=*/false,
                     grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
-        IsUnavailable("does not lead the run", answer));
-  }
-}
-
-TEST(CoordinatorAddressesTest, ADiskThatFailsIsNoMissingCoordinator) {
-  for (const char* const answer :
-       {"the coordinator cannot write its commit log: disk is full",
-        "the commit was not written: outcome unknown"}) {
-    EXPECT_THAT(
-        ExplainCall("a:7070", /*tls=*/false,
-                    grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
-        IsUnavailable("it answers, but its disk fails", answer));
+        IsUnavailable(explanation, answer));
   }
 }
 

@@ -77,6 +77,8 @@ class Watch:
         """Takes the arguments, and changes the environment of ranks that are
         started from now on. Raises Error."""
         self._arguments = arguments
+        # Held by the thread that uses the handle.
+        self._lock = threading.Lock()
         self._handle = ctypes.c_void_p()
         variable = ctypes.c_char_p()
         _library.check(_library.library().causeway_watch_open(
@@ -88,20 +90,24 @@ class Watch:
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
         threading.Thread(target=self._look, daemon=True).start()
 
-    def report_failure(self, rank: int, text: str) -> None:
-        """Has rank 0 report that a rank of the island has failed."""
-        _library.check(_library.library().causeway_watch_failed(
-            self._handle, rank, text.encode()))
+    def report_failure(self, rank: int, text: str,
+                       is_stuck: bool = False) -> None:
+        """Has rank 0 report that a rank of the island is stuck, or has ended
+        with all others of this host."""
+        with self._lock:
+            _library.check(_library.library().causeway_watch_failed(
+                self._handle, rank, is_stuck, text.encode()))
 
     def _look(self) -> None:
         stuck = _library.StuckRank()
         reported = 0
         while True:
             time.sleep(_LOOK_SECONDS)
-            _library.check(_library.library().causeway_watch_look(
-                self._handle, self._arguments.hang_silence,
-                self._arguments.hang_floor, self._arguments.hang_ceiling,
-                ctypes.byref(stuck)))
+            with self._lock:
+                _library.check(_library.library().causeway_watch_look(
+                    self._handle, self._arguments.hang_silence,
+                    self._arguments.hang_floor, self._arguments.hang_ceiling,
+                    ctypes.byref(stuck)))
             self.last_step = stuck.last_step
             if stuck.process not in (0, reported):
                 self._report(stuck)
@@ -109,6 +115,8 @@ class Watch:
 
     def _report(self, stuck: _library.StuckRank) -> None:
         what = (stuck.text or b"").decode()
+        if stuck.is_sure:
+            self.report_failure(stuck.rank, what, is_stuck=True)
         acts = self._arguments.on_rank_fault == "act"
         if acts:
             what += "; killing it, so that all ranks are started again"
@@ -190,9 +198,10 @@ class Restarts:
         if self._most == 0:
             return
         goes_on_without = self._goes_on_without(agent, first)
-        if first is not None:
-            self._report(agent, first, goes_on_without)
-        if first is not None and goes_on_without:
+        if first is None:
+            return
+        self._report(agent, first, goes_on_without)
+        if goes_on_without:
             group = agent._worker_group
             _hide_device(first, len(group.workers))
             group.spec.local_world_size = len(group.workers) - 1

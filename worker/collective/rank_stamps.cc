@@ -185,6 +185,11 @@ RankStampPage* OpenedRankStamps() {
   return stamps == nullptr ? nullptr : stamps->page.get();
 }
 
+std::optional<v1::RankTrouble> TakeOpenedVerdict() {
+  RankStampPage* const stamps = OpenedRankStamps();
+  return stamps == nullptr ? std::nullopt : stamps->TakeVerdict();
+}
+
 RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section,
                                    uint64_t step)
     : stamps_(StampsOf(rank)),

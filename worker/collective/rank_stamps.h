@@ -146,6 +146,9 @@ absl::Status OpenRankStamps(Clock now);
 // Returns the page that was opened, or null.
 RankStampPage* OpenedRankStamps();
 
+// Takes the verdict from that page, if there is one.
+std::optional<v1::RankTrouble> TakeOpenedVerdict();
+
 // Stamps that `rank` begins `section`, of the run's `step` if that is not 0,
 // and at the destruction that it has ended. Does nothing without a page.
 class RankSectionScope {

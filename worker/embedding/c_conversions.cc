@@ -102,11 +102,7 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
         "island is empty; it is the island's name in the run");
   }
   island.join.set_description(Text(from.description));
-  island.take_verdict = []() -> std::optional<v1::RankTrouble> {
-    RankStampPage* const stamps = OpenedRankStamps();
-    if (stamps == nullptr) return std::nullopt;
-    return stamps->TakeVerdict();
-  };
+  island.take_verdict = TakeOpenedVerdict;
   if (from.verbose > 1) island.log_interval = absl::ZeroDuration();
   if (from.overlap_steps >= 0) {
     island.overlap_steps = static_cast<uint32_t>(from.overlap_steps);

@@ -5,10 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
@@ -28,25 +26,6 @@ struct causeway_watch {
   const causeway::Clock now = causeway::SteadyWallClock();
   std::string variable;
   std::string text;
-  // The process whose rank was reported to be stuck, or 0.
-  int32_t reported = 0;
-
-  // Has rank 0 report that a rank has failed.
-  void Report(causeway::v1::RankTrouble::Kind kind, int32_t rank,
-              const std::string& what) {
-    causeway::v1::RankTrouble trouble;
-    trouble.set_kind(kind);
-    trouble.set_rank(static_cast<uint32_t>(rank));
-    trouble.set_text(what);
-    const absl::MutexLock lock(&mu);
-    // No rank takes it meanwhile.
-    if (kind == causeway::v1::RankTrouble::DEAD_RANK) page->TakeVerdict();
-    page->SetVerdict(trouble);
-  }
-
- private:
-  // Held while a verdict is set.
-  absl::Mutex mu;
 };
 
 causeway_code causeway_watch_open(causeway_watch** watch,
@@ -82,24 +61,25 @@ causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
     stuck->rank = fault->rank;
     stuck->is_sure = fault->is_sure;
     stuck->text = watch->text.c_str();
-    if (fault->is_sure &&
-        std::exchange(watch->reported, fault->process) != fault->process) {
-      watch->Report(causeway::v1::RankTrouble::STUCK_RANK, fault->rank,
-                    fault->text);
-    }
     return absl::OkStatus();
   });
 }
 
 causeway_code causeway_watch_failed(causeway_watch* watch, int32_t rank,
-                                    const char* text) {
+                                    int32_t is_stuck, const char* text) {
   return causeway::Guard([&]() -> absl::Status {
     if (rank < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank is ", rank, "; it is 0 or more"));
     }
-    watch->Report(causeway::v1::RankTrouble::DEAD_RANK, rank,
-                  text == nullptr ? "" : text);
+    causeway::v1::RankTrouble trouble;
+    trouble.set_kind(is_stuck != 0 ? causeway::v1::RankTrouble::STUCK_RANK
+                                   : causeway::v1::RankTrouble::DEAD_RANK);
+    trouble.set_rank(static_cast<uint32_t>(rank));
+    trouble.set_text(text == nullptr ? "" : text);
+    // All ranks have ended, so none takes it meanwhile.
+    if (is_stuck == 0) watch->page->TakeVerdict();
+    watch->page->SetVerdict(trouble);
     return absl::OkStatus();
   });
 }

@@ -429,12 +429,13 @@ CAUSEWAY_EXPORT causeway_code causeway_watch_look(causeway_watch* watch,
                                                   double most_seconds,
                                                   causeway_stuck_rank* stuck);
 
-/* Says that `rank`, its number in the island, has failed; `text` says how. Call
- * it when all ranks of this host have ended. If rank 0 is one of them, it tells
- * the coordinator when it joins again, as it does of a rank that is stuck. Of
- * several failures until then the last counts. */
+/* Says that `rank`, its number in the island, is stuck, or has ended; `text`
+ * says how. Rank 0, if it is one of this host, tells the coordinator when it
+ * leaves or joins again. A rank that has ended takes the place of what was said
+ * before; say so when all ranks of the host have ended. */
 CAUSEWAY_EXPORT causeway_code causeway_watch_failed(causeway_watch* watch,
                                                     int32_t rank,
+                                                    int32_t is_stuck,
                                                     const char* text);
 
 /* Ends a watch; null is allowed. */
