@@ -43,7 +43,7 @@ class HostFragmentPart : public FragmentPart {
     if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
     if (!includes_island) RETURN_IF_ERROR(MakeChange());
     MixOrRebase(includes_island, shard);
-    SubtractThrough(values_.size());
+    SubtractRest();
     std::swap(anchor_, update_.new_anchor);
     Release(update_);
     snapshots_->Return(std::exchange(snapshot_, {}));
@@ -51,7 +51,9 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status BeginContribution() override {
-    values_ = snapshots_->Take(anchor_.size());
+    under_way_ = true;
+    whole_ = false;
+    if (feedback_.is_on()) values_ = snapshots_->Take(anchor_.size());
     subtracted_ = 0;
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
@@ -59,18 +61,16 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status TakeEdge(absl::Span<float> values) override {
-    SubtractThrough(values_.size());
+    SubtractRest();
     const auto end = values_.begin() + share_.edge_out();
     std::copy(values_.begin(), end, values.begin());
     values_.erase(values_.begin(), end);
-    subtracted_ = values_.size();
     return absl::OkStatus();
   }
 
   absl::Status AddEdge(absl::Span<const float> values) override {
-    SubtractThrough(values_.size());
+    SubtractRest();
     values_.insert(values_.end(), values.begin(), values.end());
-    subtracted_ = values_.size();
     return absl::OkStatus();
   }
 
@@ -78,9 +78,9 @@ class HostFragmentPart : public FragmentPart {
                                       absl::Span<char> buffer) override {
     while (!progress_.complete && progress_.ready < bytes) {
       if (encoder_ == nullptr) {
-        CHECK_EQ(values_.size(), static_cast<size_t>(share_.encoded.size()));
+        CHECK_EQ(whole_ ? values_.size() : anchor_.size(), EncodedSize());
         encoder_ = NewEncoder(options_.uplink, options_.uplink_options,
-                              values_.size(), buffer);
+                              EncodedSize(), buffer);
       }
       EncodeStrip();
     }
@@ -92,7 +92,7 @@ class HostFragmentPart : public FragmentPart {
     if (merged && feedback_.is_on() && progress_.complete) {
       feedback_.SetError(std::exchange(values_, {}));
     }
-    ReleaseValues();
+    EndValues();
     return absl::OkStatus();
   }
 
@@ -156,7 +156,7 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status SetAnchor(absl::Span<const float> values) override {
-    SubtractThrough(values_.size());
+    SubtractRest();
     std::copy(values.begin(), values.end(), anchor_.begin());
     return absl::OkStatus();
   }
@@ -229,38 +229,60 @@ class HostFragmentPart : public FragmentPart {
                  });
   }
 
-  // Makes the first `end` of values_, the difference of anchor and snapshot.
-  // This happens strip by strip, in the cache, as the values are encoded; the
-  // rest is made before the anchor changes or the values move.
-  void SubtractThrough(size_t end) {
-    if (end <= subtracted_) return;
-    const size_t count = end - subtracted_;
-    const absl::Span<float> rest =
-        absl::MakeSpan(values_).subspan(subtracted_, count);
-    PseudoGradient(absl::MakeConstSpan(anchor_).subspan(subtracted_, count),
-                   absl::MakeConstSpan(snapshot_).subspan(subtracted_, count),
-                   rest);
-    subtracted_ = end;
+  uint64_t EncodedSize() const {
+    return static_cast<uint64_t>(share_.encoded.size());
+  }
+
+  // Makes the rest of values_, before the anchor changes or the values move.
+  // Values that strip_ had are encoded, and no longer needed.
+  void SubtractRest() {
+    if (!under_way_ || whole_) return;
+    if (values_.empty()) values_ = snapshots_->Take(anchor_.size());
+    Subtract(absl::MakeSpan(values_).subspan(subtracted_));
+    whole_ = true;
+  }
+
+  // Makes the next differences of anchor and snapshot.
+  void Subtract(absl::Span<float> values) {
+    PseudoGradient(
+        absl::MakeConstSpan(anchor_).subspan(subtracted_, values.size()),
+        absl::MakeConstSpan(snapshot_).subspan(subtracted_, values.size()),
+        values);
+    subtracted_ += values.size();
+  }
+
+  // Returns the next strip to encode, whose differences are made now, in the
+  // cache, unless all of them are made.
+  absl::Span<float> NextStrip() {
+    const size_t count =
+        std::min(kStripValues, EncodedSize() - encoded_values_);
+    if (whole_ || feedback_.is_on()) {
+      const absl::Span<float> strip =
+          absl::MakeSpan(values_).subspan(encoded_values_, count);
+      if (!whole_) Subtract(strip);
+      return strip;
+    }
+    strip_.resize(count);
+    Subtract(absl::MakeSpan(strip_));
+    return absl::MakeSpan(strip_);
   }
 
   void EncodeStrip() {
-    const absl::Span<float> strip =
-        absl::MakeSpan(values_).subspan(encoded_values_, kStripValues);
-    SubtractThrough(encoded_values_ + strip.size());
+    const absl::Span<float> strip = NextStrip();
     feedback_.Encode(encoded_values_, strip, *encoder_);
     encoded_values_ += strip.size();
-    progress_.complete = encoded_values_ == values_.size();
+    progress_.complete = encoded_values_ == EncodedSize();
     progress_.ready =
         progress_.complete ? encoder_->Finish() : encoder_->ready();
     if (!progress_.complete) return;
     encoder_.reset();
     // With error feedback, values_ holds the error to keep if it is merged.
-    if (!feedback_.is_on()) ReleaseValues();
+    if (!feedback_.is_on()) EndValues();
   }
 
-  void ReleaseValues() {
-    if (!values_.empty()) snapshots_->Return(std::exchange(values_, {}));
-    subtracted_ = 0;
+  void EndValues() {
+    snapshots_->Return(std::exchange(values_, {}));
+    under_way_ = false;
   }
 
   // A step of the anchor.
@@ -296,9 +318,16 @@ class HostFragmentPart : public FragmentPart {
 
   // The contribution.
   ErrorFeedback feedback_;
-  // The pseudo-gradient, of which the first `subtracted_` values are made.
-  std::vector<float> values_;
+  bool under_way_ = false;
+  // The number of values of the pseudo-gradient that were made, and whether
+  // values_ has all values that are to be encoded.
   size_t subtracted_ = 0;
+  bool whole_ = false;
+  // The pseudo-gradient. Without error feedback, which needs it later, it
+  // passes through strip_ if it can: it takes as long to write it to memory as
+  // to read what it is made of.
+  std::vector<float> values_;
+  std::vector<float> strip_;
   std::unique_ptr<Encoder> encoder_;
   uint64_t encoded_values_ = 0;
   EncodedBytes progress_;

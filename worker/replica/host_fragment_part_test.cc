@@ -151,6 +151,28 @@ TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
             Encode(options.uplink, Wave(2)).value());
 }
 
+// An update may come while the contribution before it is being encoded.
+TEST(HostFragmentPartTest, AnAnchorThatChangesDoesNotChangeTheContribution) {
+  for (const float error_feedback : {0.0f, 1.0f}) {
+    SCOPED_TRACE(error_feedback);
+    const ReplicaOptions options = WithErrorFeedback(error_feedback);
+    const std::string whole = Encode(options.uplink, Wave(1)).value();
+    for (const bool by_update : {false, true}) {
+      Replica replica(options);
+      replica.master() = Sum(std::vector<float>(kSize), Wave(1), -1);
+      replica.Send();
+      ASSERT_OK(replica.part().BeginContribution());
+      ASSERT_LT(replica.Encode(1).size(), whole.size());
+      if (by_update) {
+        replica.Apply(Wave(2), /*includes_island=*/false);
+      } else {
+        ASSERT_OK(replica.part().SetAnchor(Wave(2)));
+      }
+      EXPECT_EQ(replica.Encode(UINT64_MAX), whole);
+    }
+  }
+}
+
 ReplicaOptions Exact() {
   return {.uplink = {.format = v1::FP32}, .downlink = {.format = v1::FP32}};
 }
