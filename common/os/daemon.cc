@@ -10,8 +10,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/flags/commandlineflag.h"
@@ -85,6 +88,25 @@ void ExplainBusError(int) {
       write(STDERR_FILENO, kText.data(), kText.size());
 }
 
+// A thread that cannot be started and memory that is not there are exceptions
+// of the standard library, which end the process without saying what to do.
+[[noreturn]] void ExplainLimits() {
+  try {
+    if (std::current_exception() != nullptr) throw;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "there is no more memory for this process: raise the limit of "
+                 "its container or unit, or ulimit -v\n";
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      std::cerr << "the system starts no more threads for this process: raise "
+                   "the limit of its container or unit (pids, TasksMax), or "
+                   "ulimit -u or -v\n";
+    }
+  } catch (...) {
+  }
+  std::abort();
+}
+
 absl::string_view ProgramName(absl::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
@@ -140,6 +162,7 @@ void StartDaemon(int argc, char** argv, absl::string_view usage,
   explain.sa_handler = ExplainBusError;
   explain.sa_flags = SA_RESETHAND;
   sigaction(SIGBUS, &explain, nullptr);
+  std::set_terminate(ExplainLimits);
   // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // Debian's Abseil otherwise looks each lock up in a graph.

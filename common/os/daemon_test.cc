@@ -3,11 +3,15 @@
 #include "common/os/daemon.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -74,6 +78,24 @@ TEST(DaemonDeathTest, TheTraceIsCompleteAtTheEnd) {
   EXPECT_THAT(text, testing::HasSubstr(R"({"name":"work","ph":"X")"));
   EXPECT_EXIT(Start({"--trace", "/missing/x"}), testing::ExitedWithCode(2),
               "--trace: cannot write /missing/x");
+}
+
+TEST(DaemonDeathTest, LimitsAreExplained) {
+  const std::function<void()> fail = [] { throw std::bad_alloc(); };
+  const auto run_out_of_memory = [&]() noexcept {
+    Start({});
+    fail();
+  };
+  EXPECT_EXIT(run_out_of_memory(), testing::KilledBySignal(SIGABRT),
+              "there is no more memory");
+  const auto run_out_of_threads = []() noexcept {
+    Start({});
+    const rlimit tiny = {.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+    setrlimit(RLIMIT_AS, &tiny);
+    std::thread([] {}).join();
+  };
+  EXPECT_EXIT(run_out_of_threads(), testing::KilledBySignal(SIGABRT),
+              "starts no more threads");
 }
 
 TEST(DaemonDeathTest, AMappedFileThatBecomesShorterIsExplained) {

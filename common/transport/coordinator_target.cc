@@ -63,9 +63,9 @@ std::string UriOf(std::vector<std::string> addresses) {
     const absl::string_view host = HostOf(address);
     address = absl::StrCat("[::ffff:", host, "]", address.substr(host.size()));
   }
-  return absl::StrCat("ipv6:",
-                      absl::StrReplaceAll(absl::StrJoin(addresses, ","),
-                                          {{"[", "%5B"}, {"]", "%5D"}}));
+  return absl::StrCat(
+      "ipv6:", absl::StrReplaceAll(absl::StrJoin(addresses, ","),
+                                   {{"[", "%5B"}, {"]", "%5D"}, {"%", "%25"}}));
 }
 
 }  // namespace
@@ -143,6 +143,11 @@ std::shared_ptr<grpc::Channel> CoordinatorTarget::ConnectTo(
   if (!authority_.empty()) {
     arguments.SetServiceConfigJSON(kServiceConfig);
     arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, authority_);
+  }
+  // gRPC would ask a proxy of the environment for "a:1,b:2", or for an address
+  // that only this machine has.
+  if (!authority_.empty() || IsLoopback(uri)) {
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   }
   // Another machine may have taken the name over. gRPC's default is 30 s.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1'000);

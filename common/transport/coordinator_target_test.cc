@@ -271,6 +271,21 @@ TEST_F(CoordinatorTargetTest, ASingleAddressIsAskedInAnyCase) {
   EXPECT_THAT(Ask(), IsOkAndHolds(std::string("a")));
 }
 
+// gRPC takes a proxy from the environment. Nothing listens at this one.
+TEST_F(CoordinatorTargetTest, AProxyStandsInTheWayOfNobodyWhoCanDoWithout) {
+  setenv("http_proxy", "http://127.0.0.1:9", /*overwrite=*/1);
+  NamedCoordinator a("a", /*leads=*/true);
+  for (const std::string& addresses :
+       {a.address(), absl::StrCat(a.address(), ",localhost:9")}) {
+    Connect(addresses);
+    EXPECT_THAT(Ask(), IsOkAndHolds(std::string("a"))) << addresses;
+  }
+  Connect("coordinator.example:7070");
+  EXPECT_THAT(Ask(), IsUnavailable("the environment has http_proxy",
+                                   "name the host in no_proxy"));
+  unsetenv("http_proxy");
+}
+
 TEST_F(CoordinatorTargetTest, AHostThatIsNotKnownIsLeftOut) {
   NamedCoordinator a("a", /*leads=*/true);
   Connect(absl::StrCat("nowhere.invalid:7070,", a.address()));

@@ -3,6 +3,7 @@
 #include "common/transport/reachability.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
+#include "common/transport/socket_address.h"
 #include "grpcpp/grpcpp.h"
 
 namespace causeway {
@@ -23,12 +25,27 @@ namespace {
 
 constexpr absl::Duration kProbeTimeout = absl::Seconds(3);
 
+// Returns a sentence about the proxy that gRPC takes from the environment, or
+// nothing if there is none.
+std::string ProxyHint() {
+  // gRPC takes the first.
+  for (const char* const name : {"grpc_proxy", "https_proxy", "http_proxy"}) {
+    if (std::getenv(name) == nullptr) continue;
+    return absl::StrCat(
+        "; the environment has ", name,
+        ", so connections go through that proxy: unset it, or name the host in "
+        "no_proxy");
+  }
+  return "";
+}
+
 // Returns whether a connection with these credentials to one of the addresses
 // succeeds.
 bool Connects(const std::string& address,
               const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, IsLoopback(address) ? 0 : 1);
   const std::shared_ptr<grpc::Channel> channel =
       grpc::CreateCustomChannel(address, credentials, arguments);
   grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
@@ -174,10 +191,12 @@ absl::Status ExplainCall(const std::string& addresses, bool tls,
                      "of one of them: ",
                      cause.text, " (", plain.message(), ")"));
   }
+  // Connections to this machine take no proxy.
   return absl::Status(
       cause.lasting ? absl::StatusCode::kUnauthenticated : plain.code(),
       absl::StrCat("no coordinator answers at ", addresses, ": ", cause.text,
-                   " (", plain.message(), ")"));
+                   IsLoopback(addresses) ? "" : ProxyHint(), " (",
+                   plain.message(), ")"));
 }
 
 }  // namespace causeway

@@ -17,8 +17,9 @@ absl::StatusOr<Addresses> Resolve(absl::string_view address, int flags) {
   absl::string_view host = HostOf(address);
   const int port = PortOf(address);
   if (port < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is not host:port, like 10.0.0.1:7070"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", address,
+        "\" is not host:port, like 10.0.0.1:7070 or [fd00::1]:7070"));
   }
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
   const addrinfo hints = {.ai_flags = flags | AI_NUMERICSERV,
@@ -50,7 +51,10 @@ std::string AddressText(const sockaddr_storage& address) {
     return absl::StrCat(text, ":", port);
   }
   inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof(text));
-  return absl::StrCat("[", text, "]:", port);
+  // A link's address is one only with the link.
+  const uint32_t scope = in6.sin6_scope_id;
+  return absl::StrCat("[", text, scope == 0 ? "" : absl::StrCat("%", scope),
+                      "]:", port);
 }
 
 absl::string_view HostOf(absl::string_view address) {
@@ -64,7 +68,9 @@ absl::string_view HostOf(absl::string_view address) {
 int PortOf(absl::string_view address) {
   const absl::string_view host = HostOf(address);
   int port = 0;
-  return !host.empty() && host.size() < address.size() &&
+  // An IPv6 address without brackets does not say where the port begins.
+  const bool is_plain = host.find(':') == host.npos || host.front() == '[';
+  return !host.empty() && is_plain && host.size() < address.size() &&
                  absl::SimpleAtoi(address.substr(host.size() + 1), &port) &&
                  port >= 0 && port <= 65535
              ? port

@@ -26,7 +26,7 @@ TEST(SocketAddressTest, IsReadAndWrittenAsInAUrl) {
 TEST(SocketAddressTest, SaysWhatIsWrong) {
   for (const char* const address :
        {"", "7070", ":7070", "127.0.0.1", "127.0.0.1:", "127.0.0.1:port",
-        "127.0.0.1:-1", "127.0.0.1:65536"}) {
+        "127.0.0.1:-1", "127.0.0.1:65536", "::1:7070", "fd00::1"}) {
     EXPECT_THAT(Resolve(address, 0), IsInvalidArgument()) << address;
   }
   EXPECT_THAT(Resolve("256.0.0.1:7070", AI_NUMERICHOST),
@@ -41,6 +41,17 @@ TEST(SocketAddressTest, IPv4InIPv6IsWrittenAsIPv4) {
   ASSERT_EQ(inet_pton(AF_INET6, "::ffff:10.77.0.2", &in6.sin6_addr), 1);
   std::memcpy(&storage, &in6, sizeof(in6));
   EXPECT_EQ(AddressText(storage), "10.77.0.2:7070");
+}
+
+TEST(SocketAddressTest, AnAddressOfALinkNamesTheLink) {
+  sockaddr_storage storage = {};
+  sockaddr_in6 in6 = {};
+  in6.sin6_family = AF_INET6;
+  in6.sin6_port = htons(7070);
+  in6.sin6_scope_id = 3;
+  ASSERT_EQ(inet_pton(AF_INET6, "fe80::1", &in6.sin6_addr), 1);
+  std::memcpy(&storage, &in6, sizeof(in6));
+  EXPECT_EQ(AddressText(storage), "[fe80::1%3]:7070");
 }
 
 TEST(SocketAddressTest, KnowsWhatOnlyThisMachineReaches) {
