@@ -37,10 +37,11 @@ void Election::Refresh() {
   const bool was_ok = book_.view().ok();
   book_.NoteRead(answer);
   const absl::Status now = book_.view().status();
-  if (was_ok != now.ok()) {
+  if (was_ok != now.ok() || !has_asked_) {
     LOG(WARNING) << (now.ok() ? "etcd answers" : "etcd does not answer: ")
                  << now.message();
   }
+  has_asked_ = true;
 }
 
 void Election::Loop() {

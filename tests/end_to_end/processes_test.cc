@@ -156,6 +156,17 @@ TEST_F(ProcessesTest, IslandsWaitForACoordinatorThatIsNotUpYet) {
   ExpectOk(*east, *west);
 }
 
+TEST_F(ProcessesTest, ACoordinatorWithoutEtcdSaysWhatItWaitsFor) {
+  WriteRun(kConfig);
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.insert(command.end(),
+                 {"--etcd=127.0.0.1:9", "--advertise=127.0.0.1:9"});
+  const auto coordinator = Start("coordinator", std::move(command));
+  EXPECT_TRUE(
+      coordinator->AwaitOutput("etcd does not answer: etcd at 127.0.0.1:9"))
+      << coordinator->Output();
+}
+
 TEST_F(ProcessesTest, SigtermEndsAnIslandCleanly) {
   auto coordinator = Coordinator(kConfig);
   const int port = PortOf(*coordinator);
