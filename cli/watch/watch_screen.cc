@@ -173,6 +173,16 @@ std::string ActivityOf(const v1::IslandStatus& island) {
                                   : island.reason());
 }
 
+// Leaves out the middle of an island's name that takes more than a third of
+// the screen: names often differ at the end only.
+std::string ShortName(const std::string& name, const ScreenFormat& format) {
+  const size_t most = static_cast<size_t>(std::max(8, format.columns / 3));
+  if (name.size() <= most) return name;
+  const size_t end = most / 2;
+  return absl::StrCat(name.substr(0, most - end - 2), "..",
+                      name.substr(name.size() - end));
+}
+
 Style StyleOf(const v1::IslandStatus& island) {
   if (!IsLive(island)) return Style::kBad;
   if (island.draining() || island.progress().has_rank_trouble()) {
@@ -191,6 +201,9 @@ std::vector<ScreenLine> IslandTable(const StatusSnapshot& status, int rows,
   const std::vector<Column>& columns = IslandColumns();
   const auto text_of = [&](const Column& column,
                            const v1::IslandStatus& island) {
+    if (&column == &columns.front()) {
+      return ShortName(column.text(island), format);
+    }
     return OrDash(!column.is_heard || status.run.follows().empty(),
                   Printable(column.text(island)));
   };

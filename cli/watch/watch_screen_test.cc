@@ -122,6 +122,18 @@ TEST(WatchScreenTest, AnActivityThatHasNoRoomBesideHasALineOfItsOwn) {
               AllOf(HasSubstr(slow), Not(HasSubstr("\n    training"))));
 }
 
+// The names may have 64 characters.
+TEST(WatchScreenTest, LongNamesLeaveRoomForTheRest) {
+  WatchedRun run = TestRun(2);
+  run.status.islands.mutable_islands(0)->set_island_id(
+      absl::StrCat("north-0", std::string(50, 'x'), "-site-1"));
+  const std::string text = Drawn(run, {});
+  EXPECT_THAT(text, HasSubstr("north-0xxxx..xxxxxx-site-1  live"));
+  EXPECT_THAT(text, HasSubstr("island-1                    live"));
+  EXPECT_THAT(Drawn(run, {.columns = 300}),
+              HasSubstr(absl::StrCat(std::string(50, 'x'), "-site-1  live")));
+}
+
 TEST(WatchScreenTest, AFollowerDoesNotHearTheIslands) {
   WatchedRun run = TestRun(1);
   EXPECT_THAT(Drawn(run, {.columns = 200}),
