@@ -3,6 +3,7 @@
 #include "worker/flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <thread>
@@ -43,9 +44,6 @@ ABSL_FLAG(std::optional<bool>, anchors_on_device, std::nullopt,
           "fragments whose updates are on their way; training waits less for "
           "these. Default: if a quarter of the GPU's free memory then stays "
           "free.");
-ABSL_FLAG(bool, bf16_gradients, false,
-          "On GPUs: sums the gradients of micro-batches in bf16 instead of "
-          "fp32.");
 ABSL_FLAG(int, threads, 0,
           "Computing threads of all ranks in this process together. 0 takes "
           "one for each processor.");
@@ -81,11 +79,6 @@ ABSL_FLAG(bool, insecure_ranks, false,
 ABSL_FLAG(bool, rank_encryption, false,
           "Encrypts what processes of the island send to one another. Process "
           "0 decides for all. NCCL cannot encrypt what it sends.");
-ABSL_FLAG(std::string, rank_format, "fp32",
-          "Format of gradients and parameters between ranks on CPUs: fp32, or "
-          "bf16, which is half the bytes. Sums, and the parameters that ranks "
-          "keep, are always fp32. Must be the same for all processes of an "
-          "island.");
 ABSL_FLAG(double, rank_timeout, 60,
           "Seconds after which ranks give up waiting for another. Must be "
           "longer than ranks are apart in their computations and than the "
@@ -133,11 +126,10 @@ ABSL_FLAG(std::string, region, "",
 ABSL_FLAG(int, bulk_connections, 1,
           "Connections to the coordinator that share bulk data, beside the one "
           "for control: 1 to 64. Several help on links that lose packets.");
-ABSL_FLAG(causeway::LinkRate, uplink_mbit_s, {},
-          "Rate, in 1e6 bits per second, to which contributions are paced. 0 "
-          "does not pace. \"auto\" takes 90 % of the rate that unpaced "
-          "contributions reach: the first three, and every sixteenth.");
-ABSL_FLAG(causeway::LinkRate, downlink_mbit_s, {},
+ABSL_FLAG(double, uplink_mbit_s, 0,
+          "Rate, in 1e6 bits per second, to which contributions are paced: 0.2 "
+          "or more. 0 does not pace.");
+ABSL_FLAG(double, downlink_mbit_s, 0,
           "Like --uplink_mbit_s, for what the coordinator sends to this "
           "island.");
 ABSL_FLAG(double, simulated_step_seconds, 0,
@@ -283,14 +275,6 @@ std::string UsageProblem() {
   if (!devices.ok()) {
     return absl::StrCat("--device: ", devices.status().message());
   }
-  const std::string format = absl::GetFlag(FLAGS_rank_format);
-  if (format != "fp32" && format != "bf16") {
-    return absl::StrCat("--rank_format is \"", format,
-                        "\"; allowed: fp32, bf16");
-  }
-  if (format != "fp32" && absl::GetFlag(FLAGS_device) != "cpu") {
-    return "--rank_format=bf16 is for --device=cpu";
-  }
   if (size < 1 || size > kMostRanks || rank < 0 || rank >= kMostRanks) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
                         "; allowed: 0 to ", kMostRanks - 1, ", and 1 to ",
@@ -394,6 +378,13 @@ std::string UsageProblem() {
   if (connections < 1 || connections > kMaxBulkConnections) {
     return absl::StrCat("--bulk_connections must be 1 to ",
                         kMaxBulkConnections);
+  }
+  for (const double rate : {absl::GetFlag(FLAGS_uplink_mbit_s),
+                            absl::GetFlag(FLAGS_downlink_mbit_s)}) {
+    // With less, a chunk would take minutes.
+    if (rate != 0 && !(rate >= 0.2 && std::isfinite(rate))) {
+      return "--uplink_mbit_s and --downlink_mbit_s must be 0, or 0.2 or more";
+    }
   }
   const std::string region = absl::GetFlag(FLAGS_region);
   if (!region.empty() && !IsValidName(region)) {

@@ -43,6 +43,7 @@
 #include "worker/island_runner.h"
 #include "worker/local_ranks.h"
 #include "worker/model/device.h"
+#include "worker/sync/coordinator_channel.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/terminator.h"
 #include "worker/training/island_ranks.h"
@@ -106,9 +107,9 @@ std::unique_ptr<CoordinatorClient> Connect(
               !absl::GetFlag(FLAGS_tls_ca).empty(),
        .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
        .uplink_bytes_per_second =
-           absl::GetFlag(FLAGS_uplink_mbit_s).bytes_per_second(),
+           absl::GetFlag(FLAGS_uplink_mbit_s) * kBytesPerMbit,
        .downlink_bytes_per_second =
-           absl::GetFlag(FLAGS_downlink_mbit_s).bytes_per_second(),
+           absl::GetFlag(FLAGS_downlink_mbit_s) * kBytesPerMbit,
        .now = now});
 }
 

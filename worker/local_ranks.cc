@@ -43,8 +43,6 @@ IslandRanksOptions TrainerOptions(const LocalRanks& local) {
           .devices = local.devices,
           .threads = local.threads,
           .anchors_on_device = absl::GetFlag(FLAGS_anchors_on_device),
-          .bf16_gradients = absl::GetFlag(FLAGS_bf16_gradients),
-          .bf16_between_ranks = absl::GetFlag(FLAGS_rank_format) == "bf16",
           .timeout = absl::Seconds(absl::GetFlag(FLAGS_rank_timeout)),
           .now = SteadyWallClock()};
 }

@@ -5,7 +5,7 @@
 import os
 import re
 import socket
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from ._library import Path
 from .errors import InvalidArgument
@@ -16,15 +16,6 @@ from .ranks import Ranks
 def _default_name() -> str:
     host = socket.gethostname().split(".")[0].lower()
     return re.sub("[^a-z0-9-]", "-", host)[:64] or "island"
-
-
-def _rate(mbit_s: Union[float, str]) -> float:
-    if mbit_s == "auto":
-        return -1.0
-    if isinstance(mbit_s, (int, float)) and mbit_s >= 0:
-        return float(mbit_s)
-    raise InvalidArgument(f"a rate is {mbit_s!r}; it is a number of Mbit/s, 0 "
-                          'for no pacing, or "auto"')
 
 
 def join(coordinator: Optional[str] = None,
@@ -40,8 +31,8 @@ def join(coordinator: Optional[str] = None,
          resume: Optional[Path] = None,
          initial_parameters: Optional[Path] = None,
          overlap_steps: Optional[int] = None,
-         uplink_mbit_s: Union[float, str] = 0,
-         downlink_mbit_s: Union[float, str] = 0,
+         uplink_mbit_s: float = 0,
+         downlink_mbit_s: float = 0,
          bulk_connections: int = 1,
          region: Optional[str] = None,
          anchors_on_device: bool = False,
@@ -80,7 +71,7 @@ def join(coordinator: Optional[str] = None,
       overlap_steps: the steps after which an update is applied, for a link that
         needs another number than the run's.
       uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
-        does not pace, "auto" measures the link.
+        does not pace.
       bulk_connections: the connections for bulk data.
       region: the region of this island. Updates and parameters come from a
         follower there, if one keeps up. Default: $CAUSEWAY_REGION.
@@ -134,8 +125,8 @@ def join(coordinator: Optional[str] = None,
         "tls_ca": tls_ca,
         "tls_cert": tls_cert,
         "tls_key": tls_key,
-        "uplink_mbit_s": _rate(uplink_mbit_s),
-        "downlink_mbit_s": _rate(downlink_mbit_s),
+        "uplink_mbit_s": uplink_mbit_s,
+        "downlink_mbit_s": downlink_mbit_s,
         "bulk_connections": bulk_connections,
         "region": region or environment("CAUSEWAY_REGION"),
         "anchors_on_device": int(anchors_on_device),

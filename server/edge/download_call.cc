@@ -13,7 +13,6 @@
 #include "common/transport/chunk_message.h"
 #include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
-#include "common/transport/rate_finder.h"
 #include "grpcpp/alarm.h"
 #include "server/edge/calls.h"
 #include "server/edge/upload_turns.h"
@@ -150,10 +149,11 @@ class DownloadCall : public Call {
     WriteAndFinish(&buffer_, sending_);
   }
 
-  // Returns whether there are too few bytes to measure the link. If so,
-  // description, chunk and the end of the call are sent together.
+  // Returns whether there are so few bytes that description, chunk and the end
+  // of the call are sent together.
   bool IsLight() const {
-    return download_.bytes.size() < RateFinder::kLeastBytes;
+    constexpr size_t kLightBytes = 64 << 10;
+    return download_.bytes.size() < kLightBytes;
   }
 
   void NoteSent() {

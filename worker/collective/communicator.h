@@ -89,17 +89,10 @@ class Communicator {
   // such a vector.
   void Divide(std::vector<Slice> shards) { shards_ = std::move(shards); }
 
-  // Returns whether the values of ReduceScatter and AllGather go from rank to
-  // rank in bf16, rounded to nearest, ties to even. False with one rank.
-  virtual bool rounds() const = 0;
-
   // values[own shard] <- sum over the ranks, added in fp32 in order of rank.
-  // The rest of `values` stays as it is. With rounds(), the other ranks' values
-  // are rounded, and this rank's are not.
+  // The rest of `values` stays as it is.
   virtual absl::Status ReduceScatter(absl::Span<float> values) = 0;
-  // values[shard of r] <- the values of rank r there, for every r. With
-  // rounds(), all are rounded, including this rank's: all ranks get the same
-  // bits.
+  // values[shard of r] <- the values of rank r there, for every r.
   virtual absl::Status AllGather(absl::Span<float> values) = 0;
   // values <- sum over the ranks, added in order of rank: all ranks get the
   // same bits. Meant for a few values such as counts and norms, as each rank

@@ -6,7 +6,6 @@
 
 #include "common/as_bytes.h"
 #include "common/status_macros.h"
-#include "quantization/formats/dense_kernels_cpu.h"
 
 namespace causeway {
 namespace {
@@ -53,50 +52,14 @@ absl::Span<float> MessageCollectives::Staging(int peer, int64_t piece,
                                           values);
 }
 
-absl::Span<char> MessageCollectives::StagedBytes(int peer, int64_t piece,
-                                                 size_t values) {
-  return AsBytes(Staging(peer, piece, values))
-      .subspan(0, values * (rounds_ ? kRoundedBytes : sizeof(float)));
-}
-
-void MessageCollectives::BeginRounded(absl::Span<const float> values) {
-  values_ = values.data();
-  if (rounded_.size() < values.size() * kRoundedBytes) {
-    rounded_.resize(values.size() * kRoundedBytes);
-  }
-}
-
-absl::Span<char> MessageCollectives::Rounded(absl::Span<const float> part) {
-  if (part.empty()) return {};
-  return absl::MakeSpan(rounded_).subspan(
-      static_cast<size_t>(part.data() - values_) * kRoundedBytes,
-      part.size() * kRoundedBytes);
-}
-
-void MessageCollectives::Restore(absl::Span<float> part) {
-  DecodeBf16(Rounded(part).data(), part.size(), part.data());
-}
-
-absl::Span<const char> MessageCollectives::Outgoing(absl::Span<float> part) {
-  if (!rounds_) return AsBytes(part);
-  const absl::Span<char> rounded = Rounded(part);
-  EncodeBf16(part.data(), part.size(), rounded.data());
-  return rounded;
-}
-
-absl::Span<char> MessageCollectives::Incoming(absl::Span<float> part) {
-  return rounds_ ? Rounded(part) : AsBytes(part);
-}
-
 absl::Status MessageCollectives::ReduceScatter(absl::Span<float> values,
                                                absl::Span<const Slice> shards,
                                                OperationMessages& messages) {
-  if (rounds_) BeginRounded(values);
   const absl::Span<float> own = Part(values, shards[messages.rank()]);
   messages.ForPeers([&](int peer) {
     const absl::Span<float> theirs = Part(values, shards[peer]);
     for (int64_t piece = 0; piece < Pieces(theirs); ++piece) {
-      messages.Send(peer, 1 + piece, Outgoing(Piece(theirs, piece)));
+      messages.Send(peer, 1 + piece, AsBytes(Piece(theirs, piece)));
     }
   });
   const int size = messages.size();
@@ -106,8 +69,8 @@ absl::Status MessageCollectives::ReduceScatter(absl::Span<float> values,
     if (piece >= Pieces(own)) return;
     messages.ForPeers([&](int peer) {
       receives[Slot(peer, piece)] = ReceiveData(
-          peer, 1 + piece, StagedBytes(peer, piece, Piece(own, piece).size()),
-          messages);
+          peer, 1 + piece,
+          AsBytes(Staging(peer, piece, Piece(own, piece).size())), messages);
     });
   };
   for (int64_t piece = 0; piece < kPiecesAhead; ++piece) receive(piece);
@@ -125,7 +88,6 @@ void MessageCollectives::AddPiece(int64_t piece,
                                   const OperationMessages& messages,
                                   absl::Span<float> own) {
   if (messages.size() == 1) return;
-  if (rounds_) return AddRoundedPiece(piece, messages, own);
   const auto contribution = [&](int peer) {
     return peer == messages.rank() ? own : Staging(peer, piece, own.size());
   };
@@ -136,40 +98,18 @@ void MessageCollectives::AddPiece(int64_t piece,
   if (messages.rank() != 0) std::copy(sum.begin(), sum.end(), own.begin());
 }
 
-void MessageCollectives::AddRoundedPiece(int64_t piece,
-                                         const OperationMessages& messages,
-                                         absl::Span<float> own) {
-  // -0 plus any value is that value.
-  sum_.assign(own.size(), -0.0f);
-  for (int peer = 0; peer < messages.size(); ++peer) {
-    if (peer == messages.rank()) {
-      Add(own, absl::MakeSpan(sum_));
-    } else {
-      DecodeAccumulateBf16(StagedBytes(peer, piece, own.size()).data(),
-                           own.size(), 1, sum_.data());
-    }
-  }
-  std::copy(sum_.begin(), sum_.end(), own.begin());
-}
-
 absl::Status MessageCollectives::AllGather(absl::Span<float> values,
                                            absl::Span<const Slice> shards,
                                            OperationMessages& messages) {
-  if (rounds_) BeginRounded(values);
   std::vector<std::unique_ptr<Transfer>> receives(messages.size());
   messages.ForPeers([&](int peer) {
     receives[peer] =
-        ReceiveData(peer, 1, Incoming(Part(values, shards[peer])), messages);
+        ReceiveData(peer, 1, AsBytes(Part(values, shards[peer])), messages);
   });
   const absl::Span<float> own = Part(values, shards[messages.rank()]);
-  const absl::Span<const char> sent = Outgoing(own);
-  messages.ForPeers([&](int peer) { messages.Send(peer, 1, sent); });
-  if (rounds_) Restore(own);
-  return messages.ForEachPeer([&](int peer) -> absl::Status {
-    RETURN_IF_ERROR(messages.AwaitData(receives[peer].get(), peer));
-    if (rounds_) Restore(Part(values, shards[peer]));
-    return absl::OkStatus();
-  });
+  messages.ForPeers([&](int peer) { messages.Send(peer, 1, AsBytes(own)); });
+  return messages.ForEachPeer(
+      [&](int peer) { return messages.AwaitData(receives[peer].get(), peer); });
 }
 
 absl::Status MessageCollectives::AllReduce(absl::Span<double> values,

@@ -19,17 +19,11 @@
 
 namespace causeway {
 
-// The bytes of a value in bf16 (Communicator::rounds()).
-inline constexpr size_t kRoundedBytes = 2;
-
 // One rank's operations and the buffers for them. The caller waits for the
 // sends of an operation; until then the buffers are in use. Errors are those of
 // OperationMessages. Not thread-safe.
 class MessageCollectives {
  public:
-  // See Communicator::rounds().
-  explicit MessageCollectives(bool rounds) : rounds_(rounds) {}
-
   // `shards` are the shards of `values`, by rank.
   absl::Status ReduceScatter(absl::Span<float> values,
                              absl::Span<const Slice> shards,
@@ -47,32 +41,13 @@ class MessageCollectives {
                         OperationMessages& messages);
 
  private:
-  // Return the memory in which a piece of a peer's contribution is received.
+  // Returns the memory in which a piece of a peer's contribution is received.
   absl::Span<float> Staging(int peer, int64_t piece, size_t values);
-  absl::Span<char> StagedBytes(int peer, int64_t piece, size_t values);
-  // Begins the rounded values of an operation's vector, which must stay valid
-  // until the next call. The memory grows to the size of the longest vector.
-  void BeginRounded(absl::Span<const float> values);
-  // Returns the memory for the rounded values of a part of the vector.
-  absl::Span<char> Rounded(absl::Span<const float> part);
-  // part <- its rounded values.
-  void Restore(absl::Span<float> part);
-  // Return a part of an operation's vector as it is sent, and the memory that
-  // receives it.
-  absl::Span<const char> Outgoing(absl::Span<float> part);
-  absl::Span<char> Incoming(absl::Span<float> part);
   // own <- the sum of a piece over all ranks, in order of rank.
   void AddPiece(int64_t piece, const OperationMessages& messages,
                 absl::Span<float> own);
-  void AddRoundedPiece(int64_t piece, const OperationMessages& messages,
-                       absl::Span<float> own);
 
-  const bool rounds_;
-  const float* values_ = nullptr;
-  std::vector<char> rounded_;
   std::vector<float> staging_;
-  // The sum of a piece.
-  std::vector<float> sum_;
   std::vector<double> gathered_;
 };
 

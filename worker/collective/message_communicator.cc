@@ -48,22 +48,15 @@ class MessageCommunicator : public Communicator {
         transport_(std::move(transport)),
         device_(std::move(device)),
         rendezvous_(rendezvous),
-        rounds_(options.rounds && transport_->size() > 1),
         idle_since_(options.now()),
-        collectives_(rounds_),
-        messages_(transport_.get(), options.now) {
-    CHECK(!rounds_ || device_ == nullptr);
-  }
+        messages_(transport_.get(), options.now) {}
 
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
-  bool rounds() const override { return rounds_; }
 
   absl::Status ReduceScatter(absl::Span<float> values) override {
     return Execute(
-        {.collective = Collective::kReduceScatter,
-         .memory = AsBytes(values),
-         .rounds = rounds_},
+        {.collective = Collective::kReduceScatter, .memory = AsBytes(values)},
         [&] {
           return device_ == nullptr
                      ? collectives_.ReduceScatter(values, Shards(values),
@@ -73,10 +66,7 @@ class MessageCommunicator : public Communicator {
   }
   absl::Status AllGather(absl::Span<float> values) override {
     return Execute(
-        {.collective = Collective::kAllGather,
-         .memory = AsBytes(values),
-         .rounds = rounds_},
-        [&] {
+        {.collective = Collective::kAllGather, .memory = AsBytes(values)}, [&] {
           return device_ == nullptr
                      ? collectives_.AllGather(values, Shards(values), messages_)
                      : RunOnDevice(values, &DeviceCollectives::AllGather);
@@ -119,7 +109,6 @@ class MessageCommunicator : public Communicator {
   struct Operation {
     Collective collective = Collective::kReduceScatter;
     absl::Span<char> memory;
-    bool rounds = false;
     int root = 0;
     // For all-to-all, by rank.
     absl::Span<const absl::Span<const char>> to;
@@ -128,16 +117,11 @@ class MessageCommunicator : public Communicator {
     // The bytes to and from a peer that headers announce. In other operations
     // than all-to-all, both are the size of the vector.
     int64_t BytesTo(int peer) const {
-      return to.empty() ? VectorBytes() : static_cast<int64_t>(to[peer].size());
+      return static_cast<int64_t>(to.empty() ? memory.size() : to[peer].size());
     }
     int64_t BytesFrom(int peer) const {
-      return from.empty() ? VectorBytes()
-                          : static_cast<int64_t>(from[peer].size());
-    }
-    int64_t VectorBytes() const {
-      return static_cast<int64_t>(rounds ? memory.size() / sizeof(float) *
-                                               kRoundedBytes
-                                         : memory.size());
+      return static_cast<int64_t>(from.empty() ? memory.size()
+                                               : from[peer].size());
     }
   };
   // Executes the operation: calls `run` once the ranks have agreed on it.
@@ -292,7 +276,6 @@ class MessageCommunicator : public Communicator {
   // Null if messages move the vectors.
   const std::unique_ptr<DeviceCollectives> device_;
   Rendezvous* const rendezvous_;
-  const bool rounds_;
 
   // For the thread of the operations.
   absl::Status broken_;

@@ -39,10 +39,6 @@ struct MessageCommunicatorOptions {
   // this time and a few seconds.
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
-  // Sets Communicator::rounds(), with more than one rank. The same on all
-  // ranks, and false with a device. Takes 2 bytes per value of the longest
-  // vector.
-  bool rounds = false;
   // The lane in which operations are stamped (rank_stamps.h), if any.
   std::optional<RankLane> lane;
 };

@@ -61,6 +61,8 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
               HasSubstr("bulk_connections is 1000"));
   EXPECT_THAT(error([](auto& o) { o.region = "B"; }),
               HasSubstr("region is \"B\""));
+  EXPECT_THAT(error([](auto& o) { o.uplink_mbit_s = -1; }),
+              HasSubstr("uplink_mbit_s or downlink_mbit_s is -1"));
   EXPECT_THAT(error([](auto& o) { o.join_token = "x"; }),
               HasSubstr("join_token needs tls"));
   EXPECT_EQ(causeway_open(nullptr, &island_), CAUSEWAY_INVALID_ARGUMENT);

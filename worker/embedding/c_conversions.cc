@@ -3,8 +3,8 @@
 #include "worker/embedding/c_conversions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -15,16 +15,10 @@
 #include "common/transport/socket_address.h"
 #include "google/protobuf/util/json_util.h"
 #include "worker/collective/rank_stamps.h"
+#include "worker/sync/coordinator_channel.h"
 
 namespace causeway {
 namespace {
-
-constexpr double kBytesPerMbit = 1e6 / 8;
-
-std::optional<double> BytesPerSecond(double mbit_s) {
-  if (mbit_s < 0) return std::nullopt;
-  return mbit_s * kBytesPerMbit;
-}
 
 absl::Status CheckRanks(const causeway_options& options) {
   if (options.rank < 0 || options.rank >= std::max(1, options.ranks)) {
@@ -66,9 +60,15 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
   EmbeddedIslandOptions to;
   to.connection.address = Text(from.coordinator);
   to.connection.now = SteadyWallClock();
-  to.connection.uplink_bytes_per_second = BytesPerSecond(from.uplink_mbit_s);
+  for (const double rate : {from.uplink_mbit_s, from.downlink_mbit_s}) {
+    if (rate >= 0 && std::isfinite(rate)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("uplink_mbit_s or downlink_mbit_s is ", rate,
+                     "; allowed: a rate to which transfers are paced, or 0"));
+  }
+  to.connection.uplink_bytes_per_second = from.uplink_mbit_s * kBytesPerMbit;
   to.connection.downlink_bytes_per_second =
-      BytesPerSecond(from.downlink_mbit_s);
+      from.downlink_mbit_s * kBytesPerMbit;
   to.connection.region = Text(from.region);
   if (!to.connection.region.empty() && !IsValidName(to.connection.region)) {
     return absl::InvalidArgumentError(

@@ -113,8 +113,7 @@ typedef struct causeway_options {
   const char* tls_cert;
   const char* tls_key;
 
-  /* Mbit/s to which transfers are paced, each way; 0 does not pace, a negative
-   * number measures what the link can do. */
+  /* Mbit/s to which transfers are paced, each way; 0 does not pace. */
   double uplink_mbit_s;
   double downlink_mbit_s;
   /* The connections for bulk data; default 1. */

@@ -18,7 +18,7 @@
 // * Operations run in the order they are called. They may be asynchronous;
 //   Synchronize, the copies to the host and SquaredNorm wait for everything
 //   before them.
-// * Gradients of parameters are accumulated (+=; GradientSum), gradients of
+// * Gradients of parameters are accumulated (+=), gradients of
 //   activations are written (=), unless the operation says otherwise.
 // * Arguments are the caller's contract: a violation is a bug and is CHECKed
 //   where that is cheap. Allocate can fail, and so can a device: after its
@@ -165,40 +165,6 @@ constexpr int64_t OrthogonalizeScratchSize(int64_t rows, int64_t columns) {
   return rows * columns + 2 * least * least;
 }
 
-// The sums of parameters' gradients: fp32 or, if activations are bf16,
-// optionally bf16, which halves memory and traffic. Each sum is computed in
-// fp32 and rounded to nearest, ties to even.
-class GradientSum {
- public:
-  // Implicit because nearly all callers have fp32.
-  GradientSum(float* values)  // NOLINT(google-explicit-constructor)
-      : values_(values) {}
-  static GradientSum Bf16(void* values) {
-    GradientSum sum(nullptr);
-    sum.values_ = values;
-    sum.value_bytes_ = 2;
-    return sum;
-  }
-
-  GradientSum operator+(int64_t offset) const {
-    GradientSum sum = *this;
-    sum.values_ = static_cast<char*>(values_) + offset * value_bytes_;
-    return sum;
-  }
-
-  void* data() const { return values_; }
-  bool is_bf16() const { return value_bytes_ == 2; }
-  // Must not be called if the sums are bf16.
-  float* fp32() const {
-    CHECK(!is_bf16());
-    return static_cast<float*>(values_);
-  }
-
- private:
-  void* values_ = nullptr;
-  int64_t value_bytes_ = sizeof(float);
-};
-
 // Identifies a series of operations by everything that they depend on except
 // the contents of device memory: addresses and numbers.
 using ReplayKey = std::array<uint64_t, 5>;
@@ -257,8 +223,6 @@ class Ops {
   // to[0, size) <- from, rounded to activations, to nearest, ties to even.
   virtual void RoundToActivations(const float* from, int64_t size,
                                   void* to) = 0;
-  // to[0, size) <- from, which are activations.
-  virtual void WidenActivations(const void* from, int64_t size, float* to) = 0;
   virtual void CopyActivationsToHost(const void* from, int64_t size,
                                      float* host) = 0;
 
@@ -282,7 +246,7 @@ class Ops {
   // d_table[tokens[r]] += d_output[r], rows in order.
   virtual void EmbeddingBackward(const int32_t* tokens, const void* d_output,
                                  int64_t rows, int64_t width,
-                                 GradientSum d_table) = 0;
+                                 float* d_table) = 0;
 
   // Computes the residual stream and its norm in one pass (Zhang & Sennrich
   // 2019):
@@ -300,8 +264,7 @@ class Ops {
   virtual void RmsNormBackward(const void* d_normalized, const void* x,
                                const float* inverse_rms, const float* gain,
                                int64_t rows, int64_t width, bool accumulate,
-                               void* d_x, GradientSum d_gain,
-                               void* normalized) = 0;
+                               void* d_x, float* d_gain, void* normalized) = 0;
 
   // output[rows, out] <- input[rows, in] weight^T.
   virtual void Linear(const void* input, const void* weight,
@@ -312,14 +275,14 @@ class Ops {
   // d_weight[out, in] += d_output^T input.
   virtual void LinearWeightGradient(const void* d_output, const void* input,
                                     const LinearShape& shape,
-                                    GradientSum d_weight) = 0;
+                                    float* d_weight) = 0;
 
   // values[r] += bias; rows have `width` values.
   virtual void AddBias(const float* bias, int64_t rows, int64_t width,
                        void* values) = 0;
   // d_bias += the sum of the rows of d_values.
   virtual void AddBiasBackward(const void* d_values, int64_t rows,
-                               int64_t width, GradientSum d_bias) = 0;
+                               int64_t width, float* d_bias) = 0;
 
   // Normalizes the query and key heads of qkv in place, group by group, as
   // RmsNorm does a row (Henry et al. 2020; by heads in the form of Qwen3,
@@ -335,7 +298,7 @@ class Ops {
   //   d_gains += gradient of gains.
   virtual void QkNormBackward(const QkNormShape& shape, const void* raw,
                               const float* inverse_rms, const float* gains,
-                              void* d_qkv, GradientSum d_gains) = 0;
+                              void* d_qkv, float* d_gains) = 0;
 
   // Rotates the query and key heads of each row of qkv (or of its gradient) in
   // place: pairs (i, i + head_dim / 2) by the angle of (position, i); position

@@ -80,9 +80,6 @@ class CpuOps final : public Ops {
   void RoundToActivations(const float* from, int64_t size, void* to) override {
     Copy(from, size, Fp32(to));
   }
-  void WidenActivations(const void* from, int64_t size, float* to) override {
-    Copy(Fp32(from), size, to);
-  }
   void CopyActivationsToHost(const void* from, int64_t size,
                              float* host) override {
     std::copy_n(Fp32(from), size, host);
@@ -129,12 +126,11 @@ class CpuOps final : public Ops {
   // Divides by columns: each value of the table has one writer, which adds the
   // rows in order.
   void EmbeddingBackward(const int32_t* tokens, const void* d_output,
-                         int64_t rows, int64_t width,
-                         GradientSum d_table) override {
+                         int64_t rows, int64_t width, float* d_table) override {
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
         kernels_.add(Fp32(d_output) + r * width + slice.begin, slice.size(),
-                     d_table.fp32() + tokens[r] * width + slice.begin);
+                     d_table + tokens[r] * width + slice.begin);
       }
     });
   }
@@ -155,7 +151,7 @@ class CpuOps final : public Ops {
   void RmsNormBackward(const void* d_normalized, const void* x,
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate, void* d_x,
-                       GradientSum d_gain, void* normalized) override {
+                       float* d_gain, void* normalized) override {
     float* partial_gains = Scratch(pool_.threads() * width);
     ForSlices(rows, 1, [&](Slice slice, int worker) {
       const int64_t first = slice.begin * width;
@@ -167,7 +163,7 @@ class CpuOps final : public Ops {
           Fp32(d_x) + first, partial, Fp32(normalized) + first);
     });
     for (int worker = 0; worker < pool_.threads(); ++worker) {
-      kernels_.add(partial_gains + worker * width, width, d_gain.fp32());
+      kernels_.add(partial_gains + worker * width, width, d_gain);
     }
   }
 
@@ -196,14 +192,13 @@ class CpuOps final : public Ops {
 
   void LinearWeightGradient(const void* d_output, const void* input,
                             const LinearShape& shape,
-                            GradientSum d_weight) override {
+                            float* d_weight) override {
     ForRowsOrColumns(
         shape.out, shape.in, shape.rows, [&](Slice rows, Slice columns) {
           Gemm(Transpose::kYes, Transpose::kNo, rows.size(), columns.size(),
                shape.rows, 1, Fp32(d_output) + rows.begin, shape.out,
                Fp32(input) + columns.begin, shape.in, 1,
-               d_weight.fp32() + rows.begin * shape.in + columns.begin,
-               shape.in);
+               d_weight + rows.begin * shape.in + columns.begin, shape.in);
         });
   }
 
@@ -218,11 +213,11 @@ class CpuOps final : public Ops {
 
   // Divides by columns: each sum has one writer, which adds the rows in order.
   void AddBiasBackward(const void* d_values, int64_t rows, int64_t width,
-                       GradientSum d_bias) override {
+                       float* d_bias) override {
     ForSlices(width, kCacheLineValues, [&](Slice slice, int) {
       for (int64_t r = 0; r < rows; ++r) {
         kernels_.add(Fp32(d_values) + r * width + slice.begin, slice.size(),
-                     d_bias.fp32() + slice.begin);
+                     d_bias + slice.begin);
       }
     });
   }
@@ -247,7 +242,7 @@ class CpuOps final : public Ops {
 
   void QkNormBackward(const QkNormShape& shape, const void* raw,
                       const float* inverse_rms, const float* gains, void* d_qkv,
-                      GradientSum d_gains) override {
+                      float* d_gains) override {
     const int64_t gain_size = shape.gains();
     // Each worker has sums of its own, and a scratch row of heads.
     const int64_t scratch_size = gain_size + shape.qk_width;
@@ -268,7 +263,7 @@ class CpuOps final : public Ops {
       }
     });
     for (int worker = 0; worker < pool_.threads(); ++worker) {
-      kernels_.add(scratch + worker * scratch_size, gain_size, d_gains.fp32());
+      kernels_.add(scratch + worker * scratch_size, gain_size, d_gains);
     }
   }
 

@@ -83,8 +83,7 @@ void Transformer::UploadBatch(absl::Span<const int32_t> tokens,
 
 absl::StatusOr<double> Transformer::ForwardBackward(
     const float* parameters, absl::Span<const int32_t> tokens,
-    absl::Span<const int32_t> targets, double loss_scale,
-    GradientSum gradients) {
+    absl::Span<const int32_t> targets, double loss_scale, float* gradients) {
   RETURN_IF_ERROR(
       AddGradients(parameters, tokens, targets, loss_scale, gradients));
   return TakeLoss();
@@ -93,8 +92,7 @@ absl::StatusOr<double> Transformer::ForwardBackward(
 absl::Status Transformer::AddGradients(const float* parameters,
                                        absl::Span<const int32_t> tokens,
                                        absl::Span<const int32_t> targets,
-                                       double loss_scale,
-                                       GradientSum gradients) {
+                                       double loss_scale, float* gradients) {
   CHECK(options_.training) << "the model was created without training memory";
   RETURN_IF_ERROR(CheckBatch(tokens, targets));
   const int64_t rows = static_cast<int64_t>(tokens.size());
@@ -108,19 +106,19 @@ absl::Status Transformer::AddGradients(const float* parameters,
 }
 
 void Transformer::PrepareGradients(const float* parameters, double loss_scale,
-                                   GradientSum gradients) {
+                                   float* gradients) {
   ReplayPass(&Ops::PrepareReplay, parameters, options_.micro_batch * length_,
              loss_scale, gradients);
 }
 
 void Transformer::ReplayPass(ReplayFunction replay, const float* parameters,
                              int64_t rows, double loss_scale,
-                             GradientSum gradients) {
+                             float* gradients) {
   const AttentionShape shape = ShapeOf(rows / length_, length_);
   const auto scale = static_cast<float>(loss_scale / static_cast<double>(rows));
   const ReplayKey key = {reinterpret_cast<uintptr_t>(this),
                          reinterpret_cast<uintptr_t>(parameters),
-                         reinterpret_cast<uintptr_t>(gradients.data()),
+                         reinterpret_cast<uintptr_t>(gradients),
                          static_cast<uint64_t>(rows),
                          std::bit_cast<uint32_t>(scale)};
   (ops_->*replay)(key, [&] {
@@ -282,7 +280,7 @@ void Transformer::ForwardDown(const float* parameters, int block,
 }
 
 void Transformer::HeadLoss(int64_t rows, std::optional<float> gradient_scale,
-                           GradientSum gradients) {
+                           float* gradients) {
   for (int64_t first = 0; first < rows; first += logit_rows_) {
     const LinearShape head = {.rows = std::min(logit_rows_, rows - first),
                               .in = hidden_,
@@ -315,7 +313,7 @@ absl::StatusOr<double> Transformer::TakeLoss() {
 }
 
 void Transformer::Backward(const float* parameters, const AttentionShape& shape,
-                           GradientSum gradients) {
+                           float* gradients) {
   const int64_t rows = shape.rows();
   ops_->RmsNormBackward(residual_delta_, streams_.back(), final_inverse_rms_,
                         parameters + final_norm_, rows, hidden_,
@@ -338,7 +336,7 @@ void Transformer::Backward(const float* parameters, const AttentionShape& shape,
 }
 
 const void* Transformer::LeaveHalfBackward(const float* gain, const Half& half,
-                                           int64_t rows, GradientSum d_gain) {
+                                           int64_t rows, float* d_gain) {
   if (!post_norm_) return d_stream_;
   ops_->RmsNormBackward(d_stream_, half.output, half.inverse_rms, gain, rows,
                         hidden_, /*accumulate=*/false, normalized_, d_gain,
@@ -348,7 +346,7 @@ const void* Transformer::LeaveHalfBackward(const float* gain, const Half& half,
 
 const void* Transformer::EnterHalfBackward(const void* x, const float* gain,
                                            const Half& half, int64_t rows,
-                                           GradientSum d_gain) {
+                                           float* d_gain) {
   if (post_norm_) {
     ops_->AddActivations(d_stream_, residual_delta_, rows * hidden_, d_stream_);
     return x;
@@ -363,8 +361,7 @@ const void* Transformer::EnterHalfBackward(const void* x, const float* gain,
 // input: EnterHalfBackward adds to it, which leaves the gradient's way around
 // each half of the block.
 void Transformer::BackwardBlock(const float* parameters, int block,
-                                const AttentionShape& shape,
-                                GradientSum gradients) {
+                                const AttentionShape& shape, float* gradients) {
   const BlockActivations& from = activations_[block];
   const BlockOffsets& at = blocks_[block];
   const int64_t rows = shape.rows();
@@ -408,8 +405,7 @@ void Transformer::BackwardBlock(const float* parameters, int block,
 }
 
 void Transformer::BackwardQkv(const float* parameters, int block,
-                              const AttentionShape& shape,
-                              GradientSum gradients) {
+                              const AttentionShape& shape, float* gradients) {
   const BlockActivations& from = activations_[block];
   const BlockOffsets& at = blocks_[block];
   if (at.has_rope) {

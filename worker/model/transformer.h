@@ -106,11 +106,11 @@ class Transformer {
   absl::Status AddGradients(const float* parameters,
                             absl::Span<const int32_t> tokens,
                             absl::Span<const int32_t> targets,
-                            double loss_scale, GradientSum gradients);
+                            double loss_scale, float* gradients);
   // Prepares AddGradients for other vectors and a whole micro-batch, after a
   // call of it.
   void PrepareGradients(const float* parameters, double loss_scale,
-                        GradientSum gradients);
+                        float* gradients);
   // Returns the sum of the losses of AddGradients since the last call. Waits
   // for them, and reports whether the device has failed.
   absl::StatusOr<double> TakeLoss();
@@ -118,8 +118,7 @@ class Transformer {
   absl::StatusOr<double> ForwardBackward(const float* parameters,
                                          absl::Span<const int32_t> tokens,
                                          absl::Span<const int32_t> targets,
-                                         double loss_scale,
-                                         GradientSum gradients);
+                                         double loss_scale, float* gradients);
   // Computes the loss without gradients. Must not be called between
   // AddGradients and TakeLoss.
   absl::StatusOr<double> Loss(const float* parameters,
@@ -231,24 +230,23 @@ class Transformer {
   void ForwardDown(const float* parameters, int block, int64_t rows);
   // Propagates the gradient of the final normalized stream back.
   void Backward(const float* parameters, const AttentionShape& shape,
-                GradientSum gradients);
+                float* gradients);
   void BackwardBlock(const float* parameters, int block,
-                     const AttentionShape& shape, GradientSum gradients);
+                     const AttentionShape& shape, float* gradients);
   // Returns the gradient of the output of a half's last projection, from that
   // of the stream. With post_norm it overwrites normalized_ and
   // residual_delta_.
   const void* LeaveHalfBackward(const float* gain, const Half& half,
-                                int64_t rows, GradientSum d_gain);
+                                int64_t rows, float* d_gain);
   // Adds to d_stream_ what the gradient of the input of a half's first
   // projection, which is residual_delta_, makes of it. Returns that input; x is
   // the stream.
   const void* EnterHalfBackward(const void* x, const float* gain,
-                                const Half& half, int64_t rows,
-                                GradientSum d_gain);
+                                const Half& half, int64_t rows, float* d_gain);
   // Turns d_qkv_ from the gradient of attention's input into that of the
   // projection.
   void BackwardQkv(const float* parameters, int block,
-                   const AttentionShape& shape, GradientSum gradients);
+                   const AttentionShape& shape, float* gradients);
   // Computes the logits and the losses, in chunks of rows. With
   // `gradient_scale`, also computes the head's backward pass: the gradient of
   // the sum of losses times `gradient_scale`.
@@ -256,9 +254,9 @@ class Transformer {
   using ReplayFunction = void (Ops::*)(const ReplayKey&,
                                        absl::FunctionRef<void()>);
   void ReplayPass(ReplayFunction replay, const float* parameters, int64_t rows,
-                  double loss_scale, GradientSum gradients);
+                  double loss_scale, float* gradients);
   void HeadLoss(int64_t rows, std::optional<float> gradient_scale,
-                GradientSum gradients);
+                float* gradients);
   // Adds the mean loss to what TakeLoss returns.
   void AddMeanLoss(int64_t rows);
 

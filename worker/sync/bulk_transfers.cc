@@ -19,7 +19,8 @@
 namespace causeway {
 namespace {
 
-// Links that carry more bytes per second than this get parameters uncompressed.
+// Links that are paced to more bytes per second than this get parameters
+// uncompressed.
 // A coordinator compresses 600 MB/s on each connection (docs/benchmarks.md,
 // "Parameters for a joiner").
 constexpr double kFastestCompressed = 250e6;
@@ -70,8 +71,6 @@ struct BulkTransfers::Upload {
   absl::Duration timeout;
   // The number of streams that may share the upload.
   int streams = 1;
-  // Bytes per second; 0 does not pace.
-  double pace = 0;
   BulkStream& main;
   Lanes further;
   // The answer to the header, once it has arrived.
@@ -102,16 +101,14 @@ class BulkTransfers::UpdateTransfer : public UpdateStream {
 
 BulkTransfers::BulkTransfers(
     const GrpcCoordinatorClientOptions& options,
-    std::vector<std::shared_ptr<grpc::Channel>> channels, CallGroup* calls,
-    std::function<absl::Duration()> round_trip)
+    std::vector<std::shared_ptr<grpc::Channel>> channels, CallGroup* calls)
     : options_(options),
       calls_(calls),
-      round_trip_(std::move(round_trip)),
       bulk_(std::move(channels), calls),
       near_(options, calls),
       up_(options.now),
       down_(options.now) {
-  pacer_.SetRate(options.uplink_bytes_per_second.value_or(0));
+  pacer_.SetRate(options.uplink_bytes_per_second);
 }
 
 v1::LinkUse BulkTransfers::UplinkUse() const {
@@ -131,17 +128,14 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   // Uploads take turns: the first arrives earlier than if two shared the link.
   std::optional<TraceSpan> span;
   span.emplace("turn", header.fragment());
-  Turnstile::Turn turn(&uploads_);
+  absl::ReleasableMutexLock turn(&uploads_);
   span.emplace("offer", header.fragment());
   const LinkMeter::Transfer transfer(&up_);
   const absl::Duration timeout = CallTimeout(options_, encoding.max_bytes());
-  const bool configured = options_.uplink_bytes_per_second.has_value();
-  const double pace =
-      configured ? *options_.uplink_bytes_per_second : up_rate_.Next();
-  pacer_.SetRate(pace);
-  const int count = bulk_.LanesFor(encoding.max_bytes(), ChunkBytes(pace));
+  const uint64_t chunk_bytes = ChunkBytes(options_.uplink_bytes_per_second);
+  const int count = bulk_.LanesFor(encoding.max_bytes(), chunk_bytes);
   const bool is_light =
-      encoding.max_bytes() <= std::min(kBesideHeader, ChunkBytes(pace)) &&
+      encoding.max_bytes() <= std::min(kBesideHeader, chunk_bytes) &&
       encoding.sent() == 0;
   if (is_light) {
     encoding.Await(encoding.max_bytes());
@@ -153,26 +147,22 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   Upload upload = {.header = std::move(header),
                    .timeout = timeout,
                    .streams = count,
-                   .pace = pace,
                    .main = first->stream()};
   const bool open = !encoding.complete();
   if (!SendHeader(upload, encoding, /*with_chunk=*/is_light)) {
     return Broken(upload.main.Finish());
   }
   if (is_light) {
-    turn.End();
+    turn.Release();
     span.emplace("verdict", upload.header.fragment());
     sent();
   }
   // An object that was never offered cannot be resumed, so its answer can wait.
   if (!open) RETURN_IF_ERROR(ReadAnswer(upload));
   span.emplace("upload", upload.header.fragment());
-  const absl::Time began = options_.now();
-  const uint64_t bytes_before = up_.bytes();
   ASSIGN_OR_RETURN(const bool all, SendChunks(upload, encoding));
   // The call breaks off, because part of an encoding is useless.
   RETURN_IF_ERROR(encoding.status());
-  const uint64_t bytes = up_.bytes() - bytes_before;
   if (all) {
     if (open || count > 1) {
       v1::ContributeRequest trailer;
@@ -182,9 +172,11 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
       upload.main.WritesDone();
     }
     for (const auto& lane : upload.further) lane->stream().WritesDone();
-    turn.End();
     span.emplace("verdict", upload.header.fragment());
-    if (!is_light) sent();
+    if (!is_light) {
+      turn.Release();
+      sent();
+    }
     // These streams end as soon as their chunks are received; the verdict would
     // not come before.
     for (const auto& lane : upload.further) {
@@ -198,10 +190,6 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   }
   ASSIGN_OR_RETURN(const v1::ContributeResponse verdict,
                    ReadVerdict(upload.main));
-  if (all && pace == 0 && !configured) {
-    // The answer arrives a round trip after the last byte was sent.
-    up_rate_.Measured(bytes, options_.now() - began - round_trip_());
-  }
   RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
   return verdict;
 }
@@ -266,7 +254,7 @@ std::unique_ptr<BulkLane> BulkTransfers::OpenUploadLane(
 // broken, which its next message explains.
 absl::StatusOr<bool> BulkTransfers::SendChunks(Upload& upload,
                                                StreamedEncoding& encoding) {
-  const uint64_t chunk_bytes = ChunkBytes(upload.pace);
+  const uint64_t chunk_bytes = ChunkBytes(options_.uplink_bytes_per_second);
   uint64_t offset =
       upload.answer.has_value() ? upload.answer->next_offset() : 0;
   // The coordinator admits further streams once the upload is open.
@@ -312,7 +300,7 @@ std::unique_ptr<UpdateStream> BulkTransfers::FetchUpdate(
   v1::FetchUpdateRequest resumed = request;
   resumed.set_offset(download.encoded.received().size());
   resumed.set_region(near_.region());
-  Incoming incoming = OpenDownload(bulk_, down_rate_, resumed, max_bytes);
+  Incoming incoming = OpenDownload(bulk_, resumed, max_bytes);
   incoming.waits = request.wait();
   return std::make_unique<UpdateTransfer>(this, std::move(incoming), max_bytes,
                                           resumed);
@@ -326,7 +314,7 @@ absl::Status BulkTransfers::FetchParameters(
   resumed.set_region(near_.region());
   std::string follower;
   absl::Status received = Receive<v1::FetchParametersResponse>(
-      OpenDownload(bulk_, down_rate_, resumed, max_bytes), download.bytes,
+      OpenDownload(bulk_, resumed, max_bytes), download.bytes,
       [&](const v1::FetchParametersResponse& response) {
         download.head = response.head();
         follower = response.follower();
@@ -354,12 +342,9 @@ absl::Status BulkTransfers::FetchParameters(
 // arrived.
 template <typename Request>
 BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
-                                                    RateFinder& rate,
                                                     Request request,
                                                     uint64_t max_bytes) {
-  const bool configured = options_.downlink_bytes_per_second.has_value();
-  const double pace =
-      configured ? *options_.downlink_bytes_per_second : rate.Next();
+  const double pace = options_.downlink_bytes_per_second;
   const bool is_near = &lanes != &bulk_;
   const uint64_t chunk_bytes =
       is_near ? std::min(ChunkBytes(pace), kSmallChunk) : ChunkBytes(pace);
@@ -371,12 +356,8 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
   stream.set_pace_bytes_per_second(pace);
   Incoming incoming;
   if (is_near) incoming.patience = NearFollower::kPatience;
-  if (pace == 0 && !configured) incoming.rate = &rate;
   if constexpr (std::is_same_v<Request, v1::FetchParametersRequest>) {
-    request.set_compress(options_.downlink_bytes_per_second.value_or(
-                             rate.Best()) < kFastestCompressed);
-    // The measured rate would be that of the sender's compression.
-    if (request.compress()) incoming.rate = nullptr;
+    request.set_compress(pace < kFastestCompressed);
   }
   for (int i = 0; i < count; ++i) {
     stream.set_index(i);
@@ -395,8 +376,6 @@ absl::Status BulkTransfers::Receive(
     absl::FunctionRef<absl::Status(const Response&)> describe,
     absl::FunctionRef<absl::Status()> progress) {
   std::optional<LinkMeter::Transfer> transfer;
-  std::optional<absl::Time> described_at;
-  uint64_t bytes_before = 0;
   if (!incoming.waits) transfer.emplace(&down_);
   // Chunks come over each lane in turn, until one has no more.
   Response response;
@@ -408,10 +387,6 @@ absl::Status BulkTransfers::Receive(
     Chunk chunk;
     while (!has_chunk && from.Read(&message, incoming.patience)) {
       if (!transfer.has_value()) transfer.emplace(&down_);
-      if (!described_at.has_value()) {
-        described_at = options_.now();
-        bytes_before = down_.bytes();
-      }
       ASSIGN_OR_RETURN(has_chunk,
                        ParseByteBuffer(message, Response::kChunkFieldNumber,
                                        response, chunk));
@@ -424,13 +399,6 @@ absl::Status BulkTransfers::Receive(
     RETURN_IF_ERROR(bytes.Add(chunk));
     down_.Add(chunk.size());
     RETURN_IF_ERROR(progress());
-  }
-  // A coordinator that names a follower sends no chunk.
-  if (incoming.rate != nullptr && turn > 0) {
-    // Count all arrived bytes, because other downloads may have used part of
-    // the link.
-    incoming.rate->Measured(down_.bytes() - bytes_before,
-                            options_.now() - *described_at);
   }
   // The lane without further chunks says why; a broken lane does not wait for
   // the others.
@@ -459,13 +427,12 @@ absl::Status BulkTransfers::ReceiveFrom(
   request.set_offset(bytes.received().size());
   const std::shared_ptr<NearFollower::Link> link = near_.Connect(follower);
   const absl::Status received = Receive<Response>(
-      OpenDownload(link->lanes, link->rate, request, max_bytes), bytes, check,
-      progress);
+      OpenDownload(link->lanes, request, max_bytes), bytes, check, progress);
   near_.Ended(follower, received);
   if (received.ok()) return received;
   request.set_offset(bytes.received().size());
-  return Receive<Response>(OpenDownload(bulk_, down_rate_, request, max_bytes),
-                           bytes, check, progress);
+  return Receive<Response>(OpenDownload(bulk_, request, max_bytes), bytes,
+                           check, progress);
 }
 
 absl::Status BulkTransfers::ReceiveUpdate(

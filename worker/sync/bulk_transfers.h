@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Transfers of an island's bulk data: contributions up, updates and parameters
-// down. They are striped over connections, paced if a rate is given or
-// measured, and metered.
+// down. They are striped over connections, paced if a rate is given, and
+// metered.
 #ifndef WORKER_SYNC_BULK_TRANSFERS_H_
 #define WORKER_SYNC_BULK_TRANSFERS_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,12 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/transport/bulk_stream.h"
 #include "common/transport/link_meter.h"
 #include "common/transport/pacer.h"
-#include "common/transport/rate_finder.h"
-#include "common/turnstile.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.pb.h"
 #include "worker/sync/bulk_lanes.h"
@@ -40,11 +38,9 @@ namespace causeway {
 class BulkTransfers {
  public:
   // Each of `channels` has its own connection. `calls` outlives the object.
-  // `round_trip` returns the round trip to the coordinator, infinite while it
-  // is unknown; it is called after measured uploads.
   BulkTransfers(const GrpcCoordinatorClientOptions& options,
                 std::vector<std::shared_ptr<grpc::Channel>> channels,
-                CallGroup* calls, std::function<absl::Duration()> round_trip);
+                CallGroup* calls);
 
   // Starts to connect, so that the first transfer need not wait.
   void Connect() { bulk_.Connect(); }
@@ -95,14 +91,11 @@ class BulkTransfers {
     Lanes lanes;
     // Whether the answer may come long after the request.
     bool waits = false;
-    // Learns the rate if only the link limits it; may be null.
-    RateFinder* rate = nullptr;
     // The longest time without a message.
     absl::Duration patience = absl::InfiniteDuration();
   };
   template <typename Request>
-  Incoming OpenDownload(BulkLanes& lanes, RateFinder& rate, Request request,
-                        uint64_t max_bytes);
+  Incoming OpenDownload(BulkLanes& lanes, Request request, uint64_t max_bytes);
   template <typename Response>
   absl::Status Receive(
       const Incoming& incoming, IncomingBytes& bytes,
@@ -122,13 +115,11 @@ class BulkTransfers {
 
   const GrpcCoordinatorClientOptions options_;
   CallGroup* const calls_;
-  const std::function<absl::Duration()> round_trip_;
   BulkLanes bulk_;
-  Turnstile uploads_;
-  // The pacer of the upload whose turn it is.
+  // The upload whose turn it is holds it.
+  absl::Mutex uploads_;
+  // Paces that upload.
   Pacer pacer_;
-  RateFinder up_rate_;
-  RateFinder down_rate_;
   NearFollower near_;
   LinkMeter up_;
   LinkMeter down_;

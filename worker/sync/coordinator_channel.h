@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,9 @@ namespace causeway {
 // The most streams that can share a transfer (proto/coordinator.proto).
 inline constexpr int kMaxBulkConnections = 64;
 
+// The unit of users' rates: 1e6 bits per second.
+inline constexpr double kBytesPerMbit = 1e6 / 8;
+
 struct GrpcCoordinatorClientOptions {
   // One address, or several (common/transport/coordinator_target.h).
   std::string address;
@@ -37,10 +39,9 @@ struct GrpcCoordinatorClientOptions {
   bool tls = false;
   // Connections for bulk data, 1 to kMaxBulkConnections.
   int bulk_connections = 1;
-  // Bytes per second to which bulk data are paced, each way. 0 does not pace;
-  // nullopt measures the rate of transfers (common/transport/rate_finder.h).
-  std::optional<double> uplink_bytes_per_second = 0.0;
-  std::optional<double> downlink_bytes_per_second = 0.0;
+  // Bytes per second to which bulk data are paced, each way. 0 does not pace.
+  double uplink_bytes_per_second = 0;
+  double downlink_bytes_per_second = 0;
   // The deadline of calls without bulk data.
   absl::Duration call_deadline = absl::Seconds(20);
   // The lowest rate of a transfer. A slower try ends, and the next one resumes.

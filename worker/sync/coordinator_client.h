@@ -78,9 +78,9 @@ class CoordinatorClient {
   // Offers the contribution, uploads the bytes that the coordinator lacks, and
   // meanwhile completes an incomplete encoding. The header's object is that of
   // the encoding. An incomplete encoding was never offered, so its bytes follow
-  // the offer at once. Uploads go one after the other, in the order of the
-  // calls. Calls `sent` when all bytes are sent, before the verdict comes,
-  // unless nothing had to be sent. The verdict is ACCEPTED or LATE.
+  // the offer at once. Uploads go one after the other. Calls `sent` when all
+  // bytes are sent, before the verdict comes, unless nothing had to be sent.
+  // The verdict is ACCEPTED or LATE.
   virtual absl::StatusOr<v1::ContributeResponse> Contribute(
       v1::ContributionHeader header, StreamedEncoding& encoding,
       absl::FunctionRef<void()> sent) = 0;

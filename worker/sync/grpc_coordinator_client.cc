@@ -187,7 +187,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
       : options_(options),
         target_(std::move(target)),
         bulk_(options, NewChannels(options, target_, options.bulk_connections),
-              &calls_, [this] { return Connections().round_trip; }),
+              &calls_),
         control_channel_(NewChannels(options, target_, 1).front()) {
     auto addresses =
         target_.ConnectEach(options.credentials, ChannelArgumentsOfIsland());

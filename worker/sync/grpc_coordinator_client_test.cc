@@ -16,7 +16,6 @@
 #include "common/testing/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "common/transport/credentials.h"
-#include "common/transport/rate_finder.h"
 #include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -365,32 +364,6 @@ TEST_F(GrpcCoordinatorClientTest, KeepsToItsRateBothWays) {
   client_->ReportLinks(progress);
   EXPECT_EQ(progress.uplink().pace_bytes_per_second(), 20e6);
   EXPECT_GT(progress.uplink().paced_seconds(), 0);
-}
-
-TEST_F(GrpcCoordinatorClientTest, FindsItsRateByItselfBothWays) {
-  client_options_.uplink_bytes_per_second.reset();
-  client_options_.downlink_bytes_per_second.reset();
-  Stripe(1);
-  // Joins as the same member again, so that the client knows its connections.
-  v1::JoinRequest join;
-  join.set_island_id("a");
-  join.set_instance_id(1);
-  ASSERT_OK(client_->Join(join));
-  const auto pace = [this] {
-    v1::IslandProgress progress;
-    client_->ReportLinks(progress);
-    return progress.uplink().pace_bytes_per_second();
-  };
-  for (uint64_t version = 0; version < 5; ++version) {
-    EXPECT_EQ(pace() > 0, version > RateFinder::kKept) << version;
-    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
-                         driver_.Fetch(identity_, 0, version));
-    EXPECT_EQ(FetchAll(version), anchor);
-    StreamedEncoding encoding = Encoding();
-    Contribute(encoding, version);
-    ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
-  }
-  EXPECT_GE(pace(), RateFinder::kShare * RateFinder::kSlowest);
 }
 
 TEST_F(GrpcCoordinatorClientTest, RefusesMoreThanItAskedFor) {

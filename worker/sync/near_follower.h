@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/transport/rate_finder.h"
 #include "worker/sync/bulk_lanes.h"
 #include "worker/sync/call_group.h"
 #include "worker/sync/coordinator_channel.h"
@@ -30,11 +29,10 @@ class NearFollower {
   static constexpr absl::Duration kShortestPause = absl::Seconds(5);
   static constexpr absl::Duration kLongestPause = absl::Minutes(5);
 
-  // The connections to a follower, and their rate.
+  // The connections to a follower.
   struct Link {
     std::string address;
     BulkLanes lanes;
-    RateFinder rate;
   };
 
   // `calls` outlives the object.

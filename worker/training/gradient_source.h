@@ -25,11 +25,10 @@ class GradientSource {
   // vectors in the order of common/tensors/model_layout.h. The result depends
   // only on the arguments. May return before a device has finished.
   virtual absl::Status Accumulate(int64_t number, const float* parameters,
-                                  GradientSum gradients) = 0;
+                                  float* gradients) = 0;
   // Prepares Accumulate for these vectors, after a micro-batch with others, so
   // that later calls take no memory, record nothing and load no code.
-  virtual void Prepare(const float* /*parameters*/, GradientSum /*gradients*/) {
-  }
+  virtual void Prepare(const float* /*parameters*/, float* /*gradients*/) {}
   // Waits for all micro-batches, and returns the sum of their losses since the
   // last call.
   virtual absl::StatusOr<double> TakeLoss() = 0;

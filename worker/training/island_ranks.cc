@@ -85,7 +85,6 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .threads = options.threads,
       .anchors_on_device = options.anchors_on_device,
       .beside_other_gpus = options.devices.size() > 1,
-      .bf16_gradients = options.bf16_gradients,
       // Often enough for the other ranks to notice in time.
       .pulse = options.timeout / 4,
       .now = options.now};
@@ -137,7 +136,6 @@ absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
     if (!status.ok()) communicators.orders->Abort(status);
     RETURN_IF_ERROR(status);
   }
-  messages.rounds = options.bf16_between_ranks;
   messages.lane = RankLane::kTrainingCollective;
   communicators.training = MakeMessageCommunicator(
       messages, std::move(training), rendezvous, std::move(collectives));

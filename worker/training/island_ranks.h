@@ -44,11 +44,6 @@ struct IslandRanksOptions {
   int threads = 1;
   // For GPUs; see Rank::Options.
   std::optional<bool> anchors_on_device;
-  bool bf16_gradients = false;
-  // Whether gradients and parameters go from rank to rank in bf16
-  // (Communicator::rounds); masters are always fp32. Only on CPUs, and the same
-  // for all ranks.
-  bool bf16_between_ranks = false;
   // The time limit of each collective operation (MessageCommunicatorOptions).
   absl::Duration timeout = absl::Minutes(1);
   Clock now;

@@ -192,12 +192,8 @@ TEST_F(IslandRanksTest, EveryAlgorithmLearnsWithEveryOptimizer) {
     for (const auto optimizer :
          {v1::TrainingConfig::ADAMW, v1::TrainingConfig::MUON}) {
       training.set_optimizer(optimizer);
-      for (const bool bf16 : {false, true}) {
-        options_.bf16_between_ranks = bf16;
-        SCOPED_TRACE(
-            absl::StrCat(training.ShortDebugString(), bf16 ? " in bf16" : ""));
-        ExpectTwoRanksLearn();
-      }
+      SCOPED_TRACE(training.ShortDebugString());
+      ExpectTwoRanksLearn();
     }
   }
 }
@@ -271,9 +267,7 @@ TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
   }
 }
 
-// The outer loop never sees rounded parameters.
-TEST_F(IslandRanksTest, AnchorsAreNotRounded) {
-  options_.bf16_between_ranks = true;
+TEST_F(IslandRanksTest, AnchorsBeginWithTheRunsParameters) {
   ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   EXPECT_EQ(Parameters(*trainer), Start());
   ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
@@ -419,11 +413,6 @@ TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
 TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsCompute) {
   config_.mutable_data()->set_shards(2);
   options_.shard = 1;
-  ExpectProcessesAreThreads();
-}
-
-TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsComputeInBf16) {
-  options_.bf16_between_ranks = true;
   ExpectProcessesAreThreads();
 }
 

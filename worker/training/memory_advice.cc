@@ -10,7 +10,6 @@
 #include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "worker/model/transformer.h"
-#include "worker/training/accumulated_gradients.h"
 #include "worker/training/rank_trainer.h"
 
 namespace causeway {
@@ -65,8 +64,7 @@ int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
                       Ops* ops) {
   const v1::TrainingConfig& training = config.training();
   const ModelLayout layout = MakeModelLayout(config.model());
-  return RankTrainerBytes(training, layout, share.ranks,
-                          AccumulatesInBf16(share.bf16_gradients, *ops)) +
+  return RankTrainerBytes(training, layout, share.ranks) +
          OuterLoopBytes(config, layout, share) +
          Transformer::BytesNeeded(
              config.model(),

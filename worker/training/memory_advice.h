@@ -21,8 +21,6 @@ struct RankShare {
   bool anchors_on_device = false;
   // See PartDevice::Options.
   bool reserves = false;
-  // See RankTrainerOptions.bf16_gradients.
-  bool bf16_gradients = false;
 };
 
 // Returns the bytes that a rank needs on its device to train: for model,

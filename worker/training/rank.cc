@@ -45,7 +45,6 @@ Rank::Rank(const Options& options, RankCommunicators communicators)
       data_digest_(options.data_digest),
       orders_(std::move(communicators), options.pulse),
       beside_other_gpus_(options.beside_other_gpus),
-      bf16_gradients_(options.bf16_gradients),
       now_(options.now),
       diagnosed_at_(options.now()) {}
 
@@ -63,8 +62,7 @@ absl::Status Rank::AllocateOrAdvise(const Options& options) {
 RankShare Rank::Share(bool anchors_on_device) const {
   return {.ranks = size(),
           .anchors_on_device = anchors_on_device,
-          .reserves = beside_other_gpus_,
-          .bf16_gradients = bf16_gradients_};
+          .reserves = beside_other_gpus_};
 }
 
 absl::Status Rank::WithAdvice(absl::Status status) const {
@@ -96,7 +94,6 @@ absl::Status Rank::Allocate(const Options& options) {
            .accumulate = options.config.training().fixed_micro_batches()
                              ? AccumulateShare
                              : AccumulateWhileCommunicating,
-           .bf16_gradients = options.bf16_gradients,
            .now = options.now}));
   return absl::OkStatus();
 }
@@ -204,9 +201,6 @@ absl::Status Rank::ExchangeParameters(std::vector<float> parameters) {
   RETURN_IF_ERROR(
       ExchangeVector(std::move(parameters), trainer_->parameters().data()));
   trainer_->ParametersWritten();
-  // With rounding, the first step must also use parameters that went between
-  // ranks.
-  changed_ = communicator()->rounds();
   return ops_->Synchronize();
 }
 

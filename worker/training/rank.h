@@ -64,8 +64,6 @@ class Rank : public InnerTrainer {
     // Whether other ranks of this process use other GPUs. It becomes
     // PartDevice::Options::reserves.
     bool beside_other_gpus = false;
-    // See RankTrainerOptions.
-    bool bf16_gradients = false;
     // The period at which rank 0 shows that it is alive; see Orders.
     absl::Duration pulse = absl::Seconds(15);
     Clock now;
@@ -148,7 +146,6 @@ class Rank : public InnerTrainer {
   // MakeReplica.
   bool anchors_on_device_ = false;
   const bool beside_other_gpus_;
-  const bool bf16_gradients_;
   std::unique_ptr<PartDevice> part_device_;
   // Whether the masters have changed since the last step.
   bool changed_ = false;

@@ -15,7 +15,6 @@
 #include "worker/model/device_array.h"
 #include "worker/optimizer/learning_rate.h"
 #include "worker/optimizer/sharded_optimizer.h"
-#include "worker/training/accumulated_gradients.h"
 #include "worker/training/gradient_audit.h"
 
 namespace causeway {
@@ -48,10 +47,9 @@ class Trainer : public RankTrainer {
   absl::Status Allocate() {
     Ops* const ops = options_.ops;
     const int64_t size = options_.layout->size;
-    ASSIGN_OR_RETURN(gradients_, AccumulatedGradients::Create(
-                                     options_.bf16_gradients, size, ops));
+    ASSIGN_OR_RETURN(gradients_, DeviceArray<float>::Create(ops, size));
     ASSIGN_OR_RETURN(compute_, DeviceArray<float>::Create(ops, size));
-    if (!is_ddp() || gradients_.is_bf16()) {
+    if (!is_ddp()) {
       ASSIGN_OR_RETURN(exchange_, DeviceArray<float>::Create(ops, size));
     }
     ASSIGN_OR_RETURN(
@@ -59,7 +57,7 @@ class Trainer : public RankTrainer {
         ShardedOptimizer::Create(options_.training, *options_.layout,
                                  options_.communicator,
                                  is_ddp() ? ops : options_.communication_ops));
-    if (has_master()) {
+    if (!is_ddp()) {
       ASSIGN_OR_RETURN(master_,
                        DeviceArray<float>::Create(ops, shard().size()));
     }
@@ -69,7 +67,7 @@ class Trainer : public RankTrainer {
   absl::Span<float> parameters() override { return All(compute_); }
 
   void ParametersWritten() override {
-    if (has_master()) {
+    if (!is_ddp()) {
       options_.ops->Copy(OwnParameters().data(), shard().size(),
                          master_.data());
     }
@@ -77,10 +75,10 @@ class Trainer : public RankTrainer {
 
   const Slice& shard() const override { return optimizer_->shard(); }
   absl::Span<float> master() override {
-    return has_master() ? All(master_) : OwnParameters();
+    return is_ddp() ? OwnParameters() : All(master_);
   }
   absl::Status MastersChanged() override {
-    if (has_master()) {
+    if (!is_ddp()) {
       options_.ops->Copy(master_.data(), shard().size(),
                          OwnParameters().data());
     }
@@ -91,7 +89,7 @@ class Trainer : public RankTrainer {
   // With DDP, gradients start again in each step; otherwise every step writes
   // the exchanged vector before it reads it.
   absl::Span<float> scratch() override {
-    return exchange_.size() > 0 ? All(exchange_) : gradients_.InFp32(exchange_);
+    return All(is_ddp() ? gradients_ : exchange_);
   }
 
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
@@ -148,11 +146,6 @@ class Trainer : public RankTrainer {
   bool is_ddp() const {
     return options_.training.inner_algorithm() == v1::TrainingConfig::DDP;
   }
-  // Returns whether masters need memory of their own: with DDP only if
-  // parameters are rounded.
-  bool has_master() const {
-    return !is_ddp() || options_.communicator->rounds();
-  }
   // ACCO's parts of this rank's share.
   int64_t first_half() const { return share_ - share_ / 2; }
   int64_t second_half() const { return std::max<int64_t>(1, share_ / 2); }
@@ -169,15 +162,15 @@ class Trainer : public RankTrainer {
     const int64_t steps = static_cast<int64_t>(run_step) - 1;
     const int64_t first =
         (steps * size() + options_.communicator->rank()) * share_;
-    gradients_.Clear();
+    options_.ops->Zero(gradients_.size(), gradients_.data());
     MicroBatches own = {.count = share_};
     for (int64_t i = 0; i < share_; ++i) {
       RETURN_IF_ERROR(options_.gradients->Accumulate(first + i, compute_.data(),
-                                                     gradients_.sum()));
+                                                     gradients_.data()));
     }
     if (!std::exchange(prepared_, true)) PrepareGradients();
     ASSIGN_OR_RETURN(own.loss, options_.gradients->TakeLoss());
-    const absl::Span<float> gradients = gradients_.InFp32(exchange_);
+    const absl::Span<float> gradients = All(gradients_);
     // The communicated values must be written before.
     RETURN_IF_ERROR(options_.ops->Synchronize());
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
@@ -191,7 +184,7 @@ class Trainer : public RankTrainer {
   // becomes the compute copy, and meanwhile accumulates at the true ones.
   absl::Status EstimateHalf(double rate) {
     // The gradients are copied because the real update needs them, too.
-    gradients_.CopyTo(exchange_.data());
+    options_.ops->Copy(gradients_.data(), gradients_.size(), exchange_.data());
     RETURN_IF_ERROR(
         Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
           ASSIGN_OR_RETURN(const ReducedGradient reduced,
@@ -207,8 +200,8 @@ class Trainer : public RankTrainer {
   // Communicates the real update with all accumulated gradients, and meanwhile
   // begins the next step's gradients.
   absl::StatusOr<ReducedGradient> Commit(double rate) {
-    gradients_.MoveTo(exchange_);
-    gradients_.Clear();
+    std::swap(gradients_, exchange_);
+    options_.ops->Zero(gradients_.size(), gradients_.data());
     const MicroBatches own = std::exchange(own_, {});
     ReducedGradient reduced;
     RETURN_IF_ERROR(Overlap(second_half(), [&]() -> absl::Status {
@@ -225,16 +218,12 @@ class Trainer : public RankTrainer {
   // Prepares gradients at every pair of vectors that swapping can make.
   void PrepareGradients() {
     if (is_ddp()) {
-      options_.gradients->Prepare(compute_.data(), gradients_.sum());
+      options_.gradients->Prepare(compute_.data(), gradients_.data());
       return;
     }
-    std::vector<float*> vectors = {compute_.data(), exchange_.data()};
-    if (!gradients_.is_bf16()) vectors.push_back(gradients_.sum().fp32());
+    float* const vectors[] = {compute_.data(), exchange_.data(),
+                              gradients_.data()};
     for (const float* const parameters : vectors) {
-      if (gradients_.is_bf16()) {
-        options_.gradients->Prepare(parameters, gradients_.sum());
-        continue;
-      }
       for (float* const gradients : vectors) {
         if (gradients == parameters) continue;
         options_.gradients->Prepare(parameters, gradients);
@@ -281,7 +270,7 @@ class Trainer : public RankTrainer {
     for (int64_t count = 0; options_.accumulate(count, share, communicating());
          ++count) {
       RETURN_IF_ERROR(options_.gradients->Accumulate(
-          next_micro_batch_, compute_.data(), gradients_.sum()));
+          next_micro_batch_, compute_.data(), gradients_.data()));
       next_micro_batch_ += size();
       ++own_.count;
     }
@@ -297,11 +286,13 @@ class Trainer : public RankTrainer {
 
   // The parameters at which gradients are computed.
   DeviceArray<float> compute_;
-  AccumulatedGradients gradients_;
-  // The communicated vector: first gradients, then parameters. Empty with DDP
-  // if gradients_ is communicated in place.
+  // The sums of the gradients of micro-batches.
+  DeviceArray<float> gradients_;
+  // The communicated vector: first gradients, then parameters. Empty with DDP,
+  // which communicates both in place.
   DeviceArray<float> exchange_;
-  // The shard of the committed parameters, or empty.
+  // The shard of the committed parameters. Empty with DDP, whose parameters
+  // these are.
   DeviceArray<float> master_;
 
   // The micro-batches in `gradients_`.
@@ -330,16 +321,12 @@ bool AccumulateShare(int64_t count, int64_t share, bool /*communicating*/) {
 }
 
 int64_t RankTrainerBytes(const v1::TrainingConfig& training,
-                         const ModelLayout& layout, int ranks,
-                         bool bf16_gradients) {
+                         const ModelLayout& layout, int ranks) {
   const bool is_ddp = training.inner_algorithm() == v1::TrainingConfig::DDP;
-  // With DDP, fp32 gradients are communicated in place.
-  const int64_t gradient_bytes = bf16_gradients ? 2 : sizeof(float);
-  const bool exchanges = !is_ddp || bf16_gradients;
-  // Parameters and the communicated vector.
-  const int64_t whole = exchanges ? 2 : 1;
+  // Parameters, gradients, and what ACCO communicates.
+  const int64_t vectors = is_ddp ? 2 : 3;
   const int64_t masters = is_ddp ? 0 : 1;
-  return (int64_t{sizeof(float)} * whole + gradient_bytes) * layout.size +
+  return int64_t{sizeof(float)} * vectors * layout.size +
          ShardBytes(training, layout, ranks, masters);
 }
 

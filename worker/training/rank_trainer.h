@@ -28,11 +28,10 @@
 // the optimizer's state as it was.
 //
 // Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
-// gradients (2 in bf16), 4 for communication, and 12 / N for master and
-// moments. DDP takes 8 / N for moments, because fp32 parameters are their own
-// masters, and nothing for communication unless gradients are bf16. A matrix of
-// Muon has momentum, 4 / N, instead of moments; its owner also has room to
-// orthogonalize it (MuonScratchSize).
+// gradients, 4 for communication, and 12 / N for master and moments. DDP takes
+// 8 / N for moments, because parameters are their own masters, and nothing for
+// communication. A matrix of Muon has momentum, 4 / N, instead of moments; its
+// owner also has room to orthogonalize it (MuonScratchSize).
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 
@@ -116,18 +115,14 @@ struct RankTrainerOptions {
   // DDP.
   Ops* communication_ops = nullptr;
   AccumulationRule accumulate = AccumulateWhileCommunicating;
-  // Whether to sum gradients over micro-batches in bf16, if activations are
-  // bf16.
-  bool bf16_gradients = false;
   // Measures the time of communication.
   Clock now;
 };
 
 // Returns the bytes that a trainer, without GradientSource, needs on the rank
-// that needs the most, if the communicator does not round.
+// that needs the most.
 int64_t RankTrainerBytes(const v1::TrainingConfig& training,
-                         const ModelLayout& layout, int ranks,
-                         bool bf16_gradients = false);
+                         const ModelLayout& layout, int ranks);
 
 // Makes a trainer for training.inner_algorithm, with all parameters zero.
 //   INVALID_ARGUMENT    The batch cannot be divided among the ranks.

@@ -325,9 +325,8 @@ TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
    public:
     explicit OneSpring(int64_t size) : size_(size) {}
     absl::Status Accumulate(int64_t, const float* parameters,
-                            GradientSum gradients) override {
-      float* const sums = gradients.fp32();
-      for (int64_t i = 0; i < size_; ++i) sums[i] += parameters[i] - 1;
+                            float* gradients) override {
+      for (int64_t i = 0; i < size_; ++i) gradients[i] += parameters[i] - 1;
       return absl::OkStatus();
     }
     absl::StatusOr<double> TakeLoss() override { return 1.0; }
@@ -486,20 +485,6 @@ TEST(DeviceRanksTest, TrainersWorkAlikeOnTheCollectivesOfADevice) {
       EXPECT_EQ(device.parameters, messages.parameters);
     }
   }
-}
-
-// Compares the bytes for a model of many values.
-TEST(RankTrainerBytesTest, Bf16TakesHalfOfTheGradientsWithOverlap) {
-  const ModelLayout layout = {.size = 1 << 20};
-  const v1::TrainingConfig acco = Config(v1::TrainingConfig::ACCO, 1);
-  EXPECT_EQ(RankTrainerBytes(acco, layout, 1) -
-                RankTrainerBytes(acco, layout, 1, true),
-            2 * layout.size);
-  // The reduced gradient then needs a vector of its own.
-  const v1::TrainingConfig ddp = Config(v1::TrainingConfig::DDP, 1);
-  EXPECT_EQ(
-      RankTrainerBytes(ddp, layout, 1, true) - RankTrainerBytes(ddp, layout, 1),
-      2 * layout.size);
 }
 
 // Operations take memory in the first step.

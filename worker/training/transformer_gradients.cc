@@ -32,7 +32,7 @@ class TransformerGradients : public GradientSource {
         targets_(tokens_.size()) {}
 
   absl::Status Accumulate(int64_t number, const float* parameters,
-                          GradientSum gradients) override {
+                          float* gradients) override {
     sampler_.Fill(number * micro_batch_size_, absl::MakeSpan(tokens_),
                   absl::MakeSpan(targets_));
     positions_ += static_cast<int64_t>(targets_.size());
@@ -42,7 +42,7 @@ class TransformerGradients : public GradientSource {
                                 gradients);
   }
 
-  void Prepare(const float* parameters, GradientSum gradients) override {
+  void Prepare(const float* parameters, float* gradients) override {
     model_->PrepareGradients(parameters, kLossScale, gradients);
   }
 

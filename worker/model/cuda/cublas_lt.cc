@@ -151,7 +151,7 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
                          product.transpose_a ? product.rows : product.inner,
                          product.transpose_a ? product.inner : product.rows));
   RETURN_IF_ERROR(layout(&plan.result,
-                         product.fp32_result ? CUDA_R_32F : CUDA_R_16BF,
+                         product.accumulate ? CUDA_R_32F : CUDA_R_16BF,
                          product.columns, product.rows));
 
   cublasLtMatmulPreference_t preference = nullptr;
@@ -164,7 +164,7 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
   // OUTPUT_TYPE where it would round partial sums to bf16.
   const uint32_t reductions =
       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
-      (product.fp32_result ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
+      (product.accumulate ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
   lib.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                      &reductions, sizeof(reductions));
   const auto bytes = static_cast<uint32_t>(alignment);

@@ -163,11 +163,6 @@ CAUSEWAY_DEVICE Bf16 ToBf16(float value) {
   return {static_cast<uint16_t>(PackBf16(value, 0))};
 }
 
-CAUSEWAY_DEVICE void AddTo(float value, float* sum) { *sum += value; }
-CAUSEWAY_DEVICE void AddTo(float value, Bf16* sum) {
-  *sum = ToBf16(FromBf16(*sum) + value);
-}
-
 struct alignas(16) Bf16Vector {
   uint32_t pairs[4];
 };

@@ -45,11 +45,6 @@ class KernelOps : public Ops {
            kThreads, 0, from, size, AsBf16(to));
   }
 
-  void WidenActivations(const void* from, int64_t size, float* to) override {
-    Launch("widening", WidenKernel, BlocksFor(size / kVector + kVector),
-           kThreads, 0, AsBf16(from), size, to);
-  }
-
   void AddSum(const float* values, int64_t size, double scale,
               double* total) override {
     const PartialSums partial = SumParts(SumKernel<false>, values, size);
@@ -80,20 +75,16 @@ class KernelOps : public Ops {
   }
 
   void EmbeddingBackward(const int32_t* tokens, const void* d_output,
-                         int64_t rows, int64_t width,
-                         GradientSum d_table) override {
+                         int64_t rows, int64_t width, float* d_table) override {
     auto* const sorted_tokens =
         static_cast<int32_t*>(Scratch(2 * rows * sizeof(int32_t)));
     int32_t* const sorted_rows = sorted_tokens + rows;
     Launch("sorting tokens", SortTokensKernel, {.x = Blocks(rows, kSortRows)},
            kSortThreads, 0, tokens, rows, sorted_tokens, sorted_rows);
-    InTypeOf(d_table, [&]<typename Sum>(Sum* sums) {
-      Launch(
-          "the embedding's gradient", EmbeddingBackwardKernel<Sum>,
-          {.x = static_cast<uint32_t>(rows), .y = Blocks(width, kWarpValues)},
-          kEmbeddingThreads, 0, sorted_tokens, sorted_rows, AsBf16(d_output),
-          rows, width, sums);
-    });
+    Launch("the embedding's gradient", EmbeddingBackwardKernel,
+           {.x = static_cast<uint32_t>(rows), .y = Blocks(width, kWarpValues)},
+           kEmbeddingThreads, 0, sorted_tokens, sorted_rows, AsBf16(d_output),
+           rows, width, d_table);
   }
 
   void RmsNorm(const void* x, const void* delta, const float* gain,
@@ -113,7 +104,7 @@ class KernelOps : public Ops {
   void RmsNormBackward(const void* d_normalized, const void* x,
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate, void* d_x,
-                       GradientSum d_gain, void* normalized) override {
+                       float* d_gain, void* normalized) override {
     RmsNormBackwardOf(AsBf16(d_normalized), AsBf16(x), inverse_rms, gain, rows,
                       width, {.d = width, .x = width}, accumulate, AsBf16(d_x),
                       d_gain, AsBf16(normalized));
@@ -134,14 +125,13 @@ class KernelOps : public Ops {
   }
   void LinearWeightGradient(const void* d_output, const void* input,
                             const LinearShape& shape,
-                            GradientSum d_weight) override {
+                            float* d_weight) override {
     Multiply({.rows = shape.out,
               .columns = shape.in,
               .inner = shape.rows,
               .transpose_a = true,
-              .accumulate = true,
-              .fp32_result = !d_weight.is_bf16()},
-             AsBf16(d_output), AsBf16(input), d_weight.data());
+              .accumulate = true},
+             AsBf16(d_output), AsBf16(input), d_weight);
   }
 
   void AddBias(const float* bias, int64_t rows, int64_t width,
@@ -150,7 +140,7 @@ class KernelOps : public Ops {
            0, bias, rows, width, AsBf16(values));
   }
   void AddBiasBackward(const void* d_values, int64_t rows, int64_t width,
-                       GradientSum d_bias) override {
+                       float* d_bias) override {
     const uint32_t blocks = PartialSumBlocks(rows);
     auto* const partial_sums =
         static_cast<float*>(Scratch(blocks * width * sizeof(float)));
@@ -169,7 +159,7 @@ class KernelOps : public Ops {
   }
   void QkNormBackward(const QkNormShape& shape, const void* raw,
                       const float* inverse_rms, const float* gains, void* d_qkv,
-                      GradientSum d_gains) override {
+                      float* d_gains) override {
     if (std::max(shape.query.width, shape.key.width) > kMostHeadDim) {
       // Only the heads of a row together are so wide.
       for (const QkNormPart& part : {shape.query, shape.key}) {
@@ -302,7 +292,8 @@ class KernelOps : public Ops {
                wide ? square : from, wide ? from : square, to);
       std::swap(from, to);
     }
-    WidenActivations(from, size, matrix);
+    Launch("widening", WidenKernel, BlocksFor(size / kVector + kVector),
+           kThreads, 0, static_cast<const Bf16*>(from), size, matrix);
   }
 
  protected:
@@ -364,23 +355,11 @@ class KernelOps : public Ops {
            doing);
   }
 
-  // Calls `add` with a pointer to the sums, of their type.
-  template <typename Add>
-  static void InTypeOf(const GradientSum& sums, const Add& add) {
-    if (sums.is_bf16()) {
-      add(AsBf16(sums.data()));
-    } else {
-      add(sums.fp32());
-    }
-  }
-
   // sums += the sums over `rows` rows of fp32.
   void AddColumnSums(const char* doing, const float* values, int64_t rows,
-                     int64_t width, const GradientSum& sums) {
-    InTypeOf(sums, [&]<typename Sum>(Sum* to) {
-      Launch(doing, ColumnSumKernel<Sum>, {.x = Blocks(width, kWarpSize)},
-             kColumnSumThreads, 0, values, rows, width, to);
-    });
+                     int64_t width, float* sums) {
+    Launch(doing, ColumnSumKernel, {.x = Blocks(width, kWarpSize)},
+           kColumnSumThreads, 0, values, rows, width, sums);
   }
 
   // The threads of a block that takes whole rows.
@@ -404,7 +383,7 @@ class KernelOps : public Ops {
   void RmsNormBackwardOf(const Bf16* d_normalized, const Bf16* x,
                          const float* inverse_rms, const float* gain,
                          int64_t rows, int64_t width, const RowStrides& strides,
-                         bool accumulate, Bf16* d_x, const GradientSum& d_gain,
+                         bool accumulate, Bf16* d_x, float* d_gain,
                          Bf16* normalized) {
     const uint32_t blocks = PartialSumBlocks(rows);
     auto* const partial_gains =

@@ -17,19 +17,16 @@ struct MatrixProduct {
   int64_t inner = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  // If true, the product is added to c; otherwise it overwrites c. If c is
-  // bf16, the product may be rounded to bf16 before it is added, as on an H100.
+  // If true, the product is added to c, which is fp32; otherwise it overwrites
+  // c, which is bf16.
   bool accumulate = false;
-  // If true, c is fp32; otherwise it is bf16.
-  bool fp32_result = false;
 
   bool operator==(const MatrixProduct&) const = default;
 
   template <typename H>
   friend H AbslHashValue(H hash, const MatrixProduct& p) {
     return H::combine(std::move(hash), p.rows, p.columns, p.inner,
-                      p.transpose_a, p.transpose_b, p.accumulate,
-                      p.fp32_result);
+                      p.transpose_a, p.transpose_b, p.accumulate);
   }
 };
 

@@ -229,37 +229,6 @@ TEST_F(ModelCudaTest, LossesAreTakenWhenAllIsDone) {
   EXPECT_EQ(nothing, 0);
 }
 
-TEST_F(ModelCudaTest, SumsGradientsInBf16IfItIsToldTo) {
-  const v1::ModelConfig config = SmallModel();
-  const ModelLayout layout = MakeModelLayout(config);
-  ASSERT_OK_AND_ASSIGN(
-      const auto model,
-      Transformer::Create(config, {.micro_batch = 1}, ops_.get()));
-  Values values = ToDevice(InitialParameters(layout, 1));
-  Values sums = ToDevice(Floats(layout.size));
-  ASSERT_OK_AND_ASSIGN(auto rounded,
-                       DeviceArray<uint16_t>::Create(ops_.get(), layout.size));
-  for (int pass = 0; pass < 3; ++pass) {
-    for (const GradientSum sum :
-         {GradientSum(sums.data()), GradientSum::Bf16(rounded.data())}) {
-      ASSERT_OK(
-          model->ForwardBackward(values.data(), RandomTokens(40, 258, pass),
-                                 RandomTokens(40, 258, pass + 100), 1, sum));
-    }
-  }
-  Values widened = ToDevice(Floats(layout.size));
-  ops_->WidenActivations(rounded.data(), layout.size, widened.data());
-  const Floats got = Host(widened);
-  const Floats want = Host(sums);
-  for (const TensorSpec& tensor : layout.tensors) {
-    SCOPED_TRACE(tensor.name);
-    const double error = RelativeError(got, want, tensor);
-    // The bound is three roundings of 2^-9.
-    EXPECT_LT(error, 3.0 / 512);
-    EXPECT_GT(error, 0);
-  }
-}
-
 // The thread that communicates has operations of its own, mostly without matrix
 // products.
 TEST_F(ModelCudaTest, OnlyProductsTakeAWorkspace) {

@@ -188,12 +188,11 @@ __global__ void RmsNormBackwardKernel(const Bf16* d_normalized, const Bf16* x,
   }
 }
 
-// sums[column] += the sum of the column over `rows` rows of fp32; Sum is float
-// or Bf16. Blocks have 256 threads: 8 groups of rows for 32 columns.
+// sums[column] += the sum of the column over `rows` rows of fp32. Blocks have
+// 256 threads: 8 groups of rows for 32 columns.
 inline constexpr uint32_t kColumnSumThreads = 256;
-template <typename Sum>
-__global__ void ColumnSumKernel(const float* values, int64_t rows,
-                                int64_t width, Sum* sums) {
+static __global__ void ColumnSumKernel(const float* values, int64_t rows,
+                                       int64_t width, float* sums) {
   constexpr uint32_t kGroups = kColumnSumThreads / kWarpSize;
   __shared__ float group_sums[kGroups][kWarpSize];
   const int64_t column = int64_t{blockIdx.x} * kWarpSize + LaneIndex();
@@ -212,7 +211,7 @@ __global__ void ColumnSumKernel(const float* values, int64_t rows,
     for (uint32_t group = 0; group < kGroups; ++group) {
       sum += group_sums[group][LaneIndex()];
     }
-    AddTo(sum, sums + column);
+    sums[column] += sum;
   }
 }
 
@@ -295,15 +294,15 @@ static __global__ void __launch_bounds__(kSortThreads)
   sorted_rows[place] = static_cast<int32_t>(row);
 }
 
-// d_table[token] += the sum of its rows; Sum is float or Bf16. There is a block
-// of 256 threads for each place among the sorted rows and each 256 columns. A
-// block does nothing unless the place is its token's first.
+// d_table[token] += the sum of its rows. There is a block of 256 threads for
+// each place among the sorted rows and each 256 columns. A block does nothing
+// unless the place is its token's first.
 inline constexpr uint32_t kEmbeddingThreads = 256;
-template <typename Sum>
-__global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
-                                        const int32_t* sorted_rows,
-                                        const Bf16* d_output, int64_t rows,
-                                        int64_t width, Sum* d_table) {
+static __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
+                                               const int32_t* sorted_rows,
+                                               const Bf16* d_output,
+                                               int64_t rows, int64_t width,
+                                               float* d_table) {
   constexpr uint32_t kGroups = kEmbeddingThreads / kWarpSize;
   static_assert(kWarpValues == kEmbeddingThreads);
   __shared__ float group_sums[kGroups][kWarpValues];
@@ -332,7 +331,7 @@ __global__ void EmbeddingBackwardKernel(const int32_t* sorted_tokens,
   for (uint32_t group = 0; group < kGroups; ++group) {
     sum += group_sums[group][threadIdx.x];
   }
-  AddTo(sum, d_table + token * width + begin + threadIdx.x);
+  d_table[token * width + begin + threadIdx.x] += sum;
 }
 
 // A running softmax: the largest value, and the sum of exp(value - largest).

@@ -48,9 +48,7 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
   std::vector<absl::Status> statuses(scenario.ranks);
   const auto run_rank = [&](int rank) -> absl::Status {
     const auto communicator = MakeMessageCommunicator(
-        {.timeout = absl::Minutes(5),
-         .now = SteadyWallClock(),
-         .rounds = scenario.rounds},
+        {.timeout = absl::Minutes(5), .now = SteadyWallClock()},
         std::move(transports[rank]), &rendezvous,
         scenario.device ? std::make_unique<HostCollectives>(rank) : nullptr);
     Springs source(
@@ -82,7 +80,6 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
       return absl::OkStatus();
     };
     RETURN_IF_ERROR(start_from(InitialParameters(layout, 1)));
-    if (communicator->rounds()) RETURN_IF_ERROR(trainer->MastersChanged());
     for (int step = 1; step <= scenario.steps; ++step) {
       if (scenario.change) {
         std::vector<float> changed(trainer->parameters().begin(),

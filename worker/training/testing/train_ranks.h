@@ -59,10 +59,10 @@ class Springs : public GradientSource {
   }
 
   absl::Status Accumulate(int64_t number, const float* parameters,
-                          GradientSum gradients) override {
+                          float* gradients) override {
     RETURN_IF_ERROR(before_(number));
-    loss_ += Add(number, parameters, size_, gradients.fp32());
-    gradients.fp32()[0] += error_;
+    loss_ += Add(number, parameters, size_, gradients);
+    gradients[0] += error_;
     return absl::OkStatus();
   }
   absl::StatusOr<double> TakeLoss() override { return std::exchange(loss_, 0); }
@@ -108,8 +108,6 @@ struct Scenario {
   v1::ModelConfig model = SmallModel();
   // Whether vectors are on a device that all ranks share.
   bool device = false;
-  // Whether vectors go from rank to rank in bf16.
-  bool rounds = false;
 };
 
 // Trains and returns the outcome, on which every rank must agree.

@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<double>> TimeAlgorithms(const MatrixProduct& product,
   ASSIGN_OR_RETURN(const Memory b,
                    NewMatrix(product.inner * product.columns, false));
   ASSIGN_OR_RETURN(const Memory c, NewMatrix(product.rows * product.columns,
-                                             product.fp32_result));
+                                             product.accumulate));
   std::vector<double> seconds;
   while (true) {
     const absl::StatusOr<double> median = MedianSeconds(
@@ -102,8 +102,7 @@ std::vector<NamedProduct> ProductsOf(const char* name, double times,
             .columns = in,
             .inner = rows,
             .transpose_a = true,
-            .accumulate = true,
-            .fp32_result = true}}};
+            .accumulate = true}}};
 }
 
 std::vector<NamedProduct> ProductsOf(const BenchmarkModel& model,
