@@ -106,8 +106,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
 
 absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
     const ServeOptions& options, bool is_candidate) {
-  ASSIGN_OR_RETURN(auto credentials,
-                   MakeChannelCredentials(options.peer_files, options.now()));
+  ASSIGN_OR_RETURN(
+      auto credentials,
+      MakeChannelCredentials(options.peer_files, options.wall_clock()));
   return Follower::Open(
       {.credentials = std::move(credentials),
        .state_dir = options.state_dir,
@@ -128,7 +129,7 @@ absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
     const std::function<absl::StatusOr<bool>()>& is_over) {
   ASSIGN_OR_RETURN(auto credentials,
-                   MakeServerCredentials(options.files, options.now()));
+                   MakeServerCredentials(options.files, options.wall_clock()));
   CertificateExpiry certificate(options.files.tls_cert, options.now);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
                    ServeMetrics(options, follower));
@@ -260,7 +261,7 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
   follower->Follow(leader);
   std::optional<CertificateRenewer> renewer;
   if (const std::string& folder = options.peer_files.tls; !folder.empty()) {
-    renewer.emplace(leader, folder, options.now, options.random());
+    renewer.emplace(leader, folder, options.wall_clock, options.random());
   }
   ASSIGN_OR_RETURN(const bool is_promoted,
                    ServeFollower(options, *follower,

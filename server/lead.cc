@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Trust>> OpenTrust(const ServeOptions& options,
       {.folder = folder,
        .run = run,
        .certificate_life = options.certificate_life,
-       .now = options.now,
+       .now = options.wall_clock,
        .record =
            [engine](const CoordinatorEvent& event) { engine->Record(event); },
        .revoked =
@@ -257,7 +257,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.has_own_authority) {
     // Check the files before the state is touched.
-    ASSIGN_OR_RETURN(credentials, MakeServerCredentials(options.files, now()));
+    ASSIGN_OR_RETURN(credentials, MakeServerCredentials(options.files,
+                                                        options.wall_clock()));
   }
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Engine> engine,
@@ -279,8 +280,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   ASSIGN_OR_RETURN(const std::unique_ptr<Trust> trust,
                    OpenTrust(options, config.name(), engine.get()));
   if (trust != nullptr) {
-    ASSIGN_OR_RETURN(credentials,
-                     MakeServerCredentials(trust->server_files(), now()));
+    ASSIGN_OR_RETURN(credentials, MakeServerCredentials(trust->server_files(),
+                                                        trust->Now()));
   }
   CertificateExpiry certificate(trust != nullptr
                                     ? trust->server_files().tls_cert
@@ -305,8 +306,9 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                    ServePage(options, PageOf(server->status())));
   std::optional<ReplacementNotice> notice;
   if (!replaced.empty()) {
-    ASSIGN_OR_RETURN(auto peer_credentials,
-                     MakeChannelCredentials(options.peer_files, now()));
+    ASSIGN_OR_RETURN(
+        auto peer_credentials,
+        MakeChannelCredentials(options.peer_files, options.wall_clock()));
     notice.emplace(replaced, std::move(peer_credentials), engine->followed());
   }
   RETURN_IF_ERROR(WritePortFile(options, server->port()));

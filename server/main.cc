@@ -20,6 +20,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/config/run_config.h"
@@ -292,6 +293,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .exit_when_finished = absl::GetFlag(FLAGS_exit_when_finished),
       .now = SteadyWallClock(),
+      .wall_clock = [] { return absl::Now(); },
       .random = [] { return std::random_device{}(); }};
   const std::string problem = TlsProblem();
   if (!problem.empty()) return absl::InvalidArgumentError(problem);
@@ -330,7 +332,7 @@ absl::StatusOr<Election::Options> ElectionOptionsOfFlags(
       MakeChannelCredentials({.tls_ca = absl::GetFlag(FLAGS_etcd_tls_ca),
                               .tls_cert = absl::GetFlag(FLAGS_etcd_tls_cert),
                               .tls_key = absl::GetFlag(FLAGS_etcd_tls_key)},
-                             serve.now()));
+                             serve.wall_clock()));
   if (const std::string file = absl::GetFlag(FLAGS_etcd_password_file);
       !file.empty()) {
     ASSIGN_OR_RETURN(options.etcd.password, ReadFile(file));

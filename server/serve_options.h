@@ -49,6 +49,8 @@ struct ServeOptions {
   // Adds more metrics; may be null.
   std::function<void(MetricFamilies&)> add_metrics;
   Clock now;
+  // Certificates begin and end by this clock.
+  Clock wall_clock;
   // Returns a different number each time.
   std::function<uint64_t()> random;
 

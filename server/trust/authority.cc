@@ -18,6 +18,8 @@ constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
 constexpr int kSerialBytes = 16;
 constexpr char kAuthorityKey[] = "ca.key";
 constexpr char kAuthorityCertificate[] = "ca.crt";
+// 2026-01-01. A machine without the time of the network may begin in 1970.
+constexpr absl::Time kEarliest = absl::FromUnixSeconds(1767225600);
 
 // Returns random bytes that are a positive number without leading zeros.
 std::string RandomNumber(int bytes) {
@@ -91,6 +93,13 @@ absl::StatusOr<Authority> Authority::Open(const std::string& folder,
         path, folder, kFolderAuthority));
   }
   Issuer issuer;
+  if (!pem.ok() && now < kEarliest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the system's clock says ",
+        absl::FormatTime("%Y-%m-%d", now, absl::UTCTimeZone()),
+        ", and an authority that is made now would end too early: set the "
+        "clock first"));
+  }
   ASSIGN_OR_RETURN(issuer.key, ReadOrMakeKey(key_path));
   if (!pem.ok()) {
     ASSIGN_OR_RETURN(issuer.certificate,

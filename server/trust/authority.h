@@ -44,6 +44,9 @@ class Authority {
 
   // The digest of the authority's key, which join tokens carry.
   std::string pin() const { return KeyDigest(*issuer_.key); }
+  absl::Time valid_from() const {
+    return FactsOf(*issuer_.certificate).valid_from;
+  }
 
   // Returns a client's certificate, PEM. It is valid from shortly before `now`,
   // for clocks that are behind.

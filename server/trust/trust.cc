@@ -98,8 +98,7 @@ absl::Status Trust::Write() const {
 }
 
 absl::Status Trust::WriteOwnPairs() {
-  const absl::Time now = options_.now();
-  DropExpired();
+  const absl::Time now = Now();
   RETURN_IF_ERROR(authority_.WriteServerPair(now, kOwnLife));
   CertificateRecord* own = nullptr;
   for (CertificateRecord& record : *records_.mutable_certificates()) {
@@ -124,10 +123,15 @@ absl::Status Trust::WriteOwnPairs() {
   return absl::OkStatus();
 }
 
+absl::Time Trust::Now() const {
+  return std::max(options_.now(), authority_.valid_from());
+}
+
 void Trust::Tend() {
-  const absl::Time now = options_.now();
+  const absl::Time now = Now();
   absl::MutexLock lock(&mu_);
-  if (now < own_renewal_) return;
+  // If the clock was put back, certificates made before may not be valid yet.
+  if (now < own_renewal_ && own_renewal_ < now + kOwnLife) return;
   own_renewal_ = now + kRetry;
   const absl::Status written = WriteOwnPairs();
   LOG_IF(ERROR, !written.ok())
@@ -216,7 +220,7 @@ CertificateRecord& Trust::AddCertificate(const std::string& role,
 
 absl::StatusOr<std::string> Trust::SignFor(v1::IssuedCertificate& entry,
                                            EVP_PKEY& key) {
-  const absl::Time now = options_.now();
+  const absl::Time now = Now();
   ASSIGN_OR_RETURN(const Role role, ParseRole(entry.role()));
   ASSIGN_OR_RETURN(std::string certificate,
                    authority_.Sign({role, options_.run, entry.name()},

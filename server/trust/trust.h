@@ -49,6 +49,8 @@ class Trust {
     std::string run;
     // The life of all other certificates.
     absl::Duration certificate_life = absl::Hours(24 * 7);
+    // The wall clock, by which clients check certificates. It may be wrong for
+    // a while, also by years.
     Clock now;
     // Records an event. May be null.
     std::function<void(const CoordinatorEvent&)> record;
@@ -64,7 +66,12 @@ class Trust {
 
   ServerTlsFiles server_files() const { return authority_.server_files(); }
 
-  // Renews the coordinator's own certificates when it is time. Call it often.
+  // Returns the time for new certificates. A clock from before the authority is
+  // wrong, and what it would date could be used at no time.
+  absl::Time Now() const;
+
+  // Renews the coordinator's own certificates when it is time, also when the
+  // clock was put forward or back. Call it often.
   void Tend();
 
   // Checks whether a client's certificate, which gRPC has verified, is still
@@ -97,7 +104,9 @@ class Trust {
         records_(std::move(records)) {}
 
   void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Removes what has expired, and so invalidates pointers to records.
+  // Removes what has expired, and so invalidates pointers to records. For calls
+  // of peers only: none gets through while the clock is wrong by much, and a
+  // clock that is years ahead for a while must not cost islands their records.
   void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

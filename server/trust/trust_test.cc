@@ -359,6 +359,42 @@ TEST_F(TrustTest, TheOwnCertificatesAreRenewed) {
   EXPECT_EQ(trust_->ListCertificates().certificates_size(), 1);
 }
 
+// A machine may begin in 1970, or years ahead, until it hears the time.
+TEST_F(TrustTest, AClockThatIsWrongForAWhileLosesNothing) {
+  const std::string serial = Enrolled(Token(), *key_).serial;
+  const auto server = [&] {
+    return FactsOf(
+        *ParseCertificates(*ReadFile(Path("coordinator.crt")))->front());
+  };
+  const absl::Time truth = now_;
+  for (const absl::Time wrong :
+       {absl::FromUnixSeconds(100), truth + absl::Hours(24 * 3650)}) {
+    for (const bool starts_wrong : {false, true}) {
+      now_ = wrong;
+      if (starts_wrong) {
+        ASSERT_OK(Start());
+      }
+      trust_->Tend();
+      EXPECT_GT(server().valid_until, truth);
+      now_ = truth;
+      trust_->Tend();
+      EXPECT_LE(server().valid_from, truth);
+      EXPECT_GT(server().valid_until, truth + Trust::kOwnLife * 2 / 3);
+      EXPECT_OK(trust_->Check(serial));
+    }
+  }
+}
+
+TEST_F(TrustTest, NoAuthorityIsMadeWhileTheClockIsWrong) {
+  trust_.reset();
+  std::filesystem::remove_all(Folder());
+  const absl::Time truth = now_;
+  now_ = absl::FromUnixSeconds(100);
+  EXPECT_THAT(Start(), IsFailedPrecondition("the system's clock says 1970"));
+  now_ = truth;
+  EXPECT_OK(Start());
+}
+
 TEST_F(TrustTest, ALostPartIsNotMadeAnew) {
   Enrolled(Token(), *key_);
   for (const char* lost : {"ca.key", "ca.crt", "records"}) {
