@@ -34,8 +34,9 @@ TEST(ReciprocalTest, IsExactForAllStatesBelowTheFrequencyTimes2To20) {
       for (const uint32_t quotient : quotients) {
         for (const uint32_t rest : {0u, frequency / 2, frequency - 1}) {
           const uint32_t state = quotient * frequency + rest;
-          ASSERT_EQ(Quotient(reciprocal, state), quotient)
-              << state << " / " << frequency;
+          // 150 million assertions would take most of the test's time.
+          if (Quotient(reciprocal, state) == quotient) continue;
+          FAIL() << state << " / " << frequency << " is not " << quotient;
         }
       }
     }
