@@ -52,7 +52,7 @@ std::string HumanBytes(double bytes) {
 
 std::string HumanDuration(absl::Duration duration) {
   if (duration == absl::InfiniteDuration()) return "-";
-  const double seconds = absl::ToDoubleSeconds(duration);
+  const double seconds = std::max(0.0, absl::ToDoubleSeconds(duration));
   if (seconds < 9.95) return absl::StrFormat("%.2g s", seconds);
   const int64_t whole = std::llround(seconds);
   if (whole < 60) return absl::StrCat(whole, " s");

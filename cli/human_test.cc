@@ -37,6 +37,8 @@ TEST(HumanTest, DurationsUseTwoUnits) {
   EXPECT_EQ(HumanDuration(absl::Minutes(125)), "2 h 5 min");
   EXPECT_EQ(HumanDuration(absl::Hours(76)), "3 d 4 h");
   EXPECT_EQ(HumanDuration(absl::InfiniteDuration()), "-");
+  // Two clocks may differ.
+  EXPECT_EQ(HumanDuration(-absl::Hours(1)), "0 s");
 }
 
 // A value is rounded before its digits are counted.

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/coordinator_client.h"
 #include "cli/events/event_flags.h"
+#include "cli/status_facts.h"
 #include "cli/status_report.h"
 #include "cli/watch/terminal.h"
 #include "cli/watch/watch.h"
@@ -138,12 +139,13 @@ Command StatusCommand(const StatusEnvironment& environment) {
         if (flags.peers) return ShowPeers(client, flags.json, call.out);
         ASSIGN_OR_RETURN(const StatusSnapshot status, client.Fetch(flags.all));
         if (flags.check) call.exit_code = ExitCodeOf(status.run);
+        const absl::Time now = TimeOf(status.run, environment.now());
         if (flags.check && !flags.json) {
-          PrintCheck(status.run, environment.now(), call.out);
+          PrintCheck(status.run, now, call.out);
         } else if (flags.json) {
           call.out << StatusJson(status) << "\n";
         } else {
-          PrintStatus(status, environment.now(), call.out);
+          PrintStatus(status, now, call.out);
         }
         return absl::OkStatus();
       });
@@ -164,7 +166,8 @@ Command FragmentsCommand(const StatusEnvironment& environment) {
         return MessageJson(status.fragments);
       },
       [=](const StatusSnapshot& status, std::ostream& out) {
-        PrintFragments(status.fragments, environment.now(), out);
+        PrintFragments(status.fragments, TimeOf(status.run, environment.now()),
+                       out);
       });
 }
 

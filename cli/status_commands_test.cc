@@ -44,7 +44,9 @@ class FakeStatus : public v1::Status::Service {
     if (severity != v1::SEVERITY_UNSPECIFIED) {
       response->add_attention()->set_severity(severity);
       response->mutable_attention(0)->set_text("look at this");
+      *response->mutable_attention(0)->mutable_since() = since;
     }
+    if (time.seconds() > 0) *response->mutable_time() = time;
     return run_end;
   }
 
@@ -85,6 +87,9 @@ class FakeStatus : public v1::Status::Service {
 
   grpc::Status run_end = grpc::Status::OK;
   v1::Severity severity = v1::SEVERITY_UNSPECIFIED;
+  // Since when there is a problem, and the coordinator's time, if it says it.
+  google::protobuf::Timestamp since;
+  google::protobuf::Timestamp time;
   uint64_t events = 3;
   v1::WatchEventsRequest watched;
   bool more_each_time = false;
@@ -161,6 +166,22 @@ TEST_F(StatusCommandsTest, ACheckExitsWithTheWorstProblem) {
   EXPECT_EQ(Run({"status"}), kExitOk);
   service_.run_end = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "no");
   EXPECT_EQ(Run({"status", "--check"}), kExitFailure);
+}
+
+TEST_F(StatusCommandsTest, AgesGoByTheCoordinatorsClock) {
+  service_.severity = v1::WARNING;
+  service_.since.set_seconds(1700000000 - 90);
+  EXPECT_EQ(Run({"status"}), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("warning for 1 min 30 s"));
+  // The coordinator's clock is an hour ahead, or behind.
+  for (const int64_t ahead : {3600, -3600}) {
+    service_.since.set_seconds(1700000000 + ahead - 30);
+    service_.time.set_seconds(1700000000 + ahead);
+    EXPECT_EQ(Run({"status", "--check"}), kExitWarning);
+    EXPECT_THAT(out_.str(), HasSubstr("warning for 30 s"));
+    EXPECT_EQ(Run({"watch"}), kExitOk);
+    EXPECT_THAT(out_.str(), HasSubstr("warning for 30 s"));
+  }
 }
 
 TEST_F(StatusCommandsTest, IslandsAndFragments) {

@@ -22,6 +22,10 @@ std::string InWords(absl::string_view name) {
 
 }  // namespace
 
+absl::Time TimeOf(const v1::RunStatus& run, absl::Time now) {
+  return run.has_time() ? ToTime(run.time()) : now;
+}
+
 std::string StateText(const v1::RunStatus& run, absl::Time now) {
   if (run.has_missing_since()) {
     return absl::StrCat("waiting for islands for ",

@@ -13,6 +13,11 @@
 
 namespace causeway {
 
+// Returns the time from which the ages in a status count: the coordinator's,
+// whose clock may differ from this machine's; or `now`, if a coordinator of an
+// older release does not say it.
+absl::Time TimeOf(const v1::RunStatus& run, absl::Time now);
+
 // Return "running", "waiting for 2 of 2 islands for 5 min 36 s", "draining".
 std::string StateText(const v1::RunStatus& run, absl::Time now);
 std::string StateText(const v1::IslandStatus& island);

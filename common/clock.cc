@@ -16,4 +16,8 @@ Clock SteadyWallClock() {
   };
 }
 
+Clock WallClock() {
+  return [] { return absl::Now(); };
+}
+
 }  // namespace causeway

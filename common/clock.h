@@ -16,6 +16,10 @@ using Clock = std::function<absl::Time()>;
 // time is corrected, perhaps by hours. Thread-safe.
 Clock SteadyWallClock();
 
+// Returns the wall clock, which may be put forward and back. Certificates begin
+// and end by it. Thread-safe.
+Clock WallClock();
+
 }  // namespace causeway
 
 #endif  // COMMON_CLOCK_H_

@@ -3,8 +3,11 @@
 #include "server/engine.h"
 
 #include <limits>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/trace.h"
@@ -17,8 +20,15 @@ namespace {
 
 // The time between looks at leases and grace windows.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+// A write of the commit log that takes longer is one that islands notice.
+constexpr absl::Duration kLongWrite = absl::Seconds(1);
+
 // The time between attempts to read a disk that failed during a write.
 constexpr absl::Duration kReconcilePause = absl::Seconds(5);
+
+std::string InSeconds(absl::Duration time) {
+  return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time));
+}
 
 }  // namespace
 
@@ -214,7 +224,30 @@ absl::Status Engine::Persist(const Journal::Entry& entry) {
     LOG(INFO) << Printable(event.text);
   }
   if (entry.batch == nullptr) return absl::OkStatus();
-  return journal_.Written(state_->log().Apply(*entry.batch));
+  const absl::Time begin = options_.now();
+  write_began_ = absl::ToUnixNanos(begin);
+  const absl::Status applied = state_->log().Apply(*entry.batch);
+  write_began_ = std::numeric_limits<int64_t>::max();
+  if (const absl::Duration took = options_.now() - begin; took >= kLongWrite) {
+    // No heartbeat was handled meanwhile.
+    coordinator_.ExtendLeases(took);
+    LOG(WARNING) << "a write to the commit log took " << InSeconds(took)
+                 << ", and no call was answered meanwhile; look at the disk of "
+                 << options_.state_dir << ". Leases are longer by that time";
+  }
+  return journal_.Written(applied);
+}
+
+absl::Status Engine::CheckLogMoves() const {
+  const absl::Duration taken =
+      options_.now() - absl::FromUnixNanos(write_began_);
+  if (taken < kLongWrite) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "the coordinator cannot write its commit log: a write has taken ",
+      InSeconds(taken),
+      " so far, and other calls wait for it; look at the "
+      "disk of ",
+      options_.state_dir));
 }
 
 absl::Status Engine::NoteSnapshot(SnapshotRecord snapshot) {

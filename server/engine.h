@@ -29,6 +29,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -205,6 +206,9 @@ class Engine {
   Listeners& news() { return news_; }
 
   absl::Time now() const { return options_.now(); }
+  // UNAVAILABLE while a write to the commit log takes long, and other calls
+  // wait for its end. Does not wait itself.
+  absl::Status CheckLogMoves() const;
   v1::RunState run_state() {
     absl::MutexLock lock(&mu_);
     return coordinator_.run_state();
@@ -287,6 +291,9 @@ class Engine {
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
+  // When the write to the log began that is under way, in nanoseconds since
+  // 1970; the largest number if none is.
+  std::atomic<int64_t> write_began_ = std::numeric_limits<int64_t>::max();
   bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -144,6 +145,29 @@ TEST_F(EngineOutcomeTest, NothingElseIsCommittedMeanwhile) {
   EXPECT_OK(run_.Join("c"));
   EXPECT_EQ(Events("island_joined").size(), 3);
   ExpectMerged(1);
+}
+
+// Nobody can be heard meanwhile.
+TEST_F(EngineOutcomeTest, ADiskThatStandsStillEndsNoLease) {
+  disk_.stands_still = true;
+  std::thread operation(
+      [&] { EXPECT_OK(run_.engine().Pause(v1::PauseRunRequest(), "me")); });
+  while (disk_.waiting == 0) std::this_thread::yield();
+  run_.AdvanceSeconds(7200);
+  EXPECT_THAT(run_.engine().CheckLogMoves(),
+              IsUnavailable("a write has taken 7200", run_.state_dir()));
+  disk_.Repair();
+  operation.join();
+  EXPECT_OK(run_.engine().CheckLogMoves());
+  EXPECT_OK(run_.Heartbeat(a_));
+  // The other one has the rest of its lease, and no more.
+  run_.AdvanceSeconds(3500);
+  EXPECT_OK(run_.Heartbeat(a_));
+  EXPECT_TRUE(Events("island_evicted").empty());
+  run_.AdvanceSeconds(200);
+  EXPECT_TRUE(run_.Await([&] { return Events("island_evicted").size() == 1; }));
+  EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
+  EXPECT_OK(run_.Heartbeat(a_));
 }
 
 // The outcome of one doubtful write does not determine the next.

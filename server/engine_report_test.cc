@@ -159,6 +159,7 @@ TEST_F(EngineReportTest, OfTheRun) {
     islands_needed: 1
     last_round_at { seconds: 3 }
     epoch: 1
+    time { seconds: 6 }
   )pb");
   *expected.mutable_config() = config_;
   const v1::ListFragmentsResponse fragments = run_.engine().ListFragments();
@@ -342,6 +343,7 @@ TEST_F(EngineReportTest, IsTheSameAfterARestart) {
     run.clear_storage();
     run.clear_outer_steps();
     run.clear_commits();
+    run.clear_time();
     return run.DebugString();
   };
   const auto islands = [&] {

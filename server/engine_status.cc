@@ -79,6 +79,7 @@ v1::RunStatus Engine::GetRun() {
        .claimed_round = ClaimedRound(coordinator_),
        .quarantined_since = coordinator_.quarantine().held_since()},
       now, status);
+  *status.mutable_time() = ToTimestamp(now);
   *status.mutable_storage() = storage;
   *status.mutable_started_at() = ToTimestamp(started_at_);
   outer_steps_.Describe(status);

@@ -133,7 +133,7 @@ absl::StatusOr<bool> ServeFollower(
   CertificateExpiry certificate(options.files.tls_cert, options.now);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
                    ServeMetrics(options, follower));
-  CopySource source(&follower);
+  CopySource source(&follower, options.now);
   std::unique_ptr<CoordinatorServer> server;
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
                    ServePage(options, PageOf(&source)));
@@ -153,6 +153,7 @@ absl::StatusOr<bool> ServeFollower(
               &follower, &source,
               {.address = options.address,
                .now = options.now,
+               .wall_clock = options.wall_clock,
                .credentials = credentials,
                .client_certificates = options.ClientsShowCertificates(),
                .check_certificate =

@@ -20,7 +20,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/config/run_config.h"
@@ -293,7 +292,7 @@ absl::StatusOr<ServeOptions> ServeOptionsOfFlags() {
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .exit_when_finished = absl::GetFlag(FLAGS_exit_when_finished),
       .now = SteadyWallClock(),
-      .wall_clock = [] { return absl::Now(); },
+      .wall_clock = WallClock(),
       .random = [] { return std::random_device{}(); }};
   const std::string problem = TlsProblem();
   if (!problem.empty()) return absl::InvalidArgumentError(problem);

@@ -104,8 +104,8 @@ absl::StatusOr<v1::PageData> ReadPageData(const std::string& state_dir,
       *data.mutable_history()));
   ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> rules,
                    LoadRules(log, std::move(run), time));
-  *data.mutable_time() = ToTimestamp(time);
   *data.mutable_run() = DescribeRun(*rules);
+  *data.mutable_run()->mutable_time() = ToTimestamp(time);
   v1::ListIslandsRequest all;
   all.set_include_departed(true);
   *data.mutable_islands() = std::move(

@@ -213,7 +213,7 @@ absl::Status LeadingProcess::Run() {
   std::optional<CertificateRenewer> renewer;
   if (!absl::GetFlag(FLAGS_tls).empty()) {
     renewer.emplace(absl::GetFlag(FLAGS_coordinator), absl::GetFlag(FLAGS_tls),
-                    now_, random_seed_());
+                    WallClock(), random_seed_());
   }
   IslandRunner runner({.connect = [&] { return Connect(credentials, now_); },
                        .island = [this] { return MakeIslandOptions(); },

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/coordinator_client.h"
+#include "cli/status_facts.h"
 #include "common/os/file.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
@@ -32,9 +33,9 @@ constexpr char kEnd[] = "</body>";
 absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
                                            absl::Time now) {
   v1::PageData data;
-  *data.mutable_time() = ToTimestamp(now);
   ASSIGN_OR_RETURN(StatusSnapshot status, client.Fetch(/*departed=*/true));
   *data.mutable_run() = std::move(status.run);
+  *data.mutable_run()->mutable_time() = ToTimestamp(TimeOf(data.run(), now));
   *data.mutable_islands() = std::move(*status.islands.mutable_islands());
   *data.mutable_fragments() = std::move(*status.fragments.mutable_fragments());
   RETURN_IF_ERROR(client.FetchHistory(*data.mutable_history()));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/human.h"
+#include "cli/status_facts.h"
 #include "cli/status_report.h"
 #include "common/status_macros.h"
 
@@ -39,12 +40,13 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
             ? ""
             : absl::StrCat("no answer for ", HumanDuration(now - heard), ": ",
                            updated.message());
+    const absl::Time shown = TimeOf(run.status.run, now);
     if (environment.terminal != nullptr) {
       environment.terminal->Draw(
-          DrawWatchScreen(run, trouble, now, environment.time_zone,
+          DrawWatchScreen(run, trouble, shown, environment.time_zone,
                           environment.terminal->Format()));
     } else {
-      Print(run, trouble, now, environment.out);
+      Print(run, trouble, shown, environment.out);
     }
   } while (environment.out.good() && environment.sleep(interval));
 }

@@ -6,19 +6,71 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/os/file.h"
 
 namespace causeway {
 
-absl::StatusOr<uint64_t> MachineMemoryBytes() {
+namespace {
+
+// Returns the least number in the files `name` of a control group and of all
+// groups above it. A container may see only its own group, as the topmost one.
+uint64_t LeastLimit(const std::string& mount, std::string group,
+                    const std::string& name) {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  while (true) {
+    std::ifstream file(absl::StrCat(mount, group, "/", name));
+    uint64_t limit = 0;
+    // The word "max" is no number.
+    if (file >> limit) least = std::min(least, limit);
+    if (group.empty()) return least;
+    group.resize(group.rfind('/'));
+  }
+}
+
+uint64_t GroupLimit(const std::string& root) {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  // A line is "4:cpu,memory:/a/b", or "0::/a/b" in version 2.
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    const std::string group(absl::StripSuffix(parts[2], "/"));
+    if (!group.empty() && group.front() != '/') continue;
+    const std::string mount = root + "/sys/fs/cgroup";
+    const std::vector<absl::string_view> controllers =
+        absl::StrSplit(parts[1], ',');
+    if (parts[1].empty()) {
+      least = std::min(least, LeastLimit(mount, group, "memory.max"));
+    } else if (absl::c_linear_search(controllers, "memory")) {
+      least = std::min(
+          least, LeastLimit(mount + "/memory", group, "memory.limit_in_bytes"));
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> MachineMemoryBytes(const std::string& root) {
   struct sysinfo machine;
   if (sysinfo(&machine) != 0) {
     return ErrnoStatus(errno, "ask for the memory of", "the machine");
   }
-  return uint64_t{machine.totalram} * machine.mem_unit;
+  return std::min(uint64_t{machine.totalram} * machine.mem_unit,
+                  GroupLimit(root));
 }
 
 absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path) {

@@ -2,7 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/machine.h"
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include "common/testing/status_matchers.h"
+#include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
@@ -17,6 +23,39 @@ TEST(MachineTest, SaysWhatIsThere) {
   EXPECT_GT(disk.total, disk.free);
   EXPECT_THAT(FindDiskSpace(testing::TempDir() + "/missing").status(),
               IsNotFound());
+}
+
+TEST(MachineTest, KnowsTheLimitsOfControlGroups) {
+  const auto memory_with = [](const char* groups, const char* folder,
+                              const char* name, const char* limit) {
+    const auto made = TemporaryDirectory::Make("machine");
+    EXPECT_OK(made);
+    const std::string root = made->path();
+    for (const std::string& each :
+         {std::string("/proc/self"), std::string("/sys/fs/cgroup") + folder}) {
+      std::filesystem::create_directories(root + each);
+    }
+    std::ofstream(root + "/proc/self/cgroup") << groups;
+    std::ofstream(root + "/sys/fs/cgroup" + folder + "/" + name) << limit;
+    return *MachineMemoryBytes(root);
+  };
+  const uint64_t all = memory_with("", "", "memory.max", "1000");
+  EXPECT_GT(all, uint64_t{1} << 27);
+  constexpr char kOld[] = "memory.limit_in_bytes";
+  for (const char* const folder : {"", "/a", "/a/b"}) {
+    EXPECT_EQ(memory_with("0::/a/b\n", folder, "memory.max", "1000\n"), 1000)
+        << folder;
+    EXPECT_EQ(
+        memory_with("3:pids:/\n2:cpu,memory:/a/b\n",
+                    (std::string("/memory") + folder).c_str(), kOld, "2000\n"),
+        2000)
+        << folder;
+  }
+  EXPECT_EQ(memory_with("0::/\n", "", "memory.max", "3000\n"), 3000);
+  EXPECT_EQ(memory_with("0::/a\n", "/a", "memory.max", "max\n"), all);
+  EXPECT_EQ(memory_with("0::/a\n", "/other", "memory.max", "1000\n"), all);
+  EXPECT_EQ(memory_with("2:pids:/a\n", "/memory/a", kOld, "1000\n"), all);
+  EXPECT_EQ(memory_with("nonsense\n0::nonsense\n", "", kOld, "1000\n"), all);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/enrolment.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(20);
 // renew it.
 constexpr absl::Duration kShortestRetry = absl::Seconds(1);
 constexpr absl::Duration kLongestRetry = absl::Minutes(10);
+// The time between two looks at the clock, which may be put forward.
+constexpr absl::Duration kLook = absl::Minutes(1);
 
 // Returns the digest of a certificate's key; empty if it has none.
 std::string KeyDigestOf(X509& certificate) {
@@ -223,7 +226,7 @@ void CertificateRenewer::Run(const std::string& addresses,
   while (!stop_.WaitForNotificationWithTimeout(wait)) {
     const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
     if (due.ok() && now() < *due) {
-      wait = *due - now();
+      wait = std::min(*due - now(), kLook);
       continue;
     }
     const absl::Status renewed =

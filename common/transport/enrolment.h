@@ -59,7 +59,7 @@ absl::Status Renew(const std::string& addresses, const std::string& folder,
 // after failures. Does nothing if the coordinator has no authority of its own.
 class CertificateRenewer {
  public:
-  // `seed` spreads the retries.
+  // `now` is the wall clock; `seed` spreads the retries.
   CertificateRenewer(std::string addresses, std::string folder, Clock now,
                      uint64_t seed);
   // Blocks until a renewal under way has ended.

@@ -100,6 +100,8 @@ class Access {
     // unknown and may call everything.
     bool certificates = false;
     Clock now;
+    // The wall clock, by which certificates expire; `now` if null.
+    Clock wall_clock;
     // Checks whether an unexpired certificate is still good; null accepts all.
     // Called at each call and each heartbeat, from any thread.
     std::function<absl::Status(const ClientCertificate&)> check_certificate;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/strings/substitute.h"
+#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "server/storage/state_directory.h"
 #include "server/stored_run.h"
@@ -26,6 +27,7 @@ absl::StatusOr<v1::PageData> CopySource::Read() {
   }
   v1::PageData data = data_;
   v1::RunStatus& run = *data.mutable_run();
+  *run.mutable_time() = ToTimestamp(now_());
   run.set_follows(view.leader);
   run.set_epoch(view.epoch);
   run.set_bytes_sent(follower_->published().bytes_sent());

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/clock.h"
 #include "proto/page.pb.h"
 #include "proto/status.pb.h"
 #include "server/replication/follower.h"
@@ -22,7 +24,8 @@ namespace causeway {
 // follower must outlive it.
 class CopySource {
  public:
-  explicit CopySource(Follower* follower) : follower_(follower) {}
+  CopySource(Follower* follower, Clock now)
+      : follower_(follower), now_(std::move(now)) {}
 
   // Returns the run, islands and fragments. The copy is read again only when it
   // has changed. UNAVAILABLE while it is not complete.
@@ -36,6 +39,7 @@ class CopySource {
 
  private:
   Follower* const follower_;
+  const Clock now_;
   absl::Mutex mu_;
   v1::PageData data_ ABSL_GUARDED_BY(mu_);
   // The changes that the copy had when data_ was read.

@@ -135,6 +135,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Listen(
                             {.run = config.name(),
                              .certificates = options.client_certificates,
                              .now = options.now,
+                             .wall_clock = options.wall_clock,
                              .check_certificate = options.check_certificate,
                              .record = std::move(record)},
                             std::move(listener)));

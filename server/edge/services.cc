@@ -75,7 +75,10 @@ Methods StatusMethods(const StatusSource* source) {
   Engine* const engine = source->engine;
   return {
       {"/causeway.v1.Status/GetRun",
-       Unary([=](const v1::GetRunRequest&) { return source->GetRun(); })},
+       Unary([=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
+         RETURN_IF_ERROR(engine->CheckLogMoves());
+         return source->GetRun();
+       })},
       {"/causeway.v1.Status/ListIslands",
        Unary([=](const v1::ListIslandsRequest& request) {
          return source->ListIslands(request);

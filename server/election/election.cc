@@ -38,8 +38,8 @@ void Election::Refresh() {
   book_.NoteRead(answer);
   const absl::Status now = book_.view().status();
   if (was_ok != now.ok() || !has_asked_) {
-    LOG(WARNING) << (now.ok() ? "etcd answers" : "etcd does not answer: ")
-                 << now.message();
+    LOG_IF(INFO, now.ok()) << "etcd answers";
+    LOG_IF(WARNING, !now.ok()) << "etcd does not answer: " << now.message();
   }
   has_asked_ = true;
 }

@@ -87,10 +87,8 @@ void ShortenIslands(
       islands.end());
 }
 
-absl::StatusOr<std::string> StatusJson(const PageSource& source,
-                                       absl::Time now) {
+absl::StatusOr<std::string> StatusJson(const PageSource& source) {
   ASSIGN_OR_RETURN(v1::PageData data, source.status());
-  *data.mutable_time() = ToTimestamp(now);
   ShortenIslands(*data.mutable_islands());
   return PageJson(data);
 }
@@ -183,7 +181,7 @@ std::map<std::string, HttpHandler> PageHandlers(const PageSource& source,
              absl::MutexLock lock(&shared->mu);
              const absl::Time time = now();
              if (shared->json.empty() || time >= shared->made + kShared) {
-               absl::StatusOr<std::string> json = StatusJson(source, time);
+               absl::StatusOr<std::string> json = StatusJson(source);
                if (!json.ok()) return Json(json.status());
                shared->json = *std::move(json);
                shared->made = time;

@@ -27,7 +27,7 @@ function takeStatus(status) {
   state.islands = status.islands || [];
   state.fragments = status.fragments || [];
   state.quarantine = status.quarantine || [];
-  state.now = millis(status.time);
+  state.now = millis(state.run.time);
   for (const fragment of state.fragments) takeRound(fragment.last_round);
 }
 

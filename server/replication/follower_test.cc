@@ -116,7 +116,7 @@ class FollowerTest : public testing::Test {
 
   // Starts the follower's server, and returns a channel to it.
   std::shared_ptr<grpc::Channel> ServeCopy() {
-    source_.emplace(follower_.get());
+    source_.emplace(follower_.get(), SteadyWallClock());
     auto server = CoordinatorServer::StartFollower(
         follower_.get(), &*source_,
         {.address = "127.0.0.1:0", .now = SteadyWallClock()});

@@ -97,6 +97,9 @@ class Coordinator {
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now,
                      Effects& effects);
   void Tick(absl::Time now, Effects& effects);
+  // Lengthens all leases by the time in which events could not be handled, so
+  // that islands had no chance to be heard.
+  void ExtendLeases(absl::Duration deaf) { membership_.ExtendLeases(deaf); }
   // Returns the events of a commit with this outcome, to be written in its
   // transaction.
   std::vector<CoordinatorEvent> CommitEvents(

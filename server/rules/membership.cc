@@ -231,6 +231,10 @@ void Membership::ForgetOldest(const Member* kept) {
   }
 }
 
+void Membership::ExtendLeases(absl::Duration deaf) {
+  for (Member* member : live_) member->last_heartbeat += deaf;
+}
+
 std::vector<Member*> Membership::Expired(absl::Time now) {
   std::vector<Member*> expired;
   for (Member* member : live_) {

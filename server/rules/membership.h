@@ -152,6 +152,8 @@ class Membership {
   void End(Member& member, v1::IslandStatus::State state,
            absl::string_view reason, absl::Time now);
 
+  // Lengthens all leases by the time in which nobody could be heard.
+  void ExtendLeases(absl::Duration deaf);
   // Returns the live members whose lease has ended by `now`, ordered by name.
   std::vector<Member*> Expired(absl::Time now);
 

@@ -365,7 +365,7 @@ class PageTest(unittest.TestCase):
                 participation={"live": "10", "merged": "12"},
                 attention=[{"severity": "CRITICAL", "text": _HOSTILE,
                             "command": "causeway status",
-                            "since": data["time"]},
+                            "since": data["run"]["time"]},
                            {"severity": "WARNING", "text": "west is gone"}])
             data["fragments"][0]["participation"] = {"live": "1", "merged": "2"}
             west = next(one for one in data["islands"]
@@ -426,8 +426,8 @@ class PageTest(unittest.TestCase):
         """A run that waits is not green, and has no time left."""
 
         def change(data):
-            data["run"].update(state="RUNNING", missing_since=data["time"],
-                               attention=[])
+            data["run"].update(state="RUNNING", attention=[],
+                               missing_since=data["run"]["time"])
             for island in data["islands"]:
                 island["state"] = "EVICTED"
 
@@ -440,7 +440,8 @@ class PageTest(unittest.TestCase):
 
         def begin(data):
             data["run"] = {"state": "WAITING_FOR_ISLANDS",
-                           "missing_since": data["time"],
+                           "missing_since": data["run"]["time"],
+                           "time": data["run"]["time"],
                            "config": {"name": "new"}}
             data.update(islands=[], history={})
 

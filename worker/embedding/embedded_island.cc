@@ -164,7 +164,8 @@ class LeadingIsland : public EmbeddedIsland {
                        FolderIdentity(options_.tls.tls, now_()));
       v1::JoinRequest& join = options_.island.join;
       if (join.island_id().empty()) join.set_island_id(identity.name);
-      renewer_.emplace(address, options_.tls.tls, now_, options_.instance_id);
+      renewer_.emplace(address, options_.tls.tls, WallClock(),
+                       options_.instance_id);
     }
     ASSIGN_OR_RETURN(options_.connection.credentials,
                      MakeChannelCredentials(options_.tls, now_()));

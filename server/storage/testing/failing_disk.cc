@@ -19,6 +19,9 @@ FailingDisk& TheFailingDisk() {
 
 extern "C" int fdatasync(int descriptor) {
   causeway::FailingDisk& disk = causeway::TheFailingDisk();
+  ++disk.waiting;
+  disk.stands_still.wait(true);
+  --disk.waiting;
   const int error = disk.sync_error;
   if (error != 0 && disk.failing_syncs != 0) {
     if (disk.failing_syncs > 0) --disk.failing_syncs;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A disk that fails when a test says so. SQLite writes transactions with
-// pwrite64(2) and makes them durable with fdatasync(2); failing_disk.cc
-// replaces both for the whole process. Fragments and updates use other calls
-// and never fail.
+// A disk that fails, or stands still, when a test says so. SQLite writes
+// transactions with pwrite64(2) and makes them durable with fdatasync(2);
+// failing_disk.cc replaces both for the whole process. Fragments and updates
+// use other calls and never fail.
 //
 // Thread-safe.
 #ifndef SERVER_STORAGE_TESTING_FAILING_DISK_H_
@@ -21,8 +21,13 @@ struct FailingDisk {
   // The number of syncs that fail before they work again; if negative, all
   // fail.
   std::atomic<int> failing_syncs = -1;
+  // Whether syncs wait until it is false again, and how many do.
+  std::atomic<bool> stands_still = false;
+  std::atomic<int> waiting = 0;
 
   void Repair() {
+    stands_still = false;
+    stands_still.notify_all();
     sync_error = write_error = 0;
     failing_syncs = -1;
   }
