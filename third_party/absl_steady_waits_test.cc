@@ -24,7 +24,7 @@
 #include "gtest/gtest.h"
 
 namespace {
-// What the wall clock says beyond the truth, in seconds.
+// The wall clock is ahead of the truth by so many seconds.
 std::atomic<int64_t> wall_offset = 0;
 }  // namespace
 

@@ -96,7 +96,7 @@ class Election {
 
   mutable absl::Mutex mu_;
   OfficeBook book_ ABSL_GUARDED_BY(mu_);
-  // Whether the log says if etcd answers.
+  // This is true once the log has said whether etcd answers.
   bool has_asked_ ABSL_GUARDED_BY(mu_) = false;
   absl::Notification stop_;
   std::thread thread_;

@@ -21,7 +21,7 @@ struct FailingDisk {
   // The number of syncs that fail before they work again; if negative, all
   // fail.
   std::atomic<int> failing_syncs = -1;
-  // Whether syncs wait until it is false again, and how many do.
+  // Syncs wait while `stands_still` is true; `waiting` of them do.
   std::atomic<bool> stands_still = false;
   std::atomic<int> waiting = 0;
 
