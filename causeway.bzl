@@ -26,42 +26,26 @@ def _with(implicit, deps):
 # googletest's and benchmark's macros convert freely.
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
 
-# A third of the time of a build goes into headers that most sources include,
-# so these are parsed once. Sanitizers do without: clang, which has some of
-# them, cannot read what GCC has parsed.
-def _unless_sanitized(values):
-    return select({"//third_party:sanitizer": [], "//conditions:default": values})
+# Half of the time of a build would go into headers that most sources include,
+# so these are parsed once. GCC, which the sanitizers of .bazelrc use, cannot
+# read what clang has parsed.
+def _unless_gcc(values):
+    return select({"//third_party:gcc": [], "//conditions:default": values})
 
-def _precompiled(name, own_copts):
+def _precompiled(name):
     """Returns the copts and deps of sources that begin with //third_party:NAME."""
-    if [flag for flag in own_copts if flag != "-w"]:
-        # GCC takes some flags, such as -O3, from the header and not from the
-        # command line.
-        return [], []
-
-    copts = [
-        "-include",
-        "$(BINDIR)/third_party/%s.h" % name,
-        # What is precompiled fills the memory at which GCC collects garbage,
-        # which takes a tenth of its time. With 1 GiB it collects in few sources.
-        "--param=ggc-min-heapsize=1048576",
-        # GCC 12 warns of strings that overlap or end too early where inlined
-        # code of a precompiled system header does neither.
-        "-Wno-array-bounds",
-        "-Wno-restrict",
-        "-Wno-stringop-overread",
-    ]
-    return _unless_sanitized(copts), _unless_sanitized(["//third_party:" + name])
+    copts = ["-include", "$(BINDIR)/third_party/%s.h" % name]
+    return _unless_gcc(copts), _unless_gcc(["//third_party:" + name])
 
 def _sources(name, extension, given):
     """Returns the sources of a target: NAME.extension, unless it says otherwise."""
     return native.glob([name + extension]) if given == None else given
 
-def _options(optimized, own_copts, precompiled = True):
+def _options(optimized, precompiled = True):
     """Returns the copts and deps of sources that compute much, or do not."""
     name, copts = ("precompiled_for_libraries", []) if optimized else ("precompiled_for_tests", ["-O0"])
-    more_copts, more_deps = _precompiled(name, own_copts) if precompiled else ([], [])
-    return copts + own_copts + more_copts, more_deps
+    more_copts, deps = _precompiled(name) if precompiled else ([], [])
+    return copts + more_copts, deps
 
 def _is_for_tests():
     """Whether only tests use the package: it lies below tests/ or in a folder named testing."""
@@ -73,11 +57,11 @@ def _causeway_cc(rule, name, copts = [], deps = [], precompiled = True, testonly
         testonly = _is_for_tests()
     if optimized == None:
         optimized = not testonly
-    copts, more_deps = _options(optimized, copts, precompiled)
+    more_copts, more_deps = _options(optimized, precompiled)
     rule(
         name = name,
         testonly = testonly,
-        copts = _WARNINGS + copts,
+        copts = _WARNINGS + more_copts + copts,
         deps = _with(_EVERYWHERE, deps) + more_deps,
         **kwargs
     )
@@ -127,13 +111,13 @@ def _with_tested(name, deps):
 
 def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", **kwargs):
     # Half of a build compiles tests, and tests compute little.
-    copts, more_deps = _options(False, copts)
+    more_copts, more_deps = _options(False)
     deps = _with_tested(name, deps)
     native.cc_test(
         name = name,
         size = size,
         srcs = _sources(name, ".cc", srcs),
-        copts = _TEST_WARNINGS + copts,
+        copts = _TEST_WARNINGS + more_copts + copts,
         deps = _with(_IN_TESTS, deps) + more_deps,
         **kwargs
     )
@@ -157,12 +141,13 @@ def causeway_process_test(name, data = [], deps = [], **kwargs):
     )
 
 def causeway_cc_benchmark(name, srcs = None, copts = [], deps = [], **kwargs):
+    more_copts, more_deps = _options(True)
     native.cc_binary(
         name = name,
         testonly = True,
         srcs = _sources(name, ".cc", srcs),
-        copts = _TEST_WARNINGS + copts,
-        deps = _with(_EVERYWHERE, deps) + ["//third_party:benchmark"],
+        copts = _TEST_WARNINGS + more_copts + copts,
+        deps = _with(_EVERYWHERE, deps) + ["//third_party:benchmark"] + more_deps,
         **kwargs
     )
 
@@ -177,24 +162,25 @@ def causeway_cc_fuzz_test(name, deps = [], **kwargs):
     """
     corpus = native.glob(["testdata/%s/*" % name])
     srcs = [name + ".cc"]
+    more_copts, more_deps = _options(True)
     native.cc_test(
         name = name,
         size = "small",
         srcs = srcs,
         args = ["$(locations %s)" % file for file in corpus],
-        copts = _WARNINGS,
+        copts = _WARNINGS + more_copts,
         data = corpus,
-        deps = _with(_EVERYWHERE, deps) + ["//tests/fuzz:replay"],
+        deps = _with(_EVERYWHERE, deps) + ["//tests/fuzz:replay"] + more_deps,
         **kwargs
     )
     native.cc_binary(
         name = name + "_fuzzer",
         testonly = True,
         srcs = srcs,
-        copts = _WARNINGS,
+        copts = _WARNINGS + more_copts,
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["fuzz"],
-        deps = _with(_EVERYWHERE, deps),
+        deps = _with(_EVERYWHERE, deps) + more_deps,
         **kwargs
     )
 
@@ -221,7 +207,7 @@ def causeway_python_test(name, main, deps = [], data = [], size = "small", pytor
             **kwargs
         )
 
-def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs):
+def causeway_proto_library(name, srcs, proto_deps = [], services = [], deps = [], **kwargs):
     """C++ messages (and, of services, gRPC stubs) of .proto files by the system's protoc.
 
     Args:
@@ -229,6 +215,7 @@ def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs)
       srcs: .proto files of this package.
       proto_deps: labels of .proto files that srcs import.
       services: those of srcs that define gRPC services.
+      deps: what their messages and stubs use.
       **kwargs: passed to cc_library.
     """
     outs = []
@@ -242,6 +229,7 @@ def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs)
     for source in services:
         commands.append("protoc -I. --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " +
                         "$(location %s)" % source)
+    more_copts, more_deps = _options(True)
     native.genrule(
         name = name + "_gen",
         srcs = srcs + proto_deps,
@@ -253,7 +241,8 @@ def causeway_proto_library(name, srcs, proto_deps = [], services = [], **kwargs)
         srcs = [o for o in outs if o.endswith(".cc")],
         hdrs = [o for o in outs if o.endswith(".h")],
         # Control messages need no speed, and generated code is a tenth of a build.
-        copts = ["-w", "-O1"],
+        copts = more_copts + ["-w", "-O1"],
         linkstatic = True,
+        deps = deps + more_deps,
         **kwargs
     )

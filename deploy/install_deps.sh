@@ -11,7 +11,8 @@ set -euo pipefail
 # group, package, why. "a|b" is satisfied by either, and installs the first.
 readonly PACKAGES='
 build       bazel-bootstrap         the build system
-build       g++                     the compiler (C++20)
+build       clang                   the compiler (C++20)
+build       g++                     the C++ library; the compiler of CUDA targets and sanitizers
 build       bazel-rules-java        rules that Bazel itself loads
 build       bazel-rules-proto       rules that Bazel itself loads
 build       libgrpc++-dev           gRPC: every connection between processes
@@ -42,7 +43,6 @@ test        python3-selenium        drives Chromium
 test        fonts-dejavu-core       texts in Chromium
 test        iproute2                ss, ip, tc: connections and links (tests/chaos)
 test        iptables                drops packets (tests/chaos)
-test        clang                   builds the fuzzers (tests/run.sh)
 test        libclang-rt-14-dev      libFuzzer and the sanitizers of clang
 test        etcd-server             elects the coordinator that leads (tests/takeover)
 test        etcd-client             etcdctl: makes users (server/election)

@@ -34,6 +34,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -229,7 +230,7 @@ class Engine {
   // to the log under the lock, and carries out the rest without it. Returns the
   // event's answer.
   template <typename AnyEvent>
-  auto Handle(AnyEvent event) -> decltype(event(std::declval<Effects&>()))
+  std::invoke_result_t<AnyEvent, Effects&> Handle(AnyEvent event)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns an event that calls a method of the rules with `arguments`, the
@@ -303,8 +304,7 @@ class Engine {
 };
 
 template <typename AnyEvent>
-auto Engine::Handle(AnyEvent event)
-    -> decltype(event(std::declval<Effects&>())) {
+std::invoke_result_t<AnyEvent, Effects&> Engine::Handle(AnyEvent event) {
   Effects effects;
   Journal::Entry entry;
   absl::Status persisted;

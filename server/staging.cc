@@ -69,6 +69,35 @@ struct Staging::Upload {
     return true;
   }
 
+  // See Staging::Append.
+  absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk)
+      ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    const uint64_t begin = assembler.next_offset();
+    if (chunk.offset != begin || verified) {
+      return absl::UnavailableError(
+          absl::StrCat("the upload of island ", key.island_id,
+                       " goes on at offset ", begin, ", but a chunk of offset ",
+                       chunk.offset, " came; offer the contribution again"));
+    }
+    if (!IsOpen(object) && chunk.size() > object.encoded_bytes() - begin) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "chunk of ", chunk.size(), " bytes at offset ", begin,
+          " goes beyond the object's ", object.encoded_bytes(), " bytes"));
+    }
+    // Verify() reports errors of the encoding.
+    const auto read = [this](absl::string_view bytes)
+                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+                            reader.Read(bytes).IgnoreError();
+                          };
+    const absl::Status added = assembler.Add(chunk, read);
+    if (!added.ok()) {
+      reader.GoBack(absl::string_view(buffer.bytes.data(), begin));
+      return added;
+    }
+    return !IsOpen(object) && assembler.next_offset() == object.encoded_bytes();
+  }
+
   // See Staging::Verify. UNAVAILABLE and FAILED_PRECONDITION leave the upload
   // as it is; after any other error nothing can be appended.
   absl::StatusOr<double> Verify(const ContributionKey& key,
@@ -135,31 +164,7 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
                                      const Chunk& chunk) {
   const std::shared_ptr<Upload> upload = Find(key);
   if (upload == nullptr) return NoUpload(key);
-  absl::MutexLock lock(&upload->mu);
-  const uint64_t begin = upload->assembler.next_offset();
-  if (chunk.offset != begin || upload->verified) {
-    return absl::UnavailableError(
-        absl::StrCat("the upload of island ", key.island_id,
-                     " goes on at offset ", begin, ", but a chunk of offset ",
-                     chunk.offset, " came; offer the contribution again"));
-  }
-  const v1::EncodedObject& object = upload->object;
-  if (!IsOpen(object) && chunk.size() > object.encoded_bytes() - begin) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "chunk of ", chunk.size(), " bytes at offset ", begin,
-        " goes beyond the object's ", object.encoded_bytes(), " bytes"));
-  }
-  EncodingReader& reader = upload->reader;
-  // Verify() reports errors of the encoding.
-  const absl::Status added = upload->assembler.Add(
-      chunk,
-      [&reader](absl::string_view bytes) { reader.Read(bytes).IgnoreError(); });
-  if (!added.ok()) {
-    reader.GoBack(absl::string_view(upload->buffer.bytes.data(), begin));
-    return added;
-  }
-  return !IsOpen(object) &&
-         upload->assembler.next_offset() == object.encoded_bytes();
+  return upload->Append(key, chunk);
 }
 
 absl::StatusOr<double> Staging::Verify(const ContributionKey& key,

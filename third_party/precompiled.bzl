@@ -3,7 +3,16 @@
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-def _precompiled_header_impl(ctx):
+_FLAGS = [
+    "-xc++-header",
+    # What the headers instantiate need not be instantiated with each source.
+    "-fpch-instantiate-templates",
+    # A file from Bazel's cache is as good where a header is newer.
+    "-Xclang",
+    "-fno-pch-timestamp",
+]
+
+def _precompiled_headers_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
@@ -11,20 +20,18 @@ def _precompiled_header_impl(ctx):
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
-    header = ctx.actions.declare_file(ctx.label.name + ".h")
-    ctx.actions.symlink(output = header, target_file = ctx.file.header)
-
-    # GCC reads this in place of the header, whose name the sources give. It
-    # finds out if macros or the processor are others than theirs, and then
-    # reads the header; but it takes flags such as -O3 from here.
-    parsed = ctx.actions.declare_file(ctx.label.name + ".h.gch")
+    parsed = ctx.actions.declare_file(ctx.label.name + ".h.pch")
     flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts
+    for header in ctx.attr.headers:
+        flags += ["-include", header]
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
-        source_file = header.path,
+        # The result names its source by its absolute path, so a file in a
+        # sandbox would not do. This header of glibc is almost empty.
+        source_file = "/usr/include/stdc-predef.h",
         output_file = parsed.path,
-        user_compile_flags = flags + ["-x", "c++-header"],
+        user_compile_flags = flags + _FLAGS,
         use_pic = True,
     )
     action = {"feature_configuration": features, "action_name": CPP_COMPILE_ACTION_NAME}
@@ -32,20 +39,22 @@ def _precompiled_header_impl(ctx):
         executable = cc_common.get_tool_for_action(**action),
         arguments = cc_common.get_memory_inefficient_command_line(variables = variables, **action),
         env = cc_common.get_environment_variables(variables = variables, **action),
-        inputs = depset([header], transitive = [toolchain.all_files]),
+        inputs = toolchain.all_files,
         outputs = [parsed],
         mnemonic = "CppPrecompile",
-        progress_message = "Precompiling %s" % header.short_path,
+        progress_message = "Precompiling %s" % ctx.label.name,
     )
     return [CcInfo(compilation_context = cc_common.create_compilation_context(
-        headers = depset([header, parsed]),
+        headers = depset([parsed]),
     ))]
 
-# What depends on NAME passes -include $(BINDIR)/PACKAGE/NAME.h to the compiler.
-precompiled_header = rule(
-    implementation = _precompiled_header_impl,
+# What depends on NAME passes -include $(BINDIR)/PACKAGE/NAME.h to clang, which
+# then reads NAME.h.pch, and of it only the parts that a source needs.
+precompiled_headers = rule(
+    implementation = _precompiled_headers_impl,
     attrs = {
-        "header": attr.label(allow_single_file = [".h"], mandatory = True),
+        # Headers of the system, as in an #include.
+        "headers": attr.string_list(mandatory = True),
         # Those that the sources have beside the ones of the configuration.
         "copts": attr.string_list(),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),

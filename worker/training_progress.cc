@@ -113,6 +113,7 @@ absl::Duration TrainingProgress::waited() const {
 void TrainingProgress::ReadLoop() {
   bool is_training = false;
   loop_->Read([&](const OuterLoop& core, absl::Time now) {
+    mu_.AssertHeld();
     is_training = core.is_training();
     progress_.set_activity(core.Activity());
     *progress_.mutable_wait() = core.wait(now);

@@ -84,7 +84,8 @@ class FollowCall : public NewsCall {
     return absl::OkStatus();
   }
 
-  std::optional<grpc::ByteBuffer> Next() override {
+  std::optional<grpc::ByteBuffer> Next() override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!stream_.has_value()) return std::nullopt;
     absl::StatusOr<std::optional<grpc::ByteBuffer>> next = stream_->Next();
     if (!next.ok()) {

@@ -55,7 +55,8 @@ class SessionCall : public NewsCall {
     return absl::OkStatus();
   }
 
-  std::optional<grpc::ByteBuffer> Next() override {
+  std::optional<grpc::ByteBuffer> Next() override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!has_news_ || !identity_.has_value()) return std::nullopt;
     has_news_ = false;
     std::optional<v1::SessionResponse> view =
@@ -100,7 +101,8 @@ class WatchEventsCall : public NewsCall {
   }
 
  private:
-  std::optional<grpc::ByteBuffer> Next() override {
+  std::optional<grpc::ByteBuffer> Next() override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (page_.empty()) {
       const absl::Status read = ReadPage();
       if (!read.ok() || (page_.empty() && recorded_only_)) {

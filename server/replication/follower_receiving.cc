@@ -105,7 +105,7 @@ absl::Status Follower::BeginCopy() {
 
 absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
   if (incoming_.has_value()) return NotSent("an object within another");
-  Incoming& incoming = incoming_.emplace();
+  Incoming& incoming = incoming_.emplace(Incoming());
   incoming.description = object;
   const v1::FragmentHead& head = object.head();
   switch (object.kind()) {

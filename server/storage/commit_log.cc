@@ -293,13 +293,13 @@ absl::Status CommitLog::PrepareSchema() {
       "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
   if (!empty && !upgradable) return absl::OkStatus();
   if (!empty) {
-    return TransactLocked([&] {
+    return TransactLocked([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return database_.Execute(absl::Substitute("$0; PRAGMA user_version = $1",
                                                 kCommitLogLog,
                                                 kCommitLogSchemaVersion));
     });
   }
-  return TransactLocked([&] {
+  return TransactLocked([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return database_.Execute(absl::Substitute(
         "$0; $1; PRAGMA application_id = $2; PRAGMA user_version = $3",
         kCommitLogSchema, kCommitLogLog, kCommitLogApplicationId,

@@ -423,7 +423,8 @@ class CrashTest
 };
 
 TEST_P(CrashTest, KeepsTheCommittedVersion) {
-  const auto [file_kind, crash_stage] = GetParam();
+  const char* const file_kind = std::get<0>(GetParam());
+  const WriteStage crash_stage = std::get<1>(GetParam());
   {
     ASSERT_OK_AND_ASSIGN(const auto state,
                          StateDirectory::Open(path_, {.create = true}));

@@ -174,17 +174,17 @@ Warp::Activation& Warp::Activate(int function) {
     }
   };
   for (const auto& [slot, value] : code.constants) {
-    set(slot, [&](int) { return value; });
+    set(slot, [value = value](int) { return value; });
   }
   SetSpecials(function);
   for (const auto& [slot, offset] : code.parameter_addresses) {
-    set(slot, [&](int) {
+    set(slot, [this, offset = offset](int) {
       return reinterpret_cast<uintptr_t>(block_->parameters) +
              static_cast<uint64_t>(offset);
     });
   }
   for (const auto& [slot, offset] : code.frame_addresses) {
-    set(slot, [&](int lane) {
+    set(slot, [&, offset = offset](int lane) {
       return reinterpret_cast<uintptr_t>(activation.memory.data()) +
              static_cast<uint64_t>(lane * code.frame_bytes + offset);
     });

@@ -68,7 +68,9 @@ class SecureSocketTest : public testing::Test {
   // Returns the next admitted connection.
   Socket NextAccepted() {
     absl::MutexLock lock(&mu_);
-    const auto one = [this] { return !accepted_.empty(); };
+    const auto one = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return !accepted_.empty();
+    };
     if (!mu_.AwaitWithTimeout(absl::Condition(&one), kTime)) return nullptr;
     Socket socket = std::move(accepted_[0]);
     accepted_.erase(accepted_.begin());

@@ -3,7 +3,11 @@
 #ifndef WORKER_MODEL_SINGLE_THREADED_OPENMP_H_
 #define WORKER_MODEL_SINGLE_THREADED_OPENMP_H_
 
-#include <omp.h>
+// OpenMP's header belongs to a compiler, and clang's package has none.
+extern "C" {
+int omp_get_max_threads();
+void omp_set_num_threads(int threads);
+}
 
 namespace causeway {
 

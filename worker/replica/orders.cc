@@ -179,13 +179,13 @@ void Orders::GiveOrders(absl::Duration period) {
 absl::Status Orders::Follow(
     absl::FunctionRef<absl::Status(const Order&)> work) {
   CHECK_GT(rank(), 0);
-  std::thread training([&] { CarryOut(training_, work); });
+  std::thread training([&] { CarryOut(&training_, work); });
   std::thread replica([&] {
     const absl::Status lowered = LowerThreadPriority();
     LOG_IF(WARNING, !lowered.ok())
         << "rank " << rank() << " encodes and decodes at the same priority as "
         << "it trains: " << lowered.message();
-    CarryOut(replica_, work);
+    CarryOut(&replica_, work);
   });
   Fail(TakeOrders()).IgnoreError();
   training.join();
@@ -216,21 +216,21 @@ absl::Status Orders::TakeOrders() {
   }
 }
 
-void Orders::CarryOut(std::deque<Task>& tasks,
+void Orders::CarryOut(std::deque<Task>* tasks,
                       absl::FunctionRef<absl::Status(const Order&)> work) {
-  const bool is_replica = &tasks == &replica_;
+  const bool is_replica = tasks == &replica_;
   const auto next = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (tasks.empty()) return is_over();
-    return !failure_.ok() || !is_replica || tasks.front().after <= trained_;
+    if (tasks->empty()) return is_over();
+    return !failure_.ok() || !is_replica || tasks->front().after <= trained_;
   };
   while (true) {
     Task task;
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&next));
-      if (tasks.empty() || !failure_.ok()) return;
-      task = tasks.front();
-      tasks.pop_front();
+      if (tasks->empty() || !failure_.ok()) return;
+      task = tasks->front();
+      tasks->pop_front();
     }
     const absl::Status done =
         Stamped(task.order, [&] { return work(task.order); });

@@ -166,7 +166,7 @@ class Orders {
   void GiveOrders(absl::Duration period);
   // On the other ranks: hand orders to the threads, and carry them out.
   absl::Status TakeOrders();
-  void CarryOut(std::deque<Task>& tasks,
+  void CarryOut(std::deque<Task>* tasks,
                 absl::FunctionRef<absl::Status(const Order&)> work);
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ended_ || !failure_.ok();

@@ -128,7 +128,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
   // Uploads take turns: the first arrives earlier than if two shared the link.
   std::optional<TraceSpan> span;
   span.emplace("turn", header.fragment());
-  absl::ReleasableMutexLock turn(&uploads_);
+  std::optional<absl::MutexLock> turn(&uploads_);
   span.emplace("offer", header.fragment());
   const LinkMeter::Transfer transfer(&up_);
   const absl::Duration timeout = CallTimeout(options_, encoding.max_bytes());
@@ -153,7 +153,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     return Broken(upload.main.Finish());
   }
   if (is_light) {
-    turn.Release();
+    turn.reset();
     span.emplace("verdict", upload.header.fragment());
     sent();
   }
@@ -174,7 +174,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     for (const auto& lane : upload.further) lane->stream().WritesDone();
     span.emplace("verdict", upload.header.fragment());
     if (!is_light) {
-      turn.Release();
+      turn.reset();
       sent();
     }
     // These streams end as soon as their chunks are received; the verdict would

@@ -110,7 +110,8 @@ class KeepCurrentDevice {
 
  private:
   static constexpr int kNone = -1;
-  int device_ = kNone;
+  // Builds without CUDA leave it.
+  [[maybe_unused]] int device_ = kNone;
 };
 
 enum class QueuePriority {
