@@ -1,35 +1,40 @@
-"""Simulators that have a bug planted."""
+"""Simulators that have bugs planted."""
 
 load("//:causeway.bzl", "causeway_cc_binary")
 
-def planted_bugs(bugs, deps):
-    """For each bug, planted_NAME: the simulation with a bug of mutations.txt.
+def planted_bugs(sources, deps):
+    """planted: the simulation with the bugs of mutations.txt, of which --bug chooses one.
 
-    The changed source is linked before the library that has the real one, which
-    then contributes nothing. A bug that does not fit its source breaks the build.
+    The changed sources are linked before the libraries that have the real ones,
+    which then contribute nothing. A bug that does not fit its source breaks the
+    build.
 
     Args:
-      bugs: from the bug's name to the path of the source that is changed.
-      deps: what the changed sources need.
+      sources: the paths of the sources that are changed.
+      deps: what these need.
     """
-    for name, path in bugs.items():
+    for path in sources:
         package, _, source = path.rpartition("/")
         label = "//%s:%s" % (package, source)
         native.genrule(
-            name = name + "_source",
+            name = source[:-len(".cc")] + "_source",
             srcs = [
                 "mutations.txt",
                 label,
             ],
-            outs = ["planted/%s/%s" % (name, source)],
+            outs = ["planted_sources/" + source],
             cmd = "perl $(location //tests/simulation:plant.pl) " +
-                  "%s $(location mutations.txt) $(location %s) >$@" % (name, label),
+                  "$(location mutations.txt) %s $(location %s) >$@" % (path, label),
             tools = ["//tests/simulation:plant.pl"],
         )
-        causeway_cc_binary(
-            name = "planted_" + name,
-            srcs = ["planted/%s/%s" % (name, source)],
-            # Bugs may leave things unused.
-            copts = ["-w"],
-            deps = [":main"] + deps,
-        )
+    causeway_cc_binary(
+        name = "planted",
+        srcs = ["planted_sources/" + path.rpartition("/")[2] for path in sources],
+        # Bugs may leave things unused.
+        copts = ["-w"],
+        optimized = True,
+        deps = [
+            ":main",
+            "//tests/simulation:planted_bug",
+        ] + deps,
+    )

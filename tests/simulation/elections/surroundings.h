@@ -28,7 +28,6 @@ class ElectionProcess {
   ElectionProcess(World* world, double clock_rate)
       : world_(world), clock_rate_(clock_rate) {}
 
-  bool is_dead() const { return is_dead_; }
   bool is_stalled() const { return is_stalled_; }
   void Die() {
     is_dead_ = true;
