@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/machine.h"
 
+#include <sys/mman.h>
+
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -56,6 +59,24 @@ TEST(MachineTest, KnowsTheLimitsOfControlGroups) {
   EXPECT_EQ(memory_with("0::/a\n", "/other", "memory.max", "1000\n"), all);
   EXPECT_EQ(memory_with("2:pids:/a\n", "/memory/a", kOld, "1000\n"), all);
   EXPECT_EQ(memory_with("nonsense\n0::nonsense\n", "", kOld, "1000\n"), all);
+}
+
+TEST(ProcessMemoryTest, WhatIsFreedCountsForThePeakOnly) {
+  constexpr uint64_t kBytes = 128 << 20;
+  // The kernel counts pages in batches.
+  constexpr uint64_t kSlack = 4 << 20;
+  const uint64_t before = ResidentBytes();
+  EXPECT_GT(before, 0);
+  EXPECT_LT(before, uint64_t{64} << 30);
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  std::memset(memory, 'x', kBytes);
+  EXPECT_GT(ResidentBytes(), before + kBytes - kSlack);
+  EXPECT_LT(ResidentBytes(), before + kBytes + kSlack);
+  munmap(memory, kBytes);
+  EXPECT_LT(ResidentBytes(), before + kSlack);
+  EXPECT_GT(PeakResidentBytes(), kBytes);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 namespace causeway {
 namespace {
 
+using Step = Voter::Step;
 using testing::ElementsAre;
 
 v1::Replica ReplicaOf(const std::string& name) {
@@ -109,6 +110,60 @@ TEST(OfficeTest, KeysAreReadAsTheyAreWritten) {
   ASSERT_OK(ReadKey(WriteKey(office), read));
   EXPECT_EQ(read.SerializeAsString(), office.SerializeAsString());
   EXPECT_THAT(ReadKey("{broken", read), IsDataLoss("no Office"));
+}
+
+class VoterTest : public testing::Test {
+ protected:
+  // Sets whether "a" still leads.
+  void SetLeads(bool leads) { view_ = ViewOf(leads ? "a" : ""); }
+  void Expect(Step step) {
+    EXPECT_THAT(voter_.Next(view_, kCopy), IsOkAndHolds(step));
+  }
+  void ExpectWaitWhileEtcdIsAway() {
+    EXPECT_THAT(voter_.Next(absl::UnavailableError("away"), kCopy),
+                IsOkAndHolds(Step::kWait));
+  }
+
+  OfficeView view_ = ViewOf("");
+  Voter voter_{"b"};
+};
+
+TEST_F(VoterTest, AFollowerPausesBeforeItStands) {
+  SetLeads(true);
+  Expect(Step::kFollow);
+  Expect(Step::kWait);
+  SetLeads(false);
+  Expect(Step::kPause);
+  Expect(Step::kCampaign);
+}
+
+TEST_F(VoterTest, AStartThatFindsNoEtcdDoesNotDelayTheElection) {
+  ExpectWaitWhileEtcdIsAway();
+  SetLeads(false);
+  Expect(Step::kCampaign);
+}
+
+TEST_F(VoterTest, ALeaderHasTimeForAnotherLeaseAfterEtcdWasAway) {
+  SetLeads(true);
+  Expect(Step::kFollow);
+  ExpectWaitWhileEtcdIsAway();
+  SetLeads(false);
+  Expect(Step::kWait);
+  SetLeads(true);
+  Expect(Step::kWait);
+  // The next time it is gone it is replaced at once.
+  SetLeads(false);
+  Expect(Step::kPause);
+}
+
+TEST_F(VoterTest, ALeaderThatDiedWhileEtcdWasAwayIsReplaced) {
+  SetLeads(true);
+  Expect(Step::kFollow);
+  ExpectWaitWhileEtcdIsAway();
+  SetLeads(false);
+  for (int i = 0; i < Voter::kPatience; ++i) Expect(Step::kWait);
+  Expect(Step::kPause);
+  Expect(Step::kCampaign);
 }
 
 }  // namespace

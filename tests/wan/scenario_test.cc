@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/wan/scenario.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/end_to_end/process.h"
 
 namespace causeway {
 namespace {
@@ -159,6 +164,17 @@ TEST(ScenarioTest, SaysWhatIsWrong) {
   }
   EXPECT_THAT(ParseScenario("name: \"a\"\nrepeat: 2", "test.textproto"),
               IsInvalidArgument(StartsWith("test.textproto:2:")));
+}
+
+// A mistake in one would otherwise show only after hours.
+TEST(ScenariosTest, AreRight) {
+  const std::string directory = ProgramPath("tests/wan/scenarios");
+  ASSERT_OK_AND_ASSIGN(const std::vector<std::string> names,
+                       ListDirectory(directory));
+  EXPECT_GE(names.size(), 4);
+  for (const std::string& name : names) {
+    EXPECT_OK(LoadScenario(absl::StrCat(directory, "/", name)).status());
+  }
 }
 
 }  // namespace
