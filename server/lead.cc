@@ -241,7 +241,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
                          .ready = [] { return absl::OkStatus(); },
                          .handlers = PageHandlers(source, options.now),
                          .now = options.now,
-                         .hosts = std::move(hosts)}));
+                         .hosts = std::move(hosts),
+                         .threads = kPageThreads}));
   LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
             << server->port() << "/";
   LOG_IF(WARNING, !IsLoopback(address))

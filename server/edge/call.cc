@@ -144,6 +144,17 @@ void Call::OnDone() {
   delete this;
 }
 
+Methods RefusedUnless(std::function<absl::Status()> check, Methods methods) {
+  for (auto& [path, method] : methods) {
+    method = [check, method = std::move(method)](BegunCall begun) -> Call* {
+      const absl::Status checked = check();
+      if (checked.ok()) return method(std::move(begun));
+      return new RefusedCall(std::move(begun), checked);
+    };
+  }
+  return methods;
+}
+
 std::unique_ptr<grpc::Service> NewService(Methods methods,
                                           Connections* connections,
                                           const Access* access) {

@@ -89,6 +89,10 @@ using Method = std::function<Call*(BegunCall)>;
 // Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
 
+// Returns the methods, which refuse calls while `check` returns an error. It is
+// called from any thread, and does not wait.
+Methods RefusedUnless(std::function<absl::Status()> check, Methods methods);
+
 // Returns a service with these methods, all of one service. `access` decides
 // about each call before its method gets it.
 std::unique_ptr<grpc::Service> NewService(Methods methods,

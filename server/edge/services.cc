@@ -73,12 +73,9 @@ v1::RunStatus StatusSource::GetRun() const {
 
 Methods StatusMethods(const StatusSource* source) {
   Engine* const engine = source->engine;
-  return {
+  Methods methods = {
       {"/causeway.v1.Status/GetRun",
-       Unary([=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
-         RETURN_IF_ERROR(engine->CheckLogMoves());
-         return source->GetRun();
-       })},
+       Unary([=](const v1::GetRunRequest&) { return source->GetRun(); })},
       {"/causeway.v1.Status/ListIslands",
        Unary([=](const v1::ListIslandsRequest& request) {
          return source->ListIslands(request);
@@ -96,6 +93,8 @@ Methods StatusMethods(const StatusSource* source) {
                                       std::shared_ptr<void>(), &engine->log());
                                 }});
        }}};
+  return RefusedUnless([=] { return engine->CheckLogMoves(); },
+                       std::move(methods));
 }
 
 Methods ControlMethods(Engine* engine, const Connections* connections) {

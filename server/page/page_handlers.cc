@@ -31,6 +31,9 @@ namespace {
 // in a large run.
 constexpr absl::Duration kShared = absl::Milliseconds(500);
 
+// How long a request waits for an earlier one for the same.
+constexpr absl::Duration kPatience = absl::Seconds(1);
+
 // The most islands on the page that have left or were evicted: those that
 // joined last.
 constexpr size_t kMostEnded = 100;
@@ -119,12 +122,52 @@ absl::StatusOr<std::string> HistoryJson(const PageSource& source,
   return PageJson(history);
 }
 
-// The newest status, and when it was made.
-struct SharedStatus {
-  absl::Mutex mu;
-  std::string json ABSL_GUARDED_BY(mu);
-  absl::Time made ABSL_GUARDED_BY(mu);
-};
+// Lets one request at a time through to `handler`.
+HttpHandler OneAtATime(HttpHandler handler) {
+  struct Turn {
+    absl::Mutex mu;
+    bool is_taken ABSL_GUARDED_BY(mu) = false;
+  };
+  return [handler = std::move(handler),
+          turn = std::make_shared<Turn>()](const HttpRequest& request) {
+    {
+      const auto is_free = [&turn = *turn] {
+        turn.mu.AssertHeld();
+        return !turn.is_taken;
+      };
+      absl::MutexLock lock(&turn->mu);
+      if (!turn->mu.AwaitWithTimeout(absl::Condition(&is_free), kPatience)) {
+        return Json(absl::UnavailableError(
+            "an earlier request still waits for the coordinator: look at its "
+            "log and its disk"));
+      }
+      turn->is_taken = true;
+    }
+    HttpResponse response = handler(request);
+    absl::MutexLock lock(&turn->mu);
+    turn->is_taken = false;
+    return response;
+  };
+}
+
+// Returns a handler that answers requests within kShared alike.
+HttpHandler SharedStatus(const PageSource& source, Clock now) {
+  struct Status {
+    std::string json;
+    absl::Time made;
+  };
+  return OneAtATime([=, shared = std::make_shared<Status>()](
+                        const HttpRequest&) -> HttpResponse {
+    const absl::Time time = now();
+    if (shared->json.empty() || time >= shared->made + kShared) {
+      absl::StatusOr<std::string> json = StatusJson(source);
+      if (!json.ok()) return Json(json.status());
+      shared->json = *std::move(json);
+      shared->made = time;
+    }
+    return Json(shared->json);
+  });
+}
 
 }  // namespace
 
@@ -132,6 +175,7 @@ PageSource PageOf(const StatusSource& status) {
   Engine* const engine = status.engine;
   return {
       .status = [=, &status]() -> absl::StatusOr<v1::PageData> {
+        RETURN_IF_ERROR(engine->CheckLogMoves());
         v1::PageData data;
         *data.mutable_run() = status.GetRun();
         *data.mutable_islands() = std::move(
@@ -145,14 +189,16 @@ PageSource PageOf(const StatusSource& status) {
         data.set_newest_event(newest);
         return data;
       },
-      .history =
-          [=](const v1::GetHistoryRequest& request) {
-            return engine->GetHistory(request);
-          },
-      .events =
-          [=](uint64_t after, uint64_t most, const EventFilter& filter) {
-            return engine->log().NewestEvents(after, most, filter);
-          }};
+      .history = [=](const v1::GetHistoryRequest& request)
+          -> absl::StatusOr<v1::GetHistoryResponse> {
+        RETURN_IF_ERROR(engine->CheckLogMoves());
+        return engine->GetHistory(request);
+      },
+      .events = [=](uint64_t after, uint64_t most, const EventFilter& filter)
+          -> absl::StatusOr<std::vector<v1::Event>> {
+        RETURN_IF_ERROR(engine->CheckLogMoves());
+        return engine->log().NewestEvents(after, most, filter);
+      }};
 }
 
 PageSource PageOf(CopySource* copy) {
@@ -169,32 +215,19 @@ PageSource PageOf(CopySource* copy) {
 
 std::map<std::string, HttpHandler> PageHandlers(const PageSource& source,
                                                 Clock now) {
-  const auto shared = std::make_shared<SharedStatus>();
   return {{"/", Asset("text/html", PageHtml())},
           {"/page.css", Asset("text/css", PageCss())},
           {"/page.js", Asset("text/javascript", PageJs())},
           // Browsers ask for it.
           {"/favicon.ico",
            [](const HttpRequest&) { return HttpResponse{.status = 204}; }},
-          {"/api/status",
-           [=](const HttpRequest&) -> HttpResponse {
-             absl::MutexLock lock(&shared->mu);
-             const absl::Time time = now();
-             if (shared->json.empty() || time >= shared->made + kShared) {
-               absl::StatusOr<std::string> json = StatusJson(source);
-               if (!json.ok()) return Json(json.status());
-               shared->json = *std::move(json);
-               shared->made = time;
-             }
-             return Json(shared->json);
-           }},
-          {"/api/history",
-           [=](const HttpRequest& request) {
+          {"/api/status", SharedStatus(source, std::move(now))},
+          {"/api/history", OneAtATime([=](const HttpRequest& request) {
              return Json(HistoryJson(source, request.query));
-           }},
-          {"/api/events", [=](const HttpRequest& request) {
+           })},
+          {"/api/events", OneAtATime([=](const HttpRequest& request) {
              return Json(EventsJson(source, request.query));
-           }}};
+           })}};
 }
 
 }  // namespace causeway

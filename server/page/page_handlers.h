@@ -8,7 +8,9 @@
 //   /api/history  GetHistoryResponse; ?training_after=V&validation_after=V
 //   /api/events   PageData with the newest events only, at most 200; ?after=ID
 //
-// They answer 503 if the data cannot be read.
+// They answer 503 if the data cannot be read, and while an earlier request for
+// the same waits for them, as it does for a disk that stands still. So a server
+// of kPageThreads always has one for everything else.
 #ifndef SERVER_PAGE_PAGE_HANDLERS_H_
 #define SERVER_PAGE_PAGE_HANDLERS_H_
 
@@ -45,6 +47,8 @@ struct PageSource {
 // outlive them.
 PageSource PageOf(const StatusSource& status);
 PageSource PageOf(CopySource* copy);
+
+inline constexpr int kPageThreads = 4;
 
 std::map<std::string, HttpHandler> PageHandlers(const PageSource& source,
                                                 Clock now);

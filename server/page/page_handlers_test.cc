@@ -10,14 +10,18 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/http_client.h"
 #include "common/testing/status_matchers.h"
+#include "common/transport/grpc_status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -26,6 +30,8 @@
 #include "server/edge/copy_source.h"
 #include "server/edge/server.h"
 #include "server/replication/follower.h"
+#include "server/rules/event_filter.h"
+#include "server/storage/testing/failing_disk.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -120,6 +126,58 @@ TEST_F(PageHandlersTest, AnAnswerIsSharedForAMoment) {
   EXPECT_FALSE(Get("/api/status").contains("islands"));
   ++seconds_;
   EXPECT_TRUE(Get("/api/status").contains("islands"));
+}
+
+TEST_F(PageHandlersTest, ADiskThatStandsStillIsSaid) {
+  FailingDisk& disk = TheFailingDisk();
+  disk.stands_still = true;
+  std::thread operation([&] { EXPECT_OK(driver_.engine().Pause({}, "me")); });
+  while (disk.waiting == 0) std::this_thread::yield();
+  driver_.AdvanceSeconds(7200);
+  for (const char* const path :
+       {"/api/status", "/api/history", "/api/events"}) {
+    const HttpReply reply = HttpGet(http_->port(), path);
+    EXPECT_EQ(reply.status, 503) << path;
+    EXPECT_THAT(reply.body, HasSubstr("a write has taken 7200")) << path;
+  }
+  const auto stub = v1::Status::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                          grpc::InsecureChannelCredentials()));
+  grpc::ClientContext islands_context;
+  v1::ListIslandsResponse islands;
+  EXPECT_THAT(FromGrpcStatus(stub->ListIslands(&islands_context, {}, &islands)),
+              IsUnavailable("a write has taken 7200"));
+  grpc::ClientContext events_context;
+  EXPECT_THAT(FromGrpcStatus(stub->WatchEvents(&events_context, {})->Finish()),
+              IsUnavailable("a write has taken 7200"));
+  disk.Repair();
+  operation.join();
+  EXPECT_EQ(Get("/api/status")["run"]["state"], "PAUSED");
+}
+
+TEST(PageTest, ARequestThatWaitsHoldsUpNoOther) {
+  absl::Notification begun;
+  absl::Notification go_on;
+  const auto handlers = PageHandlers(
+      {.status =
+           [&] {
+             if (!begun.HasBeenNotified()) begun.Notify();
+             go_on.WaitForNotification();
+             return v1::PageData();
+           },
+       .events = [](uint64_t, uint64_t,
+                    const EventFilter&) { return std::vector<v1::Event>(); }},
+      SteadyWallClock());
+  const auto status_of = [&](const char* path) {
+    return handlers.at(path)(HttpRequest()).status;
+  };
+  std::thread first([&] { EXPECT_EQ(status_of("/api/status"), 200); });
+  begun.WaitForNotification();
+  EXPECT_EQ(status_of("/api/status"), 503);
+  EXPECT_EQ(status_of("/api/events"), 200);
+  go_on.Notify();
+  first.join();
+  EXPECT_EQ(status_of("/api/status"), 200);
 }
 
 TEST_F(PageHandlersTest, TheHistoryGoesOnAfterAVersion) {
