@@ -116,12 +116,12 @@ void PrintCommandHelp(absl::string_view program, const Command& command,
   command.flags.PrintHelp(out);
 }
 
-// Checks that as many words were given as the command asks for.
-absl::Status CheckArguments(const Command& command,
-                            absl::Span<const std::string> given) {
+// Checks that as many words were given as `form` asks for.
+absl::Status CheckForm(absl::string_view form,
+                       absl::Span<const std::string> given) {
   const std::vector<std::string> wanted =
-      absl::StrSplit(command.arguments, ' ', absl::SkipEmpty());
-  const bool open_ended = absl::EndsWith(command.arguments, "...");
+      absl::StrSplit(form, ' ', absl::SkipEmpty());
+  const bool open_ended = absl::EndsWith(form, "...");
   if (given.size() < wanted.size() &&
       !absl::StartsWith(wanted[given.size()], "[")) {
     return absl::InvalidArgumentError(
@@ -132,6 +132,23 @@ absl::Status CheckArguments(const Command& command,
         absl::Substitute("\"$0\" is one word too many", given[wanted.size()]));
   }
   return absl::OkStatus();
+}
+
+// Checks that the words are what the command asks for.
+absl::Status CheckArguments(const Command& command,
+                            absl::Span<const std::string> given) {
+  if (command.arguments.empty() || !absl::ascii_islower(command.arguments[0])) {
+    return CheckForm(command.arguments, given);
+  }
+  const std::vector<absl::string_view> forms =
+      absl::StrSplit(command.arguments, " | ");
+  for (const absl::string_view form : forms) {
+    if (!given.empty() && given[0] == form.substr(0, form.find(' '))) {
+      return CheckForm(form, given);
+    }
+  }
+  return absl::InvalidArgumentError(absl::Substitute(
+      "$0 takes `$1`", command.name, absl::StrJoin(forms, "` or `")));
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ struct Invocation {
 struct Command {
   std::string name;
   // The arguments as the help shows them: "STATE_DIR", "TEXT..." for one or
-  // more, "[STATE_DIR]" for one that may be left out. Empty if there are none.
+  // more, "[STATE_DIR]" for one that may be left out, "list | drop ID" for one
+  // of several forms, each of which begins with a word as it stands. Empty if
+  // there are none.
   std::string arguments;
   // One sentence, for the list of commands and the command's own help.
   std::string summary;

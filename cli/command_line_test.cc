@@ -155,6 +155,20 @@ TEST_F(CommandLineTest, NonsenseIsAUsageError) {
   EXPECT_EQ(out_.str(), "");
 }
 
+TEST_F(CommandLineTest, ACommandMayHaveSeveralForms) {
+  commands_[1].arguments = "list | drop ID";
+  EXPECT_EQ(Run({"fail", "list"}), kExitFailure);
+  EXPECT_EQ(Run({"fail", "drop", "7"}), kExitFailure);
+  EXPECT_EQ(err_.str(), "tool fail: drop+7\n");
+  EXPECT_EQ(Run({"fail", "keep"}), kExitUsage);
+  EXPECT_THAT(err_.str(), HasSubstr("fail takes `list` or `drop ID`"));
+  EXPECT_EQ(Run({"fail"}), kExitUsage);
+  EXPECT_EQ(Run({"fail", "list", "7"}), kExitUsage);
+  EXPECT_THAT(err_.str(), HasSubstr("\"7\" is one word too many"));
+  EXPECT_EQ(Run({"fail", "drop"}), kExitUsage);
+  EXPECT_THAT(err_.str(), HasSubstr("ID is missing"));
+}
+
 TEST_F(CommandLineTest, HelpIsOnRequestAndComplete) {
   const std::string help =
       "A tool.\n"

@@ -111,7 +111,7 @@ Command QuarantineCommand(const Clock& now) {
   const auto flags = std::make_shared<QuarantineFlags>();
   Command command{
       .name = "quarantine",
-      .arguments = "list|admit|drop...",
+      .arguments = "list | admit ID | drop ID",
       .summary = "Lists, admits or drops contributions that were set aside.",
       .details =
           "The coordinator sets a contribution aside if it is unusually large "
@@ -128,16 +128,15 @@ Command QuarantineCommand(const Clock& now) {
                     "integers are strings) instead of a table.",
                     &flags->json);
   command.run = [=](const Invocation& call) -> absl::Status {
-    const std::string& action = call.arguments[0];
-    if (action == "list" && call.arguments.size() == 1) {
+    if (call.arguments[0] == "list") {
       return ListQuarantine(*flags, now, call.out);
     }
+    const bool admits = call.arguments[0] == "admit";
     uint64_t id = 0;
-    const bool admits = action == "admit";
-    if ((!admits && action != "drop") || call.arguments.size() != 2 ||
-        !absl::SimpleAtoi(call.arguments[1], &id)) {
-      return absl::InvalidArgumentError(
-          "quarantine takes `list`, `admit ID` or `drop ID`");
+    if (!absl::SimpleAtoi(call.arguments[1], &id)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ID is a number that `quarantine list` shows, and not \"",
+          call.arguments[1], "\""));
     }
     RETURN_IF_ERROR(admits ? Decide(*flags, now, &Stub::AdmitContribution, id)
                            : Decide(*flags, now, &Stub::DropContribution, id));
@@ -149,7 +148,7 @@ Command QuarantineCommand(const Clock& now) {
 }
 
 Command DataCommand(const Clock& now) {
-  Command command = OneCall(
+  return OneCall(
       {.name = "data",
        .arguments = "accept ISLAND",
        .summary = "Takes the data that an island reads for the run's data.",
@@ -160,11 +159,6 @@ Command DataCommand(const Clock& now) {
            "islands` shows it. The word of an operator holds for the rest of "
            "the run, until the next one."},
       now, &Stub::AcceptData, "the data that island $0 reads are the run's");
-  command.run = [accept = command.run](const Invocation& call) {
-    if (call.arguments[0] == "accept") return accept(call);
-    return absl::InvalidArgumentError("data takes `accept ISLAND`");
-  };
-  return command;
 }
 
 Command PromoteCommand(const Clock& now) {

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/status_facts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "cli/human.h"
@@ -125,6 +127,17 @@ std::string Participants(const v1::Participation& round) {
       round.contributing() == round.merged()
           ? ""
           : absl::StrCat(" (", round.contributing(), " began)"));
+}
+
+std::string FirstOf(
+    const google::protobuf::RepeatedPtrField<std::string>& names) {
+  constexpr int kMost = 3;
+  const int shown = std::min(names.size(), kMost);
+  const std::string list =
+      absl::StrJoin(names.begin(), names.begin() + shown, ",");
+  return shown == names.size()
+             ? list
+             : absl::StrCat(list, " and ", names.size() - shown, " more");
 }
 
 std::string Ratio(uint64_t part, uint64_t whole) {

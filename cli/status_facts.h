@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "google/protobuf/repeated_field.h"
 #include "proto/status.pb.h"
 
 namespace causeway {
@@ -55,6 +56,10 @@ std::string Lateness(const v1::IslandProgress& progress);
 // Returns how many of the live islands a round has merged: "2 of 3", or "2 of 4
 // (3 began)" if more began to hand in.
 std::string Participants(const v1::Participation& round);
+
+// Returns "a,b,c and 37 more", or all names if there are no more than three.
+std::string FirstOf(
+    const google::protobuf::RepeatedPtrField<std::string>& names);
 
 // Returns "12 of 24 (50 %)".
 std::string Ratio(uint64_t part, uint64_t whole);

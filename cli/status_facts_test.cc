@@ -73,6 +73,14 @@ TEST(StatusFactsTest, ParticipantsAreThoseOfTheLiveIslands) {
   EXPECT_EQ(Participants(round), "2 of 4 (3 began)");
 }
 
+TEST(StatusFactsTest, OfManyIslandsTheFirstAreNamed) {
+  v1::FragmentStatus fragment;
+  for (const char* const name : {"a", "b", "c"}) fragment.add_awaited(name);
+  EXPECT_EQ(FirstOf(fragment.awaited()), "a,b,c");
+  for (int i = 3; i < 40; ++i) fragment.add_awaited("d");
+  EXPECT_EQ(FirstOf(fragment.awaited()), "a,b,c and 37 more");
+}
+
 TEST(StatusFactsTest, StatesAreWords) {
   v1::RunStatus run;
   run.set_state(v1::RUNNING);

@@ -223,9 +223,8 @@ void PrintFragments(const v1::ListFragmentsResponse& fragments, absl::Time now,
          absl::BytesToHexString(head.digest()).substr(0, 8),
          OrDash(head.version() > 0, Participants(fragment.participation())),
          OrDash(fragment.contributed_size() > 0,
-                absl::StrJoin(fragment.contributed(), ",")),
-         OrDash(fragment.awaited_size() > 0,
-                absl::StrJoin(fragment.awaited(), ","))});
+                FirstOf(fragment.contributed())),
+         OrDash(fragment.awaited_size() > 0, FirstOf(fragment.awaited()))});
   }
   table.Print(out);
 }

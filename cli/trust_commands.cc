@@ -144,10 +144,6 @@ absl::Status Revoke(const TokenFlags& flags, const Clock& now,
   return absl::OkStatus();
 }
 
-bool Is(const Invocation& call, const char* action, size_t words) {
-  return call.arguments[0] == action && call.arguments.size() == words;
-}
-
 void AddListFlags(TokenFlags& flags, FlagSet& set) {
   AddConnectionFlags(flags.connection, set);
   set.Add("json", "", "With list: prints JSON instead of a table.",
@@ -158,7 +154,7 @@ Command TokenCommand(const Clock& now) {
   const auto flags = std::make_shared<TokenFlags>();
   Command command{
       .name = "token",
-      .arguments = "create|list|revoke...",
+      .arguments = "create | list | revoke ID",
       .summary = "Makes, lists or revokes join tokens.",
       .details =
           "A coordinator that was started with --tls auto lets in who has a "
@@ -187,15 +183,10 @@ Command TokenCommand(const Clock& now) {
   command.flags.Add("uses", "N", "With create: how often it can be used.",
                     &flags->uses);
   command.run = [=](const Invocation& call) -> absl::Status {
-    if (Is(call, "create", 1)) return CreateToken(*flags, now, call);
-    if (Is(call, "list", 1)) {
-      return List(*flags, now, &Stub::ListTokens, call.out);
-    }
-    if (Is(call, "revoke", 2)) {
-      return Revoke(*flags, now, &Stub::RevokeToken, call);
-    }
-    return absl::InvalidArgumentError(
-        "token takes `create`, `list` or `revoke ID`");
+    const std::string& action = call.arguments[0];
+    if (action == "create") return CreateToken(*flags, now, call);
+    return action == "list" ? List(*flags, now, &Stub::ListTokens, call.out)
+                            : Revoke(*flags, now, &Stub::RevokeToken, call);
   };
   return command;
 }
@@ -204,7 +195,7 @@ Command CertificateCommand(const Clock& now) {
   const auto flags = std::make_shared<TokenFlags>();
   Command command{
       .name = "certificate",
-      .arguments = "list|revoke...",
+      .arguments = "list | revoke ID",
       .summary =
           "Lists or revokes certificates of the coordinator's authority.",
       .details =
@@ -212,15 +203,10 @@ Command CertificateCommand(const Clock& now) {
           "and its renewals: the next call or heartbeat of its holder is "
           "refused."};
   AddListFlags(*flags, command.flags);
-  command.run = [=](const Invocation& call) -> absl::Status {
-    if (Is(call, "list", 1)) {
-      return List(*flags, now, &Stub::ListCertificates, call.out);
-    }
-    if (Is(call, "revoke", 2)) {
-      return Revoke(*flags, now, &Stub::RevokeCertificate, call);
-    }
-    return absl::InvalidArgumentError(
-        "certificate takes `list` or `revoke ID`");
+  command.run = [=](const Invocation& call) {
+    return call.arguments[0] == "list"
+               ? List(*flags, now, &Stub::ListCertificates, call.out)
+               : Revoke(*flags, now, &Stub::RevokeCertificate, call);
   };
   return command;
 }

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "cli/human.h"
 #include "cli/status_facts.h"
 #include "cli/watch/loss_curve.h"
@@ -279,7 +278,7 @@ std::vector<ScreenLine> FragmentTable(const StatusSnapshot& status,
         head.version() > 0 ? Participants(fragment.participation()) : "-",
         absl::StrCat(HumanDuration(now - ToTime(fragment.committed_at())),
                      " ago"),
-        Printable(absl::StrJoin(fragment.awaited(), ","))));
+        Printable(FirstOf(fragment.awaited()))));
   }
   return lines;
 }

@@ -189,7 +189,7 @@ TEST_F(MembershipTest, ADivergedIslandStartsAgainFromTheRunsParameters) {
   EXPECT_THAT(out_.str(), HasSubstr("a value of it is not finite"));
   EXPECT_EQ(Cli({"quarantine", "admit", "1"}), kExitFailure);
   EXPECT_EQ(Cli({"quarantine", "drop", "1"}), kExitOk);
-  EXPECT_EQ(Cli({"quarantine", "keep", "1"}), kExitFailure);
+  EXPECT_EQ(Cli({"quarantine", "keep", "1"}), kExitUsage);
   EXPECT_EQ(Fragment().ledger().refused(), 10 * kTokens);
   ASSERT_OK_AND_ASSIGN(const std::vector<float> parameters, run_->Parameters());
   for (const float value : parameters) ASSERT_TRUE(std::isfinite(value));
