@@ -38,6 +38,7 @@ void Engine::ObserveHealth(absl::Time now) {
   const Membership& membership = coordinator_.membership();
   RunHealth::Moment moment = {
       .state = coordinator_.run_state(),
+      .begun = coordinator_.HasBegun(),
       .storage_problem = coordinator_.suspended_because(),
       .ready = membership.ready_count(),
       .needed = coordinator_.IslandsNeeded()};

@@ -111,6 +111,12 @@ TEST_F(EngineStatusTest, ARunKnowsWhomItMissesAndForHowLong) {
   v1::RunStatus status = run_.engine().GetRun();
   EXPECT_EQ(status.islands_needed(), 2);
   EXPECT_TRUE(status.has_missing_since());
+  ASSERT_OK(run_.engine().Pause({}));
+  status = run_.engine().GetRun();
+  ASSERT_EQ(status.attention_size(), 2);
+  EXPECT_EQ(status.attention(0).severity(), v1::WARNING);
+  EXPECT_EQ(status.attention(0).text(), "waiting for 2 of 2 islands to begin");
+  ASSERT_OK(run_.engine().Resume());
   const v1::IslandIdentity a = Join("a", 0, 0);
   const v1::IslandIdentity b = Join("b", 0, 0);
   status = run_.engine().GetRun();

@@ -178,6 +178,8 @@ class Coordinator {
     return flags_.paused && replaced_because_.empty() ? flags_.pause_reason
                                                       : suspended_because();
   }
+  // Whether enough islands have been ready for the first round.
+  bool HasBegun() const { return flags_.started; }
   // The number of live islands without which no round closes.
   uint32_t IslandsNeeded() const {
     const v1::MembershipConfig& membership = options_.config.membership();

@@ -163,11 +163,11 @@ absl::Duration RunHealth::LongestIdle(absl::Duration claimed_round) const {
 }
 
 v1::Attention RunHealth::Missing(const Details& details) const {
-  const bool begun = moment_.state != v1::WAITING_FOR_ISLANDS;
   const uint32_t missing = moment_.needed - moment_.ready;
-  std::string text = absl::StrCat(
-      "waiting for ", missing, " of ", moment_.needed,
-      moment_.needed == 1 ? " island" : " islands", begun ? "" : " to begin");
+  std::string text =
+      absl::StrCat("waiting for ", missing, " of ", moment_.needed,
+                   moment_.needed == 1 ? " island" : " islands",
+                   moment_.begun ? "" : " to begin");
   const Member* last = nullptr;
   std::vector<std::string> joined;
   for (const auto& [name, member] : details.members) {
@@ -187,7 +187,7 @@ v1::Attention RunHealth::Missing(const Details& details) const {
     absl::StrAppend(&text, "; the last to go was ", last->island_id,
                     InBrackets(last->reason));
   }
-  return Problem(begun ? v1::CRITICAL : v1::WARNING, std::move(text),
+  return Problem(moment_.begun ? v1::CRITICAL : v1::WARNING, std::move(text),
                  "causeway islands --all", missing_since_);
 }
 

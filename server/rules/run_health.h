@@ -71,6 +71,8 @@ class RunHealth {
   // The state of the run at a time.
   struct Moment {
     v1::RunState state = v1::RUN_STATE_UNSPECIFIED;
+    // Whether the run has begun; one that has not may be paused, too.
+    bool begun = true;
     // Why nothing could be committed, also while the run is held; empty if
     // everything could.
     std::string storage_problem;

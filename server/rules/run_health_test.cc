@@ -177,11 +177,15 @@ TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
 
 TEST_F(RunHealthTest, ARunThatHasNotBegunWaits) {
   moment_.state = v1::WAITING_FOR_ISLANDS;
+  moment_.begun = false;
   moment_.ready = 1;
   const v1::Attention problem = Problem();
   EXPECT_EQ(problem.severity(), v1::WARNING);
   EXPECT_EQ(problem.text(), "waiting for 1 of 2 islands to begin");
   EXPECT_EQ(ToTime(problem.since()), kStart);
+  // Neither is it critical that a run which is held waits.
+  moment_.state = v1::PAUSED;
+  EXPECT_EQ(Describe().attention(0).severity(), v1::WARNING);
 }
 
 // Rounds wait for islands that are ready; one that loads is not.
@@ -190,11 +194,13 @@ TEST_F(RunHealthTest, AnIslandThatHasJoinedIsMissingUntilItIsReady) {
   b.island_id = "b";
   b.first_contribution_version = {Member::kNotExpected, Member::kNotExpected};
   moment_.state = v1::WAITING_FOR_ISLANDS;
+  moment_.begun = false;
   moment_.ready = 1;
   EXPECT_EQ(Problem().text(),
             "waiting for 1 of 2 islands to begin: b has joined, but is not "
             "ready");
   moment_.state = v1::RUNNING;
+  moment_.begun = true;
   members_["a"] = Gone("a", kStart, "left", v1::IslandStatus::LEFT);
   EXPECT_EQ(Problem().text(),
             "waiting for 1 of 2 islands: b has joined, but is not ready");
