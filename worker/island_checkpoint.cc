@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <thread>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -62,6 +62,23 @@ absl::Status ReadValues(const Safetensors& file, IslandState& state) {
   return absl::OkStatus();
 }
 
+absl::Status WriteState(const std::string& path, const IslandState& state) {
+  v1::IslandCheckpoint position = state.position;
+  position.set_optimizer_updates(state.trainer.optimizer.updates);
+  position.set_next_micro_batch(state.trainer.next_micro_batch);
+  const std::string bytes = position.SerializeAsString();
+  Safetensors file{
+      .metadata = {{kPosition, absl::BytesToHexString(bytes)},
+                   {kPositionDigest, DigestToHex(Digest128(bytes))}}};
+  for (const auto& [name, values] : TensorsOf(state)) {
+    file.tensors.push_back(
+        FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
+    file.metadata[DigestKey(name)] =
+        DigestToHex(Digest128(absl::MakeConstSpan(*values)));
+  }
+  return WriteSafetensors(path, std::move(file));
+}
+
 }  // namespace
 
 absl::Status RemoveUnfinishedCheckpoints(const std::string& directory) {
@@ -78,20 +95,41 @@ absl::Status RemoveUnfinishedCheckpoints(const std::string& directory) {
 }
 
 absl::StatusOr<std::unique_ptr<IslandCheckpointStore>>
-IslandCheckpointStore::Open(const std::string& directory) {
+IslandCheckpointStore::Open(const std::string& directory,
+                            absl::Duration patience) {
   RETURN_IF_ERROR(CreateDirectory(directory));
   ASSIGN_OR_RETURN(FileLock lock,
                    FileLock::Acquire(absl::StrCat(directory, "/lock")));
   RETURN_IF_ERROR(RemoveUnfinishedCheckpoints(directory));
   std::unique_ptr<IslandCheckpointStore> store(
-      new IslandCheckpointStore(directory, std::move(lock)));
+      new IslandCheckpointStore(directory, std::move(lock), patience));
   // Foreign files that happen to have our names must not be replaced.
   RETURN_IF_ERROR(store->ReadProcess().status());
   return store;
 }
 
 IslandCheckpointStore::~IslandCheckpointStore() {
-  if (writing_.valid()) writing_.wait();
+  const absl::Status written = AwaitWritten();
+  LOG_IF(ERROR, !written.ok())
+      << written.message() << "; the island ends without it";
+  if (!written.ok()) return;
+  absl::MutexLock lock(&writing_->mu);
+  writing_->lock.reset();
+}
+
+absl::Status IslandCheckpointStore::AwaitWritten() const {
+  absl::MutexLock lock(&writing_->mu);
+  const absl::Duration limit = writing_->least == absl::InfiniteDuration()
+                                   ? patience_
+                                   : std::max(patience_, 3 * writing_->least);
+  if (writing_->mu.AwaitWithTimeout(
+          absl::Condition(writing_.get(), &Writing::IsDone), limit)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "the island's checkpoint of step ", *writing_->step, " is not in ",
+      directory_, ", because the disk has not written it for ",
+      absl::FormatDuration(limit), "; the one before it, if any, stays"));
 }
 
 absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
@@ -173,18 +211,26 @@ absl::Status IslandCheckpointStore::SetProcess(uint64_t instance_id) const {
 }
 
 bool IslandCheckpointStore::busy() const {
-  return writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) !=
-                                 std::future_status::ready;
+  absl::MutexLock lock(&writing_->mu);
+  return writing_->step.has_value();
+}
+
+absl::Duration IslandCheckpointStore::least_write() const {
+  absl::MutexLock lock(&writing_->mu);
+  return writing_->least;
 }
 
 void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
-  if (writing_.valid()) writing_.wait();
-  writing_ = std::async(std::launch::async, [this, state = std::move(state),
-                                             now = std::move(now)] {
+  {
+    absl::MutexLock lock(&writing_->mu,
+                         absl::Condition(writing_.get(), &Writing::IsDone));
+    writing_->step = state.position.run_step();
+  }
+  std::thread([writing = writing_, path = FilePath(), state = std::move(state),
+               now = std::move(now)] {
     const absl::Time begin = now();
-    const absl::Status saved = Save(state);
+    const absl::Status saved = WriteState(path, state);
     const absl::Duration taken = now() - begin;
-    least_write_ = std::min(least_write_, taken);
     if (!saved.ok()) {
       // A full disk stays full for many checkpoints.
       LOG_EVERY_T(WARNING, 10)
@@ -192,11 +238,14 @@ void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
     }
     VLOG(1) << "saved the island's checkpoint of step "
             << state.position.run_step() << " in " << taken;
-  });
+    absl::MutexLock lock(&writing->mu);
+    writing->least = std::min(writing->least, taken);
+    writing->step.reset();
+  }).detach();
 }
 
 absl::Status IslandCheckpointStore::Remove() {
-  if (writing_.valid()) writing_.wait();
+  RETURN_IF_ERROR(AwaitWritten());
   const absl::Status removed = RemoveFile(FilePath());
   if (absl::IsNotFound(removed)) return absl::OkStatus();
   RETURN_IF_ERROR(removed);
@@ -204,20 +253,7 @@ absl::Status IslandCheckpointStore::Remove() {
 }
 
 absl::Status IslandCheckpointStore::Save(const IslandState& state) const {
-  v1::IslandCheckpoint position = state.position;
-  position.set_optimizer_updates(state.trainer.optimizer.updates);
-  position.set_next_micro_batch(state.trainer.next_micro_batch);
-  const std::string bytes = position.SerializeAsString();
-  Safetensors file{
-      .metadata = {{kPosition, absl::BytesToHexString(bytes)},
-                   {kPositionDigest, DigestToHex(Digest128(bytes))}}};
-  for (const auto& [name, values] : TensorsOf(state)) {
-    file.tensors.push_back(
-        FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
-    file.metadata[DigestKey(name)] =
-        DigestToHex(Digest128(absl::MakeConstSpan(*values)));
-  }
-  return WriteSafetensors(FilePath(), std::move(file));
+  return WriteState(FilePath(), state);
 }
 
 }  // namespace causeway

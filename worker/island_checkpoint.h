@@ -24,15 +24,17 @@
 #ifndef WORKER_ISLAND_CHECKPOINT_H_
 #define WORKER_ISLAND_CHECKPOINT_H_
 
-#include <future>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/os/file.h"
@@ -58,12 +60,14 @@ struct IslandState {
 
 class IslandCheckpointStore {
  public:
-  // Makes the directory (not its parents) if it is missing.
+  // Makes the directory (not its parents) if it is missing. `patience` is how
+  // long the end waits for a write; at least three times what one has taken.
   //   FAILED_PRECONDITION  Another process uses the directory.
   //   DATA_LOSS            Its file `process` is damaged or not an island's.
   static absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> Open(
-      const std::string& directory);
-  // Waits for a write in progress.
+      const std::string& directory, absl::Duration patience = absl::Minutes(1));
+  // Waits for a write in progress. If the disk stands still, logs what is not
+  // written, and leaves the write and the directory's lock to a thread.
   ~IslandCheckpointStore();
 
   // Returns the last saved state, if any. Its instance_id is that of the last
@@ -87,17 +91,37 @@ class IslandCheckpointStore {
   // Returns the least time that a write of SaveLater has taken, which other
   // threads have not delayed; InfiniteDuration before the first one. There must
   // be no write in progress.
-  absl::Duration least_write() const { return least_write_; }
+  absl::Duration least_write() const;
   // Writes the state atomically. There must be no write in progress.
   absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint, if there is
-  // one, so that no process continues from it.
+  // one, so that no process continues from it. UNAVAILABLE if the write takes
+  // too long, as for the destructor.
   absl::Status Remove();
 
  private:
-  IslandCheckpointStore(std::string directory, FileLock lock)
-      : directory_(std::move(directory)), lock_(std::move(lock)) {}
+  // What the thread of a write uses, which may outlive the store.
+  struct Writing {
+    explicit Writing(FileLock held) : lock(std::move(held)) {}
+    bool IsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+      return !step.has_value();
+    }
 
+    absl::Mutex mu;
+    std::optional<FileLock> lock ABSL_GUARDED_BY(mu);
+    // The step of the state that is being written, if one is.
+    std::optional<uint64_t> step ABSL_GUARDED_BY(mu);
+    absl::Duration least ABSL_GUARDED_BY(mu) = absl::InfiniteDuration();
+  };
+
+  IslandCheckpointStore(std::string directory, FileLock lock,
+                        absl::Duration patience)
+      : directory_(std::move(directory)),
+        patience_(patience),
+        writing_(std::make_shared<Writing>(std::move(lock))) {}
+
+  // Waits for a write in progress. UNAVAILABLE if it takes too long.
+  absl::Status AwaitWritten() const;
   std::string FilePath() const {
     return directory_ + "/" + kIslandCheckpointFile;
   }
@@ -109,10 +133,8 @@ class IslandCheckpointStore {
   absl::StatusOr<std::optional<uint64_t>> ReadProcess() const;
 
   const std::string directory_;
-  const FileLock lock_;
-  std::future<void> writing_;
-  // Belongs to the write in progress, if there is one.
-  absl::Duration least_write_ = absl::InfiniteDuration();
+  const absl::Duration patience_;
+  const std::shared_ptr<Writing> writing_;
 };
 
 // Returns the newest state in two stores, each of which may be null, without

@@ -9,7 +9,10 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/os/file.h"
@@ -40,6 +43,32 @@ IslandState SomeState(uint64_t step) {
   fragment.mutable_anchor()->set_version(3);
   fragment.set_tokens(640);
   return state;
+}
+
+// The write begins when it reads the clock.
+TEST(IslandCheckpointTest, ADiskThatStandsStillDelaysTheEndByALimit) {
+  const std::string directory = Directory("still");
+  absl::Notification go_on;
+  {
+    const auto store =
+        IslandCheckpointStore::Open(directory, absl::Milliseconds(10));
+    ASSERT_OK(store.status());
+    (*store)->SaveLater(SomeState(10), [&go_on] {
+      go_on.WaitForNotification();
+      return absl::Now();
+    });
+    EXPECT_THAT((*store)->Remove(),
+                IsUnavailable("checkpoint of step 10 is not in", directory));
+  }
+  // Nobody else uses the directory as long as the write may go on.
+  EXPECT_THAT(IslandCheckpointStore::Open(directory), IsFailedPrecondition());
+  go_on.Notify();
+  absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> next;
+  do {
+    next = IslandCheckpointStore::Open(directory);
+  } while (absl::IsFailedPrecondition(next.status()));
+  ASSERT_OK(next.status());
+  EXPECT_THAT((*next)->SavedStep(), IsOkAndHolds(10));
 }
 
 TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
