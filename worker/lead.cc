@@ -76,25 +76,26 @@ absl::StatusOr<std::string> Token() {
 // a missing island name from the certificate. CANCELLED if a signal comes
 // meanwhile.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
-    const Clock& now, const RandomSeed& random_seed) {
+    const Clock& wall_clock, const RandomSeed& random_seed) {
   const ClientTlsFiles files = {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
                                 .tls_cert = absl::GetFlag(FLAGS_tls_cert),
                                 .tls_key = absl::GetFlag(FLAGS_tls_key),
                                 .tls = absl::GetFlag(FLAGS_tls)};
   ASSIGN_OR_RETURN(const std::string token, Token());
   if (!token.empty()) {
-    const absl::Status enrolled =
-        EnrolOnce(absl::GetFlag(FLAGS_coordinator), token, files.tls, now,
-                  random_seed(), PauseUnlessInterrupted);
+    const absl::Status enrolled = EnrolOnce(
+        absl::GetFlag(FLAGS_coordinator), token, absl::GetFlag(FLAGS_island),
+        files.tls, wall_clock, random_seed(), PauseUnlessInterrupted);
     if (IsInterrupted())
       return absl::CancelledError("stopped before the start");
     RETURN_IF_ERROR(enrolled);
   }
   if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
-    ASSIGN_OR_RETURN(const Identity identity, FolderIdentity(files.tls, now()));
+    ASSIGN_OR_RETURN(const Identity identity,
+                     FolderIdentity(files.tls, wall_clock()));
     absl::SetFlag(&FLAGS_island, identity.name);
   }
-  return MakeChannelCredentials(files, now());
+  return MakeChannelCredentials(files, wall_clock());
 }
 
 std::unique_ptr<CoordinatorClient> Connect(
@@ -209,7 +210,7 @@ class LeadingProcess {
 absl::Status LeadingProcess::Run() {
   RETURN_IF_ERROR(Prepare());
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
-                   PrepareConnection(now_, random_seed_));
+                   PrepareConnection(WallClock(), random_seed_));
   std::optional<CertificateRenewer> renewer;
   if (!absl::GetFlag(FLAGS_tls).empty()) {
     renewer.emplace(absl::GetFlag(FLAGS_coordinator), absl::GetFlag(FLAGS_tls),

@@ -125,7 +125,8 @@ absl::StatusOr<PrivateKey> ReadKey(const std::string& folder) {
 }  // namespace
 
 absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
-                   const std::string& folder, absl::Time now) {
+                   const std::string& folder, absl::Time now,
+                   const std::string& island) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   RETURN_IF_ERROR(CreateDirectory(folder, 0700));
   // Use the key of an earlier try again, because its token may be used up.
@@ -144,6 +145,7 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
   v1::EnrolRequest request;
   request.set_token_id(token.id);
   request.set_secret(token.secret);
+  request.set_island_id(island);
   ASSIGN_OR_RETURN(*request.mutable_certificate_request(), MakeRequest(**key));
   grpc::ClientContext context;
   context.set_deadline(FromNow(kCallTimeout));
@@ -163,14 +165,16 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
 }
 
 absl::Status EnrolOnce(const std::string& addresses,
-                       absl::string_view join_token, const std::string& folder,
-                       const Clock& now, uint64_t seed,
+                       absl::string_view join_token, const std::string& island,
+                       const std::string& folder, const Clock& now,
+                       uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   if (IsEnrolled(folder, token.pin, now())) return absl::OkStatus();
   Backoff backoff({.first = kShortestRetry}, seed);
   while (true) {
-    const absl::Status enrolled = Enrol(addresses, join_token, folder, now());
+    const absl::Status enrolled =
+        Enrol(addresses, join_token, folder, now(), island);
     LOG_IF(INFO, enrolled.ok())
         << "enrolled: " << folder << " has a certificate for this machine";
     if (!absl::IsUnavailable(enrolled) && !absl::IsDeadlineExceeded(enrolled) &&

@@ -32,20 +32,23 @@ namespace causeway {
 // coordinator at `addresses`. The coordinator must present a certificate of the
 // token's authority. Blocks for 20 s at most. After an error it can be repeated
 // with the same token, even if an answer was lost.
-//   INVALID_ARGUMENT   `join_token` is no join token.
+//   INVALID_ARGUMENT   `join_token` is no join token, or not that of `island`,
+//                      unless this is empty.
 //   UNAVAILABLE,
 //   DEADLINE_EXCEEDED  No coordinator answers.
 //   UNAUTHENTICATED    The coordinator is not the token's, does not know the
 //                      token, or has no TLS; or the token is used up.
 absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
-                   const std::string& folder, absl::Time now);
+                   const std::string& folder, absl::Time now,
+                   const std::string& island = "");
 
 // Enrols unless the folder has a valid certificate of the token's authority.
 // While no coordinator answers, or it is overloaded, tries again after `pause`,
 // until that returns false. `seed` spreads the retries. Returns Enrol's errors.
 absl::Status EnrolOnce(const std::string& addresses,
-                       absl::string_view join_token, const std::string& folder,
-                       const Clock& now, uint64_t seed,
+                       absl::string_view join_token, const std::string& island,
+                       const std::string& folder, const Clock& now,
+                       uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause);
 
 // Returns the time at which the folder's certificate is to be renewed.

@@ -66,6 +66,7 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.EnrolRequest.token_id", kName},
     {"causeway.v1.EnrolRequest.secret", kName},
     {"causeway.v1.EnrolRequest.certificate_request", kCertificateRequest},
+    {"causeway.v1.EnrolRequest.island_id", kName},
     {"causeway.v1.RenewRequest.certificate_request", kCertificateRequest},
     {"causeway.v1.CreateTokenRequest.role", kName},
     {"causeway.v1.CreateTokenRequest.name", kName},

@@ -156,8 +156,7 @@ absl::Status Caller::CheckIdentity() const {
         absl::StrCat(needed, "; the certificate is of ", Describe(*identity_),
                      " of run ", identity_->run));
   }
-  const Clock& clock = options.wall_clock ? options.wall_clock : options.now;
-  if (clock() >= certificate_.expires) {
+  if (options.wall_clock() >= certificate_.expires) {
     return absl::UnavailableError(absl::StrCat(
         "the certificate of ", Describe(*identity_), " expired at ",
         absl::FormatTime(absl::RFC3339_sec, certificate_.expires,

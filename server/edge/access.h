@@ -5,7 +5,10 @@
 // precedence; other methods are refused. Islands act under their own names
 // only. docs/security.md describes the roles.
 //
-//   Access access({.run = "r", .certificates = true, .now = now});
+//   Access access({.run = "r",
+//                  .certificates = true,
+//                  .now = now,
+//                  .wall_clock = wall_clock});
 //   const Caller caller = access.Identify(path, *context);
 //   RETURN_IF_ERROR(caller.Check());          // when the call begins
 //   RETURN_IF_ERROR(caller.Check(request));   // for each of its requests
@@ -100,7 +103,7 @@ class Access {
     // unknown and may call everything.
     bool certificates = false;
     Clock now;
-    // The wall clock, by which certificates expire; `now` if null.
+    // The wall clock, by which certificates expire. Not used without them.
     Clock wall_clock;
     // Checks whether an unexpired certificate is still good; null accepts all.
     // Called at each call and each heartbeat, from any thread.
@@ -133,7 +136,6 @@ class Access {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Records an event about refused calls.
-
   void RecordRefusal(const Caller& caller, const absl::Status& refusal) const
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -153,23 +153,26 @@ class AccessTest : public testing::Test {
           {*ReadFile(identity.key), *ReadFile(identity.certificate)});
       credentials = grpc::SslServerCredentials(options);
     }
+    const auto now = [this] {
+      return absl::Now() + absl::Seconds(ahead_.load());
+    };
     ASSERT_OK_AND_ASSIGN(
-        server_,
-        CoordinatorServer::Start(
-            &driver_.engine(),
-            {.address = "127.0.0.1:0",
-             .now =
-                 [this] { return absl::Now() + absl::Seconds(ahead_.load()); },
-             .credentials = credentials,
-             .client_certificates = true,
-             .check_certificate =
-                 [this](const ClientCertificate& certificate) {
-                   absl::MutexLock lock(&mu_);
-                   seen_ = certificate;
-                   return revoked_ ? absl::UnauthenticatedError("revoked")
-                                   : absl::OkStatus();
-                 },
-             .max_connections = max_connections}));
+        server_, CoordinatorServer::Start(
+                     &driver_.engine(),
+                     {.address = "127.0.0.1:0",
+                      .now = now,
+                      .wall_clock = now,
+                      .credentials = credentials,
+                      .client_certificates = true,
+                      .check_certificate =
+                          [this](const ClientCertificate& certificate) {
+                            absl::MutexLock lock(&mu_);
+                            seen_ = certificate;
+                            return revoked_
+                                       ? absl::UnauthenticatedError("revoked")
+                                       : absl::OkStatus();
+                          },
+                      .max_connections = max_connections}));
   }
 
   static std::string Path(const std::string& name) {

@@ -53,6 +53,7 @@ class EnrolmentTest : public testing::Test {
                              &driver_.engine(),
                              {.address = "127.0.0.1:0",
                               .now = absl::Now,
+                              .wall_clock = absl::Now,
                               .credentials = credentials,
                               .client_certificates = true,
                               .check_certificate =
@@ -216,6 +217,7 @@ TEST_F(EnrolmentTest, OneOfSeveralAddressesHasTheCoordinator) {
                        CoordinatorServer::Start(&driver_.engine(),
                                                 {.address = "127.0.0.1:0",
                                                  .now = absl::Now,
+                                                 .wall_clock = absl::Now,
                                                  .credentials = credentials,
                                                  .client_certificates = true}));
   const std::string list =
@@ -264,20 +266,24 @@ TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
   int pauses = 0;
   const auto pause = [&](absl::Duration) { return ++pauses < 3; };
   EXPECT_THAT(
-      EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, /*seed=*/1, pause),
-      IsUnavailable("nothing listens there"));
+      EnrolOnce(address_, token, "b", Path("b"), absl::Now, /*seed=*/1, pause),
+      IsInvalidArgument("the token is for island a"));
+  EXPECT_THAT(EnrolOnce("127.0.0.1:1", token, "a", Path("a"), absl::Now,
+                        /*seed=*/1, pause),
+              IsUnavailable("nothing listens there"));
   EXPECT_EQ(pauses, 3);
   EXPECT_OK(
-      EnrolOnce(address_, token, Path("a"), absl::Now, /*seed=*/1, pause));
-  EXPECT_OK(
-      EnrolOnce("127.0.0.1:1", token, Path("a"), absl::Now, /*seed=*/1, pause));
+      EnrolOnce(address_, token, "a", Path("a"), absl::Now, /*seed=*/1, pause));
+  EXPECT_OK(EnrolOnce("127.0.0.1:1", token, "a", Path("a"), absl::Now,
+                      /*seed=*/1, pause));
   EXPECT_EQ(pauses, 3);
   // The old certificate is not valid with another authority.
   ASSERT_OK_AND_ASSIGN(JoinToken other, ParseJoinToken(token));
   other.pin[0] ^= 1;
-  EXPECT_THAT(EnrolOnce(address_, FormatJoinToken(other), Path("a"), absl::Now,
-                        /*seed=*/1, pause),
-              IsUnauthenticated());
+  EXPECT_THAT(
+      EnrolOnce(address_, FormatJoinToken(other), "a", Path("a"), absl::Now,
+                /*seed=*/1, pause),
+      IsUnauthenticated());
 }
 
 TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {

@@ -42,7 +42,8 @@ class CoordinatorServer {
     // As for Listener::Listen.
     std::string address;
     Clock now;
-    // The wall clock, by which certificates expire; `now` if null.
+    // The wall clock, by which certificates expire. Not used without
+    // client_certificates.
     Clock wall_clock;
     // The coordinator's region. Islands of other regions fetch from a follower
     // of their own, if there is one.

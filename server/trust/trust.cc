@@ -248,6 +248,13 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
         "minute, or ask an operator for another one (causeway token create)");
   }
   token = (*found)->token();
+  if (!request.island_id().empty() &&
+      (token->role() != RoleName(Role::kIsland) ||
+       token->name() != request.island_id())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the token is for ", DescribeEntry(*token), ", and not for island ",
+        request.island_id(), "; it can still be used"));
+  }
   ASSIGN_OR_RETURN(const PublicKey key,
                    RequestedKey(request.certificate_request()));
   ASSIGN_OR_RETURN(CertificateRecord* const record,

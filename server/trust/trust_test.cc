@@ -81,8 +81,10 @@ class TrustTest : public testing::Test {
   }
 
   absl::StatusOr<v1::EnrolResponse> Enrol(const JoinToken& token, EVP_PKEY& key,
-                                          const std::string& from = "1.2.3.4") {
+                                          const std::string& from = "1.2.3.4",
+                                          const std::string& island = "") {
     v1::EnrolRequest request;
+    request.set_island_id(island);
     request.set_token_id(token.id);
     request.set_secret(token.secret);
     request.set_certificate_request(*MakeRequest(key));
@@ -143,6 +145,20 @@ TEST_F(TrustTest, ATokenServesOnceButForTheSameKey) {
   EXPECT_OK(Enrol(twice, *NewKey()));
   EXPECT_OK(Enrol(twice, *NewKey()));
   EXPECT_THAT(Enrol(twice, *NewKey()), IsUnauthenticated());
+}
+
+TEST_F(TrustTest, AnIslandDoesNotUseUpTheTokenOfAnother) {
+  const JoinToken token = Token();
+  EXPECT_THAT(Enrol(token, *key_, "1.2.3.4", "b"),
+              IsInvalidArgument("for island a, and not for island b"));
+  EXPECT_EQ(trust_->ListTokens().tokens(0).uses_left(), 1);
+  EXPECT_OK(Enrol(token, *key_, "1.2.3.4", "a"));
+  v1::CreateTokenRequest request;
+  request.set_role("operator");
+  request.set_name("a");
+  ASSERT_OK_AND_ASSIGN(const auto made, trust_->CreateToken(request, "o"));
+  EXPECT_THAT(Enrol(*ParseJoinToken(made.join_token()), *key_, "1.2.3.4", "a"),
+              IsInvalidArgument("for operator a, and not for island a"));
 }
 
 TEST_F(TrustTest, WrongTokensAreCountedAndRightOnesServeMeanwhile) {

@@ -154,21 +154,23 @@ class LeadingIsland : public EmbeddedIsland {
   // Enrols, and makes the connection's credentials.
   absl::Status PrepareConnection() {
     const std::string& address = options_.connection.address;
+    const Clock wall_clock = WallClock();
     if (!options_.join_token.empty()) {
-      RETURN_IF_ERROR(EnrolOnce(address, options_.join_token, options_.tls.tls,
-                                now_, options_.instance_id,
-                                [](absl::Duration) { return false; }));
+      RETURN_IF_ERROR(EnrolOnce(
+          address, options_.join_token, options_.island.join.island_id(),
+          options_.tls.tls, wall_clock, options_.instance_id,
+          [](absl::Duration) { return false; }));
     }
     if (!options_.tls.tls.empty()) {
       ASSIGN_OR_RETURN(const Identity identity,
-                       FolderIdentity(options_.tls.tls, now_()));
+                       FolderIdentity(options_.tls.tls, wall_clock()));
       v1::JoinRequest& join = options_.island.join;
       if (join.island_id().empty()) join.set_island_id(identity.name);
-      renewer_.emplace(address, options_.tls.tls, WallClock(),
+      renewer_.emplace(address, options_.tls.tls, wall_clock,
                        options_.instance_id);
     }
     ASSIGN_OR_RETURN(options_.connection.credentials,
-                     MakeChannelCredentials(options_.tls, now_()));
+                     MakeChannelCredentials(options_.tls, wall_clock()));
     options_.connection.tls = options_.tls.UsesTls();
     return absl::OkStatus();
   }
