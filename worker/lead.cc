@@ -15,7 +15,6 @@
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -231,15 +230,13 @@ absl::Status LeadingProcess::Run() {
                          metrics_.Add(runner.Progress(), certificate.Get(),
                                       families);
                        }));
-  absl::Status status = RunCrews(runner);
+  const absl::Status status = RunCrews(runner);
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  // A service or job that is started once more has done its part. systemd takes
-  // a service that ends before it was ready for one that has failed.
-  if (absl::IsFailedPrecondition(status) &&
-      absl::StrContains(status.message(), " is finished: ")) {
+  // systemd takes a service that ends before it was ready, as one does that is
+  // late for the run, for one that has failed.
+  if (absl::IsCancelled(status)) {
     LOG(INFO) << status.message();
     manager_.Ready();
-    status = absl::OkStatus();
   }
   return End(status);
 }

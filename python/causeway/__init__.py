@@ -19,8 +19,9 @@ docs/pytorch.md is the manual. Importing this package does not need PyTorch.
 from .creation import RunFiles, create_run
 from .errors import (DataLoss, Diverged, Error, Internal, InvalidArgument, Left,
                      ModelMismatch, NameTaken, NotFound, PermissionDenied,
-                     RankFailed, ResourceExhausted, RunMismatch, TensorMoved,
-                     Timeout, Unauthenticated, Unavailable, Unimplemented)
+                     RankFailed, ResourceExhausted, RunFinished, RunMismatch,
+                     TensorMoved, Timeout, Unauthenticated, Unavailable,
+                     Unimplemented)
 from .island import Island
 from .joining import join
 from .joined_run import Run, TensorInfo
@@ -31,7 +32,7 @@ __version__ = "0.1"
 __all__ = [
     "DataLoss", "Diverged", "Error", "Internal", "InvalidArgument", "Island",
     "Left", "ModelMismatch", "NameTaken", "NotFound", "PermissionDenied",
-    "RankFailed", "ResourceExhausted", "Run", "RunFiles", "RunMismatch",
-    "Sampler", "TensorInfo", "TensorMoved", "Timeout", "Unauthenticated",
-    "Unavailable", "Unimplemented", "create_run", "join"
+    "RankFailed", "ResourceExhausted", "Run", "RunFiles", "RunFinished",
+    "RunMismatch", "Sampler", "TensorInfo", "TensorMoved", "Timeout",
+    "Unauthenticated", "Unavailable", "Unimplemented", "create_run", "join"
 ]

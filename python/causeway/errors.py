@@ -18,6 +18,22 @@ class Error(RuntimeError):
     code = 2
 
 
+class RunFinished(SystemExit):
+    """The run was finished before this process joined it, so nothing is left to
+    train.
+
+    It ends a script that does not catch it, with exit status 0: whoever starts
+    islands again when they end need not know when the run does.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(0)
+        self._message = message
+
+    def __str__(self) -> str:
+        return self._message
+
+
 class Left(Error):
     """The island has left the run, as it was asked to."""
 

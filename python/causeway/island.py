@@ -10,7 +10,8 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping,
                     Optional, Sequence, Sized, Type, Union)
 
 from ._library import Path
-from .errors import Diverged, Error, InvalidArgument, TensorMoved
+from .errors import (Diverged, Error, InvalidArgument, Left, RunFinished,
+                     TensorMoved)
 from .leaving import LeaveOnSigterm
 from .native import PATIENCE_SECONDS, NativeIsland
 from .ranks import Ranks
@@ -74,8 +75,11 @@ class Island:
         self._native = NativeIsland(self._options, self._ranks, self._timeout)
         try:
             self.run = self._native.await_run(self._timeout)
-        except BaseException:
+        except BaseException as error:
             self._native.close()
+            if isinstance(error, Left):
+                _log.warning("%s", error)
+                raise RunFinished(str(error)) from None
             raise
         run = self.run
         self._next_step = run.step + 1

@@ -407,6 +407,26 @@ class OneIslandTest(ProcessTestCase):
         with self.join(resume=folder) as island:
             go_on(island)
 
+    def test_who_is_late_for_the_run_ends_well(self):
+        self.start_coordinator(
+            self.create_run(self.model, min_islands=1, total_steps=10),
+            stays=True)
+        with self.join() as island:
+            island.attach(self.model, self.optimizer)
+            while not island.should_stop:
+                self.step()
+        with self.assertRaisesRegex(causeway.RunFinished,
+                                    "is finished: every fragment") as late:
+            self.join()
+        self.assertEqual(late.exception.code, 0)
+        for process in [
+                self.start_island("west", rank=rank, ranks=2,
+                                  group_file=self.path("group"))
+                for rank in range(2)
+        ]:
+            self.assert_ends_well(process)
+            self.assertEqual(process.events(), [])
+
     def test_a_second_process_of_the_name_is_refused(self):
         self.begin()
         with self.join():

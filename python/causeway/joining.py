@@ -105,8 +105,17 @@ def join(coordinator: Optional[str] = None,
         accepted, or only one of the two sides uses TLS.
       Unavailable: the coordinator does not answer, and so cannot take the
         token.
-      RunMismatch: the run is finished, or is not the state's.
+      RunFinished: the run is finished. It ends a script that does not catch
+        it, with exit status 0.
+      RunMismatch: the run is not the state's.
     """
+    # The library takes 0 for its default.
+    for name, value in (("bulk_connections", bulk_connections),
+                        ("checkpoint_steps", checkpoint_steps),
+                        ("leave_timeout", leave_timeout),
+                        ("rank_timeout", rank_timeout)):
+        if not value > 0:
+            raise InvalidArgument(f"{name} is {value}; allowed: more than 0")
     environment = os.environ.get
     coordinator = coordinator or environment("CAUSEWAY_COORDINATOR")
     if not coordinator:

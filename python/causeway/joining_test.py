@@ -73,6 +73,14 @@ class JoiningTest(ProcessTestCase):
         self.assertIn(words, str(caught.exception))
         self.assertIn(f"127.0.0.1:{port}", str(caught.exception))
 
+    def test_limits_are_more_than_nothing(self):
+        for name in ("bulk_connections", "checkpoint_steps", "leave_timeout",
+                     "rank_timeout"):
+            for value in (0, -1):
+                with self.assertRaisesRegex(causeway.InvalidArgument,
+                                            f"{name} is {value}; allowed"):
+                    causeway.join("127.0.0.1:1", **{name: value})
+
     # --- What may succeed later ends with the timeout, and names the cause. ---
 
     def test_nothing_listens_there(self):

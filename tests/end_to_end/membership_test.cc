@@ -143,7 +143,7 @@ TEST_F(MembershipTest, DrainedIslandsLeaveAndMayComeBack) {
   IslandUnderTest back(Options("south"));
   // It either joined in time, or the run was over.
   const absl::Status end = back.Join();
-  EXPECT_TRUE(end.ok() || absl::IsFailedPrecondition(end)) << end;
+  EXPECT_TRUE(end.ok() || absl::IsCancelled(end)) << end;
   ASSERT_OK(north.Join());
   const v1::TokenLedger ledger = Fragment().ledger();
   EXPECT_GE(ledger.partial_merged(), 5 * kTokens);
@@ -181,7 +181,8 @@ TEST_F(MembershipTest, ADivergedIslandStartsAgainFromTheRunsParameters) {
   IslandUnderTest island(sick);
   EXPECT_OK(healthy.Join());
   const absl::Status end = island.Join();
-  EXPECT_TRUE(end.ok() || absl::IsFailedPrecondition(end)) << end;
+  // It may be too late for the run when it starts again.
+  EXPECT_TRUE(end.ok() || absl::IsCancelled(end)) << end;
   EXPECT_TRUE(diverged);
   const v1::IslandStatus status = IslandNamed("sick");
   EXPECT_EQ(status.incarnation(), 2);

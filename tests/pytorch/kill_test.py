@@ -82,10 +82,16 @@ class KillTest(ProcessTestCase):
             else:
                 islands[victim[0]].kill(victim[1])
                 islands[victim[0]].start()
+        ends = []
         for island in islands:
             for process in island.ranks:
                 self.assert_ends_well(process)
-                self.assertLess(process.wait_for("end")["merged_error"], 1e-3)
+                ends += [event for event in process.events()
+                         if event["event"] == "end"]
+        # An island that is started again late may find the run finished.
+        self.assertTrue(ends)
+        for end in ends:
+            self.assertLess(end["merged_error"], 1e-3)
         ledger = self.ledger()
         parts = sum(tokens for part, tokens in ledger.items()
                     if part != "reported")

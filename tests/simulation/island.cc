@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "worker/outer_loop/retry.h"
+
 namespace causeway::simulation {
 namespace {
 
@@ -315,8 +317,11 @@ void Island::RequestLeave() {
 
 void Island::Do(const action::End& end) {
   const absl::Status& status = end.status;
-  if (absl::IsCancelled(status)) CheckHandedIn();
-  if (status.ok() || absl::IsCancelled(status)) return Leave(status);
+  const bool is_late =
+      SaysRunIsFinished(loop_.core().membership().join_error());
+  const bool leaves = absl::IsCancelled(status) && !is_late;
+  if (leaves) CheckHandedIn();
+  if (status.ok() || leaves) return Leave(status);
   process_.parts.world->Trace("island ", IslandName(process_.island),
                               "   process ", process_.number,
                               " ends: ", status.ToString());

@@ -59,6 +59,10 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
               HasSubstr("rank_secret"));
   EXPECT_THAT(error([](auto& o) { o.bulk_connections = 1000; }),
               HasSubstr("bulk_connections is 1000"));
+  EXPECT_THAT(error([](auto& o) { o.bulk_connections = -1; }),
+              HasSubstr("bulk_connections is -1"));
+  EXPECT_THAT(error([](auto& o) { o.rank_timeout_seconds = -1; }),
+              HasSubstr("rank_timeout_seconds is -1"));
   EXPECT_THAT(error([](auto& o) { o.region = "B"; }),
               HasSubstr("region is \"B\""));
   EXPECT_THAT(error([](auto& o) { o.uplink_mbit_s = -1; }),

@@ -75,12 +75,13 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
         absl::StrCat("region is \"", to.connection.region,
                      "\"; allowed: 1 to 64 of [a-z0-9-]"));
   }
-  to.connection.bulk_connections = std::max(1, from.bulk_connections);
-  if (to.connection.bulk_connections > kMaxBulkConnections) {
+  if (from.bulk_connections < 0 ||
+      from.bulk_connections > kMaxBulkConnections) {
     return absl::InvalidArgumentError(
         absl::StrCat("bulk_connections is ", from.bulk_connections,
-                     "; at most ", kMaxBulkConnections));
+                     "; allowed: up to ", kMaxBulkConnections));
   }
+  to.connection.bulk_connections = std::max(1, from.bulk_connections);
   to.tls = {.tls_ca = Text(from.tls_ca),
             .tls_cert = Text(from.tls_cert),
             .tls_key = Text(from.tls_key),
@@ -106,6 +107,13 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
   if (from.verbose > 1) island.log_interval = absl::ZeroDuration();
   if (from.overlap_steps >= 0) {
     island.overlap_steps = static_cast<uint32_t>(from.overlap_steps);
+  }
+  for (const double seconds :
+       {from.leave_timeout_seconds, from.rank_timeout_seconds}) {
+    if (seconds >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("leave_timeout_seconds or rank_timeout_seconds is ",
+                     seconds, "; allowed: more than 0, or 0 for the default"));
   }
   island.initial_parameters = Text(from.initial_parameters);
   island.checkpoint_steps =

@@ -53,7 +53,7 @@ extern "C" {
 /* The canonical codes of gRPC. */
 typedef enum causeway_code {
   CAUSEWAY_OK = 0,
-  /* The island has left, as it was asked to. */
+  /* The island has left, as it was asked to, or was too late for the run. */
   CAUSEWAY_CANCELLED = 1,
   CAUSEWAY_UNKNOWN = 2,
   /* The call was wrong, or came too early or too late, and changed nothing. */
@@ -218,6 +218,8 @@ typedef struct causeway_run {
  *                               that was killed.
  *   CAUSEWAY_INVALID_ARGUMENT   The coordinator refuses what the options say;
  *                               the island has ended.
+ *   CAUSEWAY_CANCELLED          The run is finished, so nothing is left to
+ *                               train; or the island was asked to leave.
  *   CAUSEWAY_ALREADY_EXISTS     A process that lives has the name.
  *   CAUSEWAY_UNAUTHENTICATED    The certificate is refused, or the
  *                               coordinator's is, or only one side uses TLS. */

@@ -61,6 +61,10 @@ void IslandMembership::JoinAnswered(
     join_error_ = Replaced(response->identity().epoch(), identity_.epoch());
   }
   if (!join_error_.ok()) {
+    // An island that is started once more has done its part.
+    if (SaysRunIsFinished(join_error_)) {
+      return Fail(absl::CancelledError(join_error_.message()));
+    }
     if (!IsRetryable(join_error_)) return Fail(join_error_);
     not_before_ = now + join_backoff_.Next();
     return;

@@ -90,6 +90,14 @@ TEST_F(IslandMembershipTest, ARefusedJoinEndsTheSession) {
   EXPECT_THAT(membership().failure(), IsInvalidArgument());
 }
 
+TEST_F(IslandMembershipTest, ARunThatIsFinishedIsNoFailure) {
+  membership().JoinAnswered(
+      absl::FailedPreconditionError("run r is finished: every fragment"),
+      driver_.now());
+  EXPECT_TRUE(IsNext<action::End>());
+  EXPECT_THAT(membership().failure(), IsCancelled("run r is finished"));
+}
+
 TEST_F(IslandMembershipTest, OnlyAViewMakesAConnection) {
   membership().JoinAnswered(driver_.joined(), driver_.now());
   membership().StreamOpened(driver_.now());

@@ -4,6 +4,7 @@
 #define WORKER_OUTER_LOOP_RETRY_H_
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 
 namespace causeway {
 
@@ -22,6 +23,13 @@ inline bool IsRetryable(const absl::Status& status) {
     default:
       return false;
   }
+}
+
+// Returns whether a join was refused because nothing is left to train. The
+// code alone does not say it (docs/protocol.md).
+inline bool SaysRunIsFinished(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) &&
+         absl::StrContains(status.message(), " is finished: ");
 }
 
 }  // namespace causeway
