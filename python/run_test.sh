@@ -19,8 +19,10 @@ if [[ "$1" == --pytorch2 ]]; then
   [[ -x "${python}" ]] || skip "there is no PyTorch 2: CAUSEWAY_PYTORCH2 is" \
     "'${CAUSEWAY_PYTORCH2:-}', and no folder of tests/pytorch/environment.sh"
 else
+  # Importing it would take seconds.
+  has_torch='from importlib.util import find_spec; exit(not find_spec("torch"))'
   for python in python3 /usr/bin/python3; do
-    if "${python}" -c 'import torch' 2>/dev/null; then break; fi
+    if "${python}" -c "${has_torch}"; then break; fi
     python=
   done
   [[ -n "${python}" ]] || fail "no Python 3 has PyTorch: neither python3 nor" \
