@@ -10,10 +10,10 @@ _causeway() {
   if ((COMP_CWORD == 1)) && [[ "${1##*/}" == causeway && "${word}" != -* ]]; then
     words="$("$1" help 2>/dev/null | awk '/^  [a-z]/ { print $1 }') help"
   elif ((COMP_CWORD == 2)) && [[ "${1##*/}" == causeway && "${word}" != -* ]]; then
-    # The usage of a command names its actions: "token list|revoke...".
+    # The usage of a command names its actions: "token list | revoke ID".
     words="$("$1" help "${COMP_WORDS[1]}" 2>/dev/null |
-      awk '/^Usage: / { sub(/\.\.\.$/, "", $4); n = split($4, action, "|")
-        for (i = 1; n > 1 && i <= n; i++) print action[i] }')"
+      awk '/^Usage: / { for (i = 4; i <= NF; i++)
+        if ($i ~ /^[a-z]/ && (i == 4 || $(i - 1) == "|")) print $i }')"
   elif [[ "${word}" == -* && "${1##*/}" == causeway ]]; then
     words="$("$1" help "${COMP_WORDS[1]}" 2>/dev/null |
       awk '/^  --/ { print $1 }')"
