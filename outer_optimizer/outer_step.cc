@@ -32,14 +32,9 @@ absl::Status CheckOptions(const OuterStepOptions& options) {
     case Outer::HEAVY_BALL:
       break;
     case Outer::DELAYED_NESTEROV:
-      if (options.momentum_delay >= 1 && options.momentum_spread >= 0 &&
-          options.momentum_spread * options.momentum_delay <= 1) {
-        break;
-      }
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "outer momentum_delay %d and momentum_spread %g: want at least 1, "
-          "and 0 to 1 / momentum_delay",
-          options.momentum_delay, options.momentum_spread));
+      if (options.momentum_delay >= 1) break;
+      return absl::InvalidArgumentError(
+          "outer momentum_delay 0: want at least 1");
     default:
       return absl::InvalidArgumentError(absl::StrFormat(
           "outer_optimizer.algorithm %d is not one of NESTEROV, SGD, "
@@ -113,17 +108,14 @@ StepCoefficients CoefficientsOf(const OuterStepOptions& options,
     by.momentum_share = 1;
   }
   if (options.algorithm != Outer::DELAYED_NESTEROV) return by;
-  const double delay = options.momentum_delay;
-  const double spread = options.momentum_spread;
-  by.gradient_share = static_cast<float>(1 / delay);
+  by.gradient_share = static_cast<float>(1.0 / options.momentum_delay);
   by.clears_sum = (version + 1) % options.momentum_delay == 0;
   if (by.clears_sum) {
     by.intake = by.gradient_share;
-    by.momentum_share = static_cast<float>((1 - spread * (delay - 1)) * mu);
   } else {
     by.momentum_decay = 1;
     by.intake = 0;
-    by.momentum_share = static_cast<float>(spread * mu);
+    by.momentum_share = 0;
   }
   return by;
 }
@@ -308,7 +300,6 @@ OuterStepOptions MakeOuterStepOptions(const v1::RunConfig& config,
           .learning_rate = static_cast<float>(optimizer.learning_rate()),
           .momentum = static_cast<float>(optimizer.momentum()),
           .momentum_delay = optimizer.momentum_delay(),
-          .momentum_spread = optimizer.momentum_spread(),
           .tensor_merge = MakeTensorMerge(config, fragment),
           .downlink = DownlinkSpec(synchronization),
           .downlink_options = EncodeOptionsOf(synchronization)};

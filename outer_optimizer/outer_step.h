@@ -21,13 +21,12 @@
 // encoding's error to the next update; lossless formats have none.
 //
 // Delayed Nesterov, for rounds of few contributions, updates the momentum only
-// in every N-th step. d is the sum of g since the last such step, and c spreads
-// the momentum's effect over the other steps:
+// in every N-th step. d is the sum of g since the last such step:
 //
 //   d <- d + g
 //   every N-th step:  m <- mu m + d / N;  d <- 0;
-//                     change = -lr ((1 - c (N - 1)) mu m + g / N)
-//   other steps:      change = -lr (c mu m + g / N)
+//                     change = -lr (mu m + g / N)
+//   other steps:      change = -lr g / N
 //
 // With N = 1 it is Nesterov, bit for bit.
 //
@@ -37,7 +36,7 @@
 // Sources: DiLoCo (arXiv 2311.08105), algorithm 1, with Nesterov momentum as
 // torch.optim.SGD defines it (dampening 0); error feedback of the downlink as
 // in DoubleSqueeze (Tang et al., arXiv 1905.05957); Delayed Nesterov of Liu et
-// al., arXiv 2401.09135, algorithm 4.
+// al., arXiv 2401.09135, algorithm 4 with c = 0.
 #ifndef OUTER_OPTIMIZER_OUTER_STEP_H_
 #define OUTER_OPTIMIZER_OUTER_STEP_H_
 
@@ -64,9 +63,8 @@ struct OuterStepOptions {
   float learning_rate = 0;
   // mu.
   float momentum = 0;
-  // N and c of DELAYED_NESTEROV: N is at least 1, and c in [0, 1 / N].
+  // N of DELAYED_NESTEROV, at least 1.
   uint32_t momentum_delay = 1;
-  double momentum_spread = 0;
   // Values outside of its tensors take the mean.
   TensorMerge tensor_merge;
   // The encoding of the update.

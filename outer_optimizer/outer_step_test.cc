@@ -364,10 +364,9 @@ TEST_P(OuterStepTilesTest, RefusesWhatDoesNotFit) {
   expect_refused("NESTEROV, SGD, HEAVY_BALL, DELAYED_NESTEROV");
   options_ = kNesterov;
   options_.algorithm = Outer::DELAYED_NESTEROV;
+  options_.momentum_delay = 0;
+  expect_refused("momentum_delay 0");
   options_.momentum_delay = 4;
-  options_.momentum_spread = 0.26;
-  expect_refused("momentum_spread 0.26");
-  options_.momentum_spread = 0.25;
   options_.downlink = state_.residual.empty() ? kFp32 : kBf16;
   expect_refused("gradient sum has 0 values");
   options_ = kNesterov;
@@ -382,7 +381,6 @@ TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
                                     .learning_rate = 0.5f,
                                     .momentum = 0.5f,
                                     .momentum_delay = 4,
-                                    .momentum_spread = 0.125,
                                     .downlink = kFp32};
   // Short binary fractions throughout, so equality is exact.
   const std::vector<float> gradients = {1, -2, 4, 5, -3, 2, 1, 8, 1};
@@ -394,11 +392,10 @@ TEST(DelayedNesterovTest, EqualsItsAlgorithm) {
     buffer += g;
     if (t % 4 == 0) {
       m = 0.5f * m + buffer / 4;
-      // 1 - c N + c = 0.625.
-      want.push_back(0.5f * (0.625f * 0.5f * m + g / 4));
+      want.push_back(0.5f * (0.5f * m + g / 4));
       buffer = 0;
     } else {
-      want.push_back(0.5f * (0.125f * 0.5f * m + g / 4));
+      want.push_back(0.5f * g / 4);
     }
   }
   const std::vector<float> got = StepsOf(options, gradients);
@@ -422,7 +419,6 @@ TEST(DelayedNesterovTest, BetweenTwoMomentaIsGradientDescent) {
 TEST_P(OuterStepTilesTest, DelayedNesterovWithoutDelayIsNesterov) {
   OuterStepOptions delayed = options_;
   delayed.algorithm = Outer::DELAYED_NESTEROV;
-  delayed.momentum_spread = 0.75;
   OuterState want = state_;
   OuterState got = state_;
   got.gradient_sum.resize(kSize);
@@ -466,7 +462,6 @@ TEST(OuterStepOptionsTest, ComeFromTheConfig) {
   outer.set_learning_rate(0.25);
   outer.set_momentum(0.5);
   outer.set_momentum_delay(4);
-  outer.set_momentum_spread(0.125);
   config.mutable_synchronization()->set_downlink_format(v1::BF16);
   config.mutable_synchronization()->set_block_size(64);
   v1::Fragment fragment;
@@ -480,7 +475,6 @@ TEST(OuterStepOptionsTest, ComeFromTheConfig) {
   EXPECT_EQ(options.learning_rate, 0.25f);
   EXPECT_EQ(options.momentum, 0.5f);
   EXPECT_EQ(options.momentum_delay, 4u);
-  EXPECT_EQ(options.momentum_spread, 0.125);
   EXPECT_EQ(options.downlink,
             (CodecSpec{.format = v1::BF16, .block_size = 64}));
   EXPECT_THAT(options.tensor_merge.tensors, IsEmpty());

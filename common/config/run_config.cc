@@ -286,9 +286,6 @@ void Check(const v1::RunConfig& config, Checker& check, ConfigErrors& errors) {
                 "validation.every_rounds",
                 "0 where data.validation_fraction is 0, as nothing is held "
                 "out");
-  const v1::OuterOptimizerConfig& outer = config.outer_optimizer();
-  check.InRange({"outer_optimizer.momentum_spread", 0,
-                 1.0 / std::max(1u, outer.momentum_delay())});
   const v1::MembershipConfig& membership = config.membership();
   const double islands = std::max(1u, membership.max_islands());
   check.InRange({"membership.min_islands", 1, islands});

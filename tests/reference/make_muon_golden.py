@@ -25,10 +25,10 @@ UPDATES = 3
 # The coefficients (a, b, c) of an iteration of Newton-Schulz.
 ITERATIONS = [(3.4445, -4.7750, 2.0315)] * 5
 
-# By name: scale, Nesterov, momentum, learning rate factor.
-CASES = {"matched": ("MATCH_RMS", "true", 0.95, 1),
-         "spectral": ("SPECTRAL", "false", 0.9, 3),
-         "without_momentum": ("MATCH_RMS", "true", 0, 1)}
+# By name: momentum, learning rate factor.
+CASES = {"default": (0.95, 1),
+         "other_rate": (0.9, 3),
+         "without_momentum": (0, 1)}
 
 
 def orthogonalized(matrix):
@@ -39,9 +39,7 @@ def orthogonalized(matrix):
     return left @ torch.diag(values) @ right
 
 
-def step_scale(scale, rows, columns):
-    if scale == "SPECTRAL":
-        return math.sqrt(rows / columns)
+def step_scale(rows, columns):
     return 0.2 * math.sqrt(max(rows, columns))
 
 
@@ -49,7 +47,7 @@ def is_matrix_of_block(name, weight):
     return ".layers." in name and weight.dim() == 2
 
 
-def run(scale, nesterov, momentum, factor):
+def run(momentum, factor):
     weights = initial_weights()
     matrices = {name: weight for name, weight in weights.items()
                 if is_matrix_of_block(name, weight)}
@@ -66,10 +64,8 @@ def run(scale, nesterov, momentum, factor):
             for name, weight in matrices.items():
                 buffer = momentum * buffers[name] + weight.grad
                 buffers[name] = buffer
-                direction = buffer
-                if nesterov == "true":
-                    direction = weight.grad + momentum * buffer
-                change = (rate * factor * step_scale(scale, *weight.shape)
+                direction = weight.grad + momentum * buffer
+                change = (rate * factor * step_scale(*weight.shape)
                           * orthogonalized(direction))
                 weight.copy_(weight * (1 - rate * WEIGHT_DECAY) - change)
         rows.append(flat(weights))
@@ -78,7 +74,7 @@ def run(scale, nesterov, momentum, factor):
 
 def golden():
     """Returns the file's tensors and metadata."""
-    fields = ("scale", "nesterov", "momentum", "learning_rate_factor")
+    fields = ("momentum", "learning_rate_factor")
     return ({name: run(*case) for name, case in CASES.items()},
             {name: " ".join(f"{field}: {value}"
                             for field, value in zip(fields, case))

@@ -11,11 +11,8 @@
 namespace causeway {
 namespace {
 
-double StepScale(v1::MuonConfig::Scale scale, int64_t rows, int64_t columns) {
-  return scale == v1::MuonConfig::SPECTRAL
-             ? std::sqrt(static_cast<double>(rows) /
-                         static_cast<double>(columns))
-             : 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
+double StepScale(int64_t rows, int64_t columns) {
+  return 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
 }
 
 // Returns the most values of a matrix that Muon updates.
@@ -76,16 +73,12 @@ void Muon::Update(double learning_rate, float gradient_scale,
   float* const new_momentum = estimates ? direction : matrix.momentum;
   ops_->LinearCombination(momentum, matrix.momentum, gradient_scale,
                           matrix.gradient, size, new_momentum);
-  if (muon.nesterov()) {
-    ops_->LinearCombination(momentum, new_momentum, gradient_scale,
-                            matrix.gradient, size, direction);
-  } else if (!estimates) {
-    ops_->Copy(new_momentum, size, direction);
-  }
+  ops_->LinearCombination(momentum, new_momentum, gradient_scale,
+                          matrix.gradient, size, direction);
   ops_->Orthogonalize(MuonIterations(), matrix.rows, matrix.columns, direction,
                       direction + largest_);
   const double step = learning_rate * muon.learning_rate_factor() *
-                      StepScale(muon.scale(), matrix.rows, matrix.columns);
+                      StepScale(matrix.rows, matrix.columns);
   const double decay = learning_rate * config_.weight_decay();
   ops_->LinearCombination(static_cast<float>(1 - decay), matrix.parameters,
                           static_cast<float>(-step), direction, size,

@@ -12,10 +12,11 @@
 //
 // With s = gradient_scale, mu = training.muon.momentum, and NS the iterations
 // of MuonIterations, which bring singular values to 0.7 to 1.2:
-//   m <- mu m + s gradient;     d = s gradient + mu m (nesterov) or m
+//   m <- mu m + s gradient;     d = s gradient + mu m
 //   p <- p (1 - learning_rate weight_decay)
 //        - learning_rate learning_rate_factor scale NS(d)
-// where scale depends on training.muon.scale and the matrix's shape.
+// where scale is 0.2 sqrt(max(rows, columns)), which makes the root mean square
+// of a step that of AdamW's (Liu et al., arXiv 2502.16982).
 #ifndef WORKER_OPTIMIZER_MUON_H_
 #define WORKER_OPTIMIZER_MUON_H_
 
