@@ -74,7 +74,7 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
       srcs: NAME.cc, if it is there, unless it says otherwise.
       hdrs: likewise NAME.h.
       **kwargs: passed to cc_library; precompiled = False is for sources whose
-        headers do not bear those of third_party/precompiled.h, and optimized =
+        headers do not bear those of third_party/BUILD, and optimized =
         True for those of tests that compute much. testonly is what
         _is_for_tests() says, unless it says otherwise. test_deps and the like
         are the deps and the like of the causeway_cc_test NAME_test, which has
