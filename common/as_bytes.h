@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace causeway {
@@ -17,6 +18,13 @@ auto AsBytes(absl::Span<T> values) {
   using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
   return absl::Span<Byte>(reinterpret_cast<Byte*>(values.data()),
                           values.size() * sizeof(T));
+}
+
+// Returns the same bytes as functions for strings take them.
+template <typename T>
+absl::string_view AsStringView(absl::Span<T> values) {
+  const absl::Span<const char> bytes = AsBytes(values);
+  return {bytes.data(), bytes.size()};
 }
 
 }  // namespace causeway

@@ -18,6 +18,7 @@
 #include <limits>
 
 #include "absl/strings/escaping.h"
+#include "common/as_bytes.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -25,11 +26,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "values are hashed and sent as they lie in memory");
-
-absl::string_view BytesOf(absl::Span<const float> values) {
-  return absl::string_view(reinterpret_cast<const char*>(values.data()),
-                           values.size() * sizeof(float));
-}
 
 std::string Canonical(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
@@ -63,7 +59,7 @@ std::string Digest128(absl::string_view data) {
 }
 
 std::string Digest128(absl::Span<const float> values) {
-  return Digest128(BytesOf(values));
+  return Digest128(AsStringView(values));
 }
 
 std::string DigestToHex(absl::string_view digest) {
@@ -96,7 +92,7 @@ void Digest128Stream::Update(absl::string_view data) {
 }
 
 void Digest128Stream::Update(absl::Span<const float> values) {
-  Update(BytesOf(values));
+  Update(AsStringView(values));
 }
 
 std::string Digest128Stream::Finish() const {

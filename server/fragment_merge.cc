@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/as_bytes.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -58,21 +59,16 @@ NewState TakeState(const FragmentContents& before, BufferPool& memory) {
   return state;
 }
 
-absl::string_view View(absl::Span<const float> values) {
-  return {reinterpret_cast<const char*>(values.data()),
-          values.size() * sizeof(float)};
-}
-
 // Sets the digests in parallel, because each reads a whole vector. An empty
 // vector has none.
 void DigestParts(const FragmentContents& after, absl::string_view update,
                  absl::string_view gradient, v1::RecordedMerge& digests,
                  ThreadPool& pool) {
   const std::array<std::pair<absl::string_view, std::string*>, 6> parts = {{
-      {View(after.theta), digests.mutable_head()->mutable_digest()},
-      {View(after.momentum), digests.mutable_momentum_digest()},
-      {View(after.residual), digests.mutable_residual_digest()},
-      {View(after.gradient_sum), digests.mutable_gradient_sum_digest()},
+      {AsStringView(after.theta), digests.mutable_head()->mutable_digest()},
+      {AsStringView(after.momentum), digests.mutable_momentum_digest()},
+      {AsStringView(after.residual), digests.mutable_residual_digest()},
+      {AsStringView(after.gradient_sum), digests.mutable_gradient_sum_digest()},
       {gradient, digests.mutable_gradient_digest()},
       {update, digests.mutable_update_digest()},
   }};

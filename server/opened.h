@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
+#include "common/as_bytes.h"
 #include "proto/coordinator.pb.h"
 #include "server/fragment_heads.h"
 
@@ -37,7 +38,7 @@ inline absl::StatusOr<OpenedParameters> OpenVersion(
                          "kept: fetch the newest",
                          request.version(), request.fragment()));
   }
-  OpenedParameters opened{.bytes = version->contents().theta_bytes()};
+  OpenedParameters opened{.bytes = AsStringView(version->contents().theta)};
   *opened.response.mutable_head() = version->contents().head;
   opened.response.set_total_bytes(opened.bytes.size());
   opened.owner = std::move(version);

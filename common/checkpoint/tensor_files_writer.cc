@@ -59,10 +59,6 @@ std::vector<absl::Span<const NamedTensor>> CutIntoFiles(
   return files;
 }
 
-absl::string_view View(absl::Span<const char> bytes) {
-  return {bytes.data(), bytes.size()};
-}
-
 absl::Status AppendValues(absl::Span<const float> values,
                           const TensorFilesOptions& options,
                           AtomicFileWriter& writer) {
@@ -71,12 +67,12 @@ absl::Status AppendValues(absl::Span<const float> values,
   for (size_t begin = 0; begin < values.size(); begin += kPiece) {
     const absl::Span<const float> piece = values.subspan(begin, kPiece);
     if (options.dtype == "F32") {
-      RETURN_IF_ERROR(writer.Append(View(AsBytes(piece))));
+      RETURN_IF_ERROR(writer.Append(AsStringView(piece)));
     } else {
       converted.clear();
       for (const float value : piece) converted.push_back(convert(value));
       RETURN_IF_ERROR(
-          writer.Append(View(AsBytes(absl::MakeConstSpan(converted)))));
+          writer.Append(AsStringView(absl::MakeConstSpan(converted))));
     }
     if (options.progress != nullptr) options.progress(piece.size());
   }

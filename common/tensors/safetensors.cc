@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
+#include "common/as_bytes.h"
 #include "common/foreign/file.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
@@ -302,12 +303,10 @@ absl::StatusOr<std::string> HeaderJson(const Safetensors& contents) {
 
 SafetensorsTensor FloatTensor(std::string name, std::vector<int64_t> shape,
                               absl::Span<const float> values) {
-  return {
-      .name = std::move(name),
-      .dtype = "F32",
-      .shape = std::move(shape),
-      .bytes = absl::string_view(reinterpret_cast<const char*>(values.data()),
-                                 values.size() * sizeof(float))};
+  return {.name = std::move(name),
+          .dtype = "F32",
+          .shape = std::move(shape),
+          .bytes = AsStringView(values)};
 }
 
 absl::StatusOr<const SafetensorsTensor*> Safetensors::Find(

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
+#include "common/as_bytes.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk.h"
@@ -15,14 +16,6 @@
 #include "server/storage/fragment_store.h"
 
 namespace causeway {
-namespace {
-
-absl::string_view BytesOf(absl::Span<const float> values) {
-  return {reinterpret_cast<const char*>(values.data()),
-          values.size() * sizeof(float)};
-}
-
-}  // namespace
 
 absl::StatusOr<CopyStream> CopyStream::Begin(
     const FollowedSource& source, const v1::FollowRequest::Hello& hello) {
@@ -103,8 +96,9 @@ void CopyStream::QueueState(uint32_t fragment) {
   Object& state = objects_.emplace_back();
   state.description.set_kind(v1::ReplicatedObject::STATE);
   *state.description.mutable_head() = contents.head;
-  state.parts = {BytesOf(contents.theta), BytesOf(contents.momentum),
-                 BytesOf(contents.residual), BytesOf(contents.gradient_sum)};
+  state.parts = {AsStringView(contents.theta), AsStringView(contents.momentum),
+                 AsStringView(contents.residual),
+                 AsStringView(contents.gradient_sum)};
   held_[fragment] = contents.head.version();
   state.owner = std::move(head);
 }

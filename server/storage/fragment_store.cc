@@ -170,11 +170,6 @@ absl::Status ReadEncoding(const Safetensors& file, UpdateContents& update) {
 
 }  // namespace
 
-absl::string_view FragmentContents::theta_bytes() const {
-  return absl::string_view(reinterpret_cast<const char*>(theta.data()),
-                           theta.size() * sizeof(float));
-}
-
 absl::StatusOr<FragmentStore> FragmentStore::Create(std::string root,
                                                     Options options) {
   FragmentStore store(std::move(root), std::move(options));

@@ -56,9 +56,6 @@ struct FragmentContents {
   absl::Span<const float> momentum;
   absl::Span<const float> residual;
   absl::Span<const float> gradient_sum;
-
-  // theta in its wire format: fp32, little-endian.
-  absl::string_view theta_bytes() const;
 };
 
 // The update that led to `head`; bytes are not owned.

@@ -84,11 +84,7 @@ TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   EXPECT_THAT(stored.contents().residual, testing::ElementsAreArray(residual_));
   EXPECT_THAT(stored.contents().gradient_sum,
               testing::ElementsAreArray(gradient_sum_));
-  ASSERT_EQ(stored.contents().theta_bytes().size(),
-            theta_.size() * sizeof(float));
-  EXPECT_EQ(std::memcmp(stored.contents().theta_bytes().data(), theta_.data(),
-                        stored.contents().theta_bytes().size()),
-            0);
+  EXPECT_THAT(stored.contents().theta, testing::ElementsAreArray(theta_));
 }
 
 TEST_F(FragmentStoreTest, EmptyTensorsAreLeftOut) {

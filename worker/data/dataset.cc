@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "common/as_bytes.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -46,8 +47,7 @@ std::string Dataset::Digest() const {
                                         (pieces - 1));
     const auto part = absl::MakeSpan(piece).first(
         static_cast<size_t>(std::min(tokens, size - begin)));
-    const absl::string_view bytes(reinterpret_cast<const char*>(part.data()),
-                                  part.size() * sizeof(int32_t));
+    const absl::string_view bytes = AsStringView(part);
     corpus.Copy(begin, part);
     digests += Digest128(bytes);
     corpus.CopyTargets(begin, part);

@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/as_bytes.h"
 #include "common/checksum.h"
 #include "common/foreign/file.h"
 #include "common/os/file.h"
@@ -133,10 +134,7 @@ class SentencePieceTokenizer : public Tokenizer {
       absl::Span<const int32_t> ids) const override {
     // The library only asserts this.
     RETURN_IF_ERROR(CheckIds(ids, facts_.vocabulary));
-    return process_->Call(
-        SentencePieceCode::kDecode,
-        absl::string_view(reinterpret_cast<const char*>(ids.data()),
-                          ids.size() * sizeof(int32_t)));
+    return process_->Call(SentencePieceCode::kDecode, AsStringView(ids));
   }
 
  private:
