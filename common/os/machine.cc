@@ -103,4 +103,13 @@ uint64_t PeakResidentBytes() {
   return 0;
 }
 
+uint64_t OutOfMemoryKills(const std::string& root) {
+  std::ifstream counters(root + "/proc/vmstat");
+  std::string name;
+  for (uint64_t count = 0; counters >> name >> count;) {
+    if (name == "oom_kill") return count;
+  }
+  return 0;
+}
+
 }  // namespace causeway

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Returns the machine's memory and disk space in bytes.
+// Returns the machine's memory and disk space in bytes, and says if memory ran
+// out.
 #ifndef COMMON_OS_MACHINE_H_
 #define COMMON_OS_MACHINE_H_
 
@@ -32,6 +33,11 @@ uint64_t ResidentBytes();
 // Returns the highest resident size so far (VmHWM), with mapped files; 0 if
 // unknown.
 uint64_t PeakResidentBytes();
+
+// Returns how many processes the kernel has killed for lack of memory, of the
+// machine or of a control group, since the machine was started; 0 if unknown.
+// The files of the system are below `root`.
+uint64_t OutOfMemoryKills(const std::string& root = "");
 
 }  // namespace causeway
 

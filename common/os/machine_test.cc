@@ -61,6 +61,16 @@ TEST(MachineTest, KnowsTheLimitsOfControlGroups) {
   EXPECT_EQ(memory_with("nonsense\n0::nonsense\n", "", kOld, "1000\n"), all);
 }
 
+TEST(MachineTest, CountsKillsForLackOfMemory) {
+  const auto made = TemporaryDirectory::Make("machine");
+  ASSERT_OK(made);
+  EXPECT_EQ(OutOfMemoryKills(made->path()), 0);
+  std::filesystem::create_directories(made->path() + "/proc");
+  std::ofstream(made->path() + "/proc/vmstat")
+      << "nr_free_pages 5000\noom_kill 3\ndrop_pagecache 1\n";
+  EXPECT_EQ(OutOfMemoryKills(made->path()), 3);
+}
+
 TEST(ProcessMemoryTest, WhatIsFreedCountsForThePeakOnly) {
   constexpr uint64_t kBytes = 128 << 20;
   // The kernel counts pages in batches.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/os/daemon.h"
+#include "common/os/machine.h"
 #include "common/printable.h"
 #include "common/status_macros.h"
 #include "common/transport/field_limits.h"
@@ -79,6 +80,7 @@ class Supervisor {
     is_known_ = false;
     suspected_ = -1;
     ended_at_ = absl::InfiniteFuture();
+    memory_kills_ = OutOfMemoryKills(options_.root);
     for (size_t i = 0; i < commands_.size(); ++i) {
       ASSIGN_OR_RETURN(processes_.emplace_back(), StartProcess(i));
     }
@@ -159,9 +161,20 @@ class Supervisor {
     const int code = process.exit_code();
     return code > 128
                ? absl::StrCat("process ", NumberOf(i), " was killed by signal ",
-                              code - 128)
+                              code - 128, LackOfMemory(code - 128))
                : absl::StrCat("process ", NumberOf(i), " has ended with code ",
                               code, ": ", PrintableLines(process.last_line()));
+  }
+
+  // Returns what to add about a signal that the kernel may have sent because
+  // memory ran out.
+  absl::string_view LackOfMemory(int signal) const {
+    return signal == SIGKILL && OutOfMemoryKills(options_.root) > memory_kills_
+               ? "; the kernel has killed a process of this machine for lack "
+                 "of "
+                 "memory meanwhile (`dmesg` names it): raise the limit of the "
+                 "container, unit or job, or let the island take less"
+               : "";
   }
 
   // Returns whether a process that has ended had no rank, so that the island
@@ -307,6 +320,8 @@ class Supervisor {
   // When the first process has ended.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
+  // How many processes the kernel had killed for lack of memory by this start.
+  uint64_t memory_kills_ = 0;
   // This is true if it is known which process is at fault.
   bool is_known_ = false;
   // The rank of the fault that was found in the last tick, or -1.

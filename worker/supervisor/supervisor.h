@@ -48,6 +48,8 @@ struct SupervisorOptions {
   // has a rank is then started again alone, now and then.
   bool has_spares = false;
   WatchLimits limits;
+  // The folder of the system's files, which tell if memory has run out.
+  std::string root;
   // The exit code of a process that has left the run because it was told to.
   int interrupted_exit_code = 0;
   Clock now;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/supervisor/supervisor.h"
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -11,10 +12,15 @@
 #include "common/os/daemon.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace causeway {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 
 // The begin of a second process's script, which lets the first one write its
 // line. Sets n to the number of starts.
@@ -102,6 +108,26 @@ TEST_F(SupervisorTest, NobodyWaitsForAProcessThatWasKilledBeforeItHadARank) {
                  absl::StrCat(kWritesSecond, "[ $n = 2 ] || kill -KILL $$")}),
             0);
   EXPECT_EQ(Contents("first"), "a\na\n");
+}
+
+TEST_F(SupervisorTest, SaysIfMemoryHasRunOut) {
+  SupervisorOptions options =
+      Options({"echo oom_kill 8 >proc/vmstat; kill -KILL $$"},
+              RankFaultAction::kDetect);
+  options.root = directory_.path();
+  std::filesystem::create_directory(directory_.path() + "/proc");
+  std::ofstream(directory_.path() + "/proc/vmstat") << "oom_kill 7\n";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Run(options), 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("process 0 was killed by signal 9; the kernel has "
+                        "killed a process of this machine for lack of memory"));
+  // Nothing more was killed for it since.
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Run(options), 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("process 0 was killed by signal 9"),
+                    Not(HasSubstr("memory"))));
 }
 
 TEST_F(SupervisorTest, WrongUseIsNotTriedAgain) {
