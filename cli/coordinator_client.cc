@@ -8,6 +8,7 @@
 #include "common/status_macros.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/enrolment.h"
+#include "common/transport/keepalive.h"
 #include "common/transport/reachability.h"
 #include "grpc/support/time.h"
 
@@ -22,6 +23,7 @@ std::shared_ptr<grpc::Channel> Connect(
     const std::string& addresses,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
+  AddKeepalive(arguments);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   // Despite its name this also limits the time of a try, which takes several
   // round trips with HTTP/2's settings and TLS.

@@ -20,7 +20,8 @@ namespace {
 
 // The time between looks at leases and grace windows.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-// A write of the commit log that takes longer is one that islands notice.
+// A write of the commit log, or a tick, that comes so late is one that islands
+// notice.
 constexpr absl::Duration kLongWrite = absl::Seconds(1);
 
 // The time between attempts to read a disk that failed during a write.
@@ -230,7 +231,8 @@ absl::Status Engine::Persist(const Journal::Entry& entry) {
   write_began_ = std::numeric_limits<int64_t>::max();
   if (const absl::Duration took = options_.now() - begin; took >= kLongWrite) {
     // No heartbeat was handled meanwhile.
-    coordinator_.ExtendLeases(took);
+    coordinator_.ExtendLeases(took, begin + took);
+    written_ += took;
     LOG(WARNING) << "a write to the commit log took " << InSeconds(took)
                  << ", and no call was answered meanwhile; look at the disk of "
                  << options_.state_dir << ". Leases are longer by that time";
@@ -269,6 +271,9 @@ void Engine::TickLoop() {
   absl::Time reconcile_at = absl::InfinitePast();
   absl::Time rescue_at = absl::InfinitePast();
   bool has_begun = false;
+  // It tells for how long the process has not run, whatever time its rules are
+  // told.
+  const Clock steady = SteadyWallClock();
   while (true) {
     if (!has_begun && (has_begun = CheckBegun().ok())) news_.Notify();
     if (options_.now() >= reconcile_at && state_->log().InDoubt()) {
@@ -286,9 +291,11 @@ void Engine::TickLoop() {
       rescue_at = rescued.ok() && *rescued ? absl::InfiniteFuture()
                                            : options_.now() + kReconcilePause;
     }
+    const absl::Time waits_since = steady();
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
+      NoteLateness(steady() - waits_since - kTick);
     }
     const absl::Status ticked = Handle([&](Effects& effects) {
       mu_.AssertHeld();
@@ -301,6 +308,15 @@ void Engine::TickLoop() {
     });
     LOG_IF_EVERY_N(ERROR, !ticked.ok(), 100) << ticked;
   }
+}
+
+void Engine::NoteLateness(absl::Duration late) {
+  const absl::Duration stopped = late - std::exchange(written_, {});
+  if (stopped < kLongWrite) return;
+  coordinator_.ExtendLeases(stopped, options_.now());
+  LOG(WARNING) << "this process has not run for " << InSeconds(stopped)
+               << ", as if it or its machine had been stopped. Leases are "
+                  "longer by that time";
 }
 
 void Engine::Reconcile() {

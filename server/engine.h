@@ -262,6 +262,9 @@ class Engine {
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
+  // Lengthens leases if a tick comes so much too late that nobody can have been
+  // heard meanwhile.
+  void NoteLateness(absl::Duration late) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
   void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);
@@ -295,6 +298,8 @@ class Engine {
   // When the write to the log began that is under way, in nanoseconds since
   // 1970; the largest number if none is.
   std::atomic<int64_t> write_began_ = std::numeric_limits<int64_t>::max();
+  // The time since the last tick by which long writes have lengthened leases.
+  absl::Duration written_ ABSL_GUARDED_BY(mu_);
   bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
@@ -20,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "server/election/testing/etcd_process.h"
 #include "tests/end_to_end/process.h"
+#include "tests/takeover/relay.h"
 
 namespace causeway {
 namespace {
@@ -167,6 +169,16 @@ TEST_F(ElectionTest, ALeaderWritesTheOfficeThatEtcdHasLost) {
   EXPECT_EQ(a.view()->office.epoch(), epoch);
   EXPECT_THAT(a.view()->office.in_sync(), ElementsAre("a", "b"));
   EXPECT_OK(a.Change(a.office()));
+}
+
+// As NATs and firewalls do, and machines that go without a word.
+TEST_F(ElectionTest, AConnectionThatIsForgottenIsReplaced) {
+  Relay relay(etcd_->port());
+  EtcdClient client({.members = {absl::StrCat("127.0.0.1:", relay.port())}});
+  ASSERT_TRUE(Await([&] { return client.Transact(Reading()).ok(); }));
+  relay.Forget();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(client.Transact(Reading()).status()));
+  EXPECT_TRUE(Await([&] { return client.Transact(Reading()).ok(); }));
 }
 
 TEST_F(ElectionTest, EtcdMayAskForAPassword) {

@@ -16,6 +16,8 @@ namespace {
 std::shared_ptr<grpc::Channel> Connect(const EtcdClient::Options& options,
                                        const std::string& member) {
   grpc::ChannelArguments arguments;
+  // A channel that replaces one must not share its connection.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Find a member that comes back soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
@@ -25,6 +27,7 @@ std::shared_ptr<grpc::Channel> Connect(const EtcdClient::Options& options,
 }  // namespace
 
 EtcdClient::EtcdClient(Options options) : options_(std::move(options)) {
+  absl::MutexLock lock(&mu_);
   for (const std::string& member : options_.members) {
     channels_.push_back(Connect(options_, member));
   }
@@ -46,13 +49,14 @@ absl::StatusOr<std::string> EtcdClient::Authenticate(
 
 absl::Status EtcdClient::Ask(const Call& call) {
   size_t member = 0;
+  std::shared_ptr<grpc::Channel> channel;
   std::string token;
   {
     absl::MutexLock lock(&mu_);
     member = current_;
+    channel = channels_[member];
     token = token_;
   }
-  const std::shared_ptr<grpc::Channel>& channel = channels_[member];
   absl::Status answered;
   if (!options_.user.empty() && token.empty()) {
     absl::StatusOr<std::string> authenticated = Authenticate(channel);
@@ -69,6 +73,11 @@ absl::Status EtcdClient::Ask(const Call& call) {
   // A token ends after some time, and when the member that gave it restarts.
   token_ = answered.ok() ? token : "";
   if (answered.ok()) return answered;
+  if (absl::IsDeadlineExceeded(answered) && channels_[member] == channel) {
+    // The way to the member may have forgotten the connection, without a word.
+    // TCP would go on with it for many minutes.
+    channels_[member] = Connect(options_, options_.members[member]);
+  }
   if (current_ == member) current_ = (member + 1) % channels_.size();
   return absl::Status(answered.code(),
                       absl::StrCat("etcd at ", options_.members[member], ": ",

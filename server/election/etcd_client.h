@@ -61,8 +61,9 @@ class EtcdClient {
       const std::shared_ptr<grpc::Channel>& channel);
 
   const Options options_;
-  std::vector<std::shared_ptr<grpc::Channel>> channels_;
   absl::Mutex mu_;
+  // A channel to each member.
+  std::vector<std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mu_);
   size_t current_ ABSL_GUARDED_BY(mu_) = 0;
   // The user's token; empty if it is yet to be asked for.
   std::string token_ ABSL_GUARDED_BY(mu_);

@@ -12,6 +12,7 @@
 #include "common/backoff.h"
 #include "common/status_macros.h"
 #include "common/transport/grpc_status.h"
+#include "common/transport/keepalive.h"
 #include "glog/logging.h"
 #include "server/storage/commit_log.h"
 
@@ -28,8 +29,7 @@ std::shared_ptr<grpc::Channel> Connect(
   // A new leader at the address of one that was lost should be dialled at once,
   // and not when it is the turn of a connection that has failed before.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  AddKeepalive(arguments);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);

@@ -99,7 +99,9 @@ class Coordinator {
   void Tick(absl::Time now, Effects& effects);
   // Lengthens all leases by the time in which events could not be handled, so
   // that islands had no chance to be heard.
-  void ExtendLeases(absl::Duration deaf) { membership_.ExtendLeases(deaf); }
+  void ExtendLeases(absl::Duration deaf, absl::Time now) {
+    membership_.ExtendLeases(deaf, now);
+  }
   // Returns the events of a commit with this outcome, to be written in its
   // transaction.
   std::vector<CoordinatorEvent> CommitEvents(

@@ -231,8 +231,10 @@ void Membership::ForgetOldest(const Member* kept) {
   }
 }
 
-void Membership::ExtendLeases(absl::Duration deaf) {
-  for (Member* member : live_) member->last_heartbeat += deaf;
+void Membership::ExtendLeases(absl::Duration deaf, absl::Time now) {
+  for (Member* member : live_) {
+    member->last_heartbeat = std::min(member->last_heartbeat + deaf, now);
+  }
 }
 
 std::vector<Member*> Membership::Expired(absl::Time now) {

@@ -152,8 +152,9 @@ class Membership {
   void End(Member& member, v1::IslandStatus::State state,
            absl::string_view reason, absl::Time now);
 
-  // Lengthens all leases by the time in which nobody could be heard.
-  void ExtendLeases(absl::Duration deaf);
+  // Lengthens all leases by the time in which nobody could be heard, but not
+  // beyond those of members that are heard of now.
+  void ExtendLeases(absl::Duration deaf, absl::Time now);
   // Returns the live members whose lease has ended by `now`, ordered by name.
   std::vector<Member*> Expired(absl::Time now);
 

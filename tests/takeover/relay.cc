@@ -59,10 +59,15 @@ void Relay::SetCut(bool cut) {
   is_cut_ = cut;
 }
 
-bool Relay::AwaitWhole() {
-  const auto is_whole = [this] {
+void Relay::Forget() {
+  absl::MutexLock lock(&mu_);
+  forgotten_ = connections_;
+}
+
+bool Relay::AwaitWhole(int connection) {
+  const auto is_whole = [=, this] {
     mu_.AssertReaderHeld();
-    return stopping_ || !is_cut_;
+    return stopping_ || (!is_cut_ && connection >= forgotten_);
   };
   absl::MutexLock lock(&mu_, absl::Condition(&is_whole));
   return !stopping_;
@@ -71,7 +76,12 @@ bool Relay::AwaitWhole() {
 void Relay::AcceptLoop() {
   while (true) {
     const int client = accept(listener_, nullptr, nullptr);
-    if (client < 0 || !AwaitWhole()) {
+    int connection = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      connection = connections_++;
+    }
+    if (client < 0 || !AwaitWhole(connection)) {
       if (client >= 0) close(client);
       return;
     }
@@ -85,19 +95,19 @@ void Relay::AcceptLoop() {
     }
     absl::MutexLock lock(&mu_);
     sockets_.insert(sockets_.end(), {client, server});
-    copiers_.emplace_back([=, this] { Copy(client, server); });
-    copiers_.emplace_back([=, this] { Copy(server, client); });
+    copiers_.emplace_back([=, this] { Copy(connection, client, server); });
+    copiers_.emplace_back([=, this] { Copy(connection, server, client); });
     if (stopping_) {
       for (const int file : {client, server}) shutdown(file, SHUT_RDWR);
     }
   }
 }
 
-void Relay::Copy(int from, int to) {
+void Relay::Copy(int connection, int from, int to) {
   std::vector<char> buffer(64 << 10);
   while (true) {
     const ssize_t received = recv(from, buffer.data(), buffer.size(), 0);
-    if (!AwaitWhole()) return;
+    if (!AwaitWhole(connection)) return;
     if (received <= 0) break;
     for (ssize_t sent = 0; sent < received;) {
       const ssize_t count =

@@ -23,20 +23,27 @@ class Relay {
   int port() const { return port_; }
   void Cut() { SetCut(true); }
   void Heal() { SetCut(false); }
+  // Carries nothing more on the connections that there are, as a NAT does that
+  // was restarted. New ones are relayed.
+  void Forget();
 
  private:
   void SetCut(bool cut);
   void AcceptLoop();
-  // Copies from one socket to the other until either is closed.
-  void Copy(int from, int to);
-  // Waits while the relay is cut. Returns false once it is to end.
-  bool AwaitWhole();
+  // Copies from one socket of a connection to the other until either is closed.
+  void Copy(int connection, int from, int to);
+  // Waits while nothing goes through the connection with this number. Returns
+  // false once the relay is to end.
+  bool AwaitWhole(int connection);
 
   const int target_;
   int listener_ = -1;
   int port_ = 0;
   absl::Mutex mu_;
   bool is_cut_ ABSL_GUARDED_BY(mu_) = false;
+  // The number of connections so far, and of those that are forgotten.
+  int connections_ ABSL_GUARDED_BY(mu_) = 0;
+  int forgotten_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<int> sockets_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> copiers_ ABSL_GUARDED_BY(mu_);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/transport/grpc_status.h"
+#include "common/transport/keepalive.h"
 
 namespace causeway {
 
@@ -12,12 +13,9 @@ grpc::ChannelArguments ChannelArgumentsOfIsland() {
   // Gives each channel its own connection: by default gRPC shares one between
   // channels to the same address.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Between exchanges the bulk connections have no calls, but a dead one should
   // be replaced before the next exchange.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  AddKeepalive(arguments);
   // Our own back-off decides when to try again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   // Despite its name this also limits the time of a try, which takes several
