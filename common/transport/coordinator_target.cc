@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/coordinator_target.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/status_macros.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 
@@ -27,24 +29,19 @@ constexpr char kServiceConfig[] = R"({
   "healthCheckConfig": {"serviceName": "causeway.v1.Coordinator"}
 })";
 
-// Returns the socket addresses of the hosts that are known, as texts.
-std::vector<std::string> ResolveAll(absl::Span<const std::string> addresses) {
+// Returns the socket addresses of a host, as texts in order.
+absl::StatusOr<std::vector<std::string>> ResolveOne(
+    const std::string& address) {
+  ASSIGN_OR_RETURN(const Addresses found, Resolve(address, 0));
   std::vector<std::string> resolved;
-  for (const std::string& address : addresses) {
-    const absl::StatusOr<Addresses> found = Resolve(address, 0);
-    if (!found.ok()) {
-      LOG(WARNING) << found.status().message()
-                   << "; this process goes without that address";
-      continue;
-    }
-    for (const addrinfo* each = found->get(); each != nullptr;
-         each = each->ai_next) {
-      sockaddr_storage storage = {};
-      std::memcpy(&storage, each->ai_addr, each->ai_addrlen);
-      const std::string text = AddressText(storage);
-      if (!absl::c_linear_search(resolved, text)) resolved.push_back(text);
-    }
+  for (const addrinfo* each = found.get(); each != nullptr;
+       each = each->ai_next) {
+    sockaddr_storage storage = {};
+    std::memcpy(&storage, each->ai_addr, each->ai_addrlen);
+    resolved.push_back(AddressText(storage));
   }
+  // A name server may give them in another order each time.
+  std::sort(resolved.begin(), resolved.end());
   return resolved;
 }
 
@@ -111,11 +108,41 @@ absl::Status CheckCoordinators(absl::string_view addresses) {
 CoordinatorTarget::CoordinatorTarget(const std::string& addresses)
     : uri_(addresses) {
   if (!AreSeveral(addresses)) return;
-  const std::vector<std::string> all = absl::StrSplit(addresses, ',');
-  authority_ = all.front();
-  resolved_ = ResolveAll(all);
+  std::vector<Host> hosts;
+  for (const absl::string_view name : absl::StrSplit(addresses, ',')) {
+    Host& host = hosts.emplace_back(Host{.name = std::string(name)});
+    absl::StatusOr<std::vector<std::string>> found = ResolveOne(host.name);
+    if (found.ok()) {
+      host.addresses = *std::move(found);
+    } else {
+      LOG(WARNING) << found.status().message()
+                   << "; going without that address for now";
+    }
+  }
+  *this = CoordinatorTarget(std::move(hosts));
+}
+
+CoordinatorTarget::CoordinatorTarget(std::vector<Host> hosts)
+    : hosts_(std::move(hosts)), authority_(hosts_.front().name) {
+  for (const Host& host : hosts_) {
+    for (const std::string& address : host.addresses) {
+      if (!absl::c_linear_search(resolved_, address)) {
+        resolved_.push_back(address);
+      }
+    }
+  }
   // gRPC keeps trying to resolve a name.
-  uri_ = resolved_.empty() ? all.front() : UriOf(resolved_);
+  uri_ = resolved_.empty() ? authority_ : UriOf(resolved_);
+}
+
+CoordinatorTarget CoordinatorTarget::Again() const {
+  if (hosts_.empty()) return *this;
+  std::vector<Host> hosts = hosts_;
+  for (Host& host : hosts) {
+    absl::StatusOr<std::vector<std::string>> found = ResolveOne(host.name);
+    if (found.ok()) host.addresses = *std::move(found);
+  }
+  return CoordinatorTarget(std::move(hosts));
 }
 
 std::shared_ptr<grpc::Channel> CoordinatorTarget::Connect(

@@ -7,9 +7,9 @@
 // connection to each, and calls the one that reports the service
 // causeway.v1.Coordinator as healthy, which is the one that leads the run.
 //
-// Names of several hosts are resolved once; gRPC resolves a single name, and
-// again after a connection has failed. A certificate that must name the host
-// (ClientTlsFiles::tls_ca) must name the first of several.
+// gRPC resolves a single name, and again after a connection has failed. Names
+// of several hosts are resolved here; Again does so anew. A certificate that
+// must name the host (ClientTlsFiles::tls_ca) must name the first of several.
 #ifndef COMMON_TRANSPORT_COORDINATOR_TARGET_H_
 #define COMMON_TRANSPORT_COORDINATOR_TARGET_H_
 
@@ -43,6 +43,10 @@ class CoordinatorTarget {
   // service. Logs and leaves out unknown hosts.
   explicit CoordinatorTarget(const std::string& addresses);
 
+  // Resolves the hosts of several addresses anew. A host that is not known now
+  // keeps the addresses that it had.
+  CoordinatorTarget Again() const;
+
   // Returns a channel with these credentials. `arguments` are additional ones.
   std::shared_ptr<grpc::Channel> Connect(
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
@@ -63,13 +67,21 @@ class CoordinatorTarget {
   const std::string& uri() const { return uri_; }
 
  private:
+  // A host with its port, and the socket addresses that were found for it.
+  struct Host {
+    std::string name;
+    std::vector<std::string> addresses;
+  };
+
+  explicit CoordinatorTarget(std::vector<Host> hosts);
   std::shared_ptr<grpc::Channel> ConnectTo(
       const std::string& uri,
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
       grpc::ChannelArguments arguments) const;
 
   std::string uri_;
-  // The socket addresses of several known ones.
+  // Several hosts, and all socket addresses that were found for them.
+  std::vector<Host> hosts_;
   std::vector<std::string> resolved_;
   // The first of several addresses; empty if there is only one.
   std::string authority_;

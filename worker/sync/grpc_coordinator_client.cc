@@ -36,6 +36,9 @@ namespace {
 // The longest wait for a try to connect.
 constexpr absl::Duration kTryWait = absl::Seconds(2);
 
+// The least time between attempts to resolve the names of coordinators.
+constexpr absl::Duration kResolvePause = absl::Seconds(10);
+
 // The time for which TCP's figures on the connections are reported again. To
 // ask for them takes time for each open file of the process.
 constexpr absl::Duration kFiguresAge = absl::Seconds(10);
@@ -112,8 +115,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   absl::StatusOr<v1::JoinResponse> Join(
       const v1::JoinRequest& request) override {
     bulk_.Connect();
+    AwaitTry(*ControlChannel());
+    FindCoordinators();
     const auto channel = ControlChannel();
-    AwaitTry(*channel);
     GroupedCall call(&calls_, CallTimeout(options_, 0));
     v1::JoinResponse response;
     const grpc::Status status = v1::Coordinator::NewStub(channel)->Join(
@@ -130,8 +134,9 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   std::unique_ptr<ControlStream> OpenSession() override {
+    AwaitConnection(*ControlChannel());
+    FindCoordinators();
     const auto channel = ControlChannel();
-    AwaitConnection(*channel);
     return std::make_unique<GrpcControlStream>(
         channel, &calls_,
         [this](std::string peer) { NoteCoordinator(std::move(peer)); });
@@ -185,17 +190,51 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   GrpcCoordinatorClient(const GrpcCoordinatorClientOptions& options,
                         CoordinatorTarget target)
       : options_(options),
-        target_(std::move(target)),
-        bulk_(options, NewChannels(options, target_, options.bulk_connections),
+        bulk_(options, NewChannels(options, target, options.bulk_connections),
               &calls_),
-        control_channel_(NewChannels(options, target_, 1).front()) {
+        control_channel_(NewChannels(options, target, 1).front()),
+        target_(std::move(target)) {
+    Watch();
+  }
+
+  // Looks for another coordinator that leads, if several are known.
+  void Watch() {
+    watch_.reset();
     auto addresses =
-        target_.ConnectEach(options.credentials, ChannelArgumentsOfIsland());
+        Target().ConnectEach(options_.credentials, ChannelArgumentsOfIsland());
     if (addresses.empty()) return;
     watch_.emplace(std::move(addresses),
                    [this](const std::string& address, bool beside_another) {
                      if (beside_another) GoOver(address);
                    });
+  }
+
+  CoordinatorTarget Target() const {
+    absl::MutexLock lock(&mu_);
+    return target_;
+  }
+
+  // Resolves the names of several coordinators anew while none of them answers.
+  // Called by the thread that joins and opens sessions.
+  void FindCoordinators() {
+    if (ControlChannel()->GetState(/*try_to_connect=*/false) ==
+            GRPC_CHANNEL_READY ||
+        options_.now() < resolve_at_) {
+      return;
+    }
+    const CoordinatorTarget before = Target();
+    const CoordinatorTarget found = before.Again();
+    resolve_at_ = options_.now() + kResolvePause;
+    if (found.uri() == before.uri()) return;
+    LOG(WARNING) << "the coordinators at " << options_.address
+                 << " have other addresses now: " << found.uri();
+    {
+      absl::MutexLock lock(&mu_);
+      target_ = found;
+    }
+    ConnectAnew();
+    Watch();
+    AwaitConnection(*ControlChannel());
   }
 
   std::shared_ptr<grpc::Channel> ControlChannel() const {
@@ -208,12 +247,17 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   void GoOver(const std::string& address) {
     LOG(WARNING) << "the coordinator at " << address
                  << " leads the run now; leaving the one before";
-    auto control = NewChannels(options_, target_, 1).front();
+    ConnectAnew();
+  }
+
+  void ConnectAnew() {
+    const CoordinatorTarget target = Target();
+    auto control = NewChannels(options_, target, 1).front();
     {
       absl::MutexLock lock(&mu_);
       control_channel_.swap(control);
     }
-    bulk_.Replace(NewChannels(options_, target_, options_.bulk_connections));
+    bulk_.Replace(NewChannels(options_, target, options_.bulk_connections));
     calls_.CancelAll();
   }
 
@@ -254,18 +298,20 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   const GrpcCoordinatorClientOptions options_;
-  const CoordinatorTarget target_;
   CallGroup calls_;
   BulkTransfers bulk_;
 
   mutable absl::Mutex mu_;
   std::shared_ptr<grpc::Channel> control_channel_ ABSL_GUARDED_BY(mu_);
+  CoordinatorTarget target_ ABSL_GUARDED_BY(mu_);
   // The address at the other end of the connections; empty before the join.
   std::string coordinator_ ABSL_GUARDED_BY(mu_);
   // The figures on these connections, and until when they are reported.
   mutable OwnConnections figures_ ABSL_GUARDED_BY(mu_);
   mutable absl::Time figures_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 
+  // The time from which on names are resolved again.
+  absl::Time resolve_at_ = absl::InfinitePast();
   // Uses everything else.
   std::optional<LeaderWatch> watch_;
 };

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Islands whose name service knows a coordinator too late, or moves its name to
+// another address.
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+// Name servers that do not answer take their time.
+constexpr absl::Duration kPatience = absl::Seconds(90);
+
+constexpr char kConfig[] = R"pb(
+  name: "names"
+  training { total_steps: 1000000 batch_size: 1 learning_rate: 1e-3 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { min_islands: 1 lease_seconds: 60 }
+)pb";
+
+class NamesTest : public ProcessTestFixture {
+ protected:
+  void SetUp() override {
+    WriteRun(kConfig);
+    SetHosts("");
+    Process unshare({"/usr/bin/unshare", "--mount", "/bin/true"},
+                    Path("unshare.log"));
+    if (unshare.Wait() != 0) GTEST_SKIP() << unshare.Output();
+  }
+
+  // Writes what the island takes for /etc/hosts.
+  void SetHosts(absl::string_view lines) const { Write("hosts", lines); }
+
+  std::unique_ptr<Process> Coordinator(absl::string_view name,
+                                       absl::string_view host, int port) {
+    std::vector<std::string> command = CoordinatorCommand(0);
+    command.push_back(absl::StrCat("--listen=", host, ":", port));
+    auto coordinator = Start(name, command);
+    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
+        << coordinator->Output();
+    return coordinator;
+  }
+  std::unique_ptr<Process> Island(absl::string_view addresses) {
+    std::vector<std::string> command = WorkerCommand("north", 0);
+    command[1] = absl::StrCat("--coordinator=", addresses);
+    command.insert(command.begin(),
+                   {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
+                    absl::StrCat("mount --bind ", Path("hosts"),
+                                 " /etc/hosts && exec \"$@\""),
+                    "sh"});
+    return Start("north", command);
+  }
+};
+
+TEST_F(NamesTest, NamesInAListAreFoundAnew) {
+  auto coordinator = Coordinator("first", "127.0.0.1", 0);
+  const int port = Port();
+  const auto north =
+      Island(absl::StrCat("a.invalid:", port, ",b.invalid:", port));
+  ASSERT_TRUE(north->AwaitOutput("going without that address", kPatience))
+      << north->Output();
+  SetHosts("127.0.0.1 b.invalid\n");
+  ASSERT_TRUE(coordinator->AwaitOutput("is at version", kPatience))
+      << north->Output();
+  coordinator->End(SIGKILL);
+  coordinator = Coordinator("second", "127.0.0.2", port);
+  SetHosts("127.0.0.2 b.invalid\n");
+  EXPECT_TRUE(coordinator->AwaitOutput("is at version", kPatience))
+      << north->Output();
+}
+
+}  // namespace
+}  // namespace causeway
