@@ -274,12 +274,24 @@ absl::StatusOr<std::optional<v1::FragmentHead>> Island::MakeInitialValues(
   return std::nullopt;
 }
 
-absl::Status Island::Do(const action::Begin& begin) {
-  for (const IslandCheckpointStore* const store :
-       {options_.checkpoints, options_.recent_checkpoints}) {
-    if (store == nullptr) continue;
-    RETURN_IF_ERROR(store->SetProcess(options_.join.instance_id()));
+absl::Status Island::NoteProcess() {
+  const uint64_t process = options_.join.instance_id();
+  if (options_.checkpoints != nullptr) {
+    RETURN_IF_ERROR(options_.checkpoints->SetProcess(process));
   }
+  IslandCheckpointStore* const recent = options_.recent_checkpoints;
+  if (recent == nullptr) return absl::OkStatus();
+  const absl::Status noted = recent->SetProcess(process);
+  if (noted.ok()) return absl::OkStatus();
+  // The memory may be full. Nobody may go on from what is there, because this
+  // process will contribute, and another one would not know.
+  LOG(WARNING) << "no checkpoint is kept in memory for now: "
+               << noted.message();
+  return recent->Remove();
+}
+
+absl::Status Island::Do(const action::Begin& begin) {
+  RETURN_IF_ERROR(NoteProcess());
   IslandState resumed;
   if (options_.resume != nullptr) resumed = std::move(*options_.resume);
   if (begin.from_checkpoint) {

@@ -178,6 +178,8 @@ class Island {
   absl::Status Do(const action::Train&) { return absl::OkStatus(); }
   absl::Status Do(const action::FetchParameters& fetch);
   absl::Status Do(const action::Begin& begin);
+  // Notes in the checkpoints that this process is a member.
+  absl::Status NoteProcess();
   absl::Status Do(const action::TakeSnapshot& snapshot);
   absl::Status Do(const action::Apply& apply);
   absl::Status Do(const action::Validate& validate);

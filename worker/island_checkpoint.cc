@@ -246,9 +246,10 @@ void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
 
 absl::Status IslandCheckpointStore::Remove() {
   RETURN_IF_ERROR(AwaitWritten());
-  const absl::Status removed = RemoveFile(FilePath());
-  if (absl::IsNotFound(removed)) return absl::OkStatus();
-  RETURN_IF_ERROR(removed);
+  for (const std::string& path : {FilePath(), ProcessPath()}) {
+    const absl::Status removed = RemoveFile(path);
+    if (!absl::IsNotFound(removed)) RETURN_IF_ERROR(removed);
+  }
   return SyncDirectory(directory_);
 }
 

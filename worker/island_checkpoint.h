@@ -95,8 +95,8 @@ class IslandCheckpointStore {
   // Writes the state atomically. There must be no write in progress.
   absl::Status Save(const IslandState& state) const;
   // Waits for a write in progress, then removes the checkpoint, if there is
-  // one, so that no process continues from it. UNAVAILABLE if the write takes
-  // too long, as for the destructor.
+  // one, and the note of the last process, so that no process continues from
+  // it. UNAVAILABLE if the write takes too long, as for the destructor.
   absl::Status Remove();
 
  private:

@@ -191,12 +191,19 @@ TEST(IslandCheckpointTest, WhatIsRemovedStaysAway) {
   ASSERT_OK(store.status());
   EXPECT_OK((*store)->Remove()) << "nothing to remove";
   EXPECT_FALSE((*store)->busy());
+  EXPECT_OK((*store)->SetProcess(7));
   (*store)->SaveLater(SomeState(10), absl::Now);
   EXPECT_OK((*store)->Remove());
   EXPECT_FALSE((*store)->busy()) << "the write has ended";
   const auto none = (*store)->Load();
   ASSERT_OK(none.status());
   EXPECT_FALSE(none->has_value());
+  // The process of a checkpoint that is removed says nothing about a later one.
+  const IslandState later = SomeState(20);
+  EXPECT_OK((*store)->Save(later));
+  const auto state = (*store)->Load();
+  ASSERT_OK(state.status());
+  EXPECT_EQ((*state)->position.instance_id(), later.position.instance_id());
 }
 
 TEST(IslandCheckpointTest, TwoProcessesCannotShareADirectory) {

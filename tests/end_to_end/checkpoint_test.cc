@@ -103,6 +103,23 @@ TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
   EXPECT_EQ(MergedSteps(), kSteps);
 }
 
+TEST_F(CheckpointTest, AnIslandTrainsThoughTheMemoryForItsCheckpointIsFull) {
+  const std::string refused = MountSmallDisk();
+  if (!refused.empty()) GTEST_SKIP() << refused;
+  const std::string recent =
+      absl::StrCat("--recent_checkpoint_dir=", Path("disk/recent"));
+  auto worker = Worker({recent, "--simulated_step_seconds=0.02"});
+  ASSERT_TRUE(worker->AwaitOutput("step 20/")) << worker->Output();
+  worker->End(SIGKILL);
+  FillSmallDisk();
+  worker = Worker({recent});
+  EXPECT_EQ(worker->Wait(), 0) << worker->Output();
+  EXPECT_THAT(worker->Output(),
+              HasSubstr("no checkpoint is kept in memory for now"));
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
+  EXPECT_EQ(MergedSteps(), kSteps);
+}
+
 TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
   auto east = Worker();
   ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 1:"));
