@@ -15,6 +15,7 @@
 #include "common/os/daemon.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/socket_address.h"
@@ -130,7 +131,8 @@ absl::StatusOr<bool> ServeFollower(
     const std::function<absl::StatusOr<bool>()>& is_over) {
   ASSIGN_OR_RETURN(auto credentials,
                    MakeServerCredentials(options.files, options.wall_clock()));
-  CertificateExpiry certificate(options.files.tls_cert, options.now);
+  CertificateExpiry certificate(options.files.tls_cert, options.wall_clock);
+  CertificateWatch watch(&certificate);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
                    ServeMetrics(options, follower));
   CopySource source(&follower, options.now);

@@ -23,6 +23,7 @@
 #include "common/os/file.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/socket_address.h"
@@ -287,7 +288,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   CertificateExpiry certificate(trust != nullptr
                                     ? trust->server_files().tls_cert
                                     : options.files.tls_cert,
-                                now);
+                                options.wall_clock);
+  CertificateWatch watch(&certificate);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServer> server,
       CoordinatorServer::Start(

@@ -26,6 +26,7 @@
 #include "common/os/machine.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/identity.h"
@@ -221,7 +222,8 @@ absl::Status LeadingProcess::Run() {
                        // Ranks in other processes end with rank 0's trainer,
                        // and must be started again from outside.
                        .restarts = rendezvous_ == nullptr ? 3 : 0});
-  CertificateExpiry certificate(CertificatePath(), now_);
+  CertificateExpiry certificate(CertificatePath(), WallClock());
+  CertificateWatch watch(&certificate);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics_server,
                    StartMetricsServer(
                        absl::GetFlag(FLAGS_metrics_listen), now_,

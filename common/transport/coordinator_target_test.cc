@@ -252,6 +252,7 @@ TEST(CoordinatorAddressesTest, AnAnswerIsExplained) {
       {"this coordinator follows the one at a:7070", "does not lead the run"},
       {"this coordinator, of epoch 1, was replaced by one of epoch 2",
        "does not lead the run"},
+      {"keepalive watchdog timeout", "its connection has fallen silent"},
       {"the coordinator cannot write its commit log: disk is full",
        "it answers, but its disk fails"},
       {"the commit was not written: outcome unknown",
@@ -262,6 +263,28 @@ TEST(CoordinatorAddressesTest, AnAnswerIsExplained) {
                     grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
         IsUnavailable(explanation, answer));
   }
+}
+
+// A later call may succeed, when the file was replaced.
+TEST_F(CoordinatorTargetTest, ACertificateThatHasExpiredIsNamed) {
+  const absl::Time now = absl::Now();
+  const Validity valid = {now - absl::Hours(9), now + absl::Hours(1)};
+  const Validity past = {now - absl::Hours(9), now - absl::Hours(8)};
+  TestAuthority authority(testing::TempDir() + "/expired", valid);
+  const TestIdentity old = authority.Sign("localhost", past);
+  // It was good when the server was started.
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      MakeServerCredentials({.tls_cert = old.certificate, .tls_key = old.key},
+                            past.until - absl::Minutes(1)));
+  NamedCoordinator a("a", true, "127.0.0.1", server);
+  ASSERT_OK_AND_ASSIGN(
+      const auto credentials,
+      MakeChannelCredentials({.tls_ca = authority.certificate()}, now));
+  Connect(absl::StrReplaceAll(a.address(), {{"127.0.0.1", "localhost"}}),
+          credentials);
+  EXPECT_THAT(Ask(), IsUnavailable("the certificate that it shows has expired",
+                                   "put a new one in its place there"));
 }
 
 // A single address is dialled whether it leads or not.

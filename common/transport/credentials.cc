@@ -238,29 +238,4 @@ std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(
   return grpc::experimental::TlsCredentials(options);
 }
 
-namespace {
-
-constexpr absl::Duration kKept = absl::Seconds(10);
-
-absl::Time ExpiryOf(const std::string& path) {
-  const absl::StatusOr<std::string> pem = ReadFile(path);
-  if (!pem.ok()) return absl::InfiniteFuture();
-  const auto certificates = ParseCertificates(*pem);
-  if (!certificates.ok()) return absl::InfiniteFuture();
-  return FactsOf(*certificates->front()).valid_until;
-}
-
-}  // namespace
-
-absl::Time CertificateExpiry::Get() {
-  if (path_.empty()) return absl::InfiniteFuture();
-  const absl::Time now = now_();
-  absl::MutexLock lock(&mu_);
-  if (now - read_at_ >= kKept) {
-    read_at_ = now;
-    expiry_ = ExpiryOf(path_);
-  }
-  return expiry_;
-}
-
 }  // namespace causeway

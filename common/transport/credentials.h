@@ -23,13 +23,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/transport/identity.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
@@ -90,26 +86,6 @@ using ServerCheck = std::function<absl::Status(
 // Returns credentials that accept the servers that pass `check`, in place of
 // gRPC's checks, which need an authority.
 std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(ServerCheck check);
-
-// Finds when the certificate in a PEM file expires. The file may be replaced at
-// any time; it is read at most once in ten seconds. Thread-safe.
-class CertificateExpiry {
- public:
-  // `path` may be empty: there is no certificate.
-  CertificateExpiry(std::string path, Clock now)
-      : path_(std::move(path)), now_(std::move(now)) {}
-
-  // Returns InfiniteFuture without a certificate, and while the file cannot be
-  // read.
-  absl::Time Get();
-
- private:
-  const std::string path_;
-  const Clock now_;
-  absl::Mutex mu_;
-  absl::Time read_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  absl::Time expiry_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-};
 
 }  // namespace causeway
 

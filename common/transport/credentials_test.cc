@@ -244,33 +244,5 @@ TEST_F(CredentialsTest, ABundleMayHoldAnAuthorityThatHasExpired) {
   EXPECT_TRUE(Connects(server_files_, {.tls_ca = bundle}));
 }
 
-TEST(CertificateExpiryTest, FollowsTheFile) {
-  absl::Time now = absl::FromUnixSeconds(1'700'000'000);
-  const Validity first = {now, now + absl::Hours(1)};
-  const Validity second = {now, now + absl::Hours(2)};
-  const std::string folder = testing::TempDir();
-  TestAuthority authority(absl::StrCat(folder, "/authority"), second);
-  const std::string path = absl::StrCat(folder, "/served.crt");
-  const auto install = [&](const Validity& validity) {
-    ASSERT_OK_AND_ASSIGN(const std::string pem,
-                         ReadFile(authority.Sign("a", validity).certificate));
-    ASSERT_OK(WriteFileAtomically(path, {absl::string_view(pem)}));
-  };
-  CertificateExpiry expiry(path, [&now] { return now; });
-  EXPECT_EQ(expiry.Get(), absl::InfiniteFuture());
-  install(first);
-  now += absl::Seconds(10);
-  EXPECT_EQ(expiry.Get(), first.until);
-  install(second);
-  EXPECT_EQ(expiry.Get(), first.until);
-  now += absl::Seconds(10);
-  EXPECT_EQ(expiry.Get(), second.until);
-}
-
-TEST(CertificateExpiryTest, WithoutACertificateNothingExpires) {
-  CertificateExpiry expiry("", nullptr);
-  EXPECT_EQ(expiry.Get(), absl::InfiniteFuture());
-}
-
 }  // namespace
 }  // namespace causeway

@@ -2,22 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/reachability.h"
 
-#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_status.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/socket_address.h"
+#include "common/transport/x509.h"
 #include "grpcpp/grpcpp.h"
 
 namespace causeway {
@@ -64,17 +67,35 @@ bool Connects(const std::vector<std::string>& addresses,
   });
 }
 
-bool SpeaksTls(const std::vector<std::string>& addresses) {
-  const auto shown = std::make_shared<std::atomic<bool>>(false);
-  Connects(addresses, CheckedCredentials([shown](const auto&) {
-             *shown = true;
+// Returns the certificate that a server at one of the addresses shows, in PEM;
+// empty if it speaks no TLS.
+std::string ShownCertificate(const std::vector<std::string>& addresses) {
+  struct Shown {
+    absl::Mutex mu;
+    std::string pem ABSL_GUARDED_BY(mu);
+  };
+  const auto shown = std::make_shared<Shown>();
+  Connects(addresses, CheckedCredentials([shown](const auto& request) {
+             absl::MutexLock lock(&shown->mu);
+             shown->pem = std::string(request.peer_cert().data(),
+                                      request.peer_cert().size());
              return absl::OkStatus();
            }));
-  return *shown;
+  absl::MutexLock lock(&shown->mu);
+  return shown->pem;
+}
+
+// Returns what is wrong with the time of the certificate that the server shows;
+// empty if nothing is.
+std::string WrongTime(const std::vector<std::string>& addresses) {
+  const auto shown = ParseCertificates(ShownCertificate(addresses));
+  if (!shown.ok()) return "";
+  return std::string(
+      CheckTime(*shown->front(), "that it shows", WallClock()()).message());
 }
 
 struct Cause {
-  absl::string_view text;
+  std::string text;
   // If true, only another configuration helps.
   bool lasting = false;
 };
@@ -95,9 +116,15 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
         "port"};
   }
   if (says("certificate verify failed")) {
+    const std::string wrong_time = WrongTime(addresses);
+    if (!wrong_time.empty()) {
+      return {absl::StrCat(wrong_time,
+                           "; put a new one in its place there, which the "
+                           "coordinator reads within seconds")};
+    }
     return {
-        "its certificate is of another authority than tls or tls_ca names, "
-        "or has expired; check that this is the coordinator of the run",
+        "its certificate is of another authority than tls or tls_ca names; "
+        "check that this is the coordinator of the run",
         /*lasting=*/true};
   }
   if (says("verification check failed")) {
@@ -140,6 +167,12 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
         "a server answers there, but it does not speak gRPC; check the "
         "port"};
   }
+  if (says("keepalive watchdog timeout")) {
+    return {
+        "its connection has fallen silent; the machine may be down, or a NAT "
+        "or "
+        "firewall in between has forgotten the connection"};
+  }
   if (says("timed out") || says("Deadline Exceeded")) {
     return {
         "nothing answers in time; the machine may be down, a firewall in "
@@ -151,7 +184,7 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
           "it closes the connection; it may be going down, or demand a "
           "certificate of another authority (tls_cert)"};
     }
-    if (SpeaksTls(addresses)) {
+    if (!ShownCertificate(addresses).empty()) {
       return {
           "it speaks TLS, and this side plain text; name the folder of "
           "this side's certificate (tls), which a join token makes, or the "

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "grpcpp/grpcpp.h"
 #include "server/edge/access.h"

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/services.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "common/transport/tcp_connections.h"
@@ -59,15 +61,35 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
       {"/causeway.v1.Coordinator/Leave", Unary(engine, &Engine::Leave)}};
 }
 
+namespace {
+
+// Adds a notice of the coordinator's certificate, before what is less severe.
+void Attend(const CertificateExpiry::Notice& notice,
+            google::protobuf::RepeatedPtrField<v1::Attention>& problems) {
+  v1::Attention problem;
+  problem.set_severity(notice.has_expired ? v1::CRITICAL : v1::WARNING);
+  problem.set_text(absl::StrCat("coordinator: ", notice.text));
+  *problem.mutable_since() = ToTimestamp(notice.since);
+  *problems.Add() = std::move(problem);
+  std::stable_sort(problems.begin(), problems.end(),
+                   [](const v1::Attention& a, const v1::Attention& b) {
+                     return a.severity() > b.severity();
+                   });
+}
+
+}  // namespace
+
 v1::RunStatus StatusSource::GetRun() const {
   v1::RunStatus run = engine->GetRun();
   *run.mutable_connections() = connections->Use();
   run.set_warning(warning);
-  const absl::Time expiry =
-      certificate == nullptr ? absl::InfiniteFuture() : certificate->Get();
+  if (certificate == nullptr) return run;
+  const absl::Time expiry = certificate->Get();
   if (expiry < absl::InfiniteFuture()) {
     *run.mutable_certificate_expires_at() = ToTimestamp(expiry);
   }
+  const CertificateExpiry::Notice notice = certificate->Check();
+  if (!notice.text.empty()) Attend(notice, *run.mutable_attention());
   return run;
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "proto/status.pb.h"
 #include "server/edge/call.h"

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Certificates that expire while a run goes on, and are replaced too late.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/transport/testing/certificates.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kConfig[] = R"pb(
+  name: "expiry"
+  training { total_steps: 100000000 batch_size: 1 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { min_islands: 1 lease_seconds: 5 heartbeat_seconds: 0.5 }
+)pb";
+
+class ExpiryTest : public ProcessTestFixture {
+ protected:
+  void SetUp() override { WriteRun(kConfig); }
+
+  // Puts a certificate that is valid until then, and its key, into the files
+  // `name`.crt and `name`.key.
+  void Install(absl::string_view name, const std::string& names,
+               absl::Time until) {
+    const TestIdentity made = authority_.Sign(names, {begin_, until});
+    std::filesystem::rename(made.key, Path(absl::StrCat(name, ".key")));
+    std::filesystem::rename(made.certificate, Path(absl::StrCat(name, ".crt")));
+  }
+  std::vector<std::string> WithTls(std::vector<std::string> command,
+                                   absl::string_view name,
+                                   absl::string_view authority) const {
+    command.insert(command.end(),
+                   {absl::StrCat("--", authority, "=", Path("ca.crt")),
+                    absl::StrCat("--tls_cert=", Path(name), ".crt"),
+                    absl::StrCat("--tls_key=", Path(name), ".key")});
+    return command;
+  }
+  std::vector<std::string> StatusArguments() const {
+    return WithTls({"status", absl::StrCat("--coordinator=localhost:", Port())},
+                   "anna", "tls_ca");
+  }
+  // Waits until `causeway status` prints `text`.
+  bool AwaitStatus(absl::string_view text) const {
+    const absl::Time end = absl::Now() + absl::Seconds(60);
+    std::vector<std::string> command = StatusArguments();
+    command.insert(command.begin(), ProgramPath("cli/causeway"));
+    while (absl::Now() < end) {
+      std::filesystem::remove(Path("status.log"));
+      const auto status = Start("status", command);
+      status->Wait();
+      if (absl::StrContains(status->Output(), text)) return true;
+    }
+    return false;
+  }
+
+  const absl::Time begin_ = absl::Now() - absl::Hours(1);
+  const absl::Time later_ = absl::Now() + absl::Hours(1);
+  TestAuthority authority_{Path("authority"), {begin_, later_}};
+};
+
+TEST_F(ExpiryTest, FilesThatAreReplacedTooLateNeedNoRestart) {
+  std::filesystem::copy(authority_.certificate(), Path("ca.crt"));
+  const absl::Time soon = absl::Now() + absl::Seconds(15);
+  Install("coordinator", "localhost", soon);
+  Install("north", "north.island.expiry.causeway", soon);
+  Install("anna", "anna.operator.expiry.causeway", later_);
+  const auto coordinator =
+      Start("coordinator",
+            WithTls(CoordinatorCommand(0), "coordinator", "tls_client_ca"));
+  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"))
+      << coordinator->Output();
+  std::vector<std::string> command = WorkerCommand("north", Port());
+  command[1] = absl::StrCat("--coordinator=localhost:", Port());
+  command.push_back("--simulated_step_seconds=0.02");
+  const auto north = Start("north", WithTls(command, "north", "tls_ca"));
+  ASSERT_TRUE(north->AwaitOutput("joined run")) << north->Output();
+  // Words come before.
+  EXPECT_THAT(RunTool(StatusArguments()),
+              HasSubstr(absl::StrCat("coordinator: the certificate \"",
+                                     Path("coordinator.crt"), "\" expires")));
+  EXPECT_TRUE(north->AwaitOutput("north.crt\" expires at"));
+  // They expire.
+  EXPECT_TRUE(AwaitStatus("the certificate that it shows has expired"));
+  EXPECT_TRUE(north->AwaitOutput("north.crt\" expired at")) << north->Output();
+  ASSERT_TRUE(coordinator->AwaitOutput("was evicted")) << coordinator->Output();
+  Install("coordinator", "localhost", later_);
+  Install("north", "north.island.expiry.causeway", later_);
+  EXPECT_TRUE(coordinator->AwaitOutput("north joined (incarnation 2",
+                                       absl::Seconds(60)))
+      << north->Output();
+  EXPECT_TRUE(AwaitStatus("run         expiry-"));
+}
+
+}  // namespace
+}  // namespace causeway
