@@ -197,6 +197,7 @@ IslandUnderTest::IslandUnderTest(Options options) {
           [options] {
             return NewGrpcCoordinatorClient({.address = options.address,
                                              .credentials = options.credentials,
+                                             .tls = options.tls,
                                              .now = options.now});
           },
       // The coordinator takes each start for another process.

@@ -135,6 +135,7 @@ void Siege::AddIsland(const std::string& name) {
       .target = 1,
       .instance_id = 100 * islands_.size() + 1,
       .credentials = Credentials(name),
+      .tls = authority_ != nullptr,
       .before_step = [this, name](uint64_t) {
         absl::SleepFor(absl::Milliseconds(FromEnvironment("SIEGE_STEP_MS", 0)));
         absl::MutexLock lock(&mu_);
