@@ -72,15 +72,19 @@ absl::StatusOr<std::string> Token() {
   return token;
 }
 
+ClientTlsFiles TlsFiles() {
+  return {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
+          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+          .tls_key = absl::GetFlag(FLAGS_tls_key),
+          .tls = absl::GetFlag(FLAGS_tls)};
+}
+
 // Returns the credentials for the coordinator; enrols first if necessary. Takes
 // a missing island name from the certificate. CANCELLED if a signal comes
 // meanwhile.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
     const Clock& wall_clock, const RandomSeed& random_seed) {
-  const ClientTlsFiles files = {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
-                                .tls_cert = absl::GetFlag(FLAGS_tls_cert),
-                                .tls_key = absl::GetFlag(FLAGS_tls_key),
-                                .tls = absl::GetFlag(FLAGS_tls)};
+  const ClientTlsFiles files = TlsFiles();
   ASSIGN_OR_RETURN(const std::string token, Token());
   if (!token.empty()) {
     const absl::Status enrolled = EnrolOnce(
@@ -112,13 +116,6 @@ std::unique_ptr<CoordinatorClient> Connect(
        .downlink_bytes_per_second =
            absl::GetFlag(FLAGS_downlink_mbit_s) * kBytesPerMbit,
        .now = now});
-}
-
-// Returns the path of the island's certificate, or "".
-std::string CertificatePath() {
-  const std::string folder = absl::GetFlag(FLAGS_tls);
-  return folder.empty() ? absl::GetFlag(FLAGS_tls_cert)
-                        : absl::StrCat(folder, "/", kFolderCertificate);
 }
 
 // Returns the checkpoints in a directory, or null if there is none.
@@ -222,7 +219,7 @@ absl::Status LeadingProcess::Run() {
                        // Ranks in other processes end with rank 0's trainer,
                        // and must be started again from outside.
                        .restarts = rendezvous_ == nullptr ? 3 : 0});
-  CertificateExpiry certificate(CertificatePath(), WallClock());
+  CertificateExpiry certificate(TlsFiles().CertificatePath(), WallClock());
   CertificateWatch watch(&certificate);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics_server,
                    StartMetricsServer(

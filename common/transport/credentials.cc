@@ -159,6 +159,10 @@ ClientTlsFiles FilesOf(const std::string& folder) {
 
 }  // namespace
 
+std::string ClientTlsFiles::CertificatePath() const {
+  return tls.empty() ? tls_cert : FilesOf(tls).tls_cert;
+}
+
 absl::StatusOr<Identity> FolderIdentity(const std::string& folder,
                                         absl::Time now) {
   const ClientTlsFiles files = FilesOf(folder);

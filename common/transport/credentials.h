@@ -62,6 +62,8 @@ struct ClientTlsFiles {
 
   // Returns whether connections are encrypted.
   bool UsesTls() const { return !tls.empty() || !tls_ca.empty(); }
+  // Returns the path of the client's certificate; empty if it shows none.
+  std::string CertificatePath() const;
 };
 
 inline constexpr char kFolderAuthority[] = "ca.crt";

@@ -8,6 +8,9 @@
 #include <functional>
 #include <string>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/embedding/causeway.h"
@@ -97,6 +100,26 @@ TEST_F(CApiTest, CallsInTheWrongOrderSayWhatIsMissing) {
   EXPECT_EQ(causeway_next_step(island_, 0, &step), CAUSEWAY_INVALID_ARGUMENT);
   EXPECT_EQ(causeway_next_step(nullptr, 0, &step), CAUSEWAY_INVALID_ARGUMENT);
   EXPECT_STREQ(causeway_leader(island_), "");
+}
+
+TEST_F(CApiTest, ACertificateThatExpiresSoonIsLogged) {
+  const absl::Time now = absl::Now();
+  causeway::TestAuthority authority(
+      testing::TempDir() + "/authority",
+      {now - absl::Hours(1), now + absl::Hours(1)});
+  const causeway::TestIdentity soon = authority.Sign(
+      "east.island.r.causeway", {now - absl::Hours(1), now + absl::Minutes(1)});
+  causeway_options options = Unreachable();
+  options.tls_ca = authority.certificate().c_str();
+  options.tls_cert = soon.certificate.c_str();
+  options.tls_key = soon.key.c_str();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK)
+      << causeway_last_error();
+  causeway_close(island_);
+  island_ = nullptr;
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr(soon.certificate + "\" expires at "));
 }
 
 TEST_F(CApiTest, AnIslandThatIsAskedToLeaveBeforeItJoinsEnds) {

@@ -12,6 +12,7 @@
 #include "common/config/restated.h"
 #include "common/status_macros.h"
 #include "common/tensors/tensors_layout.h"
+#include "common/transport/certificate_expiry.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/identity.h"
 #include "glog/logging.h"
@@ -171,6 +172,8 @@ class LeadingIsland : public EmbeddedIsland {
     }
     ASSIGN_OR_RETURN(options_.connection.credentials,
                      MakeChannelCredentials(options_.tls, wall_clock()));
+    certificate_.emplace(options_.tls.CertificatePath(), wall_clock);
+    certificate_watch_.emplace(&*certificate_);
     options_.connection.tls = options_.tls.UsesTls();
     return absl::OkStatus();
   }
@@ -263,6 +266,7 @@ class LeadingIsland : public EmbeddedIsland {
     island_->End(status);
     if (absl::IsOutOfRange(status)) DropCheckpoint();
     renewer_.reset();
+    certificate_watch_.reset();
     if (rank_ == nullptr) {
       TellRanks(
           Milestone::kBegun, 0,
@@ -293,6 +297,8 @@ class LeadingIsland : public EmbeddedIsland {
   // The table of an island with one rank.
   LocalRendezvous alone_;
   std::optional<CertificateRenewer> renewer_;
+  std::optional<CertificateExpiry> certificate_;
+  std::optional<CertificateWatch> certificate_watch_;
   std::unique_ptr<IslandCheckpointStore> checkpoints_;
   std::unique_ptr<CoordinatorClient> client_;
   std::optional<LocalTensors> tensors_;
