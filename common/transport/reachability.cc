@@ -170,8 +170,7 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
   if (says("keepalive watchdog timeout")) {
     return {
         "its connection has fallen silent; the machine may be down, or a NAT "
-        "or "
-        "firewall in between has forgotten the connection"};
+        "or firewall in between has forgotten the connection"};
   }
   if (says("timed out") || says("Deadline Exceeded")) {
     return {
