@@ -171,9 +171,8 @@ class Supervisor {
   absl::string_view LackOfMemory(int signal) const {
     return signal == SIGKILL && OutOfMemoryKills(options_.root) > memory_kills_
                ? "; the kernel has killed a process of this machine for lack "
-                 "of "
-                 "memory meanwhile (`dmesg` names it): raise the limit of the "
-                 "container, unit or job, or let the island take less"
+                 "of memory meanwhile (`dmesg` names it): raise the limit of "
+                 "the container, unit or job, or let the island take less"
                : "";
   }
 
