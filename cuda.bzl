@@ -32,20 +32,18 @@ _WARNINGS = [
     "-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Werror",
 ]
 
-# The format that tests/cuda_emulator reads.
-_EMULATED_ARCHITECTURE = [
-    "-gencode=arch=compute_80,code=compute_80",
-    "--no-compress",
-]
-
 def _architectures(ctx):
-    """Those above, or the one of --define=cuda_architecture=NUMBER."""
-    if ctx.var.get("cuda_runtime") == "emulated":
-        return _EMULATED_ARCHITECTURE
+    """Those above, or the one of --define=cuda_architecture=NUMBER.
+
+    That has PTX as well, as it is, for tests/cuda_emulator to read.
+    """
     number = ctx.var.get("cuda_architecture")
     if number == None:
         return _ARCHITECTURES
-    return ["-gencode=arch=compute_{0},code=sm_{0}".format(number)]
+    return [
+        "-gencode=arch=compute_{0},code=[compute_{0},sm_{0}]".format(number),
+        "--no-compress",
+    ]
 
 def _cuda_object_impl(ctx):
     compilation = cc_common.merge_cc_infos(
