@@ -231,10 +231,17 @@ test_options=(--test_output=errors --test_summary=terse
   --flaky_test_attempts=2)
 case "${config}" in
   "") ;;
-  asan | ubsan) options+=("--config=${config}") ;;
+  ubsan) options+=("--config=ubsan") ;;
+  # Paths are absolute, because tests run in directories of their own.
+  asan)
+    options+=("--config=asan")
+    test_options+=("--test_env=LSAN_OPTIONS=$(
+      printf '%s:' "suppressions=${ROOT}/third_party/lsan.supp" \
+        print_suppressions=0
+    )")
+    ;;
   tsan)
     options+=("--config=tsan")
-    # The path is absolute, because tests run in directories of their own.
     test_options+=("--test_env=TSAN_OPTIONS=$(
       printf '%s:' "suppressions=${ROOT}/third_party/tsan.supp" \
         ignore_noninstrumented_modules=1 halt_on_error=1
