@@ -89,7 +89,7 @@ class IslandUnderTest {
     uint64_t instance_id = 0;
     std::shared_ptr<grpc::ChannelCredentials> credentials =
         grpc::InsecureChannelCredentials();
-    // Whether they are for TLS.
+    // True if `credentials` are for TLS.
     bool tls = false;
     // See Island's option.
     std::optional<uint32_t> overlap_steps = std::nullopt;
