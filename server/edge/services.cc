@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/services.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "server/edge/calls.h"
 #include "server/edge/send_stored.h"
 #include "server/edge/upload_turns.h"
+#include "server/rules/run_health.h"
 
 namespace causeway {
 
@@ -63,18 +63,12 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
 
 namespace {
 
-// Adds a notice of the coordinator's certificate, before what is less severe.
-void Attend(const CertificateExpiry::Notice& notice,
-            google::protobuf::RepeatedPtrField<v1::Attention>& problems) {
+v1::Attention Problem(const CertificateExpiry::Notice& notice) {
   v1::Attention problem;
   problem.set_severity(notice.has_expired ? v1::CRITICAL : v1::WARNING);
   problem.set_text(absl::StrCat("coordinator: ", notice.text));
   *problem.mutable_since() = ToTimestamp(notice.since);
-  *problems.Add() = std::move(problem);
-  std::stable_sort(problems.begin(), problems.end(),
-                   [](const v1::Attention& a, const v1::Attention& b) {
-                     return a.severity() > b.severity();
-                   });
+  return problem;
 }
 
 }  // namespace
@@ -89,7 +83,7 @@ v1::RunStatus StatusSource::GetRun() const {
     *run.mutable_certificate_expires_at() = ToTimestamp(expiry);
   }
   const CertificateExpiry::Notice notice = certificate->Check();
-  if (!notice.text.empty()) Attend(notice, *run.mutable_attention());
+  if (!notice.text.empty()) AddProblems({Problem(notice)}, run);
   return run;
 }
 

@@ -81,6 +81,18 @@ uint32_t FollowersInSync(const v1::RunStatus& status) {
                     }));
 }
 
+void AddProblems(std::vector<v1::Attention> problems, v1::RunStatus& status) {
+  google::protobuf::RepeatedPtrField<v1::Attention>& all =
+      *status.mutable_attention();
+  for (v1::Attention& problem : problems) *all.Add() = std::move(problem);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const v1::Attention& a, const v1::Attention& b) {
+                     return a.severity() > b.severity();
+                   });
+  const int most = RunHealth::kMostProblems;
+  if (all.size() > most) all.DeleteSubrange(most, all.size() - most);
+}
+
 void RunHealth::Observe(const Moment& moment, absl::Time now) {
   const bool first = moment_.state == v1::RUN_STATE_UNSPECIFIED;
   if (moment.state != moment_.state) {
@@ -296,12 +308,7 @@ void RunHealth::Describe(const Details& details, absl::Time now,
   for (const auto& [island, since] : other_data_since_) {
     problems.push_back(OtherData(island, since));
   }
-  std::stable_sort(problems.begin(), problems.end(),
-                   [](const v1::Attention& a, const v1::Attention& b) {
-                     return a.severity() > b.severity();
-                   });
-  if (problems.size() > kMostProblems) problems.resize(kMostProblems);
-  status.mutable_attention()->Assign(problems.begin(), problems.end());
+  AddProblems(std::move(problems), status);
 }
 
 }  // namespace causeway

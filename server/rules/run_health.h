@@ -42,6 +42,10 @@ namespace causeway {
 // Returns the number of followers that are in sync.
 uint32_t FollowersInSync(const v1::RunStatus& status);
 
+// Adds problems to status.attention, which has the most severe first and at
+// most RunHealth::kMostProblems.
+void AddProblems(std::vector<v1::Attention> problems, v1::RunStatus& status);
+
 class RunHealth {
  public:
   // The most problems that are listed.
