@@ -3,23 +3,114 @@
 """Computes a gradient that other ranks compute, too, and compares the bits, as
 worker/training/gradient_audit.h does for native islands."""
 
+import contextlib
 import hashlib
-from typing import Any, Callable, Iterable, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
 from .attachment import Attachment
 from .creation import raw_bytes
-from .errors import Unimplemented
-from .parameters import unwrapped
+from .errors import InvalidArgument, Unimplemented
+from .parameters import reshard, shards_itself, unwrapped
 
 
-def _digest(tensors: Iterable[Optional[torch.Tensor]]) -> str:
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        if tensor is not None:
-            digest.update(raw_bytes(tensor.detach().cpu().contiguous()))
-    return digest.hexdigest()
+def _digest(tensor: torch.Tensor) -> bytes:
+    values = tensor.detach().cpu().contiguous()
+    return hashlib.sha256(raw_bytes(values)).digest()
+
+
+class _Leaf:
+    """What the model computes with in place of a parameter: itself, or the
+    whole tensor that FSDP2 gathers.
+
+    values, gradient: digests.
+    """
+
+    def __init__(self, tensor: Any, is_gathered: bool):
+        self.tensor = tensor
+        self.is_gathered = is_gathered
+        self.values = _digest(tensor)
+        self.gradient: Optional[bytes] = None
+
+    def drop(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Takes the digest of a gradient, and returns as many zeros in the
+        memory of one."""
+        self.gradient = _digest(gradient)
+        return gradient.new_zeros(()).expand_as(gradient)
+
+
+def _leaves(attachment: Attachment) -> List[_Leaf]:
+    """Returns the leaves of the run's parameters that require gradients.
+
+    Gathers what FSDP2 has sharded, one module at a time. Raises Unimplemented
+    for other parts.
+    """
+    leaves: Dict[int, _Leaf] = {}
+    missing = {}
+    for index, local in enumerate(attachment.locals):
+        if not local.slot.parameter.requires_grad:
+            continue
+        if local.whole:
+            leaves[index] = _Leaf(local.slot.parameter, False)
+        else:
+            missing[index] = local.slot
+    for module in attachment.model.modules():
+        if not missing or not shards_itself(module):
+            continue
+        module.unshard()  # type: ignore[operator]
+        for index, slot in list(missing.items()):
+            tensor = slot.owner[slot.key]
+            # FSDP2 gathers what is a part in another dimension, too.
+            if (tensor is not slot.parameter
+                    and not hasattr(tensor, "to_local")):
+                leaves[index] = _Leaf(tensor, True)
+                del missing[index]
+        module.reshard()  # type: ignore[operator]
+    for slot in missing.values():
+        raise Unimplemented(
+            f"ranks have parts of {slot.names[0]}, which FSDP2 (fully_shard) "
+            "does not gather, so none of them computes its gradient alone: "
+            "there are no audits with tensor parallelism, FSDP1 and the "
+            "argument `shards` of attach()")
+    return [leaves[index] for index in sorted(leaves)]
+
+
+@contextlib.contextmanager
+def _without_sync(model: torch.nn.Module) -> Iterator[None]:
+    """In this block, FSDP2 neither reduces gradients nor what it has
+    accumulated before."""
+    groups: List[Any] = []
+    for module in model.modules():
+        if shards_itself(module):
+            state: Any = module._get_fsdp_state()  # type: ignore[operator]
+            # Older versions have one group at most.
+            groups += getattr(state, "_fsdp_param_groups",
+                              None) or [state._fsdp_param_group]
+    groups = [group for group in groups if group is not None]
+    before = [(group.reduce_grads, group.all_reduce_grads) for group in groups]
+    for group in groups:
+        group.reduce_grads = group.all_reduce_grads = False
+    try:
+        yield
+    finally:
+        for group, values in zip(groups, before):
+            group.reduce_grads, group.all_reduce_grads = values
+
+
+@contextlib.contextmanager
+def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+    """Restores buffers and random numbers after this block, in which the latter
+    are the same on all ranks."""
+    buffers = [(buffer.detach(), buffer.detach().clone())
+               for buffer in module.buffers()]
+    try:
+        with torch.enable_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)
+            yield
+    finally:
+        for buffer, values in buffers:
+            buffer.copy_(values)
 
 
 def audited(attachment: Attachment,
@@ -30,23 +121,40 @@ def audited(attachment: Attachment,
 
     Leaves gradients, buffers, and the state of torch's random numbers as they
     are. The gradient does not go through DDP, which would wait for other ranks.
+    FSDP2 gathers parameters, in which ranks take part together, and each has
+    the whole gradient, of which it keeps no more than the digest.
 
-    Raises Unimplemented.
+    Raises Unimplemented, or InvalidArgument if there is no gradient.
     """
-    if not all(local.whole for local in attachment.locals):
-        raise Unimplemented("ranks that have parts of the parameters compute "
-                            "no gradient alone, so they have no audits")
     module = unwrapped(attachment.model)
-    parameters = [local.slot.parameter for local in attachment.locals
-                  if local.slot.parameter.requires_grad]
-    buffers = [(buffer.detach(), buffer.detach().clone())
-               for buffer in module.buffers()]
+    reshard(attachment.model)
     try:
-        with torch.enable_grad(), torch.random.fork_rng():
-            torch.manual_seed(0)
-            gradient = torch.autograd.grad(compute_loss(module, batch),
-                                           parameters, allow_unused=True)
+        leaves = _leaves(attachment)
+        with _unchanged(module), _without_sync(attachment.model):
+            loss = compute_loss(module, batch)
+            # A whole gradient may not fit where the model is sharded.
+            handles = [leaf.tensor.register_hook(leaf.drop)
+                       for leaf in leaves if leaf.is_gathered]
+            try:
+                gradients = torch.autograd.grad(
+                    loss, [leaf.tensor for leaf in leaves], allow_unused=True)
+            finally:
+                for handle in handles:
+                    handle.remove()
     finally:
-        for buffer, values in buffers:
-            buffer.copy_(values)
-    return _digest(parameters), _digest(gradient)
+        reshard(attachment.model)
+    for leaf, gradient in zip(leaves, gradients):
+        if gradient is not None and leaf.gradient is None:
+            leaf.gradient = _digest(gradient)
+    if not any(leaf.gradient for leaf in leaves):
+        raise InvalidArgument("the loss of an audit depends on no parameter of "
+                              "the run: compute_loss uses another model than "
+                              "it is given")
+    return (_digest_of_all([leaf.values for leaf in leaves]),
+            _digest_of_all([leaf.gradient for leaf in leaves]))
+
+
+def _digest_of_all(digests: List[Optional[bytes]]) -> str:
+    # The place of what is unused counts.
+    return hashlib.sha256(b"".join(digest or bytes(32)
+                                   for digest in digests)).hexdigest()

@@ -8,7 +8,7 @@ import unittest
 import torch
 
 from causeway.audit import audited
-from causeway.errors import Unimplemented
+from causeway.errors import InvalidArgument, Unimplemented
 
 
 def model():
@@ -24,9 +24,9 @@ def loss(module, batch):
 def attached(module, whole=True):
     """Returns what an audit uses of an Attachment."""
     return types.SimpleNamespace(model=module, locals=[
-        types.SimpleNamespace(whole=whole,
-                              slot=types.SimpleNamespace(parameter=parameter))
-        for parameter in module.parameters()])
+        types.SimpleNamespace(whole=whole, slot=types.SimpleNamespace(
+            parameter=parameter, names=[name]))
+        for name, parameter in module.named_parameters()])
 
 
 BATCH = torch.arange(12.0).reshape(3, 4)
@@ -73,8 +73,13 @@ class AuditTest(unittest.TestCase):
         audited(attached(module), loss, BATCH)
 
     def test_refuses_parts_of_parameters(self):
-        with self.assertRaises(Unimplemented):
+        with self.assertRaisesRegex(Unimplemented, "parts of 0.weight"):
             audited(attached(model(), whole=False), loss, BATCH)
+
+    def test_refuses_the_loss_of_another_model(self):
+        with self.assertRaisesRegex(InvalidArgument, "no parameter of the run"):
+            audited(attached(model()), lambda _, batch: loss(model(), batch),
+                    BATCH)
 
 
 if __name__ == "__main__":

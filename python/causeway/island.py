@@ -397,6 +397,9 @@ class Island:
         deterministic kernels (torch.use_deterministic_algorithms) and as many
         threads. It changes nothing of the training.
 
+        A model that FSDP2 shards is gathered one module at a time, once more
+        than for a step, and no rank keeps a whole gradient.
+
         Args:
           compute_loss: returns the loss of a batch, `compute_loss(model,
             batch)`. The model is what DistributedDataParallel and torch.compile
@@ -409,7 +412,8 @@ class Island:
           DataLoss: the ranks differ, and the island has ended. The message
             names the rank that differs from all others, which agree. With two
             ranks it is not known which is wrong.
-          Unimplemented: ranks have parts of the parameters.
+          Unimplemented: ranks have parts of the parameters that FSDP2 does not
+            gather.
         """
         self._check_attached("audit()")
         native, ranks = self._native, self._ranks

@@ -56,13 +56,18 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
+def shards_itself(module: torch.nn.Module) -> bool:
+    """Returns whether FSDP2 shards this module's parameters."""
+    return hasattr(module, "unshard")
+
+
 def reshard(model: torch.nn.Module) -> None:
     """Makes FSDP2 keep only this rank's parts of parameters in the model.
 
     It keeps whole copies after some forward passes, and uses them in the next.
     """
     for module in model.modules():
-        if hasattr(module, "unshard"):
+        if shards_itself(module):
             module.reshard()  # type: ignore[operator]
 
 

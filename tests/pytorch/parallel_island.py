@@ -85,6 +85,10 @@ class Settings:
     # process ends as if it were killed, or else the checkpoint is loaded.
     checkpoint: str = ""
     save_step: int = 0
+    # The steps between two audits; 0 for none. From the step `wrong_from` on
+    # this rank's gradients in audits are wrong, if it is not 0.
+    audit: int = 0
+    wrong_from: int = 0
 
 
 def fsdp(model, **options):
@@ -154,6 +158,10 @@ def train(settings: Settings, island: causeway.Island) -> None:
     say("attached", step=island.step, error=largest_error(model))
     inputs = inputs_of(settings.part)
     while not island.should_stop:
+        if settings.audit:
+            wrong = 0 < settings.wrong_from <= island.step
+            island.audit(lambda *what: loss_of(*what) * (1 + wrong),
+                         inputs, every=settings.audit)
         optimizer.zero_grad()
         loss = loss_of(model, inputs)
         loss.backward()

@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -22,8 +23,9 @@ class ParallelTest(ProcessTestCase):
             self.create_run(Regression(), fragments=2, block=["layers.#."],
                             **fields))
 
-    def start_ranks(self, name, kind, ranks=1, **settings):
-        """Starts the ranks of an island."""
+    def start_ranks(self, name, kind, ranks=1, wrong=None, **settings):
+        """Starts the ranks of an island; `wrong` has settings of single
+        ones."""
         settings.update(
             kind=kind, ranks=ranks,
             # Each group has a file of its own.
@@ -32,7 +34,8 @@ class ParallelTest(ProcessTestCase):
                   "verbose": True})
         return [
             self.start(name, [sys.executable, _PROGRAM,
-                              json.dumps(dict(settings, rank=rank))])
+                              json.dumps(dict(settings, rank=rank,
+                                              **(wrong or {}).get(rank, {})))])
             for rank in range(ranks)
         ]
 
@@ -54,6 +57,29 @@ class ParallelTest(ProcessTestCase):
 
     def test_compiled(self):
         self.train_two(("compiled",), ("compiled_optimizer",))
+
+    def audit(self, kind, ranks):
+        """Trains an island whose rank 1 computes wrong gradients from step 11
+        on. Returns the error of all ranks and the events."""
+        self.begin(min_islands=1, total_steps=100000)
+        east = self.start_ranks("east", kind, ranks, audit=5,
+                                wrong={1: {"wrong_from": 11}})
+        for rank in east:
+            self.assertEqual(rank.wait(), 1, rank.output())
+        errors = {error for rank in east for error in
+                  re.findall("causeway.errors.DataLoss: .*", rank.output())}
+        self.assertEqual(len(errors), 1, east[0].output())
+        return errors.pop(), self.tool("events", "--coordinator", self.address)
+
+    def test_an_audit_names_the_rank_that_computes_wrong_gradients(self):
+        error, events = self.audit("fsdp", 3)
+        self.assertIn("rank 1", error)
+        self.assertRegex(events, "rank_corrupt .*east.*rank 1")
+
+    def test_an_audit_of_two_ranks_says_that_they_differ(self):
+        error, events = self.audit("fsdp_kept", 2)
+        self.assertIn("{0} {1}; which of them are wrong is not known", error)
+        self.assertNotIn("rank_corrupt", events)
 
     def test_a_distributed_checkpoint_has_the_island_s_state(self):
         self.begin(min_islands=1)
