@@ -60,12 +60,17 @@ ABSL_FLAG(int, min_island_size, 0,
 ABSL_FLAG(double, shrink_after, 30,
           "Seconds that process 0 waits at a start for --island_size processes "
           "before it goes on without those that have not come.");
-ABSL_FLAG(int, island_rank, 0,
-          "Number of this process in the island, from 0. Only process 0 has a "
-          "--coordinator and an --island. Processes beyond --island_size are "
-          "spares.");
+ABSL_FLAG(
+    int, island_rank, 0,
+    "Number of this process in the island, from 0. Only processes in "
+    "--island_leader, or process 0, have a --coordinator and an --island. "
+    "Processes beyond --island_size are spares.");
 ABSL_FLAG(std::string, island_leader, "",
-          "Address on which the island's process 0 listens, host:port.");
+          "Address on which the island's process 0 listens, host:port. After "
+          "it, separated by commas, may come the addresses of processes that "
+          "take its place, in this order, if nobody answers at those before "
+          "for --shrink_after: of processes 1, 2, ... or, as 4=host:port, of "
+          "others. The same for all processes.");
 ABSL_FLAG(std::string, rank_host, "",
           "Name or address of this host for the island's other ranks. Empty "
           "takes the host's name, or the leader's if that is on loopback.");
@@ -163,14 +168,14 @@ ABSL_FLAG(std::string, recent_checkpoint_dir, "",
           "host. It is saved as often as costs 1 % of the time.");
 ABSL_FLAG(std::string, keep_checkpoint_copy, "",
           "Address, host:port, on which --supervise takes copies of the recent "
-          "checkpoint from the host of process 0, and keeps the newest in its "
-          "own --recent_checkpoint_dir. Needs --rank_secret_file beyond "
-          "loopback.");
+          "checkpoint from the host of process 0, and keeps the newest in the "
+          "folder copy of its own --recent_checkpoint_dir. Needs "
+          "--rank_secret_file beyond loopback.");
 ABSL_FLAG(std::string, copy_checkpoint_to, "",
-          "For --supervise with process 0: the --keep_checkpoint_copy of "
-          "another host, to which recent checkpoints are copied. A host that "
-          "has none, because it replaces one that was lost, begins with the "
-          "copy.");
+          "For --supervise with process 0 or one that may succeed it: the "
+          "--keep_checkpoint_copy of another host, to which recent checkpoints "
+          "are copied. A host that has none, because it replaces one that was "
+          "lost, begins with the copy.");
 ABSL_FLAG(double, copy_mbit_s, 100,
           "Rate of these copies, in 1e6 bits per second. Those that would come "
           "faster are left out. 0 does not limit it.");
@@ -209,11 +214,39 @@ CrewRules IslandCrewRules() {
   const int least = absl::GetFlag(FLAGS_min_island_size);
   return {.size = size,
           .least = least == 0 ? size : least,
+          .leader = absl::GetFlag(FLAGS_island_rank),
           .shrink_after = absl::Seconds(absl::GetFlag(FLAGS_shrink_after))};
 }
 
+std::vector<LeaderAddress> IslandLeaders() {
+  const std::string leaders = absl::GetFlag(FLAGS_island_leader);
+  if (leaders.empty()) return {};
+  return ParseLeaders(leaders).value_or(std::vector<LeaderAddress>());
+}
+
+std::string CheckpointCopyDirectory() {
+  const std::string recent = absl::GetFlag(FLAGS_recent_checkpoint_dir);
+  return recent.empty() ? "" : recent + "/copy";
+}
+
+bool HasSuccessors() { return IslandLeaders().size() > 1; }
+
+bool MayLead() {
+  const int first = absl::GetFlag(FLAGS_island_rank);
+  const int count = std::max(1, absl::GetFlag(FLAGS_supervise));
+  if (first == 0) return true;
+  for (const LeaderAddress& leader : IslandLeaders()) {
+    if (leader.process >= first && leader.process < first + count) return true;
+  }
+  return false;
+}
+
 bool LeaderIsOnLoopback() {
-  return IsLoopback(absl::GetFlag(FLAGS_island_leader));
+  const std::vector<LeaderAddress> leaders = IslandLeaders();
+  return !leaders.empty() &&
+         std::all_of(leaders.begin(), leaders.end(), [](const auto& leader) {
+           return IsLoopback(leader.address);
+         });
 }
 
 namespace {
@@ -248,6 +281,22 @@ std::string SupervisorsFlag() {
         "copy_checkpoint_to", "copy_mbit_s"}) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     if (flag->CurrentValue() != flag->DefaultValue()) return name;
+  }
+  return "";
+}
+
+std::string LeaderProblem() {
+  const std::string text = absl::GetFlag(FLAGS_island_leader);
+  if (SupervisesWholeIsland() && text == kAnyLoopbackPort) return "";
+  const absl::StatusOr<std::vector<LeaderAddress>> leaders = ParseLeaders(text);
+  if (!leaders.ok()) {
+    return absl::StrCat("--island_leader: ", leaders.status().message());
+  }
+  for (const LeaderAddress& leader : *leaders) {
+    if (!HasHostAndPort(leader.address)) {
+      return absl::StrCat("--island_leader is \"", leader.address,
+                          "\"; allowed: host:port");
+    }
   }
   return "";
 }
@@ -292,12 +341,8 @@ std::string UsageProblem() {
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
   }
-  const std::string leader = absl::GetFlag(FLAGS_island_leader);
-  if (size > 1 && !HasHostAndPort(leader) &&
-      !(SupervisesWholeIsland() && leader == kAnyLoopbackPort)) {
-    return absl::StrCat("--island_leader is \"", leader,
-                        "\"; allowed: host:port");
-  }
+  const std::string leader = LeaderProblem();
+  if (size > 1 && !leader.empty()) return leader;
   if (size > 1 && !LeaderIsOnLoopback() &&
       absl::GetFlag(FLAGS_rank_secret_file).empty() &&
       !absl::GetFlag(FLAGS_insecure_ranks)) {
@@ -373,7 +418,7 @@ std::string UsageProblem() {
   if (!(absl::GetFlag(FLAGS_simulated_step_seconds) >= 0)) {
     return "--simulated_step_seconds must be 0 or more";
   }
-  if (rank > 0) return "";
+  if (!MayLead()) return "";
   const int connections = absl::GetFlag(FLAGS_bulk_connections);
   if (connections < 1 || connections > kMaxBulkConnections) {
     return absl::StrCat("--bulk_connections must be 1 to ",

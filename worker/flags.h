@@ -12,6 +12,7 @@
 
 #include "absl/flags/declare.h"
 #include "worker/collective/crew.h"
+#include "worker/collective/succession.h"
 #include "worker/supervisor/supervisor.h"
 
 ABSL_DECLARE_FLAG(std::string, coordinator);
@@ -78,8 +79,24 @@ int ThreadsOfAll();
 // Returns --on_rank_fault, or nothing if it is none of the allowed words.
 std::optional<RankFaultAction> OnRankFault();
 
-// Returns --island_size, --min_island_size and --shrink_after.
+// Returns --island_size, --min_island_size and --shrink_after, as the rules of
+// a crew that this process leads.
 CrewRules IslandCrewRules();
+
+// Returns the addresses of --island_leader, in order of succession; none if it
+// is not given.
+std::vector<LeaderAddress> IslandLeaders();
+
+// Returns the directory in which --supervise keeps copies of another host's
+// checkpoint (--keep_checkpoint_copy), or "".
+std::string CheckpointCopyDirectory();
+
+// Returns whether other processes may succeed process 0.
+bool HasSuccessors();
+
+// Returns whether this process, or with --supervise one of its processes, leads
+// the island or may come to.
+bool MayLead();
 
 // Returns whether only this machine can reach --island_leader.
 bool LeaderIsOnLoopback();

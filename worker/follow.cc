@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "worker/collective/crew.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/crew_report.h"
 #include "worker/flags.h"
@@ -22,8 +23,22 @@
 #include "worker/training/island_ranks.h"
 
 namespace causeway {
+namespace {
 
-absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
+// A process that waits for a place looks for another leader if this one has not
+// answered for so long.
+constexpr absl::Duration kAwaitLeader = absl::Seconds(3);
+
+// Returns whether a leader has not answered.
+bool IsUnanswered(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsNotFound(status);
+}
+
+}  // namespace
+
+absl::StatusOr<FollowEnd> FollowLeader(
+    const std::function<uint64_t()>& random_seed, bool failed) {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   absl::Mutex mu;
   // The rank and the table of this process while its ranks connect.
@@ -48,14 +63,24 @@ absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
         _exit(absl::GetFlag(FLAGS_interrupted_exit_code));
       },
       [] { _exit(0); }, [] {});
-  ASSIGN_OR_RETURN(const RendezvousOptions options, IslandRendezvousOptions());
-  const int process = absl::GetFlag(FLAGS_island_rank);
+  ASSIGN_OR_RETURN(const Succession succession, IslandSuccession());
+  RendezvousOptions options = succession.rendezvous;
+  std::string last;
   while (true) {
-    ASSIGN_OR_RETURN(const std::optional<CrewPlace> place,
-                     AwaitPlace(options, process, local.count, random_seed(),
-                                kAwaitProcess));
+    if (HasSuccessors()) {
+      ASSIGN_OR_RETURN(const std::optional<std::string> leader,
+                       FindLeader(succession, last, failed, kAwaitProcess));
+      if (!leader.has_value()) return FollowEnd::kLeads;
+      options.address = last = *leader;
+    }
+    const absl::StatusOr<std::optional<CrewPlace>> given =
+        AwaitPlace(options, succession.process, local.count, random_seed(),
+                   HasSuccessors() ? kAwaitLeader : kAwaitProcess);
+    if (HasSuccessors() && IsUnanswered(given.status())) continue;
+    RETURN_IF_ERROR(given.status());
+    const std::optional<CrewPlace>& place = *given;
     // The island did not need it.
-    if (!place.has_value()) return absl::OkStatus();
+    if (!place.has_value()) return FollowEnd::kIslandEnded;
     ProcessRankOptions ranks =
         RankOptions(local, place->rank, place->size, place->table.get());
     ranks.connected = [&] { set_state(nullptr, true); };
@@ -71,7 +96,7 @@ absl::Status FollowRank0(const std::function<uint64_t()>& random_seed) {
     // so.
     const absl::StatusOr<std::optional<std::string>> why =
         WhyEnded(*place, kReportsNeeded);
-    if (!why.ok()) return absl::OkStatus();
+    if (!why.ok()) return FollowEnd::kIslandEnded;
     if (why->has_value()) {
       return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));
     }

@@ -6,14 +6,23 @@
 #include <cstdint>
 #include <functional>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace causeway {
 
+enum class FollowEnd {
+  // The island has left the run.
+  kIslandEnded,
+  // Nobody leads the island, and this process is to (--island_leader).
+  kLeads,
+};
+
 // Runs a process of the island that does not have rank 0, as the flags of
-// causeway-worker say, until the island has left the run. Errors of its ranks;
-// ABORTED if rank 0 has failed.
-absl::Status FollowRank0(const std::function<uint64_t()>& random_seed);
+// causeway-worker say. `failed` says that it has tried to lead, and another
+// process leads. Errors of its ranks and of FindLeader; ABORTED if rank 0 has
+// failed.
+absl::StatusOr<FollowEnd> FollowLeader(
+    const std::function<uint64_t()>& random_seed, bool failed);
 
 }  // namespace causeway
 

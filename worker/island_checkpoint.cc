@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <thread>
 
 #include "absl/strings/escaping.h"
@@ -79,6 +80,34 @@ absl::Status WriteState(const std::string& path, const IslandState& state) {
   return WriteSafetensors(path, std::move(file));
 }
 
+absl::Status CannotUse(const std::string& path, const absl::Status& why) {
+  return absl::DataLossError(
+      absl::StrCat("the island's checkpoint ", path,
+                   " cannot be used: ", std::string(why.message()),
+                   "; remove it to start from the coordinator's parameters"));
+}
+
+// Returns the state in the file, if there is one; its vectors are empty without
+// `values`.
+absl::StatusOr<std::optional<IslandState>> ReadState(const std::string& path,
+                                                     bool values) {
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  if (absl::IsNotFound(file.status())) return std::nullopt;
+  absl::Status status = file.status();
+  IslandState state;
+  if (status.ok()) status = ReadPosition(file->contents(), state);
+  if (status.ok() && values) status = ReadValues(file->contents(), state);
+  if (!status.ok()) return CannotUse(path, status);
+  return state;
+}
+
+absl::StatusOr<std::optional<uint64_t>> StepOf(
+    const absl::StatusOr<std::optional<IslandState>>& state) {
+  RETURN_IF_ERROR(state.status());
+  if (!state->has_value()) return std::nullopt;
+  return (*state)->position.run_step();
+}
+
 }  // namespace
 
 absl::Status RemoveUnfinishedCheckpoints(const std::string& directory) {
@@ -138,54 +167,61 @@ absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Load() const {
 
 absl::StatusOr<std::optional<uint64_t>> IslandCheckpointStore::SavedStep()
     const {
-  ASSIGN_OR_RETURN(const std::optional<IslandState> state,
-                   Read(/*values=*/false));
-  if (!state.has_value()) return std::nullopt;
-  return state->position.run_step();
+  return StepOf(Read(/*values=*/false));
 }
 
 absl::StatusOr<std::optional<IslandState>> IslandCheckpointStore::Read(
     bool values) const {
-  const absl::StatusOr<SafetensorsFile> file =
-      SafetensorsFile::Open(FilePath());
-  if (absl::IsNotFound(file.status())) return std::nullopt;
-  absl::Status status = file.status();
-  IslandState state;
-  if (status.ok()) status = ReadPosition(file->contents(), state);
-  if (status.ok() && values) status = ReadValues(file->contents(), state);
-  if (status.ok()) {
-    const absl::StatusOr<std::optional<uint64_t>> last = ReadProcess();
-    status = last.status();
-    if (last.ok() && last->has_value()) {
-      state.position.set_instance_id(**last);
-    }
-  }
-  if (!status.ok()) {
-    return absl::DataLossError(
-        absl::StrCat("the island's checkpoint ", FilePath(),
-                     " cannot be used: ", std::string(status.message()),
-                     "; remove it to start from the coordinator's parameters"));
-  }
+  ASSIGN_OR_RETURN(std::optional<IslandState> state,
+                   ReadState(FilePath(), values));
+  if (!state.has_value()) return std::nullopt;
+  const absl::StatusOr<std::optional<uint64_t>> last = ReadProcess();
+  if (!last.ok()) return CannotUse(FilePath(), last.status());
+  if (last->has_value()) state->position.set_instance_id(**last);
   return state;
 }
 
 absl::StatusOr<std::optional<IslandState>> LoadNewest(
-    const IslandCheckpointStore* store, const IslandCheckpointStore* recent) {
+    const IslandCheckpointStore* store, const IslandCheckpointStore* recent,
+    const std::string& copy) {
   std::optional<uint64_t> step;
   if (store != nullptr) {
     ASSIGN_OR_RETURN(step, store->SavedStep());
   }
-  if (recent != nullptr) {
-    const absl::StatusOr<std::optional<uint64_t>> recent_step =
-        recent->SavedStep();
-    absl::Status status = recent_step.status();
+  const std::string copied =
+      copy.empty() ? "" : absl::StrCat(copy, "/", kIslandCheckpointFile);
+  struct InMemory {
+    std::optional<uint64_t> step;
+    std::function<absl::StatusOr<std::optional<IslandState>>()> load;
+  };
+  std::vector<InMemory> in_memory;
+  const auto add = [&](const absl::StatusOr<std::optional<uint64_t>>& saved,
+                       auto load) {
+    LOG_IF(WARNING, !saved.ok()) << saved.status().message();
     // Nothing is less than any step.
-    if (status.ok() && recent_step->has_value() && *recent_step >= step) {
-      absl::StatusOr<std::optional<IslandState>> state = recent->Load();
-      if (state.ok()) return state;
-      status = state.status();
+    if (saved.ok() && saved->has_value() && *saved >= step) {
+      in_memory.push_back({*saved, std::move(load)});
     }
-    LOG_IF(WARNING, !status.ok()) << status.message();
+  };
+  if (recent != nullptr) {
+    add(recent->SavedStep(), [&] { return recent->Load(); });
+  }
+  if (!copied.empty()) {
+    add(StepOf(ReadState(copied, /*values=*/false)),
+        [&]() -> absl::StatusOr<std::optional<IslandState>> {
+          ASSIGN_OR_RETURN(std::optional<IslandState> state,
+                           ReadState(copied, /*values=*/true));
+          if (state.has_value()) state->position.set_instance_id(0);
+          return state;
+        });
+  }
+  std::stable_sort(
+      in_memory.begin(), in_memory.end(),
+      [](const InMemory& a, const InMemory& b) { return a.step > b.step; });
+  for (const InMemory& newest : in_memory) {
+    absl::StatusOr<std::optional<IslandState>> state = newest.load();
+    if (state.ok()) return state;
+    LOG(WARNING) << state.status().message();
   }
   if (store == nullptr) return std::nullopt;
   return store->Load();

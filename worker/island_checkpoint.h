@@ -137,11 +137,14 @@ class IslandCheckpointStore {
   const std::shared_ptr<Writing> writing_;
 };
 
-// Returns the newest state in two stores, each of which may be null, without
-// reading the values of an older one. If the state in `recent` is damaged, logs
-// that and returns the other.
+// Returns the newest state in two stores, each of which may be null, and in the
+// directory `copy`, into which another process may write, unless it is "". Does
+// not read the values of an older one. The instance_id of a copy's state is 0:
+// the process that made it may live. If the state in `recent` or `copy` is
+// damaged, logs that and returns the next.
 absl::StatusOr<std::optional<IslandState>> LoadNewest(
-    const IslandCheckpointStore* store, const IslandCheckpointStore* recent);
+    const IslandCheckpointStore* store, const IslandCheckpointStore* recent,
+    const std::string& copy = "");
 
 }  // namespace causeway
 

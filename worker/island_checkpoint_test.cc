@@ -153,6 +153,19 @@ TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
   EXPECT_EQ(newest(nullptr, older.get()), 8);
   EXPECT_EQ(newest(nullptr, nullptr), 0);
 
+  // A copy counts, too, whoever uses its directory.
+  const auto copied = [&](const char* copy) -> IslandState {
+    const auto state = LoadNewest(store.get(), older.get(), Directory(copy));
+    EXPECT_OK(state.status());
+    return state.ok() && state->has_value() ? **state : IslandState();
+  };
+  EXPECT_EQ(copied("newer").position.run_step(), 12);
+  EXPECT_EQ(copied("newer").position.instance_id(), 0);
+  EXPECT_EQ(copied("older").position.run_step(), 10);
+  EXPECT_EQ(copied("older").position.instance_id(),
+            (*store->Load())->position.instance_id());
+  EXPECT_EQ(copied("missing").position.run_step(), 10);
+
   // Only the values of the newest are read.
   DamageLastByte(Directory("older") + "/island.safetensors");
   EXPECT_EQ(newest(store.get(), older.get()), 10);
@@ -164,6 +177,7 @@ TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
                                 {"not a checkpoint"}));
   EXPECT_EQ(newest(store.get(), newer.get()), 10);
   EXPECT_EQ(newest(empty.get(), newer.get()), 0);
+  EXPECT_EQ(copied("newer").position.run_step(), 10);
 }
 
 TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <set>
@@ -34,6 +35,7 @@
 #include "worker/collective/crew.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_stamps.h"
+#include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/crew_report.h"
 #include "worker/flags.h"
@@ -58,11 +60,6 @@ using RandomSeed = std::function<uint64_t()>;
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 // The longest time that the other processes of a crew take to end their ranks.
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);
-
-bool PauseForProcesses() {
-  absl::SleepFor(kLookForProcesses);
-  return !IsInterrupted();
-}
 
 absl::StatusOr<std::string> Token() {
   const std::string path = absl::GetFlag(FLAGS_join_file);
@@ -162,6 +159,8 @@ class LeadingProcess {
   // Begins a new crew.
   absl::Status OpenRendezvous();
   bool MayShrink() const { return rules_.least < rules_.size; }
+  // Waits for a moment. Returns false if the process is to end.
+  bool PauseForProcesses();
 
   // Returns a description of the island for people.
   std::string Description() const;
@@ -176,10 +175,14 @@ class LeadingProcess {
   // Runs the island, with one crew after the other, until it has left.
   absl::Status RunCrews(IslandRunner& runner);
   absl::Status RunCrew(IslandRunner& runner);
+  // Like RunCrew, and gives up if another process leads the island.
+  //   ALREADY_EXISTS  Another process does, or the coordinator says so.
+  absl::Status RunCrewWithoutRivals(IslandRunner& runner);
   // Tells the other processes and the supervisor how the island has ended.
   absl::Status End(const absl::Status& status);
   // Returns the process without which the island is to go on after `status`,
-  // because the network does not join it with another one; 0 if there is none.
+  // because the network does not join it with another one; kNoProcess if there
+  // is none.
   int ProcessToAvoid(const absl::Status& status);
 
   const RandomSeed& random_seed_;
@@ -190,6 +193,9 @@ class LeadingProcess {
   // Null and none if the island has one process.
   std::unique_ptr<RendezvousServer> rendezvous_;
   std::optional<CrewLeader> crew_;
+  // Looks for rivals until this process has joined; null if there can be none.
+  std::unique_ptr<RivalWatch> rivals_;
+  std::atomic<bool> has_rival_ = false;
   // The processes that were there before the join.
   std::set<int> present_;
   LocalRanks local_;
@@ -202,6 +208,8 @@ class LeadingProcess {
   std::unique_ptr<IslandCheckpointStore> recent_checkpoints_;
   // The state with which the next start goes on, or null.
   std::shared_ptr<IslandState> resume_;
+  // Whether that is the state of a crew that ended for a larger one.
+  bool hands_over_ = false;
 };
 
 absl::Status LeadingProcess::Run() {
@@ -241,7 +249,10 @@ absl::Status LeadingProcess::Run() {
 }
 
 absl::Status LeadingProcess::Prepare() {
-  if (stamps_ != nullptr) rules_.avoided = stamps_->avoided().exchange(0);
+  if (stamps_ != nullptr) rules_.avoided = stamps_->TakeAvoided();
+  // Nobody waits for the processes that this one succeeds.
+  rules_.awaited = rules_.size - std::max(0, PlaceInSuccession(IslandLeaders(),
+                                                               rules_.leader));
   // The server starts first, so that the other ranks find it.
   if (rules_.size > 1) RETURN_IF_ERROR(OpenRendezvous());
   // Find devices before the join, so that a missing one is reported at once.
@@ -252,7 +263,8 @@ absl::Status LeadingProcess::Prepare() {
   ASSIGN_OR_RETURN(recent_checkpoints_,
                    OpenCheckpoints(absl::GetFlag(FLAGS_recent_checkpoint_dir)));
   ASSIGN_OR_RETURN(std::optional<IslandState> newest,
-                   LoadNewest(checkpoints_.get(), recent_checkpoints_.get()));
+                   LoadNewest(checkpoints_.get(), recent_checkpoints_.get(),
+                              CheckpointCopyDirectory()));
   if (newest.has_value()) {
     resume_ = std::make_shared<IslandState>(*std::move(newest));
   }
@@ -265,7 +277,12 @@ absl::Status LeadingProcess::OpenRendezvous() {
   rendezvous_.reset();
   ASSIGN_OR_RETURN(rendezvous_, RendezvousServer::Start(options));
   crew_.emplace(rules_, rendezvous_.get(), now_);
-  return absl::OkStatus();
+  return SayLeads(rules_.leader, rendezvous_->table());
+}
+
+bool LeadingProcess::PauseForProcesses() {
+  absl::SleepFor(kLookForProcesses);
+  return !IsInterrupted() && !has_rival_;
 }
 
 std::string LeadingProcess::Description() const {
@@ -310,9 +327,10 @@ Island::Options LeadingProcess::MakeIslandOptions() {
   // An island that diverged starts again from the run's parameters.
   options.resume = std::exchange(resume_, nullptr);
   if (options.resume != nullptr) {
-    // The lock on the directory shows that the earlier process is dead.
-    options.join.set_replaces_instance_id(
-        options.resume->position.instance_id());
+    // The lock on the directory shows that the earlier process is dead. That of
+    // a copy may live, so this one replaces nobody.
+    const uint64_t dead = options.resume->position.instance_id();
+    options.join.set_replaces_instance_id(dead == 0 ? instance : dead);
   }
   if (MayShrink()) {
     options.hands_over = [this] { return crew_->CanGrow(); };
@@ -334,6 +352,10 @@ Island::Options LeadingProcess::MakeIslandOptions() {
 }
 
 absl::Status LeadingProcess::CheckRun(const v1::JoinResponse& joined) {
+  if (rivals_ != nullptr) {
+    rivals_->Stop();
+    RETURN_IF_ERROR(SayJoined(rendezvous_->table()));
+  }
   RETURN_IF_ERROR(CheckTrainable(joined));
   metrics_.SetRun(joined);
   manager_.Ready();
@@ -358,7 +380,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
                                        [=](int processes) {
                                          return batch % (unit * processes) == 0;
                                        },
-                                       PauseForProcesses));
+                                       [this] { return PauseForProcesses(); }));
   return MakeLeadingRank(joined.config(), options,
                          RankOptions(local_, 0, size, rendezvous_->table()),
                          std::move(parameters));
@@ -385,12 +407,34 @@ absl::Status LeadingProcess::RunCrews(IslandRunner& runner) {
       [&] {
         if (runner.GetsOn()) manager_.Alive();
       });
-  absl::Status status = RunCrew(runner);
+  absl::Status status = RunCrewWithoutRivals(runner);
   while (absl::IsAborted(status) && resume_ != nullptr) {
     crew_->AwaitDone(kRanksEnd);
     rules_ = crew_->NextRules();
     status = OpenRendezvous();
-    if (status.ok()) status = RunCrew(runner);
+    hands_over_ = true;
+    if (status.ok()) status = RunCrewWithoutRivals(runner);
+  }
+  return status;
+}
+
+absl::Status LeadingProcess::RunCrewWithoutRivals(IslandRunner& runner) {
+  if (!HasSuccessors()) return RunCrew(runner);
+  ASSIGN_OR_RETURN(Succession succession, IslandSuccession());
+  std::string rival;
+  rivals_ = std::make_unique<RivalWatch>(std::move(succession), hands_over_,
+                                         [&](const std::string& words) {
+                                           rival = words;
+                                           has_rival_ = true;
+                                           runner.Stop();
+                                         });
+  absl::Status status = RunCrew(runner);
+  // Its thread may still write.
+  rivals_ = nullptr;
+  if (has_rival_) status = absl::AlreadyExistsError(rival);
+  if (absl::IsAlreadyExists(status)) {
+    LOG(WARNING) << "this process does not lead: " << status.message();
+    StampOwnRanks(0, 0);
   }
   return status;
 }
@@ -398,7 +442,8 @@ absl::Status LeadingProcess::RunCrews(IslandRunner& runner) {
 absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
   // No island waits for one that has not joined.
   if (MayShrink()) {
-    ASSIGN_OR_RETURN(present_, crew_->AwaitEnough(PauseForProcesses));
+    ASSIGN_OR_RETURN(
+        present_, crew_->AwaitEnough([this] { return PauseForProcesses(); }));
   }
   return runner.Run();
 }
@@ -410,7 +455,7 @@ absl::Status LeadingProcess::End(const absl::Status& status) {
   } else if (crew_.has_value()) {
     crew_->SayFailed(status);
     if (stamps_ != nullptr) {
-      stamps_->avoided() = ProcessToAvoid(status);
+      stamps_->SetAvoided(ProcessToAvoid(status));
       stamps_->left() = true;
     }
     crew_->AwaitDone(kReportsNeeded, LostRank(status) / local_.count);
@@ -422,9 +467,9 @@ int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   if (!trouble.has_value() || trouble->kind() != v1::RankTrouble::SLOW_LINK ||
       !MayShrink()) {
-    return 0;
+    return kNoProcess;
   }
-  // Process 0 is needed.
+  // The leader, whose rank is 0, is needed.
   return crew_->ProcessWithRank(FarEnd(*trouble), local_.count);
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "common/clock.h"
@@ -20,6 +22,14 @@ namespace {
 // A process waits less for one that has a place, if the island can go on
 // without it.
 constexpr absl::Duration kAwaitRank = absl::Minutes(1);
+
+// Returns this process's own address of --island_leader, or else process 0's.
+std::string OwnLeaderAddress() {
+  const std::vector<LeaderAddress> leaders = IslandLeaders();
+  const int place =
+      PlaceInSuccession(leaders, absl::GetFlag(FLAGS_island_rank));
+  return leaders[std::max(place, 0)].address;
+}
 
 }  // namespace
 
@@ -51,7 +61,7 @@ ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
                                Rendezvous* rendezvous) {
   std::string host = absl::GetFlag(FLAGS_rank_host);
   if (host.empty() && LeaderIsOnLoopback()) {
-    host = std::string(HostOf(absl::GetFlag(FLAGS_island_leader)));
+    host = std::string(HostOf(OwnLeaderAddress()));
   }
   const CrewRules rules = IslandCrewRules();
   const absl::Duration rank_timeout =
@@ -68,7 +78,7 @@ ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
 }
 
 absl::StatusOr<RendezvousOptions> IslandRendezvousOptions() {
-  RendezvousOptions options{.address = absl::GetFlag(FLAGS_island_leader),
+  RendezvousOptions options{.address = OwnLeaderAddress(),
                             .now = SteadyWallClock()};
   const std::string path = absl::GetFlag(FLAGS_rank_secret_file);
   if (!path.empty()) {
@@ -78,6 +88,14 @@ absl::StatusOr<RendezvousOptions> IslandRendezvousOptions() {
                  << " can take part in the island";
   }
   return options;
+}
+
+absl::StatusOr<Succession> IslandSuccession() {
+  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, IslandRendezvousOptions());
+  return Succession{.leaders = IslandLeaders(),
+                    .process = absl::GetFlag(FLAGS_island_rank),
+                    .patience = IslandCrewRules().shrink_after,
+                    .rendezvous = std::move(rendezvous)};
 }
 
 }  // namespace causeway

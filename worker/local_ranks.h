@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/model/device.h"
 #include "worker/training/island_ranks.h"
@@ -37,9 +38,12 @@ IslandRanksOptions TrainerOptions(const LocalRanks& local);
 ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
                                Rendezvous* rendezvous);
 
-// Returns where the processes of the island meet. Fails if the secret cannot be
-// read.
+// Returns where this process listens if it leads the island, and otherwise
+// where process 0 does. Fails if the secret cannot be read.
 absl::StatusOr<RendezvousOptions> IslandRendezvousOptions();
+
+// Returns who may lead the island. Fails like the above.
+absl::StatusOr<Succession> IslandSuccession();
 
 }  // namespace causeway
 

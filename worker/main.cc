@@ -50,12 +50,18 @@ absl::StatusOr<int> Run() {
   }
   RETURN_IF_ERROR(OpenRankStamps(SteadyWallClock()));
   const int if_interrupted = absl::GetFlag(FLAGS_interrupted_exit_code);
-  if (absl::GetFlag(FLAGS_island_rank) != 0) {
-    RETURN_IF_ERROR(FollowRank0(RandomSeed));
-    // Only process 0 knows why the island has ended.
-    return if_interrupted;
-  }
-  const absl::Status status = LeadIsland(RandomSeed);
+  absl::Status status;
+  do {
+    // Process 0 leads, unless others may have taken its place.
+    if (absl::GetFlag(FLAGS_island_rank) != 0 || HasSuccessors()) {
+      ASSIGN_OR_RETURN(
+          const FollowEnd end,
+          FollowLeader(RandomSeed, /*failed=*/absl::IsAlreadyExists(status)));
+      // Only the process that leads knows why the island has ended.
+      if (end == FollowEnd::kIslandEnded) return if_interrupted;
+    }
+    status = LeadIsland(RandomSeed);
+  } while (absl::IsAlreadyExists(status) && HasSuccessors());
   // A requested stop is not a failure.
   if (absl::IsCancelled(status)) return IsInterrupted() ? if_interrupted : 0;
   RETURN_IF_ERROR(status);

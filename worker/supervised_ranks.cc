@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/os/file.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -22,6 +23,7 @@
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/flags.h"
+#include "worker/island_checkpoint.h"
 #include "worker/model/device.h"
 #include "worker/supervisor/checkpoint_copy.h"
 #include "worker/supervisor/island_commands.h"
@@ -60,10 +62,13 @@ absl::StatusOr<CheckpointCopies> StartCopies(const Clock& now) {
   CheckpointCopies copies;
   options.address = absl::GetFlag(FLAGS_keep_checkpoint_copy);
   if (!options.address.empty()) {
-    ASSIGN_OR_RETURN(copies.keeper, CheckpointKeeper::Start(options));
+    CheckpointCopyOptions kept = options;
+    RETURN_IF_ERROR(CreateDirectory(options.directory));
+    kept.directory = CheckpointCopyDirectory();
+    ASSIGN_OR_RETURN(copies.keeper, CheckpointKeeper::Start(kept));
   }
   options.address = absl::GetFlag(FLAGS_copy_checkpoint_to);
-  if (!options.address.empty() && absl::GetFlag(FLAGS_island_rank) == 0) {
+  if (!options.address.empty() && MayLead()) {
     const absl::Status fetched = FetchCheckpoint(options);
     LOG_IF(WARNING, !fetched.ok())
         << "cannot ask for a copy of the island's checkpoint: "
@@ -71,6 +76,15 @@ absl::StatusOr<CheckpointCopies> StartCopies(const Clock& now) {
     copies.mirror = std::make_unique<CheckpointMirror>(options);
   }
   return copies;
+}
+
+// Removes the recent checkpoint of a host that has led the island, and may have
+// been lost then.
+absl::Status RemoveOwnCheckpoint() {
+  const std::string recent = absl::GetFlag(FLAGS_recent_checkpoint_dir);
+  if (!HasSuccessors() || !MayLead() || recent.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto store, IslandCheckpointStore::Open(recent));
+  return store->Remove();
 }
 
 }  // namespace
@@ -110,6 +124,7 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
        .action = *OnRankFault(),
        .has_spares = rules.least < rules.size ||
                      commands.first_process + commands.processes > rules.size,
+       .has_successors = HasSuccessors(),
        .limits = {.least = absl::Seconds(absl::GetFlag(FLAGS_hang_floor)),
                   .most = absl::Seconds(absl::GetFlag(FLAGS_hang_ceiling)),
                   .silence = absl::Seconds(absl::GetFlag(FLAGS_hang_floor))},
@@ -121,9 +136,10 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
              manager.Alive();
            }});
   // The island has ended in order.
-  if (copies.keeper != nullptr && code.ok() &&
+  if (code.ok() &&
       (*code == 0 || *code == absl::GetFlag(FLAGS_interrupted_exit_code))) {
-    copies.keeper->RemoveAtEnd();
+    if (copies.keeper != nullptr) copies.keeper->RemoveAtEnd();
+    RETURN_IF_ERROR(RemoveOwnCheckpoint());
   }
   return code;
 }

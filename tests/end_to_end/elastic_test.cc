@@ -37,32 +37,6 @@ constexpr char kSettings[] = R"pb(
   synchronization { inner_steps_per_round: 20 overlap_steps: 2 }
 )pb";
 
-class ElasticTest : public ProcessTestFixture {
- protected:
-  void StartCoordinator() {
-    WriteRun(kSettings);
-    coordinator_ = Start("coordinator", CoordinatorCommand(0));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
-  }
-
-  // Starts the supervisor of a process.
-  std::unique_ptr<Process> StartHost(
-      int process, const std::vector<std::string>& flags) const {
-    std::vector<std::string> command = WorkerCommand("crew", Port());
-    command.insert(command.end(),
-                   {"--supervise=1", "--on_rank_fault=act",
-                    "--rank_host=127.0.0.1", "--simulated_step_seconds=0.01",
-                    absl::StrCat("--island_leader=127.0.0.2:", Port()),
-                    absl::StrCat("--island_rank=", process),
-                    absl::StrCat("--checkpoint_dir=", Path("saved"), process),
-                    "--checkpoint_steps=10"});
-    command.insert(command.end(), flags.begin(), flags.end());
-    return Start(absl::StrCat("host", process), std::move(command));
-  }
-
-  std::unique_ptr<Process> coordinator_;
-};
-
 // Returns the numbers that follow `word` in a log.
 std::vector<int> NumbersAfter(absl::string_view word, absl::string_view log) {
   std::vector<int> numbers;
@@ -90,6 +64,84 @@ std::string AwaitStepAfter(absl::string_view text, const Process& process,
   ADD_FAILURE() << "no step after \"" << text << "\":\n" << process.Output();
   return "";
 }
+
+class ElasticTest : public ProcessTestFixture {
+ protected:
+  void StartCoordinator(absl::string_view more = "") {
+    WriteRun(absl::StrCat(kSettings, more));
+    coordinator_ = Start("coordinator", CoordinatorCommand(0));
+    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+  }
+
+  // Starts the supervisor of a process.
+  std::unique_ptr<Process> StartHost(
+      int process, const std::vector<std::string>& flags) const {
+    std::vector<std::string> command = WorkerCommand("crew", Port());
+    command.insert(command.end(),
+                   {"--supervise=1", "--on_rank_fault=act",
+                    "--rank_host=127.0.0.1", "--simulated_step_seconds=0.01",
+                    absl::StrCat("--island_leader=127.0.0.2:", Port()),
+                    absl::StrCat("--island_rank=", process),
+                    absl::StrCat("--checkpoint_dir=", Path("saved"), process),
+                    "--checkpoint_steps=10"});
+    command.insert(command.end(), flags.begin(), flags.end());
+    return Start(absl::StrCat("host", process), std::move(command));
+  }
+
+  std::unique_ptr<Process> coordinator_;
+};
+
+// Addresses of this host stand for the hosts of an island whose processes 0 and
+// 1 may lead, and directories for their memory. Each keeps a copy of the
+// other's checkpoint.
+class SuccessionTest : public ElasticTest {
+ protected:
+  void SetUp() override {
+    StartCoordinator(
+        "membership { lease_seconds: 2 heartbeat_seconds: 0.3 }\n");
+    for (int process = 0; process < 3; ++process) StartAgain(process);
+    ASSERT_NE(AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2", *hosts_[0]),
+              "");
+  }
+
+  std::string Memory(int process) const {
+    return Path(absl::StrCat("memory", process));
+  }
+  void StartAgain(int process) {
+    std::vector<std::string> flags = {
+        "--island_size=3", "--min_island_size=2", "--shrink_after=0.5",
+        absl::StrCat("--island_leader=127.0.0.2:", Port(),
+                     ",127.0.0.3:", Port())};
+    if (process < 2) {
+      flags.insert(flags.end(),
+                   {absl::StrCat("--recent_checkpoint_dir=", Memory(process)),
+                    absl::StrCat("--keep_checkpoint_copy=", CopyAt(process)),
+                    absl::StrCat("--copy_checkpoint_to=", CopyAt(1 - process)),
+                    "--copy_mbit_s=0"});
+    }
+    hosts_[process] = StartHost(process, flags);
+  }
+  std::string CopyAt(int process) const {
+    return absl::StrCat("127.0.0.", 4 + process, ":", Port());
+  }
+  // Kills the supervisor and with it the process, with what it has in memory.
+  void Lose(int process) {
+    hosts_[process]->End(SIGKILL);
+    std::error_code error;
+    // Its process may still be about to end.
+    do {
+      std::filesystem::remove_all(Memory(process), error);
+    } while (std::filesystem::exists(Memory(process)));
+  }
+  void AwaitCopyAt(int process) const {
+    const std::string copy = Memory(process) + "/copy/island.safetensors";
+    while (!std::filesystem::exists(copy)) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+  }
+
+  std::unique_ptr<Process> hosts_[3];
+};
 
 TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
   StartCoordinator();
@@ -162,6 +214,48 @@ TEST_F(ElasticTest, ASpareTakesThePlaceOfALostHost) {
   first->Signal(SIGTERM);
   for (Process* const host : {first.get(), fourth.get(), sixth.get()}) {
     EXPECT_EQ(host->Wait(), 0) << host->Output();
+  }
+}
+
+TEST_F(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
+  AwaitCopyAt(1);
+  const size_t lost = hosts_[1]->Output().size();
+  Lose(0);
+  const std::string without =
+      AwaitStepAfter("trains on 2 of 3 processes: 1, 2", *hosts_[1], lost);
+  ASSERT_NE(without, "");
+  EXPECT_THAT(without, HasSubstr("process 1 leads the island, because no"));
+  EXPECT_THAT(without, HasSubstr("going on from the checkpoint of step"));
+  EXPECT_THAT(
+      RunTool({"events", absl::StrCat("--coordinator=127.0.0.1:", Port())}),
+      HasSubstr("2 of 3 processes, without 0"));
+
+  // It comes back as an ordinary process.
+  StartAgain(0);
+  const std::string with = AwaitStepAfter("trains on 3 of 3 processes: 1, 0, 2",
+                                          *hosts_[1], lost + without.size());
+  ASSERT_NE(with, "");
+  EXPECT_THAT(hosts_[0]->Output(),
+              HasSubstr("process 1 leads the island, at 127.0.0.3:"));
+
+  // Now the second is lost, and process 0 leads again.
+  AwaitCopyAt(0);
+  const size_t second = hosts_[0]->Output().size();
+  Lose(1);
+  const std::string again =
+      AwaitStepAfter("trains on 2 of 3 processes: 0, 2", *hosts_[0], second);
+  ASSERT_NE(again, "");
+  EXPECT_THAT(again, HasSubstr("process 0 leads the island"));
+  EXPECT_THAT(again, HasSubstr("going on from the checkpoint of step"));
+
+  hosts_[0]->Signal(SIGTERM);
+  for (const int process : {0, 2}) {
+    EXPECT_EQ(hosts_[process]->Wait(), 0) << hosts_[process]->Output();
+  }
+  // An island that has left needs no checkpoint in memory.
+  for (const char* const file :
+       {"/island.safetensors", "/copy/island.safetensors"}) {
+    EXPECT_FALSE(std::filesystem::exists(Memory(0) + file)) << file;
   }
 }
 

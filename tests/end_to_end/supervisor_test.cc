@@ -116,7 +116,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   const auto keeper = StartSupervisor("keeper", second);
   auto host = StartSupervisor("host", first);
   ASSERT_TRUE(host->AwaitOutput("step 100/")) << host->Output();
-  const std::string file = Path("second/island.safetensors");
+  const std::string file = Path("second/copy/island.safetensors");
   while (!std::filesystem::exists(file)) absl::SleepFor(absl::Milliseconds(1));
 
   host->End(SIGKILL);

@@ -22,7 +22,7 @@ namespace {
 constexpr absl::Duration kAsk = absl::Seconds(1);
 // A process that has not asked for this time is gone.
 constexpr absl::Duration kGone = absl::Seconds(3);
-// Process 0 waits this much longer for the fewest processes than for all.
+// The leader waits this much longer for the fewest processes than for all.
 constexpr absl::Duration kLongestWait = absl::Minutes(5);
 // The least time between a choice and a larger crew, as a multiple of
 // shrink_after.
@@ -42,9 +42,9 @@ std::string PlaceKey(int process, uint64_t life, int ranks) {
   return absl::StrCat(kPlaces, process, "/", life, "/", ranks);
 }
 
-// The value that tells a process its place, and the ranks of process 0.
-std::string PlaceText(int rank, int size, int ranks) {
-  return absl::StrCat(rank, "/", size, "/", ranks);
+// The value that tells a process its place, the leader's number and its ranks.
+std::string PlaceText(int rank, int size, int leader, int ranks) {
+  return absl::StrCat(rank, "/", size, "/", leader, "/", ranks);
 }
 
 // The key with the rank, among the crew's processes, of a process.
@@ -71,10 +71,11 @@ int NumberIn(absl::string_view key, int position) {
 int ProcessOf(absl::string_view key) { return NumberIn(key, 1); }
 int RanksOf(absl::string_view key) { return NumberIn(key, 3); }
 
-absl::Status UnequalRanks(int process, int ranks, int ranks_of_0) {
+absl::Status UnequalRanks(int process, int ranks, int leader,
+                          int ranks_of_leader) {
   return absl::FailedPreconditionError(absl::StrCat(
-      "process 0 has ", ranks_of_0, " ranks, and process ", process, " has ",
-      ranks,
+      "process ", leader, " has ", ranks_of_leader, " ranks, and process ",
+      process, " has ", ranks,
       ": give all processes of the island the same --ranks, or, without it, "
       "equally many devices (--device)"));
 }
@@ -93,11 +94,16 @@ std::vector<int> ChooseCrew(const CrewRules& rules,
                             const std::set<int>& present,
                             const CrewSizeAllowed& allowed,
                             absl::Duration waited) {
-  const int most = rules.size - (rules.avoided == 0 ? 0 : 1);
+  const int most = rules.size - (rules.avoided == kNoProcess ? 0 : 1);
   const int wanted = LargestCrew(rules, std::min(rules.awaited, most), allowed);
   int size = LargestCrew(rules, static_cast<int>(present.size()), allowed);
   if (size < wanted && waited < rules.shrink_after) size = 0;
-  return std::vector<int>(present.begin(), std::next(present.begin(), size));
+  std::vector<int> crew = {rules.leader};
+  for (const int process : present) {
+    if (process != rules.leader) crew.push_back(process);
+  }
+  crew.resize(size);
+  return crew;
 }
 
 std::vector<int> MissingFrom(const CrewRules& rules,
@@ -129,8 +135,8 @@ std::map<int, std::string> CrewLeader::Keys() {
     Asker& asker = askers_[key];
     if (std::exchange(asker.calls, calls) != calls) asker.seen_at = now;
     const int process = ProcessOf(key);
-    if (process <= 0 || asker.has_place || now - asker.seen_at > kGone ||
-        IsAvoided(process)) {
+    if (process < 0 || process == rules_.leader || asker.has_place ||
+        now - asker.seen_at > kGone || IsAvoided(process)) {
       continue;
     }
     std::string& newest = keys[process];
@@ -148,7 +154,7 @@ std::set<int> CrewLeader::WithAskers(const std::vector<int>& processes) {
   return all;
 }
 
-std::set<int> CrewLeader::Present() { return WithAskers({0}); }
+std::set<int> CrewLeader::Present() { return WithAskers({rules_.leader}); }
 
 absl::StatusOr<std::vector<int>> CrewLeader::Await(
     const CrewSizeAllowed& allowed, const Pause& pause) {
@@ -180,10 +186,14 @@ absl::Status CrewLeader::CheckRanks(int ranks, const std::vector<int>& crew,
                                     const std::map<int, std::string>& keys) {
   absl::Status status;
   for (const int process : crew) {
-    if (process == 0 || RanksOf(keys.at(process)) == ranks) continue;
-    status = UnequalRanks(process, RanksOf(keys.at(process)), ranks);
+    if (process == rules_.leader || RanksOf(keys.at(process)) == ranks) {
+      continue;
+    }
+    status =
+        UnequalRanks(process, RanksOf(keys.at(process)), rules_.leader, ranks);
     server_->table()
-        ->Put(keys.at(process), PlaceText(/*rank=*/0, /*size=*/0, ranks))
+        ->Put(keys.at(process),
+              PlaceText(/*rank=*/0, /*size=*/0, rules_.leader, ranks))
         .IgnoreError();
   }
   if (!status.ok()) absl::SleepFor(kAsk);
@@ -203,7 +213,7 @@ absl::StatusOr<int> CrewLeader::Choose(int ranks,
   std::vector<int> crew;
   std::map<int, std::string> keys;
   const auto is_there = [&](int process) {
-    return process == 0 || keys.count(process) > 0;
+    return process == rules_.leader || keys.count(process) > 0;
   };
   do {
     ASSIGN_OR_RETURN(crew, Await(allowed, pause));
@@ -215,7 +225,8 @@ absl::StatusOr<int> CrewLeader::Choose(int ranks,
     const std::string& key = keys[crew[rank]];
     RETURN_IF_ERROR(
         server_->table()->Put(RankKey(crew[rank]), absl::StrCat(rank)));
-    RETURN_IF_ERROR(server_->table()->Put(key, PlaceText(rank, size, ranks)));
+    RETURN_IF_ERROR(server_->table()->Put(
+        key, PlaceText(rank, size, rules_.leader, ranks)));
     askers_[key].has_place = true;
     keys.erase(crew[rank]);
   }
@@ -248,7 +259,7 @@ absl::Status CrewLeader::SayStartAgain() {
 CrewRules CrewLeader::NextRules() {
   CrewRules next = rules_;
   next.awaited = static_cast<int>(WithAskers(crew_).size());
-  next.avoided = 0;
+  next.avoided = kNoProcess;
   return next;
 }
 
@@ -288,7 +299,7 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
   const std::string key = PlaceKey(process, life, ranks);
   LOG(INFO) << "process " << process << " waits for a place among the ranks";
   while (true) {
-    // A process 0 that does not answer may be about to start again.
+    // A leader that does not answer may be about to start again.
     ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> table,
                      ConnectRendezvous(options, timeout));
     const absl::StatusOr<std::string> place = table->Get(key, kAsk);
@@ -301,13 +312,17 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     if (place->empty()) return std::nullopt;
     const std::vector<absl::string_view> words = absl::StrSplit(*place, '/');
     CrewPlace mine{.table = std::move(table)};
-    int ranks_of_0 = 0;
-    if (words.size() != 3 || !absl::SimpleAtoi(words[0], &mine.rank) ||
+    int leader = 0;
+    int ranks_of_leader = 0;
+    if (words.size() != 4 || !absl::SimpleAtoi(words[0], &mine.rank) ||
         !absl::SimpleAtoi(words[1], &mine.size) ||
-        !absl::SimpleAtoi(words[2], &ranks_of_0)) {
-      return absl::DataLossError("the place that process 0 gives is damaged");
+        !absl::SimpleAtoi(words[2], &leader) ||
+        !absl::SimpleAtoi(words[3], &ranks_of_leader)) {
+      return absl::DataLossError("the place that the leader gives is damaged");
     }
-    if (ranks_of_0 != ranks) return UnequalRanks(process, ranks, ranks_of_0);
+    if (ranks_of_leader != ranks) {
+      return UnequalRanks(process, ranks, leader, ranks_of_leader);
+    }
     return mine;
   }
 }
@@ -321,7 +336,7 @@ absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
 }
 
 void SayDone(const CrewPlace& place) {
-  // Process 0 goes on at once, perhaps before it answers.
+  // The leader goes on at once, perhaps before it answers.
   place.table->Put(DoneKey(place.rank), "").IgnoreError();
 }
 

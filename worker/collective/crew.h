@@ -3,11 +3,12 @@
 //
 // Decides who takes part in an island whose number of processes may change.
 // These processes are its crew.
-// Each process but 0 asks process 0's rendezvous for a place, under a key of
-// its own, until it gets one. Process 0 sees who asks, chooses the crew and
+// One process leads: process 0, or one that has succeeded it (succession.h).
+// Each of the others asks the leader's rendezvous for a place, under a key of
+// its own, until it gets one. The leader sees who asks, chooses the crew and
 // gives out the places. A process that gets none waits on, as a spare.
 //
-//   process 0                               the others
+//   the leader                              the others
 //   CrewLeader leader(rules, server, now);  auto place = AwaitPlace(...);
 //   leader.Choose(allowed, pause);          // place->rank of place->size
 //   ...
@@ -34,18 +35,22 @@
 
 namespace causeway {
 
+inline constexpr int kNoProcess = -1;
+
 struct CrewRules {
   // The processes that the island is to have, and the fewest with which it
   // trains.
   int size = 1;
   int least = 1;
-  // Process 0 waits this long for all of them before it goes without some.
+  // The process that leads.
+  int leader = 0;
+  // The leader waits this long for all of them before it goes without some.
   absl::Duration shrink_after = absl::Seconds(30);
-  // If more have not been seen, process 0 waits for so many only.
+  // If more have not been seen, the leader waits for so many only.
   int awaited = std::numeric_limits<int>::max();
   // The process that gets no place for some time, because the network does not
-  // join it with another one; 0 if there is none.
-  int avoided = 0;
+  // join it with another one; kNoProcess if there is none.
+  int avoided = kNoProcess;
 };
 
 // Returns whether the ranks of so many processes can share a batch evenly.
@@ -56,9 +61,9 @@ using CrewSizeAllowed = std::function<bool(int processes)>;
 int LargestCrew(const CrewRules& rules, int most,
                 const CrewSizeAllowed& allowed);
 
-// Returns the processes that take part, in the order of their ranks, if those
-// in `present` are there, 0 among them, and process 0 has waited for `waited`.
-// Empty: it waits on.
+// Returns the processes that take part, in the order of their ranks, the leader
+// first, if those in `present` are there, the leader among them, and it has
+// waited for `waited`. Empty: it waits on.
 std::vector<int> ChooseCrew(const CrewRules& rules,
                             const std::set<int>& present,
                             const CrewSizeAllowed& allowed,
@@ -69,7 +74,7 @@ std::vector<int> ChooseCrew(const CrewRules& rules,
 std::vector<int> MissingFrom(const CrewRules& rules,
                              const std::set<int>& present);
 
-// Process 0's part. Not thread-safe.
+// The leader's part. Not thread-safe.
 class CrewLeader {
  public:
   // Waits for a moment. Returns false to give up.
@@ -78,7 +83,7 @@ class CrewLeader {
   // `server` is new, and outlives this.
   CrewLeader(const CrewRules& rules, RendezvousServer* server, Clock now);
 
-  // Returns the processes that are there: 0 and who asks for a place.
+  // Returns the processes that are there: the leader and who asks for a place.
   std::set<int> Present();
 
   // Waits until there are enough processes for a crew, and returns who is
@@ -88,7 +93,7 @@ class CrewLeader {
   absl::StatusOr<std::set<int>> AwaitEnough(const Pause& pause);
 
   // Waits for a crew of an allowed size, and gives its places out. Each process
-  // must have `ranks` ranks, as process 0. Returns the crew's size. Call once.
+  // must have `ranks` ranks, as the leader. Returns the crew's size. Call once.
   // Errors are those of AwaitEnough, and
   //   INVALID_ARGUMENT     No size is allowed.
   //   FAILED_PRECONDITION  A process has another number of ranks. AwaitPlace
@@ -148,7 +153,7 @@ class CrewLeader {
   const absl::Time made_at_;
 
   std::map<std::string, Asker> askers_;
-  // When process 0 began to wait.
+  // When the leader began to wait.
   absl::Time began_at_ = absl::InfiniteFuture();
   // The crew once it is chosen, with what it was chosen by, and when.
   std::vector<int> crew_;
@@ -168,20 +173,20 @@ struct CrewPlace {
 // ranks. `life` is a number that is new in each call. If an earlier life has a
 // place, tells the ranks that wait to connect to it that it has ended. Returns
 // nothing if the island has ended in order without it. Errors are those of
-// ConnectRendezvous, which waits up to `timeout` each time that process 0 does
+// ConnectRendezvous, which waits up to `timeout` each time that the leader does
 // not answer, and FAILED_PRECONDITION (CrewLeader::Choose).
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const RendezvousOptions& options, int process, int ranks, uint64_t life,
     absl::Duration timeout);
 
-// Returns what process 0 says, after the ranks of `place` have ended in order:
+// Returns what the leader says, after the ranks of `place` have ended in order:
 // nothing if they start again, and then tells it that this process knows that;
 // otherwise its error.
 //   UNAVAILABLE, DEADLINE_EXCEEDED  It says nothing: the island has ended.
 absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
                                                     absl::Duration timeout);
 
-// Tells process 0 that the process of `place` needs its server no more.
+// Tells the leader that the process of `place` needs its server no more.
 void SayDone(const CrewPlace& place);
 
 }  // namespace causeway

@@ -126,6 +126,14 @@ TEST(CrewRulesTest, NobodyWaitsForMoreThanTheProcessesThatAreAwaited) {
               ElementsAre(0, 1, 2, 3));
 }
 
+TEST(CrewRulesTest, TheLeaderComesFirstWhateverItsNumber) {
+  const CrewRules rules{.size = 3, .least = 2, .leader = 1};
+  EXPECT_THAT(ChooseCrew(rules, {0, 1, 2}, Sharing(6), {}),
+              ElementsAre(1, 0, 2));
+  EXPECT_THAT(ChooseCrew(rules, {1, 2}, Sharing(6), absl::Hours(1)),
+              ElementsAre(1, 2));
+}
+
 TEST(CrewRulesTest, WhoIsMissingIsKnown) {
   EXPECT_THAT(MissingFrom({.size = 4, .least = 2}, {0, 3}), ElementsAre(1, 2));
   EXPECT_THAT(MissingFrom({.size = 3, .least = 2}, {0, 2, 5}), IsEmpty());
@@ -269,9 +277,41 @@ TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
   gap_ = absl::Hours(1);
   AwaitPresent({0, 2});
   EXPECT_TRUE(leader_->CanGrow());
-  EXPECT_EQ(leader_->NextRules().avoided, 0);
+  EXPECT_EQ(leader_->NextRules().avoided, kNoProcess);
   leader_->Dismiss();
   EXPECT_EQ(second.get()->has_value(), false);
+}
+
+// The host of process 0 was lost, comes back, and may be out of reach.
+TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
+  rules_.leader = 1;
+  StartServer(server_->address());
+  Place zeroth = Ask(0);
+  Place second = Ask(2);
+  AwaitPresent({0, 1, 2});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  ExpectPlace(std::move(zeroth), 1, 3);
+  ExpectPlace(std::move(second), 2, 3);
+  EXPECT_EQ(leader_->ProcessWithRank(0, kRanks), 1);
+  EXPECT_EQ(leader_->ProcessWithRank(kRanks, kRanks), 0);
+
+  rules_.avoided = 0;
+  StartServer(server_->address());
+  zeroth = Ask(0);
+  second = Ask(2, kRanks + 1);
+  while (server_->Asked("place/0/").empty()) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  AwaitPresent({1, 2});
+  const auto unequal = IsFailedPrecondition(
+      "process 1 has 2 ranks, and process 2 has 3: give all");
+  EXPECT_THAT(Choose(6), unequal);
+  EXPECT_THAT(second.get().status(), unequal);
+  gap_ = absl::Hours(1);
+  AwaitPresent({0, 1});
+  leader_->Dismiss();
+  EXPECT_EQ(zeroth.get()->has_value(), false);
 }
 
 // A process that is gone is not waited for, and nobody takes its place.

@@ -110,20 +110,23 @@ class RankStampPage {
   RankStamps& rank(int rank) { return memory_->ranks[rank]; }
   // The instance_id of the island's process that is a member of the run, or 0.
   std::atomic<uint64_t>& member() { return memory_->member; }
-  // The process that the island's next crew goes without (CrewRules).
-  std::atomic<int>& avoided() { return memory_->avoided; }
+  // The process that the island's next crew goes without (CrewRules::avoided),
+  // or -1; whoever takes it, takes it once.
+  void SetAvoided(int process) { memory_->avoided = process + 1; }
+  int TakeAvoided() { return memory_->avoided.exchange(0) - 1; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
   // The supervisor's verdict on a rank, until rank 0 takes it, to report it. Of
   // several the first counts. One thread sets verdicts, and one takes them.
   void SetVerdict(const v1::RankTrouble& verdict);
   std::optional<v1::RankTrouble> TakeVerdict();
-  // Clears all but member(), avoided() and the verdict.
+  // Clears all but member(), the avoided process and the verdict.
   void Clear();
 
  private:
   struct Memory {
     std::atomic<uint64_t> member;
+    // The avoided process + 1, or 0.
     std::atomic<int> avoided;
     std::atomic<bool> left;
     // The bytes of the verdict, which are written before.

@@ -196,6 +196,10 @@ absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(
                                                options.now);
 }
 
+std::unique_ptr<Rendezvous> RendezvousAt(const RendezvousOptions& options) {
+  return std::make_unique<TcpRendezvous>(options);
+}
+
 absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
     const RendezvousOptions& options, absl::Duration timeout) {
   const absl::Time deadline = options.now() + timeout;
@@ -212,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
         absl::StrCat("cannot call rank 0 of the island (waited up to ",
                      absl::FormatDuration(timeout), "): ", status.message()));
   }
-  return std::make_unique<TcpRendezvous>(options);
+  return RendezvousAt(options);
 }
 
 }  // namespace causeway

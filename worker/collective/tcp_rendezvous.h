@@ -47,6 +47,9 @@ class RendezvousServer {
   virtual const std::string& address() const = 0;
 };
 
+// Returns a table whose every call connects to the server.
+std::unique_ptr<Rendezvous> RendezvousAt(const RendezvousOptions& options);
+
 // Connects to the server, and waits up to `timeout` for it to be up.
 //   UNAVAILABLE, DEADLINE_EXCEEDED  It was not up, or did not answer.
 //   PERMISSION_DENIED               It has another secret.

@@ -135,14 +135,16 @@ std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
   return waits;
 }
 
-std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step) {
+std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step,
+                                                            bool is_limited) {
   if (step > furthest_step_) {
     furthest_step_ = step;
     without_progress_ = 0;
+    limited_ = 0;
     return absl::ZeroDuration();
   }
   ++without_progress_;
-  if (is_limited_ && without_progress_ > kMost) return std::nullopt;
+  if (is_limited && ++limited_ > kMost) return std::nullopt;
   // A cause that lasts, such as a full disk, may go away.
   return std::min(absl::Seconds(std::exp2(without_progress_ - 1)),
                   absl::Minutes(1));

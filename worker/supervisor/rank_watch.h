@@ -76,18 +76,16 @@ class RestartBudget {
  public:
   static constexpr int kMost = 3;
 
-  // Without `is_limited` there is always a next start.
-  explicit RestartBudget(bool is_limited) : is_limited_(is_limited) {}
-
   // Call after a failure with the last step that the island has made since its
   // start. Returns how long to wait before the next start, or nothing if there
-  // should be none.
-  std::optional<absl::Duration> AfterFailureAt(uint64_t step);
+  // should be none. Without `is_limited` there always is one.
+  std::optional<absl::Duration> AfterFailureAt(uint64_t step, bool is_limited);
 
  private:
-  bool is_limited_;
   uint64_t furthest_step_ = 0;
   int without_progress_ = 0;
+  // The part of these for which there was a limit.
+  int limited_ = 0;
 };
 
 }  // namespace causeway

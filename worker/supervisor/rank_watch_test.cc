@@ -134,29 +134,50 @@ TEST_F(FindStuckRankTest, WhatIsNewMayTakeTheMostTime) {
 }
 
 TEST(RestartBudgetTest, EndsAfterThreeStartsWithoutProgress) {
-  RestartBudget budget(/*is_limited=*/true);
-  EXPECT_THAT(budget.AfterFailureAt(50), Optional(absl::ZeroDuration()));
-  EXPECT_THAT(budget.AfterFailureAt(50), Optional(absl::Seconds(1)));
-  EXPECT_THAT(budget.AfterFailureAt(0), Optional(absl::Seconds(2)));
-  EXPECT_THAT(budget.AfterFailureAt(49), Optional(absl::Seconds(4)));
-  EXPECT_THAT(budget.AfterFailureAt(50), Eq(std::nullopt));
+  RestartBudget budget;
+  EXPECT_THAT(budget.AfterFailureAt(50, /*is_limited=*/true),
+              Optional(absl::ZeroDuration()));
+  EXPECT_THAT(budget.AfterFailureAt(50, /*is_limited=*/true),
+              Optional(absl::Seconds(1)));
+  EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/true),
+              Optional(absl::Seconds(2)));
+  EXPECT_THAT(budget.AfterFailureAt(49, /*is_limited=*/true),
+              Optional(absl::Seconds(4)));
+  EXPECT_THAT(budget.AfterFailureAt(50, /*is_limited=*/true), Eq(std::nullopt));
 }
 
 TEST(RestartBudgetTest, ProgressRenewsIt) {
-  RestartBudget budget(/*is_limited=*/true);
+  RestartBudget budget;
   for (int i = 0; i < 10; ++i) {
-    EXPECT_THAT(budget.AfterFailureAt(10 * i), Optional(testing::_));
-    EXPECT_THAT(budget.AfterFailureAt(0), Optional(testing::_));
+    EXPECT_THAT(budget.AfterFailureAt(10 * i, /*is_limited=*/true),
+                Optional(testing::_));
+    EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/true),
+                Optional(testing::_));
   }
 }
 
 TEST(RestartBudgetTest, WithoutALimitPausesGrowToAMinute) {
-  RestartBudget budget(/*is_limited=*/false);
+  RestartBudget budget;
   for (const int seconds : {1, 2, 4, 8, 16, 32, 60, 60}) {
-    EXPECT_THAT(budget.AfterFailureAt(0), Optional(absl::Seconds(seconds)));
+    EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/false),
+                Optional(absl::Seconds(seconds)));
   }
-  for (int i = 0; i < 5000; ++i) budget.AfterFailureAt(0);
-  EXPECT_THAT(budget.AfterFailureAt(0), Optional(absl::Minutes(1)));
+  for (int i = 0; i < 5000; ++i) budget.AfterFailureAt(0, /*is_limited=*/false);
+  EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/false),
+              Optional(absl::Minutes(1)));
+}
+
+// A host may lead an island after it has tried for long to be taken in.
+TEST(RestartBudgetTest, OnlyFailuresWithALimitUseItUp) {
+  RestartBudget budget;
+  for (int i = 0; i < 10; ++i) budget.AfterFailureAt(0, /*is_limited=*/false);
+  for (int i = 0; i < RestartBudget::kMost; ++i) {
+    EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/true),
+                Optional(absl::Minutes(1)));
+  }
+  EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/false),
+              Optional(absl::Minutes(1)));
+  EXPECT_THAT(budget.AfterFailureAt(0, /*is_limited=*/true), Eq(std::nullopt));
 }
 
 }  // namespace

@@ -36,12 +36,7 @@ class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options,
              std::unique_ptr<RankStampPage> page)
-      : options_(options),
-        page_(std::move(page)),
-        reader_(page_.get()),
-        // An island that goes on without this host takes it in again when it
-        // is well, or can be reached.
-        budget_(options.first_process == 0 || !options.has_spares) {}
+      : options_(options), page_(std::move(page)), reader_(page_.get()) {}
 
   absl::StatusOr<int> Run() {
     while (true) {
@@ -50,7 +45,7 @@ class Supervisor {
       const std::optional<int> code = FinalCode();
       if (code.has_value()) return *code;
       const std::optional<absl::Duration> pause =
-          budget_.AfterFailureAt(reader_.LastStep());
+          budget_.AfterFailureAt(reader_.LastStep(), IsNeeded());
       if (!pause.has_value()) {
         LOG(ERROR) << "the island has failed " << RestartBudget::kMost
                    << " times without progress since; it is not started again ("
@@ -69,6 +64,18 @@ class Supervisor {
   bool acts() const { return options_.action == RankFaultAction::kAct; }
   bool is_whole_island() const {
     return static_cast<int>(processes_.size()) == options_.island_size;
+  }
+
+  // Returns whether the island has process 0 here, and needs it.
+  bool HasProcess0() const {
+    return options_.first_process == 0 && !options_.has_successors;
+  }
+
+  // Returns whether the island does not go on without this host. One that does
+  // takes it in again when it is well, or can be reached.
+  bool IsNeeded() const {
+    return HasProcess0() || !options_.has_spares ||
+           FindProcess(static_cast<pid_t>(page_->rank(0).process)) != nullptr;
   }
 
   absl::Status Start() {
@@ -181,7 +188,7 @@ class Supervisor {
   bool IsDispensable(size_t i) const {
     const RankProcess& process = *processes_[i];
     return options_.has_spares && acts() && !leaving_ && fault_.empty() &&
-           NumberOf(i) != 0 && !EndedInOrder(process) &&
+           !(i == 0 && HasProcess0()) && !EndedInOrder(process) &&
            process.exit_code() != kUsageExitCode && FirstRankOf(process) < 0;
   }
 
@@ -230,10 +237,10 @@ class Supervisor {
            "started again";
   }
 
-  // Returns the running process with this number, or null.
+  // Returns the process with this number, or null.
   RankProcess* FindProcess(pid_t pid) const {
     for (const auto& process : processes_) {
-      if (process->pid() == pid && process->running()) return process.get();
+      if (process->pid() == pid) return process.get();
     }
     return nullptr;
   }
@@ -284,7 +291,7 @@ class Supervisor {
     // Nothing has ended but processes that wait to be started again.
     if (codes.empty()) return options_.interrupted_exit_code;
     int highest = *std::max_element(codes.begin(), codes.end());
-    if (options_.first_process == 0) {
+    if (HasProcess0()) {
       highest = codes[0];
       in_order = EndedInOrder(*processes_[0]);
     }
@@ -302,11 +309,12 @@ class Supervisor {
   // Says when a process is started again.
   struct Retry {
     absl::Time at = absl::InfiniteFuture();
-    RestartBudget budget{/*is_limited=*/false};
+    RestartBudget budget;
 
     // Sets `at` after a failure without progress, and returns the pause.
     absl::Duration PauseAfter(absl::Time failure) {
-      const absl::Duration pause = *budget.AfterFailureAt(/*step=*/0);
+      const absl::Duration pause =
+          *budget.AfterFailureAt(/*step=*/0, /*is_limited=*/false);
       at = failure + pause;
       return pause;
     }

@@ -47,6 +47,9 @@ struct SupervisorOptions {
   // Says that the island can go on without a process. One that ends before it
   // has a rank is then started again alone, now and then.
   bool has_spares = false;
+  // Says that process 0 is such a process, too, because another one leads the
+  // island if that does not.
+  bool has_successors = false;
   WatchLimits limits;
   // The folder of the system's files, which tell if memory has run out.
   std::string root;

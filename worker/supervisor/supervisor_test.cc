@@ -174,6 +174,18 @@ TEST_F(SupervisorTest, TheFirstProcessIsAlwaysNeeded) {
   EXPECT_EQ(starts_, 2);
 }
 
+TEST_F(SupervisorTest, TheFirstProcessIsNotNeededIfAnotherOneSucceedsIt) {
+  SupervisorOptions options =
+      Options({"echo a >>first; [ $(wc -l <first) = 1 ] || touch again; exit 1",
+               "echo b >>second; until [ -e again ]; do sleep 0.01; done"},
+              RankFaultAction::kAct);
+  options.has_spares = true;
+  options.has_successors = true;
+  EXPECT_EQ(Run(options), 0);
+  EXPECT_EQ(Contents("first"), "a\na\n");
+  EXPECT_EQ(Contents("second"), "b\n");
+}
+
 TEST_F(SupervisorTest, ASignalIsPassedOnAndEndsIt) {
   const std::string leaves = "while :; do sleep 0.05; done";
   EXPECT_EQ(Run({absl::StrCat("trap 'echo left >first; exit 75' TERM; ",
