@@ -26,8 +26,11 @@ std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks) {
   std::vector<int> missing = MissingFrom(rules, present);
-  // A process that is left out because of its link lives.
-  missing.erase(std::remove(missing.begin(), missing.end(), rules.avoided),
+  // A process that is left out because of its link or its pace lives.
+  missing.erase(std::remove_if(missing.begin(), missing.end(),
+                               [&](int process) {
+                                 return rules.avoided.count(process) > 0;
+                               }),
                 missing.end());
   if (missing.empty()) return std::nullopt;
   v1::RankTrouble trouble;

@@ -99,6 +99,11 @@ ABSL_FLAG(std::string, on_rank_fault, "detect",
           "detect reports it, decide reports also what act would do, and act "
           "kills what is stuck and starts the ranks of this host again. After "
           "three starts without progress it ends with exit code 3.");
+ABSL_FLAG(double, leave_out_slow, 0,
+          "With --min_island_size and --on_rank_fault: leaves a process out, "
+          "for 10 times --shrink_after at first, whose rank or link is slow "
+          "for 15 s or more, if each step then takes less time by this share, "
+          "as 0.1. 0 only reports it.");
 ABSL_FLAG(double, hang_floor, 10,
           "Seconds that nothing has to be faster than for --supervise: a rank "
           "is stuck if its process does not run for so long, or if it takes "
@@ -277,8 +282,8 @@ namespace {
 std::string SupervisorsFlag() {
   if (std::getenv(kRankStampsVariable) != nullptr) return "";
   for (const char* const name :
-       {"on_rank_fault", "hang_floor", "hang_ceiling", "keep_checkpoint_copy",
-        "copy_checkpoint_to", "copy_mbit_s"}) {
+       {"on_rank_fault", "leave_out_slow", "hang_floor", "hang_ceiling",
+        "keep_checkpoint_copy", "copy_checkpoint_to", "copy_mbit_s"}) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     if (flag->CurrentValue() != flag->DefaultValue()) return name;
   }
@@ -368,6 +373,15 @@ std::string UsageProblem() {
     return absl::StrCat("--on_rank_fault is \"",
                         absl::GetFlag(FLAGS_on_rank_fault),
                         "\"; allowed: detect, decide, act");
+  }
+  const double saved = absl::GetFlag(FLAGS_leave_out_slow);
+  if (saved != 0 && !(saved >= 0.01 && saved < 1)) {
+    return "--leave_out_slow must be 0, or at least 0.01 and less than 1";
+  }
+  if (saved != 0 && (IslandCrewRules().least >= size ||
+                     OnRankFault() == RankFaultAction::kDetect)) {
+    return "--leave_out_slow needs a --min_island_size below --island_size, "
+           "and --on_rank_fault=decide or act";
   }
   if (!(absl::GetFlag(FLAGS_hang_floor) >= 1) ||
       !(absl::GetFlag(FLAGS_hang_ceiling) >= absl::GetFlag(FLAGS_hang_floor))) {

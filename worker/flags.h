@@ -30,6 +30,7 @@ ABSL_DECLARE_FLAG(std::string, rank_secret_file);
 ABSL_DECLARE_FLAG(bool, rank_encryption);
 ABSL_DECLARE_FLAG(double, rank_timeout);
 ABSL_DECLARE_FLAG(int, supervise);
+ABSL_DECLARE_FLAG(double, leave_out_slow);
 ABSL_DECLARE_FLAG(double, hang_floor);
 ABSL_DECLARE_FLAG(double, hang_ceiling);
 ABSL_DECLARE_FLAG(std::string, tls);

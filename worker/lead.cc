@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,28 +17,28 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metric_families.h"
 #include "common/metrics/metrics_server.h"
-#include "common/os/file.h"
 #include "common/os/machine.h"
 #include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "common/transport/certificate_expiry.h"
-#include "common/transport/credentials.h"
 #include "common/transport/enrolment.h"
-#include "common/transport/identity.h"
 #include "glog/logging.h"
+#include "worker/collective/collective_diagnosis.h"
 #include "worker/collective/crew.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_stamps.h"
+#include "worker/collective/slow_process.h"
 #include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/coordinator_access.h"
 #include "worker/crew_report.h"
 #include "worker/flags.h"
 #include "worker/inner_trainer.h"
@@ -45,8 +47,6 @@
 #include "worker/island_runner.h"
 #include "worker/local_ranks.h"
 #include "worker/model/device.h"
-#include "worker/sync/coordinator_channel.h"
-#include "worker/sync/grpc_coordinator_client.h"
 #include "worker/terminator.h"
 #include "worker/training/island_ranks.h"
 #include "worker/worker_metrics.h"
@@ -56,64 +56,12 @@ namespace {
 
 using RandomSeed = std::function<uint64_t()>;
 
-// Process 0 looks this often who has come.
+// The leader looks this often who has come.
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 // The longest time that the other processes of a crew take to end their ranks.
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);
-
-absl::StatusOr<std::string> Token() {
-  const std::string path = absl::GetFlag(FLAGS_join_file);
-  if (path.empty()) return absl::GetFlag(FLAGS_join);
-  ASSIGN_OR_RETURN(std::string token, ReadFile(path));
-  absl::StripAsciiWhitespace(&token);
-  return token;
-}
-
-ClientTlsFiles TlsFiles() {
-  return {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
-          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
-          .tls_key = absl::GetFlag(FLAGS_tls_key),
-          .tls = absl::GetFlag(FLAGS_tls)};
-}
-
-// Returns the credentials for the coordinator; enrols first if necessary. Takes
-// a missing island name from the certificate. CANCELLED if a signal comes
-// meanwhile.
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareConnection(
-    const Clock& wall_clock, const RandomSeed& random_seed) {
-  const ClientTlsFiles files = TlsFiles();
-  ASSIGN_OR_RETURN(const std::string token, Token());
-  if (!token.empty()) {
-    const absl::Status enrolled = EnrolOnce(
-        absl::GetFlag(FLAGS_coordinator), token, absl::GetFlag(FLAGS_island),
-        files.tls, wall_clock, random_seed(), PauseUnlessInterrupted);
-    if (IsInterrupted())
-      return absl::CancelledError("stopped before the start");
-    RETURN_IF_ERROR(enrolled);
-  }
-  if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
-    ASSIGN_OR_RETURN(const Identity identity,
-                     FolderIdentity(files.tls, wall_clock()));
-    absl::SetFlag(&FLAGS_island, identity.name);
-  }
-  return MakeChannelCredentials(files, wall_clock());
-}
-
-std::unique_ptr<CoordinatorClient> Connect(
-    std::shared_ptr<grpc::ChannelCredentials> credentials, const Clock& now) {
-  return NewGrpcCoordinatorClient(
-      {.address = absl::GetFlag(FLAGS_coordinator),
-       .region = absl::GetFlag(FLAGS_region),
-       .credentials = std::move(credentials),
-       .tls = !absl::GetFlag(FLAGS_tls).empty() ||
-              !absl::GetFlag(FLAGS_tls_ca).empty(),
-       .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
-       .uplink_bytes_per_second =
-           absl::GetFlag(FLAGS_uplink_mbit_s) * kBytesPerMbit,
-       .downlink_bytes_per_second =
-           absl::GetFlag(FLAGS_downlink_mbit_s) * kBytesPerMbit,
-       .now = now});
-}
+// The time for which a slow process is left out doubles so often.
+constexpr int kMostDoublings = 6;
 
 // Returns the checkpoints in a directory, or null if there is none.
 absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> OpenCheckpoints(
@@ -168,6 +116,10 @@ class LeadingProcess {
   absl::Status CheckRun(const v1::JoinResponse& joined);
   absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeTrainer(
       const v1::JoinResponse& joined, std::vector<float> parameters);
+  // Decides whether the island is to go on without a process that is slow.
+  void Diagnosed(const CollectiveDiagnosis& diagnosis);
+  // Keeps the island's state for the next crew, and ends this one in order.
+  absl::Status HandOver(IslandState state);
   // Removes what an island that diverged has kept.
   absl::Status GiveUp();
   absl::Status RemoveRecent();
@@ -210,24 +162,35 @@ class LeadingProcess {
   std::shared_ptr<IslandState> resume_;
   // Whether that is the state of a crew that ended for a larger one.
   bool hands_over_ = false;
+  // What the coordinator is to be told about a rank.
+  std::optional<v1::RankTrouble> news_;
+  // The crew's size, and what its ranks have agreed on in the last windows.
+  int crew_size_ = 1;
+  std::vector<CollectiveDiagnosis> windows_;
+  // The process without which the island goes on after this step.
+  int left_out_ = kNoProcess;
+  // How often each process was left out because it was slow.
+  std::map<int, int> times_left_out_;
 };
 
 absl::Status LeadingProcess::Run() {
   RETURN_IF_ERROR(Prepare());
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
-                   PrepareConnection(WallClock(), random_seed_));
+                   PrepareAccess(WallClock(), random_seed_));
   std::optional<CertificateRenewer> renewer;
   if (!absl::GetFlag(FLAGS_tls).empty()) {
     renewer.emplace(absl::GetFlag(FLAGS_coordinator), absl::GetFlag(FLAGS_tls),
                     WallClock(), random_seed_());
   }
-  IslandRunner runner({.connect = [&] { return Connect(credentials, now_); },
-                       .island = [this] { return MakeIslandOptions(); },
-                       .give_up = [this] { return GiveUp(); },
-                       // Ranks in other processes end with rank 0's trainer,
-                       // and must be started again from outside.
-                       .restarts = rendezvous_ == nullptr ? 3 : 0});
-  CertificateExpiry certificate(TlsFiles().CertificatePath(), WallClock());
+  IslandRunner runner(
+      {.connect = [&] { return ConnectToCoordinator(credentials, now_); },
+       .island = [this] { return MakeIslandOptions(); },
+       .give_up = [this] { return GiveUp(); },
+       // Ranks in other processes end with rank 0's trainer,
+       // and must be started again from outside.
+       .restarts = rendezvous_ == nullptr ? 3 : 0});
+  CertificateExpiry certificate(IslandTlsFiles().CertificatePath(),
+                                WallClock());
   CertificateWatch watch(&certificate);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics_server,
                    StartMetricsServer(
@@ -249,10 +212,14 @@ absl::Status LeadingProcess::Run() {
 }
 
 absl::Status LeadingProcess::Prepare() {
-  if (stamps_ != nullptr) rules_.avoided = stamps_->TakeAvoided();
-  // Nobody waits for the processes that this one succeeds.
-  rules_.awaited = rules_.size - std::max(0, PlaceInSuccession(IslandLeaders(),
-                                                               rules_.leader));
+  const int avoided = stamps_ == nullptr ? kNoProcess : stamps_->TakeAvoided();
+  if (avoided != kNoProcess) {
+    rules_.avoided[avoided] = now_() + QuietTime(rules_);
+  }
+  // Nobody waits for it, or for the processes that this one succeeds.
+  rules_.awaited =
+      rules_.size - static_cast<int>(rules_.avoided.size()) -
+      std::max(0, PlaceInSuccession(IslandLeaders(), rules_.leader));
   // The server starts first, so that the other ranks find it.
   if (rules_.size > 1) RETURN_IF_ERROR(OpenRendezvous());
   // Find devices before the join, so that a missing one is reported at once.
@@ -328,21 +295,23 @@ Island::Options LeadingProcess::MakeIslandOptions() {
   options.resume = std::exchange(resume_, nullptr);
   if (options.resume != nullptr) {
     // The lock on the directory shows that the earlier process is dead. That of
-    // a copy may live, so this one replaces nobody.
+    // a copy may live, so this one replaces nobody, and only says that it goes
+    // on from a checkpoint.
     const uint64_t dead = options.resume->position.instance_id();
     options.join.set_replaces_instance_id(dead == 0 ? instance : dead);
   }
   if (MayShrink()) {
-    options.hands_over = [this] { return crew_->CanGrow(); };
+    options.hands_over = [this] {
+      return left_out_ != kNoProcess || crew_->CanGrow();
+    };
     options.hand_over = [this](IslandState state) {
-      resume_ = std::make_shared<IslandState>(std::move(state));
-      return crew_->SayStartAgain();
+      return HandOver(std::move(state));
     };
   }
-  options.take_verdict =
-      [missing = WithoutTrouble(rules_, present_, local_.count)]() mutable {
-        return TakeTrouble(std::exchange(missing, std::nullopt));
-      };
+  news_ = WithoutTrouble(rules_, present_, local_.count);
+  options.take_verdict = [this] {
+    return TakeTrouble(std::exchange(news_, std::nullopt));
+  };
   if (stamps_ != nullptr) {
     // The supervisor starts no process before the earlier one is dead.
     const uint64_t dead = stamps_->member().exchange(instance);
@@ -372,6 +341,13 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
     return MakeThreadedIsland(joined.config(), options, local_.count,
                               std::move(parameters));
   }
+  windows_.clear();
+  left_out_ = kNoProcess;
+  if (absl::GetFlag(FLAGS_leave_out_slow) > 0) {
+    options.diagnosed = [this](const CollectiveDiagnosis& diagnosis) {
+      Diagnosed(diagnosis);
+    };
+  }
   const v1::TrainingConfig& training = joined.config().training();
   const int64_t unit = int64_t{training.micro_batch_size()} * local_.count;
   const int64_t batch = training.batch_size();
@@ -381,9 +357,48 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
                                          return batch % (unit * processes) == 0;
                                        },
                                        [this] { return PauseForProcesses(); }));
+  crew_size_ = size;
   return MakeLeadingRank(joined.config(), options,
                          RankOptions(local_, 0, size, rendezvous_->table()),
                          std::move(parameters));
+}
+
+void LeadingProcess::Diagnosed(const CollectiveDiagnosis& diagnosis) {
+  windows_.push_back(diagnosis);
+  const std::optional<SlowProcess> slow = FindSlowProcess(
+      windows_, {.least_saved = absl::GetFlag(FLAGS_leave_out_slow),
+                 .ranks = local_.count,
+                 .processes = crew_size_,
+                 .fewer = crew_->SizeWithoutOne()});
+  if (windows_.size() >= kSlowWindows) windows_.erase(windows_.begin());
+  if (!slow.has_value()) return;
+  const int process =
+      crew_->ProcessWithRank(slow->place * local_.count, local_.count);
+  v1::RankTrouble trouble = ToRankTrouble(diagnosis);
+  const std::string evidence = absl::StrFormat(
+      "%s; in each of %d windows this cost %.0f %% or more, and without "
+      "process %d each step takes %.0f %% less",
+      trouble.text(), kSlowWindows, 100 * slow->share, process,
+      100 * slow->saved);
+  if (OnRankFault() != RankFaultAction::kAct) {
+    LOG(WARNING) << evidence
+                 << "; with --on_rank_fault=act the island would leave it out";
+    windows_.clear();
+    return;
+  }
+  trouble.set_text(absl::StrCat(evidence, ", so it is left out"));
+  LOG(WARNING) << trouble.text();
+  left_out_ = process;
+  news_ = std::move(trouble);
+}
+
+absl::Status LeadingProcess::HandOver(IslandState state) {
+  resume_ = std::make_shared<IslandState>(std::move(state));
+  if (left_out_ == kNoProcess) return crew_->SayStartAgain();
+  // Who is slow each time is tried more and more rarely.
+  const int times = std::min(times_left_out_[left_out_]++, kMostDoublings);
+  return crew_->SayStartAgain(left_out_,
+                              now_() + QuietTime(rules_) * std::exp2(times));
 }
 
 absl::Status LeadingProcess::GiveUp() {

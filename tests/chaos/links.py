@@ -10,6 +10,8 @@ every two of them. It may go on with two ranks. After some steps a link has a
 fault, COUNT of each kind, on links that chance decides:
 
   slow    it has a twentieth of its rate until it is blamed
+  crawl   it has a hundredth of its rate until the island has trained without
+          one end of it for a while (--leave_out_slow)
   lossy   it loses 10 % of all packets until it is blamed
   short   it loses all packets for 5 s
   cut     it loses all packets until the island has trained without it for a
@@ -31,11 +33,14 @@ The report has, for each kind of fault:
   steps_lost      steps that the island had made since the checkpoint that it
                   took up: median and most
   starts          starts of the ranks while a link was cut: median and most
-  whole_seconds   from the end of a cut until all four ranks train: median and
-                  longest
+  slow_step       seconds of a step while a link crawls: median and longest
+  step            seconds of a step without one end of it: median and longest
+  whole_seconds   from the end of a cut, or of crawling, until all four ranks
+                  train: median and longest
 
 Exit codes: 0 every link was blamed, unless its fault was short, no other link
-and no rank was, and the island trained on; 1 otherwise.
+and no rank was, and the island trained on, faster if a link crawled; 1
+otherwise.
 """
 
 import argparse
@@ -53,7 +58,7 @@ from ranks import (AGAIN, Log, await_that, in_time, note_lost_steps, report_to,
                    spread)
 
 HOSTS = 4
-KINDS = ("slow", "lossy", "short", "cut")
+KINDS = ("slow", "crawl", "lossy", "short", "cut")
 SHORT_SECONDS = 5
 # The rate of a link, in 1e6 bits per second.
 RATE = 100
@@ -150,6 +155,7 @@ class Trial(ranks.Trial):
                 "--island_leader", address(0) + ":7100", "--rank_host",
                 address(host), "--insecure_ranks", "--on_rank_fault", "act",
                 "--hang_floor", self.options.hang_floor, "--shrink_after", 1,
+                "--leave_out_slow", 0.1,
                 "--checkpoint_dir", self.directory / f"checkpoint{host}",
                 "--recent_checkpoint_dir", self.memory / f"checkpoint{host}",
                 within=self.network.within(host), process=f"host{host}")
@@ -219,6 +225,35 @@ def cut(trial, kind, link, result, begin):
     time.sleep(trial.options.cut_seconds)
     result["starts"] = trial.log.since_mark().count(AGAIN)
     trial.network.heal(link)
+    await_whole(trial, result)
+
+
+def crawl(trial, link, result, begin):
+    """Lets a link be slow until the island does without one end of it."""
+    trial.network.shape(link, RATE / 100)
+    found = await_blame(trial, result)
+    result["found_seconds"] = found - begin
+    slow_steps = len(trial.log.steps())
+    _, left = await_that(
+        lambda: re.search("starts again without process",
+                          trial.log.since_mark()), "a smaller crew")
+    result["slow_step"] = (left - found) / max(
+        1, len(trial.log.steps()) - slow_steps)
+    last = max(trial.log.steps())
+    trial.log.mark += trial.log.since_mark().index("starts again without")
+    steps, repaired = trial.await_steps(1)
+    result["seconds"] = repaired - begin
+    # An island that was slower than the other goes on at the run's step.
+    result["steps_lost"] = max(0, last + 1 - steps[0])
+    more, later = trial.await_steps(len(steps) + 10)
+    result["step"] = (later - repaired) / (len(more) - len(steps))
+    time.sleep(trial.options.cut_seconds)
+    trial.network.heal(link)
+    await_whole(trial, result)
+
+
+def await_whole(trial, result):
+    """Waits until all four ranks train."""
     trial.log.set_mark()
     healed = time.monotonic()
     _, whole = await_that(
@@ -239,6 +274,8 @@ def one_fault(trial, kind, chance, result):
     try:
         if kind in ("slow", "lossy"):
             bear(trial, kind, link, result, begin)
+        elif kind == "crawl":
+            crawl(trial, link, result, begin)
         else:
             cut(trial, kind, link, result, begin)
     finally:
@@ -258,11 +295,16 @@ def summary(results):
         **spread(results, "seconds", "seconds_longest"),
         **spread(results, "steps_lost", "steps_lost_most"),
         **spread(results, "starts", "starts_most"),
+        **spread(results, "slow_step", "slow_step_longest"),
+        **spread(results, "step", "step_longest"),
         **spread(results, "whole_seconds", "whole_seconds_longest"),
     }
 
 
 def is_good(kind, report):
+    if kind == "crawl" and not (report["step_longest"] < report["slow_step"] and
+                                report["steps_lost_most"] == 0):
+        return False
     return (report["repaired"] == report["count"] and
             report["blamed_wrongly"] == report["blamed_end"] == 0 and
             (kind == "short" or report["found"] == report["count"]))

@@ -21,10 +21,11 @@ Needs root, outside of most containers.
 
   --json FILE       write the report there
   --count N         faults of each kind (10)
-  --kinds LIST      of slow,lossy,short,cut (all)
+  --kinds LIST      of slow,crawl,lossy,short,cut (all)
   --step_seconds N  simulated time of an inner step (0.2)
   --hang_floor N    of causeway-worker (2)
-  --cut_seconds N   how long the island trains without a link that is cut (5)
+  --cut_seconds N   how long the island trains without a link that is cut or
+                    crawls (5)
   --seed N          decides the faults (1)
 USAGE
 }

@@ -24,8 +24,7 @@ constexpr absl::Duration kAsk = absl::Seconds(1);
 constexpr absl::Duration kGone = absl::Seconds(3);
 // The leader waits this much longer for the fewest processes than for all.
 constexpr absl::Duration kLongestWait = absl::Minutes(5);
-// The least time between a choice and a larger crew, as a multiple of
-// shrink_after.
+// QuietTime, as a multiple of shrink_after.
 constexpr int kQuiet = 10;
 
 constexpr char kPlaces[] = "place/";
@@ -82,6 +81,10 @@ absl::Status UnequalRanks(int process, int ranks, int leader,
 
 }  // namespace
 
+absl::Duration QuietTime(const CrewRules& rules) {
+  return kQuiet * rules.shrink_after;
+}
+
 int LargestCrew(const CrewRules& rules, int most,
                 const CrewSizeAllowed& allowed) {
   for (int size = std::min(most, rules.size); size >= rules.least; --size) {
@@ -94,8 +97,7 @@ std::vector<int> ChooseCrew(const CrewRules& rules,
                             const std::set<int>& present,
                             const CrewSizeAllowed& allowed,
                             absl::Duration waited) {
-  const int most = rules.size - (rules.avoided == kNoProcess ? 0 : 1);
-  const int wanted = LargestCrew(rules, std::min(rules.awaited, most), allowed);
+  const int wanted = LargestCrew(rules, rules.awaited, allowed);
   int size = LargestCrew(rules, static_cast<int>(present.size()), allowed);
   if (size < wanted && waited < rules.shrink_after) size = 0;
   std::vector<int> crew = {rules.leader};
@@ -121,14 +123,14 @@ std::vector<int> MissingFrom(const CrewRules& rules,
 
 CrewLeader::CrewLeader(const CrewRules& rules, RendezvousServer* server,
                        Clock now)
-    : rules_(rules), server_(server), now_(std::move(now)), made_at_(now_()) {}
+    : rules_(rules), server_(server), now_(std::move(now)) {}
 
 bool CrewLeader::IsAvoided(int process) const {
-  return process == rules_.avoided &&
-         now_() - made_at_ < kQuiet * rules_.shrink_after;
+  const auto avoided = rules_.avoided.find(process);
+  return avoided != rules_.avoided.end() && now_() < avoided->second;
 }
 
-std::map<int, std::string> CrewLeader::Keys() {
+std::map<int, std::string> CrewLeader::AllKeys() {
   const absl::Time now = now_();
   std::map<int, std::string> keys;
   for (const auto& [key, calls] : server_->Asked(kPlaces)) {
@@ -136,7 +138,7 @@ std::map<int, std::string> CrewLeader::Keys() {
     if (std::exchange(asker.calls, calls) != calls) asker.seen_at = now;
     const int process = ProcessOf(key);
     if (process < 0 || process == rules_.leader || asker.has_place ||
-        now - asker.seen_at > kGone || IsAvoided(process)) {
+        now - asker.seen_at > kGone) {
       continue;
     }
     std::string& newest = keys[process];
@@ -144,6 +146,14 @@ std::map<int, std::string> CrewLeader::Keys() {
     if (newest.empty() || askers_[newest].seen_at <= asker.seen_at) {
       newest = key;
     }
+  }
+  return keys;
+}
+
+std::map<int, std::string> CrewLeader::Keys() {
+  std::map<int, std::string> keys = AllKeys();
+  for (const auto& [process, until] : rules_.avoided) {
+    if (IsAvoided(process)) keys.erase(process);
   }
   return keys;
 }
@@ -244,11 +254,16 @@ absl::StatusOr<int> CrewLeader::Choose(int ranks,
 bool CrewLeader::CanGrow() {
   const auto size = static_cast<int>(crew_.size());
   if (size == 0 || size == rules_.size ||
-      now_() - chosen_at_ < kQuiet * rules_.shrink_after) {
+      now_() - chosen_at_ < QuietTime(rules_)) {
     return false;
   }
   const auto all = static_cast<int>(WithAskers(crew_).size());
   return LargestCrew(rules_, all, allowed_) > size;
+}
+
+int CrewLeader::SizeWithoutOne() {
+  const auto all = static_cast<int>(WithAskers(crew_).size());
+  return LargestCrew(rules_, all - 1, allowed_);
 }
 
 absl::Status CrewLeader::SayStartAgain() {
@@ -256,10 +271,23 @@ absl::Status CrewLeader::SayStartAgain() {
   return server_->table()->Put(kEnd, kStartAgain);
 }
 
+absl::Status CrewLeader::SayStartAgain(int left_out, absl::Time until) {
+  rules_.avoided[left_out] = until;
+  LOG(INFO) << "the island starts again without process " << left_out;
+  return server_->table()->Put(kEnd, kStartAgain);
+}
+
 CrewRules CrewLeader::NextRules() {
   CrewRules next = rules_;
-  next.awaited = static_cast<int>(WithAskers(crew_).size());
-  next.avoided = kNoProcess;
+  std::set<int> awaited = WithAskers(crew_);
+  for (const auto& [process, until] : rules_.avoided) {
+    if (IsAvoided(process)) {
+      awaited.erase(process);
+    } else {
+      next.avoided.erase(process);
+    }
+  }
+  next.awaited = static_cast<int>(awaited.size());
   return next;
 }
 
@@ -285,7 +313,7 @@ void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
 }
 
 void CrewLeader::Dismiss() {
-  const std::map<int, std::string> keys = Keys();
+  const std::map<int, std::string> keys = AllKeys();
   for (const auto& [process, key] : keys) {
     server_->table()->Put(key, "").IgnoreError();
   }

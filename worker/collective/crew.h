@@ -48,10 +48,16 @@ struct CrewRules {
   absl::Duration shrink_after = absl::Seconds(30);
   // If more have not been seen, the leader waits for so many only.
   int awaited = std::numeric_limits<int>::max();
-  // The process that gets no place for some time, because the network does not
-  // join it with another one; kNoProcess if there is none.
-  int avoided = kNoProcess;
+  // The processes that get no place before these times, because the network
+  // does not join them with another one, or they slow the others down. Nobody
+  // is to wait for them (`awaited`).
+  std::map<int, absl::Time> avoided;
 };
+
+// Returns the least time between two choices of a crew if no rank has failed,
+// so that a process that comes and goes, or is slow now and then, does not keep
+// the others from training.
+absl::Duration QuietTime(const CrewRules& rules);
 
 // Returns whether the ranks of so many processes can share a batch evenly.
 using CrewSizeAllowed = std::function<bool(int processes)>;
@@ -101,13 +107,16 @@ class CrewLeader {
   absl::StatusOr<int> Choose(int ranks, const CrewSizeAllowed& allowed,
                              const Pause& pause);
 
-  // Returns whether a larger crew could be chosen now. False in the time after
-  // the choice, so that a process that comes and goes does not keep the others
-  // from training.
+  // Returns whether a larger crew could be chosen now. False in the QuietTime
+  // after the choice.
   bool CanGrow();
-  // Says, while the ranks of a crew that can grow still run, that they start
-  // again at the next server.
+  // Returns the size of the crew that would be chosen now without one process
+  // of this crew, or 0.
+  int SizeWithoutOne();
+  // Says, while the ranks of the crew still run, that they start again at the
+  // next server, with more processes, or without `left_out` until then.
   absl::Status SayStartAgain();
+  absl::Status SayStartAgain(int left_out, absl::Time until);
   // Returns the rules for the next server's crew.
   CrewRules NextRules();
 
@@ -135,8 +144,9 @@ class CrewLeader {
 
   // Returns whether the process gets no place now.
   bool IsAvoided(int process) const;
-  // Returns the keys of those who ask, have no place and may get one, by
-  // process.
+  // Returns the keys of those who ask and have no place, by process. Keys has
+  // only those that may get one.
+  std::map<int, std::string> AllKeys();
   std::map<int, std::string> Keys();
   // Returns `processes` and those that ask and have no place.
   std::set<int> WithAskers(const std::vector<int>& processes);
@@ -147,10 +157,9 @@ class CrewLeader {
   absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
                                          const Pause& pause);
 
-  const CrewRules rules_;
+  CrewRules rules_;
   RendezvousServer* const server_;
   const Clock now_;
-  const absl::Time made_at_;
 
   std::map<std::string, Asker> askers_;
   // When the leader began to wait.

@@ -260,7 +260,8 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
 }
 
 TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
-  rules_.avoided = 2;
+  rules_.avoided = {{2, SteadyWallClock()() + absl::Minutes(5)}};
+  rules_.awaited = 2;
   StartServer(server_->address());
   Place first = Ask(1);
   Place second = Ask(2);
@@ -277,9 +278,44 @@ TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
   gap_ = absl::Hours(1);
   AwaitPresent({0, 2});
   EXPECT_TRUE(leader_->CanGrow());
-  EXPECT_EQ(leader_->NextRules().avoided, kNoProcess);
+  EXPECT_THAT(leader_->NextRules().avoided, IsEmpty());
   leader_->Dismiss();
   EXPECT_EQ(second.get()->has_value(), false);
+}
+
+TEST_F(CrewTest, ASlowProcessIsLeftOutForSomeTime) {
+  const std::pair<CrewPlace, CrewPlace> places = ChooseThree();
+  EXPECT_EQ(leader_->SizeWithoutOne(), 2);
+  // With a spare the crew stays as large.
+  Place spare = Ask(5);
+  AwaitPresent({0, 5});
+  EXPECT_EQ(leader_->SizeWithoutOne(), 3);
+  const absl::Time until = SteadyWallClock()() + absl::Minutes(10);
+  ASSERT_OK(leader_->SayStartAgain(1, until));
+  EXPECT_THAT(WhyEnded(places.first, absl::Seconds(30)),
+              IsOkAndHolds(std::nullopt));
+  EXPECT_THAT(WhyEnded(places.second, absl::Seconds(30)),
+              IsOkAndHolds(std::nullopt));
+  rules_ = leader_->NextRules();
+  // Without process 1, and with the spare.
+  EXPECT_EQ(rules_.awaited, 3);
+  EXPECT_THAT(rules_.avoided, ElementsAre(std::pair(1, until)));
+
+  StartServer(server_->address());
+  Place first = Ask(1);
+  Place second = Ask(2);
+  while (server_->Asked("place/1/").empty()) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  AwaitPresent({0, 2, 5});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  ExpectPlace(std::move(second), 1, 3);
+  ExpectPlace(std::move(spare), 2, 3);
+  EXPECT_THAT(leader_->NextRules().avoided, ElementsAre(std::pair(1, until)));
+  // Who is left out is told that the island has ended.
+  leader_->Dismiss();
+  EXPECT_EQ(first.get()->has_value(), false);
 }
 
 // The host of process 0 was lost, comes back, and may be out of reach.
@@ -296,7 +332,8 @@ TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
   EXPECT_EQ(leader_->ProcessWithRank(0, kRanks), 1);
   EXPECT_EQ(leader_->ProcessWithRank(kRanks, kRanks), 0);
 
-  rules_.avoided = 0;
+  rules_.avoided = {{0, SteadyWallClock()() + absl::Minutes(5)}};
+  rules_.awaited = 2;
   StartServer(server_->address());
   zeroth = Ask(0);
   second = Ask(2, kRanks + 1);

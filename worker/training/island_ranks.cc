@@ -87,7 +87,8 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .beside_other_gpus = options.devices.size() > 1,
       // Often enough for the other ranks to notice in time.
       .pulse = options.timeout / 4,
-      .now = options.now};
+      .now = options.now,
+      .diagnosed = options.diagnosed};
 }
 
 // NCCL, which is not used if `shared`, refuses two ranks on one GPU.

@@ -25,6 +25,7 @@
 #include "common/clock.h"
 #include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
+#include "worker/collective/collective_diagnosis.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/inner_trainer.h"
 #include "worker/model/device.h"
@@ -46,6 +47,8 @@ struct IslandRanksOptions {
   std::optional<bool> anchors_on_device;
   // The time limit of each collective operation (MessageCommunicatorOptions).
   absl::Duration timeout = absl::Minutes(1);
+  // See Rank::Options.
+  std::function<void(const CollectiveDiagnosis&)> diagnosed = nullptr;
   Clock now;
 };
 

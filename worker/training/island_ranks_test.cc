@@ -22,6 +22,7 @@
 #include "outer_optimizer/fragment_plan.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
+#include "worker/collective/collective_diagnosis.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/data/dataset.h"
 #include "worker/data/held_out_loss.h"
@@ -327,6 +328,12 @@ TEST_F(IslandRanksTest, SlownessIsFoundWhileTheIslandTrains) {
   of_leader.now = [now = options_.now, start = options_.now()] {
     return start + 4 * (now() - start);
   };
+  int diagnoses = 0;
+  CollectiveDiagnosis last;
+  of_leader.diagnosed = [&](const CollectiveDiagnosis& diagnosis) {
+    ++diagnoses;
+    last = diagnosis;
+  };
   IslandRanksOptions of_follower = options_;
   of_follower.now = [now = of_leader.now] {
     absl::SleepFor(absl::Milliseconds(2));
@@ -345,6 +352,8 @@ TEST_F(IslandRanksTest, SlownessIsFoundWhileTheIslandTrains) {
       trouble = result.trouble;
     }
     EXPECT_THAT(trouble.text(), HasSubstr("is slow"));
+    EXPECT_GE(diagnoses, 1);
+    EXPECT_EQ(ToRankTrouble(last).text(), trouble.text());
   }
   follower.join();
 }

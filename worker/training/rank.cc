@@ -46,6 +46,7 @@ Rank::Rank(const Options& options, RankCommunicators communicators)
       orders_(std::move(communicators), options.pulse),
       beside_other_gpus_(options.beside_other_gpus),
       now_(options.now),
+      diagnosed_(options.diagnosed),
       diagnosed_at_(options.now()) {}
 
 absl::Status Rank::AllocateOrAdvise(const Options& options) {
@@ -334,6 +335,7 @@ absl::Status Rank::Diagnose() {
                       : trouble.text());
   }
   trouble_ = std::move(trouble);
+  if (rank() == 0 && diagnosed_ != nullptr) diagnosed_(worst);
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #define WORKER_TRAINING_RANK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@
 #include "common/tensors/model_layout.h"
 #include "proto/coordinator.pb.h"
 #include "proto/run_config.pb.h"
+#include "worker/collective/collective_diagnosis.h"
 #include "worker/data/dataset.h"
 #include "worker/inner_trainer.h"
 #include "worker/model/device.h"
@@ -67,6 +69,8 @@ class Rank : public InnerTrainer {
     // The period at which rank 0 shows that it is alive; see Orders.
     absl::Duration pulse = absl::Seconds(15);
     Clock now;
+    // Called on rank 0, between steps, with each diagnosis. May be null.
+    std::function<void(const CollectiveDiagnosis&)> diagnosed;
     // An object that must outlive rank 0, such as the other ranks of its
     // process.
     std::shared_ptr<void> others;
@@ -153,6 +157,7 @@ class Rank : public InnerTrainer {
   std::unique_ptr<ReplicaRank> replica_;
 
   const Clock now_;
+  const std::function<void(const CollectiveDiagnosis&)> diagnosed_;
   absl::Time diagnosed_at_;
   int undiagnosed_steps_ = 0;
   v1::RankTrouble trouble_;

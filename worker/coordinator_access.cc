@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/coordinator_access.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "common/os/file.h"
+#include "common/status_macros.h"
+#include "common/transport/enrolment.h"
+#include "common/transport/identity.h"
+#include "worker/flags.h"
+#include "worker/sync/coordinator_channel.h"
+#include "worker/sync/grpc_coordinator_client.h"
+#include "worker/terminator.h"
+
+namespace causeway {
+namespace {
+
+absl::StatusOr<std::string> Token() {
+  const std::string path = absl::GetFlag(FLAGS_join_file);
+  if (path.empty()) return absl::GetFlag(FLAGS_join);
+  ASSIGN_OR_RETURN(std::string token, ReadFile(path));
+  absl::StripAsciiWhitespace(&token);
+  return token;
+}
+
+}  // namespace
+
+ClientTlsFiles IslandTlsFiles() {
+  return {.tls_ca = absl::GetFlag(FLAGS_tls_ca),
+          .tls_cert = absl::GetFlag(FLAGS_tls_cert),
+          .tls_key = absl::GetFlag(FLAGS_tls_key),
+          .tls = absl::GetFlag(FLAGS_tls)};
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareAccess(
+    const Clock& wall_clock, const std::function<uint64_t()>& random_seed) {
+  const ClientTlsFiles files = IslandTlsFiles();
+  ASSIGN_OR_RETURN(const std::string token, Token());
+  if (!token.empty()) {
+    const absl::Status enrolled = EnrolOnce(
+        absl::GetFlag(FLAGS_coordinator), token, absl::GetFlag(FLAGS_island),
+        files.tls, wall_clock, random_seed(), PauseUnlessInterrupted);
+    if (IsInterrupted())
+      return absl::CancelledError("stopped before the start");
+    RETURN_IF_ERROR(enrolled);
+  }
+  if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
+    ASSIGN_OR_RETURN(const Identity identity,
+                     FolderIdentity(files.tls, wall_clock()));
+    absl::SetFlag(&FLAGS_island, identity.name);
+  }
+  return MakeChannelCredentials(files, wall_clock());
+}
+
+std::unique_ptr<CoordinatorClient> ConnectToCoordinator(
+    std::shared_ptr<grpc::ChannelCredentials> credentials, const Clock& now) {
+  return NewGrpcCoordinatorClient(
+      {.address = absl::GetFlag(FLAGS_coordinator),
+       .region = absl::GetFlag(FLAGS_region),
+       .credentials = std::move(credentials),
+       .tls = !absl::GetFlag(FLAGS_tls).empty() ||
+              !absl::GetFlag(FLAGS_tls_ca).empty(),
+       .bulk_connections = absl::GetFlag(FLAGS_bulk_connections),
+       .uplink_bytes_per_second =
+           absl::GetFlag(FLAGS_uplink_mbit_s) * kBytesPerMbit,
+       .downlink_bytes_per_second =
+           absl::GetFlag(FLAGS_downlink_mbit_s) * kBytesPerMbit,
+       .now = now});
+}
+
+}  // namespace causeway

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the process that leads an island reaches the coordinator, as the flags of
+// causeway-worker say.
+#ifndef WORKER_COORDINATOR_ACCESS_H_
+#define WORKER_COORDINATOR_ACCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/transport/credentials.h"
+#include "worker/sync/coordinator_client.h"
+
+namespace causeway {
+
+ClientTlsFiles IslandTlsFiles();
+
+// Returns the credentials for the coordinator; enrols first if necessary. Takes
+// a missing island name from the certificate. CANCELLED if a signal comes
+// meanwhile.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareAccess(
+    const Clock& wall_clock, const std::function<uint64_t()>& random_seed);
+
+std::unique_ptr<CoordinatorClient> ConnectToCoordinator(
+    std::shared_ptr<grpc::ChannelCredentials> credentials, const Clock& now);
+
+}  // namespace causeway
+
+#endif  // WORKER_COORDINATOR_ACCESS_H_
