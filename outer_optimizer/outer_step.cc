@@ -82,7 +82,7 @@ absl::StatusOr<Contributions> OpenContributions(
   Contributions contributions;
   for (size_t i = 0; i < inputs.size(); ++i) {
     absl::StatusOr<std::unique_ptr<Decoder>> decoder =
-        OpenDecoder(inputs[i].spec, inputs[i].encoded, values);
+        OpenDecoder(inputs[i].spec, inputs[i].encoded, values, inputs[i].codes);
     if (!decoder.ok()) return AtContribution(decoder.status(), i);
     if (!(inputs[i].share >= 0 && inputs[i].share <= 1)) {
       return AtContribution(

@@ -122,6 +122,8 @@ struct MergeInput {
   float share = 0;
   // Its Euclidean norm. If it is not known, the step has no similarity.
   double norm = std::numeric_limits<double>::quiet_NaN();
+  // Its decompressed codes, or nothing, as for OpenDecoder; not owned either.
+  absl::Span<const char> codes;
 };
 
 // The caller's memory for a step's results, separate from the inputs. Each part

@@ -110,6 +110,10 @@ uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values) {
   return headers + PlanesOf(spec).Bytes(values);
 }
 
+uint64_t CodeBytes(const CodecSpec& spec, uint64_t values) {
+  return spec.entropy_coded ? PlanesOf(spec).CodeBytes(values) : 0;
+}
+
 uint64_t PieceAlignment(const CodecSpec& spec) {
   return spec.entropy_coded ? kStripValues : kPieceAlignment;
 }
@@ -127,9 +131,9 @@ EncodingReader NewEncodingReader(const CodecSpec& spec, uint64_t values,
   return EncodingReader(PlanesOf(spec), spec.entropy_coded, values, task);
 }
 
-absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
-                                                     absl::string_view encoded,
-                                                     uint64_t values) {
+absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(
+    const CodecSpec& spec, absl::string_view encoded, uint64_t values,
+    absl::Span<const char> codes) {
   RETURN_IF_ERROR(CheckCodecSpec(spec));
   if (values / kMaxValuesPerByte > encoded.size()) {
     return absl::InvalidArgumentError(
@@ -145,7 +149,8 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
   EncodingReader reader = NewEncodingReader(spec, values);
   RETURN_IF_ERROR(reader.Read(encoded));
   RETURN_IF_ERROR(reader.CheckComplete());
-  return std::make_unique<Decoder>(std::move(reader), encoded);
+  CHECK(codes.empty() || codes.size() == CodeBytes(spec, values));
+  return std::make_unique<Decoder>(std::move(reader), encoded, codes);
 }
 
 }  // namespace causeway

@@ -70,6 +70,10 @@ bool IsLossless(v1::Format format);
 // CheckCodecSpec.
 uint64_t MaxEncodedBytes(const CodecSpec& spec, uint64_t values);
 
+// Returns the bytes of the decompressed codes of `values` values
+// (EncodingReader::KeepCodes); 0 if the encoding does not compress codes.
+uint64_t CodeBytes(const CodecSpec& spec, uint64_t values);
+
 // Returns the alignment, in values, of the pieces that an encoder takes:
 // kPieceAlignment, or kStripValues if the encoding is entropy coded.
 uint64_t PieceAlignment(const CodecSpec& spec);
@@ -91,12 +95,14 @@ EncodingReader NewEncodingReader(
     const CodecSpec& spec, uint64_t values,
     EncodingReader::Task task = EncodingReader::Task::kFindStrips);
 
-// Opens an encoding of `values` values. `encoded` must outlive the decoder.
+// Opens an encoding of `values` values. `codes`, unless they are empty, are
+// those that EncodingReader::KeepCodes has kept of it; then nothing is
+// decompressed again. Both must outlive the decoder.
 //   INVALID_ARGUMENT  bad spec, `encoded` does not have the length of such an
 //                     encoding, or a strip is longer than it can be.
-absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const CodecSpec& spec,
-                                                     absl::string_view encoded,
-                                                     uint64_t values);
+absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(
+    const CodecSpec& spec, absl::string_view encoded, uint64_t values,
+    absl::Span<const char> codes = {});
 
 }  // namespace causeway
 

@@ -283,6 +283,34 @@ TEST_P(CodecTest, SumsPiecesInOrder) {
   }
 }
 
+// The first strip can be compressed.
+TEST_P(CodecTest, KeptCodesDecodeToTheSameValues) {
+  std::vector<float> values = Values(kStripsValues);
+  for (size_t i = 0; i < kStripValues; ++i) values[i] *= i % 50 == 0 ? 1 : 0.1f;
+  ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, values));
+  std::vector<char> codes(CodeBytes(spec_, values.size()));
+  EXPECT_EQ(codes.empty(), !spec_.entropy_coded);
+  EncodingReader reader = NewEncodingReader(
+      spec_, values.size(), EncodingReader::Task::kMeasureValues);
+  reader.KeepCodes(absl::MakeSpan(codes));
+  for (size_t at = 0; at < encoded.size(); at += 10'007) {
+    ASSERT_OK(reader.Read(absl::string_view(encoded).substr(at, 10'007)));
+  }
+  ASSERT_OK(reader.Norm());
+  const auto decoded = [&] {
+    std::vector<float> got(values.size(), kNan);
+    const auto decoder =
+        OpenDecoder(spec_, encoded, values.size(), codes).value();
+    decoder->NewCursor()->Decode(0, absl::MakeSpan(got));
+    return got;
+  };
+  const std::vector<float> want = Decoded(encoded, values.size());
+  EXPECT_TRUE(decoded() == want);
+  // Nothing is decompressed again.
+  absl::c_fill(codes, 0x11);
+  EXPECT_EQ(decoded() == want, !spec_.entropy_coded);
+}
+
 TEST_P(CodecTest, RefusesEveryWrongLength) {
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(10)));
   std::vector<float> values(10, 5.0f);

@@ -25,8 +25,11 @@ void CheckPiece(uint64_t begin, uint64_t count, uint64_t values) {
 const std::optional<ConstStripPart>& DecodeCursor::Strip(uint64_t strip) {
   if (strip != strip_) {
     strip_ = strip;
+    const absl::Span<const char> kept = decoder_->codes_;
     const absl::StatusOr<ConstStripPart> planes =
-        decoder_->reader_.Open(decoder_->encoding_, strip, codes_);
+        kept.empty()
+            ? decoder_->reader_.Open(decoder_->encoding_, strip, codes_)
+            : decoder_->reader_.OpenKept(decoder_->encoding_, strip, kept);
     planes_ = planes.ok() ? std::optional(*planes) : std::nullopt;
   }
   return planes_;

@@ -59,10 +59,11 @@ class DecodeCursor {
 // An opened encoding. Thread-safe.
 class Decoder {
  public:
-  // `reader` has read all of `encoding` and found it complete. `encoding`
-  // outlives the decoder.
-  Decoder(EncodingReader reader, absl::string_view encoding)
-      : reader_(std::move(reader)), encoding_(encoding) {}
+  // `reader` has read all of `encoding` and found it complete. `codes` are as
+  // for OpenDecoder. Both outlive the decoder.
+  Decoder(EncodingReader reader, absl::string_view encoding,
+          absl::Span<const char> codes)
+      : reader_(std::move(reader)), encoding_(encoding), codes_(codes) {}
 
   // Returns a cursor, which must not outlive the decoder.
   std::unique_ptr<DecodeCursor> NewCursor() const {
@@ -79,6 +80,7 @@ class Decoder {
 
   const EncodingReader reader_;
   const absl::string_view encoding_;
+  const absl::Span<const char> codes_;
 };
 
 // Decodes the same pieces of several vectors of one length into their weighted

@@ -38,13 +38,13 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
                std::unique_ptr<FragmentHeads> fragment_heads,
                std::vector<Coordinator::CommittedFragment> heads,
                std::vector<Member> members, CoordinatorHistory history,
-               RunHealth::Options health, uint64_t staging_bytes)
+               RunHealth::Options health, const StagingBytes& staging)
     : options_(std::move(options)),
       run_id_(rules.run_id),
       started_at_(options_.now()),
       state_(std::move(state)),
       fragment_heads_(std::move(fragment_heads)),
-      staging_(staging_bytes),
+      staging_(staging.uploads, options_.evictable_state ? 0 : staging.codes),
       outer_steps_(
           {.config = options_.config,
            .plan = rules.plan,

@@ -50,6 +50,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
+#include "server/footprint.h"
 #include "server/fragment_heads.h"
 #include "server/opened.h"
 #include "server/outer_steps.h"
@@ -222,7 +223,7 @@ class Engine {
          std::unique_ptr<FragmentHeads> fragment_heads,
          std::vector<Coordinator::CommittedFragment> heads,
          std::vector<Member> members, CoordinatorHistory history,
-         RunHealth::Options health, uint64_t staging_bytes);
+         RunHealth::Options health, const StagingBytes& staging);
 
   // `events` are those of the start.
   void StartThreads(std::vector<CoordinatorEvent> events);

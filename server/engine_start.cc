@@ -21,8 +21,6 @@
 #include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/outer_step.h"
-#include "quantization/codec.h"
-#include "quantization/codec_config.h"
 #include "server/engine.h"
 #include "server/footprint.h"
 
@@ -151,19 +149,6 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
   return run;
 }
 
-// Returns the bytes of memory for uploads of all fragments at once, which are
-// in flight together at the last step, and when the overlap is long. With less,
-// some islands could hold the memory that others need to close the rounds.
-uint64_t StagingBytes(const v1::RunConfig& config,
-                      const v1::FragmentPlan& plan) {
-  uint64_t bytes = 0;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    bytes +=
-        MaxEncodedBytes(UplinkSpec(config.synchronization()), fragment.size());
-  }
-  return bytes * config.membership().max_islands();
-}
-
 // Returns what the log has about the run's health before this process.
 absl::StatusOr<RunHealth::Options> HealthOptions(
     const v1::RunConfig& config, const SyncSchedule& schedule,
@@ -288,7 +273,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
        .epoch = run->epoch,
        .drain_slow_after = options.drain_slow_after},
       std::move(fragment_heads), std::move(heads), std::move(members),
-      std::move(history), health, StagingBytes(options.config, run->plan)));
+      std::move(history), health, StagingBytesOf(options.config, run->plan)));
   engine->StartThreads(std::move(events));
   return engine;
 }

@@ -9,11 +9,23 @@
 #include "absl/strings/str_format.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
+#include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {
 
 constexpr double kGibibyte = 1 << 30;
+
+// The most bytes of decompressed codes for a value that may be in an outer
+// step: those of 32 islands with four bits.
+constexpr double kMostCodesPerValue = 16;
+
+// Returns the number of values in the largest fragments that may be in outer
+// steps at once.
+double ValuesInSteps(const v1::FragmentPlan& plan) {
+  return LargestFragments(
+      plan, OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size())));
+}
 
 }  // namespace
 
@@ -59,13 +71,36 @@ double LargestFragments(const v1::FragmentPlan& plan, size_t count) {
   return sum;
 }
 
+double KeptCodeBytes(const v1::SynchronizationConfig& config, double uploaded,
+                     double in_steps) {
+  const auto strip =
+      static_cast<double>(CodeBytes(UplinkSpec(config), kStripValues));
+  return std::min(uploaded * strip / kStripValues,
+                  kMostCodesPerValue * in_steps);
+}
+
+StagingBytes StagingBytesOf(const v1::RunConfig& config,
+                            const v1::FragmentPlan& plan) {
+  const CodecSpec uplink = UplinkSpec(config.synchronization());
+  StagingBytes bytes;
+  double values = 0;
+  for (const v1::Fragment& fragment : plan.fragments()) {
+    bytes.uploads += MaxEncodedBytes(uplink, fragment.size());
+    values += static_cast<double>(fragment.size());
+  }
+  bytes.uploads *= config.membership().max_islands();
+  bytes.codes = static_cast<uint64_t>(KeptCodeBytes(
+      config.synchronization(), values * config.membership().max_islands(),
+      ValuesInSteps(plan)));
+  return bytes;
+}
+
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan) {
   const v1::SynchronizationConfig& sync = config.synchronization();
   const v1::StorageConfig& storage = config.storage();
   const double state = StateBytesPerValue(config);
   double values = 0;
-  double up = 0;
   double down = 0;
   double largest_down = 0;
   for (const v1::Fragment& fragment : plan.fragments()) {
@@ -73,22 +108,21 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
     const auto update = static_cast<double>(
         MaxEncodedBytes(DownlinkSpec(sync), fragment.size()));
     values += size;
-    up +=
-        static_cast<double>(MaxEncodedBytes(UplinkSpec(sync), fragment.size()));
     down += update;
     largest_down = std::max(largest_down, update);
   }
   const double largest = LargestFragments(plan, 1);
-  // Outer steps may be under way on the largest fragments.
   const size_t steps =
       OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size()));
-  const double in_steps = LargestFragments(plan, steps);
-  const double uploads = up * config.membership().max_islands();
+  const double in_steps = ValuesInSteps(plan);
+  const StagingBytes staging = StagingBytesOf(config, plan);
+  const auto uploads = static_cast<double>(staging.uploads);
   const bool gradient = RecordsGradient(storage, uploads, values);
   return {.first_memory = largest * state,
           .first_disk = values * state,
           .uploads = uploads,
-          .most_memory = uploads + (values + in_steps) * state +
+          .most_memory = uploads + static_cast<double>(staging.codes) +
+                         (values + in_steps) * state +
                          static_cast<double>(steps) * largest_down +
                          (gradient ? sizeof(float) * in_steps : 0),
           .most_disk = (values * storage.versions_kept() + largest) * state +

@@ -23,8 +23,9 @@ struct Footprint {
   double first_disk = 0;
   // The contributions of max_islands islands to every fragment.
   double uploads = 0;
-  // The most memory: `uploads`, the newest version of every fragment, and outer
-  // steps on the largest fragments, with gradients that may be recorded.
+  // The most memory: `uploads` and their codes, the newest version of every
+  // fragment, and outer steps on the largest fragments, with gradients that may
+  // be recorded.
   double most_memory = 0;
   // The disk space of the snapshots, records and updates that are kept, and the
   // next.
@@ -48,6 +49,24 @@ bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
 // Does not count records that are kept for ever (record_contributions).
 double RecordBytes(const v1::StorageConfig& storage, double state,
                    double uploads, double values);
+
+// Returns the most bytes of decompressed codes that are kept for merges, while
+// contributions of `uploaded` values in all, in the uplink's format, are under
+// way, and outer steps may be made on `in_steps` values: 16 for each of the
+// latter.
+double KeptCodeBytes(const v1::SynchronizationConfig& config, double uploaded,
+                     double in_steps);
+
+// What Staging (server/staging.h) may hold, in bytes.
+struct StagingBytes {
+  // Uploads of all fragments at once, which are under way together at the last
+  // step, and when the overlap is long. With less, some islands could hold the
+  // memory that others need to close the rounds.
+  uint64_t uploads = 0;
+  uint64_t codes = 0;
+};
+StagingBytes StagingBytesOf(const v1::RunConfig& config,
+                            const v1::FragmentPlan& plan);
 
 // Returns the number of outer steps that may be under way at once, each on a
 // fragment of its own: while some wait for the disk or for followers, others

@@ -55,6 +55,28 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
                                      (5 * 3072 + 2048) * 4);
 }
 
+TEST(FootprintTest, CountsDecompressedCodes) {
+  v1::RunConfig config;
+  config.mutable_synchronization()->set_uplink_format(v1::INT4);
+  config.mutable_synchronization()->set_downlink_format(v1::FP32);
+  config.mutable_synchronization()->set_entropy_coding(true);
+  config.mutable_membership()->set_max_islands(3);
+  v1::FragmentPlan plan;
+  plan.add_fragments()->set_size(1024);
+  plan.add_fragments()->set_size(2048);
+  EXPECT_EQ(StagingBytesOf(config, plan).codes, 3 * 3072 / 2);
+  const Footprint kept = CoordinatorFootprint(config, plan);
+  config.mutable_synchronization()->set_entropy_coding(false);
+  EXPECT_EQ(StagingBytesOf(config, plan).codes, 0);
+  const Footprint none = CoordinatorFootprint(config, plan);
+  // Each strip of an upload that is entropy coded has a header of four bytes.
+  EXPECT_EQ(kept.most_memory - none.most_memory, 3 * (3072 / 2 + 2 * 4));
+  // One outer step is made at once.
+  config.mutable_synchronization()->set_entropy_coding(true);
+  config.mutable_membership()->set_max_islands(1000);
+  EXPECT_EQ(StagingBytesOf(config, plan).codes, 16 * 2048);
+}
+
 TEST(FootprintTest, AFewOuterStepsAreMadeAtOnce) {
   EXPECT_EQ(OuterStepsAtOnce(1), 1);
   EXPECT_EQ(OuterStepsAtOnce(3), 1);

@@ -194,7 +194,8 @@ absl::StatusOr<OuterSteps::MadeVersion> OuterSteps::Merge(
     inputs.push_back({.spec = UplinkSpec(config.synchronization()),
                       .encoded = encodings[i].bytes,
                       .share = shares[i],
-                      .norm = closed.norms[i]});
+                      .norm = closed.norms[i],
+                      .codes = encodings[i].codes});
     recorded.push_back(encodings[i].bytes);
     encoded_bytes += static_cast<double>(encodings[i].bytes.size());
   }
@@ -259,10 +260,13 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
 absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
                                     MadeVersion& made) {
   const TraceSpan span("store", closed.fragment);
-  ASSIGN_OR_RETURN(
-      made.commit.update_file,
-      WriteUpdateOf(stores_.state.fragments(),
-                    step_options_[closed.fragment].downlink, made.merged));
+  absl::StatusOr<std::string> update;
+  // Writes the update while the disk makes the record durable.
+  std::thread writer([&] {
+    update =
+        WriteUpdateOf(stores_.state.fragments(),
+                      step_options_[closed.fragment].downlink, made.merged);
+  });
   // Followers write the record and make the outer step while the disk is busy
   // here.
   const auto announce = [&](MappedFile record) {
@@ -270,10 +274,14 @@ absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
         made.merged.after.contents().head,
         std::make_shared<const MappedFile>(std::move(record)));
   };
-  ASSIGN_OR_RETURN(made.record_bytes,
-                   stores_.state.merges().Write(
-                       MakeMergeRecord(made.merged, closed.contributions),
-                       options_.config, made.recorded, announce));
+  const absl::StatusOr<uint64_t> record = stores_.state.merges().Write(
+      MakeMergeRecord(made.merged, closed.contributions), options_.config,
+      made.recorded, announce);
+  writer.join();
+  RETURN_IF_ERROR(record.status());
+  RETURN_IF_ERROR(update.status());
+  made.record_bytes = *record;
+  made.commit.update_file = *std::move(update);
   return absl::OkStatus();
 }
 

@@ -40,14 +40,21 @@ bool IsForLater(const absl::Status& status) {
 }  // namespace
 
 struct Staging::Upload {
-  Upload(const v1::EncodedObject& described, PooledBuffer memory)
+  // `memory` has `max_bytes` for the encoding; the rest, if any, is for its
+  // codes.
+  Upload(const v1::EncodedObject& described, uint64_t max_bytes,
+         PooledBuffer memory)
       : buffer(std::move(memory)),
+        codes(buffer.bytes.subspan(max_bytes)),
         object(described),
-        assembler(buffer.bytes, UseOf(buffer.bytes.size())),
+        assembler(buffer.bytes.first(max_bytes), UseOf(max_bytes)),
         reader(NewEncodingReader(SpecOf(described), described.size(),
-                                 EncodingReader::Task::kMeasureValues)) {}
+                                 EncodingReader::Task::kMeasureValues)) {
+    reader.KeepCodes(codes);
+  }
 
   const PooledBuffer buffer;
+  const absl::Span<char> codes;
   // The upload's part of used_. Guarded by Staging::mu_.
   uint64_t accounted = 0;
 
@@ -154,7 +161,11 @@ absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
         "the memory for uploads is full (", used_, " of ", capacity_,
         " bytes, ", bytes, " more asked for); retry later"));
   }
-  auto upload = std::make_shared<Upload>(object, pool_.Take(max_bytes));
+  uint64_t codes = CodeBytes(SpecOf(object), object.size());
+  if (codes > codes_capacity_ - codes_used_) codes = 0;
+  codes_used_ += codes;
+  auto upload = std::make_shared<Upload>(object, max_bytes,
+                                         pool_.Take(max_bytes + codes));
   Account(*upload, bytes);
   uploads_.emplace(key, std::move(upload));
   return 0;
@@ -201,6 +212,7 @@ absl::StatusOr<StagedEncoding> Staging::Get(const ContributionKey& key) const {
   }
   return StagedEncoding{
       .bytes = absl::string_view(upload->buffer.bytes.data(), received),
+      .codes = upload->codes,
       .owner = upload->buffer.owner};
 }
 
@@ -235,6 +247,7 @@ void Staging::Account(Upload& upload, uint64_t bytes) {
 
 Staging::Uploads::iterator Staging::EraseLocked(Uploads::iterator upload) {
   Account(*upload->second, 0);
+  codes_used_ -= upload->second->codes.size();
   return uploads_.erase(upload);
 }
 

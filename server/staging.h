@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/transport/chunk.h"
 #include "proto/fragment.pb.h"
 #include "server/buffer_pool.h"
@@ -34,13 +35,20 @@ namespace causeway {
 // A verified contribution; `owner` keeps the bytes alive.
 struct StagedEncoding {
   absl::string_view bytes;
+  // Its decompressed codes for OpenDecoder, if they were kept.
+  absl::Span<const char> codes;
   std::shared_ptr<const void> owner;
 };
 
 class Staging {
  public:
-  explicit Staging(uint64_t capacity_bytes)
-      : capacity_(capacity_bytes), pool_(capacity_bytes) {}
+  // Holds at most `capacity_bytes` of encodings. A contribution is decompressed
+  // for its check as it arrives; up to `codes_bytes` of what comes out are kept
+  // for merges, which islands wait for.
+  explicit Staging(uint64_t capacity_bytes, uint64_t codes_bytes = 0)
+      : capacity_(capacity_bytes),
+        codes_capacity_(codes_bytes),
+        pool_(capacity_bytes + codes_bytes) {}
 
   // Begins or resumes an upload of `object`, which CheckOffer has passed, and
   // returns the offset of the next chunk. `max_bytes` bounds the encoding's
@@ -110,12 +118,14 @@ class Staging {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t capacity_;
+  const uint64_t codes_capacity_;
   BufferPool pool_;
   // Acquired before an upload's own lock, never after.
   mutable absl::Mutex mu_;
   Uploads uploads_ ABSL_GUARDED_BY(mu_);
   std::map<ContributionKey, StagedEncoding> kept_ ABSL_GUARDED_BY(mu_);
   uint64_t used_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t codes_used_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace causeway

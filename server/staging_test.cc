@@ -265,6 +265,36 @@ TEST_F(StagingTest, BytesThatAreBeingMergedOutliveTheirUpload) {
   EXPECT_EQ(staged.bytes, absl::string_view(encoded_.bytes));
 }
 
+TEST_F(StagingTest, CodesAreKeptWhileThereIsMemoryForThem) {
+  constexpr uint64_t kMany = 1000;
+  const CodecSpec spec = {.format = v1::INT4, .entropy_coded = true};
+  std::vector<float> values(kMany);
+  values[7] = 1.5f;
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, Encode(spec, values));
+  const v1::EncodedObject object = DescribeEncoding(spec, kMany, bytes);
+  const uint64_t codes = CodeBytes(spec, kMany);
+  Staging staging(1 << 20, codes);
+  const auto upload = [&](const std::string& island) {
+    EXPECT_OK(staging.Begin(Key(island), object, MaxEncodedBytes(spec, kMany)));
+    EXPECT_OK(staging.Append(Key(island), CutChunk(bytes, 0)));
+    EXPECT_OK(staging.Verify(Key(island), object));
+    return staging.Get(Key(island)).value();
+  };
+  const StagedEncoding kept = upload("a");
+  EXPECT_EQ(kept.bytes, bytes);
+  ASSERT_EQ(kept.codes.size(), codes);
+  ASSERT_OK_AND_ASSIGN(const auto decoder,
+                       OpenDecoder(spec, kept.bytes, kMany, kept.codes));
+  std::vector<float> decoded(kMany);
+  decoder->NewCursor()->Decode(0, absl::MakeSpan(decoded));
+  ASSERT_OK(Decode(spec, bytes, absl::MakeSpan(values)));
+  EXPECT_EQ(decoded, values);
+
+  EXPECT_TRUE(upload("b").codes.empty());
+  staging.Discard(Key("a"));
+  EXPECT_EQ(upload("c").codes.size(), codes);
+}
+
 // An upload whose sender still encodes.
 class OpenUploadTest : public StagingTest {
  protected:

@@ -108,8 +108,11 @@ void PredictMemory(const RunAssumptions& assumptions,
       plan,
       std::min(prediction.simulated.in_flight,
                OuterStepsAtOnce(static_cast<size_t>(plan.fragments_size()))));
+  const double uploaded =
+      in_flight * static_cast<double>(assumptions.islands.size());
   prediction.coordinator_bytes =
-      in_flight * wire.up * static_cast<double>(assumptions.islands.size()) +
+      uploaded * wire.up +
+      KeptCodeBytes(config.synchronization(), uploaded, in_steps) +
       (values + in_steps) * state + in_steps * wire.down;
   const v1::StorageConfig& storage = config.storage();
   prediction.coordinator_disk_bytes =

@@ -129,6 +129,15 @@ TEST_F(PredictRunTest, AddsUpMemory) {
   // Two contributions; parameters, momentum and residual, before and after the
   // outer step; and the update.
   EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 24 + 2), kExact);
+  // Codes of four bits that were decompressed are kept.
+  sync_.set_uplink_format(v1::INT4);
+  sync_.set_entropy_coding(true);
+  assumptions_.uplink_bits = 3;
+  EXPECT_NEAR(Predicted().coordinator_bytes,
+              1000 * 2 * (3 + 4) / 8 + 1000 * (24 + 2), kExact);
+  sync_.set_uplink_format(v1::BF16);
+  sync_.set_entropy_coding(false);
+  assumptions_.uplink_bits = 0;
   // Two snapshots and the new one; since each that is kept, records of six
   // times its size and of the merge that exceeds it; eight updates and the new
   // one.

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/strips/entropy_strip.h"
 
 namespace causeway {
 
@@ -129,8 +128,11 @@ void EncodingReader::MeasureEntropyCoded() {
   if (!finite_.ok()) return;
   checked_ = complete();
   const uint64_t values = ValuesOfStrip(checked_, values_);
+  if (codes_.empty()) decompressed_.resize(planes_->CodeBytes(values));
   const absl::StatusOr<ConstStripPart> strip =
-      OpenBytes(incoming_.kept, checked_, decompressed_);
+      Decompress(incoming_.kept, checked_,
+                 codes_.empty() ? absl::MakeSpan(decompressed_)
+                                : CodesOf(checked_, codes_));
   finite_ = strip.ok() ? planes_->CheckFinite(*strip, values,
                                               checked_ * kStripValues, values_)
                        : strip.status();
@@ -172,23 +174,43 @@ absl::string_view EncodingReader::Strip(absl::string_view encoding,
 absl::StatusOr<ConstStripPart> EncodingReader::Open(
     absl::string_view encoding, uint64_t strip,
     std::vector<char>& codes) const {
-  return OpenBytes(Strip(encoding, strip), strip, codes);
+  codes.resize(planes_->CodeBytes(ValuesOfStrip(strip, values_)));
+  return Decompress(Strip(encoding, strip), strip, absl::MakeSpan(codes));
+}
+
+absl::StatusOr<ConstStripPart> EncodingReader::OpenKept(
+    absl::string_view encoding, uint64_t strip,
+    absl::Span<const char> kept) const {
+  return OpenBytes(Strip(encoding, strip), strip, [&](EntropyStrip& found) {
+    found.part.codes = CodesOf(strip, kept).data();
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<ConstStripPart> EncodingReader::Decompress(
+    absl::string_view bytes, uint64_t strip, absl::Span<char> codes) const {
+  return OpenBytes(bytes, strip, [&](EntropyStrip& found) {
+    found.part.codes = codes.data();
+    return causeway::Decompress(*planes_, found.compressed, codes);
+  });
 }
 
 absl::StatusOr<ConstStripPart> EncodingReader::OpenBytes(
-    absl::string_view bytes, uint64_t strip, std::vector<char>& codes) const {
+    absl::string_view bytes, uint64_t strip,
+    absl::FunctionRef<absl::Status(EntropyStrip& found)> open) const {
   const uint64_t values = ValuesOfStrip(strip, values_);
   if (!entropy_coded_) {
     return ConstStripPart{.scales = bytes.data(),
                           .codes = bytes.data() + planes_->ScaleBytes(values)};
   }
-  absl::StatusOr<ConstStripPart> part =
-      OpenEntropyStrip(*planes_, values, bytes, codes);
-  if (part.ok()) return part;
+  absl::StatusOr<EntropyStrip> found = FindPlanes(*planes_, values, bytes);
+  absl::Status status = found.status();
+  if (status.ok() && found->part.codes == nullptr) status = open(*found);
+  if (status.ok()) return found->part;
   const uint64_t begin = strip * kStripValues;
   return absl::InvalidArgumentError(
       absl::StrFormat("strip %d of %d (values %d to %d): %s", strip, strips(),
-                      begin, begin + values - 1, part.status().message()));
+                      begin, begin + values - 1, status.message()));
 }
 
 absl::Status EncodingReader::CheckStrip(absl::string_view encoding,

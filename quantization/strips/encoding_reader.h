@@ -28,10 +28,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "quantization/strips/entropy_strip.h"
 #include "quantization/strips/layout.h"
 #include "quantization/strips/planes.h"
 
@@ -59,6 +61,12 @@ class EncodingReader {
   //                     there are bytes after the last strip.
   absl::Status Read(absl::string_view bytes);
 
+  // Has a reader that measures values keep the codes that it decompresses, side
+  // by side in `codes`, so that Open() need not decompress them again. Call it
+  // before Read(). `codes` has CodeBytes(spec, values) of quantization/codec.h
+  // and outlives the reader.
+  void KeepCodes(absl::Span<char> codes) { codes_ = codes; }
+
   // Forgets all bytes beyond `encoding`, which turned out to be damaged in
   // transit. The reader must have read all of `encoding`.
   void GoBack(absl::string_view encoding);
@@ -85,6 +93,10 @@ class EncodingReader {
   absl::StatusOr<ConstStripPart> Open(absl::string_view encoding,
                                       uint64_t strip,
                                       std::vector<char>& codes) const;
+  // The same with the `kept` codes of a reader that has measured the encoding.
+  absl::StatusOr<ConstStripPart> OpenKept(absl::string_view encoding,
+                                          uint64_t strip,
+                                          absl::Span<const char> kept) const;
 
   // Checks complete strip `strip`.
   //   INVALID_ARGUMENT  it does not decode to finite values.
@@ -142,9 +154,21 @@ class EncodingReader {
   // Returns the number of values in the next tile.
   uint64_t TileValues() const;
 
-  absl::StatusOr<ConstStripPart> OpenBytes(absl::string_view bytes,
-                                           uint64_t strip,
-                                           std::vector<char>& codes) const;
+  // Finds the planes of the strip with these bytes; `open` is called if the
+  // codes are compressed, and sets them.
+  absl::StatusOr<ConstStripPart> OpenBytes(
+      absl::string_view bytes, uint64_t strip,
+      absl::FunctionRef<absl::Status(EntropyStrip& found)> open) const;
+  // Decompresses the codes of strip `strip` to `codes`.
+  absl::StatusOr<ConstStripPart> Decompress(absl::string_view bytes,
+                                            uint64_t strip,
+                                            absl::Span<char> codes) const;
+  // Returns the strip's part of the codes of all strips.
+  template <typename Char>
+  absl::Span<Char> CodesOf(uint64_t strip, absl::Span<Char> all) const {
+    return all.subspan(strip * planes_->CodeBytes(kStripValues),
+                       planes_->CodeBytes(ValuesOfStrip(strip, values_)));
+  }
 
   const StripPlanes* planes_;
   bool entropy_coded_;
@@ -152,7 +176,8 @@ class EncodingReader {
   Task task_;
   std::vector<CompleteStrip> complete_;
   IncomingStrip incoming_;
-  // The codes of a strip that was compressed.
+  // The codes of all strips, if they are kept; otherwise those of one.
+  absl::Span<char> codes_;
   std::vector<char> decompressed_;
   // The error in the strips' lengths, if any.
   absl::Status layout_;

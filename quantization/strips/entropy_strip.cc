@@ -44,10 +44,9 @@ uint64_t EncodeEntropyStrip(const StripPlanes& planes,
   return StripHeader::kBytes + header.bytes;
 }
 
-absl::StatusOr<ConstStripPart> OpenEntropyStrip(const StripPlanes& planes,
-                                                uint64_t values,
-                                                absl::string_view strip,
-                                                std::vector<char>& codes) {
+absl::StatusOr<EntropyStrip> FindPlanes(const StripPlanes& planes,
+                                        uint64_t values,
+                                        absl::string_view strip) {
   const uint64_t scale_bytes = planes.ScaleBytes(values);
   const uint64_t code_bytes = planes.CodeBytes(values);
   const StripHeader header = ReadStripHeader(strip.data());
@@ -59,17 +58,20 @@ absl::StatusOr<ConstStripPart> OpenEntropyStrip(const StripPlanes& planes,
         code_bytes));
   }
   strip.remove_prefix(StripHeader::kBytes);
-  ConstStripPart part = {.scales = strip.data(),
-                         .codes = strip.data() + scale_bytes,
-                         .parameter = header.parameter};
+  EntropyStrip found{
+      .part = {.scales = strip.data(), .parameter = header.parameter}};
+  strip.remove_prefix(scale_bytes);
   if (header.compressed) {
-    if (codes.size() < code_bytes) codes.resize(code_bytes);
-    RETURN_IF_ERROR(
-        DecompressCodes(WidthOf(planes), strip.substr(scale_bytes),
-                        absl::MakeSpan(codes).subspan(0, code_bytes)));
-    part.codes = codes.data();
+    found.compressed = strip;
+  } else {
+    found.part.codes = strip.data();
   }
-  return part;
+  return found;
+}
+
+absl::Status Decompress(const StripPlanes& planes, absl::string_view compressed,
+                        absl::Span<char> codes) {
+  return DecompressCodes(WidthOf(planes), compressed, codes);
 }
 
 }  // namespace causeway

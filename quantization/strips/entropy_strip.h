@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -35,13 +36,24 @@ uint64_t EncodeEntropyStrip(const StripPlanes& planes,
                             absl::Span<float> decoded, std::vector<char>& codes,
                             char* place);
 
-// Returns the planes of a strip of `values` values whose bytes are `strip`.
-// They lie there and, if the codes are compressed, in `codes`.
-//   INVALID_ARGUMENT  the strip's length or its codes are wrong.
-absl::StatusOr<ConstStripPart> OpenEntropyStrip(const StripPlanes& planes,
-                                                uint64_t values,
-                                                absl::string_view strip,
-                                                std::vector<char>& codes);
+// The planes of a strip whose codes may be compressed.
+struct EntropyStrip {
+  // Its `codes` are null if they are compressed.
+  ConstStripPart part;
+  absl::string_view compressed;
+};
+
+// Finds the planes of a strip of `values` values whose bytes are `strip`.
+//   INVALID_ARGUMENT  the strip's length is wrong.
+absl::StatusOr<EntropyStrip> FindPlanes(const StripPlanes& planes,
+                                        uint64_t values,
+                                        absl::string_view strip);
+
+// Decompresses a strip's codes to `codes`, which has planes.CodeBytes of its
+// values.
+//   INVALID_ARGUMENT  they are wrong.
+absl::Status Decompress(const StripPlanes& planes, absl::string_view compressed,
+                        absl::Span<char> codes);
 
 }  // namespace causeway
 
