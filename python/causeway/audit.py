@@ -127,7 +127,6 @@ def audited(attachment: Attachment,
     Raises Unimplemented, or InvalidArgument if there is no gradient.
     """
     module = unwrapped(attachment.model)
-    reshard(attachment.model)
     try:
         leaves = _leaves(attachment)
         with _unchanged(module), _without_sync(attachment.model):

@@ -109,6 +109,7 @@ def train(kind, rank, audits):
             is_synced = part in (1, 3)
             model.set_requires_gradient_sync(is_synced)
             model.set_is_last_backward(is_synced)
+            model.set_reshard_after_backward(kind != "kept" or is_synced)
             audit(BATCH + step + part)
             loss_of(model, torch.randn(4, 6)).backward()
             assert all(group.reduce_grads == is_synced for group in
