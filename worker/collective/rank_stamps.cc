@@ -205,7 +205,7 @@ RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section,
     stamps_->beat = begin_;
     stamps_->process = self;
   }
-  if (step != 0) stamps_->step = step;
+  if (step != 0 && step != kNoStep) stamps_->step = step;
   ++lane_->count;
   lane_->now = begin_ << 8 | static_cast<uint8_t>(section);
 }

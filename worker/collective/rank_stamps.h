@@ -21,6 +21,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -152,8 +153,11 @@ RankStampPage* OpenedRankStamps();
 // Takes the verdict from that page, if there is one.
 std::optional<v1::RankTrouble> TakeOpenedVerdict();
 
-// Stamps that `rank` begins `section`, of the run's `step` if that is not 0,
-// and at the destruction that it has ended. Does nothing without a page.
+// A number that is no step, like 0: orders say by both that there is none.
+inline constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
+
+// Stamps that `rank` begins `section`, of the run's `step` if that is one, and
+// at the destruction that it has ended. Does nothing without a page.
 class RankSectionScope {
  public:
   RankSectionScope(int rank, RankLane lane, RankSection section,

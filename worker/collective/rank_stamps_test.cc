@@ -53,6 +53,11 @@ TEST(RankStampsTest, AnotherProcessSeesWhatARankDoes) {
   EXPECT_EQ(longest, 7'000'000);
   EXPECT_EQ(lane.count, 4);
   EXPECT_EQ(stamps.step, 17);
+  for (const uint64_t none : {uint64_t{0}, kNoStep}) {
+    const RankSectionScope scope(3, RankLane::kTraining, RankSection::kStep,
+                                 none);
+  }
+  EXPECT_EQ(stamps.step, 17);
 
   page->member() = 99;
   page->Clear();

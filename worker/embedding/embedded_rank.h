@@ -33,6 +33,7 @@
 #include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.pb.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/embedding/local_tensors.h"
 #include "worker/embedding/tensor_exchange.h"
 #include "worker/inner_trainer.h"
@@ -48,7 +49,7 @@ class EmbeddedRank : public InnerTrainer {
  public:
   // Not steps: say that the run is finished, or that the island has left it.
   static constexpr uint64_t kFinished = 0;
-  static constexpr uint64_t kLeft = UINT64_MAX;
+  static constexpr uint64_t kLeft = kNoStep;
 
   // All ranks call it together. `tensors` outlives the object; the tensors of
   // all ranks must be the model. `pulse` and `on_failure` are those of Orders.
