@@ -7,9 +7,10 @@
 It is torchrun, which starts all ranks again when one dies, and more: it also
 finds ranks that are stuck, by what they stamp, and kills them, so that torchrun
 starts them again (worker/collective/rank_stamps.h); goes on without a rank that
-cannot come back; and no rank outlives it.
+does not come back, and tries it again later; and no rank outlives it.
 """
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -20,6 +21,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _library
+from .left_out import Absent, LeftOut, hide_device, show_device
 
 # Nobody should start the island again before someone has looked at it.
 GAVE_UP = 3
@@ -27,6 +29,8 @@ GAVE_UP = 3
 _LOOK_SECONDS = 0.1
 # If other ranks run on for this time, they have not failed with the first.
 _ALONE_SECONDS = 1
+# The longest time that ranks take to leave the run.
+_LEAVE_SECONDS = 30
 
 
 def add_arguments(parser: Any) -> None:
@@ -54,6 +58,11 @@ def add_arguments(parser: Any) -> None:
         help="fewest ranks of the island, on all hosts: it goes on without a "
         "rank that fails first each time until the restarts are used up. "
         "0: all are needed")
+    group.add_argument(
+        "--grow-after", "--grow_after", type=float, default=300,
+        help="seconds after which a rank that was left out is taken in again, "
+        "if its GPU computes; twice as long each time that it fails again. "
+        "0: never")
     parser.set_defaults(max_restarts=3, monitor_interval=0.2)
 
 
@@ -98,6 +107,12 @@ class Watch:
             _library.check(_library.library().causeway_watch_failed(
                 self._handle, rank, is_stuck, text.encode()))
 
+    def report_return(self, rank: int, text: str) -> None:
+        """Has rank 0 report that a rank that was left out is back."""
+        with self._lock:
+            _library.check(_library.library().causeway_watch_returned(
+                self._handle, rank, text.encode()))
+
     def _look(self) -> None:
         stuck = _library.StuckRank()
         reported = 0
@@ -133,19 +148,6 @@ class Watch:
             os.kill(stuck.process, signal.SIGKILL)
 
 
-def _hide_device(rank: int, ranks: int) -> None:
-    """Takes the GPU of a local rank from the ranks that are started from now
-    on, if each rank has one."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        cuda = importlib.import_module("torch.cuda")
-        visible = ",".join(map(str, range(cuda.device_count())))
-    devices = visible.split(",")
-    if len(devices) == ranks:
-        del devices[rank]
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-
-
 class Restarts:
     """Decides whether torchrun's agent starts the ranks again, and how many.
 
@@ -153,19 +155,25 @@ class Restarts:
     the starts before them.
     """
 
-    def __init__(self, watch: Any, most: int, least_ranks: int,
+    def __init__(self, watch: Any, most: int, least_ranks: int, absent: Absent,
                  pause: Callable[[float], None] = time.sleep) -> None:
         """
         Args:
           watch: a Watch.
           most: the starts without progress after which no other follows.
           least_ranks: the fewest ranks of the island; 0 is all.
+          absent: keeps the ranks that are left out.
           pause: waits for some seconds.
         """
         self._watch = watch
         self._most = most
         self._least_ranks = least_ranks
+        self._absent = absent
         self._pause = pause
+        # The last rank of this host, if it was taken in again and has not
+        # failed since, and the first step that was seen with it.
+        self._returned: Optional[LeftOut] = None
+        self._first_step: Optional[int] = None
         self._furthest = 0
         # By failure without progress: the local rank that has failed first;
         # None if that is not known.
@@ -197,15 +205,29 @@ class Restarts:
         """Sets how often the agent starts its ranks again, and how many."""
         if self._most == 0:
             return
-        goes_on_without = self._goes_on_without(agent, first)
+        returned = self._take_returned()
+        last = len(agent._worker_group.workers) - 1
+        if returned is not None and first in (None, last):
+            # All was well without it.
+            self._go_on_without(agent, last, "after its return", returned,
+                                is_first=first == last)
+            return
+        goes_on = self._goes_on_without(agent, first)
         if first is None:
             return
-        self._report(agent, first, goes_on_without)
-        if goes_on_without:
-            group = agent._worker_group
-            _hide_device(first, len(group.workers))
-            group.spec.local_world_size = len(group.workers) - 1
-            self._allow_all(agent)
+        if goes_on:
+            self._go_on_without(
+                agent, first, f"{len(self._first)} times without progress")
+        else:
+            self._report(agent, first)
+
+    def _take_returned(self) -> Optional[LeftOut]:
+        """Returns the rank that was taken in again, unless the island has made
+        a step with it. From then on it is like any other."""
+        returned, self._returned = self._returned, None
+        has_worked = (self._first_step is not None
+                      and self._watch.last_step > self._first_step)
+        return None if has_worked else returned
 
     def _goes_on_without(self, agent: Any, first: Optional[int]) -> bool:
         """Counts a failure; returns whether the island goes on without the
@@ -220,20 +242,96 @@ class Restarts:
                 and len(workers) > 1 and set(self._first) == {first}
                 and 0 < self._least_ranks < workers[0].world_size)
 
-    def _report(self, agent: Any, first: int, goes_on_without: bool) -> None:
-        """Has rank 0 report the rank that was the first to fail."""
-        process = agent._pcontext.subprocess_handlers[first].proc
-        if process.pid == self._watch.killed and not goes_on_without:
+    def _go_on_without(self, agent: Any, rank: int, when: str,
+                       returned: Optional[LeftOut] = None,
+                       is_first: bool = True) -> None:
+        """Starts the next ranks without this local one."""
+        workers = agent._worker_group.workers
+        whole = workers[rank].world_size
+        device = hide_device(rank, len(workers))
+        how_long = (self._absent.add(device) if returned is None else
+                    self._absent.put_back(returned))
+        self._report(agent, rank,
+                     f", {when}; the island goes on without it, with "
+                     f"{whole - 1} of {whole} ranks, {how_long}", is_first)
+        agent._worker_group.spec.local_world_size = len(workers) - 1
+        self._allow_all(agent)
+
+    def _report(self, agent: Any, rank: int, what_follows: str = "",
+                is_first: bool = True) -> None:
+        """Has rank 0 report a rank because of which the island has failed."""
+        process = agent._pcontext.subprocess_handlers[rank].proc
+        if process.pid == self._watch.killed and not what_follows:
             return
-        worker, code = agent._worker_group.workers[first], process.returncode
-        how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        text = f"rank {worker.global_rank} ended first, with {how}"
-        if goes_on_without:
-            whole = worker.world_size
-            text += (f", {len(self._first)} times without progress; the island "
-                     f"goes on without it, with {whole - 1} of {whole} ranks")
+        worker, code = agent._worker_group.workers[rank], process.returncode
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        how = (f"ended first, with {how}" if is_first else
+               "may be why all ranks failed")
+        text = f"rank {worker.global_rank} {how}{what_follows}"
         _say(text)
         self._watch.report_failure(worker.global_rank, text)
+
+    def grow(self, agent: Any) -> None:
+        """Starts all ranks again, with one that was left out, if it is time
+        for that and they train. They leave the run in order."""
+        if self._watch.last_step <= self._furthest:
+            return
+        if self._first_step is None:
+            self._first_step = self._watch.last_step
+        absent = self._absent.take()
+        if absent is None:
+            return
+        group = agent._worker_group
+        last = len(group.workers)
+        show_device(absent.device)
+        group.spec.local_world_size = last + 1
+        self._allow_all(agent)
+        # It is a start like any other.
+        agent._remaining_restarts -= 1
+        text = (f"the rank that was left out is back; the island trains with "
+                f"{group.workers[0].world_size + 1} ranks")
+        _say(text)
+        self._watch.report_return(group.workers[-1].global_rank + 1, text)
+        self._start_again(agent)
+        self._furthest = max(self._furthest, self._watch.last_step)
+        self._returned, self._first_step = absent, None
+
+    def _start_again(self, agent: Any) -> None:
+        group = agent._worker_group
+        if group.group_world_size == 1:
+            agent._restart_workers(group)
+            return
+        # The agents of other hosts end their ranks when they see that this one
+        # waits for them. For one whose ranks have ended before, in order, the
+        # island would have finished.
+        ending = threading.Timer(5 * group.spec.monitor_interval,
+                                 self._end_ranks, [agent])
+        ending.start()
+        meet = agent._rendezvous
+
+        def meet_and_end(group: Any) -> None:
+            meet(group)
+            ending.join()
+            agent._stop_workers(group)
+
+        agent._rendezvous = meet_and_end
+        try:
+            agent._initialize_workers(group)
+        finally:
+            agent._rendezvous = meet
+
+    @staticmethod
+    def _end_ranks(agent: Any) -> None:
+        """Lets the ranks of this host leave the run."""
+        processes = [handler.proc for handler in
+                     agent._pcontext.subprocess_handlers.values()]
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        end = time.monotonic() + _LEAVE_SECONDS
+        while (time.monotonic() < end
+               and any(process.poll() is None for process in processes)):
+            time.sleep(_LOOK_SECONDS)
 
     def _allow_all(self, agent: Any) -> None:
         """Lets the agent start its ranks again, and count from then on."""
@@ -253,6 +351,8 @@ class Restarts:
             result = look(agent, group)
             if result.state.name == "FAILED":
                 self.after_failure(agent, first)
+            elif result.state.name == "HEALTHY":
+                self.grow(agent)
             return result
 
         kind._monitor_workers = monitor
@@ -272,8 +372,9 @@ def main(arguments: List[str]) -> int:
     parsed = parser.parse_args(arguments)
     # It must live as long as the ranks.
     watch = Watch(parsed)
-    Restarts(watch, parsed.max_restarts,
-             parsed.min_island_size).watch_over(agents.LocalElasticAgent)
+    Restarts(watch, parsed.max_restarts, parsed.min_island_size,
+             Absent(parsed.grow_after, _say)).watch_over(
+                 agents.LocalElasticAgent)
     processes: Any = importlib.import_module(
         "torch.distributed.elastic.multiprocessing.api")
     try:

@@ -9,6 +9,7 @@ import sys
 import time
 import unittest
 
+from causeway.left_out import Absent
 from causeway.run import GAVE_UP, Restarts
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
@@ -147,7 +148,8 @@ class RunTest(ProcessTestCase):
         os.environ["CUDA_VISIBLE_DEVICES"] = "a,b,c"
         self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
         launch = self.launch("--nproc_per_node=3", "--max_restarts=1",
-                             "--min-island-size=2", broken=broken)
+                             "--min-island-size=2", "--grow-after=2",
+                             broken=broken)
         process = self.await_training(launch, 3, ranks=3)["process"]
         with open(broken, "w", encoding="utf-8") as file:
             file.write("b")
@@ -162,6 +164,21 @@ class RunTest(ProcessTestCase):
         steps = [event["step"] for event in launch.events()
                  if event["event"] == "attached"]
         self.assertGreater(steps[-1], before - 20)
+        # It is tried again, in vain, and then twice as late.
+        self.await_that(
+            lambda: "rank 2 ended first, with exit code 1, after its return; "
+            "the island goes on without it, with 2 of 3 ranks, for 4 s at "
+            "least" in launch.output(), launch)
+        os.remove(broken)
+        before = self.last_step(launch)
+        self.await_training(launch, 10, ranks=3)
+        self.assert_reported("rank_back .*east.*the rank that was left out is "
+                             "back; the island trains with 3 ranks")
+        # Each start goes on where the ranks have left the run.
+        steps = [event["step"] for event in launch.events()
+                 if event["event"] == "attached"]
+        self.assertGreaterEqual(steps[-1], before)
+        self.assertEqual(len(set(steps[-3:])), 1)
 
     def test_goes_on_without_a_host_and_with_it_again(self):
         self.begin()
@@ -177,6 +194,37 @@ class RunTest(ProcessTestCase):
         self.await_training(stays, 1, ranks=1)
         self.launch(*arguments)
         self.await_training(stays, 1)
+
+    def test_a_rank_of_one_of_two_hosts_comes_back(self):
+        self.begin()
+        broken = self.path("broken")
+        os.environ["CUDA_VISIBLE_DEVICES"] = "a,b"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        arguments = [
+            "--nnodes=2", "--rdzv_backend=c10d", "--max_restarts=1",
+            f"--rdzv_endpoint={self.path('hosts')}", "--local_addr=127.0.0.1",
+            "--rdzv_conf=store_type=file", "--min-island-size=2",
+            "--grow-after=2"
+        ]
+        hosts = [self.launch(f"--nproc_per_node={ranks}", *arguments,
+                             broken=broken, broken_kills=True)
+                 for ranks in (1, 2)]
+
+        def await_ranks(ranks):
+            for host in hosts:
+                self.await_training(host, 1, ranks)
+
+        await_ranks(3)
+        with open(broken, "w", encoding="utf-8") as file:
+            file.write("b")
+        last = [event for event in hosts[1].events()
+                if event["event"] == "joined"][-1]
+        os.kill(last["process"], KILL)
+        await_ranks(2)
+        os.remove(broken)
+        await_ranks(3)
+        self.assertIn("is back; the island trains with 3 ranks",
+                      hosts[1].output())
 
 
 class Process:
@@ -202,6 +250,12 @@ class Agent:
         self.workers = [self] * len(codes)
         self.global_rank = 7
         self.max_restarts = self._remaining_restarts = restarts
+        self.starts = 0
+
+    def _restart_workers(self, _):
+        self.starts += 1
+        self.world_size = self.local_world_size
+        self.workers = [self] * self.world_size
 
 
 class Run:
@@ -214,11 +268,32 @@ class Run:
     def report_failure(self, rank, text):
         self.reports.append((rank, text))
 
+    report_return = report_failure
+
+
+class Probe(Process):
+    """A probe that has ended well."""
+
+    def __init__(self, _):
+        super().__init__(0)
+
+    def kill(self):
+        pass
+
+    def communicate(self):
+        return "", ""
+
 
 class RestartsTest(unittest.TestCase):
 
+    clock = 0
+
+    def restarts(self, watch, most, least, pause=time.sleep):
+        absent = Absent(10, lambda text: None, Probe, lambda: self.clock)
+        return Restarts(watch, most, least, absent, pause)
+
     def first(self, *codes, **fields):
-        return Restarts(Run(), 3, 1, lambda _: None).first_to_fail(
+        return self.restarts(Run(), 3, 1, lambda _: None).first_to_fail(
             Agent(*codes, **fields))
 
     def test_a_rank_is_the_first_to_fail_if_it_is_the_only_one(self):
@@ -235,7 +310,7 @@ class RestartsTest(unittest.TestCase):
         def fail(_):
             agent.subprocess_handlers[2].returncode = 1
 
-        self.assertIsNone(Restarts(Run(), 3, 1, fail).first_to_fail(agent))
+        self.assertIsNone(self.restarts(Run(), 3, 1, fail).first_to_fail(agent))
 
     def test_a_rank_of_another_host_may_have_been_the_first(self):
         self.assertIsNone(self.first(None, 1, hosts=2))
@@ -245,7 +320,7 @@ class RestartsTest(unittest.TestCase):
         watch = Run()
         watch.guessed = 1
         agent = Agent(None, -KILL)
-        self.assertIsNone(Restarts(watch, 3, 1).first_to_fail(agent))
+        self.assertIsNone(self.restarts(watch, 3, 1).first_to_fail(agent))
 
     def fail(self, restarts, agent, *firsts):
         """Returns the number of ranks after failures in which these were the
@@ -261,13 +336,14 @@ class RestartsTest(unittest.TestCase):
                 ((1, 1, None, 1), 2, 3), ((None,) * 4, 2, 3),
                 ((1, 1, 1, 1), 3, 3), ((1, 1, 1, 1), 0, 3)):
             agent = Agent(1, 1, 1)
-            left = self.fail(Restarts(Run(), 3, least), agent, *firsts)
+            left = self.fail(self.restarts(Run(), 3, least), agent,
+                             *firsts)
             self.assertEqual(left, (ranks, 3 if ranks == 2 else
                                     3 - len(firsts)), (firsts, least))
 
     def test_who_failed_first_is_reported_once(self):
         watch, agent = Run(), Agent(1, -KILL)
-        restarts = Restarts(watch, 3, 1)
+        restarts = self.restarts(watch, 3, 1)
         self.fail(restarts, agent, 1, None, 0)
         self.assertEqual(watch.reports,
                          [(7, "rank 7 ended first, with signal 9"),
@@ -277,9 +353,70 @@ class RestartsTest(unittest.TestCase):
         self.fail(restarts, agent, 1)
         self.assertEqual(len(watch.reports), 2)
 
+    def lose(self, watch):
+        """Returns an agent that has lost one of three ranks."""
+        agent, restarts = Agent(1, 1, 1), self.restarts(watch, 3, 2)
+        self.fail(restarts, agent, 1, 1, 1, 1)
+        agent._restart_workers(agent)
+        self.assertEqual(len(agent.workers), 2)
+        return agent, restarts
+
+    def grow(self, restarts, agent):
+        """Lets the rank come back. Returns how many starts that took."""
+        before = agent.starts
+        for _ in range(2):
+            restarts.grow(agent)
+        return agent.starts - before
+
+    def train(self, watch, restarts, agent):
+        """Makes steps. No rank comes back before."""
+        self.assertEqual(self.grow(restarts, agent), 0)
+        watch.last_step += 5
+
+    def test_a_rank_comes_back_later_and_later_if_it_fails_again(self):
+        watch = Run()
+        agent, restarts = self.lose(watch)
+        for wait, first in ((10, 2), (20, None), (40, 2), (80, 2), (160, 2),
+                            (160, 2)):
+            self.clock += wait - 1
+            watch.last_step += 5
+            self.assertEqual(self.grow(restarts, agent), 0)
+            self.clock += 1
+            self.assertEqual(self.grow(restarts, agent), 1)
+            self.assertEqual(len(agent.workers), 3)
+            self.assertIn("the rank that was left out is back; the island "
+                          "trains with 3 ranks", watch.reports[-1][1])
+            # It is left out at once, and the others have all restarts.
+            self.assertEqual(self.fail(restarts, agent, first), (2, 3))
+            self.assertIn("after its return; the island goes on without it, "
+                          "with 2 of 3 ranks", watch.reports[-1][1])
+            agent._restart_workers(agent)
+
+    def test_a_rank_that_is_back_is_like_others_after_a_step(self):
+        watch = Run()
+        agent, restarts = self.lose(watch)
+        self.clock = 10
+        self.train(watch, restarts, agent)
+        self.assertEqual(self.grow(restarts, agent), 1)
+        # Others may begin a step that it fails in.
+        for watch.last_step in (7, 8):
+            restarts.grow(agent)
+        self.assertEqual(self.fail(restarts, agent, 2, 2, 2, 2), (3, 0))
+        self.assertEqual(self.fail(restarts, agent, 2), (2, 3))
+        self.assertIn("4 times without progress", watch.reports[-1][1])
+
+    def test_the_failure_of_another_rank_is_not_that_of_the_one_that_is_back(
+            self):
+        watch = Run()
+        agent, restarts = self.lose(watch)
+        self.clock = 10
+        self.train(watch, restarts, agent)
+        self.assertEqual(self.grow(restarts, agent), 1)
+        self.assertEqual(self.fail(restarts, agent, 0)[0], 3)
+
     def test_progress_gives_new_restarts_with_numbers_of_their_own(self):
         watch, agent = Run(), Agent(None, None)
-        restarts = Restarts(watch, 3, 1)
+        restarts = self.restarts(watch, 3, 1)
         numbers = []
         for watch.last_step in (0, 0, 5, 5, 5, 6, 6, 4, 6):
             _, left = self.fail(restarts, agent, None)

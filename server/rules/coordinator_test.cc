@@ -476,16 +476,20 @@ TEST(CoordinatorTest, ARankThatEndsItsIslandIsRecorded) {
   }
 }
 
-TEST(CoordinatorTest, AnIslandThatWasStartedAgainSaysWhichRankWasAtFault) {
-  CoordinatorDriver run({.min_islands = 1});
-  const v1::IslandIdentity a = run.Join("a");
-  v1::IslandProgress progress;
-  progress.mutable_rank_trouble()->set_kind(v1::RankTrouble::DEAD_RANK);
-  ASSERT_OK(run.Heartbeat(a, progress));
-  progress.clear_rank_trouble();
-  ASSERT_OK(run.Heartbeat(a, progress));
-  EXPECT_EQ(run.CountEvents("rank_dead"), 1);
-  EXPECT_EQ(run.CountEvents("ranks_even"), 0);
+TEST(CoordinatorTest, AnIslandThatWasStartedAgainSaysWhichRankItWas) {
+  for (const auto& [kind, event] :
+       {std::pair(v1::RankTrouble::DEAD_RANK, "rank_dead"),
+        std::pair(v1::RankTrouble::RETURNED_RANK, "rank_back")}) {
+    CoordinatorDriver run({.min_islands = 1});
+    const v1::IslandIdentity a = run.Join("a");
+    v1::IslandProgress progress;
+    progress.mutable_rank_trouble()->set_kind(kind);
+    ASSERT_OK(run.Heartbeat(a, progress));
+    progress.clear_rank_trouble();
+    ASSERT_OK(run.Heartbeat(a, progress));
+    EXPECT_EQ(run.CountEvents(event), 1);
+    EXPECT_EQ(run.CountEvents("ranks_even"), 0);
+  }
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ const char* KindOf(const v1::RankTrouble& trouble) {
       return "rank_dead";
     case v1::RankTrouble::CORRUPT_RANK:
       return "rank_corrupt";
+    case v1::RankTrouble::RETURNED_RANK:
+      return "rank_back";
     default:
       // No trouble, or a kind that only newer islands know.
       return "ranks_even";
@@ -274,11 +276,13 @@ void Coordinator::NoteTrouble(const std::string& island_id,
       now.to_rank() == before.to_rank()) {
     return;
   }
-  // A rank that ended the island was started again, which is known.
+  // A rank that ended the island was started again, which is known, as is one
+  // that is back.
   if (now.kind() == v1::RankTrouble::KIND_UNSPECIFIED &&
       (before.kind() == v1::RankTrouble::DEAD_RANK ||
        before.kind() == v1::RankTrouble::STUCK_RANK ||
-       before.kind() == v1::RankTrouble::CORRUPT_RANK)) {
+       before.kind() == v1::RankTrouble::CORRUPT_RANK ||
+       before.kind() == v1::RankTrouble::RETURNED_RANK)) {
     return;
   }
   effects.events.push_back(

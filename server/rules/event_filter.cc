@@ -49,6 +49,7 @@ constexpr KindSeverity kSeverities[] = {
     {"island_slow", v1::WARNING},
     {"link_slow", v1::WARNING},
     {"log_reconciled", v1::NOTICE},
+    {"rank_back", v1::NOTICE},
     {"rank_corrupt", v1::WARNING},
     {"rank_dead", v1::WARNING},
     {"rank_slow", v1::WARNING},

@@ -28,6 +28,27 @@ struct causeway_watch {
   std::string text;
 };
 
+namespace {
+
+// Has rank 0 report this. `replaces` says that it takes the place of what was
+// said before; no rank may run then, so that none takes that meanwhile.
+absl::Status Say(causeway_watch* watch, causeway::v1::RankTrouble::Kind kind,
+                 int32_t rank, const char* text, bool replaces) {
+  if (rank < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank is ", rank, "; it is 0 or more"));
+  }
+  causeway::v1::RankTrouble trouble;
+  trouble.set_kind(kind);
+  trouble.set_rank(static_cast<uint32_t>(rank));
+  trouble.set_text(text == nullptr ? "" : text);
+  if (replaces) watch->page->TakeVerdict();
+  watch->page->SetVerdict(trouble);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 causeway_code causeway_watch_open(causeway_watch** watch,
                                   const char** variable) {
   return causeway::Guard([&]() -> absl::Status {
@@ -67,20 +88,20 @@ causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
 
 causeway_code causeway_watch_failed(causeway_watch* watch, int32_t rank,
                                     int32_t is_stuck, const char* text) {
-  return causeway::Guard([&]() -> absl::Status {
-    if (rank < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank is ", rank, "; it is 0 or more"));
-    }
-    causeway::v1::RankTrouble trouble;
-    trouble.set_kind(is_stuck != 0 ? causeway::v1::RankTrouble::STUCK_RANK
-                                   : causeway::v1::RankTrouble::DEAD_RANK);
-    trouble.set_rank(static_cast<uint32_t>(rank));
-    trouble.set_text(text == nullptr ? "" : text);
-    // All ranks have ended, so none takes it meanwhile.
-    if (is_stuck == 0) watch->page->TakeVerdict();
-    watch->page->SetVerdict(trouble);
-    return absl::OkStatus();
+  return causeway::Guard([&] {
+    return is_stuck != 0
+               ? Say(watch, causeway::v1::RankTrouble::STUCK_RANK, rank, text,
+                     /*replaces=*/false)
+               : Say(watch, causeway::v1::RankTrouble::DEAD_RANK, rank, text,
+                     /*replaces=*/true);
+  });
+}
+
+causeway_code causeway_watch_returned(causeway_watch* watch, int32_t rank,
+                                      const char* text) {
+  return causeway::Guard([&] {
+    return Say(watch, causeway::v1::RankTrouble::RETURNED_RANK, rank, text,
+               /*replaces=*/false);
   });
 }
 

@@ -439,6 +439,12 @@ CAUSEWAY_EXPORT causeway_code causeway_watch_failed(causeway_watch* watch,
                                                     int32_t is_stuck,
                                                     const char* text);
 
+/* Says that `rank`, its number in the island, without which the island has gone
+ * on, is about to be started again. It is told in the same way as a failure. */
+CAUSEWAY_EXPORT causeway_code causeway_watch_returned(causeway_watch* watch,
+                                                      int32_t rank,
+                                                      const char* text);
+
 /* Ends a watch; null is allowed. */
 CAUSEWAY_EXPORT void causeway_watch_close(causeway_watch* watch);
 

@@ -47,6 +47,8 @@ class Settings:
     rows: Optional[List[int]] = None
     # A file with the name of a device that does not work, if it exists.
     broken: str = ""
+    # Whether the kernel kills a rank with this device.
+    broken_kills: bool = False
     # The steps between two audits; 0 for none. From the step `wrong_from` on
     # this rank's gradients in audits are wrong, if it is not 0.
     audit: int = 0
@@ -89,6 +91,8 @@ def check_device(settings: Settings) -> None:
     devices = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     with open(settings.broken, encoding="utf-8") as file:
         if file.read() == devices[int(os.environ["LOCAL_RANK"])]:
+            if settings.broken_kills:
+                os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("the device does not work")
 
 

@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: The Causeway authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks of a host without which an island goes on, and when each is taken
+in again (causeway.run)."""
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
+
+# The wait for a rank that fails again and again doubles up to this many times
+# the first one.
+MOST_WAITS = 16
+
+# A probe that takes longer has failed: importing PyTorch takes seconds.
+_PROBE_SECONDS = 120
+
+# Computes on the GPU that the rank had, or else on the CPU.
+_PROBE = """
+import torch
+on_gpu = {} and (torch.version.cuda or torch.version.hip)
+values = torch.ones(256, 256, device="cuda" if on_gpu else "cpu")
+assert float((values @ values).sum()) == 256 ** 3, "it computes wrong numbers"
+"""
+
+
+@dataclass
+class LeftOut:
+    """A rank without which the island goes on.
+
+    device: its entry of CUDA_VISIBLE_DEVICES, if each rank has one.
+    wait: the seconds to the next try.
+    due: when that is.
+    """
+
+    device: Optional[str]
+    wait: float
+    due: float
+
+
+def hide_device(rank: int, ranks: int) -> Optional[str]:
+    """Takes the GPU of a local rank from the ranks that are started from now
+    on, if each rank has one, and returns it."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        cuda = importlib.import_module("torch.cuda")
+        visible = ",".join(map(str, range(cuda.device_count())))
+    devices = visible.split(",")
+    if len(devices) != ranks:
+        return None
+    device = devices.pop(rank)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+    return device
+
+
+def show_device(device: Optional[str]) -> None:
+    """Gives a GPU to the last rank of those that are started from now on."""
+    if device is not None:
+        devices = os.environ["CUDA_VISIBLE_DEVICES"]
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(
+            filter(None, (devices, device)))
+
+
+def start_probe(device: Optional[str]) -> "subprocess.Popen[str]":
+    """Starts a process that ends with exit code 0 if the GPU computes."""
+    environment = dict(os.environ)
+    if device is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = device
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROBE.format(device is not None)],
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True)
+
+
+class Absent:
+    """All ranks of this host that are left out."""
+
+    def __init__(self, first_wait: float, say: Callable[[str], None],
+                 probe: Callable[[Optional[str]], Any] = start_probe,
+                 now: Callable[[], float] = time.monotonic) -> None:
+        """
+        Args:
+          first_wait: the seconds after which a rank is taken in again; 0 takes
+            none in.
+          say: tells people.
+          probe: starts a process that tells whether a rank could run.
+          now: a clock.
+        """
+        self._first_wait = first_wait
+        self._say = say
+        self._start_probe = probe
+        self._now = now
+        self._ranks: List[LeftOut] = []
+        # The rank that is probed, its process, and when that is late.
+        self._probed: Optional[Tuple[LeftOut, Any, float]] = None
+
+    def add(self, device: Optional[str]) -> str:
+        """Notes that a rank is left out. Returns when it comes back."""
+        return self.put_back(LeftOut(device, self._first_wait / 2, 0))
+
+    def put_back(self, rank: LeftOut) -> str:
+        """Doubles the wait of a rank that has failed again; see add."""
+        rank.wait = min(2 * rank.wait, MOST_WAITS * self._first_wait)
+        rank.due = self._now() + rank.wait
+        if not rank.wait:
+            return "for as long as causeway.run lives"
+        self._ranks.append(rank)
+        return f"for {rank.wait:g} s at least"
+
+    def take(self) -> Optional[LeftOut]:
+        """Returns a rank that is to be taken in again now, if there is one.
+
+        Does not wait: call it now and then.
+        """
+        if self._probed is None:
+            for rank in self._ranks:
+                if rank.due <= self._now():
+                    self._ranks.remove(rank)
+                    self._probed = (rank, self._start_probe(rank.device),
+                                    self._now() + _PROBE_SECONDS)
+                    break
+            return None
+        rank, process, late = self._probed
+        if process.poll() is None and self._now() < late:
+            return None
+        process.kill()
+        _, output = process.communicate()
+        self._probed = None
+        if process.returncode == 0:
+            return rank
+        last = (output or "").strip().rpartition("\n")[2]
+        self._say(f"the rank that is left out could not run: its GPU or "
+                  f"processor does not compute ({last or 'no answer'}); it "
+                  f"stays left out {self.put_back(rank)}")
+        return None
