@@ -41,16 +41,6 @@ std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
   return trouble;
 }
 
-std::optional<v1::RankTrouble> TakeTrouble(
-    std::optional<v1::RankTrouble> other) {
-  std::optional<v1::RankTrouble> verdict = TakeOpenedVerdict();
-  if (!verdict.has_value()) return other;
-  if (other.has_value()) {
-    absl::StrAppend(verdict->mutable_text(), "; ", other->text());
-  }
-  return verdict;
-}
-
 void StampOwnRanks(int first, int count) {
   RankStampPage* const stamps = OpenedRankStamps();
   if (stamps == nullptr) return;

@@ -25,11 +25,6 @@ std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks);
 
-// Takes what the supervisor, if there is one, has found out about a rank, and
-// returns that and `other`.
-std::optional<v1::RankTrouble> TakeTrouble(
-    std::optional<v1::RankTrouble> other);
-
 // Tells the supervisor, if there is one, that this process has `count` ranks
 // from `first` on, and no others.
 void StampOwnRanks(int first, int count);

@@ -6,24 +6,18 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <optional>
 
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/rank_stamps.h"
 
 namespace causeway {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 const CrewRules kRules{.size = 4, .least = 2};
 
-// Before a page is opened, there is no supervisor.
-TEST(CrewReportTest, WhatIsMissingGoesWithTheSupervisorsVerdict) {
+TEST(CrewReportTest, SaysWhichProcessesAreMissing) {
   EXPECT_EQ(WithoutText(kRules, {0, 1, 2, 7}), "");
   EXPECT_FALSE(WithoutTrouble(kRules, {0, 1, 2, 7}, 8).has_value());
   EXPECT_EQ(WithoutText(kRules, {0, 3}), "2 of 4 processes, without 1, 2");
@@ -36,24 +30,14 @@ TEST(CrewReportTest, WhatIsMissingGoesWithTheSupervisorsVerdict) {
   EXPECT_EQ(WithoutText(avoids, {0, 1, 2}), "3 of 4 processes, without 3");
   EXPECT_FALSE(WithoutTrouble(avoids, {0, 1, 2}, 8).has_value());
   EXPECT_TRUE(WithoutTrouble(avoids, {0, 1}, 8).has_value());
-  EXPECT_FALSE(TakeTrouble(std::nullopt).has_value());
-  EXPECT_EQ(TakeTrouble(missing)->text(), missing->text());
-  StampOwnRanks(0, 1);
+}
 
+TEST(CrewReportTest, AProcessStampsItsOwnRanks) {
+  // Before a page is opened, there is no supervisor.
+  StampOwnRanks(0, 1);
   ASSERT_OK_AND_ASSIGN(const auto page, RankStampPage::Create());
   ASSERT_EQ(setenv(kRankStampsVariable, page->path().c_str(), 1), 0);
   ASSERT_OK(OpenRankStamps(SteadyWallClock()));
-  v1::RankTrouble verdict;
-  verdict.set_kind(v1::RankTrouble::STUCK_RANK);
-  verdict.set_rank(3);
-  verdict.set_text("rank 3 is stuck");
-  page->SetVerdict(verdict);
-  const auto both = TakeTrouble(missing);
-  ASSERT_TRUE(both.has_value());
-  EXPECT_EQ(both->rank(), 3);
-  EXPECT_THAT(both->text(), AllOf(HasSubstr("stuck"), HasSubstr("without 1")));
-  EXPECT_FALSE(TakeTrouble(std::nullopt).has_value());
-
   const auto self = static_cast<uint32_t>(getpid());
   page->rank(1).process = 1;
   StampOwnRanks(2, 2);

@@ -16,6 +16,7 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/collective/verdicts.h"
 #include "worker/crew_report.h"
 #include "worker/flags.h"
 #include "worker/local_ranks.h"
@@ -86,6 +87,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
     ranks.connected = [&] { set_state(nullptr, true); };
     set_state(&ranks, false);
     StampOwnRanks(ranks.rank * ranks.threads, ranks.threads);
+    ShareVerdict(place->rank, place->table.get());
     const absl::Status ended = RunFollowingRank(TrainerOptions(local), ranks);
     set_state(nullptr, true);
     if (!ended.ok()) {

@@ -184,7 +184,7 @@ absl::Status Island::TakeUpRun() {
             << joined_->run_step() << " of "
             << joined_->config().training().total_steps();
   progress_.SetRun(joined_->config());
-  if (const auto verdict = TakeVerdict()) progress_.SetTrouble(*verdict);
+  NoteVerdict();
   if (options_.check_run != nullptr) {
     RETURN_IF_ERROR(options_.check_run(*joined_));
   }
@@ -300,6 +300,7 @@ absl::Status Island::Do(const action::Begin& begin) {
   initial_.reset();
   ASSIGN_OR_RETURN(trainer_, options_.make_trainer(
                                  *joined_, std::exchange(parameters_, {})));
+  NoteVerdict();
   ASSIGN_OR_RETURN(replica_, trainer_->MakeReplica(*joined_));
   progress_.SetData(trainer_->DataDigest());
   if (begin.from_checkpoint) {
@@ -426,6 +427,10 @@ absl::Status Island::Do(const action::Save& save) {
 std::optional<v1::RankTrouble> Island::TakeVerdict() const {
   return options_.take_verdict == nullptr ? std::nullopt
                                           : options_.take_verdict();
+}
+
+void Island::NoteVerdict() {
+  if (const auto verdict = TakeVerdict()) progress_.SetTrouble(*verdict);
 }
 
 void Island::Leave(const absl::Status& status) {

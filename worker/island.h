@@ -104,7 +104,9 @@ class Island {
     absl::Duration step_time = absl::ZeroDuration();
     std::function<void(absl::Duration)> sleep = absl::SleepFor;
     // Returns, once, what a supervisor has found out about a rank of this
-    // process or of the one before. May be null.
+    // island or of the one before. The island asks when it has joined, when it
+    // has made its trainer, for which it needs all ranks, and when it leaves.
+    // May be null.
     std::function<std::optional<v1::RankTrouble>()> take_verdict = nullptr;
   };
 
@@ -203,6 +205,8 @@ class Island {
   absl::StatusOr<std::string> ReadAnchor(uint32_t fragment,
                                          absl::Span<float> model);
   std::optional<v1::RankTrouble> TakeVerdict() const;
+  // Reports the verdict, if there is one.
+  void NoteVerdict();
   void Leave(const absl::Status& status);
 
   const Options options_;

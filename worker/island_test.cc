@@ -429,6 +429,28 @@ TEST_F(FalseCoordinatorTest, TellsWhichRankIsToBlame) {
   EXPECT_EQ(coordinator_.left.rank_trouble().rank(), 1);
 }
 
+TEST_F(FalseCoordinatorTest, TellsWhatIsKnownOnceAllRanksAreThere) {
+  bool are_there = false;
+  Island::Options options =
+      Options([](uint64_t) { return absl::DataLossError("seen enough"); });
+  options.make_trainer = [&, make = options.make_trainer](
+                             const v1::JoinResponse& joined,
+                             std::vector<float> values) {
+    are_there = true;
+    return make(joined, std::move(values));
+  };
+  options.take_verdict = [&]() -> std::optional<v1::RankTrouble> {
+    if (!std::exchange(are_there, false)) return std::nullopt;
+    v1::RankTrouble verdict;
+    verdict.set_kind(v1::RankTrouble::STUCK_RANK);
+    verdict.set_rank(4);
+    return verdict;
+  };
+  EXPECT_THAT(Island(std::move(options), client_.get()).Run(), IsDataLoss());
+  EXPECT_EQ(coordinator_.left.progress().rank_trouble().rank(), 4);
+  EXPECT_FALSE(coordinator_.left.has_rank_trouble());
+}
+
 TEST_F(FalseCoordinatorTest, TellsThatItHasDiverged) {
   const absl::Status diverged = absl::OutOfRangeError("the loss is not finite");
   EXPECT_EQ(Run([&](uint64_t) { return diverged; }), diverged);

@@ -38,6 +38,7 @@
 #include "worker/collective/slow_process.h"
 #include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/collective/verdicts.h"
 #include "worker/coordinator_access.h"
 #include "worker/crew_report.h"
 #include "worker/flags.h"
@@ -309,8 +310,11 @@ Island::Options LeadingProcess::MakeIslandOptions() {
     };
   }
   news_ = WithoutTrouble(rules_, present_, local_.count);
-  options.take_verdict = [this] {
-    return TakeTrouble(std::exchange(news_, std::nullopt));
+  Rendezvous* const table =
+      rendezvous_ == nullptr ? nullptr : rendezvous_->table();
+  options.take_verdict = [this,
+                          verdicts = Verdicts(table, rules_.size)]() mutable {
+    return Joined(verdicts.Take(), std::exchange(news_, std::nullopt));
   };
   if (stamps_ != nullptr) {
     // The supervisor starts no process before the earlier one is dead.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -81,8 +82,12 @@ void TrainingProgress::SetRun(const v1::RunConfig& config) {
 
 void TrainingProgress::SetTrouble(const v1::RankTrouble& trouble) {
   absl::MutexLock lock(&mu_);
-  *progress_.mutable_rank_trouble() = trouble;
-  trouble_is_new_ = true;
+  v1::RankTrouble& reported = *progress_.mutable_rank_trouble();
+  if (std::exchange(trouble_is_new_, true)) {
+    absl::StrAppend(reported.mutable_text(), "; ", trouble.text());
+  } else {
+    reported = trouble;
+  }
 }
 
 void TrainingProgress::SetData(std::string digest) {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
@@ -168,6 +169,21 @@ TEST_F(TrainingProgressTest, TroubleIsReportedWhileItLasts) {
       << "steps do not clear what no report has had";
   progress_.Record(4, {}, absl::Seconds(1));
   EXPECT_FALSE(progress_.Report().has_rank_trouble());
+}
+
+TEST_F(TrainingProgressTest, TroublesThatNoReportHasHadAreReportedTogether) {
+  v1::RankTrouble trouble;
+  for (const uint32_t rank : {2, 1}) {
+    trouble.set_kind(v1::RankTrouble::DEAD_RANK);
+    trouble.set_rank(rank);
+    trouble.set_text(absl::StrCat("rank ", rank));
+    progress_.SetTrouble(trouble);
+  }
+  const v1::IslandProgress report = progress_.Report();
+  EXPECT_EQ(report.rank_trouble().rank(), 2);
+  EXPECT_EQ(report.rank_trouble().text(), "rank 2; rank 1");
+  progress_.SetTrouble(trouble);
+  EXPECT_EQ(progress_.Report().rank_trouble().text(), "rank 1");
 }
 
 TEST_F(TrainingProgressTest, ReportsWhatTheClientKnows) {

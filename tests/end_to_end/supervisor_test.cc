@@ -97,6 +97,31 @@ TEST_F(SupervisorTest, ARankThatIsStoppedIsFoundLongBeforeOneThatIsSilent) {
   EXPECT_TRUE(supervisor->AwaitOutput("step 100/")) << supervisor->Output();
 }
 
+// The ranks see only that the connections of one have broken.
+TEST_F(SupervisorTest, WhatTheSupervisorOfAnotherHostHasSeenIsReported) {
+  StartCoordinator();
+  std::vector<std::string> flags = {
+      "--supervise=1",
+      "--island_size=2",
+      "--hang_floor=600",
+      absl::StrCat("--checkpoint_dir=", Path("saved")),
+      absl::StrCat("--island_leader=127.0.0.2:", Port()),
+      "--rank_host=127.0.0.1"};
+  const auto host = StartSupervisor("host", flags);
+  flags[3] += "_elsewhere";
+  flags.push_back("--island_rank=1");
+  const auto other = StartSupervisor("other", flags);
+  ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
+  const pid_t rank = FindChild(other->pid(), "--island_rank=1");
+  ASSERT_GT(rank, 0);
+  kill(rank, SIGSTOP);
+  const auto events =
+      Start("events", {ProgramPath("cli/causeway"), "events", "--follow",
+                       absl::StrCat("--coordinator=127.0.0.1:", Port())});
+  EXPECT_TRUE(events->AwaitOutput("rank_stuck")) << host->Output();
+  EXPECT_THAT(events->Output(), HasSubstr("a signal has stopped it"));
+}
+
 // Addresses of this host stand for two hosts, and directories for their memory.
 TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   StartCoordinator();

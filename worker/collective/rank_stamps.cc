@@ -142,6 +142,8 @@ std::string RankStampPage::path() const {
 
 void RankStampPage::Clear() {
   memory_->left = false;
+  // A process may have been killed while it took the verdict.
+  memory_->verdict_bytes &= ~kTaking;
   for (int rank = 0; rank < kMostRanks; ++rank) {
     if (memory_->ranks[rank].process != 0) memory_->ranks[rank].Clear();
   }
@@ -157,10 +159,14 @@ void RankStampPage::SetVerdict(const v1::RankTrouble& verdict) {
 }
 
 std::optional<v1::RankTrouble> RankStampPage::TakeVerdict() {
-  const int bytes = static_cast<int>(memory_->verdict_bytes);
-  if (bytes == 0) return std::nullopt;
+  uint32_t bytes = memory_->verdict_bytes;
+  if (bytes == 0 || (bytes & kTaking) != 0 ||
+      !memory_->verdict_bytes.compare_exchange_strong(bytes, bytes | kTaking)) {
+    return std::nullopt;
+  }
   v1::RankTrouble verdict;
-  const bool is_whole = verdict.ParseFromArray(memory_->verdict, bytes);
+  const bool is_whole =
+      verdict.ParseFromArray(memory_->verdict, static_cast<int>(bytes));
   // The next verdict may overwrite the bytes only now.
   memory_->verdict_bytes = 0;
   if (!is_whole) return std::nullopt;

@@ -117,22 +117,30 @@ class RankStampPage {
   int TakeAvoided() { return memory_->avoided.exchange(0) - 1; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
-  // The supervisor's verdict on a rank, until rank 0 takes it, to report it. Of
-  // several the first counts. One thread sets verdicts, and one takes them.
+  // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
+  // several the first counts. One thread sets verdicts; of the processes that
+  // take one at a time, one gets it.
   void SetVerdict(const v1::RankTrouble& verdict);
   std::optional<v1::RankTrouble> TakeVerdict();
-  // Clears all but member(), the avoided process and the verdict.
+  // Removes the verdict. No process may take it meanwhile.
+  void DropVerdict() { memory_->verdict_bytes = 0; }
+  // Clears all but member(), the avoided process and the verdict. No process
+  // may use the page.
   void Clear();
 
  private:
+  static constexpr size_t kMostVerdictBytes = 1024;
+  static constexpr uint32_t kTaking = 1U << 31;
+
   struct Memory {
     std::atomic<uint64_t> member;
     // The avoided process + 1, or 0.
     std::atomic<int> avoided;
     std::atomic<bool> left;
-    // The bytes of the verdict, which are written before.
+    // The bytes of the verdict, which are written before; and kTaking while a
+    // process reads them.
     std::atomic<uint32_t> verdict_bytes;
-    char verdict[1024];
+    char verdict[kMostVerdictBytes];
     RankStamps ranks[kMostRanks];
   };
 

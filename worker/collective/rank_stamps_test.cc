@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -84,29 +86,52 @@ TEST(RankStampsTest, TheFirstVerdictIsTakenOnce) {
   EXPECT_FALSE(page->TakeVerdict().has_value());
 }
 
-TEST(RankStampsTest, AVerdictIsTakenWholeWhileOthersAreSet) {
+TEST(RankStampsTest, OneProcessTakesAVerdictWholeWhileOthersAreSet) {
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<RankStampPage> page,
                        RankStampPage::Create());
   std::atomic<bool> is_done = false;
   std::thread supervisor([&] {
-    for (int number = 0; !is_done; ++number) {
+    for (uint32_t number = 0; !is_done; ++number) {
       v1::RankTrouble verdict;
+      verdict.set_rank(number);
       verdict.set_text(std::string(1000, number % 2 == 0 ? 'a' : 'b'));
       page->SetVerdict(verdict);
       std::this_thread::yield();
     }
   });
-  for (int taken = 0; taken < 300;) {
-    const std::optional<v1::RankTrouble> verdict = page->TakeVerdict();
-    if (!verdict.has_value()) {
-      std::this_thread::yield();
-      continue;
+  const auto take = [&](std::vector<uint32_t>& taken) {
+    while (taken.size() < 300) {
+      const std::optional<v1::RankTrouble> verdict = page->TakeVerdict();
+      if (!verdict.has_value()) {
+        std::this_thread::yield();
+        continue;
+      }
+      taken.push_back(verdict->rank());
+      EXPECT_EQ(verdict->text(),
+                std::string(1000, verdict->rank() % 2 == 0 ? 'a' : 'b'));
     }
-    ++taken;
-    EXPECT_EQ(verdict->text(), std::string(1000, verdict->text()[0]));
-  }
+  };
+  std::vector<uint32_t> here, there;
+  std::thread other([&] { take(there); });
+  take(here);
+  other.join();
   is_done = true;
   supervisor.join();
+  std::set<uint32_t> taken(here.begin(), here.end());
+  taken.insert(there.begin(), there.end());
+  EXPECT_EQ(taken.size(), here.size() + there.size());
+}
+
+TEST(RankStampsTest, AVerdictCanBeDropped) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<RankStampPage> page,
+                       RankStampPage::Create());
+  v1::RankTrouble verdict;
+  for (const uint32_t rank : {2, 1}) {
+    verdict.set_rank(rank);
+    page->DropVerdict();
+    page->SetVerdict(verdict);
+  }
+  EXPECT_EQ(page->TakeVerdict()->rank(), 1);
 }
 
 TEST(RankStampsTest, AFileThatIsNoPageIsRefused) {

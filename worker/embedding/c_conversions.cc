@@ -14,7 +14,6 @@
 #include "common/transport/coordinator_target.h"
 #include "common/transport/socket_address.h"
 #include "google/protobuf/util/json_util.h"
-#include "worker/collective/rank_stamps.h"
 #include "worker/sync/coordinator_channel.h"
 
 namespace causeway {
@@ -103,7 +102,6 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
         "island is empty; it is the island's name in the run");
   }
   island.join.set_description(Text(from.description));
-  island.take_verdict = TakeOpenedVerdict;
   if (from.verbose > 1) island.log_interval = absl::ZeroDuration();
   if (from.overlap_steps >= 0) {
     island.overlap_steps = static_cast<uint32_t>(from.overlap_steps);

@@ -42,7 +42,7 @@ absl::Status Say(causeway_watch* watch, causeway::v1::RankTrouble::Kind kind,
   trouble.set_kind(kind);
   trouble.set_rank(static_cast<uint32_t>(rank));
   trouble.set_text(text == nullptr ? "" : text);
-  if (replaces) watch->page->TakeVerdict();
+  if (replaces) watch->page->DropVerdict();
   watch->page->SetVerdict(trouble);
   return absl::OkStatus();
 }

@@ -431,9 +431,10 @@ CAUSEWAY_EXPORT causeway_code causeway_watch_look(causeway_watch* watch,
                                                   causeway_stuck_rank* stuck);
 
 /* Says that `rank`, its number in the island, is stuck, or has ended; `text`
- * says how. Rank 0, if it is one of this host, tells the coordinator when it
- * leaves or joins again. A rank that has ended takes the place of what was said
- * before; say so when all ranks of the host have ended. */
+ * says how. Rank 0, which hears it from the ranks that this host starts next,
+ * tells the coordinator when it leaves or joins again. A rank that has ended
+ * takes the place of what was said before; say so when all ranks of the host
+ * have ended. */
 CAUSEWAY_EXPORT causeway_code causeway_watch_failed(causeway_watch* watch,
                                                     int32_t rank,
                                                     int32_t is_stuck,

@@ -19,6 +19,7 @@
 #include "proto/coordinator.pb.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_rendezvous.h"
+#include "worker/collective/verdicts.h"
 #include "worker/embedding/embedded_rank.h"
 #include "worker/embedding/following_island.h"
 #include "worker/embedding/rank_connection.h"
@@ -50,6 +51,10 @@ class LeadingIsland : public EmbeddedIsland {
     island.join.set_instance_id(options_.instance_id);
     RETURN_IF_ERROR(OpenStates(island));
     island.now = now_;
+    island.take_verdict = [verdicts =
+                               Verdicts(table(), options_.ranks)]() mutable {
+      return verdicts.Take();
+    };
     island.make_trainer = [this](const v1::JoinResponse& /*joined*/,
                                  std::vector<float> parameters) {
       return MakeTrainer(std::move(parameters));

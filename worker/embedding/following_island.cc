@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/collective/verdicts.h"
 #include "worker/embedding/rank_connection.h"
 
 namespace causeway {
@@ -22,6 +23,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedIsland>> FollowingIsland::Open(
   absl::StatusOr<std::unique_ptr<Rendezvous>> rendezvous =
       FindRendezvous(options);
   if (!rendezvous.ok()) return FinalError(rendezvous.status());
+  ShareVerdict(options.rank, rendezvous->get());
   return absl::WrapUnique(new FollowingIsland(options, *std::move(rendezvous)));
 }
 
