@@ -91,7 +91,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
     const absl::Status ended = RunFollowingRank(TrainerOptions(local), ranks);
     set_state(nullptr, true);
     if (!ended.ok()) {
-      SayDone(*place);
+      if (!IsWithoutRank0(ended)) SayDone(*place);
       return ended;
     }
     // Rank 0 ends the others in order even if it fails itself, and then says

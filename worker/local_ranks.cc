@@ -84,8 +84,9 @@ absl::StatusOr<RendezvousOptions> IslandRendezvousOptions() {
   if (!path.empty()) {
     ASSIGN_OR_RETURN(options.secret, ReadRankSecret(path));
   } else if (!LeaderIsOnLoopback()) {
-    LOG(WARNING) << "--insecure_ranks: whoever reaches " << options.address
-                 << " can take part in the island";
+    LOG_FIRST_N(WARNING, 1)
+        << "--insecure_ranks: whoever reaches " << options.address
+        << " can take part in the island";
   }
   return options;
 }

@@ -163,6 +163,7 @@ absl::Status BlameCorruptRank(int culprit, absl::string_view what) {
 
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous) {
+  if (IsWithoutRank0(reason)) return;
   const absl::Status told =
       Report(rank, MakeReport(rank, reason), rendezvous).status();
   LOG_IF(WARNING, !told.ok())
@@ -222,6 +223,13 @@ absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous) {
   return Blame(dead ? absl::StatusCode::kUnavailable
                     : absl::StatusCode::kDeadlineExceeded,
                std::move(trouble));
+}
+
+bool IsWithoutRank0(const absl::Status& status) {
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  return trouble.has_value() && trouble->rank() == 0 &&
+         (trouble->kind() == v1::RankTrouble::DEAD_RANK ||
+          trouble->kind() == v1::RankTrouble::STUCK_RANK);
 }
 
 std::optional<v1::RankTrouble> RankTroubleOf(const absl::Status& status) {

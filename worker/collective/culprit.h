@@ -24,7 +24,7 @@ namespace causeway {
 inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 
 // Tells the other ranks that `rank` gives up for a reason of its own. Has no
-// effect if the rank has already reported.
+// effect if the rank has already reported, or if IsWithoutRank0.
 void ReportOwnFailure(int rank, const absl::Status& reason,
                       Rendezvous* rendezvous);
 
@@ -70,6 +70,11 @@ absl::Status BlameRank(int culprit, absl::StatusCode code,
 
 // Returns a DATA_LOSS error that blames rank `culprit` for wrong numbers.
 absl::Status BlameCorruptRank(int culprit, absl::string_view what);
+
+// Returns whether `status`, from one of these functions, says that rank 0 is
+// dead or stuck. Then nothing that others tell it arrives, and each try takes
+// time.
+bool IsWithoutRank0(const absl::Status& status);
 
 // Returns the rank that `status`, from one of these functions, blames,
 // and the trouble: STUCK_RANK, DEAD_RANK, CORRUPT_RANK, or SLOW_LINK with a

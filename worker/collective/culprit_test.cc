@@ -112,6 +112,25 @@ TEST(CulpritTest, WithoutTheRendezvousItIsRank0) {
               IsDeadlineExceeded(StartsWith("rank 0 is stuck: ")));
 }
 
+// Rank 0 may stand still without a word, and each try would take time.
+TEST(CulpritTest, NobodyTellsARank0ThatIsLost) {
+  LocalRendezvous rendezvous;
+  for (const auto code :
+       {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded}) {
+    const absl::Status lost = BlameRank(0, code, "it does not answer");
+    EXPECT_TRUE(IsWithoutRank0(lost));
+    ReportOwnFailure(1, lost, &rendezvous);
+  }
+  EXPECT_THAT(rendezvous.Get("failure/1", absl::ZeroDuration()),
+              IsDeadlineExceeded());
+  const absl::Status other = BlameRank(2, absl::StatusCode::kUnavailable, "");
+  EXPECT_FALSE(IsWithoutRank0(other));
+  EXPECT_FALSE(IsWithoutRank0(BlameCorruptRank(0, "bad sector")));
+  EXPECT_FALSE(IsWithoutRank0(absl::UnavailableError("something else")));
+  ReportOwnFailure(1, other, &rendezvous);
+  EXPECT_OK(rendezvous.Get("failure/1", absl::ZeroDuration()));
+}
+
 TEST(CulpritTest, TwoThatBlameEachOtherHaveABrokenLink) {
   LocalRendezvous rendezvous;
   const auto broken = IsDeadlineExceeded("0", "1", "do not reach one another");
