@@ -214,6 +214,7 @@ class Restarts:
             return
         goes_on = self._goes_on_without(agent, first)
         if first is None:
+            self._await_other_hosts(agent)
             return
         if goes_on:
             self._go_on_without(
@@ -241,6 +242,14 @@ class Restarts:
         return (agent._remaining_restarts <= 0 and first is not None
                 and len(workers) > 1 and set(self._first) == {first}
                 and 0 < self._least_ranks < workers[0].world_size)
+
+    def _await_other_hosts(self, agent: Any) -> None:
+        """Allows one more start, because another host may be about to go on
+        without a rank of its own."""
+        if (agent._remaining_restarts == 0 and self._least_ranks > 0
+                and len(self._first) == self._most + 1
+                and agent._worker_group.group_world_size > 1):
+            self._allow(agent, 1)
 
     def _go_on_without(self, agent: Any, rank: int, when: str,
                        returned: Optional[LeftOut] = None,
@@ -336,11 +345,15 @@ class Restarts:
     def _allow_all(self, agent: Any) -> None:
         """Lets the agent start its ranks again, and count from then on."""
         self._first = []
+        self._allow(agent, self._most + 1)
+
+    @staticmethod
+    def _allow(agent: Any, starts: int) -> None:
         # Ranks of earlier starts must not be met, so starts have numbers that
         # were not there before: what torchrun allows, less what is left.
-        more = self._most + 1 - agent._remaining_restarts
+        more = starts - agent._remaining_restarts
         agent._worker_group.spec.max_restarts += more
-        agent._remaining_restarts += more
+        agent._remaining_restarts = starts
 
     def watch_over(self, kind: Any) -> None:
         """Makes the agents of this class ask here."""

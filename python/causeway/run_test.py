@@ -195,7 +195,9 @@ class RunTest(ProcessTestCase):
         self.launch(*arguments)
         self.await_training(stays, 1)
 
-    def test_a_rank_of_one_of_two_hosts_comes_back(self):
+    def lose_and_regain(self, losing, *ranks):
+        """Starts two hosts with so many ranks, of which one loses the second of
+        its two ranks for some time."""
         self.begin()
         broken = self.path("broken")
         os.environ["CUDA_VISIBLE_DEVICES"] = "a,b"
@@ -208,7 +210,7 @@ class RunTest(ProcessTestCase):
         ]
         hosts = [self.launch(f"--nproc_per_node={ranks}", *arguments,
                              broken=broken, broken_kills=True)
-                 for ranks in (1, 2)]
+                 for ranks in ranks]
 
         def await_ranks(ranks):
             for host in hosts:
@@ -217,16 +219,25 @@ class RunTest(ProcessTestCase):
         await_ranks(3)
         with open(broken, "w", encoding="utf-8") as file:
             file.write("b")
-        last = [event for event in hosts[1].events()
+        last = [event for event in hosts[losing].events()
                 if event["event"] == "joined"][-1]
         os.kill(last["process"], KILL)
         await_ranks(2)
         os.remove(broken)
         await_ranks(3)
-        # Rank 0 may be on either host.
+        # All ranks left the run in order.
+        for host in hosts:
+            self.assertIn("end", [event["event"] for event in host.events()],
+                          host.output())
         for event in ("rank_dead .*ended first, with signal 9, 2 times",
                       "rank_back .*the island trains with 3 ranks"):
             self.assert_reported(event)
+
+    def test_a_rank_of_the_host_of_rank_0_comes_back(self):
+        self.lose_and_regain(0, 2, 1)
+
+    def test_a_rank_of_another_host_comes_back(self):
+        self.lose_and_regain(1, 1, 2)
 
 
 class Process:
@@ -393,6 +404,16 @@ class RestartsTest(unittest.TestCase):
             self.assertIn("after its return; the island goes on without it, "
                           "with 2 of 3 ranks", watch.reports[-1][1])
             agent._restart_workers(agent)
+
+    def test_another_host_may_go_on_without_its_rank(self):
+        for hosts, least, left in ((2, 2, 0), (1, 2, -1), (2, 0, -1)):
+            agent = Agent(1, 1, 1, hosts=hosts)
+            restarts = self.restarts(Run(), 3, least)
+            _, allowed = self.fail(restarts, agent, *[None] * 4)
+            self.assertEqual(allowed, left, (hosts, least))
+            self.assertEqual(agent.max_restarts - allowed, 4)
+            # It is given up if that does not help.
+            self.assertEqual(self.fail(restarts, agent, None)[1], left - 1)
 
     def test_a_rank_that_is_back_is_like_others_after_a_step(self):
         watch = Run()
