@@ -10,7 +10,8 @@ import time
 import unittest
 
 from causeway.left_out import Absent
-from causeway.run import GAVE_UP, Restarts
+from causeway.restarts import Restarts
+from causeway.run import GAVE_UP
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
 
