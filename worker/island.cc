@@ -398,8 +398,21 @@ IslandCheckpointStore* Island::DueCheckpoints(uint64_t step,
   return now >= saved_recent_ + cost / kShareOfSaving ? recent : nullptr;
 }
 
+bool Island::HandsOver(uint64_t step) {
+  if (options_.hands_over == nullptr || !options_.hands_over()) {
+    hands_over_since_.reset();
+    return false;
+  }
+  if (!hands_over_since_.has_value()) hands_over_since_ = step;
+  return loop_.Read([&](const OuterLoop& core, absl::Time) {
+    return !core.has_in_flight() ||
+           step - *hands_over_since_ >=
+               core.config().synchronization().inner_steps_per_round();
+  });
+}
+
 absl::Status Island::Do(const action::Save& save) {
-  if (options_.hands_over != nullptr && options_.hands_over()) {
+  if (HandsOver(save.position.run_step())) {
     ASSIGN_OR_RETURN(IslandState state, StateAt(save.position));
     RETURN_IF_ERROR(options_.hand_over(std::move(state)));
     return absl::AbortedError("starting again with other ranks");

@@ -84,7 +84,9 @@ class Island {
     std::shared_ptr<IslandState> resume;
     // The island asks this after each step. If it is true, it calls hand_over
     // with its state, from which a new Island can go on, and ends with ABORTED,
-    // or with an error of hand_over. May be null.
+    // or with an error of hand_over. While a contribution is under way, it puts
+    // that off, for a round at most: the new Island would make the
+    // contribution's step again, to send it. May be null.
     std::function<bool()> hands_over = nullptr;
     std::function<absl::Status(IslandState)> hand_over = nullptr;
     // A copy of the checkpoint that the run began with
@@ -186,6 +188,8 @@ class Island {
   absl::Status Do(const action::Apply& apply);
   absl::Status Do(const action::Validate& validate);
   absl::Status Do(const action::Save& save);
+  // Returns whether to hand the island over after this step.
+  bool HandsOver(uint64_t step);
 
   absl::StatusOr<IslandState> StateAt(v1::IslandCheckpoint position);
   // Returns the store in which a checkpoint of `step` is due, or null.
@@ -221,6 +225,8 @@ class Island {
   std::optional<v1::JoinResponse> joined_;
   // The step of the last checkpoint in `checkpoints`.
   std::optional<uint64_t> saved_step_;
+  // The step after which the island was first to be handed over.
+  std::optional<uint64_t> hands_over_since_;
   // When the last recent checkpoint was made, and how long training waited for
   // the one for which it waited least.
   absl::Time saved_recent_ = absl::InfinitePast();

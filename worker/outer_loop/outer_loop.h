@@ -45,6 +45,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -143,6 +144,13 @@ class OuterLoop {
   }
   const FragmentWindow& window(uint32_t fragment) const {
     return fragments_[fragment].window;
+  }
+
+  // Returns whether a contribution's update has not been applied yet.
+  bool has_in_flight() const {
+    return absl::c_any_of(fragments_, [](const Fragment& fragment) {
+      return fragment.exchange.in_flight();
+    });
   }
 
   // Returns why training stands still, or no reason if it does not.
