@@ -62,7 +62,9 @@ absl::Status CheckEcqTarget(const EncodeOptions& options) {
         absl::StrFormat("ECQ's target distortion is %g; want 0.0001 to 0.9",
                         options.ecq_distortion));
   }
-  if (options.ecq_bits >= 0.5 && options.ecq_bits <= 8) return absl::OkStatus();
+  if (options.ecq_bits >= kLeastEcqBits && options.ecq_bits <= kMostEcqBits) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrFormat(
       "ECQ's target rate is %g bits per value; want 0.5 to 8, or 0 to aim at a "
       "distortion",

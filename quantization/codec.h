@@ -56,6 +56,10 @@ struct CodecSpec {
 //                     that has none, or ECQ without entropy coding.
 absl::Status CheckCodecSpec(const CodecSpec& spec);
 
+// The bounds of EncodeOptions::ecq_bits.
+inline constexpr double kLeastEcqBits = 0.5;
+inline constexpr double kMostEcqBits = 8;
+
 // Checks the options of an encoder. `spec` must pass CheckCodecSpec.
 //   INVALID_ARGUMENT  with ECQ, ecq_bits that are neither 0 nor 0.5 to 8, or an
 //                     ecq_distortion outside [0.0001, 0.9] if ecq_bits is 0.

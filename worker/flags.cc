@@ -17,6 +17,7 @@
 #include "common/transport/coordinator_target.h"
 #include "common/transport/field_limits.h"
 #include "common/transport/socket_address.h"
+#include "quantization/codec.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/data/mixture.h"
 #include "worker/model/device.h"
@@ -149,6 +150,10 @@ ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
           "tau of this island: inner steps from the send of a contribution to "
           "the use of its update, less than the run's inner_steps_per_round. "
           "Slower links need more. Default: the run's overlap_steps.");
+ABSL_FLAG(std::optional<double>, uplink_bits, std::nullopt,
+          "Bits per value of this island's contributions, 0.5 to 8, in a run "
+          "whose uplink_format is ECQ. Slower uplinks need fewer. Default: the "
+          "run's ecq_bits.");
 ABSL_FLAG(double, leave_timeout, 20,
           "Seconds that a leaving island may take to hand in its training.");
 ABSL_FLAG(std::string, preemption_notice_file, "",
@@ -444,6 +449,11 @@ std::string UsageProblem() {
     if (rate != 0 && !(rate >= 0.2 && std::isfinite(rate))) {
       return "--uplink_mbit_s and --downlink_mbit_s must be 0, or 0.2 or more";
     }
+  }
+  const double bits = absl::GetFlag(FLAGS_uplink_bits).value_or(1);
+  if (!(bits >= kLeastEcqBits && bits <= kMostEcqBits)) {
+    return absl::StrCat("--uplink_bits must be ", kLeastEcqBits, " to ",
+                        kMostEcqBits);
   }
   const std::string region = absl::GetFlag(FLAGS_region);
   if (!region.empty() && !IsValidName(region)) {

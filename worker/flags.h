@@ -45,6 +45,7 @@ ABSL_DECLARE_FLAG(double, uplink_mbit_s);
 ABSL_DECLARE_FLAG(double, downlink_mbit_s);
 ABSL_DECLARE_FLAG(double, simulated_step_seconds);
 ABSL_DECLARE_FLAG(std::optional<uint32_t>, overlap_steps);
+ABSL_DECLARE_FLAG(std::optional<double>, uplink_bits);
 ABSL_DECLARE_FLAG(double, leave_timeout);
 ABSL_DECLARE_FLAG(std::string, preemption_notice_file);
 ABSL_DECLARE_FLAG(int, interrupted_exit_code);

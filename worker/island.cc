@@ -27,6 +27,7 @@ constexpr double kShareOfSaving = 0.01;
 OuterLoop::Options LoopOptions(const Island::Options& options) {
   OuterLoop::Options loop{.join = options.join,
                           .overlap_steps = options.overlap_steps,
+                          .uplink_bits = options.uplink_bits,
                           .leave_timeout = options.leave_timeout,
                           .seed = options.seed};
   if (options.recent_checkpoints != nullptr || options.hands_over != nullptr) {

@@ -72,6 +72,8 @@ class Island {
     // The island's own tau, as its link needs it, instead of the run's
     // overlap_steps. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
+    // The island's own bits per value; see OuterLoop::Options.
+    std::optional<double> uplink_bits;
     // The island's checkpoints; null keeps none. Must outlive the island.
     IslandCheckpointStore* checkpoints = nullptr;
     // The inner steps between two checkpoints, at least 1.
@@ -221,7 +223,8 @@ class Island {
 
   // The rest belongs to the training thread.
   //
-  // The coordinator's answer to the join, with the island's own overlap_steps.
+  // The coordinator's answer to the join, with the island's own overlap_steps
+  // and ecq_bits.
   std::optional<v1::JoinResponse> joined_;
   // The step of the last checkpoint in `checkpoints`.
   std::optional<uint64_t> saved_step_;

@@ -238,6 +238,21 @@ TEST_F(IslandTest, AnotherGoesOnFromTheStateThatItHandsOver) {
   EXPECT_EQ(Status().reason(), "finished");
 }
 
+TEST_F(IslandTest, MaySendOtherBitsThanTheRunHas) {
+  Start("synchronization { uplink_format: ECQ ecq_bits: 4 }");
+  Island::Options options = Options(GoOn);
+  options.make_trainer = [](const v1::JoinResponse& joined,
+                            std::vector<float> values)
+      -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
+    // The replica takes them from here.
+    EXPECT_EQ(joined.config().synchronization().ecq_bits(), 1.5);
+    return std::make_unique<DriftingTrainer>(std::move(values), GoOn);
+  };
+  options.uplink_bits = 1.5;
+  ASSERT_OK(Run(std::move(options)));
+  EXPECT_EQ(Status().contributions_merged(), 2 * 3);
+}
+
 TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {
   Start();
   ASSERT_OK_AND_ASSIGN(const auto store, IslandCheckpointStore::Open(

@@ -277,6 +277,7 @@ Island::Options LeadingProcess::MakeIslandOptions() {
             return MakeTrainer(joined, std::move(parameters));
           },
       .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
+      .uplink_bits = absl::GetFlag(FLAGS_uplink_bits),
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
       .seed = instance,
       .now = now_,

@@ -61,6 +61,7 @@ class Options(Structure):
         ("rank_timeout_seconds", c_double),
         ("region", c_char_p),
         ("anchors_on_device", c_int32),
+        ("uplink_bits", c_double),
     ]
 
     def __init__(self, **values: Any) -> None:

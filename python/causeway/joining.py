@@ -31,6 +31,7 @@ def join(coordinator: Optional[str] = None,
          resume: Optional[Path] = None,
          initial_parameters: Optional[Path] = None,
          overlap_steps: Optional[int] = None,
+         uplink_bits: Optional[float] = None,
          uplink_mbit_s: float = 0,
          downlink_mbit_s: float = 0,
          bulk_connections: int = 1,
@@ -70,6 +71,8 @@ def join(coordinator: Optional[str] = None,
         which is then not downloaded.
       overlap_steps: the steps after which an update is applied, for a link that
         needs another number than the run's.
+      uplink_bits: the bits per value of contributions, for a link that needs
+        other ones than the run's; its uplink_format must be ECQ.
       uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
         does not pace.
       bulk_connections: the connections for bulk data.
@@ -140,6 +143,7 @@ def join(coordinator: Optional[str] = None,
         "region": region or environment("CAUSEWAY_REGION"),
         "anchors_on_device": int(anchors_on_device),
         "overlap_steps": overlap_steps,
+        "uplink_bits": uplink_bits,
         "initial_parameters": initial_parameters,
         "checkpoint_directory":
             checkpoint_dir or environment("CAUSEWAY_CHECKPOINT_DIR"),

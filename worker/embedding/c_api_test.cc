@@ -64,6 +64,8 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
               HasSubstr("bulk_connections is 1000"));
   EXPECT_THAT(error([](auto& o) { o.bulk_connections = -1; }),
               HasSubstr("bulk_connections is -1"));
+  EXPECT_THAT(error([](auto& o) { o.uplink_bits = 0.4; }),
+              HasSubstr("uplink_bits is 0.4; allowed: 0.5 to 8"));
   EXPECT_THAT(error([](auto& o) { o.rank_timeout_seconds = -1; }),
               HasSubstr("rank_timeout_seconds is -1"));
   EXPECT_THAT(error([](auto& o) { o.region = "B"; }),

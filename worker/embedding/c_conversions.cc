@@ -14,6 +14,7 @@
 #include "common/transport/coordinator_target.h"
 #include "common/transport/socket_address.h"
 #include "google/protobuf/util/json_util.h"
+#include "quantization/codec.h"
 #include "worker/sync/coordinator_channel.h"
 
 namespace causeway {
@@ -105,6 +106,15 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
   if (from.verbose > 1) island.log_interval = absl::ZeroDuration();
   if (from.overlap_steps >= 0) {
     island.overlap_steps = static_cast<uint32_t>(from.overlap_steps);
+  }
+  if (from.uplink_bits != 0) {
+    if (!(from.uplink_bits >= kLeastEcqBits &&
+          from.uplink_bits <= kMostEcqBits)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "uplink_bits is ", from.uplink_bits, "; allowed: ", kLeastEcqBits,
+          " to ", kMostEcqBits, ", or 0 for the run's"));
+    }
+    island.uplink_bits = from.uplink_bits;
   }
   for (const double seconds :
        {from.leave_timeout_seconds, from.rank_timeout_seconds}) {

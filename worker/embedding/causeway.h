@@ -163,6 +163,10 @@ typedef struct causeway_options {
   /* Whether the run's reference of tensors in CUDA memory is there, too, rather
    * than in the host's; see the flag --anchors_on_device. */
   int32_t anchors_on_device;
+
+  /* The bits per value of contributions, 0.5 to 8, for a link that needs other
+   * ones than the run's, whose uplink_format is ECQ; 0: the run's. */
+  double uplink_bits;
 } causeway_options;
 
 #define CAUSEWAY_OPTIONS_INIT \

@@ -104,7 +104,18 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
 absl::Status OuterLoop::StartLoading() {
   const v1::JoinResponse& joined = *membership_.joined();
   config_ = joined.config();
-  config_.mutable_synchronization()->set_overlap_steps(overlap_steps());
+  v1::SynchronizationConfig& sync = *config_.mutable_synchronization();
+  sync.set_overlap_steps(overlap_steps());
+  if (options_.uplink_bits.has_value()) {
+    if (sync.uplink_format() != v1::ECQ) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "this island is to send ", *options_.uplink_bits,
+          " bits per value, but the run's synchronization.uplink_format is ",
+          v1::Format_Name(sync.uplink_format()),
+          ", which has as many on all islands; only ECQ lets islands choose"));
+    }
+    sync.set_ecq_bits(*options_.uplink_bits);
+  }
   ASSIGN_OR_RETURN(schedule_, SyncSchedule::Create(config_, joined.plan()));
   if (options_.resume.has_value()) {
     ASSIGN_OR_RETURN(resumes_, CanResume(*options_.resume, joined));

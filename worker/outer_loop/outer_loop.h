@@ -69,6 +69,10 @@ class OuterLoop {
     // The island's own tau, as its link needs it, instead of the run's
     // overlap_steps. Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
+    // The island's own bits per value of its contributions, as its link needs
+    // them, instead of the run's ecq_bits: 0.5 to 8. Needs the uplink format
+    // ECQ, which is read without knowing them.
+    std::optional<double> uplink_bits;
     // The inner steps between two checkpoints; 0 for no checkpoints.
     uint64_t checkpoint_steps = 0;
     // The checkpoint, if any, from which the island continues unless the run is
@@ -129,8 +133,8 @@ class OuterLoop {
   // --- Views. ---
 
   const IslandMembership& membership() const { return membership_; }
-  // The run's configuration, with the island's own overlap_steps. Empty until
-  // the trainer knows of the join.
+  // The run's configuration, with the island's own overlap_steps and ecq_bits.
+  // Empty until the trainer knows of the join.
   const v1::RunConfig& config() const { return config_; }
   // The island's own tau; 0 before the island has joined.
   uint32_t overlap_steps() const;

@@ -87,6 +87,24 @@ TEST(OuterLoopOrdersTest, AFetchThatIsRefusedEndsTheIsland) {
   EXPECT_THAT(driver.Train(), ElementsAre("end PERMISSION_DENIED: who?"));
 }
 
+TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnBits) {
+  OuterLoop::Options options = IslandDriver::Options();
+  options.uplink_bits = 0.75;
+  IslandDriver refused(options);
+  refused.Connect();
+  EXPECT_THAT(refused.Train(),
+              ElementsAre(StartsWith("end FAILED_PRECONDITION: this island is "
+                                     "to send 0.75 bits per value, but")));
+  IslandDriver driver(options);
+  driver.joined()
+      .mutable_config()
+      ->mutable_synchronization()
+      ->set_uplink_format(v1::ECQ);
+  driver.Connect();
+  driver.Train(1);
+  EXPECT_EQ(driver.loop().config().synchronization().ecq_bits(), 0.75);
+}
+
 TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnOverlap) {
   OuterLoop::Options options = IslandDriver::Options();
   options.overlap_steps = 2;
