@@ -18,7 +18,7 @@
 //     peak_bytes              the most, in any round
 //     peak_bytes_early, peak_bytes_late   the most in the first and the second
 //                             half of the rounds: a leak would show
-//     staging_bytes           the configured bound of the memory for uploads
+//     staging_bytes           the most memory for uploads and their codes
 //     each                    of every round: seconds, cpu_seconds,
 //                             islands_cpu_seconds, peak_bytes
 //   joiners             the same for joiners, --joiners together

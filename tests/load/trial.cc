@@ -19,8 +19,7 @@
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
-#include "quantization/codec.h"
-#include "quantization/codec_config.h"
+#include "server/footprint.h"
 #include "server/storage/state_directory.h"
 #include "tests/end_to_end/synthetic_run.h"
 #include "tests/load/joiner.h"
@@ -66,16 +65,12 @@ uint64_t ParametersOf(const v1::RunConfig& config) {
   return static_cast<uint64_t>(MakeModelLayout(config.model()).size);
 }
 
-// Returns the size of all uploads of all islands at once.
-absl::StatusOr<uint64_t> StagingBytes(const v1::RunConfig& config) {
+// Returns the most bytes of uploads, and of their decompressed codes.
+absl::StatusOr<uint64_t> MostStaged(const v1::RunConfig& config) {
   ASSIGN_OR_RETURN(const v1::FragmentPlan plan,
                    MakeFragmentPlan(MakeModelLayout(config.model()), config));
-  uint64_t bytes = 0;
-  for (const v1::Fragment& fragment : plan.fragments()) {
-    bytes +=
-        MaxEncodedBytes(UplinkSpec(config.synchronization()), fragment.size());
-  }
-  return bytes * config.membership().max_islands();
+  const StagingBytes staging = StagingBytesOf(config, plan);
+  return staging.uploads + staging.codes;
 }
 
 // Checks that every round has merged every island.
@@ -180,7 +175,7 @@ absl::StatusOr<LoadResult> RunRounds(const LoadOptions& options) {
                    ConfigOf(options.layers, options.hidden_size, options.rounds,
                             options.islands, options.islands));
   LoadResult result{.parameters = ParametersOf(config)};
-  ASSIGN_OR_RETURN(result.staging_bytes, StagingBytes(config));
+  ASSIGN_OR_RETURN(result.staging_bytes, MostStaged(config));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<WatchedCoordinator> coordinator,
       WatchedCoordinator::Start(options.programs, options.directory, config));

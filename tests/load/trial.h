@@ -49,7 +49,7 @@ struct LoadResult {
   // round.
   uint64_t idle_bytes = 0;
   uint64_t joined_bytes = 0;
-  // The bound of the memory for uploads.
+  // The bound of the memory for uploads and their codes.
   uint64_t staging_bytes = 0;
 };
 
