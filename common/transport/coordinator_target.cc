@@ -145,6 +145,11 @@ CoordinatorTarget CoordinatorTarget::Again() const {
   return CoordinatorTarget(std::move(hosts));
 }
 
+bool CoordinatorTarget::IsName() const {
+  return resolved_.empty() && HasHostAndPort(uri_) &&
+         !Resolve(uri_, AI_NUMERICHOST).ok();
+}
+
 std::shared_ptr<grpc::Channel> CoordinatorTarget::Connect(
     const std::shared_ptr<grpc::ChannelCredentials>& credentials,
     grpc::ChannelArguments arguments) const {

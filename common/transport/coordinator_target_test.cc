@@ -348,5 +348,15 @@ TEST_F(CoordinatorTargetTest, ACertificateNamesTheFirstHost) {
   EXPECT_THAT(Ask(), IsUnavailable("must name the host"));
 }
 
+TEST(CoordinatorTargetNameTest, IsAHostThatGrpcResolves) {
+  EXPECT_TRUE(CoordinatorTarget("a.invalid:7070").IsName());
+  EXPECT_TRUE(CoordinatorTarget("a.invalid:7070,b.invalid:7070").IsName())
+      << "none is known";
+  EXPECT_FALSE(CoordinatorTarget("127.0.0.1:7070").IsName());
+  EXPECT_FALSE(CoordinatorTarget("[::1]:7070").IsName());
+  EXPECT_FALSE(CoordinatorTarget("127.0.0.1:7070,b.invalid:7070").IsName());
+  EXPECT_FALSE(CoordinatorTarget("unix:/run/causeway").IsName());
+}
+
 }  // namespace
 }  // namespace causeway

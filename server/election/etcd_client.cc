@@ -73,9 +73,14 @@ absl::Status EtcdClient::Ask(const Call& call) {
   // A token ends after some time, and when the member that gave it restarts.
   token_ = answered.ok() ? token : "";
   if (answered.ok()) return answered;
-  if (absl::IsDeadlineExceeded(answered) && channels_[member] == channel) {
-    // The way to the member may have forgotten the connection, without a word.
-    // TCP would go on with it for many minutes.
+  // The way to the member may have forgotten the connection, without a word.
+  // TCP would go on with it for many minutes. A new channel also looks the
+  // member's name up at once: after look-ups that have failed, gRPC pauses for
+  // up to two minutes.
+  const bool is_lost = absl::IsDeadlineExceeded(answered) ||
+                       channel->GetState(/*try_to_connect=*/false) ==
+                           GRPC_CHANNEL_TRANSIENT_FAILURE;
+  if (is_lost && channels_[member] == channel) {
     channels_[member] = Connect(options_, options_.members[member]);
   }
   if (current_ == member) current_ = (member + 1) % channels_.size();

@@ -78,7 +78,7 @@ Follower::~Follower() { Pause(); }
 void Follower::Follow(const std::string& leader) {
   Pause();
   leader_ = leader;
-  stub_ = v1::Replication::NewStub(Connect(leader, options_.credentials));
+  channel_ = Connect(leader, options_.credentials);
   {
     absl::MutexLock lock(&mu_);
     stopping_ = false;
@@ -179,7 +179,14 @@ absl::Status Follower::FollowOnce() {
     if (stopping_) return absl::CancelledError("stopping");
     call_ = &context;
   }
-  const std::unique_ptr<Stream> stream = stub_->Follow(&context);
+  if (channel_->GetState(/*try_to_connect=*/false) ==
+      GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    // A new channel looks the leader's name up at once. After look-ups that
+    // have failed, gRPC pauses for up to two minutes.
+    channel_ = Connect(leader_, options_.credentials);
+  }
+  const std::unique_ptr<Stream> stream =
+      v1::Replication::NewStub(channel_)->Follow(&context);
   writer_ = std::make_unique<ChangeWriter>(
       [&](std::vector<ReceivedChange> group) {
         return WriteGroup(std::move(group), *stream);

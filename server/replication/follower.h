@@ -186,7 +186,7 @@ class Follower {
   // --- For the following thread, and for others while it does not run. ---
 
   std::string leader_;
-  std::unique_ptr<v1::Replication::Stub> stub_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<StateDirectory> state_;
   // Null while the copy is incomplete.
   std::unique_ptr<FragmentHeads> heads_;

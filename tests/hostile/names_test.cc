@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process_test_fixture.h"
@@ -53,14 +55,52 @@ class NamesTest : public ProcessTestFixture {
   std::unique_ptr<Process> Island(absl::string_view addresses) {
     std::vector<std::string> command = WorkerCommand("north", 0);
     command[1] = absl::StrCat("--coordinator=", addresses);
+    return StartWithHosts("north", command);
+  }
+  // The process takes the file of SetHosts for /etc/hosts.
+  std::unique_ptr<Process> StartWithHosts(
+      absl::string_view name, std::vector<std::string> command) const {
     command.insert(command.begin(),
                    {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
                     absl::StrCat("mount --bind ", Path("hosts"),
                                  " /etc/hosts && exec \"$@\""),
                     "sh"});
-    return Start("north", command);
+    return Start(name, command);
+  }
+
+  static int Count(const Process& process, absl::string_view text) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(process.Output(), std::string(text));
+    return static_cast<int>(parts.size()) - 1;
   }
 };
+
+// gRPC alone would pause for half a minute by then, and later for two.
+TEST_F(NamesTest, ANameThatWasUnknownForLongIsFoundSoon) {
+  const auto coordinator = Coordinator("first", "127.0.0.1", 0);
+  const std::string address = absl::StrCat("a.invalid:", Port());
+  const auto north = Island(address);
+  const auto follower = StartWithHosts(
+      "follower",
+      {ProgramPath("server/causeway-coordinator"), "--follow", address,
+       absl::StrCat("--state_dir=", Path("copy")), "--listen=127.0.0.1:0"});
+  constexpr char kNotJoined[] = "cannot join: ";
+  constexpr char kNotFollowing[] = "not following a.invalid";
+  const absl::Time end = absl::Now() + 2 * kPatience;
+  while (Count(*north, kNotJoined) < 14) {
+    ASSERT_LT(absl::Now(), end) << north->Output();
+    absl::SleepFor(absl::Milliseconds(100));
+  }
+  SetHosts("127.0.0.1 a.invalid\n");
+  const int not_joined = Count(*north, kNotJoined);
+  const int not_following = Count(*follower, kNotFollowing);
+  EXPECT_TRUE(north->AwaitOutput("joined run", 2 * kPatience));
+  EXPECT_TRUE(follower->AwaitOutput("following run", 2 * kPatience));
+  // A try was under way, and an island looks the name up at every third one.
+  EXPECT_LE(Count(*north, kNotJoined), not_joined + 3) << north->Output();
+  EXPECT_LE(Count(*follower, kNotFollowing), not_following + 1)
+      << follower->Output();
+}
 
 TEST_F(NamesTest, NamesInAListAreFoundAnew) {
   auto coordinator = Coordinator("first", "127.0.0.1", 0);

@@ -214,8 +214,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     return target_;
   }
 
-  // Resolves the names of several coordinators anew while none of them answers.
-  // Called by the thread that joins and opens sessions.
+  // Resolves the names of coordinators anew while none of them answers. Called
+  // by the thread that joins and opens sessions.
   void FindCoordinators() {
     if (ControlChannel()->GetState(/*try_to_connect=*/false) ==
             GRPC_CHANNEL_READY ||
@@ -225,7 +225,14 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     const CoordinatorTarget before = Target();
     const CoordinatorTarget found = before.Again();
     resolve_at_ = options_.now() + kResolvePause;
-    if (found.uri() == before.uri()) return;
+    if (found.uri() == before.uri()) {
+      if (!found.IsName()) return;
+      // New channels look the name up at once. After look-ups that have failed,
+      // gRPC pauses for up to two minutes. Transfers under way go on.
+      ReplaceChannels();
+      AwaitConnection(*ControlChannel());
+      return;
+    }
     LOG(WARNING) << "the coordinators at " << options_.address
                  << " have other addresses now: " << found.uri();
     {
@@ -251,6 +258,11 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   }
 
   void ConnectAnew() {
+    ReplaceChannels();
+    calls_.CancelAll();
+  }
+
+  void ReplaceChannels() {
     const CoordinatorTarget target = Target();
     auto control = NewChannels(options_, target, 1).front();
     {
@@ -258,7 +270,6 @@ class GrpcCoordinatorClient : public CoordinatorClient {
       control_channel_.swap(control);
     }
     bulk_.Replace(NewChannels(options_, target, options_.bulk_connections));
-    calls_.CancelAll();
   }
 
   void NoteCoordinator(std::string peer) {
