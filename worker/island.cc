@@ -143,8 +143,16 @@ void Island::Fail(const absl::Status& status) {
 }
 
 std::string Island::Activity() const {
-  return loop_.Read(
-      [](const OuterLoop& core, absl::Time) { return core.Activity(); });
+  return loop_.Read([](const OuterLoop& core, absl::Time) {
+    const std::string activity = core.Activity();
+    const IslandMembership& membership = core.membership();
+    // A coordinator that hears this from a heartbeat answers again, so that
+    // OuterLoop::Activity leaves it out.
+    return membership.connection() > 0 && !membership.connected() &&
+                   !core.is_training()
+               ? absl::StrCat(activity, "; the coordinator does not answer")
+               : activity;
+  });
 }
 
 bool Island::IsTraining() const {

@@ -12,7 +12,8 @@ import torch
 
 import causeway
 from causeway.testing.least_squares import LeastSquares, largest_error
-from causeway.testing.processes import ProcessTestCase
+from causeway.testing.processes import (CONTINUE, KILL, STOP,
+                                        ProcessTestCase)
 
 
 class TwoIslandsTest(ProcessTestCase):
@@ -121,6 +122,30 @@ class OneIslandTest(ProcessTestCase):
                     with contextlib.suppress(causeway.Timeout):
                         island.wait()
                 self.assertEqual(island.step, 1)
+
+    def test_says_that_the_coordinator_does_not_answer(self):
+        files = self.create_run(self.model, min_islands=2)
+        coordinator = self.start_coordinator(files)
+        with self.join(step_timeout=0.1) as island:
+            with self.assertRaises(causeway.Timeout):
+                island.attach(self.model, self.optimizer)
+
+            def wait_until(is_cut_off):
+                words = "; the coordinator does not answer"
+                while island.waiting_for.endswith(words) != is_cut_off:
+                    with self.assertRaises(causeway.Timeout):
+                        island.wait()
+
+            wait_until(False)
+            coordinator.signal(STOP)
+            wait_until(True)
+            coordinator.signal(CONTINUE)
+            wait_until(False)
+            coordinator.signal(KILL)
+            coordinator.wait()
+            wait_until(True)
+            self.start_coordinator(files)
+            wait_until(False)
 
     def test_names_what_does_not_fit(self):
         self.begin()

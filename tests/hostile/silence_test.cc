@@ -70,6 +70,8 @@ TEST_F(SilenceTest, AStoppedCoordinatorEvictsNobodyWhenItGoesOn) {
   coordinator_->Signal(SIGSTOP);
   // It is longer than a lease.
   absl::SleepFor(absl::Seconds(8));
+  EXPECT_TRUE(north->AwaitOutput("has not answered for half of the lease"))
+      << north->Output();
   coordinator_->Signal(SIGCONT);
   ASSERT_TRUE(coordinator_->AwaitOutput("this process has not run for"))
       << coordinator_->Output();

@@ -59,6 +59,8 @@ struct Heartbeat {
 struct CloseStream {
   // Whether the stream must be cancelled, because it does not end by itself.
   bool cancel = false;
+  // Whether that is because the coordinator has been silent for too long.
+  bool is_silent = false;
 };
 
 // --- For a fragment. ---

@@ -37,7 +37,8 @@ SessionAction IslandMembership::Next(absl::Time now) const {
         heard_ + absl::Seconds(config.lease_seconds()) / 2;
     if (broken_) return action::CloseStream{};
     if (stopping_ || replaced_ || now >= silent_at) {
-      return action::CloseStream{.cancel = true};
+      return action::CloseStream{.cancel = true,
+                                 .is_silent = !stopping_ && !replaced_};
     }
     if (now >= next_heartbeat_) {
       return action::Heartbeat{.identity = identity_, .ready = ready_};

@@ -145,6 +145,7 @@ TEST_F(IslandMembershipTest, AStreamThatIsSilentForHalfALeaseIsCancelled) {
   }
   EXPECT_EQ(driver_.now(), opened + IslandDriver::kLease / 2);
   EXPECT_TRUE(Next<action::CloseStream>().cancel);
+  EXPECT_TRUE(Next<action::CloseStream>().is_silent);
 }
 
 TEST_F(IslandMembershipTest, AViewKeepsTheStream) {
@@ -195,6 +196,7 @@ TEST_F(EpochsTest, AViewOfACoordinatorThatWasReplacedIsNotBelieved) {
   EXPECT_EQ(membership().state().message(), "epoch 5");
   EXPECT_EQ(membership().identity().epoch(), 5);
   EXPECT_TRUE(Next<action::CloseStream>().cancel);
+  EXPECT_FALSE(Next<action::CloseStream>().is_silent);
   membership().StreamEnded(absl::CancelledError(), driver_.now());
   driver_.Sleep(WaitOf());
   driver_.OpenStream();

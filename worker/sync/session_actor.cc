@@ -49,7 +49,11 @@ void SessionActor::Run() {
         }
       });
     } else if (const auto* close = std::get_if<action::CloseStream>(&next)) {
-      const absl::Status status = CloseStream(close->cancel);
+      absl::Status status = CloseStream(close->cancel);
+      if (close->is_silent && absl::IsCancelled(status)) {
+        status = absl::UnavailableError(
+            "the coordinator has not answered for half of the lease");
+      }
       loop_->Tell([&](OuterLoop& core, absl::Time now) {
         if (!core.membership().stopping()) {
           // While the coordinator is away, every stream ends at once.

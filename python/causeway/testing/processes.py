@@ -206,3 +206,4 @@ class ProcessTestCase(unittest.TestCase):
 
 
 KILL, TERMINATE, INTERRUPT = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
+STOP, CONTINUE = signal.SIGSTOP, signal.SIGCONT
