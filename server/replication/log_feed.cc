@@ -328,7 +328,8 @@ std::vector<v1::FollowerStatus> LogFeed::Report(absl::Time now) const {
     status.set_state(follower.state);
     status.set_changes_behind(newest - std::min(newest, follower.durable));
     const absl::Time since = LacksSince(follower);
-    if (since < absl::InfiniteFuture()) {
+    // The next Tick sets when a follower that has not come yet began to lack.
+    if (since > absl::InfinitePast() && since < absl::InfiniteFuture()) {
       status.set_seconds_behind(absl::ToDoubleSeconds(now - since));
     }
     status.set_bytes_sent(follower.bytes_sent);

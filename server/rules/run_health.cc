@@ -34,6 +34,10 @@ v1::Attention Problem(v1::Severity severity, std::string text,
   return problem;
 }
 
+// A follower in sync that lacks a change for this long was not taken out in
+// time.
+constexpr absl::Duration kLongestLack = absl::Seconds(10);
+
 // Keeps `since` the time from which on something holds; infinite if it does
 // not.
 void NoteWhether(bool holds, absl::Time now, absl::Time& since) {
@@ -251,12 +255,25 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                 "causeway quarantine list", details.quarantined_since));
   }
   for (const v1::FollowerStatus& follower : status.followers()) {
-    if (follower.state() != v1::FollowerStatus::BEHIND) continue;
-    problems.push_back(
-        Problem(v1::WARNING,
-                absl::StrCat("follower ", follower.name(), " lacks ",
-                             follower.changes_behind(), " changes"),
-                "", now - absl::Seconds(follower.seconds_behind())));
+    const std::string lack =
+        absl::StrCat(" lacks ", follower.changes_behind(),
+                     follower.changes_behind() == 1 ? " change" : " changes");
+    const absl::Duration lacks = absl::Seconds(follower.seconds_behind());
+    if (follower.state() == v1::FollowerStatus::BEHIND) {
+      problems.push_back(
+          Problem(v1::WARNING, absl::StrCat("follower ", follower.name(), lack),
+                  "", now - lacks));
+    } else if (follower.state() == v1::FollowerStatus::IN_SYNC &&
+               lacks > kLongestLack) {
+      // Only etcd can take it out.
+      problems.push_back(Problem(
+          v1::CRITICAL,
+          absl::StrCat("versions wait for follower ", follower.name(),
+                       ", which", lack,
+                       ": start it again, or let etcd answer, so that it can "
+                       "be taken out"),
+          "", now - lacks));
+    }
   }
   const uint32_t in_sync = FollowersInSync(status);
   const uint32_t wanted = status.config().storage().sync_replicas();

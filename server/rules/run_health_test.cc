@@ -311,6 +311,22 @@ TEST_F(RunHealthTest, APauseDoesNotHideADiskThatFails) {
   EXPECT_EQ(status.attention(1).text(), "the run is held: moving the disk");
 }
 
+TEST_F(RunHealthTest, AFollowerThatNobodyTakesOutHoldsTheRun) {
+  Observe();
+  v1::FollowerStatus& follower = *status_.add_followers();
+  follower.set_name("b");
+  follower.set_state(v1::FollowerStatus::IN_SYNC);
+  follower.set_changes_behind(1);
+  follower.set_seconds_behind(6);
+  EXPECT_THAT(Describe().attention(), IsEmpty()) << "it may be taken out yet";
+  follower.set_seconds_behind(20);
+  const v1::Attention problem = Problem();
+  EXPECT_EQ(problem.severity(), v1::CRITICAL);
+  EXPECT_THAT(problem.text(),
+              HasSubstr("versions wait for follower b, which lacks 1 change:"));
+  EXPECT_EQ(ToTime(problem.since()), now_ - absl::Seconds(20));
+}
+
 TEST_F(RunHealthTest, ALeaderWhoseEtcdIsAwayHasNoSuccessor) {
   Observe();
   Wait(10);

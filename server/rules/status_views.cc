@@ -40,6 +40,9 @@ std::string Hindrance(Coordinator& coordinator, const v1::Wait& wait) {
   if (coordinator.round(wait.fragment()).base_version() > wait.from_version()) {
     return "; the update is on its way";
   }
+  if (coordinator.round(wait.fragment()).merging()) {
+    return "; the update is being made";
+  }
   constexpr size_t kMostNamed = 4;
   std::vector<std::string> names = coordinator.Awaited(wait.fragment());
   if (names.empty()) return "";

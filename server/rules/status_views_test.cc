@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rules/status_views.h"
+
+#include <string>
+
+#include "common/testing/status_matchers.h"
+#include "gtest/gtest.h"
+#include "server/rules/testing/coordinator_driver.h"
+
+namespace causeway {
+namespace {
+
+TEST(StatusViewsTest, AWaitSaysWhatTheUpdateLacks) {
+  CoordinatorDriver run({.quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const auto activity = [&] {
+    v1::IslandProgress progress;
+    progress.set_ready(true);
+    progress.set_activity("waiting");
+    progress.mutable_wait()->set_reason(v1::Wait::UPDATE_DUE);
+    progress.mutable_wait()->set_fragment(0);
+    EXPECT_OK(run.Heartbeat(a, progress));
+    return DescribeIslands(run.core(), {}, 1 << 20, run.now())
+        .islands(0)
+        .progress()
+        .activity();
+  };
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  EXPECT_EQ(activity(), "waiting (for 0; awaited: b)");
+  ASSERT_OK(run.Contribute(Contribution(b, 0)));
+  // The outer step may wait for the disk, or for followers.
+  EXPECT_EQ(activity(), "waiting (for 0; the update is being made)");
+  run.Commit();
+  EXPECT_EQ(activity(), "waiting (for 0; the update is on its way)");
+}
+
+}  // namespace
+}  // namespace causeway
