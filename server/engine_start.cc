@@ -19,6 +19,7 @@
 #include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"
+#include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/outer_step.h"
 #include "server/engine.h"
@@ -207,6 +208,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
     RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
     ASSIGN_OR_RETURN(commits, state->log().Heads());
   }
+  ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
+  const std::string warning = MemoryWarning(options.config, run->plan, memory);
+  LOG_IF(WARNING, !warning.empty() && !options.evictable_state) << warning;
   std::vector<CoordinatorEvent> events = {
       {"coordinator_started", "",
        absl::StrCat(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -128,6 +129,20 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
           .most_disk = (values * storage.versions_kept() + largest) * state +
                        RecordBytes(storage, values * state, uploads, values) +
                        down * storage.update_history() + largest_down};
+}
+
+std::string MemoryWarning(v1::RunConfig config, const v1::FragmentPlan& plan,
+                          uint64_t memory) {
+  const uint32_t islands = config.membership().min_islands();
+  config.mutable_membership()->set_max_islands(islands);
+  const double needed = CoordinatorFootprint(config, plan).most_memory;
+  if (needed <= static_cast<double>(memory)) return "";
+  return absl::StrFormat(
+      "with %d island%s this run takes up to %.2f GiB of memory, but the "
+      "machine and the limits of this process leave %.2f GiB: the system may "
+      "kill this coordinator. Raise the limit of its container or unit",
+      islands, islands == 1 ? "" : "s", needed / kGibibyte,
+      static_cast<double>(memory) / kGibibyte);
 }
 
 absl::Status CheckRoom(const Footprint& footprint, uint64_t memory,

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "proto/fragment.pb.h"
@@ -79,6 +80,11 @@ double LargestFragments(const v1::FragmentPlan& plan, size_t count);
 
 Footprint CoordinatorFootprint(const v1::RunConfig& config,
                                const v1::FragmentPlan& plan);
+
+// Returns a warning if the run needs more memory than `memory` as soon as
+// min_islands islands contribute; empty if it does not.
+std::string MemoryWarning(v1::RunConfig config, const v1::FragmentPlan& plan,
+                          uint64_t memory);
 
 // Checks whether a new run can begin.
 //   RESOURCE_EXHAUSTED  It takes more memory than `memory`, or more disk space

@@ -107,5 +107,22 @@ TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {
               IsResourceExhausted("needs 5.0 GiB of disk space, but 4.0 GiB"));
 }
 
+TEST(FootprintTest, WarnsOfTooLittleMemoryForTheFirstIslands) {
+  v1::RunConfig config;
+  config.mutable_synchronization()->set_uplink_format(v1::FP32);
+  config.mutable_synchronization()->set_downlink_format(v1::FP32);
+  config.mutable_membership()->set_min_islands(2);
+  config.mutable_membership()->set_max_islands(64);
+  v1::FragmentPlan plan;
+  plan.add_fragments()->set_size(1 << 20);
+  v1::RunConfig two = config;
+  two.mutable_membership()->set_max_islands(2);
+  const auto needed =
+      static_cast<uint64_t>(CoordinatorFootprint(two, plan).most_memory);
+  EXPECT_EQ(MemoryWarning(config, plan, needed), "");
+  EXPECT_THAT(MemoryWarning(config, plan, needed - 1),
+              testing::HasSubstr("with 2 islands this run takes up to"));
+}
+
 }  // namespace
 }  // namespace causeway

@@ -2,13 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/daemon.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -88,24 +93,57 @@ void ExplainBusError(int) {
       write(STDERR_FILENO, kText.data(), kText.size());
 }
 
+// Writes how much of its address space this process uses, if that is limited.
+// Takes no memory.
+void SayAddressSpace() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return;
+  }
+  char text[128] = "";
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  const ssize_t read_bytes = read(file, text, sizeof(text) - 1);
+  close(file);
+  if (read_bytes <= 0) return;
+  // The first number counts pages.
+  const auto used = static_cast<uint64_t>(std::strtoull(text, nullptr, 10)) *
+                    static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const int length =
+      std::snprintf(text, sizeof(text),
+                    "this process uses %" PRIu64 " of the %" PRIu64
+                    " MiB of address space that ulimit -v allows\n",
+                    used >> 20, static_cast<uint64_t>(limit.rlim_cur) >> 20);
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, text, static_cast<size_t>(length));
+}
+
 // A thread that cannot be started and memory that is not there are exceptions
 // of the standard library, which end the process without saying what to do.
+// Neither is a bug, of which a core should be kept.
 [[noreturn]] void ExplainLimits() {
   try {
     if (std::current_exception() != nullptr) throw;
   } catch (const std::bad_alloc&) {
     std::cerr << "there is no more memory for this process: raise the limit of "
                  "its container or unit, or ulimit -v\n";
+    SayAddressSpace();
+    std::_Exit(EXIT_FAILURE);
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
       std::cerr << "the system starts no more threads for this process: raise "
                    "the limit of its container or unit (pids, TasksMax), or "
                    "ulimit -u or -v\n";
+      SayAddressSpace();
+      std::_Exit(EXIT_FAILURE);
     }
   } catch (...) {
   }
   std::abort();
 }
+
+// Libraries in C, such as gRPC, abort where they get no memory or thread.
+void ExplainAbort(int) { SayAddressSpace(); }
 
 absl::string_view ProgramName(absl::string_view path) {
   return path.substr(path.rfind('/') + 1);
@@ -162,6 +200,8 @@ void StartDaemon(int argc, char** argv, absl::string_view usage,
   explain.sa_handler = ExplainBusError;
   explain.sa_flags = SA_RESETHAND;
   sigaction(SIGBUS, &explain, nullptr);
+  explain.sa_handler = ExplainAbort;
+  sigaction(SIGABRT, &explain, nullptr);
   std::set_terminate(ExplainLimits);
   // gRPC's own log repeats our errors in its words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);

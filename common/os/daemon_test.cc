@@ -86,7 +86,7 @@ TEST(DaemonDeathTest, LimitsAreExplained) {
     Start({});
     fail();
   };
-  EXPECT_EXIT(run_out_of_memory(), testing::KilledBySignal(SIGABRT),
+  EXPECT_EXIT(run_out_of_memory(), testing::ExitedWithCode(1),
               "there is no more memory");
   const auto run_out_of_threads = []() noexcept {
     Start({});
@@ -94,8 +94,17 @@ TEST(DaemonDeathTest, LimitsAreExplained) {
     setrlimit(RLIMIT_AS, &tiny);
     std::thread([] {}).join();
   };
-  EXPECT_EXIT(run_out_of_threads(), testing::KilledBySignal(SIGABRT),
-              "starts no more threads");
+  EXPECT_EXIT(run_out_of_threads(), testing::ExitedWithCode(1),
+              "starts no more threads(.|\n)*"
+              "of the 1 MiB of address space that ulimit -v allows");
+  const auto abort_for_lack_of_memory = [] {
+    Start({});
+    const rlimit tiny = {.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+    setrlimit(RLIMIT_AS, &tiny);
+    std::abort();
+  };
+  EXPECT_EXIT(abort_for_lack_of_memory(), testing::KilledBySignal(SIGABRT),
+              "of the 1 MiB of address space that ulimit -v allows");
 }
 
 TEST(DaemonDeathTest, AMappedFileThatBecomesShorterIsExplained) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/os/machine.h"
 
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -69,8 +70,13 @@ absl::StatusOr<uint64_t> MachineMemoryBytes(const std::string& root) {
   if (sysinfo(&machine) != 0) {
     return ErrnoStatus(errno, "ask for the memory of", "the machine");
   }
-  return std::min(uint64_t{machine.totalram} * machine.mem_unit,
-                  GroupLimit(root));
+  rlimit addresses;
+  if (getrlimit(RLIMIT_AS, &addresses) != 0) {
+    return ErrnoStatus(errno, "ask for the limit of", "addresses");
+  }
+  // RLIM_INFINITY is the largest number.
+  return std::min({uint64_t{machine.totalram} * machine.mem_unit,
+                   GroupLimit(root), uint64_t{addresses.rlim_cur}});
 }
 
 absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path) {

@@ -14,8 +14,8 @@
 namespace causeway {
 
 // Returns the size of the machine's memory, or the part of it that the limits
-// of containers, units and jobs (control groups) leave to this process. The
-// groups' files are below `root`.
+// of containers, units and jobs (control groups) or of the shell (ulimit -v)
+// leave to this process. The groups' files are below `root`.
 absl::StatusOr<uint64_t> MachineMemoryBytes(const std::string& root = "");
 
 struct DiskSpace {

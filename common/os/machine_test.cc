@@ -3,6 +3,7 @@
 #include "common/os/machine.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <cstring>
@@ -26,6 +27,17 @@ TEST(MachineTest, SaysWhatIsThere) {
   EXPECT_GT(disk.total, disk.free);
   EXPECT_THAT(FindDiskSpace(testing::TempDir() + "/missing").status(),
               IsNotFound());
+}
+
+TEST(MachineTest, KnowsTheLimitOfTheShell) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = uint64_t{1} << 27;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  const absl::StatusOr<uint64_t> memory = MachineMemoryBytes();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_THAT(memory, IsOkAndHolds(uint64_t{1} << 27));
 }
 
 TEST(MachineTest, KnowsTheLimitsOfControlGroups) {
