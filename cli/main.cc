@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -77,6 +78,8 @@ bool ReaderHasGone() {
 int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
+  // gRPC's own log repeats our errors in its words.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // Make a reader that goes away (`| head`) a failed write.
   std::signal(SIGPIPE, SIG_IGN);
   const int exit_code = causeway::RunCommandLine(

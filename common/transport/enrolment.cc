@@ -243,8 +243,14 @@ void CertificateRenewer::Run(const std::string& addresses,
     }
     if (absl::IsUnimplemented(renewed)) return;
     wait = backoff.Next();
+    // A certificate that has expired does not renew itself.
     LOG(WARNING) << "cannot renew the certificate in " << folder << ": "
-                 << renewed << "; the next try is in " << wait;
+                 << renewed << "; "
+                 << (absl::IsFailedPrecondition(renewed)
+                         ? "`causeway enrol` with a new token puts another one "
+                           "there, and nothing needs a restart; "
+                         : "")
+                 << "the next try is in " << wait;
   }
 }
 
