@@ -97,8 +97,10 @@ class ElasticTest : public ProcessTestFixture {
 class SuccessionTest : public ElasticTest {
  protected:
   void SetUp() override {
+    // Steps are so short that a copy may be many rounds old.
     StartCoordinator(
-        "membership { lease_seconds: 2 heartbeat_seconds: 0.3 }\n");
+        "membership { lease_seconds: 2 heartbeat_seconds: 0.3 }\n"
+        "storage { update_history: 1000 }\n");
     for (int process = 0; process < 3; ++process) StartAgain(process);
     ASSERT_NE(AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2", *hosts_[0]),
               "");
