@@ -128,11 +128,14 @@ void EncodingReader::MeasureEntropyCoded() {
   if (!finite_.ok()) return;
   checked_ = complete();
   const uint64_t values = ValuesOfStrip(checked_, values_);
-  if (codes_.empty()) decompressed_.resize(planes_->CodeBytes(values));
   const absl::StatusOr<ConstStripPart> strip =
-      Decompress(incoming_.kept, checked_,
-                 codes_.empty() ? absl::MakeSpan(decompressed_)
-                                : CodesOf(checked_, codes_));
+      OpenBytes(incoming_.kept, checked_, [&](EntropyStrip& found) {
+        if (!codes_.empty()) {
+          return Decompress(*planes_, CodesOf(checked_, codes_), found);
+        }
+        decompressed_.resize(planes_->CodeBytes(values));
+        return Decompress(*planes_, absl::MakeSpan(decompressed_), found);
+      });
   finite_ = strip.ok() ? planes_->CheckFinite(*strip, values,
                                               checked_ * kStripValues, values_)
                        : strip.status();
@@ -174,8 +177,10 @@ absl::string_view EncodingReader::Strip(absl::string_view encoding,
 absl::StatusOr<ConstStripPart> EncodingReader::Open(
     absl::string_view encoding, uint64_t strip,
     std::vector<char>& codes) const {
-  codes.resize(planes_->CodeBytes(ValuesOfStrip(strip, values_)));
-  return Decompress(Strip(encoding, strip), strip, absl::MakeSpan(codes));
+  return OpenBytes(Strip(encoding, strip), strip, [&](EntropyStrip& found) {
+    codes.resize(planes_->CodeBytes(ValuesOfStrip(strip, values_)));
+    return Decompress(*planes_, absl::MakeSpan(codes), found);
+  });
 }
 
 absl::StatusOr<ConstStripPart> EncodingReader::OpenKept(
@@ -184,14 +189,6 @@ absl::StatusOr<ConstStripPart> EncodingReader::OpenKept(
   return OpenBytes(Strip(encoding, strip), strip, [&](EntropyStrip& found) {
     found.part.codes = CodesOf(strip, kept).data();
     return absl::OkStatus();
-  });
-}
-
-absl::StatusOr<ConstStripPart> EncodingReader::Decompress(
-    absl::string_view bytes, uint64_t strip, absl::Span<char> codes) const {
-  return OpenBytes(bytes, strip, [&](EntropyStrip& found) {
-    found.part.codes = codes.data();
-    return causeway::Decompress(*planes_, found.compressed, codes);
   });
 }
 

@@ -93,7 +93,8 @@ class EncodingReader {
   absl::StatusOr<ConstStripPart> Open(absl::string_view encoding,
                                       uint64_t strip,
                                       std::vector<char>& codes) const;
-  // The same with the `kept` codes of a reader that has measured the encoding.
+  // Does the same with the codes that a reader has kept which has measured the
+  // encoding (KeepCodes).
   absl::StatusOr<ConstStripPart> OpenKept(absl::string_view encoding,
                                           uint64_t strip,
                                           absl::Span<const char> kept) const;
@@ -159,10 +160,6 @@ class EncodingReader {
   absl::StatusOr<ConstStripPart> OpenBytes(
       absl::string_view bytes, uint64_t strip,
       absl::FunctionRef<absl::Status(EntropyStrip& found)> open) const;
-  // Decompresses the codes of strip `strip` to `codes`.
-  absl::StatusOr<ConstStripPart> Decompress(absl::string_view bytes,
-                                            uint64_t strip,
-                                            absl::Span<char> codes) const;
   // Returns the strip's part of the codes of all strips.
   template <typename Char>
   absl::Span<Char> CodesOf(uint64_t strip, absl::Span<Char> all) const {

@@ -69,9 +69,10 @@ absl::StatusOr<EntropyStrip> FindPlanes(const StripPlanes& planes,
   return found;
 }
 
-absl::Status Decompress(const StripPlanes& planes, absl::string_view compressed,
-                        absl::Span<char> codes) {
-  return DecompressCodes(WidthOf(planes), compressed, codes);
+absl::Status Decompress(const StripPlanes& planes, absl::Span<char> codes,
+                        EntropyStrip& strip) {
+  strip.part.codes = codes.data();
+  return DecompressCodes(WidthOf(planes), strip.compressed, codes);
 }
 
 }  // namespace causeway

@@ -49,11 +49,11 @@ absl::StatusOr<EntropyStrip> FindPlanes(const StripPlanes& planes,
                                         uint64_t values,
                                         absl::string_view strip);
 
-// Decompresses a strip's codes to `codes`, which has planes.CodeBytes of its
-// values.
+// Decompresses the codes of `strip` to `codes`, which has planes.CodeBytes of
+// its values, and lets `strip` have them there.
 //   INVALID_ARGUMENT  they are wrong.
-absl::Status Decompress(const StripPlanes& planes, absl::string_view compressed,
-                        absl::Span<char> codes);
+absl::Status Decompress(const StripPlanes& planes, absl::Span<char> codes,
+                        EntropyStrip& strip);
 
 }  // namespace causeway
 
