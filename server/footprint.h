@@ -58,12 +58,13 @@ double RecordBytes(const v1::StorageConfig& storage, double state,
 double KeptCodeBytes(const v1::SynchronizationConfig& config, double uploaded,
                      double in_steps);
 
-// What Staging (server/staging.h) may hold, in bytes.
+// The bytes that Staging (server/staging.h) may hold.
 struct StagingBytes {
   // Uploads of all fragments at once, which are under way together at the last
   // step, and when the overlap is long. With less, some islands could hold the
   // memory that others need to close the rounds.
   uint64_t uploads = 0;
+  // Decompressed codes (KeptCodeBytes).
   uint64_t codes = 0;
 };
 StagingBytes StagingBytesOf(const v1::RunConfig& config,

@@ -161,9 +161,9 @@ class LeadingProcess {
   std::unique_ptr<IslandCheckpointStore> recent_checkpoints_;
   // The state with which the next start goes on, or null.
   std::shared_ptr<IslandState> resume_;
-  // Whether that is the state of a crew that ended for a larger one.
+  // True if that is the state of a crew that ended in order for another one.
   bool hands_over_ = false;
-  // What the coordinator is to be told about a rank.
+  // The trouble of a rank that the coordinator is to be told of.
   std::optional<v1::RankTrouble> news_;
   // The crew's size, and what its ranks have agreed on in the last windows.
   int crew_size_ = 1;

@@ -63,7 +63,7 @@ class CoordinatorTarget {
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
       const grpc::ChannelArguments& arguments) const;
 
-  // Whether gRPC itself resolves the name of a host.
+  // Returns whether gRPC itself resolves the name of a host.
   bool IsName() const;
 
   // The target in gRPC's form.

@@ -47,7 +47,7 @@ TEST(SlowProcessTest, ALinkOrRankThatIsBlamedAgainAndAgainIsLeftOut) {
   EXPECT_EQ(LeftOut({Link(1, 3), Link(3, 1), Link(1, 3)}), 3);
   EXPECT_EQ(LeftOut({Link(0, 2), Link(0, 2), Link(2, 0)}), 2);
   EXPECT_EQ(LeftOut({SlowRank(1), SlowRank(1), SlowRank(1)}), 1);
-  // What came before does not count.
+  // Earlier windows do not count.
   EXPECT_EQ(LeftOut({{}, SlowRank(3), SlowRank(1), SlowRank(1), SlowRank(1)}),
             1);
   // A process with several slow links is at an end of each.

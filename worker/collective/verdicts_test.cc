@@ -57,7 +57,7 @@ TEST(VerdictsTest, RankZeroTakesThoseOfAllHostsOnce) {
   EXPECT_EQ(all->text(), "own; two; one");
   EXPECT_FALSE(verdicts.Take().has_value());
 
-  // What comes later is taken later.
+  // A later verdict is taken later.
   page->SetVerdict(Dead(7, "three"));
   ShareVerdict(3, &table);
   const auto late = verdicts.Take();

@@ -59,7 +59,7 @@ struct Heartbeat {
 struct CloseStream {
   // Whether the stream must be cancelled, because it does not end by itself.
   bool cancel = false;
-  // Whether that is because the coordinator has been silent for too long.
+  // True if that is because the coordinator has been silent for too long.
   bool is_silent = false;
 };
 
