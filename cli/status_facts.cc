@@ -121,6 +121,14 @@ std::string Lateness(const v1::IslandProgress& progress) {
                          progress.overrun_steps());
 }
 
+std::string UplinkBitsText(const v1::IslandStatus& island) {
+  const double bits = island.progress().uplink_bits();
+  const double in_time = island.uplink_bits_in_time();
+  return OrDash(bits > 0, in_time > 0
+                              ? absl::StrFormat("%.3g (%.3g)", bits, in_time)
+                              : absl::StrFormat("%.3g", bits));
+}
+
 std::string Participants(const v1::Participation& round) {
   return absl::StrCat(
       round.merged(), " of ", round.live(),

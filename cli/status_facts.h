@@ -53,6 +53,11 @@ std::string TrainingRate(const v1::IslandStatus& island);
 // meanwhile: "2 (+7)". "-" without overlap, where no update can be late.
 std::string Lateness(const v1::IslandProgress& progress);
 
+// Returns the bits per value that contributions aim at, and in brackets those
+// that would arrive in time if the coordinator plans them: "1.5 (1.73)". "-" if
+// the format has no such target.
+std::string UplinkBitsText(const v1::IslandStatus& island);
+
 // Returns how many of the live islands a round has merged: "2 of 3", or "2 of 4
 // (3 began)" if more began to hand in.
 std::string Participants(const v1::Participation& round);

@@ -62,6 +62,15 @@ TEST(StatusFactsTest, WithoutOverlapNothingIsLate) {
   EXPECT_EQ(Lateness(progress), "2 (+7)");
 }
 
+TEST(StatusFactsTest, BitsAreWithThoseThatWouldArriveInTime) {
+  v1::IslandStatus island;
+  EXPECT_EQ(UplinkBitsText(island), "-");
+  island.mutable_progress()->set_uplink_bits(1.55);
+  EXPECT_EQ(UplinkBitsText(island), "1.55");
+  island.set_uplink_bits_in_time(1.7345);
+  EXPECT_EQ(UplinkBitsText(island), "1.55 (1.73)");
+}
+
 TEST(StatusFactsTest, ParticipantsAreThoseOfTheLiveIslands) {
   v1::Participation round;
   round.set_live(4);

@@ -262,28 +262,30 @@ std::string StatusJson(const StatusSnapshot& snapshot) {
 }
 
 void PrintLinks(const v1::ListIslandsResponse& islands, std::ostream& out) {
-  Table table({"LINK", "DIRECTION", ">ROUND TRIP", ">MBIT/S", ">PACED TO",
-               ">BUSY", ">HELD BACK", ">SENT AGAIN", ">TCP AGAIN"});
+  Table table({"LINK", "DIRECTION", ">ROUND TRIP", ">MBIT/S", ">BITS",
+               ">PACED TO", ">BUSY", ">HELD BACK", ">SENT AGAIN",
+               ">TCP AGAIN"});
   bool any = false;
   for (const v1::IslandStatus& island : islands.islands()) {
     if (island.state() != v1::IslandStatus::LIVE) continue;
     any = true;
     const v1::IslandProgress& progress = island.progress();
-    const auto add = [&](const char* direction, const v1::LinkUse& use) {
+    const auto add = [&](const char* direction, const std::string& bits,
+                         const v1::LinkUse& use) {
       table.AddRow(
           {island.island_id(), direction,
            progress.round_trip_seconds() > 0
                ? absl::StrFormat("%.1f ms", progress.round_trip_seconds() * 1e3)
                : "-",
-           MegabitsPerSecond(use.bytes_per_second()),
+           MegabitsPerSecond(use.bytes_per_second()), bits,
            MegabitsPerSecond(use.pace_bytes_per_second()),
            HumanDuration(absl::Seconds(use.busy_seconds())),
            HumanDuration(absl::Seconds(use.paced_seconds())),
            HumanBytes(use.bytes_sent_again()),
            HumanBytes(use.tcp_bytes_retransmitted())});
     };
-    add("up", progress.uplink());
-    add("down", progress.downlink());
+    add("up", UplinkBitsText(island), progress.uplink());
+    add("down", "-", progress.downlink());
   }
   if (!any) return;
   out << "\n";

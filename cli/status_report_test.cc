@@ -150,11 +150,11 @@ TEST(StatusReportTest, ShowsTheWholeRun) {
       "south     3  evicted   200       -         -       0       0 B       "
       "0 B    0       -     0 s      0 B      -  silent for 10 s\n"
       "\n"
-      "LINK   DIRECTION  ROUND TRIP  MBIT/S  PACED TO  BUSY  HELD BACK  "
+      "LINK   DIRECTION  ROUND TRIP  MBIT/S  BITS  PACED TO  BUSY  HELD BACK  "
       "SENT AGAIN  TCP AGAIN\n"
-      "north  up                  -       -         -   0 s        0 s  "
+      "north  up                  -       -     -         -   0 s        0 s  "
       "       0 B        0 B\n"
-      "north  down                -       -         -   0 s        0 s  "
+      "north  down                -       -     -         -   0 s        0 s  "
       "       0 B        0 B\n"
       "\n"
       "FRAGMENT  VERSION  OF  VALUES  TENSORS  SENT AT  NORM  SIMILARITY  "
@@ -351,6 +351,7 @@ TEST(LinkReportTest, ShowsBothDirectionsOfLiveIslands) {
             }
             downlink { tcp_bytes_retransmitted: 2048 }
             round_trip_seconds: 0.1504
+            uplink_bits: 1.5
           }
         }
         islands { island_id: "south" state: LEFT }
@@ -360,11 +361,12 @@ TEST(LinkReportTest, ShowsBothDirectionsOfLiveIslands) {
   PrintLinks(islands, out);
   EXPECT_EQ(
       out.str(),
-      "\nLINK   DIRECTION  ROUND TRIP  MBIT/S  PACED TO  BUSY  HELD BACK  "
+      "\nLINK   DIRECTION  ROUND TRIP  MBIT/S  BITS  PACED TO  BUSY  HELD BACK "
+      " "
       "SENT AGAIN  TCP AGAIN\n"
-      "north  up           150.4 ms    20.0      24.0  12 s        3 s  "
+      "north  up           150.4 ms    20.0   1.5      24.0  12 s        3 s  "
       "  1.00 MiB        0 B\n"
-      "north  down         150.4 ms       -         -   0 s        0 s  "
+      "north  down         150.4 ms       -     -         -   0 s        0 s  "
       "       0 B   2.00 KiB\n");
 }
 

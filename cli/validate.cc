@@ -93,6 +93,13 @@ absl::Status Validate(const v1::RunConfig& config,
       "rounds    %u, one every %u steps for each of %d fragments\n",
       schedule.TotalRounds(), config.synchronization().inner_steps_per_round(),
       plan.fragments_size());
+  if (const v1::SynchronizationConfig& sync = config.synchronization();
+      sync.uplink_bits_floor() > 0) {
+    out << absl::StrFormat(
+        "uplinks   %.3g bits per value, and down to %.3g where a contribution "
+        "would be late\n",
+        sync.ecq_bits(), sync.uplink_bits_floor());
+  }
   const Footprint footprint = CoordinatorFootprint(config, plan);
   out << absl::StrFormat(
       "memory    coordinator: %s to begin; at most %s with %d islands\n",

@@ -77,6 +77,18 @@ TEST_F(ValidateTest, SaysWhatTheRunWillBe) {
       "KiB\n");
 }
 
+TEST_F(ValidateTest, NamesTheFewestBitsOfAnUplink) {
+  std::string config(kTestConfig);
+  const std::string formats = "uplink_format: FP32";
+  config.replace(config.find(formats), formats.size(),
+                 "uplink_format: ECQ ecq_bits: 4 overlap_steps: 2 "
+                 "uplink_bits_floor: 0.75");
+  EXPECT_EQ(Run({Write("run.textproto", config)}), kExitOk) << err_.str();
+  EXPECT_THAT(
+      out_.str(),
+      HasSubstr("\nuplinks   4 bits per value, and down to 0.75 where"));
+}
+
 TEST_F(ValidateTest, ChecksTheData) {
   const std::string config = Write("run.textproto", kTestConfig);
   const std::string text = Write("text", std::string(20000, 'a'));

@@ -162,7 +162,9 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
                                       ranks { tokens: 1 }
                                       rank_trouble { kind: SLOW_RANK }
                                       late_updates: 3
+                                      uplink_bits: 1.5
                                     }
+                                    uplink_bits_in_time: 1.75
                                     ledger { expired: 5 }
                                     inner_steps_per_round: 20
                                     data_differs: true
@@ -195,6 +197,8 @@ TEST(StatusMetricsTest, ShowsIslandsAndFragments) {
         absl::StrCat("ranks{", island, "} 2"),
         absl::StrCat("rank_trouble{", island, ",kind=\"slow_rank\"} 1"),
         absl::StrCat("late_updates_total{", island, "} 3"),
+        absl::StrCat("uplink_bits{", island, "} 1.5"),
+        absl::StrCat("uplink_bits_in_time{", island, "} 1.75"),
         absl::StrCat("ledger_tokens{", island, ",fate=\"expired\"} 5"),
         absl::StrCat("inner_steps_per_round{", island, "} 20"),
         absl::StrCat("data_differs{", island, "} 1")}) {

@@ -125,6 +125,8 @@ void TrainingProgress::ReadLoop() {
     progress_.set_run_step(core.step());
     progress_.set_ready(core.membership().ready());
     progress_.set_overlap_steps(core.overlap_steps());
+    progress_.set_uplink_bits(core.uplink_bits());
+    progress_.set_own_uplink_bits(core.has_own_uplink_bits());
     progress_.set_wait_seconds(absl::ToDoubleSeconds(core.waited(now)));
     progress_.set_late_updates(core.lateness().updates);
     progress_.set_overrun_steps(core.lateness().steps);

@@ -241,6 +241,7 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
 // is one step later than it should come.
 TEST_F(TrainingProgressTest, WaitsForLateUpdatesAreReported) {
   EXPECT_EQ(progress_.Report().overlap_steps(), 0);
+  EXPECT_EQ(progress_.Report().uplink_bits(), 0);
   Join(v1::RUNNING);
   EXPECT_EQ(progress_.Report().overlap_steps(), 1);
   Tell([&](OuterLoop& core) {

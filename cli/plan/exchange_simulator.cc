@@ -269,8 +269,9 @@ class Simulator {
     IslandState& island = islands_[index];
     Link& link = island.links[direction];
     const Exchange& exchange = simulation_.exchanges[instance.exchange];
-    const double bits =
-        direction == kUp ? exchange.up_bits : exchange.down_bits;
+    const double bits = direction == kUp
+                            ? exchange.up_bits * island.settings.up_share
+                            : exchange.down_bits;
     if (IsCold(island, link)) {
       link.opens = now_ + SlowStartSeconds(bits, link.capacity,
                                            island.settings.round_trip_seconds);
@@ -289,7 +290,8 @@ class Simulator {
     const Exchange& exchange = simulation_.exchanges[timer.instance.exchange];
     switch (timer.kind) {
       case Timer::kUpload:
-        island.links[kUp].queue.push_back({timer.instance, exchange.up_bits});
+        island.links[kUp].queue.push_back(
+            {timer.instance, exchange.up_bits * island.settings.up_share});
         return;
       case Timer::kUploaded: {
         std::vector<size_t>& uploads = uploads_[timer.instance.exchange];
@@ -377,7 +379,8 @@ class Simulator {
           simulation_.period_steps * island.settings.step_seconds;
       run.islands.push_back(
           {.utilization = training_seconds / period_seconds,
-           .traffic = {.up = {.mean = up_bits / period_seconds,
+           .traffic = {.up = {.mean = up_bits * island.settings.up_share /
+                                      period_seconds,
                               .peak = island.links[kUp].meter.peak()},
                        .down = {.mean = down_bits / period_seconds,
                                 .peak = island.links[kDown].meter.peak()}}});

@@ -19,6 +19,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // The model has 1.2 million values in 12 layers of 0.1 million: 0.4 Mbit a
 // layer in FP32.
@@ -106,6 +107,23 @@ TEST_F(PlanCommandTest, PredictsARun) {
             "MiB; disk 197 MiB\n"
             "log          9.16 MiB a round: 48.3 GiB a day to the disk, 4.8 "
             "Mbit/s to each follower\n");
+}
+
+TEST_F(PlanCommandTest, SaysWhichBitsSlowUplinksGet) {
+  const std::string flags =
+      "--parameters 1e6 --layers 4 --step_seconds 1 --merge_mvalues inf "
+      "--inner_steps_per_round 10 --overlap_steps 4 --uplink_format ECQ "
+      "--downlink_format ECQ --ecq_bits 4 --up_mbit 10 0.5 --down_mbit 1000";
+  const std::string floor = absl::StrCat(flags, " --uplink_bits_floor 0.5");
+  ASSERT_EQ(Run(flags), kExitOk) << err_.str();
+  EXPECT_THAT(out_.str(), Not(HasSubstr("uplink bits")));
+  ASSERT_EQ(Run(floor), kExitOk) << err_.str();
+  // The download takes 4 of 4000 ms.
+  EXPECT_THAT(out_.str(),
+              HasSubstr("\nuplink bits  4, 1.79 of 4, as uplinks need\n"));
+  const nlohmann::json plan = RunToJson(floor);
+  EXPECT_EQ(plan["islands"][0]["uplink_bits"], 4);
+  EXPECT_EQ(plan["islands"][1]["uplink_bits"], 1.79);
 }
 
 TEST_F(PlanCommandTest, IslandsMayDiffer) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/human.h"
 #include "nlohmann/json.hpp"
@@ -162,6 +163,11 @@ void PrintPrediction(const RunAssumptions& assumptions,
       "exchange     H %u, P %u, tau %u, %s; training waits after %u %s\n",
       sync.inner_steps_per_round(), sync.fragments(), sync.overlap_steps(),
       Formats(sync), waits_after, waits_after == 1 ? "step" : "steps");
+  if (sync.uplink_bits_floor() > 0) {
+    out << absl::StrFormat("uplink bits  %s of %.3g, as uplinks need\n",
+                           absl::StrJoin(prediction.uplink_bits, ", "),
+                           sync.ecq_bits());
+  }
   const PeriodTimes& round = prediction.simulated.busy;
   out << absl::StrFormat(
       "a round      %s of training; %s up, %s down for each island\n",
@@ -208,6 +214,7 @@ json PredictionJson(const RunAssumptions& assumptions,
     const SimulatedRun::Island& simulated = prediction.simulated.islands[i];
     json entry = LinkJson(island.link, simulated.traffic);
     entry["step_seconds"] = island.step_seconds;
+    entry["uplink_bits"] = prediction.uplink_bits[i];
     entry["round_trip_seconds"] = island.round_trip_seconds;
     entry["compute_utilization"] = simulated.utilization;
     result["islands"].push_back(entry);

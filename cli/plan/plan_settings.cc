@@ -53,6 +53,9 @@ constexpr SynchronizationFlag kSynchronizationFlags[] = {
     {"block_size", "N", "Values that share a scale."},
     {"entropy_coding", "BOOL", "Whether codes are entropy coded."},
     {"ecq_bits", "BITS", "Bits per value of ECQ."},
+    {"uplink_bits_floor", "BITS",
+     "The fewest bits that an island sends if its uplink is slow; 0 for "
+     "ecq_bits."},
 };
 
 class LastError : public google::protobuf::io::ErrorCollector {

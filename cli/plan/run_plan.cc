@@ -13,6 +13,7 @@
 #include "outer_optimizer/sync_schedule.h"
 #include "quantization/codec.h"
 #include "server/footprint.h"
+#include "server/rules/uplink_bits.h"
 #include "worker/training/rank_trainer.h"
 
 namespace causeway {
@@ -80,6 +81,49 @@ absl::StatusOr<SyncSchedule> MakeSchedule(const v1::SynchronizationConfig& sync,
         latest, round_steps));
   }
   return SyncSchedule::Create(std::move(options));
+}
+
+// Returns the bits that the coordinator will plan for each island's uplink
+// (server/rules/uplink_bits.h), of `most` that are configured.
+std::vector<double> PlanUplinkBits(const Simulation& simulation,
+                                   const v1::FragmentPlan& plan,
+                                   const v1::SynchronizationConfig& sync,
+                                   double most) {
+  const double floor = sync.uplink_bits_floor();
+  const double islands = static_cast<double>(simulation.islands.size());
+  std::vector<double> bits(simulation.islands.size(), most);
+  if (floor == 0 || floor > most || sync.uplink_format() != v1::ECQ) {
+    return bits;
+  }
+  double step_seconds = 0;
+  double round_trip = 0;
+  double down_rate = simulation.coordinator.down / islands;
+  for (const SimulatedIsland& island : simulation.islands) {
+    step_seconds = std::max(step_seconds, island.step_seconds);
+    round_trip = std::max(round_trip, island.round_trip_seconds);
+    down_rate = std::min(down_rate, island.link.down);
+  }
+  for (size_t i = 0; i < bits.size(); ++i) {
+    const SimulatedIsland& island = simulation.islands[i];
+    std::vector<UplinkSend> sends;
+    for (size_t id = 0; id < simulation.exchanges.size(); ++id) {
+      const Exchange& exchange = simulation.exchanges[id];
+      const double elsewhere = exchange.merge_seconds +
+                               exchange.down_bits / down_rate + round_trip / 2 +
+                               island.round_trip_seconds;
+      sends.push_back({.values = static_cast<double>(
+                           plan.fragments(static_cast<int>(id)).size()),
+                       .at_seconds = exchange.ready_at * step_seconds,
+                       .available_seconds = UploadSeconds(
+                           sync.overlap_steps() * step_seconds, elsewhere)});
+    }
+    bits[i] = UplinkBits::Plan(
+        {.floor = floor, .target = most},
+        BitsInTime(
+            sends, simulation.period_steps * step_seconds,
+            std::min(island.link.up, simulation.coordinator.up / islands)));
+  }
+  return bits;
 }
 
 struct BytesPerValue {
@@ -186,9 +230,17 @@ absl::StatusOr<RunPrediction> PredictRun(const RunAssumptions& assumptions) {
   }
 
   RunPrediction prediction;
+  prediction.uplink_bits = PlanUplinkBits(simulation, plan, sync, up_bits);
+  double sum_of_bits = 0;
+  for (size_t i = 0; i < simulation.islands.size(); ++i) {
+    simulation.islands[i].up_share = prediction.uplink_bits[i] / up_bits;
+    sum_of_bits += prediction.uplink_bits[i];
+  }
   ASSIGN_OR_RETURN(prediction.simulated, Simulate(simulation));
   const double values = static_cast<double>(assumptions.layout.size);
-  const BytesPerValue wire = {.up = up_bits / 8, .down = down_bits / 8};
+  const double mean_bits = sum_of_bits / static_cast<double>(std::max<size_t>(
+                                             1, simulation.islands.size()));
+  const BytesPerValue wire = {.up = mean_bits / 8, .down = down_bits / 8};
   prediction.up_bytes_per_round = values * wire.up;
   prediction.down_bytes_per_round = values * wire.down;
   const double uploads =

@@ -42,7 +42,10 @@ struct RunAssumptions {
 
 struct RunPrediction {
   SimulatedRun simulated;
-  // Bytes of one island in one round of all fragments.
+  // The bits per value of each island's contributions. They differ if the
+  // coordinator plans them (synchronization.uplink_bits_floor).
+  std::vector<double> uplink_bits;
+  // Bytes of one island in one round of all fragments, on average.
   double up_bytes_per_round = 0;
   double down_bytes_per_round = 0;
   // Bytes of the records of a round's merges, which the coordinator writes, and

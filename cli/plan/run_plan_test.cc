@@ -173,6 +173,37 @@ TEST_F(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
   EXPECT_NEAR(Predicted().island_bytes - one, 200 * (8 + 4), kExact);
 }
 
+// With a floor, an island whose uplink is slow sends as many bits as arrive in
+// time, and nobody waits.
+TEST_F(PredictRunTest, PlansBitsForSlowUplinks) {
+  sync_.set_uplink_format(v1::ECQ);
+  sync_.set_downlink_format(v1::ECQ);
+  sync_.set_ecq_bits(4);
+  sync_.set_overlap_steps(20);
+  // A step takes 0.5 s, a contribution 2 s and, on the slow link, 20 s.
+  assumptions_.islands = {{.step_seconds = 0.5, .link = {.up = 2000}},
+                          {.step_seconds = 0.5, .link = {.up = 200}}};
+  EXPECT_LT(Utilization(), 0.9);
+  sync_.set_uplink_bits_floor(0.5);
+  RunPrediction prediction = Predicted();
+  EXPECT_NEAR(prediction.simulated.utilization, 1, kExact);
+  // 10 s carry 2 bits a value.
+  EXPECT_THAT(prediction.uplink_bits, testing::ElementsAre(4, 1.8));
+  EXPECT_NEAR(prediction.up_bytes_per_round, 1000 * (4 + 1.8) / 2 / 8, kExact);
+  EXPECT_NEAR(prediction.simulated.islands[1].traffic.up.mean, 1800.0 / 50,
+              kExact);
+  // The rest of the way takes its part.
+  assumptions_.islands[0].round_trip_seconds = 3;
+  assumptions_.merge_rate = 500;
+  prediction = Predicted();
+  EXPECT_NEAR(prediction.simulated.utilization, 1, kExact);
+  EXPECT_THAT(prediction.uplink_bits, testing::ElementsAre(4, 1.17));
+  sync_.set_uplink_bits_floor(2.5);
+  prediction = Predicted();
+  EXPECT_LT(prediction.simulated.utilization, 0.99);
+  EXPECT_THAT(prediction.uplink_bits, testing::ElementsAre(4, 2.5));
+}
+
 TEST_F(PredictRunTest, RefusesWhatARunWouldRefuse) {
   assumptions_.islands[0].link.up = 0;
   EXPECT_THAT(Refusal(), HasSubstr("the rate of an uplink is 0"));

@@ -85,6 +85,8 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
   tried.downlink_bits = 0;
   v1::SynchronizationConfig& sync = *tried.config.mutable_synchronization();
   if (sync.ecq_bits() == 0) sync.set_ecq_bits(kEcqBits);
+  // Settings are compared by their bits, which all islands are to have.
+  sync.clear_uplink_bits_floor();
   FoundSettings found;
   for (const v1::Format format : kFormats) {
     sync.set_uplink_format(format);

@@ -45,6 +45,7 @@ absl::Status CheckSimulation(const Simulation& simulation) {
     RETURN_IF_ERROR(CheckLink(island.link));
     RETURN_IF_ERROR(
         CheckNotNegative(island.round_trip_seconds, "a round trip"));
+    RETURN_IF_ERROR(CheckPositive(island.up_share, "a share of an upload"));
   }
   if (simulation.periods == 1 || simulation.periods > kMostPeriods) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -75,9 +76,10 @@ PeriodTimes TimesOf(const Simulation& simulation) {
   for (const SimulatedIsland& island : simulation.islands) {
     times.training =
         std::max(times.training, simulation.period_steps * island.step_seconds);
-    times.uplink = std::max(times.uplink, up_bits / island.link.up);
+    const double own_bits = up_bits * island.up_share;
+    times.uplink = std::max(times.uplink, own_bits / island.link.up);
     times.downlink = std::max(times.downlink, down_bits / island.link.down);
-    times.coordinator_in += up_bits / simulation.coordinator.up;
+    times.coordinator_in += own_bits / simulation.coordinator.up;
     times.coordinator_out += down_bits / simulation.coordinator.down;
   }
   return times;

@@ -22,7 +22,7 @@ struct Exchange {
   // When training waits, in the same units: not before ready_at, and perhaps in
   // a later period.
   double needed_at = 0;
-  // The bits of each island's upload and download.
+  // The bits of each island's upload, apart from its up_share, and download.
   double up_bits = 0;
   double down_bits = 0;
   double merge_seconds = 0;
@@ -40,6 +40,8 @@ struct SimulatedIsland {
   LinkRates link;
   // The time to the coordinator and back.
   double round_trip_seconds = 0;
+  // The part of Exchange::up_bits that the island sends: above 0, at most 1.
+  double up_share = 1;
 };
 
 struct Simulation {

@@ -263,6 +263,12 @@ void CheckSynchronization(const v1::RunConfig& config, Checker& check) {
   if (sync.ecq_bits() != 0) {
     check.InRange({"synchronization.ecq_bits", 0.5, 8});
   }
+  const double floor = sync.uplink_bits_floor();
+  check.Require(floor == 0 || (sync.uplink_format() == v1::ECQ && overlap > 0 &&
+                               floor >= 0.5 && floor <= sync.ecq_bits()),
+                "synchronization.uplink_bits_floor",
+                "0, or 0.5 to ecq_bits = ", sync.ecq_bits(),
+                ", with uplink_format ECQ and overlap_steps of 1 or more");
 }
 
 // Checks everything; ranges that depend on other fields come last.

@@ -221,6 +221,22 @@ INSTANTIATE_TEST_SUITE_P(
                  "inner_steps_per_round: 10 ecq_bits: 0.4",
                  "synchronization.ecq_bits", "0.5 to 8"},
         BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 overlap_steps: 2 ecq_bits: 4 "
+                 "uplink_bits_floor: 1",
+                 "synchronization.uplink_bits_floor", "uplink_format ECQ"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 overlap_steps: 2 ecq_bits: 4 "
+                 "uplink_format: ECQ uplink_bits_floor: 4.5",
+                 "synchronization.uplink_bits_floor", "0.5 to ecq_bits = 4"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 overlap_steps: 2 ecq_bits: 4 "
+                 "uplink_format: ECQ uplink_bits_floor: 0.4",
+                 "synchronization.uplink_bits_floor", "0.5 to ecq_bits = 4"},
+        BadValue{"inner_steps_per_round: 10",
+                 "inner_steps_per_round: 10 ecq_bits: 4 uplink_format: ECQ "
+                 "uplink_bits_floor: 1",
+                 "synchronization.uplink_bits_floor", "overlap_steps of 1"},
+        BadValue{"inner_steps_per_round: 10",
                  "inner_steps_per_round: 10 ecq_distortion: 0",
                  "synchronization.ecq_distortion", "0.0001 to 0.9"},
         BadValue{"batch_size: 8", "batch_size: 8 learning_rate: 0",

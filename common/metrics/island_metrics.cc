@@ -51,6 +51,8 @@ constexpr Metric<IslandProgress> kProgress[] = {
     {"overlap_steps",
      "Inner steps between a contribution and the use of its update.",
      Field<&IslandProgress::overlap_steps>},
+    {"uplink_bits", "Bits per value that contributions aim at.",
+     KnownField<&IslandProgress::uplink_bits>},
     {"late_updates_total",
      "Updates that had not arrived when overlap_steps called for them.",
      Field<&IslandProgress::late_updates>},

@@ -12,6 +12,7 @@ const stateOf = (island) =>
 const rateOf = (link) => 8 * num((link || {}).bytes_per_second) / 1e6;
 const mbit = (link) => (rateOf(link) > 0 ? rateOf(link).toPrecision(3) : "–");
 const moved = (value) => (num(value) ? bytes(value) : "–");
+const bits = (island) => num(progress(island).uplink_bits);
 const age = (island) => num(island.heartbeat_age_seconds);
 const lateness = (island) => {
   if (state.run.follows) return "–";
@@ -52,6 +53,8 @@ const islandTable = new DataTable(byId("islands_table"), [
     text: (i) => moved(progress(i).bytes_up) },
   { title: "Mbit/s", n: true, value: (i) => rateOf(progress(i).uplink),
     text: (i) => mbit(progress(i).uplink) },
+  { title: "Bits", n: true, value: bits,
+    text: (i) => (bits(i) ? String(+bits(i).toPrecision(3)) : "–") },
   { title: "Down", n: true, value: (i) => num(progress(i).bytes_down),
     text: (i) => moved(progress(i).bytes_down) },
   { title: "Mbit/s", n: true,

@@ -42,6 +42,7 @@
 #include "server/rules/round.h"
 #include "server/rules/token_ledger.h"
 #include "server/rules/training_history.h"
+#include "server/rules/uplink_bits.h"
 
 namespace causeway {
 
@@ -252,6 +253,10 @@ class Coordinator {
                   absl::Time now, Effects& effects);
   // Notes a new report of the island's speed.
   void NotePace(Member& member, absl::Time now, Effects& effects);
+  // Plans the bits of live islands' contributions, once a round.
+  void PlanUplinkBits(Effects& effects);
+  // Returns a round's sends, if one inner step takes `step_seconds`.
+  std::vector<UplinkSend> SendsOfRound(double step_seconds);
   // Notes that an island can train: from now on rounds wait for it.
   void BecomeReady(Member& member, Effects& effects);
   // Notes the data that an island reads; until now it reported `before`.

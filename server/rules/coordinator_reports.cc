@@ -39,6 +39,13 @@ void Coordinator::TakeReport(Member& member, const v1::IslandProgress& progress,
   // Sums begin with the first report.
   if (std::exchange(member.has_reported, true)) {
     training_.Heard(member.island_id, member.progress, progress);
+  } else if (const auto& sync = options_.config.synchronization();
+             sync.uplink_bits_floor() > 0) {
+    // Another process of the coordinator may have planned the bits.
+    member.uplink_bits.emplace(
+        UplinkBits::Limits{.floor = sync.uplink_bits_floor(),
+                           .target = sync.ecq_bits()},
+        progress.uplink_bits());
   }
   const v1::IslandProgress before = std::exchange(member.progress, progress);
   if (progress.step_seconds() != before.step_seconds()) {

@@ -117,6 +117,7 @@ void Coordinator::OuterStepCommitted(const ClosedRound& closed,
   Round& round = rounds_[closed.fragment];
   round = NewRound(closed.fragment, expectations_.Silent(round));
   NoteTraining(now, effects);
+  if (closed.fragment == 0) PlanUplinkBits(effects);
   effects.view_changed = true;
 }
 

@@ -122,6 +122,9 @@ v1::SessionResponse Coordinator::View(const v1::IslandIdentity& identity) {
     }
     view.set_drain((*member)->draining);
     view.set_inner_steps_per_round(InnerStepsPerRound(**member));
+    if ((*member)->uplink_bits.has_value()) {
+      view.set_uplink_bits((*member)->uplink_bits->bits());
+    }
     if (view.message().empty() && DataDiffers(**member)) {
       view.set_message(
           "this island reads other data than the run's: the files differ, or "

@@ -62,6 +62,8 @@ constexpr KindSeverity kSeverities[] = {
     {"run_suspended", v1::CRITICAL},
     {"token_created", v1::NOTICE},
     {"token_revoked", v1::NOTICE},
+    {"uplink_bits", v1::NOTICE},
+    {"uplink_too_slow", v1::WARNING},
 };
 
 const KindSeverity* Find(absl::string_view kind) {

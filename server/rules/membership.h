@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/island_pace.h"
+#include "server/rules/uplink_bits.h"
 
 namespace causeway {
 
@@ -78,6 +80,10 @@ struct Member {
   bool has_reported = false;
   // Follows from the reports of this incarnation to this process.
   IslandPace pace;
+  // Absent unless the run has synchronization.uplink_bits_floor.
+  std::optional<UplinkBits> uplink_bits;
+  // Its `bytes_up` at the last measurement that uplink_bits has heard.
+  uint64_t measured_bytes_up = 0;
   // Since when it has been behind the others, without a break.
   absl::Time slow_since = absl::InfiniteFuture();
   // The number of joins that the island has left at `joins_at`.

@@ -150,6 +150,9 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
     island.set_inner_steps_per_round(
         steps > 0 ? steps : coordinator.schedule().round_steps());
     island.set_data_differs(coordinator.DataDiffers(member));
+    if (member.uplink_bits.has_value()) {
+      island.set_uplink_bits_in_time(member.uplink_bits->in_time());
+    }
     bytes += island.ByteSizeLong();
   }
   return response;

@@ -44,11 +44,11 @@ class RecordingReplica : public FragmentReplica {
     told_->applied[fragment_].push_back(includes_island);
     return replica_->Apply(includes_island);
   }
-  absl::Status BeginContribution() override {
+  absl::Status BeginContribution(double ecq_bits) override {
     absl::MutexLock lock(mu_);
     // This holds as long as no update is skipped.
     version_ = told_->applied[fragment_].size();
-    return replica_->BeginContribution();
+    return replica_->BeginContribution(ecq_bits);
   }
   absl::Status EndContribution(bool merged) override {
     absl::MutexLock lock(mu_);

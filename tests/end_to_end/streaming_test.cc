@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -165,6 +167,61 @@ TEST(StreamingTest, ALateUpdateStopsTrainingOnlyAfterTheGreatestOverlap) {
   EXPECT_OK(east.Join());
   EXPECT_OK(west.Join());
   EXPECT_TRUE(stood_still);
+}
+
+// The coordinator measures both uplinks, and lets the slow one, over which a
+// contribution takes four times as long as there is time for it, carry fewer
+// bits. What it carries then is merged.
+TEST(UplinkBitsTest, ASlowUplinkGetsFewerBitsAndAFastOneDoesNot) {
+  v1::RunConfig config = SyntheticConfig();
+  config.mutable_model()->set_hidden_size(128);
+  config.mutable_model()->set_intermediate_size(256);
+  config.mutable_training()->set_total_steps(100000);
+  v1::SynchronizationConfig& sync = *config.mutable_synchronization();
+  sync.set_inner_steps_per_round(50);
+  sync.set_overlap_steps(25);
+  sync.set_uplink_format(v1::ECQ);
+  sync.set_downlink_format(v1::ECQ);
+  sync.set_ecq_bits(4);
+  sync.set_uplink_bits_floor(0.5);
+  constexpr absl::Duration kStep = absl::Milliseconds(20);
+  ASSERT_OK_AND_ASSIGN(const auto run,
+                       CoordinatorUnderTest::Start(config, NewStateDir()));
+  IslandUnderTest::Options options{.name = "fast",
+                                   .address = run->address(),
+                                   .target = 1,
+                                   .instance_id = 1,
+                                   .before_step = [&](uint64_t) {
+                                     absl::SleepFor(kStep);
+                                     return absl::OkStatus();
+                                   }};
+  IslandUnderTest fast(options);
+  options.name = "slow";
+  options.instance_id = 2;
+  const double bytes =
+      static_cast<double>(MakeModelLayout(config.model()).size) / 2;
+  options.uplink_bytes_per_second =
+      bytes / absl::ToDoubleSeconds(4 * sync.overlap_steps() * kStep);
+  IslandUnderTest slow(options);
+  const auto island = [&](int i) {
+    return run->engine().ListIslands(true).islands(i);
+  };
+  run->AwaitProgress([&](const v1::IslandProgress&) {
+    return run->engine().ListIslands(true).islands_size() == 2 &&
+           island(1).progress().uplink_bits() > 0 &&
+           island(1).progress().uplink_bits() < 3;
+  });
+  const uint64_t merged = island(1).contributions_merged();
+  const uint64_t sent = island(1).progress().bytes_up();
+  run->AwaitProgress([&](const v1::IslandProgress&) {
+    return island(1).contributions_merged() >= merged + 3;
+  });
+  EXPECT_EQ(island(0).progress().uplink_bits(), 4);
+  EXPECT_LT(static_cast<double>(island(1).progress().bytes_up() - sent),
+            3 * bytes);
+  EXPECT_GT(island(1).uplink_bits_in_time(), 0);
+  fast.Stop();
+  slow.Stop();
 }
 
 }  // namespace

@@ -195,10 +195,12 @@ IslandUnderTest::IslandUnderTest(Options options) {
   runner_ = std::make_unique<IslandRunner>(IslandRunner::Options{
       .connect =
           [options] {
-            return NewGrpcCoordinatorClient({.address = options.address,
-                                             .credentials = options.credentials,
-                                             .tls = options.tls,
-                                             .now = options.now});
+            return NewGrpcCoordinatorClient(
+                {.address = options.address,
+                 .credentials = options.credentials,
+                 .tls = options.tls,
+                 .uplink_bytes_per_second = options.uplink_bytes_per_second,
+                 .now = options.now});
           },
       // The coordinator takes each start for another process.
       .island =

@@ -93,6 +93,8 @@ class IslandUnderTest {
     bool tls = false;
     // See Island's option.
     std::optional<uint32_t> overlap_steps = std::nullopt;
+    // The rate to which uploads are paced; 0 does not pace them.
+    double uplink_bytes_per_second = 0;
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };

@@ -181,7 +181,7 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
     EXPECT_OK(replica.TakeSnapshot());
     // The snapshot is taken, so training continues.
     Train(rank, 77);
-    EXPECT_OK(replica.BeginContribution());
+    EXPECT_OK(replica.BeginContribution(0));
     std::vector<char> buffer(MaxEncodedBytes(
         UplinkSpec(joined_.config().synchronization()), replica.size()));
     const auto encoded = replica.Encode(buffer.size(), absl::MakeSpan(buffer));

@@ -79,6 +79,9 @@ struct Contribute {
   bool is_new = false;
   // The connection on which the contribution is offered.
   uint64_t connection = 0;
+  // If `is_new`, the bits per value that the encoding aims at; 0 if its format
+  // has no such target.
+  double uplink_bits = 0;
 };
 // Receive and decode an update. Answer: FragmentExchange::UpdateAnswered.
 struct ReceiveUpdate {

@@ -45,6 +45,7 @@ FragmentAction OuterLoop::NextForFragment(uint32_t fragment,
   const Fragment& own = fragments_[fragment];
   FragmentAction next = own.exchange.Next(membership_, now);
   if (!IsFirstOffer(next)) return next;
+  std::get<action::Contribute>(next).uplink_bits = uplink_bits();
   // All islands send in the same order, so that a round closes, and its update
   // comes down, while the next fragment goes up.
   for (uint32_t other = 0; other < fragments_.size(); ++other) {
@@ -296,6 +297,13 @@ uint32_t OuterLoop::overlap_steps() const {
   if (!joined.has_value()) return 0;
   return options_.overlap_steps.value_or(
       joined->config().synchronization().overlap_steps());
+}
+
+double OuterLoop::uplink_bits() const {
+  const v1::SynchronizationConfig& sync = config_.synchronization();
+  if (sync.uplink_format() != v1::ECQ) return 0;
+  const double planned = membership_.state().uplink_bits();
+  return has_own_uplink_bits() || planned == 0 ? sync.ecq_bits() : planned;
 }
 
 absl::Duration OuterLoop::waited(absl::Time now) const {

@@ -138,6 +138,11 @@ class OuterLoop {
   const v1::RunConfig& config() const { return config_; }
   // The island's own tau; 0 before the island has joined.
   uint32_t overlap_steps() const;
+  // The bits per value that the next contribution aims at: the island's own, or
+  // those that the coordinator plans for its uplink, or the run's; 0 if the
+  // format has no such target.
+  double uplink_bits() const;
+  bool has_own_uplink_bits() const { return options_.uplink_bits.has_value(); }
   // The number of the run's inner steps that are complete.
   uint64_t step() const { return step_; }
   uint32_t fragments() const {

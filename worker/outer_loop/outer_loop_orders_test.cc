@@ -105,6 +105,40 @@ TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnBits) {
   EXPECT_EQ(driver.loop().config().synchronization().ecq_bits(), 0.75);
 }
 
+// Returns the bits of the contribution that fragment 0 is to begin.
+double BitsOfContribution(IslandDriver& driver) {
+  driver.Train(4);
+  const FragmentAction action = driver.OfFragment(0);
+  const auto* contribute = std::get_if<action::Contribute>(&action);
+  EXPECT_NE(contribute, nullptr);
+  return contribute == nullptr ? -1 : contribute->uplink_bits;
+}
+
+TEST(OuterLoopOrdersTest, BitsAreTheIslandsOwnOrPlannedOrTheRuns) {
+  for (const bool is_planned : {false, true}) {
+    for (const bool is_own : {false, true}) {
+      OuterLoop::Options options = IslandDriver::Options();
+      if (is_own) options.uplink_bits = 0.75;
+      IslandDriver driver(options);
+      v1::SynchronizationConfig& sync =
+          *driver.joined().mutable_config()->mutable_synchronization();
+      sync.set_uplink_format(v1::ECQ);
+      sync.set_ecq_bits(4);
+      driver.Connect();
+      v1::SessionResponse view = driver.loop().membership().state();
+      if (is_planned) view.set_uplink_bits(1.5);
+      driver.loop().membership().ViewArrived(view, driver.now());
+      const double want = is_own ? 0.75 : is_planned ? 1.5 : 4;
+      EXPECT_EQ(BitsOfContribution(driver), want);
+      EXPECT_EQ(driver.loop().uplink_bits(), want);
+      EXPECT_EQ(driver.loop().has_own_uplink_bits(), is_own);
+    }
+  }
+  IslandDriver other;
+  other.Connect();
+  EXPECT_EQ(BitsOfContribution(other), 0) << "a format without a target";
+}
+
 TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnOverlap) {
   OuterLoop::Options options = IslandDriver::Options();
   options.overlap_steps = 2;

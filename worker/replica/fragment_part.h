@@ -8,7 +8,7 @@
 // A contribution, and an update:
 //
 //   part->TakeSnapshot(master);              // training thread
-//   part->BeginContribution();               // the other thread
+//   part->BeginContribution(0);              // the other thread
 //   part->TakeEdge(out); part->AddEdge(in);  // if ranks share a strip
 //   part->Encode(bytes, buffer); ...
 //   part->EndContribution(merged);
@@ -73,8 +73,9 @@ class FragmentPart {
   virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the
-  // anchor.
-  virtual absl::Status BeginContribution() = 0;
+  // anchor. If `ecq_bits` is not 0, ECQ aims at so many bits per value from now
+  // on, instead of what the options say.
+  virtual absl::Status BeginContribution(double ecq_bits) = 0;
   // Moves the first share.edge_out() values of the pseudo-gradient to `values`.
   virtual absl::Status TakeEdge(absl::Span<float> values) = 0;
   // Appends share.edge_in() values to the pseudo-gradient.

@@ -40,8 +40,9 @@ class FragmentReplica {
 
   // The fragment's thread calls the rest.
 
-  // Begins a contribution: the last snapshot against the anchor.
-  virtual absl::Status BeginContribution() = 0;
+  // Begins a contribution: the last snapshot against the anchor. `ecq_bits` is
+  // as for FragmentPart.
+  virtual absl::Status BeginContribution(double ecq_bits) = 0;
   // Encodes the whole fragment until at least `bytes` bytes are final, or all
   // are. `buffer` has MaxEncodedBytes of the fragment, and is the same in every
   // call for a contribution.

@@ -50,7 +50,8 @@ class HostFragmentPart : public FragmentPart {
     return BringBack(master);
   }
 
-  absl::Status BeginContribution() override {
+  absl::Status BeginContribution(double ecq_bits) override {
+    if (ecq_bits > 0) options_.uplink_options.ecq_bits = ecq_bits;
     under_way_ = true;
     whole_ = false;
     if (feedback_.is_on()) values_ = snapshots_->Take(anchor_.size());
@@ -307,7 +308,7 @@ class HostFragmentPart : public FragmentPart {
   }
 
   const FragmentShare share_;
-  const ReplicaOptions options_;
+  ReplicaOptions options_;
   SnapshotPool* const snapshots_;
   const MasterCopy copy_;
   // While training waits: a copy of the master's values.

@@ -76,7 +76,7 @@ class Replica {
   std::string Contribute(const std::vector<float>& values, bool merged) {
     master_ = Sum(std::vector<float>(kSize), values, -1);
     Send();
-    EXPECT_OK(part_->BeginContribution());
+    EXPECT_OK(part_->BeginContribution(0));
     const std::string encoded = Encode(UINT64_MAX);
     EXPECT_OK(part_->EndContribution(merged));
     return encoded;
@@ -143,7 +143,7 @@ TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
   Replica replica(options);
   replica.master() = Wave(1);
   replica.Send();
-  ASSERT_OK(replica.part().BeginContribution());
+  ASSERT_OK(replica.part().BeginContribution(0));
   const std::string whole = Encode(options.uplink, Wave(1)).value();
   ASSERT_LT(replica.Encode(1).size(), whole.size());
   ASSERT_OK(replica.part().EndContribution(/*merged=*/true));
@@ -161,7 +161,7 @@ TEST(HostFragmentPartTest, AnAnchorThatChangesDoesNotChangeTheContribution) {
       Replica replica(options);
       replica.master() = Sum(std::vector<float>(kSize), Wave(1), -1);
       replica.Send();
-      ASSERT_OK(replica.part().BeginContribution());
+      ASSERT_OK(replica.part().BeginContribution(0));
       ASSERT_LT(replica.Encode(1).size(), whole.size());
       if (by_update) {
         replica.Apply(Wave(2), /*includes_island=*/false);
@@ -188,7 +188,7 @@ TEST(HostFragmentPartTest, TheTrainingSinceTheSendStays) {
     replica.master() = Wave(3);
     replica.Send();
     if (is_encoded) {
-      ASSERT_OK(replica.part().BeginContribution());
+      ASSERT_OK(replica.part().BeginContribution(0));
       replica.Encode(UINT64_MAX);
       ASSERT_OK(replica.part().EndContribution(/*merged=*/true));
     }

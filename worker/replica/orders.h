@@ -84,6 +84,8 @@ struct Order {
   uint32_t max_sequences = 0;
   // For kApply.
   bool includes_island = false;
+  // For kBeginContribution.
+  double ecq_bits = 0;
   // For kEndContribution.
   bool merged = false;
 

@@ -49,10 +49,11 @@ class ReplicaRank::Fragment : public FragmentReplica {
                 [&](const Order&) { return rank_.ReadAnchor(part_, values); });
   }
 
-  absl::Status BeginContribution() override {
+  absl::Status BeginContribution(double ecq_bits) override {
     collected_ = {};
-    return Lead({.what = What::kBeginContribution},
-                [&](const Order&) { return rank_.BeginContribution(part_); });
+    return Lead(
+        {.what = What::kBeginContribution, .ecq_bits = ecq_bits},
+        [&](const Order&) { return rank_.BeginContribution(part_, ecq_bits); });
   }
 
   // The first strips are rank 0's: while they are encoded and sent, the other
@@ -187,7 +188,7 @@ absl::Status ReplicaRank::Follow(const Order& order) {
     case Order::What::kApply:
       return Apply(order);
     case Order::What::kBeginContribution:
-      RETURN_IF_ERROR(BeginContribution(part));
+      RETURN_IF_ERROR(BeginContribution(part, order.ecq_bits));
       return EncodeOwn(part);
     case Order::What::kCollect:
       return ExchangeOf(part)
@@ -221,8 +222,8 @@ absl::Status ReplicaRank::Apply(const Order& order) {
                                             options_.masters(/*changes=*/true));
 }
 
-absl::Status ReplicaRank::BeginContribution(Part& part) {
-  RETURN_IF_ERROR(part.part->BeginContribution());
+absl::Status ReplicaRank::BeginContribution(Part& part, double ecq_bits) {
+  RETURN_IF_ERROR(part.part->BeginContribution(ecq_bits));
   return ExchangeOf(part).ExchangeEdges(*part.part);
 }
 

@@ -93,7 +93,7 @@ class ReplicaRank {
   // arguments.
   absl::Status TakeSnapshot(const Order& order);
   absl::Status Apply(const Order& order);
-  absl::Status BeginContribution(Part& part);
+  absl::Status BeginContribution(Part& part, double ecq_bits);
   absl::StatusOr<std::string> FinishUpdate(
       Part& part, absl::Span<const absl::string_view> strips);
   absl::Status ReadAnchor(Part& part, absl::Span<float> values);

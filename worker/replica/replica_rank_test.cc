@@ -76,18 +76,18 @@ TEST_P(ReplicaRankTest, RanksDoTogetherWhatOneDoesAlone) {
 TEST(ReplicaTest, ARankEncodesThePseudoGradientAndMixes) {
   const ReplicaOptions options{
       .uplink = {.format = v1::ECQ, .entropy_coded = true},
-      .uplink_options = {.ecq_bits = 2},
+      .uplink_options = {.ecq_bits = 4},
       .downlink = {.format = v1::BF16}};
   ReplicaRanks one({.config = SeveralStrips(1), .options = options});
   const std::vector<float> anchor = one.Parameters();
   one.Train(0);
   std::vector<float> gradient(anchor.size());
   PseudoGradient(anchor, one.Parameters(), absl::MakeSpan(gradient));
-  ASSERT_OK_AND_ASSIGN(const std::string want, Encode(options.uplink, gradient,
-                                                      options.uplink_options));
+  ASSERT_OK_AND_ASSIGN(const std::string want,
+                       Encode(options.uplink, gradient, {.ecq_bits = 2}));
   FragmentReplica& fragment = one.fragment(0);
   ASSERT_OK(fragment.TakeSnapshot());
-  ASSERT_OK(fragment.BeginContribution());
+  ASSERT_OK(fragment.BeginContribution(2));
   EXPECT_EQ(EncodeAll(fragment, options.uplink), want);
   ASSERT_OK(fragment.EndContribution(true));
 
@@ -128,7 +128,7 @@ TEST_P(ReplicaRankTest, EveryRankIsToldThatItsMastersChange) {
   FragmentReplica& fragment = ranks.fragment(0);
   const auto expect_changed = [&](bool changed) {
     // After this, all ranks have carried out the orders before it.
-    ASSERT_OK(fragment.BeginContribution());
+    ASSERT_OK(fragment.BeginContribution(0));
     std::string encoded = EncodeAll(fragment, ranks.options().uplink);
     ASSERT_OK(fragment.EndContribution(false));
     for (int rank = 0; rank < 3; ++rank) {
@@ -164,7 +164,7 @@ TEST_P(ReplicaRankTest, WhenARankGivesUpTheOthersSayWhy) {
   ranks.orders(2)
       .Fail(absl::ResourceExhaustedError("no memory for the part"))
       .IgnoreError();
-  EXPECT_THAT(fragment.BeginContribution(),
+  EXPECT_THAT(fragment.BeginContribution(0),
               IsAborted("rank 2 has given up: no memory"));
   // Later orders fail alike.
   EXPECT_THAT(fragment.ReadAnchor({}), IsAborted("rank 2"));

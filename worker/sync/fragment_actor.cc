@@ -52,7 +52,7 @@ absl::Status FragmentActor::Replica(absl::Status status) {
 absl::Status FragmentActor::Do(const action::Contribute& contribute) {
   if (contribute.is_new) {
     RETURN_IF_ERROR(CheckCodecSpec(options_.uplink));
-    RETURN_IF_ERROR(replica_->BeginContribution());
+    RETURN_IF_ERROR(replica_->BeginContribution(contribute.uplink_bits));
     encoding_.emplace(options_.uplink, replica_->size(),
                       [this](uint64_t bytes, absl::Span<char> buffer) {
                         return replica_->Encode(bytes, buffer);

@@ -87,7 +87,7 @@ class IslandRanksTest : public testing::Test {
   // Returns the encoded contribution of the present parameters.
   std::string Contribution(FragmentReplica& fragment) {
     EXPECT_OK(fragment.TakeSnapshot());
-    EXPECT_OK(fragment.BeginContribution());
+    EXPECT_OK(fragment.BeginContribution(0));
     const CodecSpec spec = UplinkSpec(config_.synchronization());
     std::string bytes(MaxEncodedBytes(spec, fragment.size()), 0);
     const auto encoded =

@@ -121,7 +121,7 @@ TEST_F(OverlapCudaTest, TheOuterLoopLeasesReservedMemory) {
   for (const auto& fragment : replica) {
     const int64_t before = DeviceWideCalls();
     ASSERT_OK(fragment->TakeSnapshot());
-    ASSERT_OK(fragment->BeginContribution());
+    ASSERT_OK(fragment->BeginContribution(0));
     std::string bytes(MaxEncodedBytes(spec, fragment->size()), 0);
     ASSERT_OK(fragment->Encode(bytes.size(),
                                absl::MakeSpan(&bytes[0], bytes.size())));

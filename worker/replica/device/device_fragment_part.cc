@@ -83,7 +83,8 @@ class DeviceFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  absl::Status BeginContribution() override {
+  absl::Status BeginContribution(double ecq_bits) override {
+    if (ecq_bits > 0) options_.uplink_options.ecq_bits = ecq_bits;
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
     ASSIGN_OR_RETURN(inner_, device_->TakePinned(InnerSize()));
@@ -507,7 +508,7 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   const FragmentShare share_;
-  const ReplicaOptions options_;
+  ReplicaOptions options_;
   PartDevice* const device_;
   const bool encodes_on_device_;
   // The held values, and the strips that cover them, by their place in the

@@ -237,8 +237,8 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   }
 
   void Contribute(bool merged) {
-    ASSERT_OK(host_->BeginContribution());
-    ASSERT_OK(part_->BeginContribution());
+    ASSERT_OK(host_->BeginContribution(0));
+    ASSERT_OK(part_->BeginContribution(0));
     if (share_.edge_out() > 0) {
       Values want(share_.edge_out());
       Values got(share_.edge_out());
@@ -465,7 +465,7 @@ TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 1));
   const auto work = [&](FragmentPart& part, const std::string& update,
                         std::string& encoded, std::string& digest) {
-    ASSERT_OK(part.BeginContribution());
+    ASSERT_OK(part.BeginContribution(0));
     encoded.resize(MaxEncodedBytes(options_.uplink, kFragment));
     ASSERT_OK_AND_ASSIGN(
         const EncodedBytes bytes,
@@ -524,7 +524,7 @@ TEST_P(DeviceFragmentPartTest, SnapshotsMayWait) {
       MakeDeviceFragmentPart(share_, options_, shard_->data(), device_.get()));
   ASSERT_OK(other->TakeSnapshot(shard_->data()));
   ASSERT_NO_FATAL_FAILURE(Rounds());
-  ASSERT_OK(other->BeginContribution());
+  ASSERT_OK(other->BeginContribution(0));
   ASSERT_OK(other->EndContribution(false));
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }

@@ -188,7 +188,8 @@ void RunRound(ReplicaRanks& ranks, int round, ReplicaTrace& trace) {
   for (uint32_t id = 0; id < ranks.map().fragments(); ++id) {
     FragmentReplica& fragment = ranks.fragment(id);
     ASSERT_OK(fragment.TakeSnapshot());
-    ASSERT_OK(fragment.BeginContribution());
+    // ECQ's rate changes on all ranks at once.
+    ASSERT_OK(fragment.BeginContribution(round == 2 ? 1.25 : 0));
   }
   ranks.Train(100 + round);
   for (uint32_t id = 0; id < ranks.map().fragments(); ++id) {

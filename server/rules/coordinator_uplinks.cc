@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of Coordinator that plans the bits of contributions by what islands
+// have measured (server/rules/uplink_bits.h).
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "quantization/codec.h"
+#include "quantization/codec_config.h"
+#include "server/rules/coordinator.h"
+
+namespace causeway {
+namespace {
+
+// Returns the bits per value of updates, at most.
+double DownlinkBits(const v1::SynchronizationConfig& sync) {
+  if (sync.downlink_format() == v1::ECQ) return sync.ecq_bits();
+  constexpr uint64_t kValues = 1 << 20;
+  return 8.0 *
+         static_cast<double>(MaxEncodedBytes(DownlinkSpec(sync), kValues)) /
+         kValues;
+}
+
+// Returns a time that an island claims, or 0 if it is impossible.
+double PossibleSeconds(double seconds) {
+  constexpr double kMost = 1e6;
+  return seconds > 0 && seconds < kMost ? seconds : 0;
+}
+
+std::string Describe(const Member& member, double before,
+                     double largest_seconds) {
+  const UplinkBits& plan = *member.uplink_bits;
+  return absl::StrFormat(
+      "island %s sends %.3g bits per value from now on, and not %.3g: its "
+      "uplink gives %.3g Mbit/s, and %.2f s are left for an upload%s",
+      member.island_id, plan.bits(), before,
+      member.progress.uplink().bytes_per_second() * 8 / 1e6, largest_seconds,
+      plan.is_too_slow()
+          ? absl::StrFormat(
+                ", in which only %.2g arrive; so islands wait for it, as "
+                "synchronization.uplink_bits_floor allows no fewer",
+                plan.in_time())
+          : "");
+}
+
+}  // namespace
+
+std::vector<UplinkSend> Coordinator::SendsOfRound(double step_seconds) {
+  const double overlap =
+      static_cast<double>(schedule().overlap_steps()) * step_seconds;
+  double round_trip = 0;
+  double download_seconds_per_bit = 0;
+  for (const Member* member : membership_.Live()) {
+    const v1::IslandProgress& progress = member->progress;
+    round_trip =
+        std::max(round_trip, PossibleSeconds(progress.round_trip_seconds()));
+    const double rate = 8 * progress.downlink().bytes_per_second();
+    if (rate > 0) {
+      download_seconds_per_bit = std::max(download_seconds_per_bit, 1 / rate);
+    }
+  }
+  const double download_bits = DownlinkBits(options_.config.synchronization());
+  std::vector<UplinkSend> sends;
+  for (const v1::Fragment& fragment : options_.plan.fragments()) {
+    const double values = static_cast<double>(fragment.size());
+    // Uploads must be early enough for who downloads longest. But no island's
+    // claim takes more than half of the time from the others.
+    const double download =
+        std::min(overlap / 2, round_trip / 2 + values * download_bits *
+                                                   download_seconds_per_bit);
+    sends.push_back(
+        {.values = values,
+         .at_seconds =
+             static_cast<double>(fragment.send_offset_steps()) * step_seconds,
+         .available_seconds = UploadSeconds(
+             overlap, absl::ToDoubleSeconds(outer_step_) + download)});
+  }
+  return sends;
+}
+
+void Coordinator::PlanUplinkBits(Effects& effects) {
+  if (options_.config.synchronization().uplink_bits_floor() == 0) return;
+  // All islands train at the pace of the slowest, by its steps of a round.
+  const double round_steps = static_cast<double>(schedule().round_steps());
+  double step_seconds = 0;
+  for (const Member* member : membership_.Live()) {
+    if (IsSilent(member->island_id)) continue;
+    const uint64_t trained = InnerStepsPerRound(*member);
+    const double share =
+        trained == 0 ? 1 : static_cast<double>(trained) / round_steps;
+    step_seconds = std::max(
+        step_seconds, share * PossibleSeconds(member->progress.step_seconds()));
+  }
+  if (step_seconds == 0) return;
+  const std::vector<UplinkSend> sends = SendsOfRound(step_seconds);
+  const UplinkSend& largest = *std::max_element(
+      sends.begin(), sends.end(), [](const UplinkSend& a, const UplinkSend& b) {
+        return a.values < b.values;
+      });
+  for (Member* member : membership_.Live()) {
+    const v1::IslandProgress& progress = member->progress;
+    const double rate = 8 * progress.uplink().bytes_per_second();
+    // A report without new uploads measures nothing new.
+    if (!member->uplink_bits.has_value() || progress.own_uplink_bits() ||
+        !(rate > 0) || progress.bytes_up() == member->measured_bytes_up) {
+      continue;
+    }
+    member->measured_bytes_up = progress.bytes_up();
+    const std::optional<double> before = member->uplink_bits->Heard(
+        BitsInTime(sends, round_steps * step_seconds, rate));
+    if (!before.has_value()) continue;
+    effects.view_changed = true;
+    effects.events.push_back(
+        {member->uplink_bits->is_too_slow() ? "uplink_too_slow" : "uplink_bits",
+         member->island_id,
+         Describe(*member, *before, largest.available_seconds)});
+  }
+}
+
+}  // namespace causeway

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans the bits per value with which an island's contributions arrive in time
+// over its uplink (synchronization.uplink_bits_floor).
+//
+// An update is due tau steps after the send. What the outer step and the
+// download leave of this time is for the upload. A rate of r bits per second
+// then carries r times that, divided by the number of values. Where several
+// fragments follow one another, an upload also waits for those before it.
+//
+// Measured rates vary, and a change of bits should be worth it. So the plan
+// stays as it is while it is in time, and until kRounds measurements in a row
+// ask for another one: for fewer bits, because none of them would have been in
+// time; or for at least kRise times as many. It then takes kShare of the bits
+// that the worst of them allows. Islands that share an uplink each measure
+// their share of its rate.
+//
+// Pure rules: no clock, no I/O, not thread-safe.
+#ifndef SERVER_RULES_UPLINK_BITS_H_
+#define SERVER_RULES_UPLINK_BITS_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace causeway {
+
+// A fragment's send. Sends recur in every round.
+struct UplinkSend {
+  double values = 0;
+  // The time of the send, since the round began.
+  double at_seconds = 0;
+  // The time within which the upload must be complete.
+  double available_seconds = 0;
+};
+
+// Returns the time for an upload: what the rest of an exchange, which takes
+// `other_seconds`, leaves of the overlap, but at least a tenth of it. If even
+// that is not there, fewer bits help little.
+double UploadSeconds(double overlap_seconds, double other_seconds);
+
+// Returns the most bits per value with which every upload is complete in time,
+// if they go one after the other at `bits_per_second`. `sends` are in the order
+// of their times.
+double BitsInTime(absl::Span<const UplinkSend> sends, double round_seconds,
+                  double bits_per_second);
+
+class UplinkBits {
+ public:
+  static constexpr int kRounds = 3;
+  static constexpr double kShare = 0.9;
+  static constexpr double kRise = 1.5;
+
+  struct Limits {
+    double floor = 0;
+    double target = 0;
+  };
+
+  // Begins with `bits`, within the limits; with the target if they are 0.
+  UplinkBits(const Limits& limits, double bits);
+
+  // Returns the bits to plan for an uplink over which `in_time` bits arrive in
+  // time, by what was measured.
+  static double Plan(const Limits& limits, double in_time);
+
+  // Notes the measurement of a round, in which `in_time` bits would just have
+  // arrived in time. Returns the bits until now if the plan changes.
+  std::optional<double> Heard(double in_time);
+
+  double bits() const { return bits_; }
+  // Returns the last measurement; 0 before the first.
+  double in_time() const { return recent_.empty() ? 0 : recent_.back(); }
+  // Returns whether the floor's bits would not have arrived in time.
+  bool is_too_slow() const { return in_time() < limits_.floor; }
+
+ private:
+  Limits limits_;
+  double bits_;
+  // The last measurements, newest last, and how many of them came after the
+  // last change.
+  std::vector<double> recent_;
+  int since_change_ = 0;
+};
+
+}  // namespace causeway
+
+#endif  // SERVER_RULES_UPLINK_BITS_H_
