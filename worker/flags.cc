@@ -153,7 +153,7 @@ ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
 ABSL_FLAG(std::optional<double>, uplink_bits, std::nullopt,
           "Bits per value of this island's contributions, 0.5 to 8, in a run "
           "whose uplink_format is ECQ. Slower uplinks need fewer. Default: the "
-          "run's ecq_bits.");
+          "run's ecq_bits, or what the coordinator plans.");
 ABSL_FLAG(double, leave_timeout, 20,
           "Seconds that a leaving island may take to hand in its training.");
 ABSL_FLAG(std::string, preemption_notice_file, "",

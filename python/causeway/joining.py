@@ -72,7 +72,8 @@ def join(coordinator: Optional[str] = None,
       overlap_steps: the steps after which an update is applied, for a link that
         needs another number than the run's.
       uplink_bits: the bits per value of contributions, for a link that needs
-        other ones than the run's; its uplink_format must be ECQ.
+        other ones than the run's; its uplink_format must be ECQ. By default
+        they are the run's, or what the coordinator plans.
       uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
         does not pace.
       bulk_connections: the connections for bulk data.

@@ -233,6 +233,14 @@ void Checker::Shown(const v1::IslandIdentity& identity,
       !view.drain()) {
     Fail(NameOf(identity), " is drained, but is not told so");
   }
+  const v1::SynchronizationConfig& sync = scenario_->config.synchronization();
+  if (view.uplink_bits() != 0 &&
+      !(sync.uplink_bits_floor() > 0 &&
+        view.uplink_bits() >= sync.uplink_bits_floor() &&
+        view.uplink_bits() <= sync.ecq_bits())) {
+    Fail(NameOf(identity), " is to send ", view.uplink_bits(),
+         " bits per value");
+  }
 }
 
 void Checker::AdmittedToRound(const v1::ContributionHeader& header,

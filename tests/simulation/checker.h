@@ -13,7 +13,8 @@
 //      version, which was durable before it was seen.
 //   3  An incarnation that has ended, or was never given out, can change
 //      nothing; no two processes are given the same. An island that is drained
-//      is told so until it has left.
+//      is told so until it has left. Planned bits of uplinks stay within their
+//      limits.
 //   4  A round closes only with its quorum, and not before all expected islands
 //      have contributed or the grace window is over; and then it does close.
 //      The end of the history shows whether the quorum was reached. Leases end

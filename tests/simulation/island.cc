@@ -3,6 +3,7 @@
 #include "tests/simulation/island.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 #include <variant>
@@ -71,6 +72,10 @@ v1::IslandProgress Island::Progress() const {
   if (trained_ > 0) {
     progress.set_step_seconds(absl::ToDoubleSeconds(
         process_.parts.scenario->step_time[process_.island]));
+    // A link of its own, whose rate changes now and then.
+    progress.set_bytes_up(trained_);
+    progress.mutable_uplink()->set_bytes_per_second(std::ldexp(
+        1, static_cast<int>((trained_ / 64 + process_.island) * 5 % 12)));
   }
   return progress;
 }

@@ -96,6 +96,11 @@ Scenario DrawScenario(uint64_t seed, const Limits& limits) {
   sync.set_uplink_format(v1::FP32);
   sync.set_downlink_format(v1::FP32);
   sync.set_entropy_coding(false);
+  if (seed % 2 == 0) {
+    // The plan for uplinks is made, though FP32 has no use for it.
+    sync.set_ecq_bits(4);
+    sync.set_uplink_bits_floor(0.5);
+  }
   config.mutable_storage()->set_versions_kept(
       static_cast<uint32_t>(chance.Between(2, 3)));
   config.mutable_storage()->set_update_history(

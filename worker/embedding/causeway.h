@@ -165,7 +165,8 @@ typedef struct causeway_options {
   int32_t anchors_on_device;
 
   /* The bits per value of contributions, 0.5 to 8, for a link that needs other
-   * ones than the run's, whose uplink_format is ECQ; 0: the run's. */
+   * ones than the run's, whose uplink_format is ECQ; 0: the run's, or what the
+   * coordinator plans. */
   double uplink_bits;
 } causeway_options;
 
