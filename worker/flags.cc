@@ -95,11 +95,13 @@ ABSL_FLAG(int, supervise, 0,
           "and equal shares of --threads and of the GPUs of --device. Without "
           "--island_size they are the whole island, and need no "
           "--island_leader. 0: this process trains itself.");
-ABSL_FLAG(std::string, on_rank_fault, "detect",
-          "What --supervise does when one of its ranks is dead or stuck: "
-          "detect reports it, decide reports also what act would do, and act "
-          "kills what is stuck and starts the ranks of this host again. After "
-          "three starts without progress it ends with exit code 3.");
+ABSL_FLAG(
+    std::string, on_rank_fault, "detect",
+    "What --supervise does when one of its ranks is dead or stuck: "
+    "detect reports it, decide reports also what act would do, and act "
+    "kills what is stuck and starts the ranks of this host again, without "
+    "one that computes wrong numbers if that is possible. After three "
+    "starts without progress it ends with exit code 3.");
 ABSL_FLAG(double, leave_out_slow, 0,
           "With --min_island_size and --on_rank_fault: leaves a process out, "
           "for 10 times --shrink_after at first, whose rank or link is slow "

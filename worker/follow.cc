@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "worker/collective/crew.h"
+#include "worker/collective/crew_watch.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
@@ -84,7 +85,11 @@ absl::StatusOr<FollowEnd> FollowLeader(
     if (!place.has_value()) return FollowEnd::kIslandEnded;
     ProcessRankOptions ranks =
         RankOptions(local, place->rank, place->size, place->table.get());
-    ranks.connected = [&] { set_state(nullptr, true); };
+    PlaceHolder holder(*place);
+    ranks.connected = [&] {
+      set_state(nullptr, true);
+      holder.Connected();
+    };
     set_state(&ranks, false);
     StampOwnRanks(ranks.rank * ranks.threads, ranks.threads);
     ShareVerdict(place->rank, place->table.get());

@@ -33,6 +33,7 @@
 #include "glog/logging.h"
 #include "worker/collective/collective_diagnosis.h"
 #include "worker/collective/crew.h"
+#include "worker/collective/crew_watch.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/collective/slow_process.h"
@@ -49,6 +50,7 @@
 #include "worker/local_ranks.h"
 #include "worker/model/device.h"
 #include "worker/terminator.h"
+#include "worker/training/gradient_audit.h"
 #include "worker/training/island_ranks.h"
 #include "worker/worker_metrics.h"
 
@@ -108,6 +110,9 @@ class LeadingProcess {
   // Begins a new crew.
   absl::Status OpenRendezvous();
   bool MayShrink() const { return rules_.least < rules_.size; }
+  // Returns whether this process is to tell the coordinator that the island has
+  // ended, and no more.
+  bool GaveUp() const { return stamps_ != nullptr && stamps_->gave_up(); }
   // Waits for a moment. Returns false if the process is to end.
   bool PauseForProcesses();
 
@@ -137,6 +142,10 @@ class LeadingProcess {
   // because the network does not join it with another one; kNoProcess if there
   // is none.
   int ProcessToAvoid(const absl::Status& status);
+  // Decides what follows after `status`, of an audit that has found wrong
+  // numbers: returns another status if the island goes on without the process
+  // at fault.
+  absl::Status Isolate(const absl::Status& status);
 
   const RandomSeed& random_seed_;
   const Clock now_ = SteadyWallClock();
@@ -217,7 +226,12 @@ absl::Status LeadingProcess::Prepare() {
   if (avoided != kNoProcess) {
     rules_.avoided[avoided] = now_() + QuietTime(rules_);
   }
-  // Nobody waits for it, or for the processes that this one succeeds.
+  for (int process = 0; stamps_ != nullptr && process < kMostRanks; ++process) {
+    if (stamps_->IsCorrupt(process)) {
+      rules_.avoided[process] = absl::InfiniteFuture();
+    }
+  }
+  // Nobody waits for them, or for the processes that this one succeeds.
   rules_.awaited =
       rules_.size - static_cast<int>(rules_.avoided.size()) -
       std::max(0, PlaceInSuccession(IslandLeaders(), rules_.leader));
@@ -326,6 +340,11 @@ Island::Options LeadingProcess::MakeIslandOptions() {
 }
 
 absl::Status LeadingProcess::CheckRun(const v1::JoinResponse& joined) {
+  if (GaveUp()) {
+    return absl::AbortedError(
+        "its supervisor has given up, because its ranks fail again and again "
+        "without a step between");
+  }
   if (rivals_ != nullptr) {
     rivals_->Stop();
     RETURN_IF_ERROR(SayJoined(rendezvous_->table()));
@@ -363,6 +382,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
                                        },
                                        [this] { return PauseForProcesses(); }));
   crew_size_ = size;
+  const CrewWatch watch(size, local_.count, rendezvous_.get(), now_);
   return MakeLeadingRank(joined.config(), options,
                          RankOptions(local_, 0, size, rendezvous_->table()),
                          std::move(parameters));
@@ -461,7 +481,7 @@ absl::Status LeadingProcess::RunCrewWithoutRivals(IslandRunner& runner) {
 
 absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
   // No island waits for one that has not joined.
-  if (MayShrink()) {
+  if (MayShrink() && !GaveUp()) {
     ASSIGN_OR_RETURN(
         present_, crew_->AwaitEnough([this] { return PauseForProcesses(); }));
   }
@@ -472,15 +492,18 @@ absl::Status LeadingProcess::End(const absl::Status& status) {
   if (status.ok() || absl::IsCancelled(status)) {
     if (crew_.has_value()) crew_->Dismiss();
     RETURN_IF_ERROR(RemoveRecent());
-  } else if (crew_.has_value()) {
-    crew_->SayFailed(status);
-    if (stamps_ != nullptr) {
-      stamps_->SetAvoided(ProcessToAvoid(status));
-      stamps_->left() = true;
-    }
-    crew_->AwaitDone(kReportsNeeded, LostRank(status) / local_.count);
+    return status;
   }
-  return status;
+  absl::Status end = IsFoundByAudit(status) ? Isolate(status) : status;
+  if (!crew_.has_value()) return end;
+  crew_->SayFailed(status);
+  // A supervisor that is to end hears that by this process's exit code.
+  if (stamps_ != nullptr && !IsFoundByAudit(end)) {
+    stamps_->SetAvoided(ProcessToAvoid(status));
+    stamps_->left() = true;
+  }
+  crew_->AwaitDone(kReportsNeeded, LostRank(status) / local_.count);
+  return end;
 }
 
 int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
@@ -491,6 +514,24 @@ int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
   }
   // The leader, whose rank is 0, is needed.
   return crew_->ProcessWithRank(FarEnd(*trouble), local_.count);
+}
+
+absl::Status LeadingProcess::Isolate(const absl::Status& status) {
+  // The wrong numbers since the last audit are in the parameters of all ranks.
+  const absl::Status removed = GiveUp();
+  LOG_IF(ERROR, !removed.ok())
+      << "a checkpoint with wrong numbers is left: " << removed.message();
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  if (!trouble.has_value() || !crew_.has_value() || stamps_ == nullptr ||
+      OnRankFault() != RankFaultAction::kAct || crew_->SizeWithoutOne() == 0) {
+    return status;
+  }
+  const int process =
+      crew_->ProcessWithRank(static_cast<int>(trouble->rank()), local_.count);
+  if (process == rules_.leader) return status;
+  stamps_->SetCorrupt(process);
+  LOG(WARNING) << "the island goes on without process " << process;
+  return absl::AbortedError(status.message());
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 // signal makes it leave at once.
 //
 // Exit codes: 0 the run is finished, or the island has left; 1 failure; 2
-// usage; 3 --supervise has given up, so the island must not be started again;
+// usage; 3 --supervise has given up, or an audit has found wrong numbers, so
+// the island must not be started again before someone has looked at it;
 // --interrupted_exit_code if a signal or a notice made it leave.
 #include <unistd.h>
 
@@ -28,10 +29,14 @@
 #include "worker/follow.h"
 #include "worker/lead.h"
 #include "worker/supervised_ranks.h"
+#include "worker/supervisor/supervisor.h"
 #include "worker/terminator.h"
+#include "worker/training/gradient_audit.h"
 
 namespace causeway {
 namespace {
+
+constexpr char kProgram[] = "causeway-worker";
 
 uint64_t RandomSeed() {
   std::random_device random;
@@ -64,6 +69,10 @@ absl::StatusOr<int> Run() {
   } while (absl::IsAlreadyExists(status) && HasSuccessors());
   // A requested stop is not a failure.
   if (absl::IsCancelled(status)) return IsInterrupted() ? if_interrupted : 0;
+  if (IsFoundByAudit(status)) {
+    ExitCode(kProgram, status);
+    return kGaveUpExitCode;
+  }
   RETURN_IF_ERROR(status);
   return 0;
 }
@@ -72,7 +81,6 @@ absl::StatusOr<int> Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
-  constexpr char kProgram[] = "causeway-worker";
   causeway::StartDaemon(
       argc, argv,
       "Trains as one island of a run.\n\n"
@@ -82,10 +90,12 @@ int main(int argc, char** argv) {
       "worker/flags.cc");
   causeway::SetSupervisedIsland();
   const std::string problem = causeway::UsageProblem();
-  if (!problem.empty()) return causeway::UsageError(kProgram, problem);
+  if (!problem.empty())
+    return causeway::UsageError(causeway::kProgram, problem);
   const absl::StatusOr<int> code =
       absl::GetFlag(FLAGS_supervise) > 0
           ? causeway::SuperviseRanks({argv, argv + argc})
           : causeway::Run();
-  return code.ok() ? *code : causeway::ExitCode(kProgram, code.status());
+  return code.ok() ? *code
+                   : causeway::ExitCode(causeway::kProgram, code.status());
 }

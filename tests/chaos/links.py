@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the links between the hosts of an island.
+"""Faults of the hosts of an island, and of the links between them.
 
   unshare --net links.py --programs DIR [--count N] [--json FILE] ...
 
@@ -12,10 +12,23 @@ fault, COUNT of each kind, on links that chance decides:
   slow    it has a twentieth of its rate until it is blamed
   crawl   it has a hundredth of its rate until the island has trained without
           one end of it for a while (--leave_out_slow)
+  crawl_in_plan
+          the same, and the coordinator gets SIGKILL when the island has decided
+          to go without one end, and has not done so yet
   lossy   it loses 10 % of all packets until it is blamed
+  drizzle
+          it loses 2 % of all packets for 20 s; TCP bears that, and it need not
+          be found
   short   it loses all packets for 5 s
   cut     it loses all packets until the island has trained without it for a
           while
+
+Then the same with two ranks on each host, of which the first two may lead
+(hosts.py):
+
+  lose_host    a host that does not lead is cut off, and its processes get
+               SIGKILL; it comes back after a while
+  lose_leader  the host that leads does
 
 The report has, for each kind of fault:
 
@@ -33,112 +46,41 @@ The report has, for each kind of fault:
   steps_lost      steps that the island had made since the checkpoint that it
                   took up: median and most
   starts          starts of the ranks while a link was cut: median and most
-  slow_step       seconds of a step while a link crawls: median and longest
-  step            seconds of a step without one end of it: median and longest
-  whole_seconds   from the end of a cut, or of crawling, until all four ranks
-                  train: median and longest
+  slow_step       seconds of a step while a link crawls or loses 2 %: median and
+                  longest
+  step            seconds of a step without one end of it, or before it lost
+                  packets: median and longest
+  whole_seconds   from the end of a cut, or of crawling, or the start of a host,
+                  until all ranks train: median and longest
 
-Exit codes: 0 every link was blamed, unless its fault was short, no other link
-and no rank was, and the island trained on, faster if a link crawled; 1
+Exit codes: 0 every link and host was blamed, unless its fault was short or of
+2 %, nothing else was, and the island trained on, faster if a link crawled; 1
 otherwise.
 """
 
 import argparse
-import itertools
-import json
-import pathlib
 import random
 import re
-import subprocess
+import statistics
 import sys
 import time
 
-import ranks
-from ranks import (AGAIN, Log, await_that, in_time, note_lost_steps, report_to,
-                   spread)
+import hosts
+import islands
+from islands import (AGAIN, Log, await_that, in_time, lost_steps, running,
+                     spread, write_report)
+from network import HOSTS, HUB, RATE, Network, address
 
-HOSTS = 4
-KINDS = ("slow", "crawl", "lossy", "short", "cut")
+KINDS = ("slow", "crawl", "crawl_in_plan", "lossy", "drizzle", "short", "cut")
+HOST_KINDS = ("lose_host", "lose_leader")
+# What need not be found.
+BORNE = ("short", "drizzle")
 SHORT_SECONDS = 5
-# The rate of a link, in 1e6 bits per second.
-RATE = 100
-HUB = "10.90.0.100"
+DRIZZLE_SECONDS = 20
 EVENT = r"(?:rank|link)_(?:dead|stuck|slow|corrupt) .*island four: (.*)"
 
 
-def call(*command):
-    subprocess.run([str(word) for word in command], check=True)
-
-
-def address(host):
-    return f"10.90.0.{host + 1}"
-
-
-class Network:
-    """Namespaces that are joined by links, below that of this process."""
-
-    def __init__(self):
-        call("ip", "link", "set", "lo", "up")
-        call("ip", "address", "add", HUB + "/32", "dev", "lo")
-        self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "1d"])
-                        for _ in range(HOSTS)]
-        own = pathlib.Path("/proc/self/ns/net").readlink()
-        for host, holder in enumerate(self.holders):
-            space = pathlib.Path(f"/proc/{holder.pid}/ns/net")
-            await_that(lambda: space.readlink() != own, "a namespace")
-            self.inside(host, "ip", "link", "set", "lo", "up")
-            self.inside(host, "ip", "address", "add", address(host) + "/32",
-                        "dev", "lo")
-        for link in itertools.combinations(range(HOSTS), 2):
-            call("ip", "link", "add", "one", "type", "veth", "peer", "name",
-                 "other")
-            for name, end, peer in (("one", *link), ("other", *link[::-1])):
-                call("ip", "link", "set", name, "netns",
-                     self.holders[end].pid, "name", f"to{peer}")
-                self.join(end, f"to{peer}", address(peer))
-            self.shape(link, RATE)
-        call("ip", "link", "add", "island", "type", "veth", "peer", "name",
-             "hub", "netns", self.holders[0].pid)
-        call("ip", "link", "set", "island", "up")
-        call("ip", "route", "add", address(0), "dev", "island", "src", HUB)
-        self.join(0, "hub", HUB)
-
-    def within(self, host):
-        """Returns the command that runs others on a host."""
-        return ["nsenter", f"--net=/proc/{self.holders[host].pid}/ns/net"]
-
-    def inside(self, host, *command):
-        call(*self.within(host), *command)
-
-    def join(self, host, device, peer):
-        self.inside(host, "ip", "link", "set", device, "up")
-        self.inside(host, "ip", "route", "add", peer, "dev", device, "src",
-                    address(host))
-
-    def shape(self, link, rate):
-        for end, peer in (link, link[::-1]):
-            self.inside(end, "tc", "qdisc", "replace", "dev", f"to{peer}",
-                        "root", "tbf", "rate", f"{rate}mbit", "burst", "32kb",
-                        "latency", "300ms")
-
-    def lose(self, link, share):
-        for end, peer in (link, link[::-1]):
-            self.inside(end, "iptables", "-w", "-A", "INPUT", "-i",
-                        f"to{peer}", "-m", "statistic", "--mode", "random",
-                        "--probability", share, "-j", "DROP")
-
-    def heal(self, link):
-        for end in link:
-            self.inside(end, "iptables", "-w", "-F", "INPUT")
-        self.shape(link, RATE)
-
-    def end(self):
-        for holder in self.holders:
-            holder.kill()
-            holder.wait()
-
-
-class Trial(ranks.Trial):
+class Trial(islands.Trial):
     """The coordinator and the islands."""
 
     host = HUB
@@ -203,6 +145,20 @@ def bear(trial, kind, link, result, begin):
     result["seconds"] = well - begin
 
 
+def drizzle(trial, link, result, begin):
+    """Lets a link lose a few packets for a while."""
+    result["step"] = statistics.mean(trial.log.step_times())
+    trial.log.set_mark()
+    trial.network.lose(link, 0.02)
+    time.sleep(DRIZZLE_SECONDS)
+    result["slow_step"] = statistics.mean(trial.log.step_times())
+    if re.search(EVENT, trial.events.since_mark()):
+        result["found_seconds"] = await_blame(trial, result) - begin
+    trial.network.heal(link)
+    _, repaired = trial.await_steps(len(trial.log.steps()) + 1)
+    result["seconds"] = repaired - begin - DRIZZLE_SECONDS
+
+
 def cut(trial, kind, link, result, begin):
     """Cuts a link, for good or for a while."""
     last = max(trial.log.steps())
@@ -219,21 +175,27 @@ def cut(trial, kind, link, result, begin):
     result["found_seconds"] = await_blame(trial, result) - begin
     await_that(lambda: AGAIN in trial.log.since_mark(), "a restart")
     trial.log.mark += trial.log.since_mark().index(AGAIN)
-    _, repaired = trial.await_steps(1)
+    steps, repaired = trial.await_steps(1)
     result["seconds"] = repaired - begin
-    note_lost_steps(trial, last, result)
+    result["steps_lost"] = lost_steps(last, steps)
     time.sleep(trial.options.cut_seconds)
     result["starts"] = trial.log.since_mark().count(AGAIN)
     trial.network.heal(link)
     await_whole(trial, result)
 
 
-def crawl(trial, link, result, begin):
+def crawl(trial, kind, link, result, begin):
     """Lets a link be slow until the island does without one end of it."""
     trial.network.shape(link, RATE / 100)
     found = await_blame(trial, result)
     result["found_seconds"] = found - begin
     slow_steps = len(trial.log.steps())
+    if kind == "crawl_in_plan":
+        await_that(lambda: "so it is left out" in trial.log.since_mark(),
+                   "a plan")
+        trial.kill("coordinator")
+        time.sleep(0.5)
+        trial.start_coordinator(trial.port)
     _, left = await_that(
         lambda: re.search("starts again without process",
                           trial.log.since_mark()), "a smaller crew")
@@ -243,8 +205,7 @@ def crawl(trial, link, result, begin):
     trial.log.mark += trial.log.since_mark().index("starts again without")
     steps, repaired = trial.await_steps(1)
     result["seconds"] = repaired - begin
-    # An island that was slower than the other goes on at the run's step.
-    result["steps_lost"] = max(0, last + 1 - steps[0])
+    result["steps_lost"] = lost_steps(last, steps)
     more, later = trial.await_steps(len(steps) + 10)
     result["step"] = (later - repaired) / (len(more) - len(steps))
     time.sleep(trial.options.cut_seconds)
@@ -262,8 +223,9 @@ def await_whole(trial, result):
     result["whole_seconds"] = whole - healed
 
 
-def one_fault(trial, kind, chance, result):
+def one_fault(trial, chance, result):
     """Writes to `result` what became of a fault. Raises TimeoutError."""
+    kind = result["kind"]
     trial.log.set_mark()
     trial.await_steps(chance.randint(25, 45))
     time.sleep(chance.uniform(0, trial.options.step_seconds))
@@ -274,8 +236,10 @@ def one_fault(trial, kind, chance, result):
     try:
         if kind in ("slow", "lossy"):
             bear(trial, kind, link, result, begin)
-        elif kind == "crawl":
-            crawl(trial, link, result, begin)
+        elif kind in ("crawl", "crawl_in_plan"):
+            crawl(trial, kind, link, result, begin)
+        elif kind == "drizzle":
+            drizzle(trial, link, result, begin)
         else:
             cut(trial, kind, link, result, begin)
     finally:
@@ -302,33 +266,45 @@ def summary(results):
 
 
 def is_good(kind, report):
-    if kind == "crawl" and not (report["step_longest"] < report["slow_step"] and
-                                report["steps_lost_most"] == 0):
+    if kind.startswith("crawl") and not (
+            report["step_longest"] < report["slow_step"] and
+            report["steps_lost_most"] == 0):
         return False
     return (report["repaired"] == report["count"] and
             report["blamed_wrongly"] == report["blamed_end"] == 0 and
-            (kind == "short" or report["found"] == report["count"]))
+            (kind in BORNE or report["found"] == report["count"]))
 
 
-def run(options, directory, memory):
-    """Returns the report, and whether all is as it should be."""
-    chance = random.Random(options.seed)
-    kinds = [kind for kind in options.kinds.split(",")
-             for _ in range(options.count)]
+def play(make_trial, fault, kinds, options, chance):
+    """Makes COUNT faults of each kind, or until one is in vain."""
+    kinds = [kind for kind in kinds for _ in range(options.count)]
     chance.shuffle(kinds)
     results = []
-    trial = Trial(options, directory, memory)
-    try:
+    if not kinds:
+        return results
+    with running(make_trial, options) as trial:
         trial.await_steps(10)
         for kind in kinds:
             results.append({"kind": kind})
-            if not in_time(one_fault, trial, kind, chance, results[-1]):
+            if not in_time(fault, trial, chance, results[-1]):
                 break
-    finally:
-        trial.end()
+    return results
+
+
+def run(options):
+    """Returns the report, and whether all is as it should be."""
+    chance = random.Random(options.seed)
+    chosen = options.kinds.split(",")
+    results = []
+    for make_trial, fault, kinds in (
+            (Trial, one_fault, KINDS),
+            (hosts.HostTrial, hosts.lose_host, HOST_KINDS)):
+        results += play(make_trial, fault,
+                        [kind for kind in kinds if kind in chosen], options,
+                        chance)
     report = {kind: summary([r for r in results if r["kind"] == kind])
-              for kind in sorted(set(kinds), key=KINDS.index)}
-    good = len(results) == len(kinds) and all(
+              for kind in (*KINDS, *HOST_KINDS) if kind in chosen}
+    good = len(results) == len(chosen) * options.count and all(
         is_good(kind, report[kind]) for kind in report)
     return report, good
 
@@ -337,13 +313,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--programs", required=True)
     parser.add_argument("--count", type=int, default=10)
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join(KINDS + HOST_KINDS))
     parser.add_argument("--json")
     parser.add_argument("--step_seconds", type=float, default=0.2)
     parser.add_argument("--hang_floor", type=float, default=2)
     parser.add_argument("--cut_seconds", type=float, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    return report_to(run, parser.parse_args())
+    options = parser.parse_args()
+    report, good = run(options)
+    write_report(report, options.json)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

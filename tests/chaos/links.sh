@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs, and cuts and slows links between the hosts of an island.
+# Builds the programs, cuts and slows links between the hosts of an island, and
+# lets hosts be lost.
 # tests/chaos/links.py describes the faults and the report.
 
 set -euo pipefail
@@ -21,11 +22,11 @@ Needs root, outside of most containers.
 
   --json FILE       write the report there
   --count N         faults of each kind (10)
-  --kinds LIST      of slow,crawl,lossy,short,cut (all)
+  --kinds LIST      of the kinds that links.py describes, as slow,cut (all)
   --step_seconds N  simulated time of an inner step (0.2)
   --hang_floor N    of causeway-worker (2)
   --cut_seconds N   how long the island trains without a link that is cut or
-                    crawls (5)
+                    crawls, or a host that is lost (5)
   --seed N          decides the faults (1)
 USAGE
 }

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs, and kills, stops and slows ranks of an island that is
-# supervised. tests/chaos/ranks.py describes the faults and the report.
+# Builds the programs, and lets ranks of an island that is supervised, and the
+# supervisor and coordinator, have faults. tests/chaos/ranks.py describes the faults and the report.
 
 set -euo pipefail
 
@@ -12,14 +12,17 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: tests/chaos/ranks.sh [--json FILE] [--count N] [--fault_seconds N]
-                            [--calm_seconds N] [--step_seconds N]
-                            [--hang_floor N] [--pairs N] [--seed N]
+usage: tests/chaos/ranks.sh [--json FILE] [--count N] [--kinds LIST]
+                            [--fault_seconds N] [--calm_seconds N]
+                            [--step_seconds N] [--hang_floor N] [--pairs N]
+                            [--seed N]
 
-Exits with 0 if every fault was found and repaired, and no other rank was blamed.
+Exits with 0 if every fault was found and repaired, or ended the island where it
+is to, and nobody else was blamed.
 
   --json FILE           write the report there
   --count N             faults of each kind (20)
+  --kinds LIST          of the kinds that ranks.py describes, as kill,slow (all)
   --fault_seconds N     seconds from one fault to the next (15)
   --calm_seconds N      duration of the run without faults (60)
   --step_seconds N      simulated time of an inner step (0.2)
@@ -29,9 +32,10 @@ Exits with 0 if every fault was found and repaired, and no other rank was blamed
 USAGE
 }
 
-forward_options "json count fault_seconds calm_seconds step_seconds \
+forward_options "json count kinds fault_seconds calm_seconds step_seconds \
 hang_floor pairs seed" "$@"
 
 bin="$(bazel_build_once "${ROOT}" //server:causeway-coordinator \
-  //worker:causeway-worker //cli:causeway)"
+  //worker:causeway-worker //cli:causeway \
+  //tests/chaos:libwrong_numbers.so)"
 exec python3 "${ROOT}/tests/chaos/ranks.py" --programs "${bin}" "${options[@]}"

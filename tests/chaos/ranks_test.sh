@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# One fault of each kind.
+# ranks_test.sh KINDS: one fault of each of these kinds.
 
 set -euo pipefail
 
@@ -10,5 +10,5 @@ set -euo pipefail
 . tests/testing.sh
 
 need python3
-python3 tests/chaos/ranks.py --programs . --count 1 --fault_seconds 4 \
-  --calm_seconds 3 --step_seconds 0.1
+python3 tests/chaos/ranks.py --programs . --count 1 --kinds "$1" \
+  --fault_seconds 4 --calm_seconds 3 --step_seconds 0.1

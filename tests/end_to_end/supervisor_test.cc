@@ -4,6 +4,7 @@
 // Islands below supervisors that repair them.
 #include <signal.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -23,9 +25,12 @@
 namespace causeway {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
-constexpr char kConfig[] = R"pb(
+// $0 is the number of steps from one audit to the next.
+constexpr char kConfig[] = R"(
   name: "supervised"
   model {
     layers: 2
@@ -39,19 +44,43 @@ constexpr char kConfig[] = R"pb(
     batch_size: 8
     micro_batch_size: 2
     learning_rate: 1e-3
+    audit_steps: $0
   }
   synchronization { inner_steps_per_round: 20 overlap_steps: 2 }
-)pb";
+)";
 
 // Steps are slow enough for the rest to be done between them.
 constexpr char kStepTime[] = "--simulated_step_seconds=0.02";
 
 class SupervisorTest : public ProcessTestFixture {
  protected:
-  void StartCoordinator() {
-    Write("run.textproto", kConfig);
+  void StartCoordinator(uint64_t audit_steps = 0) {
+    Write("run.textproto", absl::Substitute(kConfig, audit_steps));
     coordinator_ = Start("coordinator", CoordinatorCommand(0));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+  }
+
+  // Starts a supervisor whose process `wrong` computes wrong numbers.
+  std::unique_ptr<Process> StartWrongSupervisor(
+      int wrong, const std::vector<std::string>& flags) const {
+    std::string bytes(wrong, 0);
+    std::vector<std::string> command = {
+        "/usr/bin/env",
+        absl::StrCat("LD_PRELOAD=",
+                     ProgramPath("tests/chaos/libwrong_numbers.so")),
+        absl::StrCat("CAUSEWAY_WRONG_NUMBERS=",
+                     Write("wrong", bytes + std::string(64, 1)))};
+    const std::vector<std::string> worker = WorkerCommand("pair", Port());
+    command.insert(command.end(), worker.begin(), worker.end());
+    command.insert(command.end(), {"--on_rank_fault=act", kStepTime});
+    command.insert(command.end(), flags.begin(), flags.end());
+    return Start("supervisor", std::move(command));
+  }
+
+  // Returns what the coordinator has recorded.
+  std::string Events() const {
+    return RunTool(
+        {"events", absl::StrCat("--coordinator=127.0.0.1:", Port())});
   }
 
   // Starts a supervisor with `flags`. Its log is of that name.
@@ -95,6 +124,51 @@ TEST_F(SupervisorTest, ARankThatIsStoppedIsFoundLongBeforeOneThatIsSilent) {
   EXPECT_THAT(supervisor->Output(), HasSubstr("rank 1 is stuck"));
   EXPECT_THAT(supervisor->Output(), HasSubstr("a signal has stopped it"));
   EXPECT_TRUE(supervisor->AwaitOutput("step 100/")) << supervisor->Output();
+}
+
+TEST_F(SupervisorTest, AnIslandGoesOnWithoutARankThatComputesWrongNumbers) {
+  StartCoordinator(/*audit_steps=*/10);
+  const auto supervisor = StartWrongSupervisor(
+      3, {"--supervise=4", "--min_island_size=2", "--shrink_after=0.5",
+          absl::StrCat("--recent_checkpoint_dir=", Path("memory"))});
+  ASSERT_TRUE(supervisor->AwaitOutput("trains on 2 of 4 processes: 0, 1"))
+      << supervisor->Output();
+  EXPECT_THAT(supervisor->Output(),
+              AllOf(HasSubstr("the island goes on without process 3"),
+                    Not(HasSubstr("from the checkpoint"))));
+  EXPECT_THAT(Events(), HasSubstr("rank 3 computes wrong numbers"));
+  // The process gets no place if the ranks start again for another reason.
+  ASSERT_TRUE(supervisor->AwaitOutput("step 25/")) << supervisor->Output();
+  kill(FindChild(supervisor->pid(), "--island_rank=1"), SIGKILL);
+  ASSERT_TRUE(supervisor->AwaitOutput("step 80/")) << supervisor->Output();
+  EXPECT_THAT(supervisor->Output(), Not(HasSubstr("processes: 0, 3")));
+}
+
+TEST_F(SupervisorTest, AnIslandThatNeedsARankWithWrongNumbersEnds) {
+  StartCoordinator(/*audit_steps=*/10);
+  // Nobody knows which one of two ranks is wrong.
+  const auto supervisor = StartWrongSupervisor(
+      1, {"--supervise=2", "--min_island_size=1",
+          absl::StrCat("--checkpoint_dir=", Path("saved"))});
+  EXPECT_EQ(supervisor->Wait(), 3) << supervisor->Output();
+  EXPECT_THAT(Events(), HasSubstr("left: step 10: in an audit some ranks had"));
+  // What they have computed is not taken up.
+  EXPECT_FALSE(std::filesystem::exists(Path("saved/island.safetensors")));
+}
+
+TEST_F(SupervisorTest, TheCoordinatorHearsThatASupervisorHasGivenUp) {
+  StartCoordinator();
+  const auto supervisor = StartSupervisor("supervisor", {"--supervise=2"});
+  ASSERT_TRUE(supervisor->AwaitOutput("step 25/")) << supervisor->Output();
+  // A rank is killed as soon as it is there.
+  while (supervisor->running()) {
+    const pid_t rank = FindChild(supervisor->pid(), "--island_rank=1");
+    if (rank > 0) kill(rank, SIGKILL);
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(supervisor->Wait(), 3) << supervisor->Output();
+  EXPECT_THAT(Events(), AllOf(HasSubstr("rank 1 is dead: process 1 was killed"),
+                              HasSubstr("its supervisor has given up")));
 }
 
 // The ranks see only that the connections of one have broken.

@@ -115,6 +115,13 @@ class RankStampPage {
   // or -1; whoever takes it, takes it once.
   void SetAvoided(int process) { memory_->avoided = process + 1; }
   int TakeAvoided() { return memory_->avoided.exchange(0) - 1; }
+  // The processes that no crew of the island has from now on, because an audit
+  // has found that they compute wrong numbers; each less than kMostRanks.
+  void SetCorrupt(int process) { memory_->corrupt[process] = true; }
+  bool IsCorrupt(int process) const { return memory_->corrupt[process]; }
+  // Whether the supervisor has given up. A process that leads the island then
+  // only tells the coordinator so.
+  std::atomic<bool>& gave_up() { return memory_->gave_up; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
   // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
@@ -124,8 +131,8 @@ class RankStampPage {
   std::optional<v1::RankTrouble> TakeVerdict();
   // Removes the verdict. No process may take it meanwhile.
   void DropVerdict() { memory_->verdict_bytes = 0; }
-  // Clears all but member(), the avoided process and the verdict. No process
-  // may use the page.
+  // Clears all but member(), gave_up(), the avoided process, the corrupt ones
+  // and the verdict. No process may use the page.
   void Clear();
 
  private:
@@ -136,6 +143,8 @@ class RankStampPage {
     std::atomic<uint64_t> member;
     // The avoided process + 1, or 0.
     std::atomic<int> avoided;
+    std::atomic<bool> corrupt[kMostRanks];
+    std::atomic<bool> gave_up;
     std::atomic<bool> left;
     // The bytes of the verdict, which are written before; and kTaking while a
     // process reads them.

@@ -50,6 +50,7 @@ class Supervisor {
         LOG(ERROR) << "the island has failed " << RestartBudget::kMost
                    << " times without progress since; it is not started again ("
                    << fault_ << ")";
+        TakeLeave();
         return kGaveUpExitCode;
       }
       LOG(WARNING) << "starting the island's ranks on this host again, after "
@@ -92,6 +93,25 @@ class Supervisor {
       ASSIGN_OR_RETURN(processes_.emplace_back(), StartProcess(i));
     }
     return absl::OkStatus();
+  }
+
+  // Lets process 0 tell the coordinator that the island has ended, and which
+  // rank was at fault. Without it the coordinator would wait for a lease, and
+  // say no more than that no heartbeat has come.
+  void TakeLeave() {
+    if (!HasProcess0()) return;
+    page_->Clear();
+    page_->gave_up() = true;
+    processes_.clear();
+    auto process = StartProcess(0);
+    if (!process.ok()) return;
+    processes_.push_back(*std::move(process));
+    const absl::Time deadline = options_.now() + kEndTogether;
+    while (processes_[0]->running() && options_.now() < deadline &&
+           AwaitTerminationSignal(absl::ZeroDuration()) == 0) {
+      RankProcess::Tend(processes_, kTick);
+    }
+    SignalAll(SIGKILL);
   }
 
   int NumberOf(size_t i) const {
@@ -284,7 +304,7 @@ class Supervisor {
     for (size_t i = 0; i < processes_.size(); ++i) {
       if (AwaitsRetry(i)) continue;
       const int code = processes_[i]->exit_code();
-      if (code == kUsageExitCode) return kUsageExitCode;
+      if (code == kUsageExitCode || code == kGaveUpExitCode) return code;
       in_order = in_order && EndedInOrder(*processes_[i]);
       codes.push_back(code > 128 ? 1 : code);
     }

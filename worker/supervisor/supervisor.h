@@ -21,8 +21,9 @@
 
 namespace causeway {
 
-// The exit code of a supervisor that has given up: its island fails again and
-// again, and must not be started again before someone has looked at it.
+// The exit code of an island that must not be started again before someone has
+// looked at it: of its supervisor, if the island fails again and again, and of
+// a process that leads it, if it computes wrong numbers.
 inline constexpr int kGaveUpExitCode = 3;
 
 // What the supervisor does about a rank that is dead or stuck.
@@ -62,7 +63,8 @@ struct SupervisorOptions {
 };
 
 // Runs the processes until they end in order, or until they fail and are not to
-// be started again. Passes termination signals on. Returns the exit code: that
+// be started again, as after kGaveUpExitCode. Passes termination signals on.
+// Returns the exit code: that
 // of the island's process 0 if it is one of them, otherwise the highest; or
 // kGaveUpExitCode. `main` calls it, with the signals blocked
 // (common/os/daemon.h).

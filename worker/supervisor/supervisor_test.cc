@@ -140,6 +140,20 @@ TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
 }
 
+// Process 0 is started once more, alone, to tell the coordinator.
+TEST_F(SupervisorTest, WhoGivesUpTakesItsLeave) {
+  EXPECT_EQ(Run({"echo a >>first; exit 1", "echo b >>second; exit 1"}),
+            kGaveUpExitCode);
+  EXPECT_EQ(Contents("first"), "a\na\na\na\na\n");
+  EXPECT_EQ(Contents("second"), "b\nb\nb\nb\n");
+}
+
+TEST_F(SupervisorTest, AnIslandThatComputesWrongNumbersIsNotStartedAgain) {
+  EXPECT_EQ(Run({absl::StrCat("exit ", kGaveUpExitCode), "exit 1"}),
+            kGaveUpExitCode);
+  EXPECT_EQ(starts_, 1);
+}
+
 TEST_F(SupervisorTest, AProcessThatTheIslandDoesNotNeedIsStartedAgainAlone) {
   SupervisorOptions options =
       Options({"echo a >>first; until [ -e again ]; do sleep 0.01; done",

@@ -18,6 +18,8 @@ namespace {
 
 // The values that the host digests at a time.
 constexpr size_t kPiece = size_t{1} << 22;
+// The payload of a status that says that ranks disagree.
+constexpr char kAuditUrl[] = "causeway/audit";
 
 std::string DigestOf(absl::Span<const float> values, Ops& ops) {
   Digest128Stream digest;
@@ -51,9 +53,8 @@ absl::StatusOr<std::vector<AuditedRank>> Exchange(const AuditedRank& own,
   return ranks;
 }
 
-}  // namespace
-
-absl::Status CompareRanks(absl::Span<const AuditedRank> ranks) {
+// Returns the verdict without its payload.
+absl::Status VerdictOn(absl::Span<const AuditedRank> ranks) {
   const bool same_parameters =
       std::all_of(ranks.begin(), ranks.end(), [&](const AuditedRank& rank) {
         return rank.parameters == ranks[0].parameters;
@@ -85,6 +86,18 @@ absl::Status CompareRanks(absl::Span<const AuditedRank> ranks) {
       "in an audit some ranks had ", what,
       " than others: ", absl::StrJoin(groups, " "),
       "; which of them are wrong is not known: test their processors"));
+}
+
+}  // namespace
+
+bool IsFoundByAudit(const absl::Status& status) {
+  return status.GetPayload(kAuditUrl).has_value();
+}
+
+absl::Status CompareRanks(absl::Span<const AuditedRank> ranks) {
+  absl::Status verdict = VerdictOn(ranks);
+  if (!verdict.ok()) verdict.SetPayload(kAuditUrl, absl::Cord());
+  return verdict;
 }
 
 absl::Status AuditGradients(int64_t micro_batch,

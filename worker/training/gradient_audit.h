@@ -25,12 +25,16 @@ namespace causeway {
 // memory of `ops`. The loss of the micro-batch does not count.
 //   DATA_LOSS  The ranks disagree. If all ranks but one agree, and these are
 //              two or more, the status blames that one (RankTroubleOf).
+//              IsFoundByAudit tells it from other losses of data.
 //   otherwise  See Communicator and GradientSource.
 absl::Status AuditGradients(int64_t micro_batch,
                             absl::Span<const float> parameters,
                             absl::Span<float> scratch,
                             GradientSource* gradients, Ops* ops,
                             Communicator* communicator);
+
+// Returns whether `status` says that ranks disagree.
+bool IsFoundByAudit(const absl::Status& status);
 
 // Holds digests of what a rank has at an audit.
 struct AuditedRank {

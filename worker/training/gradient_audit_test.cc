@@ -27,6 +27,7 @@ TEST(GradientAuditTest, OneAgainstAllOthersIsBlamed) {
   ASSERT_TRUE(RankTroubleOf(status).has_value());
   EXPECT_EQ(RankTroubleOf(status)->kind(), v1::RankTrouble::CORRUPT_RANK);
   EXPECT_EQ(RankTroubleOf(status)->rank(), 2);
+  EXPECT_TRUE(IsFoundByAudit(status));
 }
 
 // Gradients at other parameters say nothing.
@@ -44,6 +45,7 @@ TEST(GradientAuditTest, NobodyIsBlamedWithoutAMajority) {
     const absl::Status status = CompareRanks(ranks);
     EXPECT_THAT(status, IsDataLoss("which of them are wrong is not known"));
     EXPECT_FALSE(RankTroubleOf(status).has_value());
+    EXPECT_TRUE(IsFoundByAudit(status));
   }
   EXPECT_THAT(CompareRanks({{"p", "g"}, {"p", "h"}, {"p", "g"}, {"p", "h"}}),
               IsDataLoss("{0, 2} {1, 3};"));

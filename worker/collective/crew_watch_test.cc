@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/collective/crew_watch.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/culprit.h"
+#include "worker/collective/rendezvous.h"
+
+namespace causeway {
+namespace {
+
+constexpr int kProcesses = 3;
+constexpr int kRanks = 2;
+
+class CrewWatchTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(
+        server_, RendezvousServer::Start(
+                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    for (int process = 0; process < kProcesses; ++process) {
+      places_[process] = {.rank = process,
+                          .size = kProcesses,
+                          .table = RendezvousAt({.address = server_->address(),
+                                                 .now = SteadyWallClock()})};
+    }
+  }
+
+  // A watch whose clock the test moves on.
+  std::unique_ptr<CrewWatch> Watch() {
+    return std::make_unique<CrewWatch>(
+        kProcesses, kRanks, server_.get(), [this, clock = SteadyWallClock()] {
+          return clock() + absl::Seconds(hours_.load() * 3600);
+        });
+  }
+
+  void AwaitKey(absl::string_view key) {
+    EXPECT_OK(server_->table()->Get(key, absl::Seconds(60)).status());
+  }
+  // Waits until the process has asked some more.
+  void AwaitAsked(absl::string_view key) {
+    const auto calls = [&] { return server_->Asked(key)[std::string(key)]; };
+    const uint64_t before = calls();
+    while (calls() < before + 2) absl::SleepFor(absl::Milliseconds(1));
+  }
+
+  std::unique_ptr<RendezvousServer> server_;
+  CrewPlace places_[kProcesses];
+  std::atomic<int> hours_ = 0;
+};
+
+TEST_F(CrewWatchTest, AProcessThatIsLostBeforeItHasConnectedIsReported) {
+  auto first = std::make_unique<PlaceHolder>(places_[1]);
+  auto second = std::make_unique<PlaceHolder>(places_[2]);
+  first->Connected();
+  AwaitKey("connected/1");
+  const auto watch = Watch();
+  AwaitAsked("held/2");
+  EXPECT_OK(CheckUnconnected(absl::ZeroDuration(), server_->table()));
+  second = nullptr;
+  hours_ = 1;
+  const absl::Status status =
+      CheckUnconnected(absl::Seconds(60), server_->table());
+  EXPECT_THAT(status, IsUnavailable("had a place, and was not heard of"));
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
+  ASSERT_TRUE(trouble.has_value());
+  EXPECT_EQ(trouble->rank(), 2 * kRanks);
+}
+
+TEST_F(CrewWatchTest, NobodyIsReportedOnceAllAreConnected) {
+  for (const int process : {1, 2}) {
+    PlaceHolder holder(places_[process]);
+    holder.Connected();
+    AwaitKey(absl::StrCat("connected/", process));
+  }
+  hours_ = 1;
+  const auto watch = Watch();
+  hours_ = 2;
+  EXPECT_OK(CheckUnconnected(absl::Seconds(1), server_->table()));
+}
+
+}  // namespace
+}  // namespace causeway
