@@ -10,7 +10,9 @@ ReplicaOptions MakeReplicaOptions(const v1::SynchronizationConfig& config) {
   return {.uplink = UplinkSpec(config),
           .uplink_options = EncodeOptionsOf(config),
           .error_feedback = static_cast<float>(config.error_feedback()),
-          .downlink = DownlinkSpec(config)};
+          .downlink = DownlinkSpec(config),
+          .parameters_rest =
+              config.overlap_steps() == 0 && config.max_overlap_steps() == 0};
 }
 
 }  // namespace causeway

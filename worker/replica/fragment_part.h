@@ -41,6 +41,9 @@ struct ReplicaOptions {
   // The uplink's error feedback (quantization/error_feedback.h); 0 for none.
   float error_feedback = 0;
   CodecSpec downlink;
+  // Whether parameters rest from a snapshot until its update is applied,
+  // because training waits for it. Then they need not be copied.
+  bool parameters_rest = false;
 };
 
 ReplicaOptions MakeReplicaOptions(const v1::SynchronizationConfig& config);
@@ -63,7 +66,8 @@ class FragmentPart {
   // In both, `master` is the rank's whole shard of the parameters in the
   // trainer's memory, which may be on a device.
 
-  // Copies the held values for the next contribution. Apply ends the snapshot.
+  // Copies the held values for the next contribution, unless they rest; then
+  // the master must live until Apply, which ends the snapshot.
   virtual absl::Status TakeSnapshot(float* master) = 0;
   // Applies the step that FinishUpdate or ReplaceAnchor has prepared to the
   // held values and the anchor. If the update contains the training up to the

@@ -22,5 +22,15 @@ TEST(FragmentPartTest, TheReplicaHasTheOptionsOfTheRun) {
   EXPECT_EQ(options.error_feedback, 0.5f);
 }
 
+TEST(FragmentPartTest, ParametersRestIfTrainingWaitsForEveryUpdate) {
+  v1::SynchronizationConfig config;
+  EXPECT_TRUE(MakeReplicaOptions(config).parameters_rest);
+  config.set_max_overlap_steps(1);
+  EXPECT_FALSE(MakeReplicaOptions(config).parameters_rest);
+  config.set_max_overlap_steps(0);
+  config.set_overlap_steps(1);
+  EXPECT_FALSE(MakeReplicaOptions(config).parameters_rest);
+}
+
 }  // namespace
 }  // namespace causeway

@@ -34,6 +34,10 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status TakeSnapshot(float* master) override {
+    if (options_.parameters_rest && copy_ == nullptr) {
+      resting_ = master;
+      return absl::OkStatus();
+    }
     snapshot_ = snapshots_->Take(anchor_.size());
     return Fetch(master, absl::MakeSpan(snapshot_));
   }
@@ -42,11 +46,12 @@ class HostFragmentPart : public FragmentPart {
     const absl::Span<float> shard = Borrow(master);
     if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
     if (!includes_island) RETURN_IF_ERROR(MakeChange());
-    MixOrRebase(includes_island, shard);
     SubtractRest();
+    MixOrRebase(includes_island, shard);
     std::swap(anchor_, update_.new_anchor);
     Release(update_);
     snapshots_->Return(std::exchange(snapshot_, {}));
+    resting_ = nullptr;
     return BringBack(master);
   }
 
@@ -245,11 +250,33 @@ class HostFragmentPart : public FragmentPart {
 
   // Makes the next differences of anchor and snapshot.
   void Subtract(absl::Span<float> values) {
-    PseudoGradient(
-        absl::MakeConstSpan(anchor_).subspan(subtracted_, values.size()),
-        absl::MakeConstSpan(snapshot_).subspan(subtracted_, values.size()),
-        values);
-    subtracted_ += values.size();
+    const uint64_t end = subtracted_ + values.size();
+    if (resting_ == nullptr) {
+      PseudoGradient(
+          absl::MakeConstSpan(anchor_).subspan(subtracted_, values.size()),
+          absl::MakeConstSpan(snapshot_).subspan(subtracted_, values.size()),
+          values);
+    } else {
+      for (const FragmentMap::Segment& segment : share_.segments) {
+        SubtractResting(segment, values);
+      }
+    }
+    subtracted_ = end;
+  }
+
+  // Does the same for what `segment` has of the next `values`, in place.
+  void SubtractResting(const FragmentMap::Segment& segment,
+                       absl::Span<float> values) const {
+    const uint64_t begin = std::max(subtracted_, segment.fragment_offset);
+    const uint64_t end = std::min(subtracted_ + values.size(),
+                                  segment.fragment_offset + segment.size);
+    if (begin >= end) return;
+    const uint64_t size = end - begin;
+    PseudoGradient(absl::MakeConstSpan(anchor_).subspan(begin, size),
+                   absl::MakeConstSpan(resting_ + segment.model_offset + begin -
+                                           segment.fragment_offset,
+                                       size),
+                   values.subspan(begin - subtracted_, size));
   }
 
   // Returns the next strip to encode, whose differences are made now, in the
@@ -316,6 +343,8 @@ class HostFragmentPart : public FragmentPart {
 
   std::vector<float> anchor_;
   std::vector<float> snapshot_;
+  // The master from a snapshot to its update, if its values rest meanwhile.
+  const float* resting_ = nullptr;
 
   // The contribution.
   ErrorFeedback feedback_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -46,13 +47,14 @@ std::vector<float> Sum(std::vector<float> a, const std::vector<float>& b,
 // negative of the parameters.
 class Replica {
  public:
-  explicit Replica(const ReplicaOptions& options)
+  explicit Replica(const ReplicaOptions& options,
+                   std::vector<FragmentMap::Segment> segments = {kWhole})
       : options_(options),
         part_(MakeHostFragmentPart({.fragment_size = kSize,
                                     .shard_size = kSize,
                                     .held = {0, kSize},
                                     .encoded = {0, kSize},
-                                    .segments = {kWhole}},
+                                    .segments = std::move(segments)},
                                    options, master_.data(), &snapshots_)) {}
 
   std::vector<float>& master() { return master_; }
@@ -169,6 +171,46 @@ TEST(HostFragmentPartTest, AnAnchorThatChangesDoesNotChangeTheContribution) {
         ASSERT_OK(replica.part().SetAnchor(Wave(2)));
       }
       EXPECT_EQ(replica.Encode(UINT64_MAX), whole);
+    }
+  }
+}
+
+// Parameters that rest are read where they are.
+TEST(HostFragmentPartTest, ParametersThatRestContributeTheSame) {
+  // The fragment's tensors may be apart in the model, and end within strips.
+  constexpr int64_t kFirst = kStripValues / 2;
+  constexpr int64_t kSecond = kStripValues + 17;
+  constexpr int64_t kThird = kSize - kFirst - kSecond;
+  const std::vector<FragmentMap::Segment> segments = {
+      {.model_offset = kThird, .fragment_offset = 0, .size = kFirst},
+      {.model_offset = kThird + kFirst,
+       .fragment_offset = kFirst,
+       .size = kSecond},
+      {.model_offset = 0, .fragment_offset = kFirst + kSecond, .size = kThird}};
+  for (const float error_feedback : {0.0f, 1.0f}) {
+    SCOPED_TRACE(error_feedback);
+    ReplicaOptions options = WithErrorFeedback(error_feedback);
+    Replica copies(options, segments);
+    options.parameters_rest = true;
+    Replica rests(options, segments);
+    for (int round = 0; round < 4; ++round) {
+      SCOPED_TRACE(round);
+      // The update may have been made without it, while it is encoded.
+      const bool is_late = round % 2 == 1;
+      std::vector<std::string> contributions;
+      for (Replica* replica : {&copies, &rests}) {
+        replica->master() = Sum(replica->master(), Wave(round));
+        replica->Send();
+        EXPECT_OK(replica->part().BeginContribution());
+        replica->Encode(is_late ? 1 : UINT64_MAX);
+        if (is_late) replica->Apply(Wave(round + 0.5), false);
+        contributions.push_back(replica->Encode(UINT64_MAX));
+        EXPECT_OK(replica->part().EndContribution(/*merged=*/!is_late));
+        if (!is_late) replica->Apply(Wave(round + 0.5), true);
+      }
+      EXPECT_EQ(contributions[0], contributions[1]);
+      EXPECT_EQ(copies.master(), rests.master());
+      EXPECT_EQ(copies.Anchor(), rests.Anchor());
     }
   }
 }
