@@ -5,30 +5,54 @@
 #include <cstddef>
 
 #include "glog/logging.h"
+#include "outer_optimizer/outer_kernels.h"
 
 namespace causeway {
+
+// The loops run over pointers: a span's bounds checks keep the compiler from
+// using vectors.
 
 void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient) {
   CHECK_EQ(anchor.size(), parameters.size());
   CHECK_EQ(anchor.size(), pseudo_gradient.size());
-  for (size_t i = 0; i < anchor.size(); ++i) {
-    pseudo_gradient[i] = anchor[i] - parameters[i];
-  }
+  const float* const old = anchor.data();
+  const float* const trained = parameters.data();
+  float* const out = pseudo_gradient.data();
+  for (size_t i = 0; i < anchor.size(); ++i) out[i] = old[i] - trained[i];
 }
 
 void Rebase(absl::Span<const float> update, absl::Span<float> values) {
   CHECK_EQ(update.size(), values.size());
-  for (size_t i = 0; i < values.size(); ++i) values[i] += update[i];
+  const float* const change = update.data();
+  float* const out = values.data();
+  for (size_t i = 0; i < values.size(); ++i) out[i] += change[i];
+}
+
+void NextAnchor(absl::Span<const float> anchor, absl::Span<float> update,
+                absl::Span<float> new_anchor) {
+  CHECK_EQ(update.size(), anchor.size());
+  CHECK_EQ(new_anchor.size(), anchor.size());
+  AdvanceAnchor(anchor.data(), update.data(), new_anchor.data(), anchor.size());
+  FlushStreams();
+}
+
+void Assign(absl::Span<const float> anchor, absl::Span<float> parameters) {
+  CHECK_EQ(parameters.size(), anchor.size());
+  CopyState(anchor.data(), parameters.data(), anchor.size());
+  FlushStreams();
 }
 
 void Mix(absl::Span<const float> anchor, absl::Span<const float> snapshot,
          absl::Span<float> parameters) {
   CHECK_EQ(anchor.size(), parameters.size());
   CHECK_EQ(snapshot.size(), parameters.size());
+  const float* const merged = anchor.data();
+  const float* const sent = snapshot.data();
+  float* const out = parameters.data();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    parameters[i] = anchor[i] + (parameters[i] - snapshot[i]);
+    out[i] = merged[i] + (out[i] - sent[i]);
   }
 }
 

@@ -24,11 +24,19 @@ void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient);
 
-// values += update. This advances every anchor. If the island's contribution is
-// not part of the update (it came late, or the island joined later), this also
-// advances the island's parameters: its training since the old anchor stays,
-// and is part of its next contribution.
+// values += update. If the island's contribution is not part of the update (it
+// came late, or the island joined later), this advances the island's
+// parameters: its training since the old anchor stays, and is part of its next
+// contribution.
 void Rebase(absl::Span<const float> update, absl::Span<float> values);
+
+// Makes the next anchor, new_anchor = anchor + update, and leaves it in
+// `update`, too, so that it can be hashed in the cache.
+void NextAnchor(absl::Span<const float> anchor, absl::Span<float> update,
+                absl::Span<float> new_anchor);
+
+// Copies a new anchor to parameters that have not changed since they were sent.
+void Assign(absl::Span<const float> anchor, absl::Span<float> parameters);
 
 // Applies an update that contains the island's contribution:
 //   parameters = anchor + (parameters - snapshot)

@@ -42,6 +42,20 @@ TEST(MixingTest, WhatWasTrainedSinceTheSendStays) {
   EXPECT_THAT(parameters, ElementsAre(2 + 0.5f, -0.25f));
 }
 
+TEST(MixingTest, TheNextAnchorIsInBothPlaces) {
+  std::vector<float> change = {0.5f, -1.0f, 2.0f};
+  std::vector<float> next(3);
+  NextAnchor({1.0f, 2.0f, 3.0f}, absl::MakeSpan(change), absl::MakeSpan(next));
+  EXPECT_THAT(next, ElementsAre(1.5f, 1.0f, 5.0f));
+  EXPECT_EQ(change, next);
+}
+
+TEST(MixingTest, ParametersAreAssignedTheAnchor) {
+  std::vector<float> parameters(3, 7.0f);
+  Assign({1.0f, -0.0f, 3.0f}, absl::MakeSpan(parameters));
+  EXPECT_EQ(Bits(parameters), Bits({1.0f, -0.0f, 3.0f}));
+}
+
 // Small steps are not lost in large parameters: one rounding is left.
 TEST(MixingTest, TheTrainingSinceTheSendIsExact) {
   const float snapshot = 1.0f + 0x1p-20f;

@@ -149,6 +149,45 @@ bool ApplyDecodedKernel(const float* change, const float* decoded,
                                      new_residual, count);
 }
 
+template <bool kStream>
+HWY_INLINE void AdvanceAnchorTo(const float* anchor, float* change,
+                                float* new_anchor, size_t count) {
+  const auto ahead = [&](size_t i) HWY_ATTR { hwy::Prefetch(anchor + i); };
+  ForEachVector(count, ahead, [&](auto tag, size_t i) HWY_ATTR {
+    using Tag = decltype(tag);
+    const auto value =
+        hn::Add(hn::LoadU(tag, anchor + i), hn::LoadU(tag, change + i));
+    hn::StoreU(value, tag, change + i);
+    Put<kStream, Tag>(value, tag, new_anchor + i);
+  });
+}
+
+void AdvanceAnchorKernel(const float* anchor, float* change, float* new_anchor,
+                         size_t count) {
+  if (CanStream(new_anchor)) {
+    AdvanceAnchorTo<true>(anchor, change, new_anchor, count);
+  } else {
+    AdvanceAnchorTo<false>(anchor, change, new_anchor, count);
+  }
+}
+
+template <bool kStream>
+HWY_INLINE void CopyStateTo(const float* from, float* to, size_t count) {
+  const auto ahead = [&](size_t i) HWY_ATTR { hwy::Prefetch(from + i); };
+  ForEachVector(count, ahead, [&](auto tag, size_t i) HWY_ATTR {
+    using Tag = decltype(tag);
+    Put<kStream, Tag>(hn::LoadU(tag, from + i), tag, to + i);
+  });
+}
+
+void CopyStateKernel(const float* from, float* to, size_t count) {
+  if (CanStream(to)) {
+    CopyStateTo<true>(from, to, count);
+  } else {
+    CopyStateTo<false>(from, to, count);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace causeway
 HWY_AFTER_NAMESPACE();
@@ -158,6 +197,8 @@ namespace causeway {
 
 HWY_EXPORT(MakeChangeKernel);
 HWY_EXPORT(ApplyDecodedKernel);
+HWY_EXPORT(AdvanceAnchorKernel);
+HWY_EXPORT(CopyStateKernel);
 
 void MakeChange(const StepCoefficients& coefficients,
                 const ChangeArrays& arrays, size_t count) {
@@ -169,6 +210,15 @@ bool ApplyDecoded(const float* change, const float* decoded,
                   size_t count) {
   return HWY_DYNAMIC_DISPATCH(ApplyDecodedKernel)(
       change, decoded, old_theta, new_theta, new_residual, count);
+}
+
+void AdvanceAnchor(const float* anchor, float* change, float* new_anchor,
+                   size_t count) {
+  HWY_DYNAMIC_DISPATCH(AdvanceAnchorKernel)(anchor, change, new_anchor, count);
+}
+
+void CopyState(const float* from, float* to, size_t count) {
+  HWY_DYNAMIC_DISPATCH(CopyStateKernel)(from, to, count);
 }
 
 void FlushStreams() { hwy::FlushStream(); }

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner loops of the outer step over one tile: one source in Highway,
-// compiled for several instruction sets. Every operation is rounded separately,
-// in the order written here, so that all instruction sets give the same bits.
+// The inner loops of the outer step over one tile, and of an island that
+// follows it: one source in Highway, compiled for several instruction sets.
+// Every operation is rounded separately, in the order written here, so that all
+// instruction sets give the same bits.
 //
 // Arrays have `count` values and need no alignment. New and old state must not
 // overlap. An array of new state at a multiple of kStreamAlignment is written
@@ -55,6 +56,14 @@ void MakeChange(const StepCoefficients& coefficients,
 bool ApplyDecoded(const float* change, const float* decoded,
                   const float* old_theta, float* new_theta, float* new_residual,
                   size_t count);
+
+// Computes new_anchor = anchor + change, as ApplyDecoded does for theta, and
+// leaves it in `change`, too, for whoever needs it from the cache.
+void AdvanceAnchor(const float* anchor, float* change, float* new_anchor,
+                   size_t count);
+
+// Copies `from` to `to`, which is new state.
+void CopyState(const float* from, float* to, size_t count);
 
 // Makes this thread's stores past the caches visible to threads that it
 // synchronizes with later.

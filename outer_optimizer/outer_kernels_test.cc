@@ -145,6 +145,36 @@ TEST_P(OuterKernelsTest, ApplyDecodedMovesThetaAndKeepsTheRest) {
   }
 }
 
+TEST_P(OuterKernelsTest, AnIslandsAnchorFollowsTheta) {
+  const std::vector<float> change = Values(kMost, 7);
+  const std::vector<float> anchor = Values(kMost, 9);
+  for (size_t count = 0; count <= kMost; ++count) {
+    std::vector<float> moved = change;
+    Array next(std::vector<float>(kMost, 77), count % 2 == 0);
+    AdvanceAnchor(anchor.data(), moved.data(), next.data(), count);
+    FlushStreams();
+    std::vector<float> want_moved = change;
+    std::vector<float> want_next(kMost, 77);
+    for (size_t i = 0; i < count; ++i) {
+      want_moved[i] = want_next[i] = anchor[i] + change[i];
+    }
+    ASSERT_EQ(next.bits(), Bits(want_next)) << count;
+    ASSERT_EQ(Bits(moved), Bits(want_moved)) << count;
+  }
+}
+
+TEST_P(OuterKernelsTest, CopyStateCopiesNothingElse) {
+  const std::vector<float> from = Values(kMost, 7);
+  for (size_t count = 0; count <= kMost; ++count) {
+    Array to(std::vector<float>(kMost, 77), count % 2 == 0);
+    CopyState(from.data(), to.data(), count);
+    FlushStreams();
+    std::vector<float> want(kMost, 77);
+    std::copy_n(from.begin(), count, want.begin());
+    ASSERT_EQ(to.bits(), Bits(want)) << count;
+  }
+}
+
 TEST_P(OuterKernelsTest, ApplyDecodedFindsOneNonFiniteValueAnywhere) {
   const std::vector<float> finite(kMost, 3e38f);
   const std::vector<float> zeros(kMost, 0.0f);

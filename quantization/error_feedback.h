@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/os/huge_pages.h"
 #include "quantization/codec.h"
 
 namespace causeway {
@@ -42,12 +43,12 @@ class ErrorFeedback {
 
   // Records that the contribution with the new error `error`, for the whole
   // fragment, was merged.
-  void SetError(std::vector<float> error) { error_ = std::move(error); }
+  void SetError(LargeVector<float> error) { error_ = std::move(error); }
 
  private:
   const float decay_;
   // Empty until the first contribution is merged.
-  std::vector<float> error_;
+  LargeVector<float> error_;
   std::vector<float> decoded_;
 };
 

@@ -54,7 +54,7 @@ TEST(ErrorFeedbackTest, NothingIsLostOverTime) {
     const std::vector<float> decoded = Send(kCoarse, feedback, values);
     for (uint64_t i = 0; i < kSize; ++i) sent[i] += decoded[i];
     error = values;
-    feedback.SetError(std::move(values));
+    feedback.SetError({values.begin(), values.end()});
   }
   for (uint64_t i = 0; i < kSize; ++i) {
     EXPECT_NEAR(sent[i] + error[i], wanted[i], 1e-4) << i;
@@ -103,7 +103,7 @@ TEST(ErrorFeedbackTest, SmallValuesComeThroughInTheMean) {
     std::vector<float> values(kSize, 0.01f);
     values[0] = 1;
     sum += Send(kCoarse, feedback, values)[1];
-    feedback.SetError(std::move(values));
+    feedback.SetError({values.begin(), values.end()});
   }
   EXPECT_NEAR(sum / kRounds, 0.01, 0.15 / kRounds);
 }

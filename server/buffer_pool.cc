@@ -12,12 +12,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/os/huge_pages.h"
 #include "glog/logging.h"
 
 namespace causeway {
 namespace {
-
-constexpr uint64_t kHugePageBytes = 2 << 20;
 
 struct Free {
   // The length of the mapping; 0 for memory that is not in a file.
@@ -58,10 +57,7 @@ Memory Allocate(const std::string& folder, uint64_t bytes) {
   }
   Memory memory(static_cast<char*>(
       ::operator new(bytes, std::align_val_t(kHugePageBytes))));
-  // This is only advice: everything works without huge pages, only slower. The
-  // last touched page must not reach beyond the buffer.
-  const uint64_t whole = bytes / kHugePageBytes * kHugePageBytes;
-  if (whole > 0) madvise(memory.get(), whole, MADV_HUGEPAGE);
+  AdviseHugePages(memory.get(), bytes);
   return memory;
 }
 

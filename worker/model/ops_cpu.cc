@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/ops_cpu.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/os/huge_pages.h"
 #include "common/os/thread_pool.h"
 #include "glog/logging.h"
 #include "worker/model/attention_cpu.h"
@@ -26,7 +25,6 @@ namespace {
 
 constexpr size_t kCacheLineBytes = 64;
 constexpr int64_t kCacheLineValues = 16;
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -58,8 +56,7 @@ class CpuOps final : public Ops {
       return absl::ResourceExhaustedError(
           absl::StrCat("not enough memory for ", bytes, " bytes"));
     }
-    // This is only a hint: with small pages operations merely run slower.
-    if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
+    AdviseHugePages(memory, rounded);
     // This also takes all page faults now rather than in the first step.
     std::memset(memory, 0, rounded);
     return memory;

@@ -28,7 +28,7 @@ class HostFragmentPart : public FragmentPart {
         options_(options),
         snapshots_(snapshots),
         copy_(std::move(copy)),
-        anchor_(share.held.size()),
+        anchor_(snapshots->Take(static_cast<size_t>(share.held.size()))),
         feedback_(options.error_feedback) {
     Gather(master, absl::MakeSpan(anchor_));
   }
@@ -112,13 +112,12 @@ class HostFragmentPart : public FragmentPart {
     const size_t known = decoded_.encoding.size();
     decoded_.encoding.append(received.data() + known, received.size() - known);
     return decoder_->Advance(
-        received, [&](uint64_t begin, absl::Span<const float> change) {
-          const absl::Span<float> new_anchor =
-              absl::MakeSpan(decoded_.new_anchor).subspan(begin, change.size());
-          std::copy_n(anchor_.data() + begin, change.size(), new_anchor.data());
-          Rebase(change, new_anchor);
+        received, [&](uint64_t begin, absl::Span<float> change) {
+          const uint64_t size = change.size();
+          NextAnchor(absl::MakeConstSpan(anchor_).subspan(begin, size), change,
+                     absl::MakeSpan(decoded_.new_anchor).subspan(begin, size));
           if (decoded_.digest.has_value()) {
-            decoded_.digest->Update(absl::MakeConstSpan(new_anchor));
+            decoded_.digest->Update(absl::MakeConstSpan(change));
           }
         });
   }
@@ -206,7 +205,7 @@ class HostFragmentPart : public FragmentPart {
 
   void MixOrRebase(bool includes_island, absl::Span<float> shard) const {
     for (const FragmentMap::Segment& segment : share_.segments) {
-      const auto held = [&](const std::vector<float>& values) {
+      const auto held = [&](const LargeVector<float>& values) {
         return absl::MakeConstSpan(values).subspan(segment.fragment_offset,
                                                    segment.size);
       };
@@ -215,7 +214,7 @@ class HostFragmentPart : public FragmentPart {
       if (!includes_island) {
         Rebase(held(update_.change), local);
       } else if (snapshot_.empty()) {
-        absl::c_copy(held(update_.new_anchor), local.begin());
+        Assign(held(update_.new_anchor), local);
       } else {
         Mix(held(update_.new_anchor), held(snapshot_), local);
       }
@@ -315,7 +314,7 @@ class HostFragmentPart : public FragmentPart {
 
   // A step of the anchor.
   struct Update {
-    std::vector<float> new_anchor;
+    LargeVector<float> new_anchor;
     // The digest of the new anchor, made while the values were in the cache.
     // Set only if the held values begin the fragment, as a digest must start
     // there.
@@ -323,7 +322,7 @@ class HostFragmentPart : public FragmentPart {
     // The strips with held values. Empty if `change` is set.
     std::string encoding;
     // The new anchor minus the old one; empty until it is needed.
-    std::vector<float> change;
+    LargeVector<float> change;
   };
 
   void Release(Update& update) {
@@ -339,10 +338,10 @@ class HostFragmentPart : public FragmentPart {
   SnapshotPool* const snapshots_;
   const MasterCopy copy_;
   // While training waits: a copy of the master's values.
-  std::vector<float> held_;
+  LargeVector<float> held_;
 
-  std::vector<float> anchor_;
-  std::vector<float> snapshot_;
+  LargeVector<float> anchor_;
+  LargeVector<float> snapshot_;
   // The master from a snapshot to its update, if its values rest meanwhile.
   const float* resting_ = nullptr;
 
@@ -356,7 +355,7 @@ class HostFragmentPart : public FragmentPart {
   // The pseudo-gradient. Without error feedback, which needs it later, it
   // passes through strip_ if it can: it takes as long to write it to memory as
   // to read what it is made of.
-  std::vector<float> values_;
+  LargeVector<float> values_;
   std::vector<float> strip_;
   std::unique_ptr<Encoder> encoder_;
   uint64_t encoded_values_ = 0;

@@ -7,7 +7,9 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -37,14 +39,23 @@ void Release(void* memory) {
 
 }  // namespace
 
-void* operator new(size_t bytes) {
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  const auto multiple = static_cast<size_t>(alignment);
+  void* const memory =
+      std::aligned_alloc(multiple, (std::max<size_t>(bytes, 1) + multiple - 1) /
+                                       multiple * multiple);
   if (memory == nullptr) throw std::bad_alloc();
   live_bytes += Large(memory);
   return memory;
 }
+void* operator new(size_t bytes) {
+  return operator new(bytes, std::align_val_t(alignof(std::max_align_t)));
+}
 void operator delete(void* memory) noexcept { Release(memory); }
 void operator delete(void* memory, size_t) noexcept { Release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept {
+  Release(memory);
+}
 
 namespace causeway {
 namespace {

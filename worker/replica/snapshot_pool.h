@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/os/huge_pages.h"
 
 namespace causeway {
 
@@ -18,8 +19,8 @@ namespace causeway {
 class SnapshotPool {
  public:
   // Returns `size` values, which are unspecified.
-  std::vector<float> Take(size_t size) {
-    std::vector<float> memory;
+  LargeVector<float> Take(size_t size) {
+    LargeVector<float> memory;
     {
       absl::MutexLock lock(&mu_);
       if (!spare_.empty()) {
@@ -31,7 +32,7 @@ class SnapshotPool {
     return memory;
   }
 
-  void Return(std::vector<float> memory) {
+  void Return(LargeVector<float> memory) {
     if (memory.capacity() == 0) return;
     absl::MutexLock lock(&mu_);
     spare_.push_back(std::move(memory));
@@ -39,7 +40,7 @@ class SnapshotPool {
 
  private:
   absl::Mutex mu_;
-  std::vector<std::vector<float>> spare_ ABSL_GUARDED_BY(mu_);
+  std::vector<LargeVector<float>> spare_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/os/huge_pages.h"
 #include "quantization/codec.h"
 #include "quantization/strips/encoding_reader.h"
 
@@ -25,10 +26,11 @@ namespace causeway {
 // Not thread-safe.
 class UpdateDecoder {
  public:
-  // Takes decoded values while they are in the cache. `begin` counts from the
-  // first wanted value; the calls follow each other without gaps.
+  // Takes decoded values while they are in the cache, and may overwrite them.
+  // `begin` counts from the first wanted value; the calls follow each other
+  // without gaps.
   using Sink =
-      absl::FunctionRef<void(uint64_t begin, absl::Span<const float> change)>;
+      absl::FunctionRef<void(uint64_t begin, absl::Span<float> change)>;
 
   // Decodes values [begin, begin + count), at least one, of an update of `size`
   // values. `spec` must pass CheckCodecSpec.
@@ -52,7 +54,7 @@ class UpdateDecoder {
   const uint64_t cover_end_;
   EncodingReader reader_;
   uint64_t decoded_strips_ = 0;
-  std::vector<float> strip_;
+  LargeVector<float> strip_;
 };
 
 }  // namespace causeway

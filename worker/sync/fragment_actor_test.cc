@@ -201,7 +201,7 @@ class FragmentActorTest : public testing::Test {
   void SetUp() override {
     ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
       model { hidden_size: 256 intermediate_size: 512 }
-      synchronization { fragments: 1 }
+      synchronization { fragments: 1 max_overlap_steps: 1 }
       membership { min_islands: 1 heartbeat_seconds: 0.1 grace_seconds: 0 }
     )pb")));
     ASSERT_OK_AND_ASSIGN(
@@ -332,7 +332,7 @@ TEST_F(FragmentActorTest, SendsWhileItEncodesAndMixesWhatComesBack) {
 
 TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
   Begin();
-  std::vector<float> memory(anchor_.size());
+  LargeVector<float> memory(anchor_.size());
   const float* const place = memory.data();
   replica_->snapshots().Return(std::move(memory));
   Send();

@@ -40,8 +40,8 @@ class Model {
   }
   size_t size() const { return map_->size(0); }
   const float* parameters() const { return parameters_.data(); }
-  void Gather(std::vector<float>& values) const {
-    map_->Gather(0, parameters_, absl::MakeSpan(values));
+  void Gather(absl::Span<float> values) const {
+    map_->Gather(0, parameters_, values);
   }
 
  private:
@@ -73,10 +73,10 @@ BENCHMARK(BM_Copy)->Unit(benchmark::kMillisecond);
 
 void BM_Snapshot(benchmark::State& state) {
   SnapshotPool pool;
-  pool.Return(std::vector<float>(TheModel().size()));
+  pool.Return(pool.Take(TheModel().size()));
   for (auto _ : state) {
-    std::vector<float> snapshot = pool.Take(TheModel().size());
-    TheModel().Gather(snapshot);
+    auto snapshot = pool.Take(TheModel().size());
+    TheModel().Gather(absl::MakeSpan(snapshot));
     benchmark::ClobberMemory();
     pool.Return(std::move(snapshot));
   }
@@ -87,7 +87,7 @@ BENCHMARK(BM_Snapshot)->Unit(benchmark::kMillisecond);
 void BM_SnapshotIntoFreshMemory(benchmark::State& state) {
   for (auto _ : state) {
     std::vector<float> snapshot(TheModel().size());
-    TheModel().Gather(snapshot);
+    TheModel().Gather(absl::MakeSpan(snapshot));
     benchmark::ClobberMemory();
   }
   SetBytes(state);

@@ -137,7 +137,7 @@ class DeviceFragmentPart : public FragmentPart {
 
   absl::Status EndContribution(bool merged) override {
     if (merged && feedback_.is_on() && progress_.complete) {
-      std::vector<float> error(inner_.values(), inner_.values() + inner_size());
+      LargeVector<float> error(inner_.values(), inner_.values() + inner_size());
       error.insert(error.end(), tail_.begin(), tail_.end());
       feedback_.SetError(std::move(error));
     }
