@@ -5,12 +5,17 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <thread>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -172,16 +177,54 @@ class Decompressor {
 }  // namespace
 
 std::string CompressPlanes(absl::string_view bytes, size_t width) {
-  CHECK(width == 1 || width == 2 || width == 4) << width;
-  Compressor compressor(width);
   std::string compressed;
   const size_t blocks = (bytes.size() + kPlanesBlock - 1) / kPlanesBlock;
   compressed.reserve(bytes.size() + blocks * width * kHeaderBytes);
-  for (size_t begin = 0; begin < bytes.size(); begin += kPlanesBlock) {
-    compressor.Add(bytes.substr(begin, kPlanesBlock), compressed);
-  }
+  const absl::Status appended =
+      StreamPlanes(bytes, width, 1, [&](absl::string_view block) {
+        compressed.append(block.data(), block.size());
+        return absl::OkStatus();
+      });
+  CHECK(appended.ok());
   if (compressed.size() >= bytes.size()) compressed.clear();
   return compressed;
+}
+
+absl::Status StreamPlanes(
+    absl::string_view bytes, size_t width, int threads,
+    absl::FunctionRef<absl::Status(absl::string_view)> sink) {
+  CHECK(width == 1 || width == 2 || width == 4) << width;
+  CHECK_GE(threads, 1);
+  std::atomic<size_t> next = 0;
+  struct {
+    absl::Mutex mu;
+    size_t end ABSL_GUARDED_BY(mu) = 0;
+    absl::Status status ABSL_GUARDED_BY(mu);
+  } handed_on;
+  const auto compress = [&] {
+    Compressor compressor(width);
+    std::string compressed;
+    for (size_t begin = next.fetch_add(kPlanesBlock); begin < bytes.size();
+         begin = next.fetch_add(kPlanesBlock)) {
+      compressed.clear();
+      compressor.Add(bytes.substr(begin, kPlanesBlock), compressed);
+      absl::MutexLock lock(&handed_on.mu);
+      const auto is_next = [&] {
+        handed_on.mu.AssertReaderHeld();
+        return handed_on.end == begin || !handed_on.status.ok();
+      };
+      handed_on.mu.Await(absl::Condition(&is_next));
+      if (!handed_on.status.ok()) return;
+      handed_on.status = sink(compressed);
+      handed_on.end = begin + kPlanesBlock;
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(compress);
+  compress();
+  for (std::thread& other : others) other.join();
+  absl::MutexLock lock(&handed_on.mu);
+  return handed_on.status;
 }
 
 absl::Status DecompressPlanes(absl::string_view compressed, size_t width,

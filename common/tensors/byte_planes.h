@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -30,6 +31,14 @@ inline constexpr size_t kPlanesBlock = 1 << 20;
 // Compresses values of `width` bytes each, 1, 2 or 4; the last value may be cut
 // off. Returns an empty string if the result would not be shorter.
 std::string CompressPlanes(absl::string_view bytes, size_t width);
+
+// Compresses like CompressPlanes, on `threads` threads, and hands the result
+// on in pieces, in order, while others are made. It may be longer than `bytes`,
+// by 4 bytes for each plane of a block. Returns the first error of `sink`,
+// which is not called again then.
+absl::Status StreamPlanes(
+    absl::string_view bytes, size_t width, int threads,
+    absl::FunctionRef<absl::Status(absl::string_view)> sink);
 
 // Restores `bytes`, whose size the caller knows. Whatever `compressed` is,
 // takes memory for two blocks and time in proportion to the size.

@@ -67,6 +67,34 @@ std::string Zstd(absl::string_view bytes) {
   return frame;
 }
 
+TEST(BytePlanesTest, SeveralThreadsMakeTheSameBytes) {
+  const std::string values = Values(5 * kPlanesBlock + 4321);
+  const std::string whole = CompressPlanes(values, sizeof(float));
+  for (const int threads : {1, 2, 7}) {
+    std::string streamed;
+    EXPECT_OK(StreamPlanes(values, sizeof(float), threads,
+                           [&](absl::string_view piece) {
+                             absl::StrAppend(&streamed, piece);
+                             return absl::OkStatus();
+                           }));
+    EXPECT_TRUE(streamed == whole) << threads;
+  }
+}
+
+TEST(BytePlanesTest, AnErrorEndsAStream) {
+  const std::string values = Values(5 * kPlanesBlock);
+  for (const int threads : {1, 3}) {
+    int calls = 0;
+    EXPECT_THAT(StreamPlanes(values, sizeof(float), threads,
+                             [&](absl::string_view /*piece*/) -> absl::Status {
+                               return ++calls < 3 ? absl::OkStatus()
+                                                  : absl::DataLossError("full");
+                             }),
+                IsDataLoss("full"));
+    EXPECT_EQ(calls, 3) << threads;
+  }
+}
+
 TEST(BytePlanesTest, ValuesComeBackInFewerBytes) {
   for (const size_t bytes : {size_t{4000}, size_t{4003}, size_t{100 << 10},
                              kPlanesBlock, 2 * kPlanesBlock + 4 * 777 + 1}) {

@@ -24,6 +24,9 @@ namespace {
 // The bytes of a draft that the disk gets at once.
 constexpr int64_t kWritebackBytes = 1 << 20;
 
+// The threads that compress a merged gradient: enough for most disks.
+constexpr int kCompressors = 2;
+
 constexpr char kMerge[] = "merge";
 constexpr char kConfig[] = "config";
 
@@ -43,13 +46,6 @@ std::string ChecksumKey(absl::string_view name) {
 
 std::string Checksum(absl::string_view bytes) {
   return absl::StrFormat("%08x", Crc32c(bytes));
-}
-
-SafetensorsTensor Bytes(std::string name, absl::string_view bytes) {
-  return {.name = std::move(name),
-          .dtype = "U8",
-          .shape = {static_cast<int64_t>(bytes.size())},
-          .bytes = bytes};
 }
 
 template <typename Message>
@@ -84,7 +80,12 @@ std::vector<RecordedObject> ObjectsOf(const v1::RecordedMerge& merge) {
   std::vector<RecordedObject> objects;
   if (!merge.gradient_digest().empty()) {
     RecordedObject& gradient = objects.emplace_back();
+    const uint64_t size = merge.contributions().empty()
+                              ? 0
+                              : merge.contributions(0).object().size();
     gradient.object.set_format(v1::FP32);
+    gradient.object.set_size(size);
+    gradient.object.set_encoded_bytes(size * sizeof(float));
     gradient.object.set_digest(merge.gradient_digest());
     gradient.name = "the merged gradient";
     return objects;
@@ -157,12 +158,7 @@ class MergeStore::Draft {
     for (const Encoding& prepared : encodings_) {
       if (prepared.digest == object.digest()) return;
     }
-    if (!AppendEncoding(object, encoding).ok()) {
-      file_.reset();
-    } else if (file_->bytes_written() - handed_over_ >= kWritebackBytes) {
-      file_->StartWriteback();
-      handed_over_ = file_->bytes_written();
-    }
+    if (!AppendEncoding(object, encoding, compress_).ok()) file_.reset();
   }
 
   // Appends what is missing, writes the header, makes the file durable and
@@ -207,8 +203,9 @@ class MergeStore::Draft {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const std::vector<RecordedObject> objects = ObjectsOf(merge);
     CHECK_EQ(encodings.size(), objects.size());
+    const bool compress = compress_ || !merge.gradient_digest().empty();
     for (size_t i = 0; i < objects.size(); ++i) {
-      RETURN_IF_ERROR(Place(objects[i].object, i, encodings[i]));
+      RETURN_IF_ERROR(Place(objects[i].object, i, encodings[i], compress));
     }
     int unmerged = 0;
     for (SafetensorsTensor& tensor : contents_.tensors) {
@@ -232,30 +229,42 @@ class MergeStore::Draft {
     return file_->Commit();
   }
 
-  // Appends a tensor, whose bytes are read only during the call.
-  absl::Status Append(SafetensorsTensor tensor)
+  // Appends bytes, which are read only during the call, and lets the disk begin
+  // with them.
+  absl::Status AppendBytes(absl::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    RETURN_IF_ERROR(file_->Append(tensor.bytes));
-    contents_.tensors.push_back(std::move(tensor));
+    RETURN_IF_ERROR(file_->Append(bytes));
+    if (file_->bytes_written() - handed_over_ >= kWritebackBytes) {
+      file_->StartWriteback();
+      handed_over_ = file_->bytes_written();
+    }
     return absl::OkStatus();
   }
 
   absl::Status AppendEncoding(const v1::EncodedObject& object,
-                              absl::string_view encoding)
+                              absl::string_view encoding, bool compress)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const int64_t begin = file_->bytes_written();
     // An entropy-coded encoding would not get smaller.
-    const std::string planes = compress_ && !object.entropy_coded()
-                                   ? CompressPlanes(encoding, WidthOf(object))
-                                   : "";
-    RETURN_IF_ERROR(Append(Bytes("", planes.empty() ? encoding : planes)));
-    encodings_.push_back(
-        {.digest = object.digest(), .planes = !planes.empty()});
+    const bool planes = compress && !object.entropy_coded();
+    if (planes) {
+      RETURN_IF_ERROR(StreamPlanes(encoding, WidthOf(object), kCompressors,
+                                   [&](absl::string_view piece) {
+                                     // By the thread that waits for this one.
+                                     mu_.AssertHeld();
+                                     return AppendBytes(piece);
+                                   }));
+    } else {
+      RETURN_IF_ERROR(AppendBytes(encoding));
+    }
+    AddTensor("", begin);
+    encodings_.push_back({.digest = object.digest(), .planes = planes});
     return absl::OkStatus();
   }
 
   // Gives an encoding its place in the record.
   absl::Status Place(const v1::EncodedObject& object, size_t index,
-                     absl::string_view encoding)
+                     absl::string_view encoding, bool compress)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     size_t place = 0;
     while (place < encodings_.size() &&
@@ -264,7 +273,7 @@ class MergeStore::Draft {
       ++place;
     }
     if (place == encodings_.size()) {
-      RETURN_IF_ERROR(AppendEncoding(object, encoding));
+      RETURN_IF_ERROR(AppendEncoding(object, encoding, compress));
     }
     contents_.tensors[place].name =
         encodings_[place].planes ? PlanesName(index) : absl::StrCat(index);
@@ -275,8 +284,23 @@ class MergeStore::Draft {
                              const google::protobuf::MessageLite& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const std::string bytes = message.SerializeAsString();
+    const int64_t begin = file_->bytes_written();
     contents_.metadata[ChecksumKey(name)] = Checksum(bytes);
-    return Append(Bytes(std::string(name), bytes));
+    RETURN_IF_ERROR(AppendBytes(bytes));
+    AddTensor(name, begin);
+    return absl::OkStatus();
+  }
+
+  // Adds the bytes that were appended since the file had `begin`.
+  void AddTensor(absl::string_view name, int64_t begin)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto size = static_cast<size_t>(file_->bytes_written() - begin);
+    contents_.tensors.push_back(
+        {.name = std::string(name),
+         .dtype = "U8",
+         .shape = {static_cast<int64_t>(size)},
+         // Nobody reads them: the header needs only the size.
+         .bytes = absl::string_view(nullptr, size)});
   }
 
   const uint64_t version_;

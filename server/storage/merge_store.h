@@ -9,13 +9,13 @@
 //   merges/merge-0003-v00000012.safetensors
 //     tensors   "merge", a RecordedMerge; "config", its RunConfig; the
 //               encodings, in the order of the record: "0", "1", ..., or
-//               "0.planes", "1.planes", ... for those that are not entropy
-//               coded and take fewer bytes as byte planes
-//               (common/tensors/byte_planes.h) of values. Flat, U8. Only
-//               records that are kept for ever are compressed. Encodings that
-//               were prepared but not merged are "unmerged.0", "unmerged.1",
-//               .... In a record with a gradient_digest, "0" is the merged
-//               pseudo-gradient in fp32, in place of the encodings.
+//               "0.planes", "1.planes", ... for those that are compressed
+//               to byte planes (common/tensors/byte_planes.h) of values. Flat,
+//               U8. In records that are kept for ever these are the encodings
+//               that are not entropy coded. Encodings that were prepared but
+//               not merged are "unmerged.0", "unmerged.1", .... A record with a
+//               gradient_digest has the merged pseudo-gradient in fp32,
+//               compressed, in place of the encodings.
 //     metadata  the CRC-32C of "merge" and of "config"
 //
 // A file becomes durable before the commit of its version. If the version is

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/merge_store.h"
 
+#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/as_bytes.h"
 #include "common/checksum.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
@@ -96,6 +98,36 @@ TEST_F(MergeStoreTest, EveryDamageIsFoundAndNamed) {
   ASSERT_OK(WriteFileAtomically(File(), {absl::string_view(file)}));
   EXPECT_THAT(store_.Open(3, 12).status(),
               IsDataLoss(File(), "the contribution of north"));
+}
+
+TEST_F(MergeStoreTest, AMergedGradientTakesLessThanItsValues) {
+  merge_.mutable_head()->set_fragment(3);
+  merge_.mutable_head()->set_version(12);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 0.02f);
+  std::vector<float> gradient(700'001);
+  for (float& value : gradient) value = normal(random);
+  for (const char* island : {"a", "b"}) {
+    Add(island, v1::INT4, true, island);
+    merge_.mutable_contributions()->rbegin()->mutable_object()->set_size(
+        gradient.size());
+  }
+  merge_.set_gradient_digest(Digest128(gradient));
+  bytes_ = {std::string(AsStringView(absl::MakeConstSpan(gradient)))};
+  ASSERT_OK_AND_ASSIGN(const uint64_t size, Write());
+  EXPECT_LT(static_cast<double>(size), 3.45 * gradient.size());
+  {
+    ASSERT_OK_AND_ASSIGN(const StoredMerge stored, store_.Open(3, 12));
+    ASSERT_EQ(stored.encodings().size(), 1);
+    EXPECT_TRUE(stored.encodings()[0] == bytes_[0]);
+  }
+  ASSERT_OK_AND_ASSIGN(const std::string file, ReadFile(File()));
+  for (size_t at = 2000; at < file.size(); at += file.size() / 50) {
+    std::string damaged = file;
+    damaged[at] ^= 1;
+    ASSERT_OK(WriteFileAtomically(File(), {absl::string_view(damaged)}));
+    EXPECT_THAT(store_.Open(3, 12).status(), IsDataLoss(File())) << at;
+  }
 }
 
 TEST_F(MergeStoreTest, PreparedEncodingsFindTheirPlaces) {
