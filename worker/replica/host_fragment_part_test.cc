@@ -201,7 +201,7 @@ TEST(HostFragmentPartTest, ParametersThatRestContributeTheSame) {
       for (Replica* replica : {&copies, &rests}) {
         replica->master() = Sum(replica->master(), Wave(round));
         replica->Send();
-        EXPECT_OK(replica->part().BeginContribution());
+        EXPECT_OK(replica->part().BeginContribution(0));
         replica->Encode(is_late ? 1 : UINT64_MAX);
         if (is_late) replica->Apply(Wave(round + 0.5), false);
         contributions.push_back(replica->Encode(UINT64_MAX));
