@@ -31,13 +31,13 @@ double PossibleSeconds(double seconds) {
 }
 
 std::string Describe(const Member& member, double before,
-                     double largest_seconds) {
+                     double bits_per_second, double largest_seconds) {
   const UplinkBits& plan = *member.uplink_bits;
   return absl::StrFormat(
       "island %s sends %.3g bits per value from now on, and not %.3g: its "
       "uplink gives %.3g Mbit/s, and %.2f s are left for an upload%s",
-      member.island_id, plan.bits(), before,
-      member.progress.uplink().bytes_per_second() * 8 / 1e6, largest_seconds,
+      member.island_id, plan.bits(), before, bits_per_second / 1e6,
+      largest_seconds,
       plan.is_too_slow()
           ? absl::StrFormat(
                 ", in which only %.2g arrive; so islands wait for it, as "
@@ -102,21 +102,20 @@ void Coordinator::PlanUplinkBits(Effects& effects) {
       });
   for (Member* member : membership_.Live()) {
     const v1::IslandProgress& progress = member->progress;
-    const double rate = 8 * progress.uplink().bytes_per_second();
-    // A report without new uploads measures nothing new.
-    if (!member->uplink_bits.has_value() || progress.own_uplink_bits() ||
-        !(rate > 0) || progress.bytes_up() == member->measured_bytes_up) {
+    if (!member->uplink_bits.has_value() || progress.own_uplink_bits()) {
       continue;
     }
-    member->measured_bytes_up = progress.bytes_up();
+    const std::optional<double> rate = member->uplink_bits->RateAt(
+        progress.bytes_up(), progress.uplink().busy_seconds());
+    if (!rate.has_value()) continue;
     const std::optional<double> before = member->uplink_bits->Heard(
-        BitsInTime(sends, round_steps * step_seconds, rate));
+        BitsInTime(sends, round_steps * step_seconds, *rate));
     if (!before.has_value()) continue;
     effects.view_changed = true;
     effects.events.push_back(
         {member->uplink_bits->is_too_slow() ? "uplink_too_slow" : "uplink_bits",
          member->island_id,
-         Describe(*member, *before, largest.available_seconds)});
+         Describe(*member, *before, *rate, largest.available_seconds)});
   }
 }
 

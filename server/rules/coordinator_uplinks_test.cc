@@ -4,6 +4,7 @@
 // Tests what a coordinator plans from islands' measurements of their links.
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,12 +52,18 @@ class UplinksTest : public testing::Test {
                 config.mutable_membership()->set_grace_seconds(0);
               }}) {}
 
-  v1::IslandProgress Report(double bytes_per_second, double bits = 0) {
+  // Reports that another million bytes were sent at this rate.
+  v1::IslandProgress Report(const std::string& island, double bytes_per_second,
+                            double bits = 0) {
+    v1::LinkUse& use = uplinks_[island];
+    constexpr double kBytes = 1e6;
+    use.set_busy_seconds(use.busy_seconds() + kBytes / bytes_per_second);
+    bytes_up_[island] += static_cast<uint64_t>(kBytes);
     v1::IslandProgress progress;
     progress.set_step_seconds(kStep);
     progress.set_uplink_bits(bits);
-    progress.set_bytes_up(++bytes_up_);
-    progress.mutable_uplink()->set_bytes_per_second(bytes_per_second);
+    progress.set_bytes_up(bytes_up_[island]);
+    *progress.mutable_uplink() = use;
     progress.mutable_downlink()->set_bytes_per_second(kDownBytes);
     return progress;
   }
@@ -75,7 +82,8 @@ class UplinksTest : public testing::Test {
               const std::vector<double>& rates) {
     for (int i = 0; i < count; ++i) {
       for (size_t j = 0; j < islands.size(); ++j) {
-        ASSERT_OK(run_.Heartbeat(islands[j], Report(rates[j])));
+        ASSERT_OK(run_.Heartbeat(islands[j],
+                                 Report(islands[j].island_id(), rates[j])));
       }
       Commit(islands[0]);
     }
@@ -92,7 +100,9 @@ class UplinksTest : public testing::Test {
   }
 
   CoordinatorDriver run_;
-  uint64_t bytes_up_ = 0;
+  // By island.
+  std::map<std::string, uint64_t> bytes_up_;
+  std::map<std::string, v1::LinkUse> uplinks_;
 };
 
 TEST_F(UplinksTest, ASlowUplinkGetsFewerBitsAndAFastOneDoesNot) {
@@ -114,7 +124,8 @@ TEST_F(UplinksTest, ASlowUplinkGetsFewerBitsAndAFastOneDoesNot) {
                     Not(HasSubstr("wait"))));
   Rounds(20, {fast, slow}, {RateFor(8), RateFor(2)});
   EXPECT_EQ(run_.CountEvents("uplink_bits"), 1);
-  Rounds(3, {fast, slow}, {RateFor(8), RateFor(8)});
+  // The rates of earlier rounds still count in the first rounds.
+  Rounds(7, {fast, slow}, {RateFor(8), RateFor(8)});
   EXPECT_EQ(Planned(slow), 4);
   EXPECT_EQ(run_.CountEvents("uplink_bits"), 2);
   EXPECT_EQ(run_.CountEvents("uplink_too_slow"), 0);
@@ -131,7 +142,7 @@ TEST_F(UplinksTest, AnUplinkBelowTheFloorIsNamed) {
 
 TEST_F(UplinksTest, OneMeasurementCountsOnce) {
   const auto island = run_.Join("a");
-  ASSERT_OK(run_.Heartbeat(island, Report(RateFor(1))));
+  ASSERT_OK(run_.Heartbeat(island, Report("a", RateFor(1))));
   for (int i = 0; i < 10; ++i) Commit(island);
   EXPECT_EQ(Planned(island), 4);
 }
@@ -161,7 +172,7 @@ TEST_F(UplinksTest, ClaimsOfOneIslandLeaveTheOthersHalfOfTheTime) {
 TEST_F(UplinksTest, BitsOfTheIslandsOperatorStay) {
   const auto island = run_.Join("a");
   for (int i = 0; i < 10; ++i) {
-    v1::IslandProgress progress = Report(RateFor(1));
+    v1::IslandProgress progress = Report("a", RateFor(1));
     progress.set_own_uplink_bits(true);
     ASSERT_OK(run_.Heartbeat(island, progress));
     Commit(island);
@@ -172,7 +183,7 @@ TEST_F(UplinksTest, BitsOfTheIslandsOperatorStay) {
 TEST_F(UplinksTest, AnotherProcessOfTheCoordinatorGoesOnWithThem) {
   const auto joined = run_.TryJoin("a", 1);
   ASSERT_OK(joined);
-  v1::IslandProgress progress = Report(RateFor(2), 1.8);
+  v1::IslandProgress progress = Report("a", RateFor(2), 1.8);
   progress.set_ready(true);
   ASSERT_OK(run_.Heartbeat(joined->identity(), progress));
   EXPECT_EQ(Planned(joined->identity()), 1.8);

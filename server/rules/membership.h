@@ -82,8 +82,6 @@ struct Member {
   IslandPace pace;
   // Absent unless the run has synchronization.uplink_bits_floor.
   std::optional<UplinkBits> uplink_bits;
-  // Its `bytes_up` at the last measurement that uplink_bits has heard.
-  uint64_t measured_bytes_up = 0;
   // Since when it has been behind the others, without a break.
   absl::Time slow_since = absl::InfiniteFuture();
   // The number of joins that the island has left at `joins_at`.

@@ -57,6 +57,19 @@ double UplinkBits::Plan(const Limits& limits, double in_time) {
   return Within(limits, Rounded(kShare * in_time));
 }
 
+std::optional<double> UplinkBits::RateAt(uint64_t bytes, double busy_seconds) {
+  const double bits = 8 * static_cast<double>(bytes);
+  if (bits == sums_.back().first) return std::nullopt;
+  sums_.push_back({bits, busy_seconds});
+  if (sums_.size() > kRounds + 1) sums_.erase(sums_.begin());
+  // A report that comes during an upload counts bytes that are still on their
+  // way. That evens out over some rounds.
+  const auto [bits_before, seconds_before] = sums_.front();
+  const double seconds = busy_seconds - seconds_before;
+  if (!(bits > bits_before && seconds > 0)) return std::nullopt;
+  return (bits - bits_before) / seconds;
+}
+
 std::optional<double> UplinkBits::Heard(double in_time) {
   recent_.push_back(in_time);
   if (recent_.size() > kRounds) recent_.erase(recent_.begin());

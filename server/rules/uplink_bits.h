@@ -20,7 +20,9 @@
 #ifndef SERVER_RULES_UPLINK_BITS_H_
 #define SERVER_RULES_UPLINK_BITS_H_
 
+#include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -65,6 +67,11 @@ class UplinkBits {
   // time, by what was measured.
   static double Plan(const Limits& limits, double in_time);
 
+  // Notes how many bytes an island had sent, and how long uploads had taken, at
+  // the end of a round. Returns the rate over the last kRounds of these, in
+  // bits per second; none if nothing new was sent.
+  std::optional<double> RateAt(uint64_t bytes, double busy_seconds);
+
   // Notes the measurement of a round, in which `in_time` bits would just have
   // arrived in time. Returns the bits until now if the plan changes.
   std::optional<double> Heard(double in_time);
@@ -82,6 +89,8 @@ class UplinkBits {
   // last change.
   std::vector<double> recent_;
   int since_change_ = 0;
+  // The sums of RateAt, oldest first, in bits and seconds.
+  std::vector<std::pair<double, double>> sums_ = {{0, 0}};
 };
 
 }  // namespace causeway

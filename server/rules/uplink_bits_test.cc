@@ -79,6 +79,23 @@ TEST(BitsInTimeTest, AQueueOfFragmentsIsJustInTime) {
   }
 }
 
+TEST(UplinkBitsTest, TheRateIsThatOfTheLastRounds) {
+  UplinkBits plan(kLimits, 0);
+  EXPECT_EQ(plan.RateAt(0, 0), std::nullopt);
+  EXPECT_THAT(plan.RateAt(100, 2), Optional(400.0));
+  EXPECT_EQ(plan.RateAt(100, 2), std::nullopt) << "nothing new";
+  // The link becomes ten times as fast.
+  EXPECT_THAT(plan.RateAt(200, 2.2), Optional(DoubleNear(1600 / 2.2, 1e-9)));
+  EXPECT_THAT(plan.RateAt(300, 2.4), Optional(DoubleNear(1000, 1e-9)));
+  EXPECT_THAT(plan.RateAt(400, 2.6), Optional(DoubleNear(4000, 1e-9)));
+  // A report comes before the end of an upload, and then one after the next.
+  EXPECT_THAT(plan.RateAt(500, 2.7), Optional(DoubleNear(4800, 1e-9)));
+  EXPECT_THAT(plan.RateAt(600, 3), Optional(DoubleNear(4000, 1e-9)));
+  EXPECT_EQ(plan.RateAt(1, 0), std::nullopt) << "sums do not fall";
+  EXPECT_EQ(plan.RateAt(700, std::numeric_limits<double>::quiet_NaN()),
+            std::nullopt);
+}
+
 TEST(UplinkBitsTest, SeveralRoundsThatAgreeLowerAndRaiseThem) {
   UplinkBits plan(kLimits, 0);
   EXPECT_EQ(plan.bits(), 4);

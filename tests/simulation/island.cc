@@ -72,10 +72,12 @@ v1::IslandProgress Island::Progress() const {
   if (trained_ > 0) {
     progress.set_step_seconds(absl::ToDoubleSeconds(
         process_.parts.scenario->step_time[process_.island]));
-    // A link of its own, whose rate changes now and then.
+    // A link of its own, whose rate changes, and whose sums may fall.
     progress.set_bytes_up(trained_);
-    progress.mutable_uplink()->set_bytes_per_second(std::ldexp(
-        1, static_cast<int>((trained_ / 64 + process_.island) * 5 % 12)));
+    progress.mutable_uplink()->set_busy_seconds(
+        static_cast<double>(trained_) *
+        std::ldexp(
+            1, static_cast<int>((trained_ / 64 + process_.island) * 5 % 12)));
   }
   return progress;
 }
