@@ -152,6 +152,8 @@ class LeadingProcess {
   // Null without a supervisor.
   RankStampPage* const stamps_ = OpenedRankStamps();
   CrewRules rules_ = IslandCrewRules();
+  // The instance_id of the newest join.
+  uint64_t instance_ = 0;
   // Null and none if the island has one process.
   std::unique_ptr<RendezvousServer> rendezvous_;
   std::optional<CrewLeader> crew_;
@@ -283,7 +285,7 @@ std::string LeadingProcess::Description() const {
 }
 
 Island::Options LeadingProcess::MakeIslandOptions() {
-  const uint64_t instance = random_seed_() | 1;  // 0 means none.
+  instance_ = random_seed_() | 1;  // 0 means none.
   Island::Options options{
       .make_trainer =
           [this](const v1::JoinResponse& joined,
@@ -293,13 +295,13 @@ Island::Options LeadingProcess::MakeIslandOptions() {
       .overlap_steps = absl::GetFlag(FLAGS_overlap_steps),
       .uplink_bits = absl::GetFlag(FLAGS_uplink_bits),
       .initial_parameters = absl::GetFlag(FLAGS_initial_parameters),
-      .seed = instance,
+      .seed = instance_,
       .now = now_,
       .leave_timeout = absl::Seconds(absl::GetFlag(FLAGS_leave_timeout)),
       .log_interval = absl::Seconds(absl::GetFlag(FLAGS_log_seconds)),
       .step_time = absl::Seconds(absl::GetFlag(FLAGS_simulated_step_seconds))};
   options.join.set_island_id(absl::GetFlag(FLAGS_island));
-  options.join.set_instance_id(instance);
+  options.join.set_instance_id(instance_);
   options.join.set_description(Description());
   options.check_run = [this](const v1::JoinResponse& joined) {
     return CheckRun(joined);
@@ -314,7 +316,13 @@ Island::Options LeadingProcess::MakeIslandOptions() {
     // a copy may live, so this one replaces nobody, and only says that it goes
     // on from a checkpoint.
     const uint64_t dead = options.resume->position.instance_id();
-    options.join.set_replaces_instance_id(dead == 0 ? instance : dead);
+    options.join.set_replaces_instance_id(dead == 0 ? instance_ : dead);
+  }
+  if (stamps_ != nullptr && stamps_->member() != 0) {
+    // The supervisor starts no process before the earlier one is dead, which
+    // may have joined and not come to the point where it would have noted
+    // itself beside the checkpoint.
+    options.join.set_replaces_instance_id(stamps_->member());
   }
   if (MayShrink()) {
     options.hands_over = [this] {
@@ -331,15 +339,11 @@ Island::Options LeadingProcess::MakeIslandOptions() {
                           verdicts = Verdicts(table, rules_.size)]() mutable {
     return Joined(verdicts.Take(), std::exchange(news_, std::nullopt));
   };
-  if (stamps_ != nullptr) {
-    // The supervisor starts no process before the earlier one is dead.
-    const uint64_t dead = stamps_->member().exchange(instance);
-    if (options.resume == nullptr) options.join.set_replaces_instance_id(dead);
-  }
   return options;
 }
 
 absl::Status LeadingProcess::CheckRun(const v1::JoinResponse& joined) {
+  if (stamps_ != nullptr) stamps_->member() = instance_;
   if (GaveUp()) {
     return absl::AbortedError(
         "its supervisor has given up, because its ranks fail again and again "

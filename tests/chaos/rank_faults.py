@@ -15,7 +15,6 @@ import threading
 import time
 
 from islands import AGAIN, RANKS, await_that, lost_steps
-from rank_trials import LONE_HOSTS
 
 # The event in which the coordinator blames a rank of `four`, or its host.
 BLAME = (r"rank_(?:dead|stuck|slow|corrupt) .*island four: "
@@ -252,23 +251,31 @@ def slow(trial, chance, result):
 def lose_spare(trial, chance, result):
     """A host is killed, and the host of its spare as that takes over."""
     begin = await_moment(trial, chance)
-    lost = trial.member
-    spare, other = (host for host in LONE_HOSTS if host != lost)
     result["ranks"] = [RANKS - 1]
+    lost = trial.member
     trial.kill(f"host{lost}")
     _, found = await_that(
         lambda: re.search(r"is dead|" + VERDICT, trial.log.since_mark()),
         "a verdict")
     result["found_seconds"] = found - begin
-    trial.await_text(f"processes: 0, 1, 2, {spare}\n")
+    spare = await_member(trial)
     # The ranks connect in the first tenth of a second.
     time.sleep(chance.uniform(0, chance.choice((0.02, 0.3))))
     trial.kill(f"host{spare}")
-    trial.await_text(f"processes: 0, 1, 2, {other}\n")
+    await_member(trial)
     await_repair(trial, result, begin)
-    trial.member = other
     for host in (lost, spare):
         trial.start_host(host, 1)
+
+
+def await_member(trial):
+    """Waits for a new crew, and returns which lone host takes part."""
+    crew = r"trains on 4 of 4 processes: 0, 1, 2, (\d)\n"
+    found, _ = await_that(
+        lambda: re.search(crew, trial.log.since_mark()), "a crew of four")
+    trial.log.mark += found.end()
+    trial.member = int(found.group(1))
+    return trial.member
 
 
 def corrupt(trial, chance, result):

@@ -71,9 +71,10 @@ std::optional<RankFault> FindSilentRank(absl::Span<const RankView> ranks,
   for (const RankView& rank : ranks) {
     const absl::Duration limit =
         rank.is_stopped ? limits.stopped : limits.silence;
-    if (rank.silence <= limit) continue;
-    ++silent;
-    if (first == nullptr) first = &rank;
+    // Beats are apart, so ranks that are stopped together do not exceed their
+    // limit together.
+    if (rank.is_stopped || rank.silence > limit / 2) ++silent;
+    if (first == nullptr && rank.silence > limit) first = &rank;
   }
   if (first == nullptr) return std::nullopt;
   const bool all = silent > 1 && silent == ranks.size();

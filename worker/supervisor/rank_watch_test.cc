@@ -85,6 +85,22 @@ TEST_F(FindStuckRankTest, IfNoProcessRunsTheHostIsToBlame) {
   EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 4"));
 }
 
+TEST_F(FindStuckRankTest, TheHostIsToBlameThoughOneRankExceedsTheLimitFirst) {
+  for (RankView& rank : ranks_) rank.silence = absl::Seconds(9.9);
+  ranks_[1].silence = absl::Seconds(10.1);
+  EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 5"));
+  for (RankView& rank : ranks_) {
+    rank.is_stopped = true;
+    rank.silence = absl::Seconds(0.45);
+  }
+  EXPECT_EQ(Found(), "");
+  ranks_[1].silence = absl::Seconds(0.55);
+  EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 5"));
+  ranks_[3].is_stopped = false;
+  ranks_[3].silence = absl::ZeroDuration();
+  EXPECT_THAT(Found(), HasSubstr("rank 5 is stuck"));
+}
+
 TEST_F(FindStuckRankTest, WhoWaitsIsNotStuck) {
   for (const int i : {0, 1, 3}) {
     SetStep(i, absl::Seconds(30), absl::Seconds(29));
