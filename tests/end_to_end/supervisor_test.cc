@@ -196,36 +196,6 @@ TEST_F(SupervisorTest, WhatTheSupervisorOfAnotherHostHasSeenIsReported) {
   EXPECT_THAT(events->Output(), HasSubstr("a signal has stopped it"));
 }
 
-// A process that joined and waits for the others has noted itself nowhere yet.
-TEST_F(SupervisorTest, AProcessThatDiesAsItHasJoinedIsReplacedAtOnce) {
-  StartCoordinator();
-  std::vector<std::string> flags = {
-      "--supervise=1",
-      "--island_size=2",
-      "--checkpoint_steps=10",
-      absl::StrCat("--checkpoint_dir=", Path("saved")),
-      absl::StrCat("--island_leader=127.0.0.2:", Port()),
-      "--rank_host=127.0.0.1"};
-  const auto host = StartSupervisor("host", flags);
-  flags[3] += "_elsewhere";
-  flags.push_back("--island_rank=1");
-  const auto other = StartSupervisor("other", flags);
-  ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
-  const auto await_joins = [&](size_t count) {
-    while (host->running() &&
-           std::vector<std::string>(
-               absl::StrSplit(host->Output(), "] joined run "))
-                   .size() <= count) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-  };
-  other->End(SIGKILL);
-  await_joins(2);
-  kill(FindChild(host->pid(), "--island_rank=0"), SIGKILL);
-  await_joins(3);
-  EXPECT_THAT(host->Output(), Not(HasSubstr("cannot join")));
-}
-
 // Addresses of this host stand for two hosts, and directories for their memory.
 TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   StartCoordinator();
