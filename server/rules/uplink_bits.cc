@@ -61,7 +61,7 @@ std::optional<double> UplinkBits::RateAt(uint64_t bytes, double busy_seconds) {
   const double bits = 8 * static_cast<double>(bytes);
   if (bits == sums_.back().first) return std::nullopt;
   sums_.push_back({bits, busy_seconds});
-  if (sums_.size() > kRounds + 1) sums_.erase(sums_.begin());
+  if (sums_.size() > kRateRounds + 1) sums_.erase(sums_.begin());
   // A report that comes during an upload counts bytes that are still on their
   // way. That evens out over some rounds.
   const auto [bits_before, seconds_before] = sums_.front();

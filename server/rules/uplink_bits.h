@@ -51,7 +51,10 @@ double BitsInTime(absl::Span<const UplinkSend> sends, double round_seconds,
 
 class UplinkBits {
  public:
+  // The measurements that must agree, and the rounds over which each measures
+  // the rate.
   static constexpr int kRounds = 3;
+  static constexpr int kRateRounds = 6;
   static constexpr double kShare = 0.9;
   static constexpr double kRise = 1.5;
 
@@ -68,8 +71,8 @@ class UplinkBits {
   static double Plan(const Limits& limits, double in_time);
 
   // Notes how many bytes an island had sent, and how long uploads had taken, at
-  // the end of a round. Returns the rate over the last kRounds of these, in
-  // bits per second; none if nothing new was sent.
+  // the end of a round. Returns the rate over the last kRateRounds of these,
+  // in bits per second; none if nothing new was sent.
   std::optional<double> RateAt(uint64_t bytes, double busy_seconds);
 
   // Notes the measurement of a round, in which `in_time` bits would just have

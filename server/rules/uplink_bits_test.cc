@@ -87,12 +87,15 @@ TEST(UplinkBitsTest, TheRateIsThatOfTheLastRounds) {
   // The link becomes ten times as fast.
   EXPECT_THAT(plan.RateAt(200, 2.2), Optional(DoubleNear(1600 / 2.2, 1e-9)));
   EXPECT_THAT(plan.RateAt(300, 2.4), Optional(DoubleNear(1000, 1e-9)));
-  EXPECT_THAT(plan.RateAt(400, 2.6), Optional(DoubleNear(4000, 1e-9)));
+  EXPECT_THAT(plan.RateAt(400, 2.6), Optional(DoubleNear(3200 / 2.6, 1e-9)));
+  EXPECT_THAT(plan.RateAt(500, 2.8), Optional(DoubleNear(4000 / 2.8, 1e-9)));
+  EXPECT_THAT(plan.RateAt(600, 3), Optional(DoubleNear(1600, 1e-9)));
+  EXPECT_THAT(plan.RateAt(700, 3.2), Optional(DoubleNear(4000, 1e-9)));
   // A report comes before the end of an upload, and then one after the next.
-  EXPECT_THAT(plan.RateAt(500, 2.7), Optional(DoubleNear(4800, 1e-9)));
-  EXPECT_THAT(plan.RateAt(600, 3), Optional(DoubleNear(4000, 1e-9)));
+  EXPECT_THAT(plan.RateAt(800, 3.3), Optional(DoubleNear(4800 / 1.1, 1e-9)));
+  EXPECT_THAT(plan.RateAt(900, 3.6), Optional(DoubleNear(4000, 1e-9)));
   EXPECT_EQ(plan.RateAt(1, 0), std::nullopt) << "sums do not fall";
-  EXPECT_EQ(plan.RateAt(700, std::numeric_limits<double>::quiet_NaN()),
+  EXPECT_EQ(plan.RateAt(1000, std::numeric_limits<double>::quiet_NaN()),
             std::nullopt);
 }
 
