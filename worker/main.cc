@@ -81,6 +81,7 @@ absl::StatusOr<int> Run() {
 }  // namespace causeway
 
 int main(int argc, char** argv) {
+  using causeway::kProgram;
   causeway::StartDaemon(
       argc, argv,
       "Trains as one island of a run.\n\n"
@@ -90,12 +91,10 @@ int main(int argc, char** argv) {
       "worker/flags.cc");
   causeway::SetSupervisedIsland();
   const std::string problem = causeway::UsageProblem();
-  if (!problem.empty())
-    return causeway::UsageError(causeway::kProgram, problem);
+  if (!problem.empty()) return causeway::UsageError(kProgram, problem);
   const absl::StatusOr<int> code =
       absl::GetFlag(FLAGS_supervise) > 0
           ? causeway::SuperviseRanks({argv, argv + argc})
           : causeway::Run();
-  return code.ok() ? *code
-                   : causeway::ExitCode(causeway::kProgram, code.status());
+  return code.ok() ? *code : causeway::ExitCode(kProgram, code.status());
 }

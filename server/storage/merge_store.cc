@@ -84,7 +84,6 @@ std::vector<RecordedObject> ObjectsOf(const v1::RecordedMerge& merge) {
                               ? 0
                               : merge.contributions(0).object().size();
     gradient.object.set_format(v1::FP32);
-    gradient.object.set_size(size);
     gradient.object.set_encoded_bytes(size * sizeof(float));
     gradient.object.set_digest(merge.gradient_digest());
     gradient.name = "the merged gradient";
@@ -158,7 +157,7 @@ class MergeStore::Draft {
     for (const Encoding& prepared : encodings_) {
       if (prepared.digest == object.digest()) return;
     }
-    if (!AppendEncoding(object, encoding, compress_).ok()) file_.reset();
+    if (!AppendEncoding(object, encoding).ok()) file_.reset();
   }
 
   // Appends what is missing, writes the header, makes the file durable and
@@ -203,9 +202,9 @@ class MergeStore::Draft {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const std::vector<RecordedObject> objects = ObjectsOf(merge);
     CHECK_EQ(encodings.size(), objects.size());
-    const bool compress = compress_ || !merge.gradient_digest().empty();
+    compress_ = compress_ || !merge.gradient_digest().empty();
     for (size_t i = 0; i < objects.size(); ++i) {
-      RETURN_IF_ERROR(Place(objects[i].object, i, encodings[i], compress));
+      RETURN_IF_ERROR(Place(objects[i].object, i, encodings[i]));
     }
     int unmerged = 0;
     for (SafetensorsTensor& tensor : contents_.tensors) {
@@ -242,11 +241,11 @@ class MergeStore::Draft {
   }
 
   absl::Status AppendEncoding(const v1::EncodedObject& object,
-                              absl::string_view encoding, bool compress)
+                              absl::string_view encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const int64_t begin = file_->bytes_written();
     // An entropy-coded encoding would not get smaller.
-    const bool planes = compress && !object.entropy_coded();
+    const bool planes = compress_ && !object.entropy_coded();
     if (planes) {
       RETURN_IF_ERROR(StreamPlanes(encoding, WidthOf(object), kCompressors,
                                    [&](absl::string_view piece) {
@@ -264,7 +263,7 @@ class MergeStore::Draft {
 
   // Gives an encoding its place in the record.
   absl::Status Place(const v1::EncodedObject& object, size_t index,
-                     absl::string_view encoding, bool compress)
+                     absl::string_view encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     size_t place = 0;
     while (place < encodings_.size() &&
@@ -273,7 +272,7 @@ class MergeStore::Draft {
       ++place;
     }
     if (place == encodings_.size()) {
-      RETURN_IF_ERROR(AppendEncoding(object, encoding, compress));
+      RETURN_IF_ERROR(AppendEncoding(object, encoding));
     }
     contents_.tensors[place].name =
         encodings_[place].planes ? PlanesName(index) : absl::StrCat(index);
@@ -305,8 +304,9 @@ class MergeStore::Draft {
 
   const uint64_t version_;
   const size_t header_bytes_;
-  const bool compress_;
   absl::Mutex mu_;
+  // Says whether encodings that follow are compressed.
+  bool compress_ ABSL_GUARDED_BY(mu_);
   // None after an error, and after the commit.
   std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
   // The bytes of it that the disk has begun to get.

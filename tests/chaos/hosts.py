@@ -13,7 +13,7 @@ import shutil
 import time
 
 import islands
-from islands import RUN, Log, await_that, lost_steps
+from islands import RUN, Log, await_that, lost_steps, note_blame
 from network import HOSTS, HUB, LEADERS, Network, address
 
 RANKS_PER_HOST = 2
@@ -77,8 +77,7 @@ def judge(trial, crew, host, result):
         right = all(process // RANKS_PER_HOST == host
                     for process in processes)
         kind = "rightly" if right and processes else "wrongly"
-        result["blamed_" + kind] = result.get("blamed_" + kind, 0) + 1
-        result.setdefault("events", []).append(text)
+        note_blame(result, kind, text)
 
 
 def lose_host(trial, chance, result):

@@ -118,6 +118,11 @@ class Trial:
                    f"{self.host}:{port}", "--insecure", "--port_file",
                    self.directory / "port")
 
+    def restart_coordinator(self):
+        """Starts a coordinator that was killed as a service manager would."""
+        time.sleep(0.5)
+        self.start_coordinator(self.port)
+
     def kill(self, name):
         self.processes[name].kill()
         self.processes[name].wait()
@@ -201,6 +206,12 @@ def lost_steps(last, steps):
     """Returns how many steps up to `last` are made again in `steps`."""
     # An island without a checkpoint goes on at the run's step.
     return max(0, last + 1 - steps[0])
+
+
+def note_blame(result, kind, text):
+    """Notes an event that blames somebody `rightly`, `wrongly`, ...."""
+    result["blamed_" + kind] = result.get("blamed_" + kind, 0) + 1
+    result.setdefault("events", []).append(text)
 
 
 def in_time(fault, trial, chance, result):

@@ -67,8 +67,8 @@ import time
 
 import hosts
 import islands
-from islands import (AGAIN, Log, await_that, in_time, lost_steps, running,
-                     spread, write_report)
+from islands import (AGAIN, Log, await_that, in_time, lost_steps, note_blame,
+                     running, spread, write_report)
 from network import HOSTS, HUB, RATE, Network, address
 
 KINDS = ("slow", "crawl", "crawl_in_plan", "lossy", "drizzle", "short", "cut")
@@ -125,8 +125,7 @@ def judge(trial, link, result):
                 re.findall(r"(?:ranks?|and) (\d+)", text.split(":")[0])]
         kind = ("rightly" if set(ends[:2]) == set(link) else
                 "end" if ends[0] in link and len(ends) == 1 else "wrongly")
-        result["blamed_" + kind] = result.get("blamed_" + kind, 0) + 1
-        result.setdefault("events", []).append(text)
+        note_blame(result, kind, text)
 
 
 def bear(trial, kind, link, result, begin):
@@ -194,8 +193,7 @@ def crawl(trial, kind, link, result, begin):
         await_that(lambda: "so it is left out" in trial.log.since_mark(),
                    "a plan")
         trial.kill("coordinator")
-        time.sleep(0.5)
-        trial.start_coordinator(trial.port)
+        trial.restart_coordinator()
     _, left = await_that(
         lambda: re.search("starts again without process",
                           trial.log.since_mark()), "a smaller crew")

@@ -123,7 +123,7 @@ def kill_coordinator(trial, chance, result):
     os.kill(pid, signal.SIGKILL)
     trial.kill("coordinator")
     await_verdict(trial, result, begin)
-    restart_coordinator(trial)
+    trial.restart_coordinator()
     trial.await_restart()
     await_repair(trial, result, begin)
 
@@ -135,14 +135,9 @@ def kill_coordinator_in_plan(trial, chance, result):
     os.kill(pid, chance.choice((signal.SIGKILL, signal.SIGSTOP)))
     await_verdict(trial, result, begin)
     trial.kill("coordinator")
-    restart_coordinator(trial)
+    trial.restart_coordinator()
     trial.await_restart()
     await_repair(trial, result, begin)
-
-
-def restart_coordinator(trial):
-    time.sleep(0.5)
-    trial.start_coordinator(trial.port)
 
 
 def kill_repeatedly(trial, chance, result, times):

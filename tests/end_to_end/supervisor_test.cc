@@ -152,7 +152,7 @@ TEST_F(SupervisorTest, AnIslandThatNeedsARankWithWrongNumbersEnds) {
           absl::StrCat("--checkpoint_dir=", Path("saved"))});
   EXPECT_EQ(supervisor->Wait(), 3) << supervisor->Output();
   EXPECT_THAT(Events(), HasSubstr("left: step 10: in an audit some ranks had"));
-  // What they have computed is not taken up.
+  // The island does not take up what they have computed.
   EXPECT_FALSE(std::filesystem::exists(Path("saved/island.safetensors")));
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/as_bytes.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 
 namespace causeway {
 namespace {

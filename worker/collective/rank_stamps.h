@@ -119,8 +119,8 @@ class RankStampPage {
   // has found that they compute wrong numbers; each less than kMostRanks.
   void SetCorrupt(int process) { memory_->corrupt[process] = true; }
   bool IsCorrupt(int process) const { return memory_->corrupt[process]; }
-  // Whether the supervisor has given up. A process that leads the island then
-  // only tells the coordinator so.
+  // Returns whether the supervisor, which alone sets it, has given up. A
+  // process that leads the island then only tells the coordinator so.
   std::atomic<bool>& gave_up() { return memory_->gave_up; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }

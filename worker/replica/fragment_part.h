@@ -41,8 +41,8 @@ struct ReplicaOptions {
   // The uplink's error feedback (quantization/error_feedback.h); 0 for none.
   float error_feedback = 0;
   CodecSpec downlink;
-  // Whether parameters rest from a snapshot until its update is applied,
-  // because training waits for it. Then they need not be copied.
+  // If true, parameters rest from a snapshot until its update is applied,
+  // because training waits for it, and need not be copied.
   bool parameters_rest = false;
 };
 

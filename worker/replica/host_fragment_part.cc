@@ -249,7 +249,6 @@ class HostFragmentPart : public FragmentPart {
 
   // Makes the next differences of anchor and snapshot.
   void Subtract(absl::Span<float> values) {
-    const uint64_t end = subtracted_ + values.size();
     if (resting_ == nullptr) {
       PseudoGradient(
           absl::MakeConstSpan(anchor_).subspan(subtracted_, values.size()),
@@ -260,7 +259,7 @@ class HostFragmentPart : public FragmentPart {
         SubtractResting(segment, values);
       }
     }
-    subtracted_ = end;
+    subtracted_ += values.size();
   }
 
   // Does the same for what `segment` has of the next `values`, in place.

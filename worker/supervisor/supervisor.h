@@ -64,10 +64,9 @@ struct SupervisorOptions {
 
 // Runs the processes until they end in order, or until they fail and are not to
 // be started again, as after kGaveUpExitCode. Passes termination signals on.
-// Returns the exit code: that
-// of the island's process 0 if it is one of them, otherwise the highest; or
-// kGaveUpExitCode. `main` calls it, with the signals blocked
-// (common/os/daemon.h).
+// Returns the exit code: that of the island's process 0 if it is one of them,
+// otherwise the highest; or kGaveUpExitCode. `main` calls it, with the signals
+// blocked (common/os/daemon.h).
 absl::StatusOr<int> Supervise(const SupervisorOptions& options);
 
 }  // namespace causeway
