@@ -173,6 +173,7 @@ _FUNCTIONS = {
     "watch_look": [c_void_p, c_double, c_double, c_double, POINTER(StuckRank)],
     "watch_failed": [c_void_p, c_int32, c_int32, c_char_p],
     "watch_returned": [c_void_p, c_int32, c_char_p],
+    "watch_take_corrupt": [c_void_p, POINTER(c_int32), POINTER(c_int32)],
 }
 
 

@@ -176,12 +176,17 @@ class NativeIsland:
         """Compares digests of all ranks. Raises DataLoss if they differ."""
         ranks = self._ranks.gather((parameters.encode(), gradient.encode()))
         digests = [(ctypes.c_char_p * len(ranks))(*one) for one in zip(*ranks)]
+
+        def compare() -> int:
+            return int(self._library.causeway_audit(self.handle, *digests,
+                                                    len(ranks)))
+
         try:
-            self._ranks.first(
-                lambda told: None if self._ranks.rank else self._check(
-                    self._library.causeway_audit(self.handle, *digests,
-                                                 len(ranks))))
+            self._ranks.first(lambda told: None if self._ranks.rank else
+                              self._check(compare()))
         except DataLoss as error:
+            if self._ranks.rank:
+                compare()
             self._end(error)
             raise
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Islands of several processes."""
 
+import os
 import re
 import time
 import unittest
@@ -132,7 +133,10 @@ class RanksTest(ProcessTestCase):
         self.start_coordinator(
             self.create_run(LeastSquares(), min_islands=1,
                             total_steps=100000))
+        saved = self.path("saved")
         east = [self.start_island("east", part=0, ranks=ranks, rank=rank,
+                                  join={"checkpoint_dir": saved,
+                                        "checkpoint_steps": 5},
                                   group_file=self.path("group"), audit=5,
                                   wrong_from=11 if rank == 1 else 0)
                 for rank in range(ranks)]
@@ -141,6 +145,7 @@ class RanksTest(ProcessTestCase):
             last = [event for event in rank.events()
                     if event["event"] == "step"][-1]
             self.assertEqual(last["step"], 10)
+        self.assertNotIn("island.safetensors", os.listdir(saved))
         errors = {error for rank in east for error in
                   re.findall("causeway.errors.DataLoss: .*", rank.output())}
         self.assertEqual(len(errors), 1, east[0].output())

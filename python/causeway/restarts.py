@@ -30,7 +30,12 @@ class Restarts:
 
     Only starts without progress count: those that come to no later step than
     the starts before them.
+
+    gave_up: whether nobody should start the island again, because it computes
+      wrong numbers.
     """
+
+    gave_up = False
 
     def __init__(self, watch: Any, most: int, least_ranks: int, absent: Absent,
                  pause: Callable[[float], None] = time.sleep) -> None:
@@ -80,9 +85,9 @@ class Restarts:
 
     def after_failure(self, agent: Any, first: Optional[int]) -> None:
         """Sets how often the agent starts its ranks again, and how many."""
-        if self._most == 0:
-            return
         returned = self._take_returned()
+        if self._after_audit(agent) or self._most == 0:
+            return
         last = len(agent._worker_group.workers) - 1
         if returned is not None and first in (None, last):
             # All was well without it.
@@ -98,6 +103,34 @@ class Restarts:
                 agent, first, f"{len(self._first)} times without progress")
         else:
             self._report(agent, first)
+
+    def _after_audit(self, agent: Any) -> bool:
+        """Returns whether the ranks have failed because of wrong numbers, and
+        this host has the rank that computes them, or may have it."""
+        corrupt = self._watch.take_corrupt()
+        workers = agent._worker_group.workers
+        here = [rank for rank, worker in enumerate(workers)
+                if not corrupt or worker.global_rank in corrupt]
+        if corrupt is None or not here:
+            return False
+        name = f"rank {corrupt[0]}" if corrupt else "a rank"
+        may_go_on = corrupt and self._most > 0 and (
+            len(workers) == 1 or 0 < self._least_ranks < workers[0].world_size)
+        if may_go_on and self._watch.acts and len(workers) > 1:
+            what = self._leave_out(agent, here[0], LeftOut(None, 0, 0))
+        else:
+            self.gave_up = True
+            agent._remaining_restarts = 0
+            what = "the island is not started again"
+            if may_go_on and self._watch.acts:
+                what = ("this host has no other and ends; another takes its "
+                        "place, or the island goes on without it")
+                # It would end the other hosts.
+                agent._worker_group.spec.rdzv_handler.shutdown = lambda: True
+            elif may_go_on:
+                what += "; with --on-rank-fault=act it would go on without it"
+        say(f"{name} computes wrong numbers; {what}")
+        return True
 
     def _take_returned(self) -> Optional[LeftOut]:
         """Returns the rank that was taken in again, unless the island has made
@@ -132,16 +165,22 @@ class Restarts:
                        returned: Optional[LeftOut] = None,
                        is_first: bool = True) -> None:
         """Starts the next ranks without this local one."""
+        what = self._leave_out(agent, rank, returned)
+        self._report(agent, rank, f", {when}; {what}", is_first)
+
+    def _leave_out(self, agent: Any, rank: int,
+                   returned: Optional[LeftOut]) -> str:
+        """Starts the next ranks without this local one, which has been left out
+        before if `returned` is given. Returns what follows."""
         workers = agent._worker_group.workers
         whole = workers[rank].world_size
         device = hide_device(rank, len(workers))
         how_long = (self._absent.add(device) if returned is None else
                     self._absent.put_back(returned))
-        self._report(agent, rank,
-                     f", {when}; the island goes on without it, with "
-                     f"{whole - 1} of {whole} ranks, {how_long}", is_first)
         agent._worker_group.spec.local_world_size = len(workers) - 1
         self._allow_all(agent)
+        return (f"the island goes on without it, with {whole - 1} of {whole} "
+                f"ranks, {how_long}")
 
     def _report(self, agent: Any, rank: int, what_follows: str = "",
                 is_first: bool = True) -> None:

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, List
+from typing import Any, List, Optional
 
 from . import _library
 from .left_out import Absent
@@ -36,7 +36,9 @@ def add_arguments(parser: Any) -> None:
         "--on-rank-fault", "--on_rank_fault", default="detect",
         choices=("detect", "decide", "act"),
         help="what to do about a rank that is stuck: detect reports it, decide "
-        "also what act would do, and act kills it, and all are started again")
+        "also what act would do, and act kills it, and all are started again; "
+        "with act, the island also goes on without a rank that computes wrong "
+        "numbers, if --min-island-size allows it")
     group.add_argument(
         "--hang-silence", "--hang_silence", type=float, default=10,
         help="seconds after which a process that does not run is stuck")
@@ -68,6 +70,7 @@ class Watch:
     last_step: the last step of the run that a rank has begun.
     guessed: the process that was killed though another may be to blame.
     killed: the process that was killed because its rank was stuck.
+    acts: whether more is done about faults than to report them.
     """
 
     last_step = 0
@@ -78,6 +81,7 @@ class Watch:
         """Takes the arguments, and changes the environment of ranks that are
         started from now on. Raises Error."""
         self._arguments = arguments
+        self.acts = arguments.on_rank_fault == "act"
         # Held by the thread that uses the handle.
         self._lock = threading.Lock()
         self._handle = ctypes.c_void_p()
@@ -98,6 +102,17 @@ class Watch:
         with self._lock:
             _library.check(_library.library().causeway_watch_failed(
                 self._handle, rank, is_stuck, text.encode()))
+
+    def take_corrupt(self) -> Optional[List[int]]:
+        """Returns, after an audit that has found wrong numbers, the rank that
+        computes them, or an empty list if that is not known; once."""
+        rank, count = ctypes.c_int32(), ctypes.c_int32()
+        with self._lock:
+            _library.check(_library.library().causeway_watch_take_corrupt(
+                self._handle, ctypes.byref(rank), ctypes.byref(count)))
+        if not count.value:
+            return None
+        return [rank.value] if count.value == 1 else []
 
     def report_return(self, rank: int, text: str) -> None:
         """Has rank 0 report that a rank that was left out is back."""
@@ -124,15 +139,14 @@ class Watch:
         what = (stuck.text or b"").decode()
         if stuck.is_sure:
             self.report_failure(stuck.rank, what, is_stuck=True)
-        acts = self._arguments.on_rank_fault == "act"
-        if acts:
+        if self.acts:
             what += "; killing it, so that all ranks are started again"
         elif self._arguments.on_rank_fault == "decide":
             what += "; with --on-rank-fault=act it would be killed"
         say(what)
         # Ranks of a script wait for one another unseen. If it is not known
         # which one hangs, any will do: all are started again.
-        if acts:
+        if self.acts:
             if stuck.is_sure:
                 self.killed = stuck.process
             else:
@@ -148,15 +162,17 @@ def main(arguments: List[str]) -> int:
         "torch.distributed.elastic.multiprocessing.errors")
     agents: Any = importlib.import_module(
         "torch.distributed.elastic.agent.server.local_elastic_agent")
+    rendezvous: Any = importlib.import_module(
+        "torch.distributed.elastic.rendezvous")
     parser = run.get_args_parser()
     parser.prog = "python3 -m causeway.run"
     add_arguments(parser)
     parsed = parser.parse_args(arguments)
     # It must live as long as the ranks.
     watch = Watch(parsed)
-    Restarts(watch, parsed.max_restarts, parsed.min_island_size,
-             Absent(parsed.grow_after, say)).watch_over(
-                 agents.LocalElasticAgent)
+    restarts = Restarts(watch, parsed.max_restarts, parsed.min_island_size,
+                        Absent(parsed.grow_after, say))
+    restarts.watch_over(agents.LocalElasticAgent)
     processes: Any = importlib.import_module(
         "torch.distributed.elastic.multiprocessing.api")
     try:
@@ -166,9 +182,12 @@ def main(arguments: List[str]) -> int:
         number = int(error.sigval)
         say(f"ended by signal {number}")
         return 128 + number
+    except rendezvous.RendezvousClosedError:
+        say("another host has ended the island")
+        return GAVE_UP
     except errors.ChildFailedError as error:
         print(error, file=sys.stderr)
-        return GAVE_UP if parsed.max_restarts > 0 else 1
+        return GAVE_UP if parsed.max_restarts > 0 or restarts.gave_up else 1
     return 0
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+import types
 import unittest
 
 from causeway.left_out import Absent
@@ -181,6 +182,73 @@ class RunTest(ProcessTestCase):
         self.assertGreaterEqual(steps[-1], before)
         self.assertEqual(len(set(steps[-3:])), 1)
 
+    def launch_audited(self, *arguments, devices, wrong):
+        """Starts a host of ranks of which the one with the device `wrong`
+        computes wrong gradients from step 11 on."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES", None)
+        return self.launch("--on-rank-fault=act", *arguments, audit=5,
+                           wrong_from=11, wrong_device=wrong)
+
+    def test_goes_on_without_a_rank_that_computes_wrong_numbers(self):
+        self.begin()
+        launch = self.launch_audited(
+            "--nproc_per_node=3", "--min-island-size=2", "--grow-after=1",
+            devices="a,b,c", wrong="b")
+        process = self.await_training(launch, 5)["process"]
+        self.assertIn("rank 1 computes wrong numbers; the island goes on "
+                      "without it, with 2 of 3 ranks, for as long as "
+                      "causeway.run lives", launch.output())
+        self.assert_reported("rank_corrupt .*east.*rank 1 computes wrong")
+        # It gets no place if the ranks start again for another reason.
+        os.kill(process, KILL)
+        self.await_training(launch, 7)
+        self.await_that(lambda: self.last_step(launch) > 50, launch)
+
+    def test_ends_if_nobody_knows_which_rank_computes_wrong_numbers(self):
+        self.begin()
+        launch = self.launch_audited("--nproc_per_node=2",
+                                     "--min-island-size=1",
+                                     devices="a,b", wrong="b")
+        self.assertEqual(launch.wait(), GAVE_UP, launch.output())
+        self.assertIn("the island is not started again", launch.output())
+        # The island does not take up what they have computed.
+        self.assertNotIn("island.safetensors",
+                         os.listdir(self.path("checkpoint")))
+
+    def test_ends_on_all_hosts_if_it_needs_a_rank_with_wrong_numbers(self):
+        self.begin()
+        arguments = [
+            "--nnodes=2", "--rdzv_backend=c10d", "--rdzv_conf=store_type=file",
+            f"--rdzv_endpoint={self.path('hosts')}", "--local_addr=127.0.0.1"
+        ]
+        hosts = [self.launch_audited(f"--nproc_per_node={len(devices)}",
+                                     *arguments, devices=",".join(devices),
+                                     wrong="b")
+                 for devices in ("ab", "c")]
+        for host in hosts:
+            self.assertEqual(host.wait(), GAVE_UP, host.output())
+        self.assertIn("computes wrong numbers; the island is not started again",
+                      hosts[0].output())
+        self.assertIn("another host has ended the island", hosts[1].output())
+
+    def test_another_host_replaces_one_that_computes_wrong_numbers(self):
+        self.begin()
+        arguments = [
+            "--nnodes=3", "--nproc_per_node=1", "--rdzv_backend=c10d",
+            f"--rdzv_endpoint={self.path('hosts')}", "--local_addr=127.0.0.1",
+            "--rdzv_conf=store_type=file,last_call_timeout=1,"
+            "keep_alive_interval=1"
+        ]
+        hosts = [self.launch_audited(*arguments, devices=name, wrong="b")
+                 for name in "abc"]
+        self.assertEqual(hosts[1].wait(), GAVE_UP, hosts[1].output())
+        hosts[1] = self.launch_audited(*arguments, devices="d", wrong="b")
+        for host in hosts:
+            self.await_that(lambda: any(
+                event["event"] == "step" and event["step"] > 50
+                for event in host.events()), host)
+
     def test_goes_on_without_a_host_and_with_it_again(self):
         self.begin()
         arguments = [
@@ -276,8 +344,13 @@ class Run:
     """What Restarts knows of a Watch."""
     last_step = guessed = killed = 0
 
-    def __init__(self):
+    def __init__(self, acts=True, corrupt=None):
         self.reports = []
+        self.acts = acts
+        self.corrupt = corrupt
+
+    def take_corrupt(self):
+        return self.corrupt
 
     def report_failure(self, rank, text):
         self.reports.append((rank, text))
@@ -437,6 +510,28 @@ class RestartsTest(unittest.TestCase):
         self.train(watch, restarts, agent)
         self.assertEqual(self.grow(restarts, agent), 1)
         self.assertEqual(self.fail(restarts, agent, 0)[0], 3)
+
+    def test_who_decides_after_an_audit_and_what(self):
+        # The ranks of this host have the number 7.
+        for corrupt, ranks, settings, after in (
+                ([7], 3, {}, (2, 3, False)), ([], 3, {}, (3, -1, True)),
+                ([7], 3, {"least": 0}, (3, -1, True)),
+                ([7], 3, {"least": 3}, (3, -1, True)),
+                ([7], 3, {"acts": False}, (3, -1, True)),
+                ([7], 3, {"most": 0}, (3, -1, True)),
+                # It is the only one here, so this host ends.
+                ([7], 1, {}, (1, -1, True)),
+                # It is another host's.
+                ([1], 3, {}, (3, 2, False))):
+            agent = Agent(*[1] * ranks, hosts=1 if ranks > 1 else 3)
+            agent.rdzv_handler = types.SimpleNamespace(shutdown=None)
+            restarts = self.restarts(
+                Run(settings.get("acts", True), corrupt),
+                settings.get("most", 3), settings.get("least", 2))
+            self.assertEqual(
+                (*self.fail(restarts, agent, None), restarts.gave_up), after,
+                (corrupt, ranks, settings))
+            self.assertEqual(agent.rdzv_handler.shutdown is None, ranks > 1)
 
     def test_progress_gives_new_restarts_with_numbers_of_their_own(self):
         watch, agent = Run(), Agent(None, None)

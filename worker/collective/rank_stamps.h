@@ -119,6 +119,10 @@ class RankStampPage {
   // has found that they compute wrong numbers; each less than kMostRanks.
   void SetCorrupt(int process) { memory_->corrupt[process] = true; }
   bool IsCorrupt(int process) const { return memory_->corrupt[process]; }
+  // Returns the same, once: later processes may have other numbers.
+  bool TakeCorrupt(int process) {
+    return memory_->corrupt[process].exchange(false);
+  }
   // Returns whether the supervisor, which alone sets it, has given up. A
   // process that leads the island then only tells the coordinator so.
   std::atomic<bool>& gave_up() { return memory_->gave_up; }

@@ -28,6 +28,7 @@
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/run_config.pb.h"
+#include "worker/collective/culprit.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/embedding/c_conversions.h"
 #include "worker/embedding/c_guard.h"
@@ -78,6 +79,19 @@ absl::Status CheckAttached(const causeway_island* island) {
   if (island->attached) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "causeway_attach has not said yet where the parameters are");
+}
+
+// Tells the program that has started this rank, if it watches, which ranks may
+// compute wrong numbers.
+void StampCorrupt(const absl::Status& verdict, size_t ranks) {
+  RankStampPage* const stamps = OpenedRankStamps();
+  const std::optional<v1::RankTrouble> trouble = RankTroubleOf(verdict);
+  for (int rank = 0; stamps != nullptr && rank < kMostRanks; ++rank) {
+    const bool is_suspect = trouble.has_value()
+                                ? trouble->rank() == static_cast<uint32_t>(rank)
+                                : static_cast<size_t>(rank) < ranks;
+    if (is_suspect) stamps->SetCorrupt(rank);
+  }
 }
 
 absl::Duration Timeout(double seconds) {
@@ -347,6 +361,7 @@ causeway_code causeway_audit(causeway_island* island,
     }
     absl::Status verdict = causeway::CompareRanks(audited);
     if (!verdict.ok()) {
+      causeway::StampCorrupt(verdict, ranks);
       island->in_step = false;
       island->island->Fail(verdict);
     }

@@ -105,4 +105,15 @@ causeway_code causeway_watch_returned(causeway_watch* watch, int32_t rank,
   });
 }
 
+causeway_code causeway_watch_take_corrupt(causeway_watch* watch, int32_t* rank,
+                                          int32_t* count) {
+  *count = 0;
+  for (int other = causeway::kMostRanks - 1; other >= 0; --other) {
+    if (!watch->page->TakeCorrupt(other)) continue;
+    *rank = other;
+    ++*count;
+  }
+  return CAUSEWAY_OK;
+}
+
 void causeway_watch_close(causeway_watch* watch) { delete watch; }

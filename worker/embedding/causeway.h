@@ -370,8 +370,11 @@ CAUSEWAY_EXPORT causeway_code causeway_fail(causeway_island* island,
 
 /* Compares digests that the ranks, in order, have of their parameters, and of a
  * gradient of the same samples there. If they differ, ends the island as
- * causeway_fail does, and returns CAUSEWAY_DATA_LOSS; the message names the
- * rank that differs, if all others, two or more, agree. Only on rank 0. */
+ * causeway_fail does, removes its checkpoints, tells the program that has
+ * started this rank (causeway_watch_take_corrupt), and returns
+ * CAUSEWAY_DATA_LOSS; the message names the rank that differs, if all others,
+ * two or more, agree. Call it on rank 0, and if they differ then on the others
+ * for their programs. */
 CAUSEWAY_EXPORT causeway_code causeway_audit(causeway_island* island,
                                              const char* const* parameters,
                                              const char* const* gradients,
@@ -450,6 +453,14 @@ CAUSEWAY_EXPORT causeway_code causeway_watch_failed(causeway_watch* watch,
 CAUSEWAY_EXPORT causeway_code causeway_watch_returned(causeway_watch* watch,
                                                       int32_t rank,
                                                       const char* text);
+
+/* Sets `count` to the number of ranks of which the last causeway_audit says
+ * that they may compute wrong numbers, and `rank` to the first. There is one if
+ * it is known which, and all are counted otherwise. The next call sets `count`
+ * to 0, as if there was no audit. */
+CAUSEWAY_EXPORT causeway_code causeway_watch_take_corrupt(causeway_watch* watch,
+                                                          int32_t* rank,
+                                                          int32_t* count);
 
 /* Ends a watch; null is allowed. */
 CAUSEWAY_EXPORT void causeway_watch_close(causeway_watch* watch);

@@ -25,6 +25,7 @@
 #include "worker/embedding/rank_connection.h"
 #include "worker/island_checkpoint.h"
 #include "worker/sync/grpc_coordinator_client.h"
+#include "worker/training/gradient_audit.h"
 
 namespace causeway {
 namespace {
@@ -269,7 +270,7 @@ class LeadingIsland : public EmbeddedIsland {
     // Common work of the ranks must not delay the end.
     if (!in_order && rank_ != nullptr) rank_->Fail(status);
     island_->End(status);
-    if (absl::IsOutOfRange(status)) DropCheckpoint();
+    if (absl::IsOutOfRange(status) || IsFoundByAudit(status)) DropCheckpoint();
     renewer_.reset();
     certificate_watch_.reset();
     if (rank_ == nullptr) {
@@ -287,7 +288,7 @@ class LeadingIsland : public EmbeddedIsland {
   }
 
   // The coordinator lets no process continue from a checkpoint of an island
-  // that diverged.
+  // that diverged. After an audit, one has wrong numbers.
   void DropCheckpoint() {
     if (checkpoints_ == nullptr) return;
     const absl::Status removed = checkpoints_->Remove();

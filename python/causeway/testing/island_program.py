@@ -50,9 +50,11 @@ class Settings:
     # Whether the kernel kills a rank with this device.
     broken_kills: bool = False
     # The steps between two audits; 0 for none. From the step `wrong_from` on
-    # this rank's gradients in audits are wrong, if it is not 0.
+    # this rank's gradients in audits are wrong, if it is not 0, and if the rank
+    # has this device or none is given.
     audit: int = 0
     wrong_from: int = 0
+    wrong_device: str = ""
 
 
 def say(event: str, **values) -> None:
@@ -84,13 +86,17 @@ def fail(settings: Settings, step: int) -> None:
         signal.pause()
 
 
+def has_device(name: str) -> bool:
+    devices = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    return name == devices[int(os.environ["LOCAL_RANK"])]
+
+
 def check_device(settings: Settings) -> None:
     """Raises an exception if this rank's device is the broken one."""
     if not os.path.exists(settings.broken):
         return
-    devices = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     with open(settings.broken, encoding="utf-8") as file:
-        if file.read() == devices[int(os.environ["LOCAL_RANK"])]:
+        if has_device(file.read()):
             if settings.broken_kills:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("the device does not work")
@@ -117,7 +123,8 @@ def train(settings: Settings, island: causeway.Island) -> None:
         step = island.step
         fail(settings, step)
         if settings.audit:
-            wrong = 0 < settings.wrong_from <= step
+            wrong = 0 < settings.wrong_from <= step and (
+                not settings.wrong_device or has_device(settings.wrong_device))
             island.audit(lambda audited, part: audited(part) * (1 + wrong),
                          settings.part, every=settings.audit)
         optimizer.zero_grad()
