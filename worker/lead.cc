@@ -401,8 +401,7 @@ void LeadingProcess::Diagnosed(const CollectiveDiagnosis& diagnosis) {
                  .fewer = crew_->SizeWithoutOne()});
   if (windows_.size() >= kSlowWindows) windows_.erase(windows_.begin());
   if (!slow.has_value()) return;
-  const int process =
-      crew_->ProcessWithRank(slow->place * local_.count, local_.count);
+  const int process = crew_->ProcessWithRank(slow->place * local_.count);
   v1::RankTrouble trouble = ToRankTrouble(diagnosis);
   const std::string evidence = absl::StrFormat(
       "%s; in each of %d windows this cost %.0f %% or more, and without "
@@ -517,7 +516,7 @@ int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
     return kNoProcess;
   }
   // The leader, whose rank is 0, is needed.
-  return crew_->ProcessWithRank(FarEnd(*trouble), local_.count);
+  return crew_->ProcessWithRank(FarEnd(*trouble));
 }
 
 absl::Status LeadingProcess::Isolate(const absl::Status& status) {
@@ -530,8 +529,7 @@ absl::Status LeadingProcess::Isolate(const absl::Status& status) {
       OnRankFault() != RankFaultAction::kAct || crew_->SizeWithoutOne() == 0) {
     return status;
   }
-  const int process =
-      crew_->ProcessWithRank(static_cast<int>(trouble->rank()), local_.count);
+  const int process = crew_->ProcessWithRank(static_cast<int>(trouble->rank()));
   if (process == rules_.leader) return status;
   stamps_->SetCorrupt(process);
   LOG(WARNING) << "the island goes on without process " << process;

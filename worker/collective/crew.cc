@@ -241,6 +241,7 @@ absl::StatusOr<int> CrewLeader::Choose(int ranks,
     keys.erase(crew[rank]);
   }
   crew_ = crew;
+  ranks_ = ranks;
   allowed_ = allowed;
   chosen_at_ = now_();
   LOG(INFO) << "the island trains on " << size << " of " << rules_.size
@@ -291,9 +292,7 @@ CrewRules CrewLeader::NextRules() {
   return next;
 }
 
-int CrewLeader::ProcessWithRank(int rank, int ranks) {
-  return crew_[rank / ranks];
-}
+int CrewLeader::ProcessWithRank(int rank) { return crew_[rank / ranks_]; }
 
 void CrewLeader::SayFailed(const absl::Status& status) {
   server_->table()
@@ -304,7 +303,11 @@ void CrewLeader::SayFailed(const absl::Status& status) {
 void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
   const absl::Time deadline = now_() + timeout;
   for (int rank = 1; rank < static_cast<int>(crew_.size()); ++rank) {
-    if (rank == lost) continue;
+    if (rank == lost ||
+        !Reaches(0, rank * ranks_, absl::ZeroDuration(), server_->table())
+             .value_or(true)) {
+      continue;
+    }
     const absl::Status done =
         server_->table()->Get(DoneKey(rank), deadline - now_()).status();
     LOG_IF(WARNING, !done.ok())

@@ -124,12 +124,12 @@ class CrewLeader {
   // error.
   void SayFailed(const absl::Status& status);
 
-  // Returns the process that has `rank` among the crew's ranks, of which each
-  // process has `ranks`.
-  int ProcessWithRank(int rank, int ranks);
+  // Returns the process that has `rank` among all ranks of the crew.
+  int ProcessWithRank(int rank);
 
-  // Waits up to `timeout` until the processes of the crew, but that of rank
-  // `lost`, need the server no more, because their ranks have ended.
+  // Waits up to `timeout` until the processes of the crew need the server no
+  // more, because their ranks have ended. Does not wait for that of rank `lost`
+  // and for those that the network does not reach.
   void AwaitDone(absl::Duration timeout, int lost = 0);
 
   // Tells the processes that have no place that the island has ended in order.
@@ -166,6 +166,8 @@ class CrewLeader {
   absl::Time began_at_ = absl::InfiniteFuture();
   // The crew once it is chosen, with what it was chosen by, and when.
   std::vector<int> crew_;
+  // The ranks of each of its processes.
+  int ranks_ = 1;
   CrewSizeAllowed allowed_;
   absl::Time chosen_at_;
 };

@@ -273,7 +273,7 @@ TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
   // Nobody waits for it.
   EXPECT_THAT(Choose(6), IsOkAndHolds(2));
   ExpectPlace(std::move(first), 1, 2);
-  EXPECT_EQ(leader_->ProcessWithRank(3, /*ranks=*/2), 1);
+  EXPECT_EQ(leader_->ProcessWithRank(3), 1);
   EXPECT_FALSE(leader_->CanGrow());
   gap_ = absl::Hours(1);
   AwaitPresent({0, 2});
@@ -329,8 +329,8 @@ TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(zeroth), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
-  EXPECT_EQ(leader_->ProcessWithRank(0, kRanks), 1);
-  EXPECT_EQ(leader_->ProcessWithRank(kRanks, kRanks), 0);
+  EXPECT_EQ(leader_->ProcessWithRank(0), 1);
+  EXPECT_EQ(leader_->ProcessWithRank(kRanks), 0);
 
   rules_.avoided = {{0, SteadyWallClock()() + absl::Minutes(5)}};
   rules_.awaited = 2;
@@ -392,6 +392,18 @@ TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
                                   Not(HasSubstr("type.googleapis")))));
   // Rank 2 is dead, and says nothing.
   leader_->AwaitDone(absl::InfiniteDuration(), 2);
+}
+
+TEST_F(CrewTest, NobodyWaitsForALostHost) {
+  ChooseThree();
+  EXPECT_THAT(FindCulprit({.rank = 0,
+                           .ranks = 3 * kRanks,
+                           .suspect = kRanks,
+                           .status = absl::DeadlineExceededError("no answer"),
+                           .unreached = {2, 3, 4, 5}},
+                          server_->table(), [] {}),
+              IsUnavailable());
+  leader_->AwaitDone(absl::InfiniteDuration(), 1);
 }
 
 TEST_F(CrewTest, AServerIsNeededUntilTheRanksHaveEnded) {

@@ -31,19 +31,6 @@ std::string Key(int rank) { return absl::StrCat("failure/", rank); }
 
 std::string ReachKey(int rank) { return absl::StrCat("unreached/", rank); }
 
-// Returns whether the network reaches rank `to` from rank `from`, if that says
-// so within `timeout`.
-std::optional<bool> Reaches(int from, int to, absl::Duration timeout,
-                            Rendezvous* rendezvous) {
-  const absl::StatusOr<std::string> unreached =
-      rendezvous->Get(ReachKey(from), timeout);
-  if (!unreached.ok()) return std::nullopt;
-  for (const absl::string_view rank : absl::StrSplit(*unreached, ',')) {
-    if (rank == absl::StrCat(to)) return false;
-  }
-  return true;
-}
-
 absl::StatusOr<v1::RankFailure> ReportOf(int rank, absl::Duration timeout,
                                          Rendezvous* rendezvous) {
   ASSIGN_OR_RETURN(const std::string text, rendezvous->Get(Key(rank), timeout));
@@ -76,6 +63,18 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
   return report;
 }
 
+// Returns how long a report of `rank` may take, for which `reporter` waited. It
+// comes to rank 0, and so never comes if that does not reach `rank`.
+absl::Duration ReportTime(const SeenFailure& failure, int reporter, int rank,
+                          Rendezvous* rendezvous) {
+  if (Reaches(reporter, rank, kRendezvousAnswer, rendezvous).value_or(true)) {
+    return kReportTime;
+  }
+  return Reaches(0, rank, kReportTime, rendezvous).value_or(true)
+             ? failure.patience
+             : kRendezvousAnswer;
+}
+
 // The payload of a status that carries a RankTrouble.
 constexpr char kTroubleUrl[] = "type.googleapis.com/causeway.v1.RankTrouble";
 
@@ -88,7 +87,8 @@ absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
 // Blames the rank that the report of `reporter` names and that has reported
 // nothing itself. Compares what the others reach, a row of a matrix for each: a
 // rank that some reach, but not the reporter or rank 0, has a broken link to
-// these, and the host of one that nobody reaches is dead.
+// these, and the host of one that nobody reaches is dead. No row comes from a
+// rank that rank 0 does not reach, as from another one of a lost host.
 absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
                              const v1::RankFailure& report,
                              Rendezvous* rendezvous) {
@@ -104,7 +104,10 @@ absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
   }
   absl::Duration patience = failure.patience;
   for (int rank = 0; rank < failure.ranks; ++rank) {
-    if (rank == silent || rank == without) continue;
+    if (rank == silent || rank == without ||
+        !Reaches(0, rank, kRendezvousAnswer, rendezvous).value_or(true)) {
+      continue;
+    }
     const std::optional<bool> reached = reaches(rank, patience);
     if (!reached.has_value()) patience = kRendezvousAnswer;
     if (reached.value_or(false)) {
@@ -198,11 +201,9 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
       return ReportBrokenLink(reporter, report.rank(), report.message(),
                               rendezvous);
     }
-    const bool is_reached =
-        Reaches(reporter, report.rank(), kRendezvousAnswer, rendezvous)
-            .value_or(true);
     const absl::StatusOr<v1::RankFailure> next = ReportOf(
-        report.rank(), is_reached ? kReportTime : failure.patience, rendezvous);
+        report.rank(), ReportTime(failure, reporter, report.rank(), rendezvous),
+        rendezvous);
     if (!next.ok()) {
       return BlameSilentRank(failure, reporter, report, rendezvous);
     }
@@ -212,6 +213,17 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
   }
   return absl::AbortedError(absl::StrCat("rank ", report.rank(),
                                          " has given up: ", report.message()));
+}
+
+std::optional<bool> Reaches(int from, int to, absl::Duration timeout,
+                            Rendezvous* rendezvous) {
+  const absl::StatusOr<std::string> unreached =
+      rendezvous->Get(ReachKey(from), timeout);
+  if (!unreached.ok()) return std::nullopt;
+  for (const absl::string_view rank : absl::StrSplit(*unreached, ',')) {
+    if (rank == absl::StrCat(to)) return false;
+  }
+  return true;
 }
 
 absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous) {

@@ -47,9 +47,14 @@ struct SeenFailure {
 // Reports the failure, calls `reported`, which lets the other ranks fail, too,
 // and returns the status for every rank, whose message names the culprit,
 // perhaps another rank. Takes up to a second for each rank on the way to the
-// culprit, and more if rank 0 is stuck or a rank is not reached.
+// culprit, and more if rank 0 is stuck, or reaches a rank that others do not.
 absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                          absl::FunctionRef<void()> reported);
+
+// Returns whether the network reaches rank `to` from rank `from`, if that has
+// said so in its report of a failure, within `timeout`.
+std::optional<bool> Reaches(int from, int to, absl::Duration timeout,
+                            Rendezvous* rendezvous);
 
 // Reports that `rank` cannot connect to rank `other`, which runs. Returns the
 // status for every rank.

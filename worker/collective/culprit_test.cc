@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/culprit.h"
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -19,17 +21,19 @@ namespace causeway {
 namespace {
 
 using testing::HasSubstr;
+using testing::Optional;
 using testing::StartsWith;
 
 // Reports what a rank of five has seen, and returns whom it then blames.
 absl::Status Find(int rank, int suspect, const absl::Status& seen,
-                  Rendezvous* rendezvous, std::vector<int> unreached = {}) {
+                  Rendezvous* rendezvous, std::vector<int> unreached = {},
+                  absl::Duration patience = absl::Seconds(1.5)) {
   return FindCulprit({.rank = rank,
                       .ranks = 5,
                       .suspect = suspect,
                       .status = seen,
                       .unreached = std::move(unreached),
-                      .patience = absl::Seconds(1.5)},
+                      .patience = patience},
                      rendezvous, [] {});
 }
 
@@ -170,6 +174,42 @@ TEST(CulpritTest, ASilentRankThatNobodyReachesIsDead) {
   EXPECT_THAT(Find(0, 3, kWaited, &rendezvous, {3}),
               IsUnavailable("does not reach its host"));
   for (std::thread& other : others) other.join();
+}
+
+// Nothing comes from the other rank of that host either.
+TEST(CulpritTest, AHostIsDeadWhenTheRanksThatAreLeftHaveSaidSo) {
+  LocalRendezvous rendezvous;
+  std::vector<std::thread> others;
+  for (const int rank : {1, 4}) {
+    others.emplace_back([&rendezvous, rank] {
+      EXPECT_THAT(Find(rank, rank == 1 ? 2 : 3, kWaited, &rendezvous, {2, 3},
+                       absl::InfiniteDuration()),
+                  IsUnavailable("does not reach its host"));
+    });
+  }
+  EXPECT_THAT(
+      Find(0, 2, kWaited, &rendezvous, {2, 3}, absl::InfiniteDuration()),
+      IsUnavailable(StartsWith("rank 2 is dead: ")));
+  for (std::thread& other : others) other.join();
+  EXPECT_THAT(Reaches(0, 3, {}, &rendezvous), Optional(false));
+  EXPECT_THAT(Reaches(0, 4, {}, &rendezvous), Optional(true));
+  EXPECT_EQ(Reaches(3, 0, {}, &rendezvous), std::nullopt);
+}
+
+// Only rank 0 does not reach that host, and another rank says so late.
+TEST(CulpritTest, AHostThatALateRankReachesIsNotDead) {
+  LocalRendezvous rendezvous;
+  const auto broken = IsDeadlineExceeded("and 2 do not reach one another");
+  std::thread rank1([&] {
+    EXPECT_THAT(Find(1, 2, kWaited, &rendezvous, {2, 3}), broken);
+  });
+  std::thread rank4([&] {
+    absl::SleepFor(absl::Seconds(1.2));
+    EXPECT_THAT(Find(4, 0, kLost, &rendezvous), broken);
+  });
+  EXPECT_THAT(Find(0, 2, kWaited, &rendezvous, {2, 3}), broken);
+  rank1.join();
+  rank4.join();
 }
 
 TEST(CulpritTest, ALinkThatCannotBeMadeIsToldToAll) {
