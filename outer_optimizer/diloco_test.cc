@@ -191,7 +191,9 @@ class ToyRun {
     for (size_t i = 0; i < islands_.size(); ++i) {
       Island& island = islands_[i];
       std::vector<float>& anchor = island.anchors[update.fragment];
-      Rebase(update.decoded, absl::MakeSpan(anchor));
+      std::vector<float> change = update.decoded;
+      NextAnchor(std::vector<float>(anchor), absl::MakeSpan(change),
+                 absl::MakeSpan(anchor));
       std::vector<float> values(anchor.size());
       map_->Gather(update.fragment, island.parameters, absl::MakeSpan(values));
       Mix(anchor, update.snapshots[i], absl::MakeSpan(values));

@@ -23,13 +23,6 @@ void PseudoGradient(absl::Span<const float> anchor,
   for (size_t i = 0; i < anchor.size(); ++i) out[i] = old[i] - trained[i];
 }
 
-void Rebase(absl::Span<const float> update, absl::Span<float> values) {
-  CHECK_EQ(update.size(), values.size());
-  const float* const change = update.data();
-  float* const out = values.data();
-  for (size_t i = 0; i < values.size(); ++i) out[i] += change[i];
-}
-
 void NextAnchor(absl::Span<const float> anchor, absl::Span<float> update,
                 absl::Span<float> new_anchor) {
   CHECK_EQ(update.size(), anchor.size());
@@ -44,15 +37,15 @@ void Assign(absl::Span<const float> anchor, absl::Span<float> parameters) {
   FlushStreams();
 }
 
-void Mix(absl::Span<const float> anchor, absl::Span<const float> snapshot,
+void Mix(absl::Span<const float> anchor, absl::Span<const float> trained_from,
          absl::Span<float> parameters) {
   CHECK_EQ(anchor.size(), parameters.size());
-  CHECK_EQ(snapshot.size(), parameters.size());
+  CHECK_EQ(trained_from.size(), parameters.size());
   const float* const merged = anchor.data();
-  const float* const sent = snapshot.data();
+  const float* const base = trained_from.data();
   float* const out = parameters.data();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    out[i] = merged[i] + (out[i] - sent[i]);
+    out[i] = merged[i] + (out[i] - base[i]);
   }
 }
 

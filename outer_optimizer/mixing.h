@@ -24,12 +24,6 @@ void PseudoGradient(absl::Span<const float> anchor,
                     absl::Span<const float> parameters,
                     absl::Span<float> pseudo_gradient);
 
-// values += update. If the island's contribution is not part of the update (it
-// came late, or the island joined later), this advances the island's
-// parameters: its training since the old anchor stays, and is part of its next
-// contribution.
-void Rebase(absl::Span<const float> update, absl::Span<float> values);
-
 // Makes the next anchor, new_anchor = anchor + update, and leaves it in
 // `update`, too, so that it can be hashed in the cache.
 void NextAnchor(absl::Span<const float> anchor, absl::Span<float> update,
@@ -38,13 +32,16 @@ void NextAnchor(absl::Span<const float> anchor, absl::Span<float> update,
 // Copies a new anchor to parameters that have not changed since they were sent.
 void Assign(absl::Span<const float> anchor, absl::Span<float> parameters);
 
-// Applies an update that contains the island's contribution:
-//   parameters = anchor + (parameters - snapshot)
-// with the new anchor, where `snapshot` has the parameters as sent. The
-// training since the send stays, and is part of the next contribution.
-// Parameters that have not changed since become the anchor, bit for bit except
+// Applies an update: parameters = anchor + (parameters - trained_from), with
+// the new anchor. The training since `trained_from` stays, and is part of the
+// next contribution. These are the parameters as sent if the update contains
+// that contribution. If it does not (the contribution came late, or the island
+// joined later), they are the old anchor, since nothing of the training is
+// merged yet; the island's parameters are then rebased.
+//
+// Parameters that equal `trained_from` become the anchor, bit for bit except
 // for signs of zeros.
-void Mix(absl::Span<const float> anchor, absl::Span<const float> snapshot,
+void Mix(absl::Span<const float> anchor, absl::Span<const float> trained_from,
          absl::Span<float> parameters);
 
 }  // namespace causeway

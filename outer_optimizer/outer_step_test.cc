@@ -234,10 +234,10 @@ TEST_P(OuterStepTilesTest, IslandsThatAddTheUpdateHoldTheSameBits) {
                        RunOuterStep(options_, state_, inputs_));
   std::vector<float> decoded(kSize);
   ASSERT_OK(Decode(options_.downlink, result.update, absl::MakeSpan(decoded)));
-  std::vector<float> anchor = state_.theta;
+  std::vector<float> anchor(kSize);
+  NextAnchor(state_.theta, absl::MakeSpan(decoded), absl::MakeSpan(anchor));
   const std::vector<float> snapshot = Values(kSize, 20);
   std::vector<float> parameters = snapshot;
-  Rebase(decoded, absl::MakeSpan(anchor));
   Mix(anchor, snapshot, absl::MakeSpan(parameters));
   ExpectSameBits(anchor, result.state.theta);
   ExpectSameBits(parameters, result.state.theta);

@@ -3,11 +3,9 @@
 #include "worker/replica/host_fragment_part.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
@@ -45,9 +43,8 @@ class HostFragmentPart : public FragmentPart {
   absl::Status Apply(bool includes_island, float* master) override {
     const absl::Span<float> shard = Borrow(master);
     if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
-    if (!includes_island) RETURN_IF_ERROR(MakeChange());
     SubtractRest();
-    MixOrRebase(includes_island, shard);
+    MixIn(includes_island, shard);
     std::swap(anchor_, update_.new_anchor);
     Release(update_);
     snapshots_->Return(std::exchange(snapshot_, {}));
@@ -109,8 +106,6 @@ class HostFragmentPart : public FragmentPart {
       decoded_.new_anchor = snapshots_->Take(anchor_.size());
       if (share_.held.begin == 0) decoded_.digest.emplace();
     }
-    const size_t known = decoded_.encoding.size();
-    decoded_.encoding.append(received.data() + known, received.size() - known);
     return decoder_->Advance(
         received, [&](uint64_t begin, absl::Span<float> change) {
           const uint64_t size = change.size();
@@ -143,10 +138,6 @@ class HostFragmentPart : public FragmentPart {
     Release(update_);
     update_.new_anchor = snapshots_->Take(anchor_.size());
     std::copy(values.begin(), values.end(), update_.new_anchor.begin());
-    update_.change = snapshots_->Take(anchor_.size());
-    // PseudoGradient is old minus new; the swapped arguments make it the
-    // change.
-    PseudoGradient(values, anchor_, absl::MakeSpan(update_.change));
     return absl::OkStatus();
   }
 
@@ -203,7 +194,7 @@ class HostFragmentPart : public FragmentPart {
     }
   }
 
-  void MixOrRebase(bool includes_island, absl::Span<float> shard) const {
+  void MixIn(bool includes_island, absl::Span<float> shard) const {
     for (const FragmentMap::Segment& segment : share_.segments) {
       const auto held = [&](const LargeVector<float>& values) {
         return absl::MakeConstSpan(values).subspan(segment.fragment_offset,
@@ -211,27 +202,13 @@ class HostFragmentPart : public FragmentPart {
       };
       const absl::Span<float> local =
           shard.subspan(segment.model_offset, segment.size);
-      if (!includes_island) {
-        Rebase(held(update_.change), local);
-      } else if (snapshot_.empty()) {
+      if (includes_island && snapshot_.empty()) {
         Assign(held(update_.new_anchor), local);
       } else {
-        Mix(held(update_.new_anchor), held(snapshot_), local);
+        Mix(held(update_.new_anchor),
+            held(includes_island ? snapshot_ : anchor_), local);
       }
     }
-  }
-
-  // Decodes the update again to get its change of the held values, which is
-  // rarely needed.
-  absl::Status MakeChange() {
-    if (!update_.change.empty() || anchor_.empty()) return absl::OkStatus();
-    update_.change = snapshots_->Take(anchor_.size());
-    return UpdateDecoder(options_.downlink, share_.fragment_size,
-                         share_.held.begin, anchor_.size())
-        .Advance(update_.encoding,
-                 [&](uint64_t begin, absl::Span<const float> change) {
-                   absl::c_copy(change, update_.change.begin() + begin);
-                 });
   }
 
   uint64_t EncodedSize() const {
@@ -318,18 +295,11 @@ class HostFragmentPart : public FragmentPart {
     // Set only if the held values begin the fragment, as a digest must start
     // there.
     std::optional<Digest128Stream> digest;
-    // The strips with held values. Empty if `change` is set.
-    std::string encoding;
-    // The new anchor minus the old one; empty until it is needed.
-    LargeVector<float> change;
   };
 
   void Release(Update& update) {
     snapshots_->Return(std::exchange(update.new_anchor, {}));
-    snapshots_->Return(std::exchange(update.change, {}));
     update.digest.reset();
-    // The memory is kept for the next encoding.
-    update.encoding.clear();
   }
 
   const FragmentShare share_;

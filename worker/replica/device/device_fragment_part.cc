@@ -36,6 +36,7 @@ class DeviceFragmentPart : public FragmentPart {
         device_(device),
         encodes_on_device_(HasDeviceKernels(options.uplink) &&
                            options.error_feedback == 0),
+        decodes_on_device_(HasDeviceKernels(options.downlink)),
         held_begin_(static_cast<uint64_t>(share.held.begin)),
         held_end_(static_cast<uint64_t>(share.held.end)),
         inner_end_(InnerEnd(share)),
@@ -62,23 +63,9 @@ class DeviceFragmentPart : public FragmentPart {
     if (held_size() == 0) return absl::OkStatus();
     CHECK(!new_anchor_.empty()) << "no update is prepared";
     const Stage& stage = device_->training();
-    if (includes_island) {
-      MixIn(stage, master);
-    } else {
-      const uint64_t piece = device_->piece_values();
-      for (uint64_t begin = cover_begin_; begin < cover_end_; begin += piece) {
-        const uint64_t end = std::min(begin + piece, cover_end_);
-        const Held held = HeldIn(begin, end);
-        CopySegments(stage, master, held, stage.values + (held.begin - begin),
-                     /*to_master=*/false);
-        AddUpdate(stage, begin, end);
-        CopySegments(stage, master, held, stage.values + (held.begin - begin),
-                     /*to_master=*/true);
-      }
-    }
+    MixIn(stage, includes_island ? snapshot_ : anchor_, master);
     RETURN_IF_ERROR(stage.queue->Synchronize());
     anchor_ = std::exchange(new_anchor_, {});
-    update_.Release();
     snapshot_.Release();
     return absl::OkStatus();
   }
@@ -154,7 +141,7 @@ class DeviceFragmentPart : public FragmentPart {
     while (decoded_strips_ < reader_->complete()) {
       const uint64_t strips = std::min(reader_->complete() - decoded_strips_,
                                        device_->piece_values() / kStripValues);
-      RETURN_IF_ERROR(KeepStrips(received, strips));
+      RETURN_IF_ERROR(TakePiece(received, strips));
       const uint64_t begin = cover_begin_ + decoded_strips_ * kStripValues;
       decoded_strips_ += strips;
       RETURN_IF_ERROR(MakeNewAnchor(
@@ -167,7 +154,7 @@ class DeviceFragmentPart : public FragmentPart {
     // A rank that holds no values has decoded none.
     if (!reader_.has_value()) return absl::OkStatus();
     RETURN_IF_ERROR(reader_->CheckComplete());
-    reader_.reset();
+    EndDecoding();
     return absl::OkStatus();
   }
 
@@ -181,16 +168,6 @@ class DeviceFragmentPart : public FragmentPart {
     ForgetUpdate();
     if (held_size() == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
-    ASSIGN_OR_RETURN(update_, device_->TakePinned(cover_size() * kFloat));
-    update_is_encoded_ = false;
-    // Values that other ranks hold do not change here.
-    std::memset(update_.bytes(), 0, cover_size() * kFloat);
-    const absl::Span<float> change = absl::MakeSpan(
-        update_.values() + (held_begin_ - cover_begin_), held_size());
-    RETURN_IF_ERROR(ReadAnchor(change));
-    // PseudoGradient is old minus new; the swapped arguments make it the
-    // change.
-    PseudoGradient(values, change, change);
     return Write(values, new_anchor_);
   }
 
@@ -248,11 +225,11 @@ class DeviceFragmentPart : public FragmentPart {
   uint64_t host_values() const {
     return (encodes_on_device_ ? 0 : inner_size()) + tail_.size();
   }
-  // Returns the bytes in which updates are kept.
-  uint64_t UpdateSize() const {
-    return HasDeviceKernels(options_.downlink)
-               ? MaxEncodedBytes(options_.downlink, cover_size())
-               : cover_size() * kFloat;
+  // Returns the bytes of what goes to the device of an update at a time.
+  uint64_t PieceSize() const {
+    const uint64_t values = std::min(device_->piece_values(), cover_size());
+    return decodes_on_device_ ? MaxEncodedBytes(options_.downlink, values)
+                              : values * kFloat;
   }
   uint64_t cover_size() const { return cover_end_ - cover_begin_; }
   Held HeldIn(uint64_t begin, uint64_t end) const {
@@ -277,7 +254,7 @@ class DeviceFragmentPart : public FragmentPart {
     if (share_.edge_out() > 0 || share_.edge_in() > 0) {
       RETURN_IF_ERROR(device_->ReservePinned(2 * kStripValues * kFloat));
     }
-    return device_->ReservePinned(UpdateSize());
+    return device_->ReservePinned(PieceSize());
   }
 
   // Calls every kernel once, because the driver loads a kernel's code at its
@@ -290,7 +267,7 @@ class DeviceFragmentPart : public FragmentPart {
       stage.queue->EncodeDifference(options_.uplink, stage.anchor, stage.anchor,
                                     kStripValues, stage.encoded);
     }
-    if (HasDeviceKernels(options_.downlink)) {
+    if (decodes_on_device_) {
       stage.queue->DecodeAdd(options_.downlink, stage.encoded, kStripValues,
                              stage.values);
     }
@@ -341,9 +318,11 @@ class DeviceFragmentPart : public FragmentPart {
     return device_->training().queue->Synchronize();
   }
 
-  // Mix() of outer_optimizer/mixing.h.
-  void MixIn(const Stage& stage, float* master) const {
-    if (snapshot_.empty()) {
+  // Mix() of outer_optimizer/mixing.h, or Assign() if there is nothing that the
+  // parameters were trained from.
+  void MixIn(const Stage& stage, const Lease& trained_from,
+             float* master) const {
+    if (trained_from.empty()) {
       CopySegments(stage, master, {held_begin_, held_end_},
                    new_anchor_.values(), /*to_master=*/true);
       return;
@@ -354,7 +333,8 @@ class DeviceFragmentPart : public FragmentPart {
       const uint64_t count = held.end - held.begin;
       const uint64_t at = begin - held_begin_;
       CopySegments(stage, master, held, stage.values, /*to_master=*/false);
-      stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.anchor);
+      stage.queue->Copy(trained_from.values() + at, count * kFloat,
+                        stage.anchor);
       stage.queue->Subtract(stage.anchor, count, stage.values);
       stage.queue->Copy(new_anchor_.values() + at, count * kFloat,
                         stage.anchor);
@@ -445,72 +425,68 @@ class DeviceFragmentPart : public FragmentPart {
   absl::Status BeginUpdate() {
     reader_ = NewEncodingReader(options_.downlink, cover_size());
     decoded_strips_ = 0;
-    update_is_encoded_ = HasDeviceKernels(options_.downlink);
     ASSIGN_OR_RETURN(new_anchor_, device_->TakeAnchor(held_size()));
-    ASSIGN_OR_RETURN(update_, device_->TakePinned(UpdateSize()));
+    ASSIGN_OR_RETURN(piece_, device_->TakePinned(PieceSize()));
     return absl::OkStatus();
   }
 
   void ForgetUpdate() {
-    reader_.reset();
+    EndDecoding();
     new_anchor_.Release();
-    update_.Release();
+  }
+  void EndDecoding() {
+    reader_.reset();
+    piece_.Release();
   }
 
-  // Checks the next `strips` strips and puts them into update_.
-  absl::Status KeepStrips(absl::string_view received, uint64_t strips) {
+  // Checks the next `strips` strips and puts them into piece_.
+  absl::Status TakePiece(absl::string_view received, uint64_t strips) {
     for (uint64_t i = 0; i < strips; ++i) {
       const uint64_t strip = decoded_strips_ + i;
-      const uint64_t begin = strip * kStripValues;
-      const uint64_t count = ValuesOfStrip(strip, cover_size());
-      if (!update_is_encoded_) {
+      const uint64_t at = i * kStripValues;
+      if (!decodes_on_device_) {
+        const uint64_t count = ValuesOfStrip(strip, cover_size());
         RETURN_IF_ERROR(reader_->DecodeStrip(
-            received, strip, absl::MakeSpan(update_.values() + begin, count)));
+            received, strip, absl::MakeSpan(piece_.values() + at, count)));
         continue;
       }
       RETURN_IF_ERROR(reader_->CheckStrip(received, strip));
       const absl::string_view bytes = reader_->Strip(received, strip);
-      std::memcpy(update_.bytes() + MaxEncodedBytes(options_.downlink, begin),
+      std::memcpy(piece_.bytes() + MaxEncodedBytes(options_.downlink, at),
                   bytes.data(), bytes.size());
     }
     return absl::OkStatus();
   }
 
   // Makes the new anchor of the held values among values [begin, end) of the
-  // fragment, which are whole strips and at most a piece.
+  // fragment, whose update is in piece_.
   absl::Status MakeNewAnchor(uint64_t begin, uint64_t end) const {
     const Held held = HeldIn(begin, end);
     const uint64_t at = held.begin - held_begin_;
     const uint64_t bytes = (held.end - held.begin) * kFloat;
+    const uint64_t count = end - begin;
     const PartDevice::Background stage(device_);
     float* const staged = stage->values + (held.begin - begin);
     stage->queue->Copy(anchor_.values() + at, bytes, staged);
-    AddUpdate(*stage, begin, end);
+    if (decodes_on_device_) {
+      stage->queue->Copy(piece_.bytes(),
+                         MaxEncodedBytes(options_.downlink, count),
+                         stage->encoded);
+      stage->queue->DecodeAdd(options_.downlink, stage->encoded, count,
+                              stage->values);
+    } else {
+      stage->queue->Copy(piece_.values(), count * kFloat, stage->anchor);
+      stage->queue->Add(stage->anchor, count, stage->values);
+    }
     stage->queue->Copy(staged, bytes, new_anchor_.values() + at);
     return stage->queue->Synchronize();
-  }
-
-  // stage.values += the update of values [begin, end) of the fragment, which
-  // are whole strips.
-  void AddUpdate(const Stage& stage, uint64_t begin, uint64_t end) const {
-    const uint64_t count = end - begin;
-    const uint64_t at = begin - cover_begin_;
-    if (update_is_encoded_) {
-      stage.queue->Copy(
-          update_.bytes() + MaxEncodedBytes(options_.downlink, at),
-          MaxEncodedBytes(options_.downlink, count), stage.encoded);
-      stage.queue->DecodeAdd(options_.downlink, stage.encoded, count,
-                             stage.values);
-    } else {
-      stage.queue->Copy(update_.values() + at, count * kFloat, stage.anchor);
-      stage.queue->Add(stage.anchor, count, stage.values);
-    }
   }
 
   const FragmentShare share_;
   ReplicaOptions options_;
   PartDevice* const device_;
   const bool encodes_on_device_;
+  const bool decodes_on_device_;
   // The held values, and the strips that cover them, by their place in the
   // fragment.
   const uint64_t held_begin_;
@@ -537,11 +513,10 @@ class DeviceFragmentPart : public FragmentPart {
   std::vector<float> tail_;
   EncodedBytes progress_;
 
-  // The update, until it is applied: encoded, or as values.
+  // The update, of which piece_ has strips on their way to the device.
   std::optional<EncodingReader> reader_;
   uint64_t decoded_strips_ = 0;
-  Lease update_;
-  bool update_is_encoded_ = false;
+  Lease piece_;
   Lease new_anchor_;
 };
 

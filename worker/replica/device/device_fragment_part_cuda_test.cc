@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -101,7 +103,7 @@ TEST(CudaQueueTest, AddsAndSubtractsAsTheHostDoes) {
       queue->Copy(other.data(), bytes, device_other);
       queue->Copy(got.data(), bytes, device_values);
       if (adds) {
-        Rebase(other, absl::MakeSpan(want));
+        absl::c_transform(want, other, want.begin(), std::plus<>());
         queue->Add(device_other, size, device_values);
       } else {
         PseudoGradient(want, other, absl::MakeSpan(want));
