@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
@@ -177,8 +178,14 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                          absl::FunctionRef<void()> reported) {
   const int rank = failure.rank;
-  const absl::StatusOr<v1::RankFailure> told =
-      Report(rank, MakeReport(failure.suspect, failure.status), rendezvous);
+  absl::StatusOr<v1::RankFailure> told =
+      absl::DeadlineExceededError("the network does not reach rank 0");
+  // Rank 0 keeps the reports, and a try would only take time.
+  if (failure.suspect != 0 ||
+      !absl::c_linear_search(failure.unreached, failure.suspect)) {
+    told =
+        Report(rank, MakeReport(failure.suspect, failure.status), rendezvous);
+  }
   if (told.ok()) {
     // The first of several communicators' failures counts.
     rendezvous->Put(ReachKey(rank), absl::StrJoin(failure.unreached, ","))
