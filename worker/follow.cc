@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
+#include "glog/logging.h"
 #include "worker/collective/crew.h"
 #include "worker/collective/crew_watch.h"
 #include "worker/collective/culprit.h"
@@ -22,6 +23,7 @@
 #include "worker/flags.h"
 #include "worker/local_ranks.h"
 #include "worker/terminator.h"
+#include "worker/training/gradient_audit.h"
 #include "worker/training/island_ranks.h"
 
 namespace causeway {
@@ -35,6 +37,11 @@ constexpr absl::Duration kAwaitLeader = absl::Seconds(3);
 bool IsUnanswered(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status);
+}
+
+FollowEnd EndedForGood(const absl::Status& why) {
+  LOG(ERROR) << why.message();
+  return FollowEnd::kIslandEndedForGood;
 }
 
 }  // namespace
@@ -79,6 +86,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
         AwaitPlace(options, succession.process, local.count, random_seed(),
                    HasSuccessors() ? kAwaitLeader : kAwaitProcess);
     if (HasSuccessors() && IsUnanswered(given.status())) continue;
+    if (absl::IsAborted(given.status())) return EndedForGood(given.status());
     RETURN_IF_ERROR(given.status());
     const std::optional<CrewPlace>& place = *given;
     // The island did not need it.
@@ -95,7 +103,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
     ShareVerdict(place->rank, place->table.get());
     const absl::Status ended = RunFollowingRank(TrainerOptions(local), ranks);
     set_state(nullptr, true);
-    if (!ended.ok()) {
+    if (!ended.ok() && !IsFoundByAudit(ended)) {
       if (!IsWithoutRank0(ended)) SayDone(*place);
       return ended;
     }
@@ -103,6 +111,8 @@ absl::StatusOr<FollowEnd> FollowLeader(
     // so.
     const absl::StatusOr<std::optional<std::string>> why =
         WhyEnded(*place, kReportsNeeded);
+    if (absl::IsAborted(why.status())) return EndedForGood(why.status());
+    RETURN_IF_ERROR(ended);
     if (!why.ok()) return FollowEnd::kIslandEnded;
     if (why->has_value()) {
       return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));

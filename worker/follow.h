@@ -13,6 +13,8 @@ namespace causeway {
 enum class FollowEnd {
   // The island has left the run.
   kIslandEnded,
+  // The island has ended, and must not be started again as it is.
+  kIslandEndedForGood,
   // Nobody leads the island, and this process is to (--island_leader).
   kLeads,
 };

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,10 @@ using RandomSeed = std::function<uint64_t()>;
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 // The longest time that the other processes of a crew take to end their ranks.
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);
+// The end of an island whose supervisor has given up.
+constexpr char kGaveUp[] =
+    "its supervisor has given up, because its ranks fail again and again "
+    "without a step between";
 // The time for which a slow process is left out doubles so often.
 constexpr int kMostDoublings = 6;
 
@@ -110,9 +115,9 @@ class LeadingProcess {
   // Begins a new crew.
   absl::Status OpenRendezvous();
   bool MayShrink() const { return rules_.least < rules_.size; }
-  // Returns whether this process is to tell the coordinator that the island has
-  // ended, and no more.
-  bool GaveUp() const { return stamps_ != nullptr && stamps_->gave_up(); }
+  // Returns whether this process is to tell the coordinator and the island's
+  // other processes that the island has ended, and no more.
+  bool GaveUp() const { return stamps_ != nullptr && stamps_->gave_up() > 0; }
   // Waits for a moment. Returns false if the process is to end.
   bool PauseForProcesses();
 
@@ -212,7 +217,15 @@ absl::Status LeadingProcess::Run() {
                          metrics_.Add(runner.Progress(), certificate.Get(),
                                       families);
                        }));
+  std::thread teller;
+  if (GaveUp() && crew_.has_value()) {
+    teller = std::thread([this] {
+      crew_->DismissAll(rules_.size - stamps_->gave_up(), kGaveUp,
+                        [this] { return PauseForProcesses(); });
+    });
+  }
   const absl::Status status = RunCrews(runner);
+  if (teller.joinable()) teller.join();
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
   // systemd takes a service that ends before it was ready, as one does that is
   // late for the run, for one that has failed.
@@ -345,9 +358,7 @@ Island::Options LeadingProcess::MakeIslandOptions() {
 absl::Status LeadingProcess::CheckRun(const v1::JoinResponse& joined) {
   if (stamps_ != nullptr) stamps_->member() = instance_;
   if (GaveUp()) {
-    return absl::AbortedError(
-        "its supervisor has given up, because its ranks fail again and again "
-        "without a step between");
+    return absl::AbortedError(kGaveUp);
   }
   if (rivals_ != nullptr) {
     rivals_->Stop();
@@ -499,7 +510,8 @@ absl::Status LeadingProcess::End(const absl::Status& status) {
   }
   absl::Status end = IsFoundByAudit(status) ? Isolate(status) : status;
   if (!crew_.has_value()) return end;
-  crew_->SayFailed(status);
+  const bool for_good = IsFoundByAudit(end) && !HasSuccessors();
+  crew_->SayFailed(status, for_good);
   // A supervisor that is to end hears that by this process's exit code.
   if (stamps_ != nullptr && !IsFoundByAudit(end)) {
     stamps_->SetAvoided(ProcessToAvoid(status));

@@ -64,6 +64,7 @@ absl::StatusOr<int> Run() {
           FollowLeader(RandomSeed, /*failed=*/absl::IsAlreadyExists(status)));
       // Only the process that leads knows why the island has ended.
       if (end == FollowEnd::kIslandEnded) return if_interrupted;
+      if (end == FollowEnd::kIslandEndedForGood) return kGaveUpExitCode;
     }
     status = LeadIsland(RandomSeed);
   } while (absl::IsAlreadyExists(status) && HasSuccessors());

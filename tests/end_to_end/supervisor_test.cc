@@ -12,15 +12,19 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process_test_fixture.h"
+#include "worker/collective/tcp_rendezvous.h"
 
 namespace causeway {
 namespace {
@@ -76,6 +80,19 @@ class SupervisorTest : public ProcessTestFixture {
     command.insert(command.end(), flags.begin(), flags.end());
     return Start("supervisor", std::move(command));
   }
+
+  // Returns `flags` and those of each of two hosts of an island, of which the
+  // second may lead, too, if `successors`.
+  std::vector<std::string> HostFlags(std::vector<std::string> flags,
+                                     bool successors = false) const {
+    flags.insert(
+        flags.end(),
+        {"--island_size=2", "--rank_host=127.0.0.1",
+         absl::StrCat("--island_leader=", Leader(),
+                      successors ? absl::StrCat(",127.0.0.3:", Port()) : "")});
+    return flags;
+  }
+  std::string Leader() const { return absl::StrCat("127.0.0.2:", Port()); }
 
   // Returns what the coordinator has recorded.
   std::string Events() const {
@@ -171,20 +188,47 @@ TEST_F(SupervisorTest, TheCoordinatorHearsThatASupervisorHasGivenUp) {
                               HasSubstr("its supervisor has given up")));
 }
 
+TEST_F(SupervisorTest, AllHostsEndForGoodWithAnIslandThatComputesWrongNumbers) {
+  StartCoordinator(/*audit_steps=*/10);
+  const auto other =
+      StartSupervisor("other", HostFlags({"--supervise=1", "--island_rank=1"}));
+  const auto host = StartWrongSupervisor(0, HostFlags({"--supervise=1"}));
+  // It has no place.
+  const auto spare =
+      StartSupervisor("spare", HostFlags({"--supervise=1", "--island_rank=2"}));
+  for (Process* const one : {host.get(), other.get(), spare.get()}) {
+    EXPECT_EQ(one->Wait(), 3) << one->Output();
+  }
+}
+
+// The other host waits for process 0, which does not come.
+TEST_F(SupervisorTest, AllHostsEndForGoodIfTheSupervisorOfProcess0GivesUp) {
+  StartCoordinator();
+  const auto other =
+      StartSupervisor("other", HostFlags({"--supervise=1", "--island_rank=1"}));
+  const auto host = StartSupervisor("host", HostFlags({"--supervise=1"}));
+  ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
+  while (!absl::StrContains(host->Output(), "it is not started again")) {
+    const pid_t rank = FindChild(host->pid(), "--island_rank=0");
+    if (rank > 0) kill(rank, SIGKILL);
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  for (Process* const one : {host.get(), other.get()}) {
+    EXPECT_EQ(one->Wait(), 3) << one->Output();
+  }
+  EXPECT_THAT(other->Output(), HasSubstr("its supervisor has given up"));
+}
+
 // The ranks see only that the connections of one have broken.
 TEST_F(SupervisorTest, WhatTheSupervisorOfAnotherHostHasSeenIsReported) {
   StartCoordinator();
-  std::vector<std::string> flags = {
-      "--supervise=1",
-      "--island_size=2",
-      "--hang_floor=600",
-      absl::StrCat("--checkpoint_dir=", Path("saved")),
-      absl::StrCat("--island_leader=127.0.0.2:", Port()),
-      "--rank_host=127.0.0.1"};
-  const auto host = StartSupervisor("host", flags);
-  flags[3] += "_elsewhere";
-  flags.push_back("--island_rank=1");
-  const auto other = StartSupervisor("other", flags);
+  const auto host = StartSupervisor(
+      "host", HostFlags({"--supervise=1", "--hang_floor=600",
+                         absl::StrCat("--checkpoint_dir=", Path("saved"))}));
+  const auto other = StartSupervisor(
+      "other",
+      HostFlags({"--supervise=1", "--hang_floor=600", "--island_rank=1",
+                 absl::StrCat("--checkpoint_dir=", Path("elsewhere"))}));
   ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
   const pid_t rank = FindChild(other->pid(), "--island_rank=1");
   ASSERT_GT(rank, 0);
@@ -194,6 +238,36 @@ TEST_F(SupervisorTest, WhatTheSupervisorOfAnotherHostHasSeenIsReported) {
                        absl::StrCat("--coordinator=127.0.0.1:", Port())});
   EXPECT_TRUE(events->AwaitOutput("rank_stuck")) << host->Output();
   EXPECT_THAT(events->Output(), HasSubstr("a signal has stopped it"));
+}
+
+// A process that has joined and waits for the others has noted itself beside no
+// checkpoint.
+TEST_F(SupervisorTest, AProcessThatDiesAsItHasJoinedIsReplacedAtOnce) {
+  StartCoordinator();
+  const auto host = StartSupervisor(
+      "host", HostFlags({"--supervise=1", "--checkpoint_steps=10",
+                         absl::StrCat("--checkpoint_dir=", Path("saved"))},
+                        /*successors=*/true));
+  const auto other = StartSupervisor(
+      "other",
+      HostFlags({"--supervise=1", "--island_rank=1"}, /*successors=*/true));
+  ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
+  const auto await_joins = [&](size_t count) {
+    while (host->running() &&
+           std::vector<std::string>(
+               absl::StrSplit(host->Output(), "] joined run "))
+                   .size() <= count) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+  };
+  other->End(SIGKILL);
+  await_joins(2);
+  // It tells other leaders so once its supervisor knows it.
+  EXPECT_OK(RendezvousAt({.address = Leader(), .now = SteadyWallClock()})
+                ->Get("joined", absl::Seconds(60)));
+  kill(FindChild(host->pid(), "--island_rank=0"), SIGKILL);
+  await_joins(3);
+  EXPECT_THAT(host->Output(), Not(HasSubstr("cannot join")));
 }
 
 // Addresses of this host stand for two hosts, and directories for their memory.

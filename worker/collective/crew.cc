@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,6 +33,9 @@ constexpr char kPlaces[] = "place/";
 // again.
 constexpr char kEnd[] = "end";
 constexpr char kStartAgain[] = "";
+// What this key and that of a place say if the island has ended for good,
+// before the reason.
+constexpr char kForGood[] = "the island has ended for good: ";
 
 // The key with which the process of a rank says that it needs the server no
 // more.
@@ -294,10 +298,13 @@ CrewRules CrewLeader::NextRules() {
 
 int CrewLeader::ProcessWithRank(int rank) { return crew_[rank / ranks_]; }
 
-void CrewLeader::SayFailed(const absl::Status& status) {
+void CrewLeader::SayFailed(const absl::Status& status, bool for_good) {
+  const std::string why =
+      status.ToString(absl::StatusToStringMode::kWithNoExtraData);
   server_->table()
-      ->Put(kEnd, status.ToString(absl::StatusToStringMode::kWithNoExtraData))
+      ->Put(kEnd, absl::StrCat(for_good ? kForGood : "", why))
       .IgnoreError();
+  if (for_good) Dismiss(why);
 }
 
 void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
@@ -315,11 +322,27 @@ void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
   }
 }
 
-void CrewLeader::Dismiss() {
-  const std::map<int, std::string> keys = AllKeys();
+std::map<int, std::string> CrewLeader::DismissAskers(absl::string_view why) {
+  std::map<int, std::string> keys = AllKeys();
   for (const auto& [process, key] : keys) {
-    server_->table()->Put(key, "").IgnoreError();
+    server_->table()
+        ->Put(key, why.empty() ? "" : absl::StrCat(kForGood, why))
+        .IgnoreError();
   }
+  return keys;
+}
+
+void CrewLeader::DismissAll(int others, absl::string_view why,
+                            const Pause& pause) {
+  std::set<int> told;
+  while (static_cast<int>(told.size()) < others && pause()) {
+    for (const auto& [process, key] : DismissAskers(why)) told.insert(process);
+  }
+  Dismiss(why);
+}
+
+void CrewLeader::Dismiss(absl::string_view why) {
+  const std::map<int, std::string> keys = DismissAskers(why);
   // They ask once more, at most.
   if (!keys.empty()) absl::SleepFor(kAsk);
 }
@@ -341,6 +364,7 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     }
     RETURN_IF_ERROR(place.status());
     if (place->empty()) return std::nullopt;
+    if (absl::StartsWith(*place, kForGood)) return absl::AbortedError(*place);
     const std::vector<absl::string_view> words = absl::StrSplit(*place, '/');
     CrewPlace mine{.table = std::move(table)};
     int leader = 0;
@@ -362,6 +386,7 @@ absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
                                                     absl::Duration timeout) {
   ASSIGN_OR_RETURN(const std::string why, place.table->Get(kEnd, timeout));
   SayDone(place);
+  if (absl::StartsWith(why, kForGood)) return absl::AbortedError(why);
   if (why != kStartAgain) return why;
   return std::nullopt;
 }

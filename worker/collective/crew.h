@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "worker/collective/rendezvous.h"
@@ -121,8 +122,8 @@ class CrewLeader {
   CrewRules NextRules();
 
   // Tells the processes of the crew that the ranks have ended because of an
-  // error.
-  void SayFailed(const absl::Status& status);
+  // error, and if `for_good`, all processes that the island has ended for good.
+  void SayFailed(const absl::Status& status, bool for_good = false);
 
   // Returns the process that has `rank` among all ranks of the crew.
   int ProcessWithRank(int rank);
@@ -132,8 +133,11 @@ class CrewLeader {
   // and for those that the network does not reach.
   void AwaitDone(absl::Duration timeout, int lost = 0);
 
-  // Tells the processes that have no place that the island has ended in order.
-  void Dismiss();
+  // Tells the processes that have no place that the island has ended, in order
+  // if `why` is empty, and otherwise for good.
+  void Dismiss(absl::string_view why = "");
+  // The same, again and again until `others` have heard it, or `pause` says so.
+  void DismissAll(int others, absl::string_view why, const Pause& pause);
 
  private:
   struct Asker {
@@ -148,6 +152,8 @@ class CrewLeader {
   // only those that may get one.
   std::map<int, std::string> AllKeys();
   std::map<int, std::string> Keys();
+  // Like Dismiss, but waits for nobody, and returns who has asked.
+  std::map<int, std::string> DismissAskers(absl::string_view why);
   // Returns `processes` and those that ask and have no place.
   std::set<int> WithAskers(const std::vector<int>& processes);
   // Tells the processes of the crew that do not have `ranks` ranks so, and
@@ -185,7 +191,8 @@ struct CrewPlace {
 // place, tells the ranks that wait to connect to it that it has ended. Returns
 // nothing if the island has ended in order without it. Errors are those of
 // ConnectRendezvous, which waits up to `timeout` each time that the leader does
-// not answer, and FAILED_PRECONDITION (CrewLeader::Choose).
+// not answer, FAILED_PRECONDITION (CrewLeader::Choose), and ABORTED if the
+// island has ended for good.
 absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
     const RendezvousOptions& options, int process, int ranks, uint64_t life,
     absl::Duration timeout);
@@ -194,6 +201,7 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
 // nothing if they start again, and then tells it that this process knows that;
 // otherwise its error.
 //   UNAVAILABLE, DEADLINE_EXCEEDED  It says nothing: the island has ended.
+//   ABORTED  The island has ended for good.
 absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
                                                     absl::Duration timeout);
 

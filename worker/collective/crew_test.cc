@@ -32,6 +32,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::Optional;
+using testing::StartsWith;
 
 constexpr absl::Duration kShrinkAfter = absl::Seconds(30);
 
@@ -392,6 +393,34 @@ TEST_F(CrewTest, TheCrewHearsWhyItHasEnded) {
                                   Not(HasSubstr("type.googleapis")))));
   // Rank 2 is dead, and says nothing.
   leader_->AwaitDone(absl::InfiniteDuration(), 2);
+}
+
+TEST_F(CrewTest, AllHearThatTheIslandHasEndedForGood) {
+  const CrewPlace place = ChooseThree().first;
+  Place spare = Ask(3);
+  AwaitPresent({0, 3});
+  leader_->SayFailed(BlameCorruptRank(1, "bad sector"), /*for_good=*/true);
+  const auto for_good =
+      StatusIs(absl::StatusCode::kAborted,
+               AllOf(StartsWith("the island has ended for good: "),
+                     HasSubstr("bad sector")));
+  EXPECT_THAT(WhyEnded(place, absl::Seconds(30)), for_good);
+  EXPECT_THAT(spare.get(), for_good);
+}
+
+TEST_F(CrewTest, TheOthersHearLateThatTheIslandHasEndedForGood) {
+  Place first = Ask(1);
+  Place second;
+  int looks = 0;
+  leader_->DismissAll(2, "it fails", [&] {
+    if (++looks == 3) {
+      EXPECT_THAT(first.get(), IsAborted());
+      second = Ask(2);
+    }
+    absl::SleepFor(absl::Milliseconds(20));
+    return true;
+  });
+  EXPECT_THAT(second.get(), IsAborted());
 }
 
 TEST_F(CrewTest, NobodyWaitsForALostHost) {

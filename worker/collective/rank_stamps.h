@@ -123,9 +123,10 @@ class RankStampPage {
   bool TakeCorrupt(int process) {
     return memory_->corrupt[process].exchange(false);
   }
-  // Returns whether the supervisor, which alone sets it, has given up. A
-  // process that leads the island then only tells the coordinator so.
-  std::atomic<bool>& gave_up() { return memory_->gave_up; }
+  // The number of processes of the supervisor, which alone sets it, if it has
+  // given up; otherwise 0. A process that leads the island then only tells the
+  // coordinator and the processes of other hosts so.
+  std::atomic<int>& gave_up() { return memory_->gave_up; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
   // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
@@ -148,7 +149,7 @@ class RankStampPage {
     // The avoided process + 1, or 0.
     std::atomic<int> avoided;
     std::atomic<bool> corrupt[kMostRanks];
-    std::atomic<bool> gave_up;
+    std::atomic<int> gave_up;
     std::atomic<bool> left;
     // The bytes of the verdict, which are written before; and kTaking while a
     // process reads them.

@@ -32,6 +32,11 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 constexpr absl::Duration kEndTogether = absl::Seconds(15);
 constexpr int kUsageExitCode = 2;
 
+// Returns whether no process is to be started again after one with this code.
+bool IsFinal(int code) {
+  return code == kUsageExitCode || code == kGaveUpExitCode;
+}
+
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options,
@@ -96,12 +101,13 @@ class Supervisor {
   }
 
   // Lets process 0 tell the coordinator that the island has ended, and which
-  // rank was at fault. Without it the coordinator would wait for a lease, and
-  // say no more than that no heartbeat has come.
+  // rank was at fault, and the processes of other hosts that it does not start
+  // again. Without it the coordinator would wait for a lease, and say no more
+  // than that no heartbeat has come, and those hosts would wait for process 0.
   void TakeLeave() {
     if (!HasProcess0()) return;
     page_->Clear();
-    page_->gave_up() = true;
+    page_->gave_up() = static_cast<int>(processes_.size());
     processes_.clear();
     auto process = StartProcess(0);
     if (!process.ok()) return;
@@ -209,7 +215,7 @@ class Supervisor {
     const RankProcess& process = *processes_[i];
     return options_.has_spares && acts() && !leaving_ && fault_.empty() &&
            !(i == 0 && HasProcess0()) && !EndedInOrder(process) &&
-           process.exit_code() != kUsageExitCode && FirstRankOf(process) < 0;
+           !IsFinal(process.exit_code()) && FirstRankOf(process) < 0;
   }
 
   void RetryProcesses() {
@@ -304,7 +310,7 @@ class Supervisor {
     for (size_t i = 0; i < processes_.size(); ++i) {
       if (AwaitsRetry(i)) continue;
       const int code = processes_[i]->exit_code();
-      if (code == kUsageExitCode || code == kGaveUpExitCode) return code;
+      if (IsFinal(code)) return code;
       in_order = in_order && EndedInOrder(*processes_[i]);
       codes.push_back(code > 128 ? 1 : code);
     }

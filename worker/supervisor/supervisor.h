@@ -22,8 +22,8 @@
 namespace causeway {
 
 // The exit code of an island that must not be started again before someone has
-// looked at it: of its supervisor, if the island fails again and again, and of
-// a process that leads it, if it computes wrong numbers.
+// looked at it, because it fails again and again or computes wrong numbers: of
+// its supervisors, and of the processes that know.
 inline constexpr int kGaveUpExitCode = 3;
 
 // What the supervisor does about a rank that is dead or stuck.

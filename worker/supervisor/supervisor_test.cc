@@ -154,6 +154,16 @@ TEST_F(SupervisorTest, AnIslandThatComputesWrongNumbersIsNotStartedAgain) {
   EXPECT_EQ(starts_, 1);
 }
 
+TEST_F(SupervisorTest, ASpareOfAnIslandThatHasEndedIsNotStartedAgain) {
+  SupervisorOptions options =
+      Options({absl::StrCat("exit ", kGaveUpExitCode)}, RankFaultAction::kAct);
+  options.has_spares = true;
+  options.first_process = 2;
+  options.island_size = 2;
+  EXPECT_EQ(Run(options), kGaveUpExitCode);
+  EXPECT_EQ(starts_, 1);
+}
+
 TEST_F(SupervisorTest, AProcessThatTheIslandDoesNotNeedIsStartedAgainAlone) {
   SupervisorOptions options =
       Options({"echo a >>first; until [ -e again ]; do sleep 0.01; done",
