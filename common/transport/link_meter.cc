@@ -2,29 +2,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/link_meter.h"
 
+#include <algorithm>
+
 namespace causeway {
 
 void LinkMeter::Begin() {
   const absl::Time now = now_();
   absl::MutexLock lock(&mu_);
-  if (under_way_++ == 0) busy_since_ = now;
+  if (under_way_++ > 0) return;
+  busy_since_ = now;
+  begins_.push_back({.busy = busy_, .bytes = bytes_});
+  points_.clear();
 }
 
 void LinkMeter::End() {
   absl::MutexLock lock(&mu_);
-  if (under_way_ == 1) busy_ = BusyLocked();
+  if (under_way_ == 1) {
+    busy_ = BusyLocked();
+    ForgetBefore(busy_ - kWindow, begins_);
+    last_rate_ = Slope(begins_.front(), {.busy = busy_, .bytes = bytes_});
+  }
   --under_way_;
 }
 
 void LinkMeter::Add(uint64_t bytes, bool again) {
   absl::MutexLock lock(&mu_);
+  Point point = {.busy = BusyLocked(), .bytes = bytes_};
   bytes_ += bytes;
   if (again) bytes_again_ += bytes;
-  const Point point = {.busy = BusyLocked(), .bytes = bytes_};
-  if (point.busy - points_.back().busy < kWindow / 100) return;
+  if (counts_ == Counts::kArrived) point.bytes = bytes_;
+  if (!points_.empty() && point.busy - points_.back().busy < kWindow / 100) {
+    return;
+  }
   points_.push_back(point);
-  // The window begins at the first point, so that may be older.
-  while (point.busy - points_[1].busy >= kWindow) points_.pop_front();
+  ForgetBefore(point.busy - kWindow, points_);
 }
 
 uint64_t LinkMeter::bytes() const {
@@ -32,16 +43,38 @@ uint64_t LinkMeter::bytes() const {
   return bytes_;
 }
 
+void LinkMeter::ForgetBefore(absl::Duration busy, std::deque<Point>& points) {
+  while (points.size() > 1 && points[1].busy <= busy) points.pop_front();
+}
+
+double LinkMeter::Slope(const Point& from, const Point& to) {
+  return to.busy > from.busy ? static_cast<double>(to.bytes - from.bytes) /
+                                   absl::ToDoubleSeconds(to.busy - from.busy)
+                             : 0;
+}
+
+double LinkMeter::RateUnderWay(const Point& now) const {
+  const double mean = Slope(begins_.front(), now);
+  double rate = last_rate_ > 0 ? last_rate_ : mean;
+  if (points_.size() > 1) {
+    // Buffers may have taken much between the first two points.
+    rate = Slope(points_[points_.size() > 2 ? 1 : 0], points_.back());
+  }
+  // No more has passed than has set out.
+  if (counts_ == Counts::kOutgoing) rate = std::min(rate, mean);
+  // Nothing was added for so long that the transfer stalls.
+  if (!points_.empty() && now.busy - points_.back().busy > kWindow) {
+    rate = std::min(rate, Slope(points_.front(), now));
+  }
+  return rate;
+}
+
 v1::LinkUse LinkMeter::Use() const {
   absl::MutexLock lock(&mu_);
-  const absl::Duration busy = BusyLocked();
-  const Point& from = points_.front();
+  const Point now = {.busy = BusyLocked(), .bytes = bytes_};
   v1::LinkUse use;
-  if (busy > from.busy) {
-    use.set_bytes_per_second(static_cast<double>(bytes_ - from.bytes) /
-                             absl::ToDoubleSeconds(busy - from.busy));
-  }
-  use.set_busy_seconds(absl::ToDoubleSeconds(busy));
+  use.set_bytes_per_second(under_way_ > 0 ? RateUnderWay(now) : last_rate_);
+  use.set_busy_seconds(absl::ToDoubleSeconds(now.busy));
   use.set_paced_seconds(absl::ToDoubleSeconds(paced_));
   use.set_bytes_sent_again(bytes_again_);
   return use;

@@ -3,12 +3,18 @@
 //
 // Measures one direction of a link during transfers, perhaps several at once:
 //
-//   LinkMeter meter(now);
+//   LinkMeter meter(LinkMeter::Counts::kOutgoing, now);
 //   {
 //     LinkMeter::Transfer transfer(&meter);
 //     meter.Add(chunk.size());  // for each chunk
 //   }
 //   meter.Use();
+//
+// A chunk is added to a meter of outgoing ones when buffers of this host take
+// it. So at the begin of a transfer the bytes added run ahead of the link, and
+// at its end the link still carries what was added before. That cancels out
+// from the begin of a transfer to the end of one, and between two chunks in its
+// middle; so these are what the rate is measured between.
 #ifndef COMMON_TRANSPORT_LINK_METER_H_
 #define COMMON_TRANSPORT_LINK_METER_H_
 
@@ -30,7 +36,10 @@ class LinkMeter {
   // The busy time, with transfers under way, over which the rate is measured.
   static constexpr absl::Duration kWindow = absl::Seconds(10);
 
-  explicit LinkMeter(Clock now) : now_(std::move(now)) {}
+  // Says which chunks are added: those that set out, or that have arrived.
+  enum class Counts { kOutgoing, kArrived };
+
+  LinkMeter(Counts counts, Clock now) : counts_(counts), now_(std::move(now)) {}
 
   // A transfer that is under way while this object lives.
   class Transfer {
@@ -65,6 +74,13 @@ class LinkMeter {
     absl::Duration busy;
     uint64_t bytes = 0;
   };
+  // Removes points from before the time, but for the last of them.
+  static void ForgetBefore(absl::Duration busy, std::deque<Point>& points);
+  // Returns the slope between two points; 0 if they have the same time.
+  static double Slope(const Point& from, const Point& to);
+  // Returns the rate while a transfer is under way.
+  double RateUnderWay(const Point& now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Begin();
   void End();
@@ -72,6 +88,7 @@ class LinkMeter {
     return under_way_ > 0 ? busy_ + (now_() - busy_since_) : busy_;
   }
 
+  const Counts counts_;
   const Clock now_;
 
   mutable absl::Mutex mu_;
@@ -83,8 +100,13 @@ class LinkMeter {
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_again_ ABSL_GUARDED_BY(mu_) = 0;
-  // Points of the last kWindow of busy time, at most one per hundredth of it.
-  std::deque<Point> points_ ABSL_GUARDED_BY(mu_) = {Point()};
+  // The begins of busy times in the last kWindow, and one that is older.
+  std::deque<Point> begins_ ABSL_GUARDED_BY(mu_) = {Point()};
+  // Points of the last kWindow of the current busy time, at most one per
+  // hundredth of it; what has passed by the time at which a chunk is added.
+  std::deque<Point> points_ ABSL_GUARDED_BY(mu_);
+  // The rate at the end of the last busy time.
+  double last_rate_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace causeway

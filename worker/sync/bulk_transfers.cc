@@ -106,8 +106,8 @@ BulkTransfers::BulkTransfers(
       calls_(calls),
       bulk_(std::move(channels), calls),
       near_(options, calls),
-      up_(options.now),
-      down_(options.now) {
+      up_(LinkMeter::Counts::kOutgoing, options.now),
+      down_(LinkMeter::Counts::kArrived, options.now) {
   pacer_.SetRate(options.uplink_bytes_per_second);
 }
 
