@@ -49,12 +49,15 @@ std::string Describe(const Member& member, double before,
 }  // namespace
 
 std::vector<UplinkSend> Coordinator::SendsOfRound(double step_seconds) {
-  const double overlap =
-      static_cast<double>(schedule().overlap_steps()) * step_seconds;
+  // An update is due first at the island whose overlap is the shortest.
+  const uint64_t overlap_of_run = schedule().overlap_steps();
+  uint64_t overlap_steps = schedule().round_steps();
   double round_trip = 0;
   double download_seconds_per_bit = 0;
   for (const Member* member : membership_.Live()) {
     const v1::IslandProgress& progress = member->progress;
+    const uint64_t own = progress.overlap_steps();
+    overlap_steps = std::min(overlap_steps, own > 0 ? own : overlap_of_run);
     round_trip =
         std::max(round_trip, PossibleSeconds(progress.round_trip_seconds()));
     const double rate = 8 * progress.downlink().bytes_per_second();
@@ -62,12 +65,15 @@ std::vector<UplinkSend> Coordinator::SendsOfRound(double step_seconds) {
       download_seconds_per_bit = std::max(download_seconds_per_bit, 1 / rate);
     }
   }
+  const double overlap = std::max(static_cast<double>(overlap_steps),
+                                  static_cast<double>(overlap_of_run) / 2) *
+                         step_seconds;
   const double download_bits = DownlinkBits(options_.config.synchronization());
   std::vector<UplinkSend> sends;
   for (const v1::Fragment& fragment : options_.plan.fragments()) {
     const double values = static_cast<double>(fragment.size());
     // Uploads must be early enough for who downloads longest. But no island's
-    // claim takes more than half of the time from the others.
+    // claim takes more than half of the time from the others, as above.
     const double download =
         std::min(overlap / 2, round_trip / 2 + values * download_bits *
                                                    download_seconds_per_bit);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/testing/status_matchers.h"
@@ -145,6 +146,31 @@ TEST_F(UplinksTest, OneMeasurementCountsOnce) {
   ASSERT_OK(run_.Heartbeat(island, Report("a", RateFor(1))));
   for (int i = 0; i < 10; ++i) Commit(island);
   EXPECT_EQ(Planned(island), 4);
+}
+
+// The update with an island's contribution is due first where the overlap is
+// the shortest.
+TEST_F(UplinksTest, TheShortestOverlapOfAnIslandCounts) {
+  const auto first = run_.Join("first");
+  const auto second = run_.Join("second");
+  const auto seconds_after = [&](uint32_t of_first, uint32_t of_second) {
+    // More than one measurement, and the rates change, too.
+    for (int i = 0; i < 12; ++i) {
+      for (const auto& [island, overlap] :
+           {std::pair(first, of_first), std::pair(second, of_second)}) {
+        v1::IslandProgress report =
+            Report(island.island_id(), RateFor(of_first % 2 == 0 ? 1.5 : 3));
+        report.set_overlap_steps(overlap);
+        EXPECT_OK(run_.Heartbeat(island, report));
+      }
+      Commit(first);
+    }
+    return LastEvent("uplink_bits");
+  };
+  EXPECT_THAT(seconds_after(4, 4), HasSubstr("6.50 s are left"));
+  EXPECT_THAT(seconds_after(5, 2), HasSubstr("2.50 s are left"));
+  // Nobody claims less than half of the run's.
+  EXPECT_THAT(seconds_after(6, 1), HasSubstr("1.50 s are left"));
 }
 
 // Everybody trains at the pace of the slowest, so that its steps give the time.
