@@ -57,6 +57,8 @@ configMapGenerator:
     literals:
       - COORDINATOR=198.51.100.7:7070
       - SIZE=2
+      - LEAST=1
+      - LEADERS=island-0.island:7100,island-1.island:7100
 patches:
   - target:
       kind: Job

@@ -57,6 +57,8 @@ class Restarts:
         self._returned: Optional[LeftOut] = None
         self._first_step: Optional[int] = None
         self._furthest = 0
+        # The number of ranks of this host, when they have started.
+        self._local_ranks = 0
         # By failure without progress: the local rank that has failed first;
         # None if that is not known.
         self._first: List[Optional[int]] = []
@@ -271,6 +273,13 @@ class Restarts:
         agent._worker_group.spec.max_restarts += more
         agent._remaining_restarts = starts
 
+    def begin_again(self, arguments: Any) -> None:
+        """Prepares torchrun's arguments for another agent on this host, which
+        leaves out the same ranks."""
+        self._first = []
+        if self._local_ranks:
+            arguments.nproc_per_node = str(self._local_ranks)
+
     def watch_over(self, kind: Any) -> None:
         """Makes the agents of this class ask here."""
         look = kind._monitor_workers
@@ -282,6 +291,7 @@ class Restarts:
                 self.after_failure(agent, first)
             elif result.state.name == "HEALTHY":
                 self.grow(agent)
+            self._local_ranks = group.spec.local_world_size
             return result
 
         kind._monitor_workers = monitor

@@ -22,6 +22,7 @@ from typing import Any, List, Optional
 from . import _library
 from .left_out import Absent
 from .restarts import Restarts, say
+from .succession import Succession
 
 # Nobody should start the island again before someone has looked at it.
 GAVE_UP = 3
@@ -154,6 +155,37 @@ class Watch:
             os.kill(stuck.process, signal.SIGKILL)
 
 
+def run_agents(run: Any, arguments: Any, restarts: Restarts,
+               succession: Optional[Succession]) -> None:
+    """Runs torchrun's agent, and another one each time that the host is lost at
+    which the ranks meet, if another may take its place, or has. Raises what
+    torchrun does."""
+    distributed: Any = importlib.import_module("torch.distributed")
+    errors: Any = importlib.import_module(
+        "torch.distributed.elastic.multiprocessing.errors")
+    rendezvous: Any = importlib.import_module(
+        "torch.distributed.elastic.rendezvous")
+    while True:
+        if succession is not None:
+            succession.choose()
+        try:
+            run.run(arguments)
+            return
+        except rendezvous.RendezvousClosedError:
+            raise
+        except (rendezvous.RendezvousError, distributed.DistError) as error:
+            if succession is None:
+                raise
+            say(f"lost the host that leads: {error}")
+        except errors.ChildFailedError:
+            # The coordinator has refused the ranks of one of the two.
+            if restarts.gave_up or succession is None or (
+                    not succession.has_rival()):
+                raise
+            say("another host leads the island")
+        restarts.begin_again(arguments)
+
+
 def main(arguments: List[str]) -> int:
     """Returns the exit code."""
     # It has no types.
@@ -162,21 +194,27 @@ def main(arguments: List[str]) -> int:
         "torch.distributed.elastic.multiprocessing.errors")
     agents: Any = importlib.import_module(
         "torch.distributed.elastic.agent.server.local_elastic_agent")
+    processes: Any = importlib.import_module(
+        "torch.distributed.elastic.multiprocessing.api")
     rendezvous: Any = importlib.import_module(
         "torch.distributed.elastic.rendezvous")
     parser = run.get_args_parser()
     parser.prog = "python3 -m causeway.run"
     add_arguments(parser)
     parsed = parser.parse_args(arguments)
+    succession = None
+    if "," in parsed.rdzv_endpoint:
+        try:
+            succession = Succession(parsed, say)
+        except ValueError as error:
+            parser.error(str(error))
     # It must live as long as the ranks.
     watch = Watch(parsed)
     restarts = Restarts(watch, parsed.max_restarts, parsed.min_island_size,
                         Absent(parsed.grow_after, say))
     restarts.watch_over(agents.LocalElasticAgent)
-    processes: Any = importlib.import_module(
-        "torch.distributed.elastic.multiprocessing.api")
     try:
-        run.run(parsed)
+        run_agents(run, parsed, restarts, succession)
     except processes.SignalException as error:
         # The ranks have had it, too, and have ended.
         number = int(error.sigval)

@@ -5,6 +5,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import types
@@ -263,6 +264,42 @@ class RunTest(ProcessTestCase):
         self.await_training(stays, 1, ranks=1)
         self.launch(*arguments)
         self.await_training(stays, 1)
+
+    def test_another_host_leads_if_the_one_that_does_is_lost(self):
+        self.begin()
+        free = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        endpoints = ",".join(
+            f"127.0.0.{number}:{server.getsockname()[1]}"
+            for number, server in enumerate(free, start=1))
+        for server in free:
+            server.close()
+
+        def launch(number):
+            return self.launch(
+                "--nnodes=1:2", "--nproc_per_node=1", "--rdzv_backend=c10d",
+                f"--rdzv_endpoint={endpoints}",
+                f"--local_addr=127.0.0.{number}",
+                "--rdzv_conf=last_call_timeout=2,keep_alive_interval=1")
+
+        leads, follows = launch(1), launch(2)
+        self.await_training(follows, 1)
+        before = self.last_step(leads)
+        leads.signal(KILL)
+        self.await_training(follows, 2, ranks=1)
+        self.assertIn("this host leads", follows.output())
+        # It goes on from the island's checkpoint.
+        self.assertGreater(self.last_step(follows), before)
+        returned = launch(1)
+        self.await_training(returned, 1)
+        self.assertIn("following the host that leads, 127.0.0.2",
+                      returned.output())
+        self.await_training(follows, 3)
+
+    def test_several_hosts_that_may_lead_need_a_store_of_their_own(self):
+        launch = self.launch("--nnodes=2", "--rdzv_endpoint=one:1,other:1")
+        self.assertEqual(launch.wait(), 2, launch.output())
+        self.assertIn("several hosts in --rdzv-endpoint need "
+                      "--rdzv-backend=c10d", launch.output())
 
     def lose_and_regain(self, losing, *ranks):
         """Starts two hosts with so many ranks, of which one loses the second of
