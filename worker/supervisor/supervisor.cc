@@ -51,6 +51,7 @@ class Supervisor {
       if (code.has_value()) return *code;
       const std::optional<absl::Duration> pause =
           budget_.AfterFailureAt(reader_.LastStep(), IsNeeded());
+      RepeatVerdict(pause == absl::ZeroDuration());
       if (!pause.has_value()) {
         LOG(ERROR) << "the island has failed " << RestartBudget::kMost
                    << " times without progress since; it is not started again ("
@@ -90,6 +91,7 @@ class Supervisor {
     retries_.assign(commands_.size(), Retry());
     page_->Clear();
     fault_.clear();
+    fault_has_verdict_ = false;
     is_known_ = false;
     suspected_ = -1;
     ended_at_ = absl::InfiniteFuture();
@@ -98,6 +100,15 @@ class Supervisor {
       ASSIGN_OR_RETURN(processes_.emplace_back(), StartProcess(i));
     }
     return absl::OkStatus();
+  }
+
+  // Leaves the verdict of an earlier start to the next one if this start has
+  // taken it, and ended before rank 0 can have told the coordinator.
+  void RepeatVerdict(bool got_on) {
+    if (!fault_has_verdict_ && (got_on || page_->left())) verdict_.reset();
+    if (!fault_has_verdict_ && verdict_.has_value()) {
+      page_->SetVerdict(*verdict_);
+    }
   }
 
   // Lets process 0 tell the coordinator that the island has ended, and which
@@ -257,6 +268,8 @@ class Supervisor {
                            ? absl::StrCat("rank ", rank, " is dead: ", text)
                            : text);
       page_->SetVerdict(verdict);
+      verdict_ = std::move(verdict);
+      fault_has_verdict_ = true;
     }
     LOG_IF(WARNING, options_.action == RankFaultAction::kDecide)
         << "with --on_rank_fault=act the island's ranks on this host would be "
@@ -331,6 +344,8 @@ class Supervisor {
   RestartBudget budget_;
   bool leaving_ = false;
   bool has_joined_ = false;
+  // The newest verdict that rank 0 may not have told yet.
+  std::optional<v1::RankTrouble> verdict_;
 
   // Says when a process is started again.
   struct Retry {
@@ -353,6 +368,7 @@ class Supervisor {
   // When the first process has ended.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
+  bool fault_has_verdict_ = false;
   // How many processes the kernel had killed for lack of memory by this start.
   uint64_t memory_kills_ = 0;
   // This is true if it is known which process is at fault.

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/supervisor/supervisor.h"
 
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,11 +17,13 @@
 #include "common/testing/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collective/rank_stamps.h"
 
 namespace causeway {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -146,6 +151,31 @@ TEST_F(SupervisorTest, WhoGivesUpTakesItsLeave) {
             kGaveUpExitCode);
   EXPECT_EQ(Contents("first"), "a\na\na\na\na\n");
   EXPECT_EQ(Contents("second"), "b\nb\nb\nb\n");
+}
+
+// Each of the later starts takes the verdict and ends before it is told.
+TEST_F(SupervisorTest, AVerdictThatWasTakenInVainIsGivenAgain) {
+  SupervisorOptions options =
+      Options({"echo $$ >pid; until [ -e stamped ]; do sleep 0.01; done; "
+               "kill -KILL $$"},
+              RankFaultAction::kAct);
+  std::unique_ptr<RankStampPage> page;
+  std::vector<bool> verdicts;
+  options.commands = [&, start = options.commands] {
+    page = *RankStampPage::Open(getenv(kRankStampsVariable));
+    verdicts.push_back(page->TakeVerdict().has_value());
+    return start();
+  };
+  options.all_is_well = [&](bool) {
+    uint32_t pid = 0;
+    if (starts_ > 1 || !(std::ifstream(directory_.path() + "/pid") >> pid)) {
+      return;
+    }
+    page->rank(0).process = pid;
+    std::ofstream(directory_.path() + "/stamped");
+  };
+  EXPECT_EQ(Run(options), kGaveUpExitCode);
+  EXPECT_THAT(verdicts, ElementsAre(false, true, true, true));
 }
 
 TEST_F(SupervisorTest, AnIslandThatComputesWrongNumbersIsNotStartedAgain) {
