@@ -7,10 +7,12 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
+#include "absl/time/time.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
 #include "common/transport/enrolment.h"
 #include "common/transport/identity.h"
+#include "glog/logging.h"
 #include "worker/flags.h"
 #include "worker/sync/coordinator_channel.h"
 #include "worker/sync/grpc_coordinator_client.h"
@@ -19,12 +21,25 @@
 namespace causeway {
 namespace {
 
+// The time in which a process that begins to lead has made its key.
+constexpr absl::Duration kLeaderEnrols = absl::Seconds(5);
+
 absl::StatusOr<std::string> Token() {
   const std::string path = absl::GetFlag(FLAGS_join_file);
   if (path.empty()) return absl::GetFlag(FLAGS_join);
   ASSIGN_OR_RETURN(std::string token, ReadFile(path));
   absl::StripAsciiWhitespace(&token);
   return token;
+}
+
+// See EnrolOnce. Does nothing without a token.
+absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
+                             const std::function<bool(absl::Duration)>& pause) {
+  ASSIGN_OR_RETURN(const std::string token, Token());
+  if (token.empty()) return absl::OkStatus();
+  return EnrolOnce(absl::GetFlag(FLAGS_coordinator), token,
+                   absl::GetFlag(FLAGS_island), absl::GetFlag(FLAGS_tls),
+                   wall_clock, seed, pause);
 }
 
 }  // namespace
@@ -39,21 +54,43 @@ ClientTlsFiles IslandTlsFiles() {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareAccess(
     const Clock& wall_clock, const std::function<uint64_t()>& random_seed) {
   const ClientTlsFiles files = IslandTlsFiles();
-  ASSIGN_OR_RETURN(const std::string token, Token());
-  if (!token.empty()) {
-    const absl::Status enrolled = EnrolOnce(
-        absl::GetFlag(FLAGS_coordinator), token, absl::GetFlag(FLAGS_island),
-        files.tls, wall_clock, random_seed(), PauseUnlessInterrupted);
-    if (IsInterrupted())
-      return absl::CancelledError("stopped before the start");
-    RETURN_IF_ERROR(enrolled);
-  }
+  const absl::Status enrolled =
+      EnrolUnlessDone(wall_clock, random_seed(), PauseUnlessInterrupted);
+  if (IsInterrupted()) return absl::CancelledError("stopped before the start");
+  RETURN_IF_ERROR(enrolled);
   if (!files.tls.empty() && absl::GetFlag(FLAGS_island).empty()) {
     ASSIGN_OR_RETURN(const Identity identity,
                      FolderIdentity(files.tls, wall_clock()));
     absl::SetFlag(&FLAGS_island, identity.name);
   }
   return MakeChannelCredentials(files, wall_clock());
+}
+
+AccessKeeper::AccessKeeper(Clock wall_clock, uint64_t seed) {
+  if (absl::GetFlag(FLAGS_tls).empty()) return;
+  thread_ = std::thread([this, wall_clock = std::move(wall_clock), seed] {
+    Run(wall_clock, seed);
+  });
+}
+
+AccessKeeper::~AccessKeeper() {
+  stop_.Notify();
+  if (thread_.joinable()) thread_.join();
+}
+
+void AccessKeeper::Run(const Clock& wall_clock, uint64_t seed) {
+  // The leader may have the same folder, in which two must not make keys at
+  // the same time.
+  if (stop_.WaitForNotificationWithTimeout(kLeaderEnrols)) return;
+  const absl::Status enrolled =
+      EnrolUnlessDone(wall_clock, seed, [this](absl::Duration pause) {
+        return !stop_.WaitForNotificationWithTimeout(pause);
+      });
+  LOG_IF(WARNING, !enrolled.ok() && !stop_.HasBeenNotified())
+      << "this process cannot lead the island: " << enrolled.message();
+  const CertificateRenewer renewer(absl::GetFlag(FLAGS_coordinator),
+                                   absl::GetFlag(FLAGS_tls), wall_clock, seed);
+  stop_.WaitForNotification();
 }
 
 std::unique_ptr<CoordinatorClient> ConnectToCoordinator(

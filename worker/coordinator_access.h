@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/transport/credentials.h"
 #include "worker/sync/coordinator_client.h"
@@ -24,6 +26,21 @@ ClientTlsFiles IslandTlsFiles();
 // meanwhile.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareAccess(
     const Clock& wall_clock, const std::function<uint64_t()>& random_seed);
+
+// Keeps ready what this process needs to lead the island one day: enrols if
+// necessary, and renews its certificate, on a thread. Does nothing without
+// --tls. Failures are logged. Not for a process that leads.
+class AccessKeeper {
+ public:
+  AccessKeeper(Clock wall_clock, uint64_t seed);
+  ~AccessKeeper();
+
+ private:
+  void Run(const Clock& wall_clock, uint64_t seed);
+
+  absl::Notification stop_;
+  std::thread thread_;
+};
 
 std::unique_ptr<CoordinatorClient> ConnectToCoordinator(
     std::shared_ptr<grpc::ChannelCredentials> credentials, const Clock& now);

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/crew.h"
@@ -19,6 +20,7 @@
 #include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/collective/verdicts.h"
+#include "worker/coordinator_access.h"
 #include "worker/crew_report.h"
 #include "worker/flags.h"
 #include "worker/local_ranks.h"
@@ -75,12 +77,18 @@ absl::StatusOr<FollowEnd> FollowLeader(
   ASSIGN_OR_RETURN(const Succession succession, IslandSuccession());
   RendezvousOptions options = succession.rendezvous;
   std::string last;
+  std::optional<AccessKeeper> access;
   while (true) {
     if (HasSuccessors()) {
       ASSIGN_OR_RETURN(const std::optional<std::string> leader,
                        FindLeader(succession, last, failed, kAwaitProcess));
       if (!leader.has_value()) return FollowEnd::kLeads;
       options.address = last = *leader;
+      // Token and certificate might end before this process leads.
+      if (!access.has_value() &&
+          PlaceInSuccession(succession.leaders, succession.process) >= 0) {
+        access.emplace(WallClock(), random_seed());
+      }
     }
     const absl::StatusOr<std::optional<CrewPlace>> given =
         AwaitPlace(options, succession.process, local.count, random_seed(),

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -67,9 +69,12 @@ std::string AwaitStepAfter(absl::string_view text, const Process& process,
 
 class ElasticTest : public ProcessTestFixture {
  protected:
-  void StartCoordinator(absl::string_view more = "") {
+  void StartCoordinator(absl::string_view more = "",
+                        const std::vector<std::string>& flags = {}) {
     WriteRun(absl::StrCat(kSettings, more));
-    coordinator_ = Start("coordinator", CoordinatorCommand(0));
+    std::vector<std::string> command = CoordinatorCommand(0);
+    command.insert(command.end(), flags.begin(), flags.end());
+    coordinator_ = Start("coordinator", std::move(command));
     ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
   }
 
@@ -93,14 +98,24 @@ class ElasticTest : public ProcessTestFixture {
 
 // Addresses of this host stand for the hosts of an island whose processes 0 and
 // 1 may lead, and directories for their memory. Each keeps a copy of the
-// other's checkpoint.
-class SuccessionTest : public ElasticTest {
+// other's checkpoint. With the parameter each has a token and a certificate of
+// its own.
+class SuccessionTest : public ElasticTest,
+                       public testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
+    std::vector<std::string> flags;
+    if (GetParam()) flags = {"--tls=auto", "--certificate_life=20s"};
     // Steps are so short that a copy may be many rounds old.
     StartCoordinator(
         "membership { lease_seconds: 2 heartbeat_seconds: 0.3 }\n"
-        "storage { update_history: 1000 }\n");
+        "storage { update_history: 1000 }\n",
+        flags);
+    for (int process = 0; GetParam() && process < 2; ++process) {
+      const std::string output = Operate({"token", "create", "--island=crew"});
+      tokens_[process] = std::string(absl::StripAsciiWhitespace(
+          output.substr(output.rfind("causeway1."))));
+    }
     for (int process = 0; process < 3; ++process) StartAgain(process);
     ASSERT_NE(AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2", *hosts_[0]),
               "");
@@ -120,6 +135,10 @@ class SuccessionTest : public ElasticTest {
                     absl::StrCat("--keep_checkpoint_copy=", CopyAt(process)),
                     absl::StrCat("--copy_checkpoint_to=", CopyAt(1 - process)),
                     "--copy_mbit_s=0"});
+      if (GetParam()) {
+        flags.insert(flags.end(), {absl::StrCat("--tls=", Path("tls"), process),
+                                   absl::StrCat("--join=", tokens_[process])});
+      }
     }
     hosts_[process] = StartHost(process, flags);
   }
@@ -142,6 +161,16 @@ class SuccessionTest : public ElasticTest {
     }
   }
 
+  // Runs a command of an operator, as RunTool does.
+  std::string Operate(std::vector<std::string> arguments) const {
+    arguments.push_back(absl::StrCat("--coordinator=127.0.0.1:", Port()));
+    if (GetParam()) {
+      arguments.push_back(absl::StrCat("--tls=", Path("state/tls/operator")));
+    }
+    return RunTool(std::move(arguments));
+  }
+
+  std::string tokens_[2];
   std::unique_ptr<Process> hosts_[3];
 };
 
@@ -219,7 +248,14 @@ TEST_F(ElasticTest, ASpareTakesThePlaceOfALostHost) {
   }
 }
 
-TEST_F(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
+INSTANTIATE_TEST_SUITE_P(Tls, SuccessionTest, testing::Bool());
+
+TEST_P(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
+  // The certificate of a process that may lead does not end meanwhile.
+  if (GetParam()) {
+    ASSERT_TRUE(hosts_[1]->AwaitOutput("renewed the certificate"))
+        << hosts_[1]->Output();
+  }
   AwaitCopyAt(1);
   const size_t lost = hosts_[1]->Output().size();
   Lose(0);
@@ -228,9 +264,7 @@ TEST_F(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
   ASSERT_NE(without, "");
   EXPECT_THAT(without, HasSubstr("process 1 leads the island, because no"));
   EXPECT_THAT(without, HasSubstr("going on from the checkpoint of step"));
-  EXPECT_THAT(
-      RunTool({"events", absl::StrCat("--coordinator=127.0.0.1:", Port())}),
-      HasSubstr("2 of 3 processes, without 0"));
+  EXPECT_THAT(Operate({"events"}), HasSubstr("2 of 3 processes, without 0"));
 
   // It comes back as an ordinary process.
   StartAgain(0);
