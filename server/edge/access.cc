@@ -178,7 +178,9 @@ absl::Status Caller::CheckIslands(const Message& request) const {
   }
   return absl::PermissionDeniedError(
       absl::StrCat(Describe(*identity_), " may not call ", method_, " for \"",
-                   absl::CHexEscape(absl::StrJoin(islands, ", ")), "\""));
+                   absl::CHexEscape(absl::StrJoin(islands, ", ")),
+                   "\": use the name of its certificate, or enrol the other "
+                   "island with a token of its own"));
 }
 
 Caller Access::Identify(absl::string_view method,

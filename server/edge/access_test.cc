@@ -358,11 +358,12 @@ TEST_F(AccessTest, RefusalsSayWhoAndWhatAndWhichRolesMay) {
                                  "roles of run test: operator"));
   v1::JoinRequest join;
   join.set_island_id("a\x1b");
-  EXPECT_THAT(Call(Connect(Uri(Role::kIsland, "b")),
-                   "/causeway.v1.Coordinator/Join", join.SerializeAsString()),
-              IsPermissionDenied("island b may not call "
-                                 "/causeway.v1.Coordinator/Join for "
-                                 "\"a\\x1b\""));
+  EXPECT_THAT(
+      Call(Connect(Uri(Role::kIsland, "b")), "/causeway.v1.Coordinator/Join",
+           join.SerializeAsString()),
+      IsPermissionDenied("island b may not call "
+                         "/causeway.v1.Coordinator/Join for "
+                         "\"a\\x1b\": use the name of its certificate"));
   EXPECT_THAT(Call(Connect("island-a"), kPause),
               IsUnauthenticated("its names are [island-a]"));
 }
