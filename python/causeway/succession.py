@@ -38,6 +38,8 @@ def _break_connections(port: int) -> None:
     store wait for a host that is cut off without a limit."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue
             with socket.socket(fileno=os.dup(int(name))) as connection:
                 if connection.getpeername()[1] == port:
                     connection.shutdown(socket.SHUT_RDWR)
