@@ -192,10 +192,7 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
       const CommitRecord commit,
       state_->log().FindCommit(request.fragment(), request.from_version() + 1));
   absl::StatusOr<std::shared_ptr<const StoredUpdate>> stored =
-      open_updates_.Get(commit.update_file, commit.head.digest(), [&] {
-        return state_->fragments().OpenUpdate(commit.update_file, run_id_,
-                                              commit.head);
-      });
+      fragment_heads_->OpenUpdate(commit);
   // When the update is no longer kept, the log still has what was merged. An
   // island in the middle of a download already knows.
   if (!stored.ok() &&

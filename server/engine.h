@@ -61,7 +61,6 @@
 #include "server/rules/journal.h"
 #include "server/rules/run_health.h"
 #include "server/staging.h"
-#include "server/storage/open_files.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -286,7 +285,6 @@ class Engine {
   const std::unique_ptr<StateDirectory> state_;
   std::unique_ptr<FragmentHeads> fragment_heads_;
   LogFeed feed_;
-  OpenFiles<StoredUpdate> open_updates_;
   Staging staging_;
   OuterSteps outer_steps_;
   std::atomic<uint64_t> bytes_received_ = 0;

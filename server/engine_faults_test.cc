@@ -256,9 +256,9 @@ TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {
   knows_better.set_epoch(a_.epoch() + 1);
   EXPECT_THAT(run_.Heartbeat(knows_better), IsUnavailable());
   go_on.Notify();
-  const std::filesystem::path update =
-      run_.state_dir() + "/updates/update-0001-v00000001.safetensors";
-  ASSERT_TRUE(run_.Await([&] { return std::filesystem::exists(update); }));
+  const std::filesystem::path record =
+      run_.state_dir() + "/merges/merge-0001-v00000001.safetensors";
+  ASSERT_TRUE(run_.Await([&] { return std::filesystem::exists(record); }));
   run_.engine().news().Remove(listener);
   EXPECT_EQ(run_.engine().run_state(), v1::SUSPENDED);
   EXPECT_EQ(run_.engine().GetRun().epoch(), a_.epoch());

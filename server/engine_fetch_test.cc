@@ -119,7 +119,9 @@ TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
 }
 
 TEST_F(EngineFetchTest, TheNewestVersionAndUpdatesAsConfiguredAreKept) {
-  const std::string storage = "storage { update_history: 3 }";
+  // A version of which a snapshot is being made stays for a round, too.
+  const std::string storage =
+      "storage { update_history: 3 snapshot_log_ratio: 1000 }";
   StartRun(storage);
   for (uint64_t version = 0; version < 5; ++version) {
     Contribute(a_, version);

@@ -8,16 +8,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/time/time.h"
 #include "common/os/thread_pool.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
-#include "quantization/codec_config.h"
 #include "server/buffer_pool.h"
 #include "server/footprint.h"
 #include "server/fragment_merge.h"
 
 namespace causeway {
 namespace {
+
+// Islands fetch an update as soon as it is there. Its file waits for so long,
+// because they may need the processors.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 // Makes the disk serve this thread after all others.
 void LowerDiskPriority() {
@@ -39,14 +44,11 @@ absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
   for (const v1::Fragment& placed : run.plan.fragments()) {
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
                      state.log().History(placed.id(), 1));
-    // A power loss may have torn the updates that are not yet durable.
+    // The updates since the snapshot may be torn or not written yet.
     const auto rewrite = [&](const CommitRecord& commit,
                              const MergedFragment& merged) {
       return commit.head.version() + window > newest[0].head.version()
-                 ? WriteUpdateOf(state.fragments(),
-                                 DownlinkSpec(run.config.synchronization()),
-                                 merged)
-                       .status()
+                 ? state.fragments().WriteUpdate(merged.update.contents())
                  : absl::OkStatus();
     };
     ASSIGN_OR_RETURN(
@@ -75,7 +77,7 @@ FragmentHeads::~FragmentHeads() {
     finishing_ = true;
     snapshot_failed_ = false;
   }
-  if (snapshotter_.joinable()) snapshotter_.join();
+  if (writer_.joinable()) writer_.join();
 }
 
 void FragmentHeads::StartSnapshots(NoteSnapshot note) {
@@ -83,8 +85,8 @@ void FragmentHeads::StartSnapshots(NoteSnapshot note) {
     absl::MutexLock lock(&mu_);
     note_ = std::move(note);
   }
-  if (snapshotter_.joinable()) return;
-  snapshotter_ = std::thread([this] { SnapshotLoop(); });
+  if (writer_.joinable()) return;
+  writer_ = std::thread([this] { WriteLoop(); });
 }
 
 bool FragmentHeads::Are(absl::Span<const CommitRecord> commits,
@@ -115,8 +117,11 @@ std::shared_ptr<const StoredFragment> FragmentHeads::Find(
   return nullptr;
 }
 
-void FragmentHeads::Install(StoredFragment after, uint64_t record_bytes) {
+void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
+                            uint64_t record_bytes) {
   const v1::FragmentHead head = after.contents().head;
+  const uint64_t kept = storage_.update_history();
+  const uint64_t gone = head.version() - std::min(head.version(), kept);
   {
     absl::MutexLock lock(&mu_);
     Fragment& fragment = fragments_[head.fragment()];
@@ -125,14 +130,36 @@ void FragmentHeads::Install(StoredFragment after, uint64_t record_bytes) {
     fragment.previous = is_read ? std::move(fragment.head) : nullptr;
     fragment.head = std::make_shared<const StoredFragment>(std::move(after));
     fragment.record_bytes += record_bytes;
+    fragment.unwritten[head.version()] =
+        std::make_shared<const StoredUpdate>(std::move(update));
+    fragment.unwritten.erase(fragment.unwritten.begin(),
+                             fragment.unwritten.upper_bound(gone));
     snapshot_failed_ = false;
   }
-  // An old file only takes space: if it cannot be removed now, the next start
-  // removes it.
-  const uint64_t kept = storage_.update_history();
-  if (head.version() <= kept) return;
+  if (gone > 0) RemoveUpdate(head.fragment(), gone);
+}
+
+absl::StatusOr<std::shared_ptr<const StoredUpdate>> FragmentHeads::OpenUpdate(
+    const CommitRecord& commit) {
+  const v1::FragmentHead& head = commit.head;
+  std::string run_id;
+  {
+    absl::MutexLock lock(&mu_);
+    const Fragment& fragment = fragments_[head.fragment()];
+    const auto found = fragment.unwritten.find(head.version());
+    if (found != fragment.unwritten.end()) return found->second;
+    run_id = fragment.head->contents().run_id;
+  }
+  return open_updates_.Get(commit.update_file, head.digest(), [&] {
+    return state_.fragments().OpenUpdate(commit.update_file, run_id, head);
+  });
+}
+
+// An old file only takes space: if it cannot be removed now, the next start
+// removes it.
+void FragmentHeads::RemoveUpdate(uint32_t fragment, uint64_t version) const {
   const absl::Status removed =
-      state_.fragments().RemoveUpdate(head.fragment(), head.version() - kept);
+      state_.fragments().RemoveUpdate(fragment, version);
   LOG_IF(WARNING, !removed.ok()) << "cannot remove an old update: " << removed;
 }
 
@@ -154,38 +181,83 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   return due;
 }
 
-void FragmentHeads::SnapshotLoop() {
+std::optional<FragmentHeads::Work> FragmentHeads::NextWork() const {
+  for (const Fragment& fragment : fragments_) {
+    if (!fragment.unwritten.empty()) {
+      return Work{.update = fragment.unwritten.begin()->second};
+    }
+  }
+  const std::optional<uint32_t> due = SnapshotDue();
+  if (!due.has_value()) return std::nullopt;
+  return Work{.head = fragments_[*due].head,
+              .record_bytes = fragments_[*due].record_bytes};
+}
+
+bool FragmentHeads::IsUrgent() const {
+  return finishing_ || absl::c_any_of(fragments_, [](const Fragment& fragment) {
+           return fragment.unwritten.size() > 1;
+         });
+}
+
+void FragmentHeads::WriteLoop() {
   LowerDiskPriority();
   while (true) {
-    std::optional<uint32_t> due;
     {
       absl::MutexLock lock(&mu_);
       const auto is_due = [this] {
         mu_.AssertReaderHeld();
-        return finishing_ || SnapshotDue().has_value();
+        return finishing_ || NextWork().has_value();
       };
       mu_.Await(absl::Condition(&is_due));
-      due = SnapshotDue();
-      if (!due.has_value()) return;
+      const auto is_urgent = [this] {
+        mu_.AssertReaderHeld();
+        return IsUrgent();
+      };
+      mu_.AwaitWithTimeout(absl::Condition(&is_urgent), kPause);
     }
-    const absl::Status made = MakeSnapshot(*due);
-    if (made.ok()) continue;
-    LOG(ERROR) << "cannot make a snapshot of fragment " << *due
-               << ", so the records of its merges stay: " << made;
-    absl::MutexLock lock(&mu_);
-    snapshot_failed_ = true;
+    std::optional<Work> work;
+    do {
+      {
+        absl::MutexLock lock(&mu_);
+        work = NextWork();
+        if (!work.has_value() && finishing_) return;
+      }
+      if (work.has_value()) Write(*work);
+    } while (work.has_value());
   }
 }
 
-absl::Status FragmentHeads::MakeSnapshot(uint32_t fragment) {
-  std::shared_ptr<const StoredFragment> head;
-  uint64_t record_bytes = 0;
+void FragmentHeads::Write(const Work& work) {
+  if (work.update != nullptr) return WriteUpdate(work.update->contents());
+  const absl::Status made = MakeSnapshot(work);
+  if (made.ok()) return;
+  LOG(ERROR) << "cannot make a snapshot of fragment "
+             << work.head->contents().head.fragment()
+             << ", so the records of its merges stay: " << made;
+  absl::MutexLock lock(&mu_);
+  snapshot_failed_ = true;
+}
+
+void FragmentHeads::WriteUpdate(const UpdateContents& update) {
+  const uint32_t fragment = update.head.fragment();
+  const uint64_t version = update.head.version();
+  const absl::Status written = state_.fragments().WriteUpdate(update);
+  LOG_IF(ERROR, !written.ok())
+      << "cannot write the update to version " << version << " of fragment "
+      << fragment
+      << ", so islands that lack it fetch the parameters: " << written;
+  bool is_kept = false;
   {
     absl::MutexLock lock(&mu_);
-    head = fragments_[fragment].head;
-    record_bytes = fragments_[fragment].record_bytes;
+    is_kept = fragments_[fragment].unwritten.erase(version) > 0;
   }
-  FragmentContents contents = head->contents();
+  // Later versions may have come meanwhile.
+  if (!is_kept) RemoveUpdate(fragment, version);
+}
+
+absl::Status FragmentHeads::MakeSnapshot(const Work& work) {
+  FragmentContents contents = work.head->contents();
+  const uint32_t fragment = contents.head.fragment();
   const uint64_t version = contents.head.version();
   SnapshotRecord snapshot{.head = contents.head};
   ASSIGN_OR_RETURN(snapshot.file, state_.fragments().WriteFragment(contents));
@@ -201,7 +273,7 @@ absl::Status FragmentHeads::MakeSnapshot(uint32_t fragment) {
   RETURN_IF_ERROR(note(std::move(snapshot)));
   {
     absl::MutexLock lock(&mu_);
-    fragments_[fragment].record_bytes -= record_bytes;
+    fragments_[fragment].record_bytes -= work.record_bytes;
   }
   return state_.RemoveOldSnapshot(fragment, storage_.versions_kept());
 }

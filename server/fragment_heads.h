@@ -1,18 +1,20 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The newest version of each fragment, in memory, and the snapshots that make
-// these versions durable in the background.
+// The newest version of each fragment and the newest updates, in memory, and a
+// thread that writes both to the disk in the background.
 //
 // A merged version is durable at once through the merge's record
-// (server/storage/merge_store.h). When many records have accumulated since a
-// fragment's last snapshot, the snapshot thread writes the newest version to
-// the disk and removes the files that are no longer needed.
+// (server/storage/merge_store.h), from which its update can be made again, too.
+// So an update is written a little later, for islands that need it when it is
+// no longer in memory. When many records have accumulated since a
+// fragment's last snapshot, the thread writes the newest version and removes
+// the files that are no longer needed.
 //
 //   ASSIGN_OR_RETURN(auto heads, FragmentHeads::Restore(state, run, threads));
 //   heads->StartSnapshots([&](SnapshotRecord snapshot) { ... });
 //   auto before = heads->Newest(fragment);  // and merge, record, commit
-//   heads->Install(std::move(after), record_bytes);
+//   heads->Install(std::move(after), std::move(update), record_bytes);
 //
 // Thread-safe, except that at most one thread may install versions of a
 // fragment.
@@ -22,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -35,6 +38,7 @@
 #include "proto/run_config.pb.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"
+#include "server/storage/open_files.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -82,10 +86,17 @@ class FragmentHeads {
                                              uint64_t version) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Makes a committed version the newest. Its merge's record has
-  // `record_bytes`. Removes the update that is no longer kept.
-  void Install(StoredFragment after, uint64_t record_bytes)
+  // Makes a committed version the newest, and keeps the update that led to it.
+  // Its merge's record has `record_bytes`. Removes the update that is no longer
+  // kept.
+  void Install(StoredFragment after, StoredUpdate update, uint64_t record_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Opens the update that led to a committed version.
+  //   NOT_FOUND  It is no longer kept.
+  //   DATA_LOSS  Its file is damaged.
+  absl::StatusOr<std::shared_ptr<const StoredUpdate>> OpenUpdate(
+      const CommitRecord& commit) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // A fragment's newest version, and what decides when a snapshot is due.
@@ -95,15 +106,31 @@ class FragmentHeads {
     std::shared_ptr<const StoredFragment> previous;
     // The bytes of the merges' records since the newest snapshot.
     uint64_t record_bytes = 0;
+    // The updates that are kept and not yet in files, by version.
+    std::map<uint64_t, std::shared_ptr<const StoredUpdate>> unwritten;
+  };
+  // A file to write: an update, or else a snapshot.
+  struct Work {
+    std::shared_ptr<const StoredUpdate> update;
+    std::shared_ptr<const StoredFragment> head;
+    uint64_t record_bytes = 0;
   };
 
   FragmentHeads(StateDirectory& state, const v1::RunConfig& config,
                 std::vector<Fragment> fragments);
 
-  void SnapshotLoop() ABSL_LOCKS_EXCLUDED(mu_);
+  void WriteLoop() ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns the next file, if one is due: all updates before the snapshot that
+  // is most overdue, because a snapshot ends the need for the records.
+  std::optional<Work> NextWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns the fragment whose snapshot is most overdue, if one is due.
   std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  absl::Status MakeSnapshot(uint32_t fragment) ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns whether files must not wait.
+  bool IsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void Write(const Work& work) ABSL_LOCKS_EXCLUDED(mu_);
+  void WriteUpdate(const UpdateContents& update) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status MakeSnapshot(const Work& work) ABSL_LOCKS_EXCLUDED(mu_);
+  void RemoveUpdate(uint32_t fragment, uint64_t version) const;
 
   StateDirectory& state_;
   const v1::StorageConfig storage_;
@@ -118,7 +145,8 @@ class FragmentHeads {
   // Whether the last version has come, so that only snapshots are left to make.
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
 
-  std::thread snapshotter_;
+  OpenFiles<StoredUpdate> open_updates_;
+  std::thread writer_;
 };
 
 // An open state directory, and the heads of its run unless they are yet to be

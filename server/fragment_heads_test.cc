@@ -11,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/checksum.h"
 #include "common/os/file.h"
+#include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -80,13 +83,36 @@ class FragmentHeadsTest : public testing::Test {
     return StoredFragment(values, std::move(contents));
   }
 
+  // Returns an update with its version's number as its encoding.
+  StoredUpdate Update(uint32_t fragment, uint64_t version) const {
+    const auto bytes = std::make_shared<std::string>(absl::StrCat(version));
+    UpdateContents contents{.run_id = run_id_, .encoding = *bytes};
+    contents.head.set_fragment(fragment);
+    contents.head.set_version(version);
+    contents.object.set_encoded_bytes(bytes->size());
+    contents.object.set_digest(Digest128(*bytes));
+    return StoredUpdate(bytes, std::move(contents));
+  }
+  void Install(uint32_t fragment, uint64_t version, uint64_t record_bytes = 1) {
+    heads_->Install(Version(fragment, version), Update(fragment, version),
+                    record_bytes);
+  }
+  // Returns the encoding of the update to a version of fragment 0.
+  absl::StatusOr<std::string> OpenUpdate(uint64_t version) {
+    CommitRecord commit;
+    commit.head.set_version(version);
+    commit.update_file = FragmentStore::UpdatePath(commit.head);
+    ASSIGN_OR_RETURN(const auto update, heads_->OpenUpdate(commit));
+    return std::string(update->contents().encoding);
+  }
+
   // Installs a version, which is committed: only then does its snapshot count.
   void Commit(uint32_t fragment, uint64_t version, uint64_t record_bytes) {
     StoredFragment after = Version(fragment, version);
     LogBatch batch;
     batch.commits.push_back({.head = after.contents().head});
     ASSERT_OK(state_->log().Apply(batch));
-    heads_->Install(std::move(after), record_bytes);
+    heads_->Install(std::move(after), Update(fragment, version), record_bytes);
   }
 
   EngineDriver run_;
@@ -102,12 +128,12 @@ TEST_F(FragmentHeadsTest, TheVersionBeforeIsKeptIfItIsRead) {
   StartRun("");
   EXPECT_EQ(heads_->size(), 2);
   auto reader = heads_->Newest(0);
-  heads_->Install(Version(0, 1), 1);
+  Install(0, 1);
   EXPECT_EQ(heads_->Find(0, 0), reader);
   EXPECT_EQ(heads_->Newest(0)->contents().theta[0], 1);
   EXPECT_EQ(heads_->Find(0, 1), heads_->Newest(0));
   reader.reset();
-  heads_->Install(Version(0, 2), 1);
+  Install(0, 2);
   EXPECT_EQ(heads_->Find(0, 0), nullptr);
   EXPECT_EQ(heads_->Find(0, 1), nullptr);
   EXPECT_EQ(heads_->Find(0, 2), heads_->Newest(0));
@@ -134,28 +160,50 @@ TEST_F(FragmentHeadsTest, RecordsMakeASnapshotDue) {
 
 TEST_F(FragmentHeadsTest, SnapshotsAreNotedWithoutTheLock) {
   StartRun("snapshot_log_ratio: 0");
-  FragmentHeads& heads = *heads_;
   StartSnapshots([&](const v1::FragmentHead& snapshot) {
-    if (snapshot.version() != 1) return;
-    heads.Install(Version(snapshot.fragment(), 2), 3);
+    if (snapshot.version() == 1) Install(snapshot.fragment(), 2, 3);
   });
-  heads.Install(Version(0, 1), 100);
+  Install(0, 1, 100);
   EXPECT_TRUE(AwaitNoted(2));
   EXPECT_THAT(Finish(), ElementsAre("0@1", "0@2"));
 }
 
+TEST_F(FragmentHeadsTest, AnUpdateIsThereBeforeItIsAFile) {
+  StartRun("");
+  Install(0, 1);
+  EXPECT_THAT(ListDirectory(run_.state_dir() + "/updates"),
+              IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(OpenUpdate(1), IsOkAndHolds("1"));
+  EXPECT_THAT(OpenUpdate(2), IsNotFound());
+}
+
+// With its snapshot, a version's records may go, and with them the means to
+// make its update again.
+TEST_F(FragmentHeadsTest, UpdatesAreFilesBeforeASnapshotIsNoted) {
+  StartRun("snapshot_log_ratio: 0");
+  std::vector<std::string> files;
+  StartSnapshots([&](const v1::FragmentHead&) {
+    files = ListDirectory(run_.state_dir() + "/updates").value();
+  });
+  Commit(0, 1, 100);
+  ASSERT_TRUE(AwaitNoted(1));
+  EXPECT_THAT(files, ElementsAre("update-0000-v00000001.safetensors"));
+  EXPECT_THAT(OpenUpdate(1), IsOkAndHolds("1"));
+}
+
 TEST_F(FragmentHeadsTest, AnUpdateGoesWhenItIsNoLongerKept) {
   StartRun("update_history: 2");
-  UpdateContents update{.run_id = run_id_, .encoding = "bytes"};
-  update.head.set_version(1);
-  ASSERT_OK(state_->fragments().WriteUpdate(update));
   const std::string folder = run_.state_dir() + "/updates";
-  heads_->Install(Version(0, 1), 1);
-  heads_->Install(Version(0, 2), 1);
-  EXPECT_THAT(ListDirectory(folder),
-              IsOkAndHolds(ElementsAre("update-0000-v00000001.safetensors")));
-  heads_->Install(Version(0, 3), 1);
+  ASSERT_OK(state_->fragments().WriteUpdate(Update(0, 1).contents()));
+  for (const uint64_t version : {1, 2, 3}) Install(0, version);
   EXPECT_THAT(ListDirectory(folder), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(OpenUpdate(1), IsNotFound());
+  EXPECT_THAT(OpenUpdate(2), IsOkAndHolds("2"));
+  StartSnapshots();
+  Finish();
+  EXPECT_THAT(ListDirectory(folder),
+              IsOkAndHolds(ElementsAre("update-0000-v00000002.safetensors",
+                                       "update-0000-v00000003.safetensors")));
 }
 
 }  // namespace

@@ -173,16 +173,13 @@ absl::StatusOr<MergedFragment> MergeFragment(
     ThreadPool& pool) {
   NewState state = TakeState(before, memory);
   const size_t values = before.theta.size();
-  const size_t update_bytes = MaxEncodedBytes(options.downlink, values);
-  const size_t gradient_bytes = with_gradient ? values * sizeof(float) : 0;
-  PooledBuffer rest = memory.Take(Padded(update_bytes) + gradient_bytes);
-  const absl::string_view gradient(rest.bytes.data() + Padded(update_bytes),
-                                   gradient_bytes);
-  state.parts.update = rest.bytes.first(update_bytes);
+  PooledBuffer update = memory.Take(MaxEncodedBytes(options.downlink, values));
+  PooledBuffer gradient =
+      memory.Take(with_gradient ? values * sizeof(float) : 0);
+  state.parts.update = update.bytes;
   if (with_gradient) {
-    state.parts.gradient = {
-        reinterpret_cast<float*>(rest.bytes.data() + Padded(update_bytes)),
-        values};
+    state.parts.gradient = {reinterpret_cast<float*>(gradient.bytes.data()),
+                            values};
   }
   ASSIGN_OR_RETURN(OuterStepSummary summary,
                    RunOuterStep(options,
@@ -199,16 +196,23 @@ absl::StatusOr<MergedFragment> MergeFragment(
                          .residual = state.parts.residual,
                          .gradient_sum = state.parts.gradient_sum};
   after.head.set_version(before.head.version() + 1);
-  const absl::string_view encoding(rest.bytes.data(), summary.update_bytes);
+  UpdateContents change{
+      .run_id = before.run_id,
+      .object = DescribeOpen(options.downlink, values),
+      .encoding = {update.bytes.data(), summary.update_bytes}};
+  const absl::string_view merged(gradient.bytes.data(), gradient.bytes.size());
   v1::RecordedMerge digests;
   *digests.mutable_head() = after.head;
-  DigestParts(after, encoding, gradient, digests, pool);
+  DigestParts(after, change.encoding, merged, digests, pool);
   after.head = digests.head();
+  change.head = digests.head();
+  change.object.set_encoded_bytes(summary.update_bytes);
+  change.object.set_digest(digests.update_digest());
   return MergedFragment{
       .after = StoredFragment(std::move(state.memory.owner), std::move(after)),
-      .update = encoding,
-      .gradient = gradient,
-      .memory = std::move(rest),
+      .update = StoredUpdate(std::move(update.owner), std::move(change)),
+      .gradient = merged,
+      .gradient_memory = std::move(gradient),
       .summary = std::move(summary),
       .digests = std::move(digests)};
 }
@@ -220,17 +224,6 @@ v1::RecordedMerge MakeMergeRecord(
   record.mutable_contributions()->Assign(contributions.begin(),
                                          contributions.end());
   return record;
-}
-
-absl::StatusOr<std::string> WriteUpdateOf(const FragmentStore& store,
-                                          const CodecSpec& downlink,
-                                          const MergedFragment& merged) {
-  const FragmentContents& after = merged.after.contents();
-  UpdateContents update{.run_id = after.run_id,
-                        .head = after.head,
-                        .object = DescribeOpen(downlink, after.theta.size()),
-                        .encoding = merged.update};
-  return store.WriteUpdate(update);
 }
 
 absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,

@@ -37,12 +37,11 @@ namespace causeway {
 struct MergedFragment {
   // The new version, with its digest.
   StoredFragment after;
-  // The encoded update that led to it.
-  absl::string_view update;
-  // The merged pseudo-gradient in fp32, or empty.
+  // The update that led to it.
+  StoredUpdate update;
+  // The merged pseudo-gradient in fp32, or empty, and the memory that holds it.
   absl::string_view gradient;
-  // Holds the update and the gradient.
-  PooledBuffer memory;
+  PooledBuffer gradient_memory;
   OuterStepSummary summary;
   // Digests of the new version's other parts, of the update and the gradient.
   v1::RecordedMerge digests;
@@ -60,12 +59,6 @@ absl::StatusOr<MergedFragment> MergeFragment(
 v1::RecordedMerge MakeMergeRecord(
     const MergedFragment& merged,
     absl::Span<const v1::ContributionHeader> contributions);
-
-// Writes the update that led to a version, visible but not durable, and returns
-// its path. Errors of FragmentStore::WriteUpdate.
-absl::StatusOr<std::string> WriteUpdateOf(const FragmentStore& store,
-                                          const CodecSpec& downlink,
-                                          const MergedFragment& merged);
 
 // Makes a recorded merge again. Errors of MergeShares and RunOuterStep.
 absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,

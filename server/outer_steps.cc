@@ -244,7 +244,8 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
         for (const EventRecord& event : made.batch.events) {
           LOG(INFO) << Printable(event.text);
         }
-        stores_.heads.Install(std::move(made.merged.after), made.record_bytes);
+        stores_.heads.Install(std::move(made.merged.after),
+                              std::move(made.merged.update), made.record_bytes);
         stores_.feed.Published();
         return absl::OkStatus();
       case Step::kEnd:
@@ -260,13 +261,6 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
 absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
                                     MadeVersion& made) {
   const TraceSpan span("store", closed.fragment);
-  absl::StatusOr<std::string> update;
-  // Writes the update while the disk makes the record durable.
-  std::thread writer([&] {
-    update =
-        WriteUpdateOf(stores_.state.fragments(),
-                      step_options_[closed.fragment].downlink, made.merged);
-  });
   // Followers write the record and make the outer step while the disk is busy
   // here.
   const auto announce = [&](MappedFile record) {
@@ -274,14 +268,10 @@ absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
         made.merged.after.contents().head,
         std::make_shared<const MappedFile>(std::move(record)));
   };
-  const absl::StatusOr<uint64_t> record = stores_.state.merges().Write(
-      MakeMergeRecord(made.merged, closed.contributions), options_.config,
-      made.recorded, announce);
-  writer.join();
-  RETURN_IF_ERROR(record.status());
-  RETURN_IF_ERROR(update.status());
-  made.record_bytes = *record;
-  made.commit.update_file = *std::move(update);
+  ASSIGN_OR_RETURN(made.record_bytes,
+                   stores_.state.merges().Write(
+                       MakeMergeRecord(made.merged, closed.contributions),
+                       options_.config, made.recorded, announce));
   return absl::OkStatus();
 }
 
@@ -291,6 +281,7 @@ absl::Status OuterSteps::WriteCommit(const ClosedRound& closed,
   const OuterStepSummary& summary = made.merged.summary;
   CommitRecord& commit = made.commit;
   commit.head = made.merged.after.contents().head;
+  commit.update_file = FragmentStore::UpdatePath(commit.head);
   commit.merged_norm = summary.gradient_norm;
   commit.committed_at = options_.now();
   commit.participation = closed.participation;

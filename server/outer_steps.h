@@ -118,8 +118,7 @@ class OuterSteps {
       ABSL_LOCKS_EXCLUDED(merge_mu_);
   // Merges, makes the result durable, and publishes it.
   absl::StatusOr<OuterStepOutcome> MakeVersion(const ClosedRound& closed);
-  // Writes the update, shows followers the record of the merge, and makes it
-  // durable.
+  // Shows followers the record of the merge, and makes it durable.
   absl::Status WriteMerge(const ClosedRound& closed, MadeVersion& made);
   absl::Status WriteCommit(const ClosedRound& closed, MadeVersion& made);
   void WritePrepared(const v1::ContributionHeader& header);

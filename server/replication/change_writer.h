@@ -32,6 +32,7 @@ namespace causeway {
 // A version that the follower has made, and the record of its merge.
 struct ReceivedVersion {
   StoredFragment after;
+  StoredUpdate update;
   AtomicFileWriter record;
 };
 

@@ -247,15 +247,8 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
         "values: run `causeway replay` on both state directories",
         head.version(), fragment, leader_, difference));
   }
-  RETURN_IF_ERROR(
-      WriteUpdateOf(
-          state_->fragments(),
-          MakeOuterStepOptions(run_->config,
-                               run_->plan.fragments(static_cast<int>(fragment)))
-              .downlink,
-          merged)
-          .status());
   ahead_.emplace(fragment, ReceivedVersion{.after = std::move(merged.after),
+                                           .update = std::move(merged.update),
                                            .record = std::move(record)});
   return absl::OkStatus();
 }
@@ -299,7 +292,7 @@ absl::Status Follower::WriteGroup(std::vector<ReceivedChange> group,
   auto record = records.begin();
   for (ReceivedChange& received : group) {
     for (ReceivedVersion& version : received.versions) {
-      heads_->Install(std::move(version.after),
+      heads_->Install(std::move(version.after), std::move(version.update),
                       static_cast<uint64_t>((record++)->bytes_written()));
     }
   }

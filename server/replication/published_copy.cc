@@ -95,13 +95,8 @@ absl::StatusOr<std::optional<OpenedUpdate>> PublishedCopy::OpenUpdate(
   if (!is_readable) return std::nullopt;
   ASSIGN_OR_RETURN(const CommitRecord commit,
                    state_->log().FindCommit(request.fragment(), version));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const StoredUpdate> stored,
-      open_updates_.Get(commit.update_file, commit.head.digest(), [&] {
-        copy_mu_.AssertReaderHeld();
-        return state_->fragments().OpenUpdate(commit.update_file, run_id_,
-                                              commit.head);
-      }));
+  ASSIGN_OR_RETURN(std::shared_ptr<const StoredUpdate> stored,
+                   heads_->OpenUpdate(commit));
   OpenedUpdate opened{.bytes = stored->contents().encoding};
   *opened.response.mutable_head() = commit.head;
   *opened.response.mutable_object() = stored->contents().object;

@@ -24,7 +24,6 @@
 #include "server/fragment_heads.h"
 #include "server/opened.h"
 #include "server/storage/fragment_store.h"
-#include "server/storage/open_files.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -69,7 +68,6 @@ class PublishedCopy {
   StateDirectory* state_ ABSL_GUARDED_BY(copy_mu_) = nullptr;
   FragmentHeads* heads_ ABSL_GUARDED_BY(copy_mu_) = nullptr;
   std::string run_id_ ABSL_GUARDED_BY(copy_mu_);
-  OpenFiles<StoredUpdate> open_updates_;
 
   absl::Mutex mu_ ABSL_ACQUIRED_AFTER(copy_mu_);
   // By fragment; none if no version is published.

@@ -234,11 +234,12 @@ absl::StatusOr<std::string> FragmentStore::WriteFragment(
   return CommitFragment(std::move(fragment), contents.head);
 }
 
-absl::StatusOr<std::string> FragmentStore::WriteUpdate(
-    UpdateContents& contents) const {
-  v1::EncodedObject& object = contents.object;
-  object.set_encoded_bytes(contents.encoding.size());
-  object.set_digest(Digest128(contents.encoding));
+std::string FragmentStore::UpdatePath(const v1::FragmentHead& head) {
+  return UpdateName(head.fragment(), head.version());
+}
+
+absl::Status FragmentStore::WriteUpdate(const UpdateContents& contents) const {
+  const v1::EncodedObject& object = contents.object;
   Safetensors file{
       .tensors = {{.name = kEncoding,
                    .dtype = "U8",
@@ -251,11 +252,8 @@ absl::StatusOr<std::string> FragmentStore::WriteUpdate(
   file.metadata["entropy_coded"] = absl::StrCat(object.entropy_coded() ? 1 : 0);
   file.metadata["encoding_digest"] = DigestToHex(object.digest());
   file.metadata[kMetadataChecksum] = MetadataChecksum(file.metadata);
-  std::string name =
-      UpdateName(contents.head.fragment(), contents.head.version());
-  RETURN_IF_ERROR(WriteSafetensors(PathOf(name), std::move(file),
-                                   options_.write_hook, Durability::kVisible));
-  return name;
+  return WriteSafetensors(PathOf(UpdatePath(contents.head)), std::move(file),
+                          options_.write_hook, Durability::kVisible);
 }
 
 absl::Status FragmentStore::SyncUpdates(uint32_t fragment, uint64_t from,

@@ -63,7 +63,7 @@ struct UpdateContents {
   std::string run_id;
   // The fragment after the update.
   v1::FragmentHead head;
-  // FragmentStore fills in encoded_bytes and digest, from `encoding`.
+  // The description of `encoding`, with its size in bytes and its digest.
   v1::EncodedObject object;
   absl::string_view encoding;
 };
@@ -137,9 +137,11 @@ class FragmentStore {
   // it.
   absl::StatusOr<std::string> WriteFragment(FragmentContents& contents) const;
 
-  // Writes an update, visible but not durable, and returns its path; sets
-  // object.encoded_bytes and object.digest. Errors of WriteSafetensors.
-  absl::StatusOr<std::string> WriteUpdate(UpdateContents& contents) const;
+  // Returns the path of the update that led to `head`.
+  static std::string UpdatePath(const v1::FragmentHead& head);
+
+  // Writes an update, visible but not durable. Errors of WriteSafetensors.
+  absl::Status WriteUpdate(const UpdateContents& contents) const;
 
   // Makes the existing updates that led to the versions after `from` up to `to`
   // durable.

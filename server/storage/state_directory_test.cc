@@ -73,8 +73,8 @@ class StateDirectoryTest : public testing::Test {
     } else {
       UpdateContents update{
           .run_id = kRunId, .head = fragment.head, .encoding = "update"};
-      ASSIGN_OR_RETURN(commit.update_file,
-                       state.fragments().WriteUpdate(update));
+      RETURN_IF_ERROR(state.fragments().WriteUpdate(update));
+      commit.update_file = FragmentStore::UpdatePath(update.head);
       LogBatch merge{.commits = {commit}};
       RETURN_IF_ERROR(state.log().Apply(merge));
     }
