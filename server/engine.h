@@ -18,7 +18,7 @@
 //     and finds out the outcome of writes in doubt (TickLoop);
 //   * the merge threads and the prepare thread are those of
 //     server/outer_steps.h;
-//   * the snapshot thread is that of server/fragment_heads.h.
+//   * the writing thread is that of server/fragment_heads.h.
 // All but the last may call listeners.
 //
 // Knows no gRPC; server/edge/services.h does. Thread-safe. Calls block for as

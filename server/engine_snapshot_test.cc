@@ -229,7 +229,7 @@ TEST_F(EngineSnapshotTest, RecordsMakeASnapshotDueAndGoWithIt) {
     ASSERT_LT(++version, 100) << "no second snapshot";
     RunRounds(version);
   }
-  // The records are what the snapshot thread removes last.
+  // The records are what the writing thread removes last.
   ASSERT_TRUE(run_.Await([&] {
     const std::string oldest = Files("fragments").front();
     return Files("fragments").size() == 2 &&

@@ -6,8 +6,8 @@
 //
 // A merged version is durable at once through the merge's record
 // (server/storage/merge_store.h), from which its update can be made again, too.
-// So an update is written a little later, for islands that need it when it is
-// no longer in memory. When many records have accumulated since a
+// So the thread writes an update a little later, for islands that need it when
+// it is no longer in memory. When many records have accumulated since a
 // fragment's last snapshot, the thread writes the newest version and removes
 // the files that are no longer needed.
 //
@@ -45,13 +45,13 @@ namespace causeway {
 
 class FragmentHeads {
  public:
-  // Notes in the commit log that there is a snapshot. Called by the snapshot
+  // Notes in the commit log that there is a snapshot. Called by the writing
   // thread, without a lock of this class.
   using NoteSnapshot = std::function<absl::Status(SnapshotRecord snapshot)>;
 
   // Reads the newest version of each fragment, so that damage is found now and
-  // not in the middle of the next round, and remakes updates that a power loss
-  // may have torn. `run` has the configuration that is in force; `threads`
+  // not in the middle of the next round, and remakes updates that a crash may
+  // have lost. `run` has the configuration that is in force; `threads`
   // repeat merges. With `evictable`, the kernel may move the versions to files
   // of the state directory. `state` must outlive the result. Errors of
   // RestoreHead (server/fragment_merge.h) and FragmentStore::WriteUpdate.
@@ -65,7 +65,7 @@ class FragmentHeads {
   FragmentHeads(const FragmentHeads&) = delete;
   FragmentHeads& operator=(const FragmentHeads&) = delete;
 
-  // Starts the snapshot thread. May be called again, with another `note`.
+  // Starts the writing thread. May be called again, with another `note`.
   void StartSnapshots(NoteSnapshot note) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns whether these are the versions of `commits`, which are ordered by
