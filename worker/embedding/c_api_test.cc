@@ -54,6 +54,7 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
   EXPECT_THAT(error([](auto& o) { o.struct_size += 8; }),
               HasSubstr("not older than the header"));
   EXPECT_THAT(error([](auto& o) { o.rank = 2; }), HasSubstr("rank is 2"));
+  EXPECT_THAT(error([](auto& o) { o.ranks = 2049; }), HasSubstr("up to 2048"));
   EXPECT_THAT(error([](auto& o) { o.ranks = 2; }), HasSubstr("`leader`"));
   EXPECT_THAT(error([](auto& o) {
                 o.ranks = 2;

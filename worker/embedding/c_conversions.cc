@@ -12,6 +12,7 @@
 #include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "common/transport/coordinator_target.h"
+#include "common/transport/field_limits.h"
 #include "common/transport/socket_address.h"
 #include "google/protobuf/util/json_util.h"
 #include "quantization/codec.h"
@@ -25,6 +26,10 @@ absl::Status CheckRanks(const causeway_options& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "rank is ", options.rank,
         "; allowed: 0 to ranks - 1 = ", std::max(1, options.ranks) - 1));
+  }
+  if (options.ranks > kMostRanks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ranks is ", options.ranks, "; allowed: up to ", kMostRanks));
   }
   if (options.ranks <= 1) return absl::OkStatus();
   const std::string leader = Text(options.leader);

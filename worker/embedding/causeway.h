@@ -139,8 +139,8 @@ typedef struct causeway_options {
   int32_t verbose;
 
   /* An island of several processes: this one's number, and how many there are
-   * (default 1). All open the island, attach their tensors, and make their
-   * calls for the same steps. */
+   * (default 1, at most 2048). All open the island, attach their tensors, and
+   * make their calls for the same steps. */
   int32_t rank;
   int32_t ranks;
   /* host:port at which rank 0 waits for the others, the same on all ranks. On
