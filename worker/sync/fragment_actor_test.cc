@@ -107,7 +107,7 @@ class BreakingClient : public CoordinatorClient {
   // Loses every call that waits for an update.
   bool lose_waits = false;
   // Runs before the first FetchUpdate.
-  std::function<void()> before_update;
+  std::function<void(const v1::FetchUpdateRequest&)> before_update;
   // The number of the session's next views that are fenced off.
   std::atomic<int> fenced_views = 0;
   // For each Contribute: whether the encoding was complete when it began.
@@ -138,7 +138,7 @@ class BreakingClient : public CoordinatorClient {
         {request.wait(), request.contribution_digest()});
     std::unique_ptr<UpdateStream> stream;
     if (!request.wait() || !lose_waits) {
-      if (before_update) std::exchange(before_update, nullptr)();
+      if (before_update) std::exchange(before_update, nullptr)(request);
       stream = client_->FetchUpdate(request, max_bytes, download);
     }
     return std::make_unique<BreakingUpdateStream>(this, std::move(stream));
@@ -277,11 +277,24 @@ class FragmentActorTest : public testing::Test {
     }
   }
 
-  void RemoveUpdates() {
-    for (const auto& file : std::filesystem::directory_iterator(
-             absl::StrCat(driver_.state_dir(), "/updates"))) {
-      std::filesystem::remove(file);
-    }
+  // Removes the updates up to the newest version, which are in memory until
+  // they are in files.
+  void RemoveUpdates(const v1::IslandIdentity& reader) {
+    v1::FetchUpdateRequest request;
+    *request.mutable_identity() = reader;
+    const auto are_gone = [&] {
+      for (const auto& file : std::filesystem::directory_iterator(
+               absl::StrCat(driver_.state_dir(), "/updates"))) {
+        std::filesystem::remove(file);
+      }
+      for (uint64_t from = 0; from < driver_.Head(0).version(); ++from) {
+        request.set_from_version(from);
+        const auto opened = driver_.engine().OpenUpdate(request);
+        if (!opened.ok() || opened->response.has_object()) return false;
+      }
+      return true;
+    };
+    ASSERT_TRUE(driver_.Await(are_gone));
   }
 
   // Trains a round that changes every parameter, and hands it over.
@@ -439,7 +452,9 @@ TEST_F(FragmentActorTest, EveryUpdateMustHaveTheFormatOfTheRun) {
 
 TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
   client_->lose_waits = true;
-  client_->before_update = [&] { RemoveUpdates(); };
+  client_->before_update = [&](const v1::FetchUpdateRequest& request) {
+    RemoveUpdates(request.identity());
+  };
   Begin();
   Send();
   ExpectMixed();
@@ -466,8 +481,8 @@ TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
         dead, 0, version, anchor, Shifted(anchor, 0.01f))));
     ASSERT_TRUE(driver_.AwaitVersion(0, version + 1));
   }
+  RemoveUpdates(dead);
   ASSERT_OK(driver_.Leave(dead));
-  RemoveUpdates();
   Begin(checkpoint);
   const action::Apply apply = Next<action::Apply>();
   EXPECT_TRUE(apply.includes_island);
