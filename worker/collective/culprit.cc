@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
@@ -65,15 +64,13 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
 }
 
 // Returns how long a report of `rank` may take, for which `reporter` waited. It
-// comes to rank 0, and so never comes if that does not reach `rank`.
+// comes to rank 0, and so hardly comes late if that does not reach `rank`.
 absl::Duration ReportTime(const SeenFailure& failure, int reporter, int rank,
                           Rendezvous* rendezvous) {
-  if (Reaches(reporter, rank, kRendezvousAnswer, rendezvous).value_or(true)) {
-    return kReportTime;
-  }
-  return Reaches(0, rank, kReportTime, rendezvous).value_or(true)
-             ? failure.patience
-             : kRendezvousAnswer;
+  const bool may_be_late =
+      !Reaches(reporter, rank, kRendezvousAnswer, rendezvous).value_or(true) &&
+      Reaches(0, rank, kReportTime, rendezvous).value_or(true);
+  return may_be_late ? failure.patience : kReportTime;
 }
 
 // The payload of a status that carries a RankTrouble.
@@ -178,14 +175,10 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                          absl::FunctionRef<void()> reported) {
   const int rank = failure.rank;
-  absl::StatusOr<v1::RankFailure> told =
-      absl::DeadlineExceededError("the network does not reach rank 0");
-  // Rank 0 keeps the reports, and a try would only take time.
-  if (failure.suspect != 0 ||
-      !absl::c_linear_search(failure.unreached, failure.suspect)) {
-    told =
-        Report(rank, MakeReport(failure.suspect, failure.status), rendezvous);
-  }
+  // This may reach rank 0 where its data do not: the leader can have an address
+  // in another network.
+  const absl::StatusOr<v1::RankFailure> told =
+      Report(rank, MakeReport(failure.suspect, failure.status), rendezvous);
   if (told.ok()) {
     // The first of several communicators' failures counts.
     rendezvous->Put(ReachKey(rank), absl::StrJoin(failure.unreached, ","))
