@@ -24,6 +24,10 @@ namespace {
 // because they may need the processors.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
+// The updates of a fragment that wait in memory while a snapshot is written.
+// Whoever installs one more writes the oldest.
+constexpr size_t kMostUnwritten = 2;
+
 // Makes the disk serve this thread after all others.
 void LowerDiskPriority() {
   // linux/ioprio.h: the lowest of eight levels of the class "best effort".
@@ -122,6 +126,7 @@ void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
   const v1::FragmentHead head = after.contents().head;
   const uint64_t kept = storage_.update_history();
   const uint64_t gone = head.version() - std::min(head.version(), kept);
+  std::shared_ptr<const StoredUpdate> overdue;
   {
     absl::MutexLock lock(&mu_);
     Fragment& fragment = fragments_[head.fragment()];
@@ -134,8 +139,12 @@ void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
         std::make_shared<const StoredUpdate>(std::move(update));
     fragment.unwritten.erase(fragment.unwritten.begin(),
                              fragment.unwritten.upper_bound(gone));
+    if (fragment.unwritten.size() > kMostUnwritten) {
+      overdue = fragment.unwritten.begin()->second;
+    }
     snapshot_failed_ = false;
   }
+  if (overdue != nullptr) WriteUpdate(overdue->contents());
   if (gone > 0) RemoveUpdate(head.fragment(), gone);
 }
 
@@ -246,13 +255,16 @@ void FragmentHeads::WriteUpdate(const UpdateContents& update) {
       << "cannot write the update to version " << version << " of fragment "
       << fragment
       << ", so islands that lack it fetch the parameters: " << written;
-  bool is_kept = false;
+  uint64_t newest = 0;
   {
     absl::MutexLock lock(&mu_);
-    is_kept = fragments_[fragment].unwritten.erase(version) > 0;
+    fragments_[fragment].unwritten.erase(version);
+    newest = fragments_[fragment].head->contents().head.version();
   }
   // Later versions may have come meanwhile.
-  if (!is_kept) RemoveUpdate(fragment, version);
+  if (version + storage_.update_history() <= newest) {
+    RemoveUpdate(fragment, version);
+  }
 }
 
 absl::Status FragmentHeads::MakeSnapshot(const Work& work) {

@@ -177,6 +177,17 @@ TEST_F(FragmentHeadsTest, AnUpdateIsThereBeforeItIsAFile) {
   EXPECT_THAT(OpenUpdate(2), IsNotFound());
 }
 
+TEST_F(FragmentHeadsTest, FewUpdatesWaitInMemory) {
+  StartRun("");
+  for (const uint64_t version : {1, 2, 3, 4}) Install(0, version);
+  EXPECT_THAT(ListDirectory(run_.state_dir() + "/updates"),
+              IsOkAndHolds(ElementsAre("update-0000-v00000001.safetensors",
+                                       "update-0000-v00000002.safetensors")));
+  for (const uint64_t version : {1, 2, 3, 4}) {
+    EXPECT_THAT(OpenUpdate(version), IsOkAndHolds(absl::StrCat(version)));
+  }
+}
+
 // With its snapshot, a version's records may go, and with them the means to
 // make its update again.
 TEST_F(FragmentHeadsTest, UpdatesAreFilesBeforeASnapshotIsNoted) {
