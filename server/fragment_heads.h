@@ -87,8 +87,8 @@ class FragmentHeads {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a committed version the newest, and keeps the update that led to it.
-  // Its merge's record has `record_bytes`. Removes the update that is no longer
-  // kept.
+  // Its merge's record has `record_bytes`. Writes the oldest update if too many
+  // wait to be written, and removes the one that is no longer kept.
   void Install(StoredFragment after, StoredUpdate update, uint64_t record_bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -33,8 +33,8 @@ constexpr char kPlaces[] = "place/";
 // again.
 constexpr char kEnd[] = "end";
 constexpr char kStartAgain[] = "";
-// What this key and that of a place say if the island has ended for good,
-// before the reason.
+// This key and that of a place begin so if the island has ended for good; the
+// reason follows.
 constexpr char kForGood[] = "the island has ended for good: ";
 
 // The key with which the process of a rank says that it needs the server no
