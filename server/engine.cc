@@ -14,6 +14,7 @@
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
+#include "server/rules/rank_parts.h"
 
 namespace causeway {
 namespace {
@@ -150,9 +151,11 @@ absl::StatusOr<bool> Engine::Append(const ContributionKey& key,
 
 absl::StatusOr<v1::ContributeResponse> Engine::Complete(
     const v1::ContributionHeader& header) {
+  RankParts parts{.ranks = static_cast<uint64_t>(header.rank_ends_size())};
   const absl::StatusOr<double> verified = [&] {
     const TraceSpan span("verify", header.fragment());
-    return staging_.Verify(KeyOf(header), header.object());
+    return staging_.Verify(KeyOf(header), header.object(), header.rank_ends(),
+                           &parts.runs);
   }();
   // Leave values that are not finite to the rules.
   if (!absl::IsOutOfRange(verified.status())) {
@@ -166,7 +169,7 @@ absl::StatusOr<v1::ContributeResponse> Engine::Complete(
   }
   const double norm =
       verified.value_or(std::numeric_limits<double>::quiet_NaN());
-  return Handle(Event(&Coordinator::Complete, header, norm));
+  return Handle(Event(&Coordinator::Complete, header, norm, parts));
 }
 
 absl::Status Engine::Leave(const v1::LeaveRequest& request) {

@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/types/span.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "quantization/strips/layout.h"
 #include "server/engine.h"
 #include "server/testing/engine_driver.h"
 
@@ -64,6 +67,51 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
   EXPECT_EQ(run_.engine().GetRun().ledger().quarantined(), 1000);
   ASSERT_OK(run_.engine().Drop(1));
   EXPECT_EQ(run_.engine().GetRun().ledger().refused(), 1000);
+}
+
+// Four ranks hold a fragment of several strips.
+TEST_F(EngineFaultsTest, TheQuarantineSaysWhoseValuesAreWrong) {
+  StartRun(TestRunConfig(R"pb(
+    model { hidden_size: 256 intermediate_size: 1024 }
+    training { total_steps: 200 }
+    synchronization { fragments: 1 }
+  )pb"));
+  const uint64_t part = anchor_.size() / 4;
+  ASSERT_GT(part, 2 * kStripValues);
+  uint64_t version = 0;
+  const auto contribute = [&](const v1::IslandIdentity& island,
+                              absl::Span<const float> parameters) {
+    TestContribution contribution =
+        run_.MakeContribution(island, 0, version, anchor_, parameters);
+    for (const uint64_t end : {part, 2 * part, 3 * part, anchor_.size()}) {
+      contribution.header.add_rank_ends(end);
+    }
+    return run_.Contribute(contribution);
+  };
+  const std::vector<float> sound = Shifted(anchor_, 0.01f);
+  ASSERT_OK(contribute(b_, sound));
+  // Expects that b is told so of these parameters, and merges a's.
+  uint64_t process = 1;
+  const auto expect_refused = [&](absl::Span<const float> wrong,
+                                  const std::string& reason) {
+    ASSERT_OK(contribute(a_, sound));
+    ASSERT_TRUE(run_.AwaitVersion(0, ++version));
+    EXPECT_THAT(contribute(b_, wrong), IsOutOfRange(reason));
+    ASSERT_OK_AND_ASSIGN(b_, run_.Join("b", ++process));
+  };
+  for (const float value : {1e30f, NAN}) {
+    for (const uint64_t rank : {0, 2, 3}) {
+      std::vector<float> wrong = sound;
+      wrong[(rank + 1) * part - kStripValues - 5] = value;
+      expect_refused(wrong,
+                     absl::StrCat("values of rank ", rank, " (of 4) it would"));
+    }
+    expect_refused(std::vector<float>(sound.size(), value),
+                   "no single rank's part");
+  }
+  const v1::ListQuarantineResponse held = run_.engine().ListQuarantine(false);
+  ASSERT_EQ(held.contributions_size(), 8);
+  EXPECT_THAT(held.contributions(0).reason(), HasSubstr("rank 0 (of 4)"));
 }
 
 TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {

@@ -8,7 +8,6 @@
 #include "common/status_macros.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
-#include "quantization/strips/encoding_reader.h"
 
 namespace causeway {
 namespace {
@@ -108,7 +107,9 @@ struct Staging::Upload {
   // See Staging::Verify. UNAVAILABLE and FAILED_PRECONDITION leave the upload
   // as it is; after any other error nothing can be appended.
   absl::StatusOr<double> Verify(const ContributionKey& key,
-                                const v1::EncodedObject& described)
+                                const v1::EncodedObject& described,
+                                absl::Span<const uint64_t> ends,
+                                std::vector<StripRun>* runs)
       ABSL_LOCKS_EXCLUDED(mu) {
     absl::MutexLock lock(&mu);
     const uint64_t received = assembler.next_offset();
@@ -122,7 +123,11 @@ struct Staging::Upload {
           " has ", received, " of ", described.encoded_bytes(), " bytes"));
     }
     RETURN_IF_ERROR(CheckArrival(described, received, assembler.digest()));
-    ASSIGN_OR_RETURN(const double norm, reader.Norm());
+    const absl::StatusOr<double> norm = reader.Norm();
+    if (runs != nullptr && (norm.ok() || absl::IsOutOfRange(norm.status()))) {
+      *runs = reader.Runs(ends);
+    }
+    RETURN_IF_ERROR(norm.status());
     object = described;
     verified = true;
     return norm;
@@ -179,10 +184,12 @@ absl::StatusOr<bool> Staging::Append(const ContributionKey& key,
 }
 
 absl::StatusOr<double> Staging::Verify(const ContributionKey& key,
-                                       const v1::EncodedObject& object) {
+                                       const v1::EncodedObject& object,
+                                       absl::Span<const uint64_t> ends,
+                                       std::vector<StripRun>* runs) {
   const std::shared_ptr<Upload> upload = Find(key);
   if (upload == nullptr) return NoUpload(key);
-  const absl::StatusOr<double> norm = upload->Verify(key, object);
+  const absl::StatusOr<double> norm = upload->Verify(key, object, ends, runs);
   if (IsForLater(norm.status())) return norm;
   absl::MutexLock lock(&mu_);
   const auto found = uploads_.find(key);

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -27,6 +28,7 @@
 #include "absl/types/span.h"
 #include "common/transport/chunk.h"
 #include "proto/fragment.pb.h"
+#include "quantization/strips/encoding_reader.h"
 #include "server/buffer_pool.h"
 #include "server/rules/round.h"
 
@@ -77,8 +79,12 @@ class Staging {
   //   FAILED_PRECONDITION  The upload is not complete.
   //   INVALID_ARGUMENT     `object` contradicts the open description.
   //   else                 As CheckArrival and EncodingReader::Norm.
+  // If `runs` is not null, sets it to EncodingReader::Runs of `ends`, even if
+  // values are not finite (OUT_OF_RANGE).
   absl::StatusOr<double> Verify(const ContributionKey& key,
-                                const v1::EncodedObject& object);
+                                const v1::EncodedObject& object,
+                                absl::Span<const uint64_t> ends = {},
+                                std::vector<StripRun>* runs = nullptr);
 
   // Adds verified bytes that did not come as an upload, and take no memory of
   // uploads.

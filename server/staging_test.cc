@@ -24,6 +24,7 @@ namespace {
 
 using testing::Field;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 constexpr uint64_t kValues = 64;
 constexpr uint64_t kBytes = kValues * sizeof(float);
@@ -181,6 +182,27 @@ TEST_F(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
   BeginUpload(encoded);
   EXPECT_THAT(staging_.Verify(Key("a"), encoded.object), IsOutOfRange());
   EXPECT_EQ(staging_.used_bytes(), 0);
+}
+
+// The parts are needed most where the contribution does not pass.
+TEST_F(StagingTest, TheRunsOfWhatIsVerifiedAreTold) {
+  for (const float value : {0.5f, float{NAN}}) {
+    const Encoded encoded(value);
+    ASSERT_OK(Begin(staging_, Key("a"), encoded.object));
+    std::vector<StripRun> runs(5);
+    EXPECT_THAT(staging_.Verify(Key("a"), encoded.object, {kValues}, &runs),
+                IsFailedPrecondition());
+    EXPECT_THAT(runs, SizeIs(5)) << "the bytes are not there";
+    ASSERT_OK(Upload(staging_, Key("a"), encoded));
+    const auto norm =
+        staging_.Verify(Key("a"), encoded.object, {0, kValues}, &runs);
+    EXPECT_EQ(norm.ok(), value == 0.5f);
+    ASSERT_THAT(runs, SizeIs(1));
+    EXPECT_EQ(runs[0].first_range, 1);
+    EXPECT_EQ(std::isnan(runs[0].squares), std::isnan(value));
+    if (norm.ok()) EXPECT_EQ(runs[0].squares, kValues * 0.25);
+    staging_.Discard(Key("a"));
+  }
 }
 
 TEST_F(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {

@@ -45,6 +45,7 @@ constexpr FieldLimit kLimits[] = {
     {"causeway.v1.LeaveRequest.reason", kReason, true},
     {"causeway.v1.Chunk.data", kMaxChunkBytes},
     {"causeway.v1.EncodedObject.digest", kDigest},
+    {"causeway.v1.ContributionHeader.rank_ends", kMostRanks},
     {"causeway.v1.FetchUpdateRequest.contribution_digest", kDigest},
     {"causeway.v1.FetchUpdateRequest.region", kName},
     {"causeway.v1.FetchParametersRequest.region", kName},

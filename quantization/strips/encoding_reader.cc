@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -118,33 +119,40 @@ void EncodingReader::MeasureTile(ConstStripPart part) {
   const uint64_t count = TileValues();
   const uint64_t begin = complete() * kStripValues + incoming_.measured;
   incoming_.measured += count;
-  if (!finite_.ok()) return;
-  checked_ = complete();
-  finite_ = planes_->CheckFinite(part, count, begin, values_);
-  if (finite_.ok()) incoming_.squares += planes_->SumOfSquares(part, count);
+  if (std::isnan(incoming_.squares)) return;
+  const absl::Status finite = planes_->CheckFinite(part, count, begin, values_);
+  if (!finite.ok()) return NoteNotFinite(finite);
+  incoming_.squares += planes_->SumOfSquares(part, count);
 }
 
 void EncodingReader::MeasureEntropyCoded() {
-  if (!finite_.ok()) return;
-  checked_ = complete();
-  const uint64_t values = ValuesOfStrip(checked_, values_);
+  const uint64_t index = complete();
+  const uint64_t values = ValuesOfStrip(index, values_);
   const absl::StatusOr<ConstStripPart> strip =
-      OpenBytes(incoming_.kept, checked_, [&](EntropyStrip& found) {
+      OpenBytes(incoming_.kept, index, [&](EntropyStrip& found) {
         if (!codes_.empty()) {
-          return Decompress(*planes_, CodesOf(checked_, codes_), found);
+          return Decompress(*planes_, CodesOf(index, codes_), found);
         }
         decompressed_.resize(planes_->CodeBytes(values));
         return Decompress(*planes_, absl::MakeSpan(decompressed_), found);
       });
-  finite_ = strip.ok() ? planes_->CheckFinite(*strip, values,
-                                              checked_ * kStripValues, values_)
-                       : strip.status();
-  if (!finite_.ok()) return;
+  const absl::Status finite =
+      strip.ok()
+          ? planes_->CheckFinite(*strip, values, index * kStripValues, values_)
+          : strip.status();
+  if (!finite.ok()) return NoteNotFinite(finite);
   for (uint64_t at = 0; at < values; at += StripPlanes::kTileValues) {
     incoming_.squares +=
         planes_->SumOfSquares(planes_->PartFrom(*strip, at),
                               std::min(StripPlanes::kTileValues, values - at));
   }
+}
+
+void EncodingReader::NoteNotFinite(const absl::Status& status) {
+  incoming_.squares = std::numeric_limits<double>::quiet_NaN();
+  if (!finite_.ok()) return;
+  finite_ = status;
+  not_finite_strip_ = complete();
 }
 
 uint64_t EncodingReader::TileValues() const {
@@ -156,7 +164,7 @@ void EncodingReader::GoBack(absl::string_view encoding) {
   while (EndOf(complete()) > encoding.size()) complete_.pop_back();
   incoming_ = {};
   layout_ = absl::OkStatus();
-  if (checked_ >= complete()) finite_ = absl::OkStatus();
+  if (not_finite_strip_ >= complete()) finite_ = absl::OkStatus();
   Read(encoding.substr(EndOf(complete()))).IgnoreError();
 }
 
@@ -237,6 +245,28 @@ absl::StatusOr<double> EncodingReader::Norm() const {
   double squares = 0;
   for (const CompleteStrip& strip : complete_) squares += strip.squares;
   return std::sqrt(squares);
+}
+
+std::vector<StripRun> EncodingReader::Runs(
+    absl::Span<const uint64_t> ends) const {
+  CHECK(task_ == Task::kMeasureValues);
+  std::vector<StripRun> runs;
+  uint32_t first = 0;
+  for (uint64_t strip = 0; strip < complete(); ++strip) {
+    const uint64_t begin = strip * kStripValues;
+    const uint64_t end = begin + ValuesOfStrip(strip, values_);
+    while (first < ends.size() && ends[first] <= begin) ++first;
+    uint32_t last = first;
+    while (last < ends.size() && ends[last] < end) ++last;
+    if (last >= ends.size()) break;
+    if (runs.empty() || runs.back().first_range != first ||
+        runs.back().last_range != last) {
+      runs.push_back({.first_range = first, .last_range = last});
+    }
+    ++runs.back().strips;
+    runs.back().squares += complete_[strip].squares;
+  }
+  return runs;
 }
 
 }  // namespace causeway

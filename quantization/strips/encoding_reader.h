@@ -39,6 +39,16 @@
 
 namespace causeway {
 
+// Consecutive strips whose values are in the same ranges of a vector; a strip
+// may have values of several ranges.
+struct StripRun {
+  uint32_t first_range = 0;
+  uint32_t last_range = 0;
+  uint64_t strips = 0;
+  // The sum of the squares of the values; NaN if one of them is not finite.
+  double squares = 0;
+};
+
 // Holds at most the bytes of one strip. One thread may call Read() and
 // GoBack(). The const functions may run on several threads, but not at the same
 // time as these two.
@@ -115,11 +125,18 @@ class EncodingReader {
   //   INVALID_ARGUMENT  as CheckComplete().
   //   OUT_OF_RANGE      a value is not finite or cannot be decoded.
   absl::StatusOr<double> Norm() const;
+  // Returns the squares that Norm() sums, by ranges of values: range i ends
+  // before value ends[i], and the next one begins there. Runs are as long as
+  // possible and in order. Values that are not finite count in the strips that
+  // have them. If `ends` are not in order, or end too early, strips are missing
+  // or in other ranges.
+  std::vector<StripRun> Runs(absl::Span<const uint64_t> ends) const;
 
  private:
   struct CompleteStrip {
     // The offset of the first byte behind the strip.
     uint64_t end = 0;
+    // NaN if a value is not finite or cannot be decoded.
     double squares = 0;
   };
   // The strip that is being received.
@@ -152,6 +169,9 @@ class EncodingReader {
   void MeasurePlain(absl::string_view bytes);
   void MeasureTile(ConstStripPart part);
   void MeasureEntropyCoded();
+  // Notes an error of the strip that is being received, whose other values are
+  // not measured.
+  void NoteNotFinite(const absl::Status& status);
   // Returns the number of values in the next tile.
   uint64_t TileValues() const;
 
@@ -178,10 +198,9 @@ class EncodingReader {
   std::vector<char> decompressed_;
   // The error in the strips' lengths, if any.
   absl::Status layout_;
-  // The error of the first value that is not finite, if any. No later strip is
-  // checked; checked_ is the last one that was.
+  // The error of the first value that is not finite, if any, and its strip.
   absl::Status finite_;
-  uint64_t checked_ = 0;
+  uint64_t not_finite_strip_ = 0;
 };
 
 }  // namespace causeway

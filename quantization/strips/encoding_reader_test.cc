@@ -25,6 +25,8 @@ namespace causeway {
 namespace {
 
 using testing::Each;
+using testing::IsEmpty;
+using testing::SizeIs;
 
 using Task = EncodingReader::Task;
 
@@ -59,10 +61,14 @@ class EncodingReaderTest : public testing::TestWithParam<CodecSpec> {
                                 uint64_t piece) const {
     EncodingReader reader =
         NewEncodingReader(spec_, kValues, Task::kMeasureValues);
+    ReadInPieces(encoded, piece, reader);
+    return reader.Norm();
+  }
+  static void ReadInPieces(absl::string_view encoded, uint64_t piece,
+                           EncodingReader& reader) {
     for (uint64_t begin = 0; begin < encoded.size(); begin += piece) {
       reader.Read(encoded.substr(begin, piece)).IgnoreError();
     }
-    return reader.Norm();
   }
 
   absl::StatusOr<double> NormAfterDamage(uint64_t begin, uint64_t end) const;
@@ -170,6 +176,95 @@ TEST_P(EncodingReaderTest, TheNormIsThatOfTheDecodedValues) {
   }
 }
 
+// Runs computed value by value: a strip is in the ranges of its values.
+std::vector<StripRun> RunsByValue(absl::Span<const float> values,
+                                  const std::vector<uint64_t>& ends) {
+  std::vector<StripRun> runs;
+  uint64_t range = 0;
+  uint64_t first = 0;
+  double squares = 0;
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    while (ends[range] <= i) ++range;
+    if (i % kStripValues == 0) first = range;
+    squares += double{values[i]} * values[i];
+    if ((i + 1) % kStripValues != 0 && i + 1 != values.size()) continue;
+    if (runs.empty() || runs.back().first_range != first ||
+        runs.back().last_range != range) {
+      runs.push_back({.first_range = static_cast<uint32_t>(first),
+                      .last_range = static_cast<uint32_t>(range)});
+    }
+    ++runs.back().strips;
+    runs.back().squares += std::exchange(squares, 0);
+  }
+  return runs;
+}
+
+void ExpectSameRuns(const std::vector<StripRun>& got,
+                    const std::vector<StripRun>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].first_range, want[i].first_range);
+    EXPECT_EQ(got[i].last_range, want[i].last_range);
+    EXPECT_EQ(got[i].strips, want[i].strips);
+    EXPECT_EQ(std::isnan(got[i].squares), std::isnan(want[i].squares));
+    if (std::isnan(want[i].squares)) continue;
+    EXPECT_NEAR(got[i].squares / want[i].squares, 1, 1e-12);
+  }
+}
+
+TEST_P(EncodingReaderTest, RunsAreThoseOfTheDecodedValuesByRange) {
+  constexpr uint64_t kStrip = kStripValues;
+  std::vector<std::vector<uint64_t>> divisions = {
+      {kValues},
+      {kStrip, 2 * kStrip, kValues},
+      {0, kStrip, kStrip, kStrip + 1, kValues, kValues},
+      {1, kValues - 1, kValues},
+      {kStrip - 1, 2 * kStrip + 1, kValues}};
+  std::mt19937 random(2);
+  for (int ranges = 1; ranges < 9; ++ranges) {
+    std::vector<uint64_t>& ends = divisions.emplace_back(1, kValues);
+    for (int i = 1; i < ranges; ++i) ends.push_back(random() % kValues);
+    std::sort(ends.begin(), ends.end());
+  }
+  const std::vector<float> sound = values_;
+  std::vector<float> sound_decoded(kValues);
+  ASSERT_OK(Decode(spec_, encoded_, absl::MakeSpan(sound_decoded)));
+  // The strips with a value that is not finite.
+  for (const std::vector<uint64_t>& strips :
+       std::vector<std::vector<uint64_t>>{{}, {0}, {1}, {0, 2}, {0, 1, 2}}) {
+    values_ = sound;
+    std::vector<float> decoded = sound_decoded;
+    for (const uint64_t strip : strips) {
+      values_[strip * kStrip + 77] = strip == 1 ? -INFINITY : NAN;
+      decoded[strip * kStrip + 77] = NAN;
+    }
+    encoded_ = Encode(spec_, values_).value();
+    std::vector<EncodingReader> readers;
+    for (const uint64_t piece : {999ul, 40'000ul, encoded_.size()}) {
+      readers.push_back(
+          NewEncodingReader(spec_, kValues, Task::kMeasureValues));
+      ReadInPieces(encoded_, piece, readers.back());
+    }
+    for (const std::vector<uint64_t>& ends : divisions) {
+      SCOPED_TRACE(testing::PrintToString(ends));
+      const std::vector<StripRun> want = RunsByValue(decoded, ends);
+      for (const EncodingReader& reader : readers) {
+        ExpectSameRuns(reader.Runs(ends), want);
+      }
+    }
+  }
+}
+
+TEST_P(EncodingReaderTest, RunsOfEndsThatDoNotFitAreSomeRuns) {
+  EncodingReader reader =
+      NewEncodingReader(spec_, kValues, Task::kMeasureValues);
+  reader.Read(encoded_).IgnoreError();
+  EXPECT_THAT(reader.Runs({}), IsEmpty());
+  EXPECT_THAT(reader.Runs({5, 3}), IsEmpty());
+  EXPECT_THAT(reader.Runs({UINT64_MAX, 0, kStripValues}), SizeIs(1));
+  EXPECT_THAT(reader.Runs({kStripValues}), SizeIs(1));
+}
+
 // Reads damaged versions of bytes [begin, end) before the true ones. Everything
 // else comes 999 bytes at a time.
 absl::StatusOr<double> EncodingReaderTest::NormAfterDamage(uint64_t begin,
@@ -190,6 +285,9 @@ absl::StatusOr<double> EncodingReaderTest::NormAfterDamage(uint64_t begin,
   reader.GoBack(bytes.substr(0, begin));
   EXPECT_EQ(reader.bytes(), begin);
   read_to(encoded_.size());
+  for (const StripRun& run : reader.Runs({kStripValues, kValues})) {
+    EXPECT_FALSE(std::isnan(run.squares));
+  }
   return reader.Norm();
 }
 

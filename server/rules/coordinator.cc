@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/transport/field_limits.h"
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "quantization/encoded_object.h"
@@ -32,6 +33,32 @@ std::vector<double> FirstUsualNorms(
         kLeastUsualChange * std::sqrt(static_cast<double>(fragment.size()))));
   }
   return norms;
+}
+
+// `header` has an object of the fragment's size.
+absl::Status CheckRankEnds(const v1::ContributionHeader& header) {
+  const auto& ends = header.rank_ends();
+  if (ends.empty()) return absl::OkStatus();
+  if (ends.size() > kMostRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank_ends has ", ends.size(), " ranks; at most ",
+                     kMostRanks, " are allowed"));
+  }
+  const auto later = std::is_sorted_until(ends.begin(), ends.end());
+  if (later != ends.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank_ends[", later - ends.begin(), "], ", *later,
+        ", is below the one before it, ", *(later - 1),
+        "; ranks hold consecutive parts of the fragment, in their order"));
+  }
+  const uint64_t last = ends.Get(ends.size() - 1);
+  if (last != header.object().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank_ends ends with ", last,
+                     ", but the contribution has ", header.object().size(),
+                     " values; the ranks' parts must be the whole of it"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -191,8 +218,10 @@ absl::Status Coordinator::CheckHeader(
         header.restored_tokens(), " from a checkpoint"));
   }
   const v1::SynchronizationConfig& sync = options_.config.synchronization();
-  return CheckOffer(header.object(), UplinkSpec(sync),
-                    options_.plan.fragments(header.fragment()).size());
+  RETURN_IF_ERROR(
+      CheckOffer(header.object(), UplinkSpec(sync),
+                 options_.plan.fragments(header.fragment()).size()));
+  return CheckRankEnds(header);
 }
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
@@ -269,18 +298,21 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
 }
 
 absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
-    const v1::ContributionHeader& claimed, double norm, absl::Time now,
-    Effects& effects) {
+    const v1::ContributionHeader& claimed, double norm, const RankParts& parts,
+    absl::Time now, Effects& effects) {
   // While the bytes were on their way, the round may have closed, or the island
   // may have been fenced off.
   ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(claimed, now));
-  const v1::ContributionHeader header = claims_.Bounded(claimed);
+  v1::ContributionHeader header = claims_.Bounded(claimed);
+  // `parts` has what they are for; up to 20 kB are not kept.
+  header.clear_rank_ends();
   Round& round = rounds_[header.fragment()];
   if (response.verdict() == v1::ContributeResponse::UPLOAD) {
     ASSIGN_OR_RETURN(const Member* const member,
                      membership_.Check(header.identity()));
     const std::string objection = quarantine_.Objection(
-        header, norm, member->first_contribution_version[header.fragment()]);
+        header, norm, parts,
+        member->first_contribution_version[header.fragment()]);
     if (!objection.empty()) {
       HoldBack(header, norm, objection, std::isfinite(norm), now, effects);
       return Check(header.identity());
@@ -303,6 +335,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
                       "; its progress goes into its next contribution")});
   } else if (response.verdict() == v1::ContributeResponse::UPLOAD) {
     round.Add(header, norm, now);
+    quarantine_.Passed(header.fragment(), parts);
     response.set_verdict(v1::ContributeResponse::ACCEPTED);
   }
   MaybeClose(header.fragment(), now, effects);

@@ -39,6 +39,7 @@
 #include "server/rules/log_batch.h"
 #include "server/rules/membership.h"
 #include "server/rules/quarantine.h"
+#include "server/rules/rank_parts.h"
 #include "server/rules/round.h"
 #include "server/rules/token_ledger.h"
 #include "server/rules/training_history.h"
@@ -90,11 +91,12 @@ class Coordinator {
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header, absl::Time now);
   // Takes a contribution whose bytes have arrived and are verified. `norm` is
-  // its Euclidean norm, which is not finite if a value is not. Claims in the
-  // header are bounded (Claims). Returns ACCEPTED or LATE.
+  // its Euclidean norm, which is not finite if a value is not, and `parts` are
+  // the header's rank_ends with the squares of the values. Claims in the header
+  // are bounded (Claims). Returns ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Complete(
-      const v1::ContributionHeader& claimed, double norm, absl::Time now,
-      Effects& effects);
+      const v1::ContributionHeader& claimed, double norm,
+      const RankParts& parts, absl::Time now, Effects& effects);
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now,
                      Effects& effects);
   void Tick(absl::Time now, Effects& effects);

@@ -24,6 +24,24 @@ using testing::SizeIs;
 
 constexpr auto kAccepted = v1::ContributeResponse::ACCEPTED;
 
+void SetRankEnds(v1::ContributionHeader& header,
+                 const std::vector<uint64_t>& ends) {
+  header.mutable_rank_ends()->Assign(ends.begin(), ends.end());
+}
+
+TEST(CoordinatorFaultsTest, TakesTheRanksPartsAndDoesNotKeepThem) {
+  CoordinatorDriver run({.min_islands = 2});
+  v1::ContributionHeader header = Contribution(run.Join("a"), 0);
+  run.Join("b");
+  std::vector<uint64_t> ends(2048, 2);
+  ends.front() = 0;
+  ends.back() = 4;
+  SetRankEnds(header, ends);
+  ASSERT_THAT(run.Contribute(header), IsOkAndHolds(kAccepted));
+  EXPECT_EQ(
+      run.core().round(0).contributions().begin()->second.rank_ends_size(), 0);
+}
+
 TEST(CoordinatorFaultsTest, RefusesWhatCannotBeMergedAndSaysWhy) {
   struct Case {
     std::string what;
@@ -55,6 +73,24 @@ TEST(CoordinatorFaultsTest, RefusesWhatCannotBeMergedAndSaysWhy) {
        absl::StatusCode::kInvalidArgument, "15 bytes"},
       {"no digest", [](auto& h) { h.mutable_object()->clear_digest(); },
        absl::StatusCode::kInvalidArgument, "digest"},
+      {"parts in another order",
+       [](auto& h) {
+         SetRankEnds(h, {3, 2, 4});
+       },
+       absl::StatusCode::kInvalidArgument, "rank_ends[1], 2, is below"},
+      {"parts of less",
+       [](auto& h) {
+         SetRankEnds(h, {0, 3});
+       },
+       absl::StatusCode::kInvalidArgument, "ends with 3"},
+      {"parts of more",
+       [](auto& h) {
+         SetRankEnds(h, {4, UINT64_MAX});
+       },
+       absl::StatusCode::kInvalidArgument, "has 4 values"},
+      {"too many parts",
+       [](auto& h) { SetRankEnds(h, std::vector<uint64_t>(2049, 4)); },
+       absl::StatusCode::kInvalidArgument, "at most 2048"},
   };
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace causeway {
@@ -27,9 +29,8 @@ uint64_t NormGuard::Memory(uint64_t max_islands) {
   return std::max(kLately, max_islands);
 }
 
-std::string NormGuard::Objection(const Sample& sample, uint64_t rounds) const {
-  if (!std::isfinite(sample.norm)) return "a value of it is not finite";
-  if (factor_ == 0) return "";
+NormGuard::Usual NormGuard::UsualFor(uint64_t inner_steps,
+                                     uint64_t rounds) const {
   std::vector<double> norms;
   std::vector<double> steps;
   uint64_t contributions = 0;
@@ -44,26 +45,43 @@ std::string NormGuard::Objection(const Sample& sample, uint64_t rounds) const {
     }
   }
   const size_t lately = norms.size();
-  if (lately < kLeast) {
-    if (sample.norm <= factor_ * first_usual_) return "";
+  if (lately < kLeast) return {.lately = lately, .norm = first_usual_};
+  const double most = std::min(static_cast<double>(rounds), kMostWindows);
+  return {.lately = lately,
+          .norm = Median(std::move(norms)),
+          .windows = std::clamp(
+              static_cast<double>(inner_steps) / Median(std::move(steps)), 1.0,
+              std::max(1.0, most))};
+}
+
+std::string NormGuard::Objection(const Sample& sample, uint64_t rounds,
+                                 const RankParts& parts) const {
+  const Usual usual = UsualFor(sample.inner_steps, rounds);
+  const double expected = usual.windows * usual.norm;
+  const double most = factor_ == 0 ? std::numeric_limits<double>::infinity()
+                                   : factor_ * expected;
+  if (sample.norm <= most && std::isfinite(sample.norm)) return "";
+  // Half the way, in proportion, from what is expected to what is too much.
+  const double plainly_usual = std::sqrt(factor_) * expected;
+  const std::string explained = parts_.Explain(parts, most, plainly_usual);
+  if (!std::isfinite(sample.norm)) {
+    return absl::StrCat("a value of it is not finite", explained);
+  }
+  if (usual.lately < kLeast) {
     return absl::StrFormat(
         "its norm, %.4g, is more than %g times that of the parameters, %.4g, "
-        "and only %d contributions were merged to compare with",
-        sample.norm, factor_, first_usual_, lately);
+        "and only %d contributions were merged to compare with%s",
+        sample.norm, factor_, usual.norm, usual.lately, explained);
   }
-  const double usual = Median(std::move(norms));
-  const double most = std::min(static_cast<double>(rounds), kMostWindows);
-  const double windows = std::clamp(
-      static_cast<double>(sample.inner_steps) / Median(std::move(steps)), 1.0,
-      std::max(1.0, most));
-  if (sample.norm <= factor_ * windows * usual) return "";
   return absl::StrFormat(
       "its norm, %.4g, is more than %g times the median of the last %d merged, "
-      "%.4g%s",
-      sample.norm, factor_, lately, usual,
-      windows > 1
-          ? absl::StrFormat(", for a window of %.1f times the length", windows)
-          : "");
+      "%.4g%s%s",
+      sample.norm, factor_, usual.lately, usual.norm,
+      usual.windows > 1
+          ? absl::StrFormat(", for a window of %.1f times the length",
+                            usual.windows)
+          : "",
+      explained);
 }
 
 void NormGuard::Merged(MergedRound round, uint64_t live) {

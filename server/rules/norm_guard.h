@@ -32,6 +32,8 @@
 #include <string>
 #include <vector>
 
+#include "server/rules/rank_parts.h"
+
 namespace causeway {
 
 class NormGuard {
@@ -65,13 +67,29 @@ class NormGuard {
 
   // Returns why the contribution must not be merged, in one sentence; empty if
   // it may be. `rounds` is the number of rounds since the island's last
-  // contribution was merged, at least 1.
-  std::string Objection(const Sample& sample, uint64_t rounds) const;
+  // contribution was merged, at least 1. With `parts`, it says which rank's
+  // part explains that.
+  std::string Objection(const Sample& sample, uint64_t rounds,
+                        const RankParts& parts = {}) const;
 
+  // Notes the parts of a contribution that may be merged.
+  void Passed(const RankParts& parts) { parts_.Passed(parts); }
   // Notes a round that was merged while `live` islands were live.
   void Merged(MergedRound round, uint64_t live);
 
  private:
+  // What the norm of a contribution is compared with.
+  struct Usual {
+    // The number of contributions lately. If they are fewer than kLeast, `norm`
+    // is that of the parameters.
+    size_t lately = 0;
+    double norm = 0;
+    // The length of the window, in usual ones.
+    double windows = 1;
+  };
+
+  Usual UsualFor(uint64_t inner_steps, uint64_t rounds) const;
+
   double factor_;
   uint64_t memory_;
   double first_usual_;
@@ -81,6 +99,7 @@ class NormGuard {
   uint64_t remembered_ = 0;
   // The number of live islands in the newest round.
   uint64_t live_ = 0;
+  RankPartsOfFragment parts_;
 };
 
 }  // namespace causeway

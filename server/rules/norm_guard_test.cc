@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rules/norm_guard.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,9 +14,11 @@
 namespace causeway {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 // A guard after rounds of one contribution each, of windows of `steps`.
 NormGuard After(double factor, size_t rounds, double norm = 1,
@@ -132,6 +135,51 @@ TEST(NormGuard, WhatItJudgesByIsInItsMemory) {
     }
     EXPECT_EQ(restarted.Objection({1e9, 10}, 1), guard.Objection({1e9, 10}, 1))
         << i;
+  }
+}
+
+// Two parts with these norms.
+RankParts Parts(double first, double second) {
+  return {.ranks = 2,
+          .runs = {{0, 0, 1, first * first}, {1, 1, 1, second * second}}};
+}
+
+TEST(NormGuard, SaysWhoseValuesAreTooLong) {
+  for (const size_t rounds : {NormGuard::kLeast - 1, NormGuard::kLeast}) {
+    NormGuard guard = After(10, rounds);
+    guard.Passed(Parts(0.6, 0.8));
+    EXPECT_THAT(
+        guard.Objection({70, 10}, 1, Parts(0.6, 70)),
+        EndsWith("; without the values of rank 1 (of 2) it would pass: look at "
+                 "that rank's memory and processor"));
+    EXPECT_THAT(guard.Objection({70, 10}, 1), Not(HasSubstr("rank")));
+    EXPECT_THAT(guard.Objection({0.6, 10}, 1, Parts(0.6, 0)), IsEmpty());
+  }
+}
+
+// The others' values must be nearer to the usual norm than to ten times it.
+TEST(NormGuard, NamesNobodyIfTheOtherValuesAreUnusual) {
+  NormGuard guard = After(10, NormGuard::kLeast);
+  guard.Passed(Parts(1, 1));
+  EXPECT_THAT(guard.Objection({70, 10}, 1, Parts(2.2, 70)),
+              HasSubstr("rank 1 (of 2)"));
+  EXPECT_THAT(guard.Objection({70, 10}, 1, Parts(2.3, 70)),
+              HasSubstr("not clear"));
+  // In a window of three times the length they may be longer.
+  EXPECT_THAT(guard.Objection({70, 30}, 3, Parts(2.3, 70)),
+              HasSubstr("rank 1 (of 2)"));
+  EXPECT_THAT(guard.Objection({70, 30}, 3, Parts(6.8, 70)),
+              HasSubstr("not clear"));
+}
+
+TEST(NormGuard, SaysWhoseValuesAreNotFinite) {
+  for (const double factor : {0., 10.}) {
+    const NormGuard guard(factor, 64, /*first_usual=*/5);
+    EXPECT_THAT(guard.Objection({NAN, 10}, 1, Parts(NAN, 3)),
+                StartsWith("a value of it is not finite; without the values of "
+                           "rank 0 (of 2) it would pass"));
+    EXPECT_THAT(guard.Objection({NAN, 10}, 1, Parts(NAN, NAN)),
+                EndsWith("not finite; no single rank's part explains that"));
   }
 }
 

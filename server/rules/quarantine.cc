@@ -55,7 +55,8 @@ Quarantine::Quarantine(const v1::MembershipConfig& membership,
 }
 
 std::string Quarantine::Objection(const v1::ContributionHeader& header,
-                                  double norm, uint64_t first_version) const {
+                                  double norm, const RankParts& parts,
+                                  uint64_t first_version) const {
   const auto until =
       merged_until_.find({header.identity().island_id(), header.fragment()});
   const uint64_t begin =
@@ -63,7 +64,7 @@ std::string Quarantine::Objection(const v1::ContributionHeader& header,
   const uint64_t base = header.base_version();
   return guards_[header.fragment()].Objection(
       {.norm = norm, .inner_steps = header.inner_steps()},
-      base > begin ? base - begin + 1 : 1);
+      base > begin ? base - begin + 1 : 1, parts);
 }
 
 void Quarantine::Hold(const v1::ContributionHeader& header, double norm,

@@ -25,6 +25,7 @@
 #include "server/rules/coordinator_history.h"
 #include "server/rules/effects.h"
 #include "server/rules/norm_guard.h"
+#include "server/rules/rank_parts.h"
 #include "server/rules/round.h"
 #include "server/rules/token_ledger.h"
 
@@ -47,7 +48,11 @@ class Quarantine {
   // `first_version` is the first version that its island is expected to
   // contribute to.
   std::string Objection(const v1::ContributionHeader& header, double norm,
-                        uint64_t first_version) const;
+                        const RankParts& parts, uint64_t first_version) const;
+  // Notes the parts of a contribution without objection.
+  void Passed(uint32_t fragment, const RankParts& parts) {
+    guards_[fragment].Passed(parts);
+  }
   // Holds a contribution back.
   void Hold(const v1::ContributionHeader& header, double norm,
             absl::string_view reason, bool admissible, absl::Time now,

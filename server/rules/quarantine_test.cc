@@ -62,8 +62,9 @@ class QuarantineTest : public testing::Test {
     closed.norms = std::move(norms);
     quarantine_.RoundMerged(closed);
   }
-  std::string Objection(double norm, uint32_t fragment = 0) {
-    return quarantine_.Objection(Contribution(kB, 0, fragment), norm, 0);
+  std::string Objection(double norm, uint32_t fragment = 0,
+                        const RankParts& parts = {}) {
+    return quarantine_.Objection(Contribution(kB, 0, fragment), norm, parts, 0);
   }
   State::State StateOf(uint64_t id) {
     return quarantine_.entries().at(id).state;
@@ -91,6 +92,15 @@ TEST_F(QuarantineTest, TheUsualNormIsThatOfAFragmentOverSeveralRounds) {
   EXPECT_THAT(Objection(9.5), IsEmpty());
 }
 
+TEST_F(QuarantineTest, RanksPartsAreComparedWithThoseOfTheSameFragment) {
+  MergeRound(0, {1, 1, 1, 1});
+  MergeRound(1, {1, 1, 1, 1});
+  quarantine_.Passed(0, {.ranks = 2, .runs = {{0, 0, 1, .5}, {1, 1, 1, .5}}});
+  const RankParts wrong = {.ranks = 2, .runs = {{0, 0, 1, .5}, {1, 1, 1, 400}}};
+  EXPECT_THAT(Objection(20, 0, wrong), HasSubstr("values of rank 1 (of 2)"));
+  EXPECT_THAT(Objection(20, 1, wrong), HasSubstr("not clear which rank's"));
+}
+
 TEST_F(QuarantineTest, WhatIsUsualForMostIslandsIsNoOutlier) {
   // In order of name, the last 16 are a minority.
   std::vector<double> norms(24, 30.);
@@ -113,11 +123,11 @@ TEST_F(QuarantineTest, AnIslandThatMissedRoundsMayHaveTrainedSoLong) {
   v1::ContributionHeader header = Contribution(kB, 4);
   header.set_inner_steps(10 * kSteps);
   for (Quarantine* each : {&quarantine_, &restarted}) {
-    EXPECT_THAT(each->Objection(header, 30.5, /*first_version=*/0),
+    EXPECT_THAT(each->Objection(header, 30.5, {}, /*first_version=*/0),
                 HasSubstr("a window of 3.0 times the length"));
     // An island that was never merged counts from where it is expected.
     header.mutable_identity()->set_island_id("c");
-    EXPECT_THAT(each->Objection(header, 20.5, /*first_version=*/3),
+    EXPECT_THAT(each->Objection(header, 20.5, {}, /*first_version=*/3),
                 HasSubstr("a window of 2.0 times the length"));
     header.mutable_identity()->set_island_id("b");
   }

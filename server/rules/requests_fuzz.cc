@@ -28,6 +28,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.pb.h"
 #include "server/rules/coordinator.h"
+#include "server/rules/rank_parts.h"
 #include "server/rules/testing/coordinator_driver.h"
 
 namespace causeway {
@@ -48,6 +49,17 @@ void Request(absl::string_view bytes, Act act) {
   if (CheckFieldLimits(message).ok()) act(message);
 }
 
+// Returns parts of these squares of the ranks that the header has.
+RankParts PartsOf(const v1::ContributionHeader& header, double squares) {
+  RankParts parts{.ranks = static_cast<uint64_t>(header.rank_ends_size())};
+  for (uint32_t rank = 0; rank < parts.ranks; ++rank) {
+    parts.runs.push_back({rank, rank, header.rank_ends(rank), squares});
+    // All but the first are sound.
+    squares = 1;
+  }
+  return parts;
+}
+
 void Act(char kind, absl::string_view bytes, CoordinatorDriver& driver) {
   Coordinator& core = driver.core();
   Effects& effects = driver.effects();
@@ -57,7 +69,7 @@ void Act(char kind, absl::string_view bytes, CoordinatorDriver& driver) {
       const auto offered = driver.Offer(header);
       if (offered.ok() &&
           offered->verdict() == v1::ContributeResponse::UPLOAD) {
-        (void)driver.Complete(header, norm);
+        (void)driver.Complete(header, norm, PartsOf(header, norm));
       }
     });
   };

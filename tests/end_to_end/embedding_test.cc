@@ -29,6 +29,7 @@ namespace causeway {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // The islands of a toy train other values each: one that comes back is an
 // outlier to one that has converged alone.
@@ -44,6 +45,16 @@ constexpr char kConfig[] = R"pb(
     heartbeat_seconds: 0.2
     outlier_factor: 0
   }
+)pb";
+
+// Norms are guarded, and ranks hold several strips of the only fragment.
+constexpr char kGuardedConfig[] = R"pb(
+  name: "toy"
+  tensors { sequence_length: 8 }
+  training { total_steps: 1000 batch_size: 4 }
+  outer_optimizer { algorithm: SGD learning_rate: 1 }
+  synchronization { inner_steps_per_round: 10 fragments: 1 overlap_steps: 2 }
+  membership { min_islands: 1 lease_seconds: 3 heartbeat_seconds: 0.2 }
 )pb";
 
 class EmbeddingTest : public ProcessTestFixture {
@@ -64,6 +75,18 @@ class EmbeddingTest : public ProcessTestFixture {
                      tensor("h.0.weight", {1025, 7}), tensor("h.0.bias", {3}),
                      tensor("h.1.weight", {12, 30}),
                      tensor("h.1.bias", {1})}}));
+    Coordinator(0);
+  }
+
+  void StartGuardedCoordinator() {
+    Write("run.textproto", kGuardedConfig);
+    const std::vector<float> values(1 << 20, 5.0f);
+    ASSERT_OK(WriteSafetensors(
+        Path("model.safetensors"),
+        {.tensors = {
+             FloatTensor("h.0.weight", {1024, 1024}, values),
+             FloatTensor("h.1.weight", {1024, 512},
+                         absl::MakeConstSpan(values).first(1 << 19))}}));
     Coordinator(0);
   }
 
@@ -221,6 +244,31 @@ TEST_F(EmbeddingTest, TheDeathOfARankEndsTheIslandAndOthersGoOn) {
   ExpectError(*again[0], "merged error ", 0.01);
   ExpectError(*again[1], "finished, error ", 0.1);
   ExpectError(*west, "merged error ", 0.01);
+}
+
+// Where ranks train copies of the model, each contributes a part of its own.
+// Where each rank has a part of each tensor, it contributes what others have.
+TEST_F(EmbeddingTest, TheQuarantineSaysWhichRanksMemoryIsWrong) {
+  StartGuardedCoordinator();
+  int islands = 0;
+  // Returns what is said of the contribution of an island with these words.
+  const auto reason = [&](const std::string& words) {
+    const auto east = Ranks("east", 0, 4, words, absl::StrCat(++islands, "-"));
+    for (const auto& rank : east) EXPECT_EQ(rank->Wait(), 1);
+    const std::string list =
+        RunTool({"quarantine", "list",
+                 absl::StrCat("--coordinator=127.0.0.1:", port_)});
+    const std::vector<std::string> lines =
+        absl::StrSplit(list, '\n', absl::SkipEmpty());
+    EXPECT_EQ(lines.size(), 1 + islands) << list;
+    EXPECT_THAT(lines.back(), HasSubstr("is more than 10 times"));
+    return lines.back();
+  };
+  EXPECT_THAT(reason("corrupt 2 25"),
+              HasSubstr("without the values of rank 2 (of 4) it would pass"));
+  EXPECT_THAT(reason("corrupt -1 25"),
+              HasSubstr("no single rank's part explains that"));
+  EXPECT_THAT(reason("sharded corrupt 2 25"), Not(HasSubstr("rank")));
 }
 
 TEST_F(EmbeddingTest, AnIslandThatDivergedStartsAgainFromTheRun) {

@@ -8,9 +8,11 @@
  *   toy_island COORDINATOR ISLAND PARITY [WORD...]
  *
  * Words: bf16 or f16 (the type of the tensors), rank R RANKS LEADER, sharded (a
- * rank has a part of each tensor), leave STEP, diverge STEP, synchronize STEP,
- * save STEP DIRECTORY, resume DIRECTORY, checkpoints DIRECTORY (every 5 steps),
- * and pace MILLISECONDS (of a step). Prints how it ended; exits with 1 on errors.
+ * rank has a part of each tensor), leave STEP, diverge STEP, corrupt RANK STEP
+ * (flips bits in that rank's memory, or with -1 in the memory of each),
+ * synchronize STEP, save STEP DIRECTORY, resume DIRECTORY, checkpoints DIRECTORY
+ * (every 5 steps), and pace MILLISECONDS (of a step). Prints how it ended; exits
+ * with 1 on errors.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <immintrin.h>
@@ -30,7 +32,8 @@ struct toy {
   int parity;
   int dtype;
   int rank, ranks, sharded;
-  uint64_t leave_step, save_step, diverge_step, synchronize_step;
+  uint64_t leave_step, save_step, diverge_step, corrupt_step, synchronize_step;
+  int corrupt_rank;
   const char* save_directory;
   long pace_milliseconds;
 
@@ -182,6 +185,10 @@ static void parse(int argc, char** argv, struct toy* toy,
     if (strcmp(argv[i], "diverge") == 0) {
       toy->diverge_step = strtoull(argv[++i], NULL, 10);
     }
+    if (strcmp(argv[i], "corrupt") == 0 && i + 2 < argc) {
+      toy->corrupt_rank = atoi(argv[++i]);
+      toy->corrupt_step = strtoull(argv[++i], NULL, 10);
+    }
     if (strcmp(argv[i], "synchronize") == 0) {
       toy->synchronize_step = strtoull(argv[++i], NULL, 10);
     }
@@ -200,6 +207,20 @@ static void parse(int argc, char** argv, struct toy* toy,
   }
 }
 
+/* Flips a bit of the exponent in some of the values that this process has, so
+ * that those above 2 grow by 2^64, and others shrink as much. */
+static void corrupt(struct toy* toy) {
+  for (size_t t = 0; t < toy->tensors; ++t) {
+    causeway_buffer* buffer = &toy->buffers[t];
+    for (uint64_t i = 0; i < buffer->count; i += 999) {
+      uint32_t bits;
+      memcpy(&bits, (char*)buffer->data + i * sizeof(bits), sizeof(bits));
+      bits ^= 1u << 29;
+      memcpy((char*)buffer->data + i * sizeof(bits), &bits, sizeof(bits));
+    }
+  }
+}
+
 /* Does what the words ask for in a step. */
 static void act(struct toy* toy, causeway_island* island, uint64_t step) {
   if (step == toy->save_step) {
@@ -208,6 +229,10 @@ static void act(struct toy* toy, causeway_island* island, uint64_t step) {
     fflush(stdout);
   }
   if (step == toy->diverge_step) store(&toy->buffers[0], 0, NAN);
+  if (step == toy->corrupt_step &&
+      (toy->corrupt_rank < 0 || toy->corrupt_rank == toy->rank)) {
+    corrupt(toy);
+  }
   if (step == toy->leave_step) causeway_request_leave(island, "told to");
   struct timespec pause = {0, toy->pace_milliseconds * 1000000L};
   nanosleep(&pause, NULL);
@@ -252,7 +277,12 @@ int main(int argc, char** argv) {
       code = causeway_next_step(island, 60, &step);
     }
   }
-  if (code != CAUSEWAY_OK && code != CAUSEWAY_CANCELLED) fail("step");
+  if (code != CAUSEWAY_OK && code != CAUSEWAY_CANCELLED) {
+    fprintf(stderr, "toy_island: step: %s\n", causeway_last_error());
+    /* The island's threads must not use libraries that exit() tears down. */
+    causeway_close(island);
+    return 1;
+  }
   printf("%s, error %.5f\n", code == CAUSEWAY_OK ? "finished" : "left",
          largest_error(&toy, toy.buffers));
   if (toy.rank == 0) print_merged(&toy, island);

@@ -70,7 +70,8 @@ void CoordinatorHost::Complete(const v1::ContributionHeader& header,
   Handle<absl::StatusOr<v1::ContributeResponse>>(
       [this, header](Effects& effects) {
         checker_->Calls(header.identity(), now());
-        auto response = core_->Complete(header, Norm(), now(), effects);
+        auto response =
+            core_->Complete(header, Norm(), /*parts=*/{}, now(), effects);
         checker_->Called(header.identity(), response.status(), now());
         if (response.ok()) checker_->Answered(header, *response, *core_, now());
         return response;

@@ -184,6 +184,7 @@ absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {
       .orders = &orders_};
   for (int other = 0; other < size(); ++other) {
     options.shards.push_back(Shard(other));
+    options.mixes_ranks |= !Subtract({Shard(other)}, trained_[other]).empty();
   }
   ASSIGN_OR_RETURN(replica_, ReplicaRank::Create(std::move(options)));
   parameters_ = {};

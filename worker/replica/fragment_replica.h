@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,10 @@ class FragmentReplica {
 
   // The number of values in the fragment.
   virtual uint64_t size() const = 0;
+  // Where the parts end that the ranks hold, by rank, as a contribution's
+  // header says it; empty if there is one rank, or a part has values of other
+  // ranks.
+  virtual std::vector<uint64_t> rank_ends() const { return {}; }
 
   // The training thread calls these between steps; see FragmentPart.
   virtual absl::Status TakeSnapshot() = 0;

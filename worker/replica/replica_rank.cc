@@ -28,6 +28,14 @@ class ReplicaRank::Fragment : public FragmentReplica {
   uint64_t size() const override {
     return static_cast<uint64_t>(part_.shares[0].fragment_size);
   }
+  std::vector<uint64_t> rank_ends() const override {
+    std::vector<uint64_t> ends;
+    if (part_.shares.size() == 1 || rank_.options_.mixes_ranks) return ends;
+    for (const FragmentShare& share : part_.shares) {
+      ends.push_back(static_cast<uint64_t>(share.held.end));
+    }
+    return ends;
+  }
 
   absl::Status TakeSnapshot() override {
     const TraceSpan span("snapshot", fragment_);

@@ -54,6 +54,8 @@ class ReplicaRank {
     // The training thread calls it. `changes` says that the values are about to
     // change.
     std::function<float*(bool changes)> masters;
+    // Whether the masters of each rank come from other ranks, too.
+    bool mixes_ranks = false;
     // Outlives the object.
     Orders* orders = nullptr;
   };

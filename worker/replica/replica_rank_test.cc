@@ -60,6 +60,9 @@ void operator delete(void* memory, std::align_val_t) noexcept {
 namespace causeway {
 namespace {
 
+using testing::IsEmpty;
+using testing::SizeIs;
+
 // The parameter says whether TCP connects the ranks; they are threads in any
 // case.
 class ReplicaRankTest : public testing::TestWithParam<bool> {
@@ -152,6 +155,34 @@ TEST_P(ReplicaRankTest, EveryRankIsToldThatItsMastersChange) {
   ASSERT_OK(fragment.Apply(/*includes_island=*/false));
   ASSERT_OK(fragment.TakeSnapshot());
   expect_changed(true);
+}
+
+TEST_P(ReplicaRankTest, TheRanksPartsEndWhereTheirShardsDo) {
+  ReplicaRanks ranks(Several(3, 3));
+  uint64_t model = 0;
+  for (uint32_t id = 0; id < 3; ++id) model += ranks.fragment(id).size();
+  std::vector<uint64_t> held(3);
+  for (uint32_t id = 0; id < 3; ++id) {
+    const std::vector<uint64_t> ends = ranks.fragment(id).rank_ends();
+    ASSERT_THAT(ends, SizeIs(3));
+    EXPECT_TRUE(std::is_sorted(ends.begin(), ends.end()));
+    EXPECT_EQ(ends.back(), ranks.fragment(id).size());
+    for (size_t rank = 0; rank < 3; ++rank) {
+      held[rank] += ends[rank] - (rank == 0 ? 0 : ends[rank - 1]);
+    }
+  }
+  // Shards consist of units of 16 values.
+  for (const uint64_t values : held) EXPECT_NEAR(values, model / 3.0, 16);
+}
+
+TEST_P(ReplicaRankTest, OneRankHasNoParts) {
+  EXPECT_THAT(ReplicaRanks(Several(1, 1)).fragment(0).rank_ends(), IsEmpty());
+}
+
+TEST_P(ReplicaRankTest, PartsWithValuesOfOtherRanksAreNotToldApart) {
+  ReplicaRanks::Options options = Several(2, 1);
+  options.mixes_ranks = true;
+  EXPECT_THAT(ReplicaRanks(options).fragment(0).rank_ends(), IsEmpty());
 }
 
 TEST_P(ReplicaRankTest, ForeignBytesThatAreNoEncodingAreRefused) {

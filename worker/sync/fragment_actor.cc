@@ -60,8 +60,10 @@ absl::Status FragmentActor::Do(const action::Contribute& contribute) {
   } else {
     encoding_->Await(encoding_->max_bytes());
   }
+  v1::ContributionHeader header = contribute.header;
+  for (const uint64_t end : replica_->rank_ends()) header.add_rank_ends(end);
   const absl::StatusOr<v1::ContributeResponse> response =
-      client_->Contribute(contribute.header, *encoding_, [&] {
+      client_->Contribute(std::move(header), *encoding_, [&] {
         const v1::FetchUpdateRequest request =
             loop_->Tell([&](OuterLoop& core, absl::Time) {
               return core.exchange(options_.fragment)

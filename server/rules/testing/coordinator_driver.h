@@ -26,6 +26,7 @@
 #include "server/rules/coordinator.h"
 #include "server/rules/coordinator_history.h"
 #include "server/rules/membership.h"
+#include "server/rules/rank_parts.h"
 
 namespace causeway {
 
@@ -151,18 +152,20 @@ class CoordinatorDriver {
     return core_.Offer(header, now_);
   }
   absl::StatusOr<v1::ContributeResponse> Complete(
-      const v1::ContributionHeader& header, double norm = 1) {
-    auto response = core_.Complete(header, norm, now_, effects_);
+      const v1::ContributionHeader& header, double norm = 1,
+      const RankParts& parts = {}) {
+    auto response = core_.Complete(header, norm, parts, now_, effects_);
     TakeClosed();
     return response;
   }
   // Offers, uploads if asked to, and returns the last verdict.
   absl::StatusOr<v1::ContributeResponse::Verdict> Contribute(
-      const v1::ContributionHeader& header, double norm = 1) {
+      const v1::ContributionHeader& header, double norm = 1,
+      const RankParts& parts = {}) {
     auto response = Offer(header);
     if (response.ok() &&
         response->verdict() == v1::ContributeResponse::UPLOAD) {
-      response = Complete(header, norm);
+      response = Complete(header, norm, parts);
     }
     if (!response.ok()) return response.status();
     return response->verdict();

@@ -77,6 +77,7 @@ ReplicaRanks::ReplicaRanks(Options options)
                                    if (changes) changed_[rank] = true;
                                    return masters_[rank].data();
                                  },
+                             .mixes_ranks = options_.mixes_ranks,
                              .orders = orders_[rank].get()});
     if (options_.after) options_.after(rank);
     EXPECT_OK(made);

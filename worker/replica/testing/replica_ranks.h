@@ -43,6 +43,7 @@ class ReplicaRanks {
     ReplicaOptions options;
     // Whether the ranks are connected as processes are, or else as threads.
     bool tcp = false;
+    bool mixes_ranks = false;
     // Makes a rank's parts; if null they are in host memory.
     std::function<FragmentPartFactory(int rank)> parts;
     // Called before and after each rank is made; may be null.
