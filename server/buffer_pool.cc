@@ -66,8 +66,8 @@ Memory Allocate(const std::string& folder, uint64_t bytes) {
 struct BufferPool::Idle {
   explicit Idle(uint64_t bytes) : capacity(bytes) {}
 
-  const uint64_t capacity;
   absl::Mutex mu;
+  uint64_t capacity ABSL_GUARDED_BY(mu);
   // The idle buffers by size.
   std::multimap<uint64_t, Memory> buffers ABSL_GUARDED_BY(mu);
   uint64_t bytes ABSL_GUARDED_BY(mu) = 0;
@@ -77,7 +77,12 @@ BufferPool::BufferPool(uint64_t idle_capacity_bytes, std::string folder)
     : folder_(std::move(folder)),
       idle_(std::make_shared<Idle>(idle_capacity_bytes)) {}
 
-BufferPool::~BufferPool() = default;
+BufferPool::~BufferPool() {
+  absl::MutexLock lock(&idle_->mu);
+  idle_->capacity = 0;
+  idle_->bytes = 0;
+  idle_->buffers.clear();
+}
 
 uint64_t BufferPool::idle_bytes() const {
   absl::MutexLock lock(&idle_->mu);

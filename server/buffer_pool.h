@@ -12,7 +12,8 @@
 //   BufferPool pool(1 << 30);
 //   PooledBuffer buffer = pool.Take(bytes);  // back when its owner is gone
 //
-// Thread-safe. A buffer may outlive the pool.
+// Thread-safe. A buffer may outlive the pool, and is then freed when its owner
+// is gone.
 #ifndef SERVER_BUFFER_POOL_H_
 #define SERVER_BUFFER_POOL_H_
 
@@ -36,6 +37,7 @@ class BufferPool {
   // Keeps at most `idle_capacity_bytes` of unused memory. With a `folder`,
   // buffers are in files there, which have no names and end with the process.
   explicit BufferPool(uint64_t idle_capacity_bytes, std::string folder = "");
+  // Frees the unused memory.
   ~BufferPool();
 
   // Returns exactly `bytes` bytes; large buffers in memory are aligned for huge

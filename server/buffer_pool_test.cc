@@ -75,6 +75,24 @@ uint64_t AnonymousBytes() {
   return 0;
 }
 
+// The newest version of a fragment lives longer than the pool of the start that
+// made it.
+TEST(BufferPoolTest, ABufferThatOutlivesItsPoolKeepsNothingElse) {
+  constexpr uint64_t kBytes = 64 << 20;
+  const uint64_t before = AnonymousBytes();
+  PooledBuffer buffer;
+  {
+    BufferPool pool(UINT64_MAX);
+    buffer = pool.Take(kBytes);
+    PooledBuffer other = pool.Take(kBytes);
+    std::memset(buffer.bytes.data(), 1, kBytes);
+    std::memset(other.bytes.data(), 1, kBytes);
+  }
+  EXPECT_LT(AnonymousBytes(), before + kBytes + kBytes / 2);
+  buffer = {};
+  EXPECT_LT(AnonymousBytes(), before + kBytes / 2);
+}
+
 TEST(BufferPoolTest, ABufferInAFileTakesNoMemoryOfItsOwn) {
   constexpr uint64_t kBytes = 64 << 20;
   ASSERT_OK_AND_ASSIGN(const TemporaryDirectory directory,

@@ -15,7 +15,6 @@
 #include "glog/logging.h"
 #include "server/buffer_pool.h"
 #include "server/footprint.h"
-#include "server/fragment_merge.h"
 
 namespace causeway {
 namespace {
@@ -42,12 +41,12 @@ void LowerDiskPriority() {
 absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
     StateDirectory& state, const RunRecord& run, int threads, bool evictable) {
   ThreadPool pool(threads);
-  BufferPool memory(0, evictable ? state.path() : "");
   const uint64_t window = run.config.storage().update_history();
   std::vector<Fragment> fragments;
   for (const v1::Fragment& placed : run.plan.fragments()) {
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
                      state.log().History(placed.id(), 1));
+    BufferPool memory(UINT64_MAX, evictable ? state.path() : "");
     // The updates since the snapshot may be torn or not written yet.
     const auto rewrite = [&](const CommitRecord& commit,
                              const MergedFragment& merged) {
@@ -60,7 +59,7 @@ absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
         RestoreHead(state, run, placed.id(), memory, pool, rewrite));
     fragments.push_back({.head = std::make_shared<const StoredFragment>(
                              std::move(restored.head)),
-                         .record_bytes = restored.record_bytes});
+                         .recorded = restored.repeated});
   }
   // The constructor is private, so std::make_unique cannot call it.
   return std::unique_ptr<FragmentHeads>(
@@ -122,7 +121,7 @@ std::shared_ptr<const StoredFragment> FragmentHeads::Find(
 }
 
 void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
-                            uint64_t record_bytes) {
+                            const RecordedMerges& merge) {
   const v1::FragmentHead head = after.contents().head;
   const uint64_t kept = storage_.update_history();
   const uint64_t gone = head.version() - std::min(head.version(), kept);
@@ -134,7 +133,7 @@ void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
     const bool is_read = fragment.head.use_count() > 1;
     fragment.previous = is_read ? std::move(fragment.head) : nullptr;
     fragment.head = std::make_shared<const StoredFragment>(std::move(after));
-    fragment.record_bytes += record_bytes;
+    fragment.recorded.Add(merge);
     fragment.unwritten[head.version()] =
         std::make_shared<const StoredUpdate>(std::move(update));
     fragment.unwritten.erase(fragment.unwritten.begin(),
@@ -177,17 +176,23 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   const double ratio = finishing_ ? 0 : storage_.snapshot_log_ratio();
   std::optional<uint32_t> due;
   double most = 0;
+  absl::Duration replay;
+  uint32_t longest = 0;
   for (uint32_t i = 0; i < fragments_.size(); ++i) {
-    const Fragment& fragment = fragments_[i];
-    const double bytes = static_cast<double>(fragment.record_bytes);
+    const RecordedMerges& recorded = fragments_[i].recorded;
+    replay += recorded.duration;
+    if (recorded.duration > fragments_[longest].recorded.duration) longest = i;
+    const double bytes = static_cast<double>(recorded.bytes);
     const double size =
         state_bytes_per_value_ *
-        static_cast<double>(fragment.head->contents().theta.size());
+        static_cast<double>(fragments_[i].head->contents().theta.size());
     if (bytes <= ratio * size || bytes / size <= most) continue;
     most = bytes / size;
     due = i;
   }
-  return due;
+  if (due.has_value()) return due;
+  if (replay <= absl::Seconds(storage_.replay_seconds())) return std::nullopt;
+  return longest;
 }
 
 std::optional<FragmentHeads::Work> FragmentHeads::NextWork() const {
@@ -199,7 +204,7 @@ std::optional<FragmentHeads::Work> FragmentHeads::NextWork() const {
   const std::optional<uint32_t> due = SnapshotDue();
   if (!due.has_value()) return std::nullopt;
   return Work{.head = fragments_[*due].head,
-              .record_bytes = fragments_[*due].record_bytes};
+              .recorded = fragments_[*due].recorded};
 }
 
 bool FragmentHeads::IsUrgent() const {
@@ -285,7 +290,9 @@ absl::Status FragmentHeads::MakeSnapshot(const Work& work) {
   RETURN_IF_ERROR(note(std::move(snapshot)));
   {
     absl::MutexLock lock(&mu_);
-    fragments_[fragment].record_bytes -= work.record_bytes;
+    RecordedMerges& recorded = fragments_[fragment].recorded;
+    recorded.bytes -= work.recorded.bytes;
+    recorded.duration -= work.recorded.duration;
   }
   return state_.RemoveOldSnapshot(fragment, storage_.versions_kept());
 }

@@ -14,7 +14,7 @@
 //   ASSIGN_OR_RETURN(auto heads, FragmentHeads::Restore(state, run, threads));
 //   heads->StartSnapshots([&](SnapshotRecord snapshot) { ... });
 //   auto before = heads->Newest(fragment);  // and merge, record, commit
-//   heads->Install(std::move(after), std::move(update), record_bytes);
+//   heads->Install(std::move(after), std::move(update), recorded);
 //
 // Thread-safe, except that at most one thread may install versions of a
 // fragment.
@@ -36,6 +36,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "proto/run_config.pb.h"
+#include "server/fragment_merge.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"
 #include "server/storage/open_files.h"
@@ -87,10 +88,10 @@ class FragmentHeads {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a committed version the newest, and keeps the update that led to it.
-  // Its merge's record has `record_bytes`. Writes the oldest update if too many
+  // `merge` says what it takes to repeat. Writes the oldest update if too many
   // wait to be written, and removes the one that is no longer kept.
-  void Install(StoredFragment after, StoredUpdate update, uint64_t record_bytes)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void Install(StoredFragment after, StoredUpdate update,
+               const RecordedMerges& merge) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Opens the update that led to a committed version.
   //   NOT_FOUND  It is no longer kept.
@@ -104,8 +105,8 @@ class FragmentHeads {
     std::shared_ptr<const StoredFragment> head;
     // The version before, if it was still being read.
     std::shared_ptr<const StoredFragment> previous;
-    // The bytes of the merges' records since the newest snapshot.
-    uint64_t record_bytes = 0;
+    // The merges since the newest snapshot.
+    RecordedMerges recorded;
     // The updates that are kept and not yet in files, by version.
     std::map<uint64_t, std::shared_ptr<const StoredUpdate>> unwritten;
   };
@@ -113,7 +114,7 @@ class FragmentHeads {
   struct Work {
     std::shared_ptr<const StoredUpdate> update;
     std::shared_ptr<const StoredFragment> head;
-    uint64_t record_bytes = 0;
+    RecordedMerges recorded;
   };
 
   FragmentHeads(StateDirectory& state, const v1::RunConfig& config,
@@ -123,7 +124,9 @@ class FragmentHeads {
   // Returns the next file, if one is due: all updates before the snapshot that
   // is most overdue, because a snapshot ends the need for the records.
   std::optional<Work> NextWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  // Returns the fragment whose snapshot is most overdue, if one is due.
+  // Returns the fragment whose snapshot is most overdue: by the bytes of its
+  // records, or, if all fragments' merges take too long to repeat, by its part
+  // of that time.
   std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns whether files must not wait.
   bool IsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mu_);

@@ -95,7 +95,7 @@ class FragmentHeadsTest : public testing::Test {
   }
   void Install(uint32_t fragment, uint64_t version, uint64_t record_bytes = 1) {
     heads_->Install(Version(fragment, version), Update(fragment, version),
-                    record_bytes);
+                    {.bytes = record_bytes});
   }
   // Returns the encoding of the update to a version of fragment 0.
   absl::StatusOr<std::string> OpenUpdate(uint64_t version) {
@@ -107,12 +107,13 @@ class FragmentHeadsTest : public testing::Test {
   }
 
   // Installs a version, which is committed: only then does its snapshot count.
-  void Commit(uint32_t fragment, uint64_t version, uint64_t record_bytes) {
+  void Commit(uint32_t fragment, uint64_t version,
+              const RecordedMerges& merge) {
     StoredFragment after = Version(fragment, version);
     LogBatch batch;
     batch.commits.push_back({.head = after.contents().head});
     ASSERT_OK(state_->log().Apply(batch));
-    heads_->Install(std::move(after), Update(fragment, version), record_bytes);
+    heads_->Install(std::move(after), Update(fragment, version), merge);
   }
 
   EngineDriver run_;
@@ -146,16 +147,28 @@ TEST_F(FragmentHeadsTest, RecordsMakeASnapshotDue) {
   StartSnapshots();
   const uint64_t few = values_;
   const uint64_t many = 100 * values_;
-  Commit(0, 1, few);
-  Commit(0, 2, many);
+  Commit(0, 1, {.bytes = few});
+  Commit(0, 2, {.bytes = many});
   ASSERT_TRUE(AwaitNoted(1));
-  Commit(0, 3, few);
+  Commit(0, 3, {.bytes = few});
   EXPECT_THAT(Finish(), ElementsAre("0@2", "0@3"));
   EXPECT_THAT(ListDirectory(run_.state_dir() + "/fragments"),
               IsOkAndHolds(
                   UnorderedElementsAre("fragment-0000-v00000002.safetensors",
                                        "fragment-0000-v00000003.safetensors",
                                        "fragment-0001-v00000000.safetensors")));
+}
+
+TEST_F(FragmentHeadsTest, LongMergesMakeASnapshotDue) {
+  StartRun("replay_seconds: 60 versions_kept: 2");
+  StartSnapshots();
+  Commit(1, 1, {.bytes = 1, .duration = absl::Seconds(25)});
+  Commit(0, 1, {.bytes = 1, .duration = absl::Seconds(30)});
+  Commit(1, 2, {.bytes = 1, .duration = absl::Seconds(10)});
+  ASSERT_TRUE(AwaitNoted(1));
+  Commit(0, 2, {.bytes = 1, .duration = absl::Seconds(25)});
+  Commit(1, 3, {.bytes = 1, .duration = absl::Seconds(5)});
+  EXPECT_THAT(Finish(), ElementsAre("1@2", "0@2", "1@3"));
 }
 
 TEST_F(FragmentHeadsTest, SnapshotsAreNotedWithoutTheLock) {
@@ -196,7 +209,7 @@ TEST_F(FragmentHeadsTest, UpdatesAreFilesBeforeASnapshotIsNoted) {
   StartSnapshots([&](const v1::FragmentHead&) {
     files = ListDirectory(run_.state_dir() + "/updates").value();
   });
-  Commit(0, 1, 100);
+  Commit(0, 1, {.bytes = 100});
   ASSERT_TRUE(AwaitNoted(1));
   EXPECT_THAT(files, ElementsAre("update-0000-v00000001.safetensors"));
   EXPECT_THAT(OpenUpdate(1), IsOkAndHolds("1"));

@@ -5,13 +5,16 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <future>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
 #include "common/as_bytes.h"
 #include "common/checksum.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/merge.h"
@@ -98,19 +101,48 @@ absl::StatusOr<StoredFragment> OpenSnapshot(StateDirectory& state,
   return state.fragments().OpenFragment(snapshot.file, run.run_id, head);
 }
 
+// Reads the records of a fragment's consecutive versions. Another thread reads
+// one ahead, because that waits for the disk and verifies all bytes.
+class RecordReader {
+ public:
+  // The last version is `last`.
+  RecordReader(const MergeStore& merges, uint32_t fragment, uint64_t last)
+      : merges_(merges), fragment_(fragment), last_(last) {}
+
+  absl::StatusOr<StoredMerge> Read(uint64_t version) {
+    if (!next_.valid()) Begin(version);
+    absl::StatusOr<StoredMerge> read = next_.get();
+    if (version < last_) Begin(version + 1);
+    return read;
+  }
+
+ private:
+  void Begin(uint64_t version) {
+    next_ = std::async(std::launch::async, [this, version] {
+      return merges_.Open(fragment_, version);
+    });
+  }
+
+  const MergeStore& merges_;
+  const uint32_t fragment_;
+  const uint64_t last_;
+  std::future<absl::StatusOr<StoredMerge>> next_;
+};
+
 // Repeats the recorded merge that made `commit` from the version in `restored`.
 absl::StatusOr<MergedFragment> RepeatCommit(
     StateDirectory& state, const RunRecord& run, const CommitRecord& commit,
-    RestoredFragment& restored, BufferPool& memory, ThreadPool& pool) {
+    RecordReader& records, RestoredFragment& restored, BufferPool& memory,
+    ThreadPool& pool) {
   const uint32_t fragment = commit.head.fragment();
   const uint64_t version = commit.head.version();
-  ASSIGN_OR_RETURN(const StoredMerge stored,
-                   state.merges().Open(fragment, version));
+  const Clock now = SteadyWallClock();
+  const absl::Time begin = now();
+  ASSIGN_OR_RETURN(const StoredMerge stored, records.Read(version));
   ASSIGN_OR_RETURN(std::string difference,
                    DifferenceFromLog(state.log(), stored.merge()));
   ASSIGN_OR_RETURN(const uint64_t bytes,
                    state.merges().Size(fragment, version));
-  restored.record_bytes += bytes;
   std::optional<MergedFragment> merged;
   if (difference.empty()) {
     ASSIGN_OR_RETURN(
@@ -118,6 +150,7 @@ absl::StatusOr<MergedFragment> RepeatCommit(
         RepeatMerge(run.plan, stored, restored.head.contents(), memory, pool));
     difference = Difference(stored.merge(), *merged);
   }
+  restored.repeated.Add({.bytes = bytes, .duration = now() - begin});
   if (difference.empty()) return *std::move(merged);
   return absl::DataLossError(
       absl::Substitute("$0: the recorded merge to version $1 of fragment $2 is "
@@ -127,6 +160,17 @@ absl::StatusOr<MergedFragment> RepeatCommit(
                        "the processor is at fault, and `causeway replay` tells "
                        "more",
                        state.path(), version, fragment, difference));
+}
+
+// Says how long the merges took that led to a restored version.
+void LogRate(const RestoredFragment& restored, uint64_t merges) {
+  const FragmentContents& head = restored.head.contents();
+  const double seconds = absl::ToDoubleSeconds(restored.repeated.duration);
+  const double values =
+      static_cast<double>(merges) * static_cast<double>(head.theta.size());
+  LOG(INFO) << absl::StrFormat(
+      "repeated %d merges of fragment %d in %.1f s, %.0f million values/s",
+      merges, head.head.fragment(), seconds, values / seconds / 1e6);
 }
 
 absl::StatusOr<RestoredFragment> TryRestore(
@@ -143,25 +187,32 @@ absl::StatusOr<RestoredFragment> TryRestore(
       const std::vector<SnapshotRecord> snapshots,
       state.log().Snapshots(fragment, run.config.storage().versions_kept()));
   std::optional<RestoredFragment> restored;
+  uint64_t first = last;
+  RecordReader records(state.merges(), fragment, last);
   const auto open = [&](const SnapshotRecord& snapshot) -> absl::Status {
     ASSIGN_OR_RETURN(StoredFragment opened,
                      OpenSnapshot(state, run, snapshot, snapshots[0]));
     LOG_IF(INFO, snapshot.head.version() < last)
         << "repeating the merges of fragment " << fragment << " after version "
         << snapshot.head.version() << " up to " << last;
+    first = snapshot.head.version();
     restored.emplace(RestoredFragment{.head = std::move(opened)});
     return absl::OkStatus();
   };
   const auto repeat = [&](uint64_t version) -> absl::Status {
     ASSIGN_OR_RETURN(const CommitRecord commit,
                      state.log().FindCommit(fragment, version));
-    ASSIGN_OR_RETURN(MergedFragment merged,
-                     RepeatCommit(state, run, commit, *restored, memory, pool));
+    ASSIGN_OR_RETURN(
+        MergedFragment merged,
+        RepeatCommit(state, run, commit, records, *restored, memory, pool));
     RETURN_IF_ERROR(repeated(commit, merged));
     restored->head = std::move(merged.after);
+    LOG_EVERY_T(INFO, 10) << "fragment " << fragment << " is at version "
+                          << version << " of " << last << " again";
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(RestoreVersion(snapshots, last, open, repeat));
+  if (first < last) LogRate(*restored, last - first);
   return *std::move(restored);
 }
 
@@ -171,6 +222,8 @@ absl::StatusOr<MergedFragment> MergeFragment(
     const OuterStepOptions& options, const FragmentContents& before,
     absl::Span<const MergeInput> inputs, bool with_gradient, BufferPool& memory,
     ThreadPool& pool) {
+  const Clock now = SteadyWallClock();
+  const absl::Time begin = now();
   NewState state = TakeState(before, memory);
   const size_t values = before.theta.size();
   PooledBuffer update = memory.Take(MaxEncodedBytes(options.downlink, values));
@@ -214,7 +267,8 @@ absl::StatusOr<MergedFragment> MergeFragment(
       .gradient = merged,
       .gradient_memory = std::move(gradient),
       .summary = std::move(summary),
-      .digests = std::move(digests)};
+      .digests = std::move(digests),
+      .duration = now() - begin};
 }
 
 v1::RecordedMerge MakeMergeRecord(

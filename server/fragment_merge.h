@@ -45,6 +45,8 @@ struct MergedFragment {
   OuterStepSummary summary;
   // Digests of the new version's other parts, of the update and the gradient.
   v1::RecordedMerge digests;
+  // The time that the merge took.
+  absl::Duration duration;
 };
 
 // Makes one outer step on `before`, in memory from `memory`. The result has the
@@ -77,11 +79,23 @@ std::string Difference(const v1::RecordedMerge& recorded,
 absl::StatusOr<std::string> DifferenceFromLog(CommitLog& log,
                                               const v1::RecordedMerge& merge);
 
+// Merges that a start repeats: the bytes of their records, and the time that
+// they took.
+struct RecordedMerges {
+  uint64_t bytes = 0;
+  absl::Duration duration;
+
+  void Add(const RecordedMerges& more) {
+    bytes += more.bytes;
+    duration += more.duration;
+  }
+};
+
 struct RestoredFragment {
   // The newest committed version.
   StoredFragment head;
-  // The size in bytes of the records that were repeated.
-  uint64_t record_bytes = 0;
+  // The merges that were repeated.
+  RecordedMerges repeated;
 };
 
 // Called for each merge that is made again.

@@ -63,7 +63,8 @@ struct OuterSteps::MadeVersion {
   // live as long as `encodings`, or the merged gradient.
   std::vector<absl::string_view> recorded;
   std::vector<StagedEncoding> encodings;
-  uint64_t record_bytes = 0;
+  // What it takes to repeat the merge.
+  RecordedMerges cost;
   CommitRecord commit;
   LogBatch batch;
   OuterStepOutcome outcome;
@@ -245,7 +246,7 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
           LOG(INFO) << Printable(event.text);
         }
         stores_.heads.Install(std::move(made.merged.after),
-                              std::move(made.merged.update), made.record_bytes);
+                              std::move(made.merged.update), made.cost);
         stores_.feed.Published();
         return absl::OkStatus();
       case Step::kEnd:
@@ -268,7 +269,8 @@ absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
         made.merged.after.contents().head,
         std::make_shared<const MappedFile>(std::move(record)));
   };
-  ASSIGN_OR_RETURN(made.record_bytes,
+  made.cost.duration = made.merged.duration;
+  ASSIGN_OR_RETURN(made.cost.bytes,
                    stores_.state.merges().Write(
                        MakeMergeRecord(made.merged, closed.contributions),
                        options_.config, made.recorded, announce));

@@ -82,6 +82,7 @@ constexpr Range kRanges[] = {
     {"storage.versions_kept", 2, 1 << 20},
     {"storage.snapshot_log_ratio", 0, 1000},
     {"storage.sync_replicas", 0, 8},
+    {"storage.replay_seconds", 1, 86'400},
 };
 
 // Checks values, and finds the line of the field that holds one. A field's path

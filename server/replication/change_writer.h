@@ -34,6 +34,8 @@ struct ReceivedVersion {
   StoredFragment after;
   StoredUpdate update;
   AtomicFileWriter record;
+  // The time that the merge took.
+  absl::Duration duration;
 };
 
 // A change of the log, and the versions that it commits.

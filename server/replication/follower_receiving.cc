@@ -249,7 +249,8 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
   }
   ahead_.emplace(fragment, ReceivedVersion{.after = std::move(merged.after),
                                            .update = std::move(merged.update),
-                                           .record = std::move(record)});
+                                           .record = std::move(record),
+                                           .duration = merged.duration});
   return absl::OkStatus();
 }
 
@@ -292,8 +293,9 @@ absl::Status Follower::WriteGroup(std::vector<ReceivedChange> group,
   auto record = records.begin();
   for (ReceivedChange& received : group) {
     for (ReceivedVersion& version : received.versions) {
+      const auto bytes = static_cast<uint64_t>((record++)->bytes_written());
       heads_->Install(std::move(version.after), std::move(version.update),
-                      static_cast<uint64_t>((record++)->bytes_written()));
+                      {.bytes = bytes, .duration = version.duration});
     }
   }
   Acknowledge(changes.back().position().index(), stream);
