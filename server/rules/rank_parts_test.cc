@@ -148,6 +148,11 @@ TEST_F(RankPartsTest, NormsAreComparedWithPartsOfTheSameLayout) {
   fragment.Passed({});
   fragment.Passed(Parts({1, 1}));
   EXPECT_THAT(fragment.Explain(wrong, kMost, kUsual), kUnclear);
+  // As many ranks, which share it in another way.
+  RankParts other = Parts({1, 1, 1});
+  ++other.runs[0].strips;
+  fragment.Passed(other);
+  EXPECT_THAT(fragment.Explain(wrong, kMost, kUsual), kUnclear);
   fragment.Passed(Parts({1, 1, 1}));
   for (size_t i = 1; i < RankPartsOfFragment::kLayouts; ++i) {
     fragment.Passed(Parts(std::vector<double>(10 + i, 1)));
