@@ -22,6 +22,7 @@
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/outer_step.h"
+#include "server/buffer_pool.h"
 #include "server/engine.h"
 #include "server/footprint.h"
 
@@ -70,9 +71,10 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
 absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
                                    const InitialValues& values) {
   LogBatch batch;
+  BufferPool memory(0);
   for (const v1::Fragment& fragment : run.plan.fragments()) {
     const OuterStepOptions step = MakeOuterStepOptions(run.config, fragment);
-    // Only the sizes of these tensors matter; the file is full of zeros.
+    // Only the sizes of these tensors matter.
     const auto tensor = [&](bool is_there) {
       return absl::MakeConstSpan(static_cast<const float*>(nullptr),
                                  is_there ? fragment.size() : 0);
@@ -85,7 +87,12 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
     contents.head.set_fragment(fragment.id());
     ASSIGN_OR_RETURN(NewFragment file,
                      state.fragments().BeginFragment(contents));
-    RETURN_IF_ERROR(values.Read(fragment, file.theta));
+    const PooledBuffer theta = memory.Take(fragment.size() * sizeof(float));
+    RETURN_IF_ERROR(
+        values.Read(fragment, {reinterpret_cast<float*>(theta.bytes.data()),
+                               static_cast<size_t>(fragment.size())}));
+    RETURN_IF_ERROR(file.Append({theta.bytes.data(), theta.bytes.size()}));
+    RETURN_IF_ERROR(file.AppendZeros());
     SnapshotRecord snapshot{.head = contents.head};
     ASSIGN_OR_RETURN(snapshot.file, state.fragments().CommitFragment(
                                         std::move(file), snapshot.head));

@@ -247,11 +247,9 @@ AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
       temporary_path_(std::exchange(other.temporary_path_, std::string())),
       descriptor_(std::exchange(other.descriptor_, -1)),
       hook_(std::move(other.hook_)),
-      mapped_(std::exchange(other.mapped_, absl::Span<char>())),
       bytes_written_(other.bytes_written_) {}
 
 AtomicFileWriter::~AtomicFileWriter() {
-  Unmap();
   if (descriptor_ >= 0) close(descriptor_);
   if (!temporary_path_.empty()) unlink(temporary_path_.c_str());
 }
@@ -284,32 +282,6 @@ void AtomicFileWriter::StartWriteback() const {
   sync_file_range(descriptor_, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
-absl::StatusOr<absl::Span<char>> AtomicFileWriter::Map(int64_t bytes) {
-  CHECK_GE(descriptor_, 0) << "map a committed file: " << path_;
-  CHECK_EQ(bytes_written_, 0) << path_;
-  // Without reserved space, a full disk would raise a signal in the middle of a
-  // computation.
-  int error_number;
-  do {
-    error_number = posix_fallocate(descriptor_, 0, bytes);
-  } while (error_number == EINTR);
-  if (error_number != 0) {
-    return ErrnoStatus(error_number, "reserve room for", temporary_path_);
-  }
-  const size_t size = static_cast<size_t>(bytes);
-  void* address =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (address == MAP_FAILED) return ErrnoStatus(errno, "map", temporary_path_);
-  mapped_ = {static_cast<char*>(address), size};
-  bytes_written_ = bytes;
-  return mapped_;
-}
-
-void AtomicFileWriter::Unmap() {
-  if (!mapped_.empty()) munmap(mapped_.data(), mapped_.size());
-  mapped_ = {};
-}
-
 absl::Status AtomicFileWriter::Commit() {
   return CommitAll(absl::MakeSpan(this, 1));
 }
@@ -327,8 +299,6 @@ absl::Status AtomicFileWriter::CommitAll(absl::Span<AtomicFileWriter> writers) {
 
 absl::Status AtomicFileWriter::Sync() {
   CHECK_GE(descriptor_, 0) << "second commit of " << path_;
-  // fsync also writes what was stored through the mapping.
-  Unmap();
   RETURN_IF_ERROR(Reached(WriteStage::kWritten));
   if (fsync(descriptor_) != 0) {
     return ErrnoStatus(errno, "sync", temporary_path_);
@@ -339,7 +309,6 @@ absl::Status AtomicFileWriter::Sync() {
 
 absl::Status AtomicFileWriter::Publish() {
   CHECK_GE(descriptor_, 0) << "second commit of " << path_;
-  Unmap();
   RETURN_IF_ERROR(Reached(WriteStage::kWritten));
   RETURN_IF_ERROR(Close());
   return Rename();

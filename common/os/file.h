@@ -136,13 +136,6 @@ class AtomicFileWriter {
   // Commit waits less.
   void StartWriteback() const;
 
-  // The alternative to Append: makes the file `bytes` long (more than 0),
-  // reserves its place on the disk and maps it, filled with zeros, for the
-  // caller to write in place. The mapping is valid until Commit or the end of
-  // the writer. Call at most once, and not with Append.
-  //   RESOURCE_EXHAUSTED  the disk has no room; no later write fails for that.
-  absl::StatusOr<absl::Span<char>> Map(int64_t bytes);
-
   // Makes the file durable and visible. Call at most once; nothing may be
   // appended afterwards. When it fails, the file may or may not be at `path`.
   absl::Status Commit();
@@ -167,7 +160,6 @@ class AtomicFileWriter {
   absl::Status Reached(WriteStage stage) const {
     return hook_ == nullptr ? absl::OkStatus() : hook_(stage, path_);
   }
-  void Unmap();
   absl::Status Sync();
   absl::Status Close();
   absl::Status Rename();
@@ -178,8 +170,6 @@ class AtomicFileWriter {
   // -1 once closed.
   int descriptor_;
   WriteStageHook hook_;
-  // Empty unless mapped.
-  absl::Span<char> mapped_;
   int64_t bytes_written_ = 0;
 };
 

@@ -140,32 +140,6 @@ TEST_F(FileTest, CommitsSeveralFilesAndSyncsTheDirectoryOnce) {
   }
 }
 
-TEST_F(FileTest, AMappedWriterWritesInPlace) {
-  ASSERT_OK(WriteFileAtomically(PathOf("a"), {"old"}));
-  for (const bool commit : {false, true}) {
-    ASSERT_OK_AND_ASSIGN(AtomicFileWriter created,
-                         AtomicFileWriter::Create(PathOf("a")));
-    ASSERT_OK_AND_ASSIGN(const absl::Span<char> bytes, created.Map(5000));
-    EXPECT_EQ(created.bytes_written(), 5000);
-    EXPECT_EQ(std::string(bytes.begin(), bytes.end()), std::string(5000, 0));
-    AtomicFileWriter writer = std::move(created);
-    std::fill(bytes.begin(), bytes.end(), 'x');
-    if (commit) {
-      EXPECT_OK(writer.Commit());
-    }
-    EXPECT_THAT(ReadFile(PathOf("a")),
-                IsOkAndHolds(commit ? std::string(5000, 'x') : "old"));
-  }
-  EXPECT_THAT(ListDirectory(directory_), IsOkAndHolds(ElementsAre("a")));
-}
-
-TEST_F(FileTest, AMapThatHasNoRoomIsAnError) {
-  ASSERT_OK_AND_ASSIGN(AtomicFileWriter writer,
-                       AtomicFileWriter::Create(PathOf("a")));
-  EXPECT_THAT(writer.Map(int64_t{1} << 60),
-              IsResourceExhausted("reserve room for"));
-}
-
 TEST_F(FileTest, StagesComeInOrderAndAnErrorEndsTheWrite) {
   std::vector<WriteStage> stages;
   ASSERT_OK(WriteFileAtomically(PathOf("a"), {"old"},

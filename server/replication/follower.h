@@ -140,10 +140,9 @@ class Follower {
   // The object that is being received.
   struct Incoming {
     v1::ReplicatedObject description;
-    // The bytes to receive, in one or more parts of memory or in a file.
+    // One of these takes the bytes.
     std::optional<AtomicFileWriter> file;
     std::optional<NewFragment> state;
-    std::vector<absl::Span<char>> parts;
     uint64_t received = 0;
   };
   explicit Follower(Options options);

@@ -159,21 +159,14 @@ absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
   like.residual = tensor(has[2]);
   like.gradient_sum = tensor(has[3]);
   ASSIGN_OR_RETURN(NewFragment state, state_->fragments().BeginFragment(like));
-  Incoming& incoming = *incoming_;
-  incoming.state.emplace(std::move(state));
-  for (const absl::Span<float> values :
-       {incoming.state->theta, incoming.state->momentum,
-        incoming.state->residual, incoming.state->gradient_sum}) {
-    incoming.parts.push_back({reinterpret_cast<char*>(values.data()),
-                              values.size() * sizeof(float)});
-  }
+  incoming_->state.emplace(std::move(state));
   return absl::OkStatus();
 }
 
 absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
   if (!incoming_.has_value()) return NotSent("a chunk of no object");
   Incoming& incoming = *incoming_;
-  absl::string_view data = chunk.data();
+  const absl::string_view data = chunk.data();
   if (chunk.offset() != incoming.received || data.empty() ||
       data.size() > incoming.description.bytes() - incoming.received) {
     return NotSent("a chunk in the wrong place");
@@ -182,18 +175,8 @@ absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
     return absl::UnavailableError("a chunk was damaged on its way");
   }
   incoming.received += data.size();
-  if (incoming.file.has_value()) {
-    RETURN_IF_ERROR(incoming.file->Append(data));
-  } else {
-    while (!data.empty()) {
-      absl::Span<char>& part = incoming.parts.front();
-      const size_t bytes = std::min(part.size(), data.size());
-      std::copy_n(data.data(), bytes, part.data());
-      part.remove_prefix(bytes);
-      data.remove_prefix(bytes);
-      if (part.empty()) incoming.parts.erase(incoming.parts.begin());
-    }
-  }
+  RETURN_IF_ERROR(incoming.file.has_value() ? incoming.file->Append(data)
+                                            : incoming.state->Append(data));
   return incoming.received == incoming.description.bytes() ? EndObject()
                                                            : absl::OkStatus();
 }

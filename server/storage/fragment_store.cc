@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/fragment_store.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -11,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
-#include "common/checksum.h"
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
@@ -20,6 +21,10 @@ namespace {
 
 constexpr char kFragmentDirectory[] = "fragments";
 constexpr char kUpdateDirectory[] = "updates";
+
+// The bytes of a new file that the disk gets at once, so that the commit waits
+// less, and so do others that use the disk.
+constexpr size_t kWritebackBytes = 1 << 20;
 
 constexpr char kEncoding[] = "encoding";
 constexpr char kMetadataChecksum[] = "metadata_crc32c";
@@ -80,7 +85,7 @@ absl::Status CheckMetadata(const Safetensors& contents,
   return absl::OkStatus();
 }
 
-// Returns the tensors of a FragmentContents or NewFragment, in file order.
+// Returns the tensors that a fragment may have, in file order.
 template <typename Fragment>
 auto TensorsOf(Fragment& fragment) {
   using Tensor = std::pair<const char*, decltype(&fragment.theta)>;
@@ -90,18 +95,25 @@ auto TensorsOf(Fragment& fragment) {
                                {"gradient_sum", &fragment.gradient_sum}};
 }
 
-// Returns the beginning of a fragment's file, up to theta. All digests have the
-// same length, so this has a fixed length, too.
-template <typename Digest>
-absl::StatusOr<std::string> FragmentHeader(const FragmentContents& contents,
-                                           const Digest& digest) {
+// Returns whether the file has a tensor.
+bool IsThere(const FragmentContents& contents,
+             const absl::Span<const float>* values) {
+  return !values->empty() || values == &contents.theta;
+}
+
+// Returns the beginning of a fragment's file, up to theta. `digests` are those
+// of the tensors that are there. All digests have the same length, so this has
+// a fixed length, too.
+absl::StatusOr<std::string> FragmentHeader(
+    const FragmentContents& contents, absl::Span<const std::string> digests) {
   Safetensors file{.metadata = HeadMetadata(contents.run_id, contents.head)};
   for (const auto& [name, values] : TensorsOf(contents)) {
-    if (values->empty() && values != &contents.theta) continue;
+    if (!IsThere(contents, values)) continue;
     CHECK_EQ(values->size(), contents.theta.size()) << name;
+    const std::string& digest = digests[file.tensors.size()];
     file.tensors.push_back(
         FloatTensor(name, {static_cast<int64_t>(values->size())}, *values));
-    file.metadata[absl::StrCat(name, "_digest")] = digest(*values);
+    file.metadata[absl::StrCat(name, "_digest")] = DigestToHex(digest);
   }
   file.metadata[kMetadataChecksum] = MetadataChecksum(file.metadata);
   return EncodeSafetensorsHeader(file);
@@ -178,46 +190,65 @@ absl::StatusOr<FragmentStore> FragmentStore::Create(std::string root,
   return store;
 }
 
+absl::Status NewFragment::Append(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    CHECK_LT(next_, parts_.size()) << "too many values";
+    Part& part = parts_[next_];
+    const absl::string_view piece = bytes.substr(
+        0, std::min({bytes.size(), part.missing_bytes, kWritebackBytes}));
+    part.digest.Update(piece);
+    RETURN_IF_ERROR(file_.Append(piece));
+    file_.StartWriteback();
+    bytes.remove_prefix(piece.size());
+    part.missing_bytes -= piece.size();
+    if (part.missing_bytes == 0) ++next_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NewFragment::AppendZeros() {
+  const std::string zeros(kWritebackBytes, '\0');
+  while (next_ < parts_.size() && parts_[next_].missing_bytes > 0) {
+    RETURN_IF_ERROR(Append(absl::string_view(zeros).substr(
+        0, std::min(zeros.size(), parts_[next_].missing_bytes))));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<NewFragment> FragmentStore::BeginFragment(
     const FragmentContents& like) const {
   FragmentContents contents = like;
-  contents.head.set_digest(std::string(kDigestBytes, '\0'));
-  ASSIGN_OR_RETURN(const std::string header,
-                   FragmentHeader(contents, [](absl::Span<const float>) {
-                     return DigestToHex(std::string(kDigestBytes, '\0'));
-                   }));
-  uint64_t values = 0;
-  for (const auto& tensor : TensorsOf(contents))
-    values += tensor.second->size();
+  const std::string unknown(kDigestBytes, '\0');
+  contents.head.set_digest(unknown);
   ASSIGN_OR_RETURN(AtomicFileWriter file,
                    AtomicFileWriter::Create(PathOf(SnapshotName(contents.head)),
                                             options_.write_hook));
-  ASSIGN_OR_RETURN(
-      const absl::Span<char> bytes,
-      file.Map(static_cast<int64_t>(header.size() + values * sizeof(float))));
   NewFragment fragment(std::move(contents), std::move(file));
-  fragment.header_ = bytes.first(header.size());
-  float* next = reinterpret_cast<float*>(bytes.data() + header.size());
-  const auto from = TensorsOf(fragment.contents_);
-  const auto to = TensorsOf(fragment);
-  for (size_t i = 0; i < to.size(); ++i) {
-    *to[i].second = {next, from[i].second->size()};
-    *from[i].second = *to[i].second;
-    next += to[i].second->size();
+  for (const auto& [name, values] : TensorsOf(like)) {
+    if (!IsThere(like, values)) continue;
+    fragment.parts_.push_back(
+        {.missing_bytes = values->size() * sizeof(float), .digest = {}});
   }
+  const std::vector<std::string> digests(fragment.parts_.size(), unknown);
+  ASSIGN_OR_RETURN(const std::string header,
+                   FragmentHeader(fragment.contents_, digests));
+  fragment.header_bytes_ = header.size();
+  RETURN_IF_ERROR(fragment.file_.Append(header));
   return fragment;
 }
 
 absl::StatusOr<std::string> FragmentStore::CommitFragment(
     NewFragment fragment, v1::FragmentHead& head) const {
+  std::vector<std::string> digests;
+  for (const NewFragment::Part& part : fragment.parts_) {
+    CHECK_EQ(part.missing_bytes, 0u) << "values are missing";
+    digests.push_back(part.digest.Finish());
+  }
   FragmentContents& contents = fragment.contents_;
-  contents.head.set_digest(Digest128(contents.theta));
-  ASSIGN_OR_RETURN(const std::string header,
-                   FragmentHeader(contents, [](absl::Span<const float> values) {
-                     return DigestToHex(Digest128(values));
-                   }));
-  CHECK_EQ(header.size(), fragment.header_.size());
-  absl::c_copy(header, fragment.header_.begin());
+  contents.head.set_digest(digests[0]);
+  ASSIGN_OR_RETURN(const std::string header, FragmentHeader(contents, digests));
+  CHECK_EQ(header.size(), fragment.header_bytes_);
+  RETURN_IF_ERROR(fragment.file_.Overwrite(0, header));
   RETURN_IF_ERROR(fragment.file_.Commit());
   head = contents.head;
   return SnapshotName(head);
@@ -226,10 +257,8 @@ absl::StatusOr<std::string> FragmentStore::CommitFragment(
 absl::StatusOr<std::string> FragmentStore::WriteFragment(
     FragmentContents& contents) const {
   ASSIGN_OR_RETURN(NewFragment fragment, BeginFragment(contents));
-  const auto from = TensorsOf(contents);
-  const auto to = TensorsOf(fragment);
-  for (size_t i = 0; i < to.size(); ++i) {
-    absl::c_copy(*from[i].second, to[i].second->begin());
+  for (const auto& [name, values] : TensorsOf(contents)) {
+    RETURN_IF_ERROR(fragment.Append(AsStringView(*values)));
   }
   return CommitFragment(std::move(fragment), contents.head);
 }

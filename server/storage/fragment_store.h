@@ -40,6 +40,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/checksum.h"
 #include "common/os/file.h"
 #include "common/tensors/safetensors.h"
 #include "proto/fragment.pb.h"
@@ -86,25 +87,34 @@ class Stored {
 using StoredFragment = Stored<FragmentContents>;
 using StoredUpdate = Stored<UpdateContents>;
 
-// A fragment's file that is being made. Its tensors are the mapped file itself,
-// so values written to them need no copy and no other memory.
+// A fragment's file that is being written.
 class NewFragment {
  public:
-  // Empty tensors will not be in the file. The others begin at multiples of 64
-  // bytes if their sizes are multiples of 16. Valid until the commit.
-  absl::Span<float> theta;
-  absl::Span<float> momentum;
-  absl::Span<float> residual;
-  absl::Span<float> gradient_sum;
+  // Appends bytes of the tensors' values: theta, momentum, residual and
+  // gradient sum, without those that the fragment lacks. Errors of
+  // AtomicFileWriter.
+  absl::Status Append(absl::string_view bytes);
+  // Appends zeros until the tensors have all their values.
+  absl::Status AppendZeros();
 
  private:
   friend class FragmentStore;
+  // A tensor that is there.
+  struct Part {
+    uint64_t missing_bytes = 0;
+    Digest128Stream digest;
+  };
+
   NewFragment(FragmentContents contents, AtomicFileWriter file)
       : contents_(std::move(contents)), file_(std::move(file)) {}
 
+  // Only the sizes of its tensors are valid.
   FragmentContents contents_;
   AtomicFileWriter file_;
-  absl::Span<char> header_;
+  size_t header_bytes_ = 0;
+  std::vector<Part> parts_;
+  // The first part that is not whole.
+  size_t next_ = 0;
 };
 
 class FragmentStore {
@@ -127,9 +137,9 @@ class FragmentStore {
   // it does not read. Errors of AtomicFileWriter.
   absl::StatusOr<NewFragment> BeginFragment(const FragmentContents& like) const;
 
-  // Makes a snapshot durable and returns its path; sets the digest in `head`.
-  // Replaces a file of the same name, which was never committed. Errors of
-  // AtomicFileWriter.
+  // Makes a snapshot with all its values durable and returns its path; sets the
+  // digest in `head`. Replaces a file of the same name, which was never
+  // committed. Errors of AtomicFileWriter.
   absl::StatusOr<std::string> CommitFragment(NewFragment fragment,
                                              v1::FragmentHead& head) const;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/as_bytes.h"
 #include "common/checksum.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -18,6 +19,7 @@ namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr char kFragmentFile[] =
@@ -87,6 +89,29 @@ TEST_F(FragmentStoreTest, FragmentsComeBackBitForBit) {
   EXPECT_THAT(stored.contents().gradient_sum,
               testing::ElementsAreArray(gradient_sum_));
   EXPECT_THAT(stored.contents().theta, testing::ElementsAreArray(theta_));
+}
+
+TEST_F(FragmentStoreTest, AFragmentMayComeInPieces) {
+  const FragmentStore store = MakeStore();
+  contents_.residual = residual_;
+  ASSERT_OK_AND_ASSIGN(NewFragment file, store.BeginFragment(contents_));
+  const absl::string_view theta = AsStringView(contents_.theta);
+  const std::string rest =
+      absl::StrCat(theta.substr(3), AsStringView(contents_.momentum));
+  ASSERT_OK(file.Append(theta.substr(0, 3)));
+  ASSERT_OK(file.Append(rest));
+  ASSERT_OK(file.AppendZeros());
+  EXPECT_THAT(ListDirectory(PathOf("fragments")),
+              IsOkAndHolds(ElementsAre(HasSubstr(".tmp-"))));
+  v1::FragmentHead head = contents_.head;
+  EXPECT_THAT(store.CommitFragment(std::move(file), head),
+              IsOkAndHolds(kFragmentFile));
+  ASSERT_OK_AND_ASSIGN(const StoredFragment stored,
+                       store.OpenFragment(kFragmentFile, "run-1", head));
+  EXPECT_THAT(stored.contents().theta, testing::ElementsAreArray(theta_));
+  EXPECT_THAT(stored.contents().momentum, testing::ElementsAreArray(momentum_));
+  EXPECT_THAT(stored.contents().residual, testing::ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(stored.contents().gradient_sum, IsEmpty());
 }
 
 TEST_F(FragmentStoreTest, EmptyTensorsAreLeftOut) {
