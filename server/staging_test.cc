@@ -200,7 +200,9 @@ TEST_F(StagingTest, TheRunsOfWhatIsVerifiedAreTold) {
     ASSERT_THAT(runs, SizeIs(1));
     EXPECT_EQ(runs[0].first_range, 1);
     EXPECT_EQ(std::isnan(runs[0].squares), std::isnan(value));
-    if (norm.ok()) EXPECT_EQ(runs[0].squares, kValues * 0.25);
+    if (norm.ok()) {
+      EXPECT_EQ(runs[0].squares, kValues * 0.25);
+    }
     staging_.Discard(Key("a"));
   }
 }
