@@ -24,7 +24,8 @@
  *
  * Threads. One thread at a time uses an island, except where a function says
  * that it is thread-safe. Only the process that opened an island can use it: a
- * child that it forks gets CAUSEWAY_FAILED_PRECONDITION.
+ * child that it forks gets CAUSEWAY_FAILED_PRECONDITION. Close every island
+ * before exit(), which tears down libraries that its threads use.
  *
  * Ownership. The caller owns what it passes; strings, options and arrays are
  * copied. The tensors' memory must stay where it is until causeway_close.
