@@ -207,8 +207,8 @@ absl::StatusOr<RestoredFragment> TryRestore(
         RepeatCommit(state, run, commit, records, *restored, memory, pool));
     RETURN_IF_ERROR(repeated(commit, merged));
     restored->head = std::move(merged.after);
-    LOG_EVERY_T(INFO, 10) << "fragment " << fragment << " is at version "
-                          << version << " of " << last << " again";
+    LOG_EVERY_T(INFO, 10) << "repeated the merge to version " << version
+                          << " of " << last << " of fragment " << fragment;
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(RestoreVersion(snapshots, last, open, repeat));
