@@ -5,6 +5,7 @@
 // committed.
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
+#include "common/as_bytes.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/config/kept_defaults.h"
 #include "common/config/run_config.h"
@@ -22,7 +24,6 @@
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "outer_optimizer/outer_step.h"
-#include "server/buffer_pool.h"
 #include "server/engine.h"
 #include "server/footprint.h"
 
@@ -67,11 +68,35 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
   return state.log().CreateRun(run);
 }
 
+// Appends a fragment's initial values to its file. A thread makes the next ones
+// while these are written.
+absl::Status AppendInitialValues(const InitialValues& values,
+                                 const v1::Fragment& fragment,
+                                 NewFragment& file) {
+  constexpr uint64_t kPiece = 1 << 22;
+  using Piece = std::vector<float>;
+  const auto begin_piece = [&](uint64_t begin) {
+    const uint64_t size = std::min(kPiece, fragment.size() - begin);
+    const auto read = [=, &values, &fragment]() -> absl::StatusOr<Piece> {
+      Piece piece(size);
+      RETURN_IF_ERROR(values.Read(fragment, begin, absl::MakeSpan(piece)));
+      return piece;
+    };
+    return std::async(std::launch::async, read);
+  };
+  std::future<absl::StatusOr<Piece>> next = begin_piece(0);
+  for (uint64_t end = kPiece; next.valid(); end += kPiece) {
+    ASSIGN_OR_RETURN(const Piece piece, next.get());
+    if (end < fragment.size()) next = begin_piece(end);
+    RETURN_IF_ERROR(file.Append(AsStringView(absl::MakeConstSpan(piece))));
+  }
+  return absl::OkStatus();
+}
+
 // Writes and commits version 0 of every fragment.
 absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
                                    const InitialValues& values) {
   LogBatch batch;
-  BufferPool memory(0);
   for (const v1::Fragment& fragment : run.plan.fragments()) {
     const OuterStepOptions step = MakeOuterStepOptions(run.config, fragment);
     // Only the sizes of these tensors matter.
@@ -87,11 +112,7 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
     contents.head.set_fragment(fragment.id());
     ASSIGN_OR_RETURN(NewFragment file,
                      state.fragments().BeginFragment(contents));
-    const PooledBuffer theta = memory.Take(fragment.size() * sizeof(float));
-    RETURN_IF_ERROR(
-        values.Read(fragment, {reinterpret_cast<float*>(theta.bytes.data()),
-                               static_cast<size_t>(fragment.size())}));
-    RETURN_IF_ERROR(file.Append({theta.bytes.data(), theta.bytes.size()}));
+    RETURN_IF_ERROR(AppendInitialValues(values, fragment, file));
     RETURN_IF_ERROR(file.AppendZeros());
     SnapshotRecord snapshot{.head = contents.head};
     ASSIGN_OR_RETURN(snapshot.file, state.fragments().CommitFragment(

@@ -117,7 +117,7 @@ class Replayer {
     RETURN_IF_ERROR(
         InitialValues::FromSeed(MakeModelLayout(run_.config.model()),
                                 run_.config.seed())
-            .Read(placed, absl::MakeSpan(theta)));
+            .Read(placed, 0, absl::MakeSpan(theta)));
     ASSIGN_OR_RETURN(const CommitRecord commit,
                      state_.log().FindCommit(fragment, 0));
     if (Digest128(absl::MakeConstSpan(theta)) != commit.head.digest()) {

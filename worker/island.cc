@@ -267,7 +267,7 @@ absl::StatusOr<std::optional<v1::FragmentHead>> Island::MakeInitialValues(
   if (!initial_.has_value()) return std::nullopt;
   const v1::FragmentHead& head = joined_->heads(static_cast<int>(fragment));
   RETURN_IF_ERROR(initial_->Read(
-      joined_->plan().fragments(static_cast<int>(fragment)), values));
+      joined_->plan().fragments(static_cast<int>(fragment)), 0, values));
   if (Digest128(absl::Span<const float>(values)) == head.digest()) {
     return head;
   }

@@ -139,24 +139,28 @@ absl::StatusOr<InitialValues> InitialValues::FromCheckpoint(
   return values;
 }
 
-absl::Status InitialValues::Read(const v1::Fragment& fragment,
+absl::Status InitialValues::Read(const v1::Fragment& fragment, uint64_t begin,
                                  absl::Span<float> values) const {
   std::map<absl::string_view, const TensorSpec*> specs;
   for (const TensorSpec& spec : layout_.tensors) specs[spec.name] = &spec;
+  const uint64_t end = begin + values.size();
   for (const v1::TensorPlacement& placement : fragment.tensors()) {
     const auto spec = specs.find(placement.name());
     if (spec == specs.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the model has no tensor \"", placement.name(), "\""));
     }
-    const absl::Span<float> part =
-        values.subspan(static_cast<size_t>(placement.offset()),
-                       static_cast<size_t>(spec->second->size));
+    const auto size = static_cast<uint64_t>(spec->second->size);
+    const uint64_t from = std::max(begin, placement.offset());
+    const uint64_t to = std::min(end, placement.offset() + size);
+    if (from >= to) continue;
+    const absl::Span<float> part = values.subspan(from - begin, to - from);
+    const uint64_t index = from - placement.offset();
     if (files_ == nullptr) {
-      InitializeTensor(*spec->second, seed_, part);
+      InitializeTensor(*spec->second, seed_, index, part);
     } else {
       RETURN_IF_ERROR(
-          ReadValues(files_->tensors().at(placement.name()), 0, part));
+          ReadValues(files_->tensors().at(placement.name()), index, part));
     }
   }
   return absl::OkStatus();

@@ -53,9 +53,9 @@ class InitialValues {
 
   const ModelLayout& layout() const { return layout_; }
 
-  // Writes the values of a fragment, whose tensors must be tensors of the
-  // layout, to `values` (fragment.size of them).
-  absl::Status Read(const v1::Fragment& fragment,
+  // Writes the values of a fragment from index `begin` on to `values`. Its
+  // tensors must be tensors of the layout.
+  absl::Status Read(const v1::Fragment& fragment, uint64_t begin,
                     absl::Span<float> values) const;
 
  private:

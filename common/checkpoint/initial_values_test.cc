@@ -41,14 +41,18 @@ class InitialValuesTest : public testing::Test {
   }
 
   ModelLayout Layout() const { return MakeModelLayout(config_.model()); }
-  // Returns the model's values, read fragment by fragment.
+  // Returns the model's values, read piece by piece.
   std::vector<float> ReadAll(const InitialValues& initial) const {
     const v1::FragmentPlan plan = *MakeFragmentPlan(Layout(), config_);
     const FragmentMap map = *FragmentMap::Create(Layout(), plan);
     std::vector<float> model(map.model_size());
     for (const v1::Fragment& fragment : plan.fragments()) {
       std::vector<float> values(fragment.size());
-      EXPECT_OK(initial.Read(fragment, absl::MakeSpan(values)));
+      constexpr uint64_t kPiece = 77;
+      for (uint64_t begin = 0; begin < fragment.size(); begin += kPiece) {
+        EXPECT_OK(initial.Read(fragment, begin,
+                               absl::MakeSpan(values).subspan(begin, kPiece)));
+      }
       map.Scatter(fragment.id(), values, absl::MakeSpan(model));
     }
     return model;

@@ -134,9 +134,10 @@ uint32_t CountBlocks(const ModelLayout& layout) {
   return static_cast<uint32_t>(blocks);
 }
 
-void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
+void InitializeTensor(const TensorSpec& tensor, uint64_t seed, uint64_t begin,
                       absl::Span<float> values) {
-  CHECK_EQ(static_cast<int64_t>(values.size()), tensor.size) << tensor.name;
+  CHECK_LE(begin + values.size(), static_cast<uint64_t>(tensor.size))
+      << tensor.name;
   if (tensor.init_stddev == 0) {
     for (float& value : values) value = tensor.init_value;
     return;
@@ -144,14 +145,14 @@ void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
   const uint64_t key = Mix(Mix(seed) ^ HashName(tensor.name));
   const float stddev = static_cast<float>(tensor.init_stddev);
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = stddev * StandardNormal(key, i);
+    values[i] = stddev * StandardNormal(key, begin + i);
   }
 }
 
 std::vector<float> InitialParameters(const ModelLayout& layout, uint64_t seed) {
   std::vector<float> parameters(static_cast<size_t>(layout.size));
   for (const TensorSpec& tensor : layout.tensors) {
-    InitializeTensor(tensor, seed,
+    InitializeTensor(tensor, seed, /*begin=*/0,
                      absl::MakeSpan(parameters)
                          .subspan(static_cast<size_t>(tensor.offset),
                                   static_cast<size_t>(tensor.size)));

@@ -63,10 +63,10 @@ ModelLayout MakeModelLayout(const v1::ModelConfig& config);
 // Returns the number of transformer blocks.
 uint32_t CountBlocks(const ModelLayout& layout);
 
-// Writes the initial values of `tensor` to `values` (tensor.size of them):
+// Writes the initial values of `tensor` from index `begin` on to `values`:
 // tensor.init_value, or Gaussian with tensor.init_stddev. They depend on seed,
 // tensor name and index only.
-void InitializeTensor(const TensorSpec& tensor, uint64_t seed,
+void InitializeTensor(const TensorSpec& tensor, uint64_t seed, uint64_t begin,
                       absl::Span<float> values);
 
 // Returns the initial values of the whole model, flat in layout order.

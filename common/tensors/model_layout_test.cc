@@ -129,9 +129,9 @@ TEST(ModelLayoutTest, InitialValuesDependOnSeedAndName) {
   std::vector<float> q(64 * 64);
   std::vector<float> o(64 * 64);
   TensorSpec tensor = layout.tensors[2];
-  InitializeTensor(tensor, 7, absl::MakeSpan(q));
+  InitializeTensor(tensor, 7, 0, absl::MakeSpan(q));
   tensor.name = "other";
-  InitializeTensor(tensor, 7, absl::MakeSpan(o));
+  InitializeTensor(tensor, 7, 0, absl::MakeSpan(o));
   EXPECT_NE(q, o);
 }
 
@@ -140,7 +140,8 @@ TEST(ModelLayoutTest, InitialValuesDependOnSeedAndName) {
 TEST(ModelLayoutTest, InitialBitsAreFrozen) {
   TensorSpec tensor{.name = "golden", .size = 4, .init_stddev = 0.02};
   std::vector<float> values(4);
-  InitializeTensor(tensor, 1, absl::MakeSpan(values));
+  InitializeTensor(tensor, 1, 0, absl::MakeSpan(values).first(1));
+  InitializeTensor(tensor, 1, 1, absl::MakeSpan(values).subspan(1));
   EXPECT_THAT(values, testing::ElementsAre(-0x1.342b84p-6f, 0x1.762cccp-5f,
                                            0x1.519cccp-5f, 0x1.80ca3cp-6f));
 }
