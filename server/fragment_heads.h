@@ -14,7 +14,7 @@
 //   ASSIGN_OR_RETURN(auto heads, FragmentHeads::Restore(state, run, threads));
 //   heads->StartSnapshots([&](SnapshotRecord snapshot) { ... });
 //   auto before = heads->Newest(fragment);  // and merge, record, commit
-//   heads->Install(std::move(after), std::move(update), recorded);
+//   heads->Install(std::move(after), std::move(update), merge);
 //
 // Thread-safe, except that at most one thread may install versions of a
 // fragment.

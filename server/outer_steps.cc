@@ -63,8 +63,7 @@ struct OuterSteps::MadeVersion {
   // live as long as `encodings`, or the merged gradient.
   std::vector<absl::string_view> recorded;
   std::vector<StagedEncoding> encodings;
-  // What it takes to repeat the merge.
-  RecordedMerges cost;
+  uint64_t record_bytes = 0;
   CommitRecord commit;
   LogBatch batch;
   OuterStepOutcome outcome;
@@ -245,8 +244,9 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
         for (const EventRecord& event : made.batch.events) {
           LOG(INFO) << Printable(event.text);
         }
-        stores_.heads.Install(std::move(made.merged.after),
-                              std::move(made.merged.update), made.cost);
+        stores_.heads.Install(
+            std::move(made.merged.after), std::move(made.merged.update),
+            {.bytes = made.record_bytes, .duration = made.merged.duration});
         stores_.feed.Published();
         return absl::OkStatus();
       case Step::kEnd:
@@ -269,8 +269,7 @@ absl::Status OuterSteps::WriteMerge(const ClosedRound& closed,
         made.merged.after.contents().head,
         std::make_shared<const MappedFile>(std::move(record)));
   };
-  made.cost.duration = made.merged.duration;
-  ASSIGN_OR_RETURN(made.cost.bytes,
+  ASSIGN_OR_RETURN(made.record_bytes,
                    stores_.state.merges().Write(
                        MakeMergeRecord(made.merged, closed.contributions),
                        options_.config, made.recorded, announce));

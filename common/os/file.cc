@@ -247,7 +247,8 @@ AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
       temporary_path_(std::exchange(other.temporary_path_, std::string())),
       descriptor_(std::exchange(other.descriptor_, -1)),
       hook_(std::move(other.hook_)),
-      bytes_written_(other.bytes_written_) {}
+      bytes_written_(other.bytes_written_),
+      handed_over_(other.handed_over_) {}
 
 AtomicFileWriter::~AtomicFileWriter() {
   if (descriptor_ >= 0) close(descriptor_);
@@ -258,6 +259,19 @@ absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
   CHECK_GE(descriptor_, 0) << "append to a committed file: " << path_;
   RETURN_IF_ERROR(WriteAll(descriptor_, bytes, temporary_path_));
   bytes_written_ += static_cast<int64_t>(bytes.size());
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFileWriter::AppendWithWriteback(absl::string_view bytes) {
+  constexpr size_t kPieceBytes = 1 << 20;
+  while (!bytes.empty()) {
+    const absl::string_view piece = bytes.substr(0, kPieceBytes);
+    RETURN_IF_ERROR(Append(piece));
+    bytes.remove_prefix(piece.size());
+    if (bytes_written_ - handed_over_ < int64_t{kPieceBytes}) continue;
+    StartWriteback();
+    handed_over_ = bytes_written_;
+  }
   return absl::OkStatus();
 }
 

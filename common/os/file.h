@@ -129,6 +129,9 @@ class AtomicFileWriter {
 
   absl::Status Append(absl::string_view bytes);
 
+  // Appends, and starts the writeback of each MiB as it comes.
+  absl::Status AppendWithWriteback(absl::string_view bytes);
+
   // Writes over what was appended at `offset` of the file.
   absl::Status Overwrite(int64_t offset, absl::string_view bytes);
 
@@ -171,6 +174,8 @@ class AtomicFileWriter {
   int descriptor_;
   WriteStageHook hook_;
   int64_t bytes_written_ = 0;
+  // The bytes whose writeback AppendWithWriteback has started.
+  int64_t handed_over_ = 0;
 };
 
 // How to end a new file: by AtomicFileWriter's Commit, or by its Publish.

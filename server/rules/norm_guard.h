@@ -78,7 +78,7 @@ class NormGuard {
   void Merged(MergedRound round, uint64_t live);
 
  private:
-  // What the norm of a contribution is compared with.
+  // The norm of a contribution is compared with these.
   struct Usual {
     // The number of contributions lately. If they are fewer than kLeast, `norm`
     // is that of the parameters.

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/fragment_store.h"
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -21,10 +19,6 @@ namespace {
 
 constexpr char kFragmentDirectory[] = "fragments";
 constexpr char kUpdateDirectory[] = "updates";
-
-// The bytes of a new file that the disk gets at once, so that the commit waits
-// less, and so do others that use the disk.
-constexpr size_t kWritebackBytes = 1 << 20;
 
 constexpr char kEncoding[] = "encoding";
 constexpr char kMetadataChecksum[] = "metadata_crc32c";
@@ -194,11 +188,9 @@ absl::Status NewFragment::Append(absl::string_view bytes) {
   while (!bytes.empty()) {
     CHECK_LT(next_, parts_.size()) << "too many values";
     Part& part = parts_[next_];
-    const absl::string_view piece = bytes.substr(
-        0, std::min({bytes.size(), part.missing_bytes, kWritebackBytes}));
+    const absl::string_view piece = bytes.substr(0, part.missing_bytes);
     part.digest.Update(piece);
-    RETURN_IF_ERROR(file_.Append(piece));
-    file_.StartWriteback();
+    RETURN_IF_ERROR(file_.AppendWithWriteback(piece));
     bytes.remove_prefix(piece.size());
     part.missing_bytes -= piece.size();
     if (part.missing_bytes == 0) ++next_;
@@ -207,10 +199,10 @@ absl::Status NewFragment::Append(absl::string_view bytes) {
 }
 
 absl::Status NewFragment::AppendZeros() {
-  const std::string zeros(kWritebackBytes, '\0');
+  const std::string zeros(1 << 20, '\0');
   while (next_ < parts_.size() && parts_[next_].missing_bytes > 0) {
-    RETURN_IF_ERROR(Append(absl::string_view(zeros).substr(
-        0, std::min(zeros.size(), parts_[next_].missing_bytes))));
+    RETURN_IF_ERROR(Append(
+        absl::string_view(zeros).substr(0, parts_[next_].missing_bytes)));
   }
   return absl::OkStatus();
 }

@@ -21,9 +21,6 @@
 namespace causeway {
 namespace {
 
-// The bytes of a draft that the disk gets at once.
-constexpr int64_t kWritebackBytes = 1 << 20;
-
 // The threads that compress a merged gradient: enough for most disks.
 constexpr int kCompressors = 2;
 
@@ -228,18 +225,6 @@ class MergeStore::Draft {
     return file_->Commit();
   }
 
-  // Appends bytes, which are read only during the call, and lets the disk begin
-  // with them.
-  absl::Status AppendBytes(absl::string_view bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    RETURN_IF_ERROR(file_->Append(bytes));
-    if (file_->bytes_written() - handed_over_ >= kWritebackBytes) {
-      file_->StartWriteback();
-      handed_over_ = file_->bytes_written();
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status AppendEncoding(const v1::EncodedObject& object,
                               absl::string_view encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -251,10 +236,10 @@ class MergeStore::Draft {
                                    [&](absl::string_view piece) {
                                      // By the thread that waits for this one.
                                      mu_.AssertHeld();
-                                     return AppendBytes(piece);
+                                     return file_->AppendWithWriteback(piece);
                                    }));
     } else {
-      RETURN_IF_ERROR(AppendBytes(encoding));
+      RETURN_IF_ERROR(file_->AppendWithWriteback(encoding));
     }
     AddTensor("", begin);
     encodings_.push_back({.digest = object.digest(), .planes = planes});
@@ -285,7 +270,7 @@ class MergeStore::Draft {
     const std::string bytes = message.SerializeAsString();
     const int64_t begin = file_->bytes_written();
     contents_.metadata[ChecksumKey(name)] = Checksum(bytes);
-    RETURN_IF_ERROR(AppendBytes(bytes));
+    RETURN_IF_ERROR(file_->AppendWithWriteback(bytes));
     AddTensor(name, begin);
     return absl::OkStatus();
   }
@@ -309,8 +294,6 @@ class MergeStore::Draft {
   bool compress_ ABSL_GUARDED_BY(mu_);
   // None after an error, and after the commit.
   std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
-  // The bytes of it that the disk has begun to get.
-  int64_t handed_over_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Encoding> encodings_ ABSL_GUARDED_BY(mu_);
   // The tensors of `encodings_`, in the same order and unnamed until they are
   // merged; then the messages. Only the sizes of the bytes are valid.

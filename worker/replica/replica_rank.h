@@ -54,7 +54,7 @@ class ReplicaRank {
     // The training thread calls it. `changes` says that the values are about to
     // change.
     std::function<float*(bool changes)> masters;
-    // Whether the masters of each rank come from other ranks, too.
+    // Says whether the masters of a rank come from other ranks, too.
     bool mixes_ranks = false;
     // Outlives the object.
     Orders* orders = nullptr;
