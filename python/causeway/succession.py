@@ -41,7 +41,9 @@ def _break_connections(port: int) -> None:
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as connection:
-                if connection.getpeername()[1] == port:
+                # Sockets of other families have peers without a port.
+                if (connection.family in (socket.AF_INET, socket.AF_INET6)
+                        and connection.getpeername()[1] == port):
                     connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -7,7 +7,7 @@ import threading
 import types
 import unittest
 
-from causeway.succession import Succession
+from causeway.succession import Succession, _break_connections
 
 
 class SuccessionTest(unittest.TestCase):
@@ -50,6 +50,23 @@ class SuccessionTest(unittest.TestCase):
         for number, own in ((1, "127.0.0.2"), (0, "127.0.0.4")):
             threading.Timer(0.2, self.hosts[number - 1].listen).start()
             self.assertFalse(self.choose(own, 1000)[1])
+
+    def test_breaks_the_connections_to_a_host_that_is_lost(self):
+        # A launcher may have given sockets of its own, such as stdin.
+        for end in socket.socketpair():
+            self.addCleanup(end.close)
+        kept, broken = (self.connected(host) for host in self.hosts[:2])
+        _break_connections(self.hosts[1].getsockname()[1])
+        self.assertEqual(broken.recv(1), b"")
+        kept.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            kept.recv(1)
+
+    def connected(self, host):
+        host.listen()
+        connection = socket.create_connection(host.getsockname())
+        self.addCleanup(connection.close)
+        return connection
 
     def test_needs_a_store_that_another_host_can_serve(self):
         arguments = types.SimpleNamespace(rdzv_backend="static")
