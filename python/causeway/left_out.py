@@ -3,6 +3,7 @@
 """The ranks of a host without which an island goes on, and when each is taken
 in again (causeway.run)."""
 
+import contextlib
 import importlib
 import os
 import subprocess
@@ -17,6 +18,9 @@ MOST_WAITS = 16
 
 # A probe that takes longer has failed: importing PyTorch takes seconds.
 _PROBE_SECONDS = 120
+# One that was killed and has not ended after this time sleeps in the kernel,
+# perhaps for good.
+_END_SECONDS = 5
 
 # Computes on the GPU that the rank had, or else on the CPU.
 _PROBE = """
@@ -113,7 +117,7 @@ class Absent:
     def take(self) -> Optional[LeftOut]:
         """Returns a rank that is to be taken in again now, if there is one.
 
-        Does not wait: call it now and then.
+        Waits for a few seconds at most: call it now and then.
         """
         if self._probed is None:
             for rank in self._ranks:
@@ -127,7 +131,9 @@ class Absent:
         if process.poll() is None and self._now() < late:
             return None
         process.kill()
-        _, output = process.communicate()
+        output = ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _, output = process.communicate(timeout=_END_SECONDS)
         self._probed = None
         if process.returncode == 0:
             return rank

@@ -48,6 +48,7 @@ class AbsentTest(unittest.TestCase):
     def probe(self, device):
         self.probed.append(device)
         self.process = subprocess.Popen([sys.executable, "-c", self.code],
+                                        stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         return self.process
 
@@ -99,6 +100,26 @@ class AbsentTest(unittest.TestCase):
         self.assertIsNone(absent.take())
         self.assertIn("(no answer)", self.said[0])
         self.assertIsNotNone(self.process.returncode)
+
+    def test_a_probe_that_does_not_end_when_killed_has_failed(self):
+        absent = self.absent()
+        absent.add("b")
+        # Its child keeps the pipe open, and closes it in time without a limit.
+        self.code = ("import os, sys, time\n"
+                     "seconds = 1000 if os.fork() else 20\n"
+                     "print('begun', flush=True)\n"
+                     "time.sleep(seconds)\n"
+                     "sys.exit('late')")
+        self.time = 10
+        self.assertIsNone(absent.take())
+        for _ in range(2):
+            self.process.stdout.readline()
+        self.time = 10 + 120
+        self.assertIsNone(absent.take())
+        self.assertIn("(no answer)", self.said[0])
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
 
     def test_the_wait_has_a_limit(self):
         absent = self.absent()
