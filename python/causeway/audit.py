@@ -104,8 +104,11 @@ def _unchanged(module: torch.nn.Module) -> Iterator[None]:
     are the same on all ranks."""
     buffers = [(buffer.detach(), buffer.detach().clone())
                for buffer in module.buffers()]
+    # fork_rng() would take all that the process sees, and warn of several.
+    devices = {parameter.device for parameter in module.parameters()
+               if parameter.device.type == "cuda"}
     try:
-        with torch.enable_grad(), torch.random.fork_rng():
+        with torch.enable_grad(), torch.random.fork_rng(list(devices)):
             torch.manual_seed(0)
             yield
     finally:

@@ -4,6 +4,8 @@
 
 import types
 import unittest
+import unittest.mock
+import warnings
 
 import torch
 
@@ -52,6 +54,13 @@ class AuditTest(unittest.TestCase):
         with torch.no_grad():
             other[0].bias[0] += 1e-3
         self.assertNotEqual(audited(attached(other), loss, BATCH)[0], right[0])
+
+    def test_leaves_devices_alone_that_have_no_parameters(self):
+        # A host with GPUs that this process sees, and does not use.
+        with unittest.mock.patch("torch.cuda.device_count", lambda: 2), (
+                warnings.catch_warnings()):
+            warnings.simplefilter("error")
+            audited(attached(model()), loss, BATCH)
 
     def test_changes_nothing(self):
         module = model()

@@ -10,6 +10,7 @@ starts them again (worker/collective/rank_stamps.h); goes on without a rank that
 does not come back, and tries it again later; and no rank outlives it.
 """
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -152,7 +153,9 @@ class Watch:
                 self.killed = stuck.process
             else:
                 self.guessed = stuck.process
-            os.kill(stuck.process, signal.SIGKILL)
+            # torchrun may have ended it meanwhile.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stuck.process, signal.SIGKILL)
 
 
 def run_agents(run: Any, arguments: Any, restarts: Restarts,
