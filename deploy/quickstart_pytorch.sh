@@ -6,12 +6,13 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154
 
+readonly steps_per_round=5
 more_targets=(//worker/embedding:libcauseway.so)
 
 begin_islands() {
   local island token
   start_script create_run examples/pytorch/create_run.py --out "${work}/gpt" \
-    ${rounds:+--steps "$((rounds * 40))"}
+    --round "${steps_per_round}" ${rounds:+--steps "$((rounds * steps_per_round))"}
   wait "${pids[0]}" || fail_of create_run "failed"
   pids=()
   cp "${work}/gpt/run.textproto" "${work}/islands.textproto"
@@ -28,7 +29,8 @@ begin_islands() {
 
 train_alone() {
   start_script alone examples/pytorch/train_gpt.py --data "${data[@]}" \
-    --threads "$((2 * threads))" ${rounds:+--steps "$((rounds * 40))"}
+    --threads "$((2 * threads))" \
+    ${rounds:+--steps "$((rounds * steps_per_round))"}
   wait "${pids[0]}" || fail_of alone "failed"
   pids=()
 }
