@@ -58,10 +58,11 @@ Engine::Engine(Options options, std::unique_ptr<StateDirectory> state,
       health_(health) {}
 
 void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
-  feed_.Begin(state_->log().Publish(
+  const v1::LogPosition position = state_->log().Publish(
       [this](std::shared_ptr<const v1::LogChange> change) {
         feed_.Add(std::move(change));
-      }));
+      });
+  feed_.Begin(position, options_.is_elected);
   const absl::Status begun = Handle([&](Effects& effects) {
     effects.events = std::move(events);
     return absl::OkStatus();

@@ -87,7 +87,8 @@ class Engine {
     // version 0. A run that has begun does not read it again.
     std::string initial_parameters;
     // An election has made this coordinator the leader. Only such a one goes on
-    // with the run of a coordinator that was elected.
+    // with the run of a coordinator that was elected. Its feed must be told who
+    // is in sync (LogFeed::SetInSync) before islands can come.
     bool is_elected = false;
   };
 

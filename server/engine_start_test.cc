@@ -281,6 +281,18 @@ TEST_F(EngineStartTest, AProcessIsNotCreditedWithWhatAnEarlierOneDid) {
 }
 
 // An island is gone while its upload is under way.
+// Another log in sync may lack what this one has.
+TEST_F(EngineStartTest, WhoIsElectedWaitsUntilItKnowsWhoIsInSync) {
+  run_.BeElected();
+  ASSERT_OK(run_.Start(config_));
+  EXPECT_THAT(run_.Join("a"), IsUnavailable("has just been elected"));
+  LogFeed& feed = *run_.engine().followed().feed;
+  feed.SetInSync({"b"});
+  EXPECT_THAT(run_.Join("a"), IsUnavailable("has just been elected"));
+  feed.SetInSync({});
+  EXPECT_OK(run_.Join("a"));
+}
+
 TEST_F(EngineStartTest, WhoIsGoneLeavesNoUploadBehind) {
   ASSERT_OK(run_.Start(config_));
   ASSERT_OK(run_.Join("a"));

@@ -18,8 +18,9 @@ LogFeed::~LogFeed() {
   if (notifier_.joinable()) notifier_.join();
 }
 
-void LogFeed::Begin(const v1::LogPosition& position) {
+void LogFeed::Begin(const v1::LogPosition& position, bool is_elected) {
   absl::MutexLock lock(&mu_);
+  is_elected_ = is_elected;
   begin_ = position;
   first_ = notified_ = position.index();
 }
@@ -269,6 +270,8 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
 }
 
 bool LogFeed::IsDurable(uint64_t index, uint32_t replicas) const {
+  // Nobody knows yet who must have it.
+  if (is_elected_ && !is_set_) return false;
   uint32_t in_sync = 0;
   uint32_t durable = 0;
   for (const auto& [name, follower] : followers_) {

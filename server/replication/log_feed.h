@@ -62,8 +62,9 @@ class LogFeed {
 
   // --- The log. ---
 
-  // `position` is the log's before the first change to come.
-  void Begin(const v1::LogPosition& position);
+  // `position` is the log's before the first change to come. If the coordinator
+  // is elected, nothing is durable or begun before SetInSync.
+  void Begin(const v1::LogPosition& position, bool is_elected = false);
   void Add(std::shared_ptr<const v1::LogChange> change);
 
   // Announces the record of the merge to a fragment's next version; it takes
@@ -202,6 +203,7 @@ class LogFeed {
   std::map<std::string, Follower> followers_ ABSL_GUARDED_BY(mu_);
   // The changes that the log began with.
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;
+  bool is_elected_ ABSL_GUARDED_BY(mu_) = false;
   bool is_begun_ ABSL_GUARDED_BY(mu_) = false;
   // The changes that may be published.
   uint64_t published_ ABSL_GUARDED_BY(mu_) = 0;

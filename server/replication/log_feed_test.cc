@@ -267,6 +267,16 @@ TEST_F(LogFeedTest, BeginsAtOnceWhereNobodyIsElected) {
   EXPECT_TRUE(feed_.IsBegun());
 }
 
+TEST_F(LogFeedTest, WhoIsElectedDoesNotBeginBeforeItKnowsWhoIsInSync) {
+  feed_.Begin(PositionOf(10), /*is_elected=*/true);
+  EXPECT_FALSE(feed_.IsBegun());
+  EXPECT_FALSE(feed_.TryDurable(10, 0));
+  feed_.SetInSync({"a"});
+  EXPECT_FALSE(feed_.IsBegun());
+  feed_.SetInSync({});
+  EXPECT_TRUE(feed_.IsBegun());
+}
+
 TEST_F(LogFeedTest, VersionsWaitForAFollowerThatIsAway) {
   ASSERT_OK(feed_.Join("a", "", kNow));
   feed_.Acknowledge("a", 10);

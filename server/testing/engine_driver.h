@@ -100,7 +100,8 @@ class EngineDriver {
                           .config = config,
                           .random = kRandom,
                           .now = [this] { return Now(); },
-                          .initial_parameters = initial_parameters});
+                          .initial_parameters = initial_parameters,
+                          .is_elected = is_elected_});
   }
   void Stop() {
     if (engine_ == nullptr) return;
@@ -111,6 +112,8 @@ class EngineDriver {
   Engine& engine() { return *engine_; }
   const std::string& state_dir() const { return state_dir_; }
   void AdvanceSeconds(int64_t seconds) { seconds_ += seconds; }
+  // Engines that are started from now on were elected.
+  void BeElected() { is_elected_ = true; }
 
   // Changes the commit log behind the engine's back.
   absl::Status ExecuteInLog(const std::string& sql) const {
@@ -253,6 +256,7 @@ class EngineDriver {
 
   const std::string state_dir_;
   v1::RunConfig config_;
+  bool is_elected_ = false;
   std::atomic<int64_t> seconds_ = 1;
   std::atomic<bool> advances_at_looks_ = false;
   absl::Mutex mu_;

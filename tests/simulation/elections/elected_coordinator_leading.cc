@@ -20,7 +20,9 @@ void ElectedCoordinator::Lead() {
   feed_ = std::make_unique<LogFeed>();
   first_ = disk().log.size();
   is_begun_ = false;
-  feed_->Begin(disk().Position());
+  feed_->Begin(disk().Position(), /*is_elected=*/true);
+  // An engine's threads look before anybody has said who is in sync.
+  TryPublish();
   electorate_.emplace(book_.office(), name_, run_id_, feed_.get());
   if (replaced_.has_value()) TellReplaced();
 }
