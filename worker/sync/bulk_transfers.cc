@@ -315,7 +315,12 @@ absl::Status BulkTransfers::FetchParameters(
   std::string follower;
   absl::Status received = Receive<v1::FetchParametersResponse>(
       OpenDownload(bulk_, resumed, max_bytes), download.bytes,
-      [&](const v1::FetchParametersResponse& response) {
+      [&](const v1::FetchParametersResponse& response) -> absl::Status {
+        if (resumed.offset() > 0 &&
+            download.head.digest() != response.head().digest()) {
+          download = {};
+          return absl::AbortedError("the run moved on between two tries");
+        }
         download.head = response.head();
         follower = response.follower();
         return MakeRoom(response.total_bytes(), max_bytes, download.bytes);

@@ -91,7 +91,8 @@ class CoordinatorClient {
       const v1::FetchUpdateRequest& request, uint64_t max_bytes,
       const UpdateDownload& download) = 0;
 
-  // Verifies the parameters against head.digest.
+  // Verifies the parameters against head.digest. If the bytes of an earlier try
+  // turn out to be useless, resets `download` and fails.
   virtual absl::Status FetchParameters(
       const v1::FetchParametersRequest& request, uint64_t max_bytes,
       ParametersDownload& download) = 0;

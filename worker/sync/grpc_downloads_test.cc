@@ -268,6 +268,22 @@ TEST_F(GrpcDownloadsTest, ParametersThatBreakOffAreResumed) {
   EXPECT_EQ(client_->bytes_down(), kBytes);
 }
 
+// The coordinator has no more of the version whose download broke off.
+TEST_F(GrpcDownloadsTest, ParametersOfAnotherVersionBeginAnew) {
+  coordinator_.most_bytes = 600;
+  ParametersDownload download;
+  EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
+              IsUnavailable("early"));
+  coordinator_.announced[0] = 'b';
+  coordinator_.bytes = coordinator_.announced;
+  coordinator_.most_bytes = kBytes;
+  EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
+              IsAborted("moved on"));
+  EXPECT_EQ(client_->bytes_down(), 600) << "no byte of it is mixed in";
+  EXPECT_OK(client_->FetchParameters({}, kBytes, download));
+  EXPECT_EQ(download.bytes.received(), coordinator_.announced);
+}
+
 // Compression is slower than the fastest links.
 TEST_F(GrpcDownloadsTest, ParametersAreCompressedUnlessTheLinkIsFaster) {
   for (const double rate : {0.0, 249e6, 250e6, 1e9}) {
