@@ -26,6 +26,7 @@
 #include "common/transport/certificate_expiry.h"
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_time.h"
+#include "common/transport/keepalive.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "grpcpp/grpcpp.h"
@@ -56,8 +57,7 @@ class ReplacementNotice {
   ReplacementNotice(const std::string& address,
                     std::shared_ptr<grpc::ChannelCredentials> credentials,
                     const FollowedSource& source)
-      : stub_(v1::Replication::NewStub(
-            grpc::CreateChannel(address, std::move(credentials)))) {
+      : address_(address), credentials_(std::move(credentials)) {
     v1::FollowRequest::Hello& hello = *request_.mutable_hello();
     hello.set_name("successor");
     hello.set_run_id(source.run_id);
@@ -82,9 +82,16 @@ class ReplacementNotice {
   }
 
   grpc::Status Tell() {
+    if (channel_ == nullptr || channel_->GetState(/*try_to_connect=*/false) ==
+                                   GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      // A new channel looks the name up at once. After look-ups that have
+      // failed, gRPC pauses for up to two minutes.
+      channel_ = grpc::CreateCustomChannel(address_, credentials_,
+                                           LastingChannelArguments());
+    }
     grpc::ClientContext context;
     context.set_deadline(FromNow(kTimeout));
-    const auto stream = stub_->Follow(&context);
+    const auto stream = v1::Replication::NewStub(channel_)->Follow(&context);
     v1::FollowResponse response;
     if (stream->Write(request_)) stream->Read(&response);
     // A coordinator that sends has not understood the notice.
@@ -92,7 +99,9 @@ class ReplacementNotice {
     return stream->Finish();
   }
 
-  const std::unique_ptr<v1::Replication::Stub> stub_;
+  const std::string address_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  std::shared_ptr<grpc::Channel> channel_;
   v1::FollowRequest request_;
   absl::Notification stop_;
   std::thread thread_;

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keepalives of connections to a coordinator. A NAT or firewall may forget a
-// connection, and a machine may go, without a word to the other end. A client
-// that only waits for what the server sends would then wait for ever.
+// The arguments of connections to a coordinator that last: they notice when the
+// other end is gone, and find it again.
 #ifndef COMMON_TRANSPORT_KEEPALIVE_H_
 #define COMMON_TRANSPORT_KEEPALIVE_H_
 
@@ -12,13 +11,32 @@
 namespace causeway {
 
 // Adds keepalives to the arguments of a channel: it notices within 20 s that
-// nothing comes through, also between calls. Coordinators allow these; other
-// servers may take them for an attack.
+// nothing comes through, also between calls. A NAT or firewall may forget a
+// connection, and a machine may go, without a word to the other end. A client
+// that only waits for what the server sends would then wait for ever.
+// Coordinators allow keepalives; other servers may take them for an attack.
 inline void AddKeepalive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+// Returns the arguments of a channel to a coordinator or a follower that makes
+// tries of its own every few seconds, and has connections of its own.
+inline grpc::ChannelArguments LastingChannelArguments() {
+  grpc::ChannelArguments arguments;
+  // By default gRPC shares connections between channels to the same address. A
+  // coordinator at the address of one that was lost should be dialled at once,
+  // and not when it is the turn of a connection that has failed before.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  AddKeepalive(arguments);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  // Despite its name this also limits the time of a try, which takes several
+  // round trips with HTTP/2's settings and TLS.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  return arguments;
 }
 
 }  // namespace causeway

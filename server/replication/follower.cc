@@ -25,14 +25,7 @@ constexpr uint64_t kIdleBytes = 256 << 20;
 std::shared_ptr<grpc::Channel> Connect(
     const std::string& leader,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-  grpc::ChannelArguments arguments;
-  // A new leader at the address of one that was lost should be dialled at once,
-  // and not when it is the turn of a connection that has failed before.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  AddKeepalive(arguments);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  grpc::ChannelArguments arguments = LastingChannelArguments();
   // The leader is trusted, and changes have any size.
   arguments.SetMaxReceiveMessageSize(-1);
   return grpc::CreateCustomChannel(leader, credentials, arguments);

@@ -9,19 +9,9 @@
 namespace causeway {
 
 grpc::ChannelArguments ChannelArgumentsOfIsland() {
-  grpc::ChannelArguments arguments;
-  // Gives each channel its own connection: by default gRPC shares one between
-  // channels to the same address.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Between exchanges the bulk connections have no calls, but a dead one should
   // be replaced before the next exchange.
-  AddKeepalive(arguments);
-  // Our own back-off decides when to try again.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  // Despite its name this also limits the time of a try, which takes several
-  // round trips with HTTP/2's settings and TLS.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  grpc::ChannelArguments arguments = LastingChannelArguments();
   arguments.SetMaxReceiveMessageSize(16 << 20);
   return arguments;
 }
