@@ -22,8 +22,8 @@ inline void AddKeepalive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-// Returns the arguments of a channel to a coordinator or a follower that makes
-// tries of its own every few seconds, and has connections of its own.
+// Returns the arguments of a channel to a coordinator or a follower. It has
+// connections of its own, and tries again at the latest 2 s after a failure.
 inline grpc::ChannelArguments LastingChannelArguments() {
   grpc::ChannelArguments arguments;
   // By default gRPC shares connections between channels to the same address. A

@@ -43,8 +43,8 @@ std::string MethodOf(const v1::FetchParametersRequest&) {
   return MethodName("FetchParameters");
 }
 
-absl::Status Incomplete() {
-  return absl::UnavailableError("the coordinator ended the stream early");
+absl::Status Incomplete(absl::string_view peer) {
+  return absl::UnavailableError(absl::StrCat(peer, " ended the stream early"));
 }
 
 // Makes room for an object of `size` bytes, unless `bytes` already has part of
@@ -180,17 +180,19 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     // These streams end as soon as their chunks are received; the verdict would
     // not come before.
     for (const auto& lane : upload.further) {
-      RETURN_IF_ERROR(CallStatus(options_, lane->stream().Finish()));
+      RETURN_IF_ERROR(
+          CallStatus(CoordinatorName(options_), lane->stream().Finish()));
     }
   }
   if (!upload.answer.has_value()) RETURN_IF_ERROR(ReadAnswer(upload));
   if (upload.decided()) {
-    RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
+    RETURN_IF_ERROR(
+        CallStatus(CoordinatorName(options_), upload.main.Finish()));
     return *upload.answer;
   }
   ASSIGN_OR_RETURN(const v1::ContributeResponse verdict,
                    ReadVerdict(upload.main));
-  RETURN_IF_ERROR(CallStatus(options_, upload.main.Finish()));
+  RETURN_IF_ERROR(CallStatus(CoordinatorName(options_), upload.main.Finish()));
   return verdict;
 }
 
@@ -216,8 +218,8 @@ bool BulkTransfers::SendHeader(Upload& upload, StreamedEncoding& encoding,
 
 // A stream that ended early is not a success, whatever its status.
 absl::Status BulkTransfers::Broken(const grpc::Status& status) const {
-  if (status.ok()) return Incomplete();
-  return CallStatus(options_, status);
+  if (status.ok()) return Incomplete(CoordinatorName(options_));
+  return CallStatus(CoordinatorName(options_), status);
 }
 
 absl::StatusOr<v1::ContributeResponse> BulkTransfers::ReadVerdict(
@@ -300,7 +302,7 @@ std::unique_ptr<UpdateStream> BulkTransfers::FetchUpdate(
   v1::FetchUpdateRequest resumed = request;
   resumed.set_offset(download.encoded.received().size());
   resumed.set_region(near_.region());
-  Incoming incoming = OpenDownload(bulk_, resumed, max_bytes);
+  Incoming incoming = OpenDownload(resumed, max_bytes);
   incoming.waits = request.wait();
   return std::make_unique<UpdateTransfer>(this, std::move(incoming), max_bytes,
                                           resumed);
@@ -314,7 +316,7 @@ absl::Status BulkTransfers::FetchParameters(
   resumed.set_region(near_.region());
   std::string follower;
   absl::Status received = Receive<v1::FetchParametersResponse>(
-      OpenDownload(bulk_, resumed, max_bytes), download.bytes,
+      OpenDownload(resumed, max_bytes), download.bytes,
       [&](const v1::FetchParametersResponse& response) -> absl::Status {
         if (resumed.offset() > 0 &&
             download.head.digest() != response.head().digest()) {
@@ -344,13 +346,14 @@ absl::Status BulkTransfers::FetchParameters(
 }
 
 // Starts a try to download at most `max_bytes`, of which `request.offset` have
-// arrived.
+// arrived, from `near` or, if that is null, from the coordinator.
 template <typename Request>
-BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
-                                                    Request request,
-                                                    uint64_t max_bytes) {
+BulkTransfers::Incoming BulkTransfers::OpenDownload(Request request,
+                                                    uint64_t max_bytes,
+                                                    NearFollower::Link* near) {
   const double pace = options_.downlink_bytes_per_second;
-  const bool is_near = &lanes != &bulk_;
+  const bool is_near = near != nullptr;
+  BulkLanes& lanes = is_near ? near->lanes : bulk_;
   const uint64_t chunk_bytes =
       is_near ? std::min(ChunkBytes(pace), kSmallChunk) : ChunkBytes(pace);
   const int count = lanes.LanesFor(
@@ -360,6 +363,8 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(BulkLanes& lanes,
   stream.set_chunk_bytes(static_cast<uint32_t>(chunk_bytes));
   stream.set_pace_bytes_per_second(pace);
   Incoming incoming;
+  incoming.peer = is_near ? absl::StrCat("the follower at ", near->address)
+                          : CoordinatorName(options_);
   if (is_near) incoming.patience = NearFollower::kPatience;
   if constexpr (std::is_same_v<Request, v1::FetchParametersRequest>) {
     request.set_compress(pace < kFastestCompressed);
@@ -409,10 +414,10 @@ absl::Status BulkTransfers::Receive(
   // the others.
   for (size_t i = 0; i < incoming.lanes.size(); ++i, ++turn) {
     RETURN_IF_ERROR(CallStatus(
-        options_,
+        incoming.peer,
         incoming.lanes[turn % incoming.lanes.size()]->stream().Finish()));
   }
-  return bytes.received().size() < bytes.size() ? Incomplete()
+  return bytes.received().size() < bytes.size() ? Incomplete(incoming.peer)
                                                 : absl::OkStatus();
 }
 
@@ -431,13 +436,15 @@ absl::Status BulkTransfers::ReceiveFrom(
   request.clear_region();
   request.set_offset(bytes.received().size());
   const std::shared_ptr<NearFollower::Link> link = near_.Connect(follower);
-  const absl::Status received = Receive<Response>(
-      OpenDownload(link->lanes, request, max_bytes), bytes, check, progress);
+  absl::Status progressed;
+  const absl::Status received =
+      Receive<Response>(OpenDownload(request, max_bytes, link.get()), bytes,
+                        check, [&] { return progressed = progress(); });
   near_.Ended(follower, received);
-  if (received.ok()) return received;
+  if (received.ok() || !progressed.ok()) return received;
   request.set_offset(bytes.received().size());
-  return Receive<Response>(OpenDownload(bulk_, request, max_bytes), bytes,
-                           check, progress);
+  return Receive<Response>(OpenDownload(request, max_bytes), bytes, check,
+                           progress);
 }
 
 absl::Status BulkTransfers::ReceiveUpdate(

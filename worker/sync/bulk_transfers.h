@@ -89,13 +89,16 @@ class BulkTransfers {
 
   struct Incoming {
     Lanes lanes;
+    // Who sends it, for errors.
+    std::string peer;
     // Whether the answer may come long after the request.
     bool waits = false;
     // The longest time without a message.
     absl::Duration patience = absl::InfiniteDuration();
   };
   template <typename Request>
-  Incoming OpenDownload(BulkLanes& lanes, Request request, uint64_t max_bytes);
+  Incoming OpenDownload(Request request, uint64_t max_bytes,
+                        NearFollower::Link* near = nullptr);
   template <typename Response>
   absl::Status Receive(
       const Incoming& incoming, IncomingBytes& bytes,

@@ -34,12 +34,14 @@ absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,
                        options.slowest_bytes_per_second);
 }
 
-absl::Status CallStatus(const GrpcCoordinatorClientOptions& options,
-                        const grpc::Status& status) {
+std::string CoordinatorName(const GrpcCoordinatorClientOptions& options) {
+  return absl::StrCat("the coordinator at ", options.address);
+}
+
+absl::Status CallStatus(absl::string_view peer, const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     return absl::UnavailableError(
-        absl::StrCat("cannot reach the coordinator at ", options.address, ": ",
-                     status.error_message()));
+        absl::StrCat("cannot reach ", peer, ": ", status.error_message()));
   }
   return FromGrpcStatus(status);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/transport/coordinator_target.h"
@@ -62,10 +63,11 @@ std::vector<std::shared_ptr<grpc::Channel>> NewChannels(
 absl::Duration CallTimeout(const GrpcCoordinatorClientOptions& options,
                            uint64_t bulk_bytes);
 
-// Returns a call's status, which names the coordinator's address if it cannot
-// be reached.
-absl::Status CallStatus(const GrpcCoordinatorClientOptions& options,
-                        const grpc::Status& status);
+// "the coordinator at ADDRESS".
+std::string CoordinatorName(const GrpcCoordinatorClientOptions& options);
+
+// Returns a call's status, which names `peer` if it cannot be reached.
+absl::Status CallStatus(absl::string_view peer, const grpc::Status& status);
 
 }  // namespace causeway
 

@@ -126,7 +126,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     // contribute.
     RETURN_IF_ERROR(request.expected_run_id().empty()
                         ? ExplainCall(options_.address, options_.tls, status)
-                        : CallStatus(options_, status));
+                        : CallStatus(CoordinatorName(options_), status));
     NoteCoordinator(PeerAddress(call.context().peer()));
     // Coordinators of versions with other defaults left them out.
     StateFirstDefaults(*response.mutable_config());
@@ -164,7 +164,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     grpc::ClientContext context;
     context.set_deadline(FromNow(absl::Seconds(5)));
     v1::LeaveResponse response;
-    return CallStatus(options_,
+    return CallStatus(CoordinatorName(options_),
                       v1::Coordinator::NewStub(ControlChannel())
                           ->Leave(&context, WithCutTexts(request), &response));
   }

@@ -26,11 +26,13 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/grpc_coordinator_client.h"
+#include "worker/sync/testing/warnings.h"
 
 namespace causeway {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 
 constexpr uint64_t kBytes = 1000;
@@ -394,9 +396,24 @@ TEST_F(NearDownloadsTest, TheRestComesFromTheCoordinatorIfTheFollowerFails) {
   ExpectPause(absl::Seconds(5));
 }
 
+// Who only wants to know what is merged needs no bytes.
+TEST_F(NearDownloadsTest, ADownloadThatIsNotWantedAnyMoreEnds) {
+  UpdateDownload download;
+  EXPECT_THAT(
+      client_->FetchUpdate({}, kBytes, download)
+          ->Receive(download, [] { return absl::CancelledError("described"); }),
+      IsCancelled("described"));
+  EXPECT_EQ(follower_.update_requests().size(), 1);
+  EXPECT_EQ(coordinator_.update_requests().size(), 1);
+}
+
 TEST_F(NearDownloadsTest, AFollowerThatIsGoneCostsNoUpdate) {
   follower_server_->Shutdown();
+  Warnings warnings;
   ExpectUpdate();
+  EXPECT_THAT(warnings.lines(),
+              ElementsAre(HasSubstr("cannot reach the follower at " +
+                                    coordinator_.follower)));
   ExpectPause(absl::Seconds(5));
 }
 

@@ -18,13 +18,13 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/outer_loop/testing/island_driver.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/shared_outer_loop.h"
 #include "worker/sync/testing/unreachable_client.h"
+#include "worker/sync/testing/warnings.h"
 
 namespace causeway {
 namespace {
@@ -187,27 +187,6 @@ TEST_F(SessionActorTest, HeartbeatsSayWhoTheIslandIsAndHowFar) {
   Publish(3);
   Publish(4);
 }
-
-// Keeps the warnings that are logged during its life.
-class Warnings : public google::LogSink {
- public:
-  Warnings() { google::AddLogSink(this); }
-  ~Warnings() override { google::RemoveLogSink(this); }
-  void send(google::LogSeverity severity, const char*, const char*, int,
-            const google::LogMessageTime&, const char* message,
-            size_t size) override {
-    absl::MutexLock lock(&mu_);
-    if (severity == google::WARNING) lines_.emplace_back(message, size);
-  }
-  std::vector<std::string> lines() {
-    absl::MutexLock lock(&mu_);
-    return lines_;
-  }
-
- private:
-  absl::Mutex mu_;
-  std::vector<std::string> lines_ ABSL_GUARDED_BY(mu_);
-};
 
 TEST_F(SessionActorTest, WhatTheCoordinatorSaysIsLoggedOnce) {
   Warnings warnings;
