@@ -56,9 +56,9 @@ struct EncodedBytes {
 };
 
 // The training thread calls TakeSnapshot and Apply; one other thread at a time
-// calls the rest. No other call may run during Apply, and neither SetAnchor,
-// ReplaceAnchor nor Decode during TakeSnapshot. Errors are those of memory or
-// of a device; the part must not be used afterwards.
+// calls the rest. During Apply only EndContribution may run, and during
+// TakeSnapshot neither SetAnchor, ReplaceAnchor nor Decode. Errors are those of
+// memory or of a device; the part must not be used afterwards.
 class FragmentPart {
  public:
   virtual ~FragmentPart() = default;
@@ -73,7 +73,9 @@ class FragmentPart {
   // held values and the anchor. If the update contains the training up to the
   // snapshot (`includes_island`), parameters mix (outer_optimizer/mixing.h),
   // otherwise they rebase. If an island that began with a checkpoint has no
-  // snapshot of what was sent before, its parameters become the anchor.
+  // snapshot of what was sent before, its parameters become the anchor. A
+  // contribution must have ended, except that EndContribution may come beside
+  // Apply or after it.
   virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the
@@ -110,7 +112,8 @@ class FragmentPart {
   // before them.
   virtual absl::Status Digest(Digest128Stream& digest) = 0;
 
-  // Set and read the held values of the anchor.
+  // Set the held values of the anchor, before the first contribution, and read
+  // them.
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 };

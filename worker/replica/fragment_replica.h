@@ -39,7 +39,7 @@ class FragmentReplica {
   virtual absl::Status TakeSnapshot() = 0;
   virtual absl::Status Apply(bool includes_island) = 0;
 
-  // Set and read the whole anchor, before the first contribution.
+  // Set the whole anchor, before the first contribution, and read it.
   virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 

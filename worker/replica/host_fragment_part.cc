@@ -43,7 +43,6 @@ class HostFragmentPart : public FragmentPart {
   absl::Status Apply(bool includes_island, float* master) override {
     const absl::Span<float> shard = Borrow(master);
     if (copy_ != nullptr) RETURN_IF_ERROR(Fetch(master, shard));
-    SubtractRest();
     MixIn(includes_island, shard);
     std::swap(anchor_, update_.new_anchor);
     Release(update_);
@@ -54,7 +53,6 @@ class HostFragmentPart : public FragmentPart {
 
   absl::Status BeginContribution(double ecq_bits) override {
     if (ecq_bits > 0) options_.uplink_options.ecq_bits = ecq_bits;
-    under_way_ = true;
     whole_ = false;
     if (feedback_.is_on()) values_ = snapshots_->Take(anchor_.size());
     subtracted_ = 0;
@@ -64,7 +62,7 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status TakeEdge(absl::Span<float> values) override {
-    SubtractRest();
+    SubtractAll();
     const auto end = values_.begin() + share_.edge_out();
     std::copy(values_.begin(), end, values.begin());
     values_.erase(values_.begin(), end);
@@ -72,7 +70,7 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status AddEdge(absl::Span<const float> values) override {
-    SubtractRest();
+    SubtractAll();
     values_.insert(values_.end(), values.begin(), values.end());
     return absl::OkStatus();
   }
@@ -95,7 +93,7 @@ class HostFragmentPart : public FragmentPart {
     if (merged && feedback_.is_on() && progress_.complete) {
       feedback_.SetError(std::exchange(values_, {}));
     }
-    EndValues();
+    ReturnValues();
     return absl::OkStatus();
   }
 
@@ -152,7 +150,6 @@ class HostFragmentPart : public FragmentPart {
   }
 
   absl::Status SetAnchor(absl::Span<const float> values) override {
-    SubtractRest();
     std::copy(values.begin(), values.end(), anchor_.begin());
     return absl::OkStatus();
   }
@@ -215,12 +212,11 @@ class HostFragmentPart : public FragmentPart {
     return static_cast<uint64_t>(share_.encoded.size());
   }
 
-  // Makes the rest of values_, before the anchor changes or the values move.
-  // Values that strip_ had are encoded, and no longer needed.
-  void SubtractRest() {
-    if (!under_way_ || whole_) return;
+  // Makes the whole pseudo-gradient, before values of it move between ranks.
+  void SubtractAll() {
+    if (whole_) return;
     if (values_.empty()) values_ = snapshots_->Take(anchor_.size());
-    Subtract(absl::MakeSpan(values_).subspan(subtracted_));
+    Subtract(absl::MakeSpan(values_));
     whole_ = true;
   }
 
@@ -280,13 +276,10 @@ class HostFragmentPart : public FragmentPart {
     if (!progress_.complete) return;
     encoder_.reset();
     // With error feedback, values_ holds the error to keep if it is merged.
-    if (!feedback_.is_on()) EndValues();
+    if (!feedback_.is_on()) ReturnValues();
   }
 
-  void EndValues() {
-    snapshots_->Return(std::exchange(values_, {}));
-    under_way_ = false;
-  }
+  void ReturnValues() { snapshots_->Return(std::exchange(values_, {})); }
 
   // A step of the anchor.
   struct Update {
@@ -316,7 +309,6 @@ class HostFragmentPart : public FragmentPart {
 
   // The contribution.
   ErrorFeedback feedback_;
-  bool under_way_ = false;
   // The number of values of the pseudo-gradient that were made, and whether
   // values_ has all values that are to be encoded.
   size_t subtracted_ = 0;

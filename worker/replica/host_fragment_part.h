@@ -4,8 +4,8 @@
 // A part of a fragment in host memory. Per held value, it takes 4 bytes for the
 // anchor; 4 for the snapshot, from the send until the update is applied; and 8
 // for an update under way. A contribution under way takes 4 more with error
-// feedback, if ranks share a strip, or if the anchor changes meanwhile. Error
-// feedback takes 4 bytes per encoded value.
+// feedback, or if ranks share a strip. Error feedback takes 4 bytes per encoded
+// value.
 //
 // Training waits for one copy of the held values at a send, and for one pass
 // over them when an update is applied.

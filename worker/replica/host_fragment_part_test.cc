@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -85,10 +86,13 @@ class Replica {
   }
   FragmentPart& part() { return *part_; }
 
-  void Apply(const std::vector<float>& update, bool includes_island) {
+  void Receive(const std::vector<float>& update) {
     EXPECT_OK(
         part_->Decode(causeway::Encode(options_.downlink, update).value()));
     EXPECT_OK(part_->FinishUpdate());
+  }
+  void Apply(const std::vector<float>& update, bool includes_island) {
+    Receive(update);
     EXPECT_OK(part_->Apply(includes_island, master_.data()));
   }
 
@@ -153,26 +157,23 @@ TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
             Encode(options.uplink, Wave(2)).value());
 }
 
-// An update may come while the contribution before it is being encoded.
-TEST(HostFragmentPartTest, AnAnchorThatChangesDoesNotChangeTheContribution) {
-  for (const float error_feedback : {0.0f, 1.0f}) {
-    SCOPED_TRACE(error_feedback);
-    const ReplicaOptions options = WithErrorFeedback(error_feedback);
-    const std::string whole = Encode(options.uplink, Wave(1)).value();
-    for (const bool by_update : {false, true}) {
-      Replica replica(options);
-      replica.master() = Sum(std::vector<float>(kSize), Wave(1), -1);
-      replica.Send();
-      ASSERT_OK(replica.part().BeginContribution(0));
-      ASSERT_LT(replica.Encode(1).size(), whole.size());
-      if (by_update) {
-        replica.Apply(Wave(2), /*includes_island=*/false);
-      } else {
-        ASSERT_OK(replica.part().SetAnchor(Wave(2)));
-      }
-      EXPECT_EQ(replica.Encode(UINT64_MAX), whole);
-    }
-  }
+// The training thread of another rank does not wait for its replica's thread.
+TEST(HostFragmentPartTest, AContributionMayEndBesideTheUpdate) {
+  const ReplicaOptions options = WithErrorFeedback(1);
+  Replica replica(options);
+  replica.master() = Sum(std::vector<float>(kSize), Wave(1), -1);
+  replica.Send();
+  ASSERT_OK(replica.part().BeginContribution(0));
+  replica.Encode(UINT64_MAX);
+  replica.Receive(std::vector<float>(kSize));
+  std::thread other(
+      [&] { EXPECT_OK(replica.part().EndContribution(/*merged=*/true)); });
+  EXPECT_OK(
+      replica.part().Apply(/*includes_island=*/true, replica.master().data()));
+  other.join();
+  EXPECT_EQ(
+      replica.Contribute(Wave(2), /*merged=*/true),
+      Encode(options.uplink, Sum(Wave(2), ErrorOf(options, Wave(1)))).value());
 }
 
 // Parameters that rest are read where they are.
@@ -195,18 +196,15 @@ TEST(HostFragmentPartTest, ParametersThatRestContributeTheSame) {
     Replica rests(options, segments);
     for (int round = 0; round < 4; ++round) {
       SCOPED_TRACE(round);
-      // The update may have been made without it, while it is encoded.
-      const bool is_late = round % 2 == 1;
+      const bool includes_island = round % 2 == 0;
       std::vector<std::string> contributions;
       for (Replica* replica : {&copies, &rests}) {
         replica->master() = Sum(replica->master(), Wave(round));
         replica->Send();
         EXPECT_OK(replica->part().BeginContribution(0));
-        replica->Encode(is_late ? 1 : UINT64_MAX);
-        if (is_late) replica->Apply(Wave(round + 0.5), false);
         contributions.push_back(replica->Encode(UINT64_MAX));
-        EXPECT_OK(replica->part().EndContribution(/*merged=*/!is_late));
-        if (!is_late) replica->Apply(Wave(round + 0.5), true);
+        EXPECT_OK(replica->part().EndContribution(includes_island));
+        replica->Apply(Wave(round + 0.5), includes_island);
       }
       EXPECT_EQ(contributions[0], contributions[1]);
       EXPECT_EQ(copies.master(), rests.master());
