@@ -227,7 +227,9 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
                 : signal == 0             ? "the run is finished"
                                           : "signal received")
             << "; ending";
-  manager.Stopping();
+  // A coordinator that was replaced goes on in this process, as a follower. The
+  // service manager would kill it once the time for stopping has passed.
+  if (end == LeadEnd::kStopped) manager.Stopping();
   return end;
 }
 
@@ -332,6 +334,9 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
       ServeUntilEnd(options, *engine, server->port(), trust.get(), election,
                     electorate.has_value() ? &*electorate : nullptr);
   server->Shutdown(absl::Seconds(2));
+  // Nothing is published any more, and the engine's last snapshots take as long
+  // as the disk does. The next leader need not wait for them.
+  if (election != nullptr) election->Resign();
   return end;
 }
 

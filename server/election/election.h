@@ -79,7 +79,8 @@ class Election {
   // Changes the run's id, or who is in sync. After an error, the change may
   // have been made, or may still be made later.
   absl::Status Change(const v1::Office& office);
-  // Gives the lease back, so that another coordinator may lead at once.
+  // Gives the lease back, so that another coordinator may lead at once. Does
+  // nothing if this one does not lead.
   void Resign();
 
  private:

@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Coordinators that were elected and then lead no longer: real processes and a
+// real etcd.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "common/testing/notify_socket.h"
+#include "common/testing/status_matchers.h"
+#include "gtest/gtest.h"
+#include "server/election/testing/etcd_process.h"
+#include "tests/end_to_end/free_port.h"
+#include "tests/end_to_end/process_test_fixture.h"
+
+namespace causeway {
+namespace {
+
+// A snapshot is made only at the end.
+constexpr char kConfig[] = R"pb(
+  name: "office"
+  training { total_steps: 1000000 batch_size: 1 learning_rate: 1e-3 }
+  synchronization { inner_steps_per_round: 20 }
+  membership { min_islands: 1 }
+  storage { snapshot_log_ratio: 1000 replay_seconds: 86400 }
+)pb";
+
+class OfficeEndTest : public ProcessTestFixture {
+ protected:
+  void SetUp() override {
+    if (!EtcdProcess::IsInstalled()) GTEST_SKIP() << "there is no etcd";
+    ASSERT_OK_AND_ASSIGN(etcd_, EtcdProcess::Make());
+    WriteRun(kConfig);
+  }
+
+  std::unique_ptr<Process> Coordinator(const std::string& name, int port) {
+    return Start(name,
+                 {ProgramPath("server/causeway-coordinator"),
+                  absl::StrCat("--config=", Path("run.textproto")),
+                  absl::StrCat("--state_dir=", Path(name)),
+                  absl::StrCat("--name=", name),
+                  absl::StrCat("--listen=127.0.0.1:", port),
+                  absl::StrCat("--etcd=", etcd_->member()), "--etcd_lease=2s"});
+  }
+  void StartLeader() {
+    leader_ = Coordinator("a", port_);
+    ASSERT_TRUE(leader_->AwaitOutput("waiting for islands"))
+        << leader_->Output();
+  }
+  // Starts a follower, and waits until it has what the leader has.
+  void StartFollower() {
+    follower_ = Coordinator("b", FreePort());
+    ASSERT_TRUE(leader_->AwaitOutput("follower b has every change"))
+        << leader_->Output() << follower_->Output();
+  }
+
+  const int port_ = FreePort();
+  std::unique_ptr<EtcdProcess> etcd_;
+  std::unique_ptr<Process> leader_;
+  std::unique_ptr<Process> follower_;
+};
+
+TEST_F(OfficeEndTest, NobodyWaitsForTheSnapshotsOfALeaderThatEnds) {
+  ASSERT_NO_FATAL_FAILURE(StartLeader());
+  ASSERT_NO_FATAL_FAILURE(StartFollower());
+  const auto island = Start("east", WorkerCommand("east", port_));
+  ASSERT_TRUE(leader_->AwaitOutput("fragment 0 is at version 2"))
+      << leader_->Output();
+  ASSERT_EQ(island->End(SIGTERM), 0) << island->Output();
+  // A write to a pipe that nobody reads waits for ever.
+  for (int version = 0; version < 1000; ++version) {
+    const std::string snapshot =
+        Path(absl::StrFormat("a/fragments/fragment-0000-v%08d.safetensors.tmp-"
+                             "%d",
+                             version, leader_->pid()));
+    ASSERT_EQ(mkfifo(snapshot.c_str(), 0600), 0) << snapshot;
+  }
+  leader_->Signal(SIGTERM);
+  EXPECT_TRUE(follower_->AwaitOutput("waiting for islands"))
+      << follower_->Output();
+  EXPECT_TRUE(leader_->running()) << "the test has not delayed the snapshots";
+  leader_->End(SIGKILL);
+}
+
+TEST_F(OfficeEndTest, AServiceThatWasReplacedDoesNotStop) {
+  const NotifySocket socket(Path("socket"));
+  ASSERT_NO_FATAL_FAILURE(StartLeader());
+  ASSERT_EQ(unsetenv("NOTIFY_SOCKET"), 0);
+  ASSERT_NO_FATAL_FAILURE(StartFollower());
+  leader_->Signal(SIGSTOP);
+  ASSERT_TRUE(follower_->AwaitOutput("waiting for islands"))
+      << follower_->Output();
+  leader_->Signal(SIGCONT);
+  ASSERT_TRUE(leader_->AwaitOutput("following run")) << leader_->Output();
+  leader_->Signal(SIGTERM);
+  EXPECT_EQ(leader_->Wait(), 0) << leader_->Output();
+  int stops = 0;
+  for (std::string message;
+       !(message = socket.Receive(absl::Seconds(1))).empty();) {
+    if (message == "STOPPING=1") ++stops;
+  }
+  EXPECT_EQ(stops, 1);
+}
+
+}  // namespace
+}  // namespace causeway
