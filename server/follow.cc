@@ -243,23 +243,11 @@ class Candidate {
   std::string replaced_;
 };
 
-}  // namespace
-
-absl::Status RunFollower(ServeOptions options, const std::string& leader,
-                         bool promote) {
-  const absl::StatusOr<std::optional<LeaderRecord>> before =
-      FindTakenOver(options.state_dir, promote);
-  if (before.ok() && before->has_value()) {
-    return Lead(options, (*before)->config, (*before)->address, nullptr)
-        .status();
-  }
-  if (leader.empty()) {
-    RETURN_IF_ERROR(before.status());
-    return absl::FailedPreconditionError(
-        absl::StrCat("--promote: ", options.state_dir,
-                     " has no copy of another coordinator's run"));
-  }
-  ASSIGN_OR_RETURN(std::unique_ptr<Follower> follower,
+// Follows the coordinator at `leader` until an operator promotes this one, and
+// then leads.
+absl::StatusOr<LeadEnd> FollowAndLead(ServeOptions& options,
+                                      const std::string& leader) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
                    OpenFollower(options, /*is_candidate=*/false));
   follower->Follow(leader);
   std::optional<CertificateRenewer> renewer;
@@ -269,12 +257,34 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
   ASSIGN_OR_RETURN(const bool is_promoted,
                    ServeFollower(options, *follower,
                                  [&] { return follower->view().is_promoted; }));
-  if (!is_promoted) return absl::OkStatus();
+  if (!is_promoted) return LeadEnd::kStopped;
   renewer.reset();
   const Follower::View view = follower->view();
   LOG(INFO) << "taking over run " << view.run_id << ", epoch " << view.epoch;
-  return Lead(options, view.config, leader, nullptr, follower->Release())
-      .status();
+  return Lead(options, view.config, leader, nullptr, follower->Release());
+}
+
+}  // namespace
+
+absl::Status RunFollower(ServeOptions options, const std::string& leader,
+                         bool promote) {
+  options.end_when_replaced = !leader.empty();
+  const absl::StatusOr<std::optional<LeaderRecord>> before =
+      FindTakenOver(options.state_dir, promote);
+  LeadEnd end = LeadEnd::kReplaced;
+  if (before.ok() && before->has_value()) {
+    ASSIGN_OR_RETURN(
+        end, Lead(options, (*before)->config, (*before)->address, nullptr));
+  } else if (leader.empty()) {
+    RETURN_IF_ERROR(before.status());
+    return absl::FailedPreconditionError(
+        absl::StrCat("--promote: ", options.state_dir,
+                     " has no copy of another coordinator's run"));
+  }
+  while (end == LeadEnd::kReplaced) {
+    ASSIGN_OR_RETURN(end, FollowAndLead(options, leader));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
@@ -285,6 +295,7 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
                         .help = "1 if etcd has answered this coordinator."},
                        election.view().ok() ? 1 : 0, {{"run", name}});
   };
+  options.end_when_replaced = true;
   while (true) {
     std::string replaced;
     OpenedRun opened;

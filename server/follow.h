@@ -19,9 +19,10 @@
 
 namespace causeway {
 
-// Follows the coordinator at `leader`, and leads the run once asked to. With
-// `promote`, takes the run over at once if the state directory has a copy;
-// `leader` may then be empty.
+// Follows the coordinator at `leader`, and leads the run once asked to, or at
+// once if the state directory has taken it over before. Follows again once
+// another coordinator leads. With `promote`, takes the run over at once if the
+// state directory has a copy; `leader` may then be empty.
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          bool promote);
 

@@ -183,13 +183,13 @@ void Tend(Electorate& electorate, Election& election) {
   if (changed.ok()) electorate.NoteMade();
 }
 
-// Returns whether another coordinator leads the run.
-bool IsReplaced(Engine& engine, const Election& election) {
-  if (const uint64_t epoch = election.ReplacedBy(); epoch > 0) {
-    const absl::Status stood_down = engine.StandDown(epoch);
-    LOG_IF(WARNING, !stood_down.ok()) << stood_down;
-  }
-  return !engine.CheckInOffice().ok();
+// Tells the engine what etcd says about it.
+void HeedElection(const Election& election, Engine& engine) {
+  engine.NoteEtcd(election.view().ok());
+  const uint64_t epoch = election.ReplacedBy();
+  if (epoch == 0) return;
+  const absl::Status stood_down = engine.StandDown(epoch);
+  LOG_IF(WARNING, !stood_down.ok()) << stood_down;
 }
 
 // Does the recurring work of a leading coordinator until it ends. `trust` may
@@ -210,14 +210,12 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
                                    v1::RunState_Name(engine.run_state())));
     manager.Alive();
     if (trust != nullptr) trust->Tend();
-    if (electorate != nullptr) {
-      if (IsReplaced(engine, *election)) {
-        end = LeadEnd::kReplaced;
-        break;
-      }
-      engine.NoteEtcd(election->view().ok());
-      Tend(*electorate, *election);
+    if (election != nullptr) HeedElection(*election, engine);
+    if (options.end_when_replaced && !engine.CheckInOffice().ok()) {
+      end = LeadEnd::kReplaced;
+      break;
     }
+    if (electorate != nullptr) Tend(*electorate, *election);
     if (options.exit_when_finished &&
         FinishedAndAlone(engine, options.now(), finished_since)) {
       break;

@@ -21,7 +21,7 @@ namespace causeway {
 enum class LeadEnd {
   // The run is finished, or a signal came.
   kStopped,
-  // Another coordinator leads the run; only with an election.
+  // Another coordinator leads the run; only with `end_when_replaced`.
   kReplaced,
 };
 

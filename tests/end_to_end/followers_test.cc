@@ -252,6 +252,33 @@ TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
   EXPECT_EQ(Loss("copy"), Loss("leader"));
 }
 
+TEST_F(FollowersTest, TwoCoordinatorsTakeTurns) {
+  const Server first = Coordinator(/*steps=*/4000, /*sync_replicas=*/1);
+  const Server b = Follower("b", first.address, "copy");
+  AwaitInSync(first, 1);
+  first.Kill();
+  ASSERT_TRUE(b.process->AwaitOutput("not following"));
+  RunTool({"promote", "--coordinator", b.address});
+  ASSERT_TRUE(b.process->AwaitOutput("waiting for islands"));
+  const Server a = Follower("a", b.address, "leader", first.port());
+  AwaitInSync(b, 1);
+  b.Kill();
+  ASSERT_TRUE(a.process->AwaitOutput("not following"));
+  RunTool({"promote", "--coordinator", a.address});
+  ASSERT_TRUE(a.process->AwaitOutput("waiting for islands"));
+
+  // The directory that has taken over before follows now.
+  const Server again = Follower("b2", a.address, "copy", b.port());
+  AwaitInSync(a, 1);
+  // It is promoted beside its leader, which follows without a new start.
+  RunTool({"promote", "--force", "--coordinator", again.address});
+  ASSERT_TRUE(again.process->AwaitOutput(", epoch 4"));
+  AwaitInSync(again, 1);
+  EXPECT_EQ(Status(a.address)["run"]["follows"], again.address);
+  again.End();
+  a.End();
+}
+
 // The follower is away while the coordinator continues; then the coordinator is
 // lost.
 TEST_F(FollowersTest, IslandsGoBackToWhatTheFollowerHas) {
