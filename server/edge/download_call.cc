@@ -20,8 +20,14 @@
 namespace causeway {
 namespace {
 
-// In bytes per second. At a slower pace a chunk would take minutes.
+// Bounds the pace from below: in bytes per second, and by the time that a chunk
+// takes. A download keeps its object in memory until it ends.
 constexpr double kSlowestPace = 1000;
+constexpr absl::Duration kLongestChunkTime = absl::Minutes(1);
+
+uint64_t ChunkBytes(const v1::StreamOptions& stream) {
+  return stream.chunk_bytes() > 0 ? stream.chunk_bytes() : kMaxChunkBytes;
+}
 
 // gRPC calls one method at a time, except OnCancel. News may come on any
 // thread.
@@ -54,6 +60,8 @@ class DownloadCall : public Call {
     {
       absl::MutexLock lock(&mu_);
       cancelled_ = true;
+      // A call that is over does not wait for the pacer.
+      if (alarm_ != nullptr) alarm_->Cancel();
       if (state_ != State::kWaiting) return;
       state_ = State::kOpened;
     }
@@ -110,8 +118,7 @@ class DownloadCall : public Call {
   void Begin(Download download) {
     download_ = std::move(download);
     const v1::StreamOptions& stream = download_.stream;
-    chunk_bytes_ =
-        stream.chunk_bytes() > 0 ? stream.chunk_bytes() : kMaxChunkBytes;
+    chunk_bytes_ = ChunkBytes(stream);
     streams_ = std::max(1u, stream.count());
     offset_ = download_.offset + stream.index() * chunk_bytes_;
     if (IsLight() && offset_ < download_.bytes.size()) return WriteChunk();
@@ -135,18 +142,29 @@ class DownloadCall : public Call {
     offset_ += streams_ * chunk_bytes_;
     const absl::Duration wait = download_.link->Take(sending_);
     if (wait <= absl::ZeroDuration()) return SendChunk();
+    absl::MutexLock lock(&mu_);
     // Use a new alarm each time: the last one's callback may still be running.
     alarm_ = std::make_unique<grpc::Alarm>();
-    alarm_->Set(FromNow(wait), [this](bool) { SendChunk(); });
+    // SendChunk locks mu_ first, so it finds the alarm set.
+    alarm_->Set(FromNow(cancelled_ ? absl::ZeroDuration() : wait),
+                [this](bool) { SendChunk(); });
   }
 
   void SendChunk() {
+    if (IsCancelled()) {
+      return Finish(ToGrpcStatus(absl::CancelledError("client gone")));
+    }
     if (!IsLight() || offset_ < download_.bytes.size()) {
       return Write(&buffer_, sending_);
     }
     *host_.bytes_sent += sending_;
     NoteSent();
     WriteAndFinish(&buffer_, sending_);
+  }
+
+  bool IsCancelled() {
+    absl::MutexLock lock(&mu_);
+    return cancelled_;
   }
 
   // Returns whether there are so few bytes that description, chunk and the end
@@ -170,6 +188,8 @@ class DownloadCall : public Call {
   // Whether there was news since the last try began.
   bool news_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // The alarm of the next try or of the next chunk.
+  std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mu_);
 
   // Valid once the download is opened, as are the fields below.
   Download download_;
@@ -180,7 +200,6 @@ class DownloadCall : public Call {
   // The bytes of data in the message that is being written.
   uint64_t sending_ = 0;
   grpc::ByteBuffer buffer_;
-  std::unique_ptr<grpc::Alarm> alarm_;
 };
 
 }  // namespace
@@ -204,10 +223,13 @@ absl::Status CheckDownload(uint64_t size, uint64_t offset,
                      kMaxChunkBytes, " are allowed"));
   }
   const double pace = stream.pace_bytes_per_second();
-  if (pace != 0 && !(pace >= kSlowestPace)) {
-    return absl::InvalidArgumentError(absl::StrCat("pace_bytes_per_second is ",
-                                                   pace, "; allowed: 0, or ",
-                                                   kSlowestPace, " and more"));
+  const double slowest =
+      std::max(kSlowestPace, static_cast<double>(ChunkBytes(stream)) /
+                                 absl::ToDoubleSeconds(kLongestChunkTime));
+  if (pace != 0 && !(pace >= slowest)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pace_bytes_per_second is ", pace, "; with chunks of ",
+        ChunkBytes(stream), " bytes 0, or ", slowest, " and more, is allowed"));
   }
   return absl::OkStatus();
 }

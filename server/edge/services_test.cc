@@ -402,13 +402,18 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
   EXPECT_EQ(striped.substr(0, 80), all.substr(40, 40) + all.substr(160, 40));
   EXPECT_THAT(fetch("index: 63 count: 64 chunk_bytes: 1048576"),
               IsOkAndHolds(""));
+  // No chunk takes more than a minute.
+  EXPECT_THAT(fetch("pace_bytes_per_second: 17477"), IsOkAndHolds(all));
+  EXPECT_THAT(fetch("pace_bytes_per_second: 1000 chunk_bytes: 40", all.size()),
+              IsOkAndHolds(""));
   // The call may have broken off after the last byte.
   EXPECT_THAT(fetch("", all.size()), IsOkAndHolds(""));
   EXPECT_THAT(fetch("", all.size() + 1), IsInvalidArgument());
   for (const char* const wrong :
        {"index: 1", "index: 3 count: 3", "count: 65", "chunk_bytes: 1048577",
-        "pace_bytes_per_second: 1", "pace_bytes_per_second: -1",
-        "pace_bytes_per_second: nan"}) {
+        "pace_bytes_per_second: 17476",
+        "pace_bytes_per_second: 999 chunk_bytes: 40",
+        "pace_bytes_per_second: -1", "pace_bytes_per_second: nan"}) {
     EXPECT_THAT(fetch(wrong), IsInvalidArgument()) << wrong;
   }
 }

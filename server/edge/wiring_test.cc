@@ -139,6 +139,49 @@ TEST_F(WiringTest, BytesConnectionsAndPausesAreReported) {
   EXPECT_EQ(run.connections().limit(), 256 + 8 * 3);
 }
 
+TEST_F(WiringTest, APacedDownloadEndsWithItsCallAndWithTheServer) {
+  struct Download {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::FetchParametersResponse>> stream;
+  };
+  v1::FetchParametersRequest request;
+  *request.mutable_identity() = a_;
+  request.mutable_stream()->set_chunk_bytes(60'000);
+  request.mutable_stream()->set_pace_bytes_per_second(1000);
+  const auto seconds =
+      static_cast<double>(anchor_.size() * sizeof(float)) / 1000;
+  std::vector<std::unique_ptr<Download>> downloads;
+  // Each waits until the ones before it are sent, so most of them for minutes.
+  const auto open_many = [&] {
+    const double paced =
+        Islands(false).islands(0).progress().downlink().paced_seconds();
+    for (int i = 0; i < 18; ++i) {
+      Download& download = *downloads.emplace_back(new Download);
+      download.stream =
+          coordinator_->FetchParameters(&download.context, request);
+    }
+    return driver_.Await([&] {
+      return Islands(false).islands(0).progress().downlink().paced_seconds() >
+             paced + 100 * seconds;
+    });
+  };
+  ASSERT_TRUE(open_many());
+  for (const auto& download : downloads) download->context.TryCancel();
+  EXPECT_TRUE(driver_.Await([&] {
+    return Call(*status_, &v1::Status::Stub::GetRun, v1::GetRunRequest())
+               .connections()
+               .calls() == 1;
+  })) << "this one";
+  for (const auto& download : downloads) download->stream->Finish();
+  downloads.clear();
+
+  ASSERT_TRUE(open_many());
+  server_.reset();
+  for (const auto& download : downloads) {
+    EXPECT_FALSE(download->stream->Finish().ok());
+  }
+}
+
 TEST_F(WiringTest, ListsHaveWhatIsAskedFor) {
   ASSERT_FALSE(driver_
                    .Contribute(driver_.MakeContribution(b_, 0, 0, anchor_,
