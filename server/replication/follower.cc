@@ -104,10 +104,22 @@ absl::Status Follower::CheckCertificate(absl::string_view serial) const {
 
 absl::Status Follower::OpenDirectory() {
   published_.Close();
+  {
+    absl::MutexLock lock(&mu_);
+    view_.is_complete = false;
+  }
   heads_ = nullptr;
   state_ = nullptr;
   run_.reset();
   is_copying_ = false;
+  const absl::Status opened = OpenCopy();
+  // The next try opens it again. Who follows with a directory that is half
+  // open says that there is no copy, and gets another in its place.
+  if (!opened.ok()) state_ = nullptr;
+  return opened;
+}
+
+absl::Status Follower::OpenCopy() {
   RETURN_IF_ERROR(CreateDirectory(options_.state_dir));
   RETURN_IF_ERROR(StateDirectory::RemoveIncompleteCopy(options_.state_dir));
   ASSIGN_OR_RETURN(state_,
@@ -201,6 +213,11 @@ absl::Status Follower::FollowOnce() {
   const absl::Status ended = FromGrpcStatus(stream->Finish());
   absl::MutexLock lock(&mu_);
   call_ = nullptr;
+  const absl::Status& failed = handled.ok() ? written : handled;
+  if (!failed.ok() && state_ != nullptr && state_->log().InDoubt()) {
+    // The log refuses all writes until the next try has found out the outcome.
+    return absl::UnavailableError(failed.message());
+  }
   RETURN_IF_ERROR(handled);
   if (absl::IsDataLoss(written)) return WithRemedy(written);
   RETURN_IF_ERROR(written);
@@ -276,6 +293,9 @@ OpenedRun Follower::Release() {
 }
 
 absl::Status Follower::TakeOver(uint64_t epoch) {
+  if (heads_ == nullptr) {
+    return absl::FailedPreconditionError("the copy is not complete any more");
+  }
   return RaiseEpoch(epoch).status();
 }
 
@@ -288,7 +308,11 @@ absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
        .text = absl::Substitute(
            "$0 has taken the run over$1; the epoch is $2", options_.name,
            leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised)});
-  RETURN_IF_ERROR(state_->log().Apply(batch));
+  // The directory has taken over, whether or not the log says so.
+  const absl::Status noted = state_->log().Apply(batch);
+  LOG_IF(WARNING, !noted.ok()) << "the log lacks the event that this "
+                                  "coordinator has taken the run over: "
+                               << noted;
   absl::MutexLock lock(&mu_);
   view_.epoch = raised;
   return raised;

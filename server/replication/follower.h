@@ -147,8 +147,10 @@ class Follower {
   };
   explicit Follower(Options options);
 
-  // Opens the state directory, and what the copy has.
+  // Opens the state directory, and what the copy has. After an error neither is
+  // open.
   absl::Status OpenDirectory() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OpenCopy() ABSL_LOCKS_EXCLUDED(mu_);
   void Loop();
   // Follows until the stream breaks, and says why it did.
   absl::Status FollowOnce();

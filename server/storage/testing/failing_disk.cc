@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string>
 
 namespace causeway {
 
@@ -15,6 +18,17 @@ FailingDisk& TheFailingDisk() {
   return disk;
 }
 
+namespace {
+
+bool IsMeant(int descriptor, const char* part) {
+  if (part == nullptr) return true;
+  char path[PATH_MAX] = {};
+  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+  return readlink(link.c_str(), path, sizeof(path) - 1) > 0 &&
+         std::strstr(path, part) != nullptr;
+}
+
+}  // namespace
 }  // namespace causeway
 
 extern "C" int fdatasync(int descriptor) {
@@ -23,7 +37,8 @@ extern "C" int fdatasync(int descriptor) {
   disk.stands_still.wait(true);
   --disk.waiting;
   const int error = disk.sync_error;
-  if (error != 0 && disk.failing_syncs != 0) {
+  if (error != 0 && disk.failing_syncs != 0 &&
+      causeway::IsMeant(descriptor, disk.path) && disk.sound_syncs-- <= 0) {
     if (disk.failing_syncs > 0) --disk.failing_syncs;
     errno = error;
     return -1;

@@ -18,8 +18,12 @@ struct FailingDisk {
   // The errors of syncs and writes; 0 lets them succeed.
   std::atomic<int> sync_error = 0;
   std::atomic<int> write_error = 0;
-  // The number of syncs that fail before they work again; if negative, all
-  // fail.
+  // The syncs that fail are those of files whose path has this part; of all
+  // files if it is null.
+  std::atomic<const char*> path = nullptr;
+  // The number of these syncs that succeed first, and then of those that fail
+  // before they work again; if that is negative, all fail.
+  std::atomic<int> sound_syncs = 0;
   std::atomic<int> failing_syncs = -1;
   // Syncs wait while `stands_still` is true; `waiting` of them do.
   std::atomic<bool> stands_still = false;
@@ -28,8 +32,9 @@ struct FailingDisk {
   void Repair() {
     stands_still = false;
     stands_still.notify_all();
-    sync_error = write_error = 0;
+    sync_error = write_error = sound_syncs = 0;
     failing_syncs = -1;
+    path = nullptr;
   }
 };
 

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests a follower whose disk fails.
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/os/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/replication.pb.h"
+#include "server/replication/follower.h"
+#include "server/replication/testing/follower_test_base.h"
+#include "server/storage/sqlite.h"
+#include "server/storage/testing/failing_disk.h"
+
+namespace causeway {
+namespace {
+
+class FollowerFaultsTest : public FollowerTest {
+ protected:
+  ~FollowerFaultsTest() override { disk_.Repair(); }
+
+  // The next `sound` syncs of the copy's log succeed, and then `failing` fail.
+  void FailSyncs(int sound, int failing) {
+    disk_.path = kCopyLog;
+    disk_.sound_syncs = sound;
+    disk_.failing_syncs = failing;
+    disk_.sync_error = EIO;
+  }
+  // Waits until the copy has the first `index` changes.
+  bool AwaitChanges(uint64_t index) {
+    return Await(
+        [&](const Follower::View& view) { return view.changes >= index; });
+  }
+
+  static constexpr char kCopyLog[] = "-copy/run.sqlite3";
+
+  FailingDisk& disk_ = TheFailingDisk();
+};
+
+TEST_F(FollowerFaultsTest, FollowsOnAfterADoubtAboutASnapshot) {
+  StartLeader("storage { snapshot_log_ratio: 0 }");
+  std::atomic<bool> is_armed = false;
+  std::atomic<bool> is_held = false;
+  std::atomic<uint64_t> index = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    is_held.wait(true);
+    if (response.change().commits().empty() || !is_armed.exchange(false)) {
+      return true;
+    }
+    // The write after this change is the note of the version's snapshot.
+    index = response.change().position().index();
+    EXPECT_TRUE(AwaitChanges(index - 1));
+    FailSyncs(/*sound=*/1, /*failing=*/1);
+    is_held = true;
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  is_armed = true;
+  Contribute(0);
+  ASSERT_TRUE(
+      Await([&](const Follower::View&) { return disk_.failing_syncs == 0; }));
+  EXPECT_EQ(follower_->view().changes, index);
+  is_held = false;
+  is_held.notify_all();
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_OK(follower_->view().ended);
+  ExpectTheSameRun();
+}
+
+TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
+  StartLeader();
+  std::atomic<int> logs = 0;
+  std::atomic<bool> is_armed = false;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.object().kind() == v1::ReplicatedObject::LOG) ++logs;
+    if (!response.change().commits().empty() && is_armed.exchange(false)) {
+      EXPECT_TRUE(AwaitChanges(response.change().position().index() - 1));
+      // The database cannot take its write back either, so the change is found
+      // when it is opened again.
+      FailSyncs(/*sound=*/0, /*failing=*/2);
+    }
+    return true;
+  });
+  Follow(proxy.address());
+  ASSERT_TRUE(AwaitAll());
+  Train();
+  ASSERT_TRUE(AwaitAll());
+  // Who opens the copy writes the update of the change that was in doubt. The
+  // disk is full for the first try.
+  const std::string update =
+      absl::StrCat(copy_dir(), "/updates/update-0000-v00000002.safetensors",
+                   AtomicFileWriter::kTemporaryMarker, getpid());
+  ASSERT_EQ(symlink("/dev/full", update.c_str()), 0);
+  is_armed = true;
+  Contribute(0);
+  ASSERT_TRUE(driver_.AwaitVersion(0, 2));
+  ASSERT_TRUE(AwaitAll());
+  EXPECT_FALSE(std::filesystem::is_symlink(update));
+  EXPECT_EQ(logs, 1) << "the copy was thrown away";
+  ExpectTheSameRun();
+}
+
+TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  server_.reset();
+  ASSERT_OK_AND_ASSIGN(
+      SqliteDatabase log,
+      SqliteDatabase::Open(copy_dir() + "/run.sqlite3",
+                           SqliteDatabase::Mode::kReadWriteCreate));
+  ASSERT_OK(
+      log.Execute("CREATE TRIGGER refuse BEFORE INSERT ON events "
+                  "BEGIN SELECT RAISE(ABORT, 'no space left'); END"));
+  v1::PromoteRequest request;
+  request.set_force(true);
+  ASSERT_OK_AND_ASSIGN(const v1::PromoteResponse promoted,
+                       follower_->Promote(request));
+  EXPECT_EQ(promoted.epoch(), 2);
+  EXPECT_TRUE(follower_->view().is_promoted);
+}
+
+TEST_F(FollowerFaultsTest, WithoutACopyNothingIsTakenOver) {
+  ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
+                                                  .name = "f",
+                                                  .is_candidate = true,
+                                                  .now = SteadyWallClock()}));
+  EXPECT_THAT(follower_->TakeOver(3), IsFailedPrecondition("not complete"));
+}
+
+}  // namespace
+}  // namespace causeway
