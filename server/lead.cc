@@ -34,7 +34,6 @@
 #include "proto/replication.pb.h"
 #include "server/edge/access.h"
 #include "server/edge/server.h"
-#include "server/edge/services.h"
 #include "server/election/electorate.h"
 #include "server/engine.h"
 #include "server/page/page_handlers.h"
@@ -159,10 +158,18 @@ void LogHowToJoin(const std::string& state_dir, int port) {
 
 // Returns null if no metrics were asked for.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
-    const ServeOptions& options, const StatusSource& status) {
+    const ServeOptions& options, const CoordinatorServer& server) {
   return StartMetricsServer(
-      options.metrics_listen, options.now, [] { return absl::OkStatus(); },
-      [&status, now = options.now,
+      options.metrics_listen, options.now,
+      [&server] {
+        return server.is_open()
+                   ? absl::OkStatus()
+                   : absl::UnavailableError(
+                         "islands may not come: followers lack what this "
+                         "coordinator's log began with, or another "
+                         "coordinator leads the run");
+      },
+      [&status = server.status(), now = options.now,
        add = options.add_metrics](MetricFamilies& families) {
         const v1::RunStatus run = status.GetRun();
         AddStatus(run, status.ListIslands(true), status.engine->ListFragments(),
@@ -314,7 +321,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
            .trust = trust.get(),
            .max_connections = options.max_connections}));
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics,
-                   ServeMetrics(options, server->status()));
+                   ServeMetrics(options, *server));
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
                    ServePage(options, PageOf(server->status())));
   std::optional<ReplacementNotice> notice;

@@ -249,17 +249,21 @@ std::string OwnName() {
   return name;
 }
 
-// Checks the region, and the address at which others reach this coordinator.
-// Returns INVALID_ARGUMENT if one is not valid.
+// Checks this coordinator's name, its region, and the address at which others
+// reach it. Returns INVALID_ARGUMENT if one is not valid.
 absl::Status CheckPlace(const ServeOptions& options) {
   const std::string& address = options.advertised;
   const bool is_elected = !absl::GetFlag(FLAGS_etcd).empty();
+  const bool follows = !absl::GetFlag(FLAGS_follow).empty();
+  if ((is_elected || follows) && !IsValidName(options.name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--name is \"", options.name, "\"; allowed: 1 to 64 of [a-z0-9-]"));
+  }
   if (!options.region.empty() && !IsValidName(options.region)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--region is \"", options.region, "\"; allowed: 1 to 64 of [a-z0-9-]"));
   }
-  const bool is_dialled = is_elected || (!options.region.empty() &&
-                                         !absl::GetFlag(FLAGS_follow).empty());
+  const bool is_dialled = is_elected || (!options.region.empty() && follows);
   if (is_dialled &&
       (!HasHostAndPort(address) || absl::StartsWith(address, "0.0.0.0:") ||
        absl::StartsWith(address, "[::]:"))) {

@@ -208,8 +208,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   RETURN_IF_ERROR(server->Serve(config, options, std::move(services),
                                 engine->CheckOpen().ok()));
-  const auto note = [engine, grpc_server = server->server_.get()] {
-    SetOpen(*grpc_server, engine->CheckOpen().ok());
+  const auto note = [engine, noted = server.get()] {
+    noted->is_open_ = engine->CheckOpen().ok();
+    SetOpen(*noted->server_, noted->is_open_);
   };
   server->news_ = engine->news().Add(note);
   // Something may have changed in between.

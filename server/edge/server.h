@@ -13,6 +13,7 @@
 #ifndef SERVER_EDGE_SERVER_H_
 #define SERVER_EDGE_SERVER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -85,6 +86,10 @@ class CoordinatorServer {
   // followers.
   const StatusSource& status() const { return status_; }
 
+  // Returns whether islands may come (Engine::CheckOpen), as the server last
+  // heard. Does not wait for the engine. Not for followers.
+  bool is_open() const { return is_open_; }
+
   // Stops taking calls, and cancels those still under way after `grace`.
   void Shutdown(absl::Duration grace);
 
@@ -110,6 +115,7 @@ class CoordinatorServer {
   const std::unique_ptr<Listener> listener_;
   // Listens to the engine's news.
   uint64_t news_ = 0;
+  std::atomic<bool> is_open_ = false;
 };
 
 }  // namespace causeway

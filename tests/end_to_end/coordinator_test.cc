@@ -93,6 +93,11 @@ TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
     EXPECT_THAT(coordinator->Output(),
                 HasSubstr(flag.substr(0, flag.find('='))));
   }
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.insert(command.end(), {"--follow=127.0.0.1:7070", "--name=Node_B"});
+  auto coordinator = Start("refused", command);
+  EXPECT_EQ(coordinator->Wait(), 2);
+  EXPECT_THAT(coordinator->Output(), HasSubstr("--name is \"Node_B\""));
   EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
 }
 

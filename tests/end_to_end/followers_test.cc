@@ -23,6 +23,7 @@
 #include "absl/strings/substitute.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/testing/http_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -185,6 +186,16 @@ class FollowersTest : public ProcessTestFixture {
                       HasSubstr("an empty directory gets another copy")));
   }
 
+  // Asks the coordinator whether it is ready until the answer is `status`.
+  static HttpReply AwaitReadiness(int port, int status) {
+    HttpReply reply;
+    for (int i = 0; reply.status != status && i < 300; ++i) {
+      if (i > 0) absl::SleepFor(absl::Milliseconds(100));
+      reply = HttpGet(port, "/readyz");
+    }
+    return reply;
+  }
+
   double Loss(const std::string& state) {
     return json::parse(
         RunTool({"evaluate", Path(state), "--data", kText, "--json"}))["loss"];
@@ -233,9 +244,13 @@ TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
       << follower.process->Output() << east_->Output();
 
   // The previous coordinator comes back unchanged, and stands down.
-  auto back =
-      Start("back", CoordinatorCommand(std::stoi(leader.port()), "leader"));
+  const int metrics = FreePort();
+  std::vector<std::string> command =
+      CoordinatorCommand(std::stoi(leader.port()), "leader");
+  command.push_back(absl::StrCat("--metrics_listen=127.0.0.1:", metrics));
+  auto back = Start("back", std::move(command));
   EXPECT_TRUE(back->AwaitOutput("was replaced")) << back->Output();
+  EXPECT_EQ(AwaitReadiness(metrics, 503).status, 503);
   back->End(SIGTERM);
   // Now it follows, in the directory that it has.
   Server second = Follower("second", follower.address, "leader");
