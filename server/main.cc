@@ -3,8 +3,9 @@
 //
 // causeway-coordinator: holds one run and serves it.
 //
-// Exit codes: 0 the run is finished, or SIGTERM or SIGINT came; 1 failure; 2
-// wrong use, such as an invalid configuration, which a restart cannot mend.
+// Exit codes: 0 the run is finished, or a signal of common/os/daemon.h came; 1
+// failure; 2 wrong use, such as an invalid configuration, which a restart
+// cannot mend.
 #include <unistd.h>
 
 #include <algorithm>

@@ -307,7 +307,8 @@ void AddStatus(const RunStatus& run, const v1::ListIslandsResponse& islands,
                         run.outer_steps(), labels);
   families.AddHistogram(
       {.name = "causeway_commit_seconds",
-       .help = "The part of each outer step that made its record durable."},
+       .help = "The part of each outer step after its record was synced: "
+               "until the commit is durable, also at followers."},
       run.commits(), labels);
   families.AddSample(
       {.name = "causeway_islands_ready",

@@ -136,7 +136,7 @@ CREATE TABLE log (
   hash TEXT NOT NULL,        -- chains them, hexadecimal
   is_copy INTEGER NOT NULL DEFAULT 0,     -- 1: of another coordinator's log,
                                           -- 2: perhaps, as its coordinator was
-                                          -- elected and may be replaced;
+                                          -- elected and may be replaced
   leader TEXT NOT NULL DEFAULT '',        -- the other's last known address
   leader_config TEXT NOT NULL DEFAULT ''  -- and its causeway.v1.RunConfig
 ) STRICT;
