@@ -239,13 +239,14 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const ProcessRankOptions& process, std::vector<float> parameters) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
-  ASSIGN_OR_RETURN(Rank::Options own,
-                   OptionsFor(config, options, options.shard));
+  // The others read their data at the same time, which may take minutes.
   v1::IslandRun run;
   *run.mutable_config() = config;
   run.set_shard(options.shard);
   run.set_encrypt(process.encrypt);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
+  ASSIGN_OR_RETURN(Rank::Options own,
+                   OptionsFor(config, options, options.shard));
   const auto followers = std::make_shared<Followers>();
   StartFollowers(own, options, process, 1, *followers);
   own.others = followers;

@@ -268,6 +268,20 @@ TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
   }
 }
 
+// An island that joins late saves its first checkpoint before its first step.
+TEST_F(IslandRanksTest, TheBatchFollowsTheRunsStepAfterACheckpointOfNoStep) {
+  config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
+  config_.mutable_training()->set_fixed_micro_batches(true);
+  ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
+  TrainerState state;
+  ASSERT_OK(trainer->Save(state));
+  ASSERT_OK_AND_ASSIGN(const InnerStepResult joined, trainer->Step(50));
+  ASSERT_OK_AND_ASSIGN(const auto resumed, MakeRanks(2));
+  ASSERT_OK(resumed->Restore(state));
+  ASSERT_OK_AND_ASSIGN(const InnerStepResult again, resumed->Step(50));
+  EXPECT_EQ(again.loss, joined.loss);
+}
+
 TEST_F(IslandRanksTest, AnchorsBeginWithTheRunsParameters) {
   ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   EXPECT_EQ(Parameters(*trainer), Start());
@@ -356,6 +370,17 @@ TEST_F(IslandRanksTest, SlownessIsFoundWhileTheIslandTrains) {
     EXPECT_EQ(ToRankTrouble(last).text(), trouble.text());
   }
   follower.join();
+}
+
+// Large data take minutes to read.
+TEST_F(IslandRanksTest, NobodyWaitsForRank0ToReadItsData) {
+  LocalRendezvous rendezvous;
+  options_.data = {"missing"};
+  EXPECT_THAT(
+      MakeLeadingRank(config_, options_, OneOfTwo(0, &rendezvous), Start())
+          .status(),
+      IsNotFound());
+  EXPECT_OK(rendezvous.Get("run", absl::ZeroDuration()));
 }
 
 // The other processes learn the shard from rank 0.

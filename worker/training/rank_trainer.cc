@@ -136,7 +136,8 @@ class Trainer : public RankTrainer {
 
   void Restore(const TrainerState& state) override {
     optimizer_->Restore(state.optimizer);
-    started_ = true;
+    // A state from before the first step has none: it follows the run's step.
+    started_ = state.next_micro_batch > 0;
     next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
                         options_.communicator->rank();
   }
