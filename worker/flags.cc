@@ -161,10 +161,10 @@ ABSL_FLAG(double, leave_timeout, 20,
 ABSL_FLAG(std::string, preemption_notice_file, "",
           "Leave when this file appears, as on SIGTERM.");
 ABSL_FLAG(int, interrupted_exit_code, 0,
-          "Exit code if a signal or the notice of pre-emption made the island "
-          "leave before the run was finished, for schedulers that start again "
-          "what did not exit with 0. With several processes only process 0 "
-          "knows: the others end with this code in any case.");
+          "Exit code, 0 or 4 to 125, if a signal or the notice of pre-emption "
+          "made the island leave before the run was finished, for schedulers "
+          "that start again what did not exit with 0. With several processes "
+          "only process 0 knows: the others end with this code in any case.");
 ABSL_FLAG(std::string, checkpoint_dir, "",
           "Directory for checkpoints of this island, made if missing. An "
           "island started again with it continues where it was. Empty keeps "
@@ -353,6 +353,9 @@ std::string UsageProblem() {
   if (size > 1 && absl::GetFlag(FLAGS_island_leader).empty()) {
     return "--island_size above 1 needs --island_leader";
   }
+  if (size == 1 && HasSuccessors()) {
+    return "several addresses in --island_leader need --island_size above 1";
+  }
   const std::string leader = LeaderProblem();
   if (size > 1 && !leader.empty()) return leader;
   if (size > 1 && !LeaderIsOnLoopback() &&
@@ -401,8 +404,11 @@ std::string UsageProblem() {
     return "--leave_timeout must be 0 or more";
   }
   const int exit_code = absl::GetFlag(FLAGS_interrupted_exit_code);
-  if (exit_code < 0 || exit_code > 255) {
-    return "--interrupted_exit_code must be 0 to 255";
+  // Others mean a failure, wrong use, that the island must not be started
+  // again, a program that cannot be started, or a signal.
+  if (exit_code != 0 && (exit_code <= kGaveUpExitCode || exit_code > 125)) {
+    return absl::StrCat("--interrupted_exit_code is ", exit_code,
+                        "; allowed: 0, and ", kGaveUpExitCode + 1, " to 125");
   }
   if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
     return "--threads must be 0 to 1024";
