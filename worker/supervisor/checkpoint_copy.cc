@@ -179,6 +179,9 @@ std::optional<CheckpointMirror::Version> CheckpointMirror::Newest() const {
 absl::Status CheckpointMirror::Follow() {
   const std::optional<Version> newest = Newest();
   if (newest == copied_) return absl::OkStatus();
+  // Until it has answered, nobody knows what the keeper has: perhaps a copy
+  // from before this supervisor's start.
+  copied_ = Version();
   ASSIGN_OR_RETURN(const auto socket,
                    SecureSocket::ConnectOnce(
                        options_.address, KeyOfSecret(options_.secret), kName,

@@ -108,6 +108,22 @@ TEST_F(CheckpointCopyTest, ARemovedCheckpointHasNoCopy) {
   EXPECT_EQ(Contents("b"), "of a lost host");
 }
 
+TEST_F(CheckpointCopyTest, ACheckpointThatIsRemovedOnItsWayHasNoCopy) {
+  ASSERT_OK(WriteFileAtomically(File("b"), {"from before"}));
+  Save(std::string(3 << 20, 'x'));
+  CheckpointCopyOptions slow = OwnOptions();
+  slow.bytes_per_second = 100'000;
+  {
+    const CheckpointMirror mirror(slow);
+    // The keeper writes beside its copy and its lock.
+    while (ListDirectory(Directory("b"))->size() < 3) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ASSERT_OK(RemoveFile(File("a")));
+  }
+  EXPECT_EQ(Contents("b"), std::nullopt);
+}
+
 TEST_F(CheckpointCopyTest, AKeeperOfAnIslandThatHasEndedKeepsNothing) {
   for (const bool has_ended : {false, true}) {
     ASSERT_OK(WriteFileAtomically(File("b"), {"one"}));
