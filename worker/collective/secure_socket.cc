@@ -144,7 +144,7 @@ SecureSocket::SecureSocket(int descriptor, std::string key)
   SSL_set_app_data(ssl_.get(), this);
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY);
   // After a second without traffic the system asks once a second whether the
-  // other one is there, and never gives up by itself.
+  // other one is there. It gives up by itself after about two minutes only.
   SetOption(descriptor, SOL_SOCKET, SO_KEEPALIVE);
   SetOption(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 1);
   SetOption(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 1);

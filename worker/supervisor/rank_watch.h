@@ -45,8 +45,8 @@ struct RankView {
 };
 
 // When something takes too long: 5 times the longest time so far, but within
-// these bounds. In the first rounds, and for what a rank has not done yet, it
-// is `most`.
+// these bounds. In the first rounds, and for what no rank has done yet, it is
+// `most`.
 struct WatchLimits {
   absl::Duration least = absl::Seconds(10);
   absl::Duration most = absl::Minutes(10);

@@ -6,9 +6,10 @@
 // loop sees only the InnerTrainer of rank 0.
 //
 // The AdamW moments belong to these processes: they start from zero when an
-// island (re)joins, and the outer loop never touches them. The learning rate
-// follows the run's step. Ranks share their fate: when one fails, all do, and
-// the island joins again as a whole.
+// island joins without a checkpoint or the state of an earlier crew, and the
+// outer loop never touches them. The learning rate follows the run's step.
+// Ranks share their fate: when one fails, all do, and the island joins again as
+// a whole.
 #ifndef WORKER_TRAINING_ISLAND_RANKS_H_
 #define WORKER_TRAINING_ISLAND_RANKS_H_
 
