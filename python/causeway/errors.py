@@ -4,8 +4,9 @@
 
 They are raised in the thread that called Causeway, from `optimizer.step()` for
 instance, and never from a thread of the library. After any of them but Timeout,
-InvalidArgument and ModelMismatch the island has ended: should_stop is set, and
-every further call raises the same exception again.
+InvalidArgument, ModelMismatch and Unimplemented the island has ended:
+should_stop is set, and every further call raises the same exception again. Only
+an error of a folder in `save()` or `state_dict()` leaves the island as it is.
 """
 
 
@@ -110,7 +111,7 @@ class Diverged(Error):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This build of the library cannot do it."""
+    """Causeway cannot do it, or this build of the library cannot."""
 
     code = 12
 

@@ -465,10 +465,12 @@ class Island:
         """Returns what `save` writes as one value, for torch.save and
         torch.distributed.checkpoint; empty on ranks other than 0.
 
-        Before attach() the value is None, as a place to load into.
+        Before attach() the value is None, as a place to load into, and once the
+        run is over for the island, as nothing is left to continue.
         """
         packed = None
-        if self._attachment is not None:
+        is_over = self._native.stopped and not self._native.ended
+        if self._attachment is not None and not is_over:
             with tempfile.TemporaryDirectory() as folder:
                 self.save(folder)
                 packed = None if self._ranks.rank else pack(folder)

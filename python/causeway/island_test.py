@@ -6,11 +6,14 @@ import contextlib
 import io
 import os
 import pathlib
+import re
 import unittest
 
 import torch
 
 import causeway
+from causeway._library import CUDA
+from causeway.attachment import Attachment
 from causeway.testing.least_squares import LeastSquares, largest_error
 from causeway.testing.processes import (CONTINUE, KILL, STOP,
                                         ProcessTestCase)
@@ -431,6 +434,50 @@ class OneIslandTest(ProcessTestCase):
             go_on(island)
         with self.join(resume=folder) as island:
             go_on(island)
+
+    def test_a_folder_that_takes_no_state_leaves_the_island(self):
+        self.begin(total_steps=12)
+        kept = self.path("kept")
+        with self.join(checkpoint_dir=kept) as island:
+            island.attach(self.model, self.optimizer)
+            with self.assertRaisesRegex(causeway.RunMismatch, "is locked by"):
+                island.save(kept)
+            self.assertFalse(island.should_stop)
+            for step in range(1, 13):
+                self.assertEqual(island.step, step)
+                self.step()
+            self.assertTrue(island.should_stop)
+            self.assertEqual(island.state_dict(), {"island": None})
+
+    def test_a_closed_island_refuses_calls(self):
+        with self.attached() as island:
+            self.step()
+
+        def merge():
+            with island.merged_weights():
+                pass
+
+        for call in (lambda: island.save(self.path("state")),
+                     lambda: island.progress, island.state_dict,
+                     island.request_leave, merge):
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "the island is closed"):
+                call()
+        island.close()
+
+    def test_tensors_that_the_library_refuses_end_the_island_with_a_reason(
+            self):
+        self.begin()
+        with self.assertRaises(causeway.Error) as refused:
+            with self.join() as island:
+                buffers = Attachment(self.model, island.run).buffers()
+                # They are in the host's memory.
+                for buffer in buffers:
+                    buffer.device = CUDA
+                island._native.attach(buffers)
+        events = self.tool("events", "--coordinator", self.address)
+        self.assertRegex(events, "island_[a-z]+ .*east.*"
+                         + re.escape(str(refused.exception)))
 
     def test_who_is_late_for_the_run_ends_well(self):
         self.start_coordinator(

@@ -96,6 +96,14 @@ class NativeIsland:
     def close(self) -> None:
         self.ended = self.stopped = True
         self._closing()
+        # The library's functions refuse null.
+        self.handle.value = None
+
+    def _opened(self) -> ctypes.c_void_p:
+        """Returns the handle. Raises InvalidArgument after close()."""
+        if not self.handle:
+            raise InvalidArgument("the island is closed")
+        return self.handle
 
     def fail(self, error: Error) -> None:
         """Ends the island because of an error of this process, and reports it
@@ -127,11 +135,12 @@ class NativeIsland:
     def attach(self, buffers: "ctypes.Array[_library.Buffer]") -> None:
         """Gives the library the tensors of this rank."""
         self._check(
-            self._library.causeway_attach(self.handle, buffers, len(buffers)))
+            self._library.causeway_attach(self._opened(), buffers,
+                                          len(buffers)))
 
     def set_stream(self, stream: int) -> None:
         """Says on which CUDA stream the tensors are written from now on."""
-        self._check(self._library.causeway_set_stream(self.handle, stream))
+        self._check(self._library.causeway_set_stream(self._opened(), stream))
 
     @property
     def waited_seconds(self) -> float:
@@ -170,7 +179,8 @@ class NativeIsland:
 
     def request_leave(self, reason: str) -> None:
         _library.check(
-            self._library.causeway_request_leave(self.handle, reason.encode()))
+            self._library.causeway_request_leave(self._opened(),
+                                                 reason.encode()))
 
     def audit(self, parameters: str, gradient: str) -> None:
         """Compares digests of all ranks. Raises DataLoss if they differ."""
@@ -193,19 +203,24 @@ class NativeIsland:
     def progress(self) -> Dict[str, Any]:
         text = ctypes.c_char_p()
         _library.check(
-            self._library.causeway_progress(self.handle, ctypes.byref(text)))
+            self._library.causeway_progress(self._opened(),
+                                            ctypes.byref(text)))
         progress: Dict[str, Any] = json.loads(text.value or b"{}")
         return progress
 
     def save(self, directory: _library.Path) -> None:
-        self._check(
-            self._library.causeway_save(self.handle, os.fsencode(directory)))
+        # An error of the folder leaves the island, and one of a rank comes
+        # again with the next step.
+        _library.check(
+            self._library.causeway_save(self._opened(),
+                                        os.fsencode(directory)))
 
     def read_merged(self,
                     buffers: "ctypes.Array[_library.Buffer]") -> None:
-        """Copies the merged values, on rank 0."""
-        self._check(
-            self._library.causeway_read_merged(self.handle, buffers,
+        """Copies the merged values, on rank 0. Errors are like those of
+        save."""
+        _library.check(
+            self._library.causeway_read_merged(self._opened(), buffers,
                                                len(buffers)))
 
     def _take_or_wait(self, code: int, timeout: Optional[float]) -> None:

@@ -258,15 +258,19 @@ causeway_code causeway_attach(causeway_island* island,
                               const causeway_buffer* buffers, size_t count) {
   return Guard([&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckJoined(island));
+    RETURN_IF_ERROR(island->island->Failure());
     if (island->attached) {
       return absl::InvalidArgumentError("tensors are attached already");
     }
     ASSIGN_OR_RETURN(
         const auto converted,
         causeway::ConvertBuffers(absl::MakeConstSpan(buffers, count)));
-    RETURN_IF_ERROR(island->island->Attach(converted));
-    island->attached = true;
-    return absl::OkStatus();
+    const absl::Status attached = island->island->Attach(converted);
+    island->attached = attached.ok();
+    if (!attached.ok() && !absl::IsInvalidArgument(attached)) {
+      island->island->Fail(attached);
+    }
+    return attached;
   });
 }
 

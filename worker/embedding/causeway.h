@@ -35,9 +35,10 @@
  * Errors. Functions return a code; causeway_last_error() says what was wrong
  * and what to do. Two codes leave an island that has joined as it is:
  * CAUSEWAY_DEADLINE_EXCEEDED (call again) and CAUSEWAY_INVALID_ARGUMENT (the
- * call was wrong). Any other error has ended it: the island has left the run,
- * the other ranks hear of it, and every later call but causeway_close returns
- * the same error.
+ * call was wrong). So do errors of the folder in causeway_save, and of the
+ * buffers in causeway_read_merged. Any other error has ended it: the island has
+ * left the run, the other ranks hear of it, and every later call but
+ * causeway_close returns the same error.
  */
 #ifndef WORKER_EMBEDDING_CAUSEWAY_H_
 #define WORKER_EMBEDDING_CAUSEWAY_H_
@@ -284,9 +285,11 @@ typedef struct causeway_buffer {
  * each rank; ranks that share it pass their parts, of which some may be empty,
  * and which together are the model. What the run does not exchange is not
  * passed.
- *   CAUSEWAY_INVALID_ARGUMENT  A tensor is missing, not of the run, there
- *                              twice, of another shape or an unknown type. The
- *                              message names the first. */
+ *   CAUSEWAY_INVALID_ARGUMENT     A tensor is missing, not of the run, there
+ *                                 twice, of another shape or an unknown type.
+ *                                 The message names the first.
+ *   CAUSEWAY_FAILED_PRECONDITION  Tensors are on a device, and the library was
+ *                                 built without CUDA. */
 CAUSEWAY_EXPORT causeway_code causeway_attach(causeway_island* island,
                                               const causeway_buffer* buffers,
                                               size_t count);
@@ -395,7 +398,7 @@ CAUSEWAY_EXPORT causeway_code causeway_read_merged(
 /* Writes a state to a folder, made if missing, from which an island can be
  * opened again (`resume_directory`): parameters, anchors and position, 8 bytes
  * a parameter; not the inner optimizer's state. Call between steps, on all
- * ranks alike; rank 0 writes. */
+ * ranks alike; rank 0 writes, and an error of the folder is only rank 0's. */
 CAUSEWAY_EXPORT causeway_code causeway_save(causeway_island* island,
                                             const char* directory);
 
