@@ -63,6 +63,23 @@ class RanksTest(ProcessTestCase):
             ranks[0], "rank 1 has given up: ValueError: no such file")
         self.assert_has_left("ValueError: no such file")
 
+    def test_ranks_that_wait_hear_what_rank_0_raises_before_it_attaches(self):
+        self.start_coordinator(self.create_run(LeastSquares()))
+        ranks = [
+            self.start_island("east", ranks=2, rank=rank,
+                              group_file=self.path("group"), rows=_PARTS[rank],
+                              fault="raise" if rank == 0 else "",
+                              fault_file=self.path("go"),
+                              join={"rank_timeout": 1000,
+                                    "step_timeout": 3})
+            for rank in range(2)
+        ]
+        ranks[1].wait_for("waits")
+        with open(self.path("go"), "w", encoding="utf-8"):
+            pass
+        self.assert_raises_in_time(
+            ranks[1], "rank 0 has given up: ValueError: no such file")
+
     def test_a_rank_that_hangs_in_a_step_is_named(self):
         ranks, west = self.fails("hang", 40)
         hangs = ("rank 1 has given up: its training loop hangs in step 40, "

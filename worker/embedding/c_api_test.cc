@@ -178,4 +178,39 @@ TEST_F(CApiTest, ARankThatFindsNoLeaderGivesUpInTime) {
   EXPECT_THAT(causeway_last_error(), HasSubstr("rank 0 of the island"));
 }
 
+// Rank 0, whose coordinator cannot be reached, and rank 1, in one process.
+class CApiRanksTest : public CApiTest {
+ protected:
+  ~CApiRanksTest() override { causeway_close(follower_); }
+
+  void SetUp() override {
+    causeway_options options = Unreachable();
+    options.ranks = 2;
+    options.leader = "127.0.0.1:0";
+    ASSERT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK)
+        << causeway_last_error();
+    options.rank = 1;
+    options.leader = causeway_leader(island_);
+    ASSERT_EQ(causeway_open(&options, &follower_), CAUSEWAY_OK)
+        << causeway_last_error();
+  }
+
+  causeway_island* follower_ = nullptr;
+};
+
+TEST_F(CApiRanksTest, OtherRanksHearWhyRank0HasNoRun) {
+  ASSERT_EQ(causeway_fail(island_, CAUSEWAY_OUT_OF_RANGE, "no data"),
+            CAUSEWAY_OK);
+  causeway_run run;
+  EXPECT_EQ(causeway_await_run(follower_, 60, &run), CAUSEWAY_ABORTED);
+  EXPECT_STREQ(causeway_last_error(), "rank 0 has given up: no data");
+}
+
+TEST_F(CApiRanksTest, OtherRanksLeaveWithRank0BeforeTheRun) {
+  ASSERT_EQ(causeway_request_leave(island_, "no time"), CAUSEWAY_OK);
+  causeway_run run;
+  ASSERT_EQ(causeway_await_run(island_, 60, &run), CAUSEWAY_CANCELLED);
+  EXPECT_EQ(causeway_await_run(follower_, 60, &run), CAUSEWAY_CANCELLED);
+}
+
 }  // namespace

@@ -269,22 +269,29 @@ class LeadingIsland : public EmbeddedIsland {
     end_ = has_run() ? FinalError(status) : status;
     // Common work of the ranks must not delay the end.
     if (!in_order && rank_ != nullptr) rank_->Fail(status);
+    // They hear it meanwhile: the program may close the table right after this.
+    if (rank_ == nullptr) TellEnd();
     island_->End(status);
     if (absl::IsOutOfRange(status) || IsFoundByAudit(status)) DropCheckpoint();
     renewer_.reset();
     certificate_watch_.reset();
-    if (rank_ == nullptr) {
-      TellRanks(
-          Milestone::kBegun, 0,
-          end_->ok() ? absl::CancelledError("the run is finished") : *end_,
-          table());
-    } else if (in_order) {
+    if (rank_ != nullptr && in_order) {
       rank_
           ->BeginStep(status.ok() ? EmbeddedRank::kFinished
                                   : EmbeddedRank::kLeft)
           .IgnoreError();
     }
     return *end_;
+  }
+
+  // Tells the other ranks, which are not connected yet, that none of what they
+  // wait for comes.
+  void TellEnd() {
+    const absl::Status end =
+        end_->ok() ? absl::CancelledError("the run is finished") : *end_;
+    if (!has_run()) ShareNoRun(end, table());
+    TellRanks(tensors_.has_value() ? Milestone::kBegun : Milestone::kAttached,
+              0, end, table());
   }
 
   // The coordinator lets no process continue from a checkpoint of an island

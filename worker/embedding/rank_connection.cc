@@ -20,10 +20,12 @@
 namespace causeway {
 namespace {
 
-// The value is kEncrypted or kPlain, and the JoinResponse.
+// The value is kEncrypted or kPlain, and the JoinResponse; or kNone, and the
+// RankFailure.
 constexpr char kRunKey[] = "run";
 constexpr char kEncrypted = 'E';
 constexpr char kPlain = 'P';
+constexpr char kNone = 'N';
 
 // Ranks may come to the replica's operations at any time.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
@@ -34,6 +36,38 @@ constexpr absl::Duration kLook = absl::Seconds(1);
 std::string Key(Milestone milestone, int rank) {
   return absl::StrCat(
       milestone == Milestone::kAttached ? "attached/" : "begun/", rank);
+}
+
+// Returns `status` as a rank tells it to the others.
+std::string Said(int rank, const absl::Status& status) {
+  v1::RankFailure said;
+  said.set_rank(rank);
+  said.set_code(static_cast<int>(status.code()));
+  said.set_message(std::string(status.message()));
+  return said.SerializeAsString();
+}
+
+// Returns what the others make of it; see AwaitRank.
+absl::Status Heard(int rank, const std::string& text) {
+  v1::RankFailure said;
+  if (!said.ParseFromString(text)) {
+    return absl::DataLossError(
+        absl::StrCat("what rank ", rank, " says is damaged"));
+  }
+  const auto code = static_cast<absl::StatusCode>(said.code());
+  if (code == absl::StatusCode::kOk || code == absl::StatusCode::kCancelled) {
+    return absl::Status(code, said.message());
+  }
+  return absl::AbortedError(
+      absl::StrCat("rank ", rank, " has given up: ", said.message()));
+}
+
+void Tell(int rank, absl::string_view key, absl::string_view text,
+          Rendezvous* rendezvous) {
+  const absl::Status told = rendezvous->Put(key, text);
+  LOG_IF(WARNING, !told.ok() && !absl::IsAlreadyExists(told))
+      << "rank " << rank
+      << " could not tell the others how far it is: " << told.message();
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
@@ -84,10 +118,18 @@ absl::Status ShareRun(const v1::JoinResponse& joined, bool encrypt,
                              joined.SerializeAsString());
 }
 
+void ShareNoRun(const absl::Status& status, Rendezvous* rendezvous) {
+  Tell(0, kRunKey, absl::StrCat(std::string(1, kNone), Said(0, status)),
+       rendezvous);
+}
+
 absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
                                                 absl::Duration timeout,
                                                 bool& encrypt) {
   ASSIGN_OR_RETURN(const std::string text, rendezvous->Get(kRunKey, timeout));
+  if (!text.empty() && text[0] == kNone) {
+    RETURN_IF_ERROR(Heard(0, text.substr(1)));
+  }
   v1::JoinResponse joined;
   if (text.empty() || !joined.ParseFromString(text.substr(1))) {
     return absl::DataLossError("what rank 0 says of the run is damaged");
@@ -98,32 +140,14 @@ absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
 
 void TellRanks(Milestone milestone, int rank, const absl::Status& status,
                Rendezvous* rendezvous) {
-  v1::RankFailure said;
-  said.set_rank(rank);
-  said.set_code(static_cast<int>(status.code()));
-  said.set_message(std::string(status.message()));
-  const absl::Status told =
-      rendezvous->Put(Key(milestone, rank), said.SerializeAsString());
-  LOG_IF(WARNING, !told.ok() && !absl::IsAlreadyExists(told))
-      << "rank " << rank
-      << " could not tell the others how far it is: " << told.message();
+  Tell(rank, Key(milestone, rank), Said(rank, status), rendezvous);
 }
 
 absl::Status AwaitRank(Milestone milestone, int rank, absl::Duration timeout,
                        Rendezvous* rendezvous) {
   ASSIGN_OR_RETURN(const std::string text,
                    rendezvous->Get(Key(milestone, rank), timeout));
-  v1::RankFailure said;
-  if (!said.ParseFromString(text)) {
-    return absl::DataLossError(
-        absl::StrCat("what rank ", rank, " says is damaged"));
-  }
-  const auto code = static_cast<absl::StatusCode>(said.code());
-  if (code == absl::StatusCode::kOk || code == absl::StatusCode::kCancelled) {
-    return absl::Status(code, said.message());
-  }
-  return absl::AbortedError(
-      absl::StrCat("rank ", rank, " has given up: ", said.message()));
+  return Heard(rank, text);
 }
 
 absl::Status AwaitBegin(const EmbeddedIslandOptions& options,

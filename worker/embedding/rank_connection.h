@@ -30,6 +30,9 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> FindRendezvous(
 // On the others: waits for it; DEADLINE_EXCEEDED if it is not there in time.
 absl::Status ShareRun(const v1::JoinResponse& joined, bool encrypt,
                       Rendezvous* rendezvous);
+// On rank 0: says instead why it has ended without a run. The others get this
+// error as AwaitRank returns it.
+void ShareNoRun(const absl::Status& status, Rendezvous* rendezvous);
 absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
                                                 absl::Duration timeout,
                                                 bool& encrypt);

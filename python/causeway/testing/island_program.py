@@ -35,9 +35,11 @@ class Settings:
     frozen: Optional[str] = None
     step_seconds: float = 0
     # What this process does in place of the step `fault_step`, or of attach()
-    # if that is 0: "exit" without a word, "hang", or "raise".
+    # if that is 0: "exit" without a word, "hang", or "raise", once the file
+    # `fault_file` exists if it is given.
     fault: str = ""
     fault_step: int = 0
+    fault_file: str = ""
     # The process group: its number of processes, this one's number, a file.
     # Without a file the environment has both numbers and the address.
     ranks: int = 1
@@ -78,6 +80,8 @@ def fail(settings: Settings, step: int) -> None:
     if not settings.fault or step != settings.fault_step:
         return
     say("fault", step=step, process=os.getpid())
+    while settings.fault_file and not os.path.exists(settings.fault_file):
+        time.sleep(0.01)
     if settings.fault == "exit":
         os._exit(3)
     if settings.fault == "raise":
@@ -115,7 +119,11 @@ def train(settings: Settings, island: causeway.Island) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
     fail(settings, 0)
-    island.attach(replica, optimizer, shards=shards)
+    try:
+        island.attach(replica, optimizer, shards=shards)
+    except causeway.Timeout:
+        say("waits")
+        island.wait()
     if island.should_stop:
         return say("left")
     say("attached", step=island.step, error=largest_error(model))
