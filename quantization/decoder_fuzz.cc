@@ -7,7 +7,7 @@
 //   byte 1       bits 0-1 block size (64, 128, 256), bit 2 entropy coded, bit 3
 //                pad or cut the encoding to its greatest length; from 240 on
 //                there may be several strips, which are slow
-//   bytes 2-4    values, little-endian, modulo 2^8 + 64, or 2^17 + 64 with
+//   bytes 2-4    values, little-endian, modulo 2^11 + 64, or 2^17 + 64 with
 //                several strips
 //   byte 5       the stream comes in pieces of 1 + 16 * byte bytes, at most
 //                kMostPieces
@@ -134,7 +134,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                           .block_size = 64u << (data[1] & 3),
                           .entropy_coded = (data[1] & 4) != 0};
   if (!CheckCodecSpec(spec).ok()) return 0;
-  const uint64_t modulus = (data[1] >= 240 ? 1 << 17 : 1 << 8) + 64;
+  const uint64_t modulus = (data[1] >= 240 ? 1 << 17 : 1 << 11) + 64;
   const uint64_t values =
       (data[2] | uint64_t{data[3]} << 8 | uint64_t{data[4]} << 16) % modulus;
   std::string encoded(reinterpret_cast<const char*>(data) + kHeaderBytes,

@@ -36,6 +36,16 @@ absl::Status DecodeUnits(SymbolWidth width, const RansTable& table,
   const char* back = front + words.size();
   size_t done = kernels.decode(decode_table, units, kMaxRansUnitReadBytes,
                                states, front, back, codes);
+  // A unit of symbols that are rare in the table, but not in the codes, takes
+  // more words than the stream may have.
+  const auto check_words = [&]() -> absl::Status {
+    if (front <= back) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "entropy coded codes: the words end before the codes of byte %d of "
+        "%d; the bytes are cut off or damaged",
+        done * RansUnitBytes(width), units * RansUnitBytes(width)));
+  };
+  RETURN_IF_ERROR(check_words());
   words = absl::string_view(front, static_cast<size_t>(back - front));
   if (done == units) return absl::OkStatus();
   // The kernels read beyond the last words, which are fewer than
@@ -45,12 +55,7 @@ absl::Status DecodeUnits(SymbolWidth width, const RansTable& table,
   back = absl::c_copy(words, last + kMaxRansUnitReadBytes);
   done += kernels.decode(decode_table, units - done, 0, states, front, back,
                          codes + done * RansUnitBytes(width));
-  if (back < front) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "entropy coded codes: the words end before the codes of byte %d of "
-        "%d; the bytes are cut off or damaged",
-        done * RansUnitBytes(width), units * RansUnitBytes(width)));
-  }
+  RETURN_IF_ERROR(check_words());
   words =
       words.substr(static_cast<size_t>(front - last) - kMaxRansUnitReadBytes,
                    static_cast<size_t>(back - front));

@@ -18,6 +18,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
+#include "quantization/entropy/rans_reference.h"
+#include "quantization/entropy/rans_table.h"
 #include "quantization/entropy/testing/whole_planes.h"
 
 namespace causeway {
@@ -255,6 +257,27 @@ TEST_P(EntropyCoderTest, TakesAnyBytes) {
     EXPECT_EQ(
         got.code(),
         RansDecompressReference(width_, bytes, absl::MakeSpan(want)).code());
+  }
+}
+
+// A unit of symbols of frequency 1 takes more words than the kernels demand
+// before it.
+TEST_P(EntropyCoderTest, RefusesWordsThatEndInAUnitOfRareSymbols) {
+  RansTable table;
+  table.frequency[0] = 1;
+  table.frequency[1] = kRansTotal - 1;
+  char head[kMaxRansTableBytes];
+  std::string bytes(head, WriteRansTable(table, head));
+  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+    bytes += std::string("\0\0\1\0", 4);
+  }
+  std::string decoded(1024, '\0');
+  for (size_t words = 0; words <= 500; ++words) {
+    SCOPED_TRACE(words);
+    ASSERT_THAT(Decompress(bytes, decoded), IsInvalidArgument());
+    ASSERT_THAT(RansDecompressReference(width_, bytes, absl::MakeSpan(decoded)),
+                IsInvalidArgument());
+    bytes += std::string(kRansWordBytes, '\0');
   }
 }
 
