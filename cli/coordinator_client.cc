@@ -120,8 +120,8 @@ absl::Status CoordinatorClient::FetchHistory(v1::GetHistoryResponse& history) {
 absl::Status CoordinatorClient::WatchEvents(
     const v1::WatchEventsRequest& request,
     const std::function<bool(const v1::Event&)>& consume) {
+  // There is no deadline, since `consume` may wait for a pager.
   grpc::ClientContext context;
-  if (request.recorded_only()) LimitTime(context);
   const std::unique_ptr<grpc::ClientReader<v1::Event>> reader =
       Stub(channel_).WatchEvents(&context, request);
   v1::Event event;

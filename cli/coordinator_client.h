@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a coordinator's services. Every call except a WatchEvents that follows
-// ends within ten seconds. Only one thread at a time may use a client.
+// Calls a coordinator's services. Every call except WatchEvents ends within ten
+// seconds. Only one thread at a time may use a client.
 //
 // Errors: those of ExplainCall (common/transport/reachability.h) if no
 // coordinator answers; otherwise the service's own (proto/status.proto,

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -70,10 +71,10 @@ absl::StatusOr<Dtype> FindDtype(absl::string_view flag) {
       absl::StrCat("--dtype is ", flag, "; allowed: fp32, bf16, fp16"));
 }
 
-// Makes the directory, or checks that it is free. Removes an earlier export,
-// whose files have the same prefix, if `force` is set.
-absl::Status PrepareDirectory(const std::string& path, absl::string_view prefix,
-                              bool force) {
+// Makes the directory, or checks that it is free. Returns the names of the
+// files of an earlier export, which have the same prefix, if `force` is set.
+absl::StatusOr<std::vector<std::string>> PrepareDirectory(
+    const std::string& path, absl::string_view prefix, bool force) {
   if (absl::EndsWith(path, ".safetensors")) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--out is ", path,
@@ -81,6 +82,7 @@ absl::Status PrepareDirectory(const std::string& path, absl::string_view prefix,
         "model.safetensors and config.json"));
   }
   RETURN_IF_ERROR(CreateDirectory(path));
+  std::vector<std::string> earlier;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     const std::string file = entry.path().filename();
@@ -97,9 +99,9 @@ absl::Status PrepareDirectory(const std::string& path, absl::string_view prefix,
                        " exists; --force replaces the model that is there, "
                        "--out names another place"));
     }
-    RETURN_IF_ERROR(RemoveFile(entry.path()));
+    earlier.push_back(file);
   }
-  if (!error) return absl::OkStatus();
+  if (!error) return earlier;
   return absl::UnavailableError(
       absl::StrCat("cannot list ", path, ": ", error.message()));
 }
@@ -180,7 +182,8 @@ absl::Status RunExport(const ExportFlags& flags,
     ASSIGN_OR_RETURN(config,
                      WriteHuggingFaceConfig(run.config, dtype.torch, config));
   }
-  RETURN_IF_ERROR(PrepareDirectory(flags.out, original.prefix, flags.force));
+  ASSIGN_OR_RETURN(const std::vector<std::string> earlier,
+                   PrepareDirectory(flags.out, original.prefix, flags.force));
   // "format" tells the Hugging Face libraries which framework named the
   // tensors.
   ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, TensorsOf(model));
@@ -206,6 +209,14 @@ absl::Status RunExport(const ExportFlags& flags,
     files.push_back(absl::StrCat(original.prefix, kConfigFile));
     RETURN_IF_ERROR(WriteFileAtomically(
         absl::StrCat(flags.out, "/", files.back()), {config}));
+  }
+  for (const std::string& name : earlier) {
+    const std::string path = absl::StrCat(flags.out, "/", name);
+    if (absl::c_linear_search(files, name)) continue;
+    if (const absl::Status removed = RemoveFile(path);
+        !absl::IsNotFound(removed)) {
+      RETURN_IF_ERROR(removed);
+    }
   }
   call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
            << HumanCount(size) << " parameters in " << tensors.size()

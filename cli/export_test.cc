@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmath>
+#include <csignal>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -120,6 +122,20 @@ TEST_F(ExportTest, AnotherCutReplacesAllOfAnEarlierExport) {
   EXPECT_THAT(ReadFile(out_path_ + "/model-00001-of-00003.safetensors"),
               IsNotFound());
   ExpectParameters("F32");
+}
+
+TEST_F(ExportTest, AnEarlierExportOutlivesOneThatFails) {
+  EXPECT_EQ(Run({state_, "--out", out_path_}), kExitOk) << err_.str();
+  // No file may grow beyond this size, as on a full disk.
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_EQ(Run({state_, "--out", out_path_, "--force"}), kExitFailure);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ExpectParameters("F32");
+  EXPECT_EQ(Config()["num_hidden_layers"], 2);
 }
 
 TEST_F(ExportTest, TheConfigurationIsThatOfTheModel) {

@@ -244,6 +244,25 @@ absl::Status ReadLlama3Scaling(const Json& rope, v1::RopeScaling& scaling) {
   return absl::OkStatus();
 }
 
+// Refuses an embedding that differs from layer to layer, and a `rope_scaling`
+// that contradicts the embedding `rope` of `key`.
+absl::Status CheckOneRope(const Json& json, const char* key, const Json& rope) {
+  for (const Json& value : rope) {
+    if (value.is_object()) {
+      return Refuse(key, rope, "islands compute one embedding for all layers");
+    }
+  }
+  const Json& scaling = At(json, "rope_scaling");
+  if (!scaling.is_object()) return absl::OkStatus();
+  for (const auto& [name, value] : scaling.items()) {
+    if (At(rope, name.c_str()) != value) {
+      return Refuse("rope_scaling", scaling,
+                    absl::StrCat("it contradicts \"", key, "\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Reads the rotary embedding: `rope_parameters`, as new libraries write it, or
 // `rope_theta` and `rope_scaling`.
 absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
@@ -257,6 +276,7 @@ absl::Status ReadRope(const Json& json, v1::ModelConfig& model) {
     return Refuse(key, rope, "want an object or null");
   }
   if (rope.is_object()) {
+    RETURN_IF_ERROR(CheckOneRope(json, key, rope));
     RETURN_IF_ERROR(RequireOrAbsent(rope, "partial_rotary_factor", 1,
                                     "islands rotate all of a head"));
     RETURN_IF_ERROR(ReadNumber(rope, "rope_theta", theta));

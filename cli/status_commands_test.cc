@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -70,10 +71,12 @@ class FakeStatus : public v1::Status::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status WatchEvents(grpc::ServerContext*,
+  grpc::Status WatchEvents(grpc::ServerContext* context,
                            const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* writer) override {
     watched = *request;
+    has_deadline =
+        context->deadline() != std::chrono::system_clock::time_point::max();
     for (uint64_t id = request->after_id() + 1; id <= events; ++id) {
       v1::Event event;
       event.set_id(id);
@@ -92,6 +95,7 @@ class FakeStatus : public v1::Status::Service {
   google::protobuf::Timestamp time;
   uint64_t events = 3;
   v1::WatchEventsRequest watched;
+  bool has_deadline = false;
   bool more_each_time = false;
   grpc::StatusCode follow_end = grpc::StatusCode::UNAVAILABLE;
 };
@@ -212,6 +216,8 @@ TEST_F(StatusCommandsTest, EventsEndAtTheLastRecorded) {
   const std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
   ASSERT_EQ(lines.size(), 4);
   EXPECT_EQ(nlohmann::json::parse(lines[2])["text"], "event 3");
+  // A pager may take the events slowly.
+  EXPECT_FALSE(service_.has_deadline);
 }
 
 TEST_F(StatusCommandsTest, EventsAreThoseThatTheFlagsAskFor) {

@@ -43,7 +43,7 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
 absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   ASSIGN_OR_RETURN(const RunAssumptions assumptions,
                    MakeAssumptions(flags.settings));
-  if (flags.want > 0) {
+  if (flags.want != 0) {
     ASSIGN_OR_RETURN(const FoundSettings found,
                      FindSettings(assumptions, flags.want));
     PrintSettings(flags.want, found, out);

@@ -163,6 +163,11 @@ TEST_F(PlanCommandTest, FindsSettings) {
   }
   EXPECT_EQ(Run(absl::StrCat(kModel, " --up_mbit 1e-6 --want 0.9")), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("Nothing that was tried reaches 90.00 %"));
+  // A model of one block cannot be cut.
+  EXPECT_EQ(Run("--parameters 1e6 --layers 1 --step_seconds 1 --up_mbit 100 "
+                "--want 0.5"),
+            kExitOk)
+      << err_.str();
 }
 
 TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
@@ -193,9 +198,16 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(problem(model + " --up_mbit 1 --overlap_steps 10"),
               HasSubstr("must be less than inner_steps_per_round"));
   EXPECT_THAT(problem(model + " --up_mbit 1 --uplink_bits -3"),
-              HasSubstr("cannot be negative"));
+              HasSubstr("must be 0 or more"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --uplink_bits nan"),
+              HasSubstr("must be 0 or more"));
   EXPECT_THAT(problem(model + " --up_mbit 1 --want 1.5"),
               HasSubstr("the wanted utilization is 1.5"));
+  EXPECT_THAT(problem(model + " --up_mbit 1 --want -1"),
+              HasSubstr("the wanted utilization is -1"));
+  EXPECT_THAT(
+      problem(model + " --up_mbit 1 --want 0.9 --max_overlap_steps 10000"),
+      HasSubstr("rounds of at most 10000 steps are tried"));
   EXPECT_THAT(problem("--config none.textproto --step_seconds 1"),
               HasSubstr("none.textproto"));
 }

@@ -163,10 +163,11 @@ void PrintPrediction(const RunAssumptions& assumptions,
       "exchange     H %u, P %u, tau %u, %s; training waits after %u %s\n",
       sync.inner_steps_per_round(), sync.fragments(), sync.overlap_steps(),
       Formats(sync), waits_after, waits_after == 1 ? "step" : "steps");
-  if (sync.uplink_bits_floor() > 0) {
+  if (sync.uplink_bits_floor() > 0 && sync.uplink_format() == v1::ECQ) {
     out << absl::StrFormat("uplink bits  %s of %.3g, as uplinks need\n",
                            absl::StrJoin(prediction.uplink_bits, ", "),
-                           sync.ecq_bits());
+                           assumptions.uplink_bits > 0 ? assumptions.uplink_bits
+                                                       : sync.ecq_bits());
   }
   const PeriodTimes& round = prediction.simulated.busy;
   out << absl::StrFormat(

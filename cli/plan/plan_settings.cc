@@ -23,8 +23,8 @@ constexpr double kBitsPerMegabit = 1e6;
 constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr double kValuesPerMillion = 1e6;
 
-// Half the rate of two cores and a disk of 350 MB/s with eight islands
-// (docs/benchmarks.md).
+// About a third of what two cores and a disk of 350 MB/s reach with eight
+// islands (docs/benchmarks.md).
 constexpr double kDefaultMergeRate = 100e6;
 constexpr size_t kDefaultIslands = 2;
 
@@ -163,11 +163,11 @@ absl::Status ApplySettings(const PlanSettings& settings,
   assumptions.coordinator = {
       .up = settings.coordinator_in_mbit * kBitsPerMegabit,
       .down = settings.coordinator_out_mbit * kBitsPerMegabit};
-  if (settings.merge_mvalues < 0 || settings.uplink_bits < 0 ||
-      settings.downlink_bits < 0) {
+  // A NaN is refused, too.
+  if (!(settings.merge_mvalues >= 0 && settings.uplink_bits >= 0 &&
+        settings.downlink_bits >= 0)) {
     return absl::InvalidArgumentError(
-        "--merge_mvalues, --uplink_bits and --downlink_bits cannot be "
-        "negative");
+        "--merge_mvalues, --uplink_bits and --downlink_bits must be 0 or more");
   }
   if (settings.merge_mvalues > 0) {
     assumptions.merge_rate = settings.merge_mvalues * kValuesPerMillion;
@@ -222,8 +222,8 @@ void AddSettingsFlags(FlagSet& flags, PlanSettings& settings) {
   flags.Add(
       "merge_mvalues", "RATE",
       "Speed of outer steps, including the commit, in millions of values per "
-      "second; inf if they take no time. 0 stands for 100, half of what two "
-      "cores and a disk of 350 MB/s reach with eight islands.",
+      "second; inf if they take no time. 0 stands for 100, about a third of "
+      "what two cores and a disk of 350 MB/s reach with eight islands.",
       &settings.merge_mvalues);
   flags.Add("slow_start_after_idle", "",
             "Whether TCP begins with a small window after each pause, as Linux "

@@ -57,8 +57,8 @@ struct RunPrediction {
   // Memory for parameters, gradients, the optimizer's state, anchors and
   // exchanges, but not for activations.
   double island_bytes = 0;
-  // Memory for contributions under way and one outer step, whose old and new
-  // files are mapped.
+  // Memory for the newest version of every fragment, contributions under way,
+  // and the outer steps that go on at once.
   double coordinator_bytes = 0;
   // Disk space for the versions and updates that are kept.
   double coordinator_disk_bytes = 0;

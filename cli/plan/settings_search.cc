@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -78,8 +80,13 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
         utilization));
   }
   const uint32_t layers = CountBlocks(assumptions.layout);
+  // What is outside of the blocks makes a fragment of its own.
+  const bool has_rest =
+      absl::c_any_of(assumptions.layout.tensors,
+                     [](const TensorSpec& tensor) { return tensor.block < 0; });
   const std::set<uint32_t> fragment_counts = {
-      1, (layers + kLayersPerFragment - 1) / kLayersPerFragment + 1};
+      1, std::min((layers + kLayersPerFragment - 1) / kLayersPerFragment + 1,
+                  layers + (has_rest ? 1 : 0))};
   RunAssumptions tried = assumptions;
   tried.uplink_bits = 0;
   tried.downlink_bits = 0;
@@ -108,6 +115,12 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
         found.reaching.push_back(std::move(settings));
       }
     }
+  }
+  if (found.closest.prediction.simulated.islands.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "synchronization.max_overlap_steps is %u; rounds of at most %u steps "
+        "are tried, which have to be longer",
+        sync.max_overlap_steps(), kRoundSteps[std::size(kRoundSteps) - 1]));
   }
   std::stable_sort(found.reaching.begin(), found.reaching.end(),
                    [](const Settings& a, const Settings& b) {

@@ -144,7 +144,7 @@ bool Terminal::Wait(absl::Duration timeout) {
   const int ready = poll(ends, 2,
                          static_cast<int>(absl::ToInt64Milliseconds(
                              absl::Ceil(timeout, absl::Milliseconds(1)))));
-  if (ready <= 0) return true;
+  if (ready == 0 || (ready < 0 && errno != EINTR)) return true;
   char byte = 0;
   if (ends[1].revents != 0 && (read(input_, &byte, 1) != 1 || byte == 'q')) {
     return false;

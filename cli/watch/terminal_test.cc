@@ -9,7 +9,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -102,6 +105,16 @@ TEST_F(TerminalTest, KeysAndSignalsEndIt) {
     raise(number);
     EXPECT_FALSE(terminal->Wait(absl::Hours(1)));
   }
+}
+
+TEST_F(TerminalTest, ASignalEndsAWaitThatGoesOn) {
+  ASSERT_OK_AND_ASSIGN(auto terminal, Terminal::Take(program_, program_));
+  std::thread user([waiting = pthread_self()] {
+    absl::SleepFor(absl::Milliseconds(100));
+    pthread_kill(waiting, SIGINT);
+  });
+  EXPECT_FALSE(terminal->Wait(absl::Hours(1)));
+  user.join();
 }
 
 TEST_F(TerminalTest, OutputWithoutAScreenIsNone) {

@@ -109,6 +109,13 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
   RETURN_IF_ERROR(CheckTensors(tensors, options.dtype));
   const auto files =
       CutIntoFiles(tensors, options.most_bytes / ElementBytes(options.dtype));
+  const std::string index_name =
+      absl::StrCat(options.stem, ".safetensors.index.json");
+  const std::string index_path = absl::StrCat(directory, "/", index_name);
+  if (const absl::Status removed = RemoveFile(index_path);
+      !absl::IsNotFound(removed)) {
+    RETURN_IF_ERROR(removed);
+  }
   std::vector<std::string> names;
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   uint64_t bytes = 0;
@@ -125,12 +132,11 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
     }
   }
   if (files.size() == 1) return names;
-  names.push_back(absl::StrCat(options.stem, ".safetensors.index.json"));
+  names.push_back(index_name);
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},
                                         {"weight_map", map}};
   RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(directory, "/", names.back()),
-                          {absl::StrCat(index.dump(2), "\n")}));
+      WriteFileAtomically(index_path, {absl::StrCat(index.dump(2), "\n")}));
   return names;
 }
 

@@ -88,6 +88,15 @@ TEST_F(TensorFilesWriterTest, RefusesWhatF16HasNoRoomFor) {
               IsInvalidArgument("F32, BF16, F16"));
 }
 
+TEST_F(TensorFilesWriterTest, AnEarlierIndexStaysUntilNewFilesCanBeWritten) {
+  const std::string index = directory_.path() + "/model.safetensors.index.json";
+  ASSERT_OK(WriteFileAtomically(index, {"earlier"}));
+  EXPECT_THAT(Through("F16", {65520}), IsInvalidArgument());
+  EXPECT_THAT(ReadFile(index), IsOkAndHolds("earlier"));
+  EXPECT_OK(Through("F16", {1}));
+  EXPECT_THAT(ReadFile(index), IsNotFound());
+}
+
 TEST_F(TensorFilesWriterTest, CutsBetweenTensors) {
   const std::vector<float> values = {1, 2, 3, 4};
   // A file has room for eight values: "a" and "b" share one, and "c" is alone

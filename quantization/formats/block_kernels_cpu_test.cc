@@ -258,7 +258,8 @@ TEST_P(BlockKernelsTest, SquaresAreSummedWithoutRounding) {
       DecodeBlocks(format_, block_size_, encoded, kValues);
   double want = 0;
   for (size_t at = 0; at < kValues; at += block_size_) {
-    want += SumOfSquares(absl::MakeConstSpan(values).subspan(at, block_size_));
+    want +=
+        SumOfBlockSquares(absl::MakeConstSpan(values).subspan(at, block_size_));
   }
   // This makes the encoding unaligned.
   encoded = "x" + encoded;

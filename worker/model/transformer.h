@@ -21,7 +21,8 @@
 //       parameters.data(), tokens, targets, /*loss_scale=*/1,
 //       gradients.data()));
 //
-// Memory. Create allocates everything, and activation_bytes() reports it. Per
+// Memory. Create allocates everything; activation_bytes() reports all but the
+// tokens. Per
 // token a block keeps its input, the rotated queries, keys and values, the
 // attention's output, the stream between its halves, and gate and up; with
 // QK-norm, also queries and keys before it. It keeps neither what one pass can
@@ -89,7 +90,8 @@ class Transformer {
   const ModelLayout& layout() const { return layout_; }
   int64_t sequence_length() const { return length_; }
   int64_t vocab_size() const { return vocab_; }
-  // Returns the bytes of device memory that the object holds.
+  // Returns the bytes of device memory that the object holds, but for those of
+  // the tokens.
   int64_t activation_bytes() const { return arena_.size(); }
 
   // The functions below take at most micro_batch consecutive whole sequences;
@@ -247,14 +249,14 @@ class Transformer {
   // projection.
   void BackwardQkv(const float* parameters, int block,
                    const AttentionShape& shape, float* gradients);
-  // Computes the logits and the losses, in chunks of rows. With
-  // `gradient_scale`, also computes the head's backward pass: the gradient of
-  // the sum of losses times `gradient_scale`.
   // Hands `replay` the operations of AddGradients that are always the same.
   using ReplayFunction = void (Ops::*)(const ReplayKey&,
                                        absl::FunctionRef<void()>);
   void ReplayPass(ReplayFunction replay, const float* parameters, int64_t rows,
                   double loss_scale, float* gradients);
+  // Computes the logits and the losses, in chunks of rows. With
+  // `gradient_scale`, also computes the head's backward pass: the gradient of
+  // the sum of losses times `gradient_scale`.
   void HeadLoss(int64_t rows, std::optional<float> gradient_scale,
                 float* gradients);
   // Adds the mean loss to what TakeLoss returns.
@@ -298,7 +300,7 @@ class Transformer {
   // The tokens whose qkv the blocks keep for the next call of NextTokenLogits.
   std::vector<int32_t> kept_;
 
-  // All memory below is part of the arena.
+  // All memory below these arrays is part of the arena.
   DeviceArray<char> arena_;
   DeviceArray<int32_t> tokens_;
   DeviceArray<int32_t> targets_;

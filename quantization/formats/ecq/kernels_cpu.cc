@@ -26,7 +26,7 @@ HWY_INLINE uint16_t LoadScale(const char* scales, size_t block) {
   return scale;
 }
 
-// Equals SumOfSquares() of quantization/formats/testing/block_reference.h;
+// Equals SumOfBlockSquares() of quantization/formats/testing/block_reference.h;
 // `count` is a multiple of kRow.
 HWY_INLINE double SquaresOf(const float* values, size_t count) {
   using Doubles = hn::CappedTag<double, kRow / 2>;

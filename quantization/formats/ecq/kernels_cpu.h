@@ -16,7 +16,7 @@
 
 namespace causeway {
 
-// Measures each block: the sum of its squares (SumOfSquares() of
+// Measures each block: the sum of its squares (SumOfBlockSquares() of
 // quantization/formats/testing/block_reference.h) and its largest magnitude,
 // which is NaN if a value is NaN.
 void MeasureEcqBlocks(size_t block_size, size_t blocks, const float* values,

@@ -102,7 +102,7 @@ TEST_P(EcqKernelsTest, MeasuresAsTheReference) {
   for (size_t block = 0; block < kBlocks; ++block) {
     const auto of_block =
         absl::MakeConstSpan(values).subspan(block * block_size_, block_size_);
-    want_squares.push_back(SumOfSquares(of_block));
+    want_squares.push_back(SumOfBlockSquares(of_block));
     want_absmax.push_back(LargestMagnitude(of_block));
   }
   EXPECT_EQ(BitsOf<uint64_t>(squares), BitsOf<uint64_t>(want_squares));

@@ -57,7 +57,7 @@ uint16_t ScaleOfAbsmax(BlockFormat format, float absmax) {
   return std::min(scale, LargestScale(format));
 }
 
-double SumOfSquares(absl::Span<const float> block) {
+double SumOfBlockSquares(absl::Span<const float> block) {
   double sums[16] = {};
   for (size_t i = 0; i < block.size(); ++i) {
     sums[i % 16] += double{block[i]} * block[i];

@@ -28,7 +28,7 @@ uint16_t ScaleOfAbsmax(BlockFormat format, float absmax);
 // 32 + j ... one after the other in binary64, where squares are exact; then
 // partial sums j and j + 8 are added, j and j + 4, j and j + 2, and the last
 // two.
-double SumOfSquares(absl::Span<const float> block);
+double SumOfBlockSquares(absl::Span<const float> block);
 
 // Returns the largest magnitude, or NaN if a value is NaN.
 float LargestMagnitude(absl::Span<const float> block);
