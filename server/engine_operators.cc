@@ -83,7 +83,7 @@ v1::ListQuarantineResponse Engine::ListQuarantine(bool include_decided) {
 }
 
 absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
-  std::string digest;
+  v1::ContributionHeader header;
   {
     absl::MutexLock lock(&mu_);
     const auto& entries = coordinator_.quarantine().entries();
@@ -93,10 +93,19 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
         found->second.state != v1::QuarantinedContribution::HELD) {
       return std::string();
     }
-    digest = found->second.header.object().digest();
+    header = found->second.header;
   }
+  // KeepQuarantined writes them while other calls go on.
+  const bool is_writing = staging_.Get(KeyOf(header)).ok();
   const absl::StatusOr<std::string> encoded = state_->ReadQuarantined(id);
-  if (encoded.ok() && Digest128(*encoded) == digest) return encoded;
+  if (encoded.ok() && Digest128(*encoded) == header.object().digest()) {
+    return encoded;
+  }
+  if (is_writing) {
+    return absl::UnavailableError(
+        absl::StrCat("the bytes of contribution ", id,
+                     " are still being written; repeat the call"));
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       "the bytes of contribution ", id, " are not there any more (",
       encoded.ok() ? "the file is damaged"

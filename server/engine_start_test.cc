@@ -186,6 +186,45 @@ TEST_F(EngineStartTest, TokensThatCameLateAreNotCountedAsMerged) {
               IsOkAndHolds(1000));
 }
 
+TEST_F(EngineStartTest, AFinishedRunSaysSoOnceWhateverWasLost) {
+  const v1::RunConfig config = TestRunConfig("training { total_steps: 10 }");
+  const auto ends = [&]() -> int64_t {
+    SqliteDatabase log = SqliteDatabase::Open(run_.state_dir() + "/run.sqlite3",
+                                              SqliteDatabase::Mode::kReadOnly)
+                             .value();
+    return log
+        .QueryInt(
+            "SELECT count(*) FROM events WHERE kind = "
+            "'run_finished'")
+        .value();
+  };
+  ASSERT_OK(run_.Start(config));
+  ASSERT_OK(run_.Join("b"));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
+  for (const uint32_t fragment : {0, 1}) {
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
+                         run_.Fetch(a, fragment, 0));
+    EXPECT_EQ(ends(), 0);
+    for (const char* island : {"a", "b"}) {
+      ASSERT_OK(run_.Contribute(run_.MakeContribution(
+          run_.Join(island).value(), fragment, 0, anchor, anchor)));
+    }
+    ASSERT_TRUE(run_.AwaitVersion(fragment, 1));
+  }
+  EXPECT_EQ(run_.engine().GetRun().state(), v1::FINISHED);
+  run_.Stop();
+  EXPECT_EQ(ends(), 1);
+  // A crash came between the last commit and its event.
+  ASSERT_OK(
+      run_.ExecuteInLog("DELETE FROM events WHERE kind = "
+                        "'run_finished'"));
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_OK(run_.Start(config));
+    run_.Stop();
+    EXPECT_EQ(ends(), 1);
+  }
+}
+
 TEST_F(EngineStartTest, PartialContributionsAreToldApartAgain) {
   ASSERT_OK(run_.Start(config_));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));

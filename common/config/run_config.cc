@@ -197,9 +197,9 @@ void CheckModel(const v1::RunConfig& config, Checker& check) {
                 "model.qk_norm_across_heads", "false without model.qk_norm");
   if (model.heads() == 0) return;
   if (model.head_dim() == 0) {
-    check.Require(model.hidden_size() % (2 * model.heads()) == 0,
-                  "model.hidden_size",
-                  "multiples of 2 * heads = ", 2 * model.heads(),
+    const uint64_t pairs = uint64_t{2} * model.heads();
+    check.Require(model.hidden_size() % pairs == 0, "model.hidden_size",
+                  "multiples of 2 * heads = ", pairs,
                   " (heads of even width, for rotary pairs), or any with "
                   "head_dim");
   } else {

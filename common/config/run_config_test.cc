@@ -251,6 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "training.total_steps = 100"},
         BadValue{"heads: 4", "heads: 3", "model.hidden_size",
                  "multiples of 2 * heads = 6"},
+        BadValue{"heads: 4", "heads: 2147483648", "model.heads", "1 to"},
         BadValue{"heads: 4", "heads: 4 head_dim: 15", "model.head_dim",
                  "even numbers up to 1024"},
         BadValue{"heads: 4", "heads: 4 qk_norm_across_heads: true",

@@ -201,6 +201,8 @@ TEST_F(QuarantineTest, AdmittedOnesAreMergedIntoTheOpenRound) {
   ASSERT_OK_AND_ASSIGN(const ContributionKey key,
                        run_.core().Admit(1, run_.now(), run_.effects()));
   EXPECT_EQ(key.base_version, run_.version());
+  EXPECT_EQ(run_.core().quarantine().held_count(), 0) << "it is decided";
+  EXPECT_EQ(run_.core().quarantine().held_since(), absl::InfiniteFuture());
   EXPECT_THAT(run_.core().Drop(1, run_.effects()), IsFailedPrecondition());
   ASSERT_OK(run_.Contribute(Contribution(a_, run_.version())));
   ASSERT_EQ(run_.closed_rounds().size(), 1);

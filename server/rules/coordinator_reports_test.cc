@@ -104,6 +104,14 @@ TEST(CoordinatorReports, ASlowIslandIsAskedToLeaveIfEnoughOthersRemain) {
   for (int i = 0; i < 5; ++i) report(slow, 1);
   for (int i = 0; i < 14; ++i) report(slow, 2);
   EXPECT_EQ(leaves(), 0);
+  // So does a pause, in which nobody trains.
+  ASSERT_OK(run.core().Pause("", run.effects()));
+  run.Advance(absl::Hours(1));
+  ASSERT_OK(run.core().Resume(run.now(), run.effects()));
+  report(slow, 2);
+  EXPECT_EQ(leaves(), 0);
+  for (int i = 0; i < 9; ++i) report(slow, 2);
+  EXPECT_EQ(leaves(), 0);
   report(slow, 2);
   EXPECT_EQ(leaves(), 1);
   EXPECT_TRUE(run.core().View(slow).drain());

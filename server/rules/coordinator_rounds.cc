@@ -73,25 +73,16 @@ std::vector<CoordinatorEvent> Coordinator::CommitEvents(
   for (const v1::ContributionHeader& header : closed.contributions) {
     names.push_back(header.identity().island_id());
   }
-  std::vector<CoordinatorEvent> events = {
-      {"round_merged", "",
-       absl::StrFormat(
-           "fragment %d is at version %d: merged %s, norm %.4g, "
-           "%s%.3f s",
-           closed.fragment, outcome.head.version(), absl::StrJoin(names, ", "),
-           outcome.merged_norm,
-           outcome.similarity.has_value()
-               ? absl::StrFormat("similarity %.3f, ", *outcome.similarity)
-               : "",
-           absl::ToDoubleSeconds(outcome.duration))}};
-  for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
-    const v1::FragmentHead& head =
-        fragment == closed.fragment ? outcome.head : heads_[fragment].head;
-    if (head.version() < schedule().FinalVersion(fragment)) return events;
-  }
-  events.push_back(
-      {"run_finished", "", "every fragment has reached its last version"});
-  return events;
+  return {{"round_merged", "",
+           absl::StrFormat(
+               "fragment %d is at version %d: merged %s, norm %.4g, "
+               "%s%.3f s",
+               closed.fragment, outcome.head.version(),
+               absl::StrJoin(names, ", "), outcome.merged_norm,
+               outcome.similarity.has_value()
+                   ? absl::StrFormat("similarity %.3f, ", *outcome.similarity)
+                   : "",
+               absl::ToDoubleSeconds(outcome.duration))}};
 }
 
 void Coordinator::OuterStepCommitted(const ClosedRound& closed,
@@ -117,6 +108,8 @@ void Coordinator::OuterStepCommitted(const ClosedRound& closed,
   Round& round = rounds_[closed.fragment];
   round = NewRound(closed.fragment, expectations_.Silent(round));
   NoteTraining(now, effects);
+  // The commit's own events cannot tell, since the last ones may overlap.
+  if (IsFinished()) effects.events.push_back(RunFinished());
   if (closed.fragment == 0) PlanUplinkBits(effects);
   effects.view_changed = true;
 }

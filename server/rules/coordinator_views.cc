@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Coordinator that only reads its state, or an island's.
+// The part of Coordinator that says what it knows, to islands and to people.
 #include <algorithm>
 #include <utility>
 
@@ -257,11 +257,11 @@ v1::TokenLedger Coordinator::Account(const IncarnationKey& key,
 }
 
 v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {
-  v1::TokenLedger sum;
-  for (const IncarnationKey& key : ledger_.Keys()) {
-    AddTo(Account(key, fragment), sum);
-  }
-  return sum;
+  return ledger_.Sum(
+      fragment, [this](const IncarnationKey& key) { return IsLive(key); },
+      [=, this](const std::string& island_id) {
+        return Open(fragment, island_id);
+      });
 }
 
 v1::TokenLedger Coordinator::IslandLedger(const IncarnationKey& key) const {

@@ -21,12 +21,17 @@
 
 namespace causeway {
 
-// An event for people; proto/status.proto lists the kinds.
+// An event for people; event_filter.cc lists the kinds.
 struct CoordinatorEvent {
   std::string kind;
   std::string island_id;
   std::string text;
 };
+
+// Returns the event of a run of which every fragment has its last version.
+inline CoordinatorEvent RunFinished() {
+  return {"run_finished", "", "every fragment has reached its last version"};
+}
 
 // A round whose contributions are to be merged into the fragment's next
 // version.

@@ -86,7 +86,11 @@ void Quarantine::Hold(const v1::ContributionHeader& header, double norm,
       {"contribution_quarantined", header.identity().island_id(),
        absl::StrCat(Describe(header), ", is in quarantine as number ", id, ": ",
                     reason)});
-  if (held_count() <= kMostHeld) return;
+  // Those in a round count, too.
+  const auto held = absl::c_count_if(entries_, [](const auto& each) {
+    return each.second.state == State::HELD;
+  });
+  if (static_cast<size_t>(held) <= kMostHeld) return;
   for (auto& [oldest, candidate] : entries_) {
     if (candidate.state != State::HELD || candidate.in_round) continue;
     return DropEntry(candidate, effects);
@@ -200,15 +204,15 @@ bool Quarantine::TakeBack(const ContributionKey& key, absl::string_view reason,
 }
 
 uint32_t Quarantine::held_count() const {
-  return static_cast<uint32_t>(std::count_if(
-      entries_.begin(), entries_.end(),
-      [](const auto& entry) { return entry.second.state == State::HELD; }));
+  return static_cast<uint32_t>(absl::c_count_if(entries_, [](const auto& each) {
+    return each.second.state == State::HELD && !each.second.in_round;
+  }));
 }
 
 absl::Time Quarantine::held_since() const {
   absl::Time since = absl::InfiniteFuture();
   for (const auto& [id, entry] : entries_) {
-    if (entry.state == State::HELD) {
+    if (entry.state == State::HELD && !entry.in_round) {
       since = std::min(since, entry.quarantined_at);
     }
   }

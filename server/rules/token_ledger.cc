@@ -24,7 +24,8 @@ OpenTokens InRound(const IncarnationKey& key,
 }
 
 // Returns a + b, at most `most`; a must not be above it.
-uint64_t Sum(uint64_t a, uint64_t b, uint64_t most = TokenLedger::kMost) {
+uint64_t BoundedSum(uint64_t a, uint64_t b,
+                    uint64_t most = TokenLedger::kMost) {
   return b > most - a ? most : a + b;
 }
 
@@ -107,8 +108,8 @@ void TokenLedger::Report(const IncarnationKey& key, uint64_t process_tokens) {
 void TokenLedger::Settle(const IncarnationKey& key, uint32_t fragment,
                          Fate fate, uint64_t tokens, uint64_t restored) {
   Line& line = Find(key).lines[fragment];
-  Of(line, fate) = Sum(Of(line, fate), tokens);
-  line.restored = Sum(line.restored, restored);
+  Of(line, fate) = BoundedSum(Of(line, fate), tokens);
+  line.restored = BoundedSum(line.restored, restored);
 }
 
 void TokenLedger::Unquarantine(const IncarnationKey& key, uint32_t fragment,
@@ -130,20 +131,20 @@ AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
   return record;
 }
 
-int64_t TokenLedger::BroughtBack(
-    const IncarnationKey& key, uint32_t fragment,
+std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
+    const std::string& island_id, uint32_t fragment,
     const std::map<IncarnationKey, OpenTokens>& open) const {
-  // The tokens that have expired with each incarnation so far and are not yet
-  // brought back, oldest incarnation first.
+  // The incarnations so far of which tokens have expired that are not yet
+  // brought back, oldest first.
   struct Expired {
     const IncarnationKey* key;
     uint64_t process;
     int64_t left;
   };
   std::vector<Expired> expired;
-  int64_t brought_back = 0;
-  for (auto each = incarnations_.lower_bound({key.island_id, 0});
-       each != incarnations_.end() && each->first.island_id == key.island_id;
+  std::map<IncarnationKey, int64_t> brought_back;
+  for (auto each = incarnations_.lower_bound({island_id, 0});
+       each != incarnations_.end() && each->first.island_id == island_id;
        ++each) {
     const Line& line = each->second.lines[fragment];
     const OpenTokens tokens = InRound(each->first, open);
@@ -151,21 +152,23 @@ int64_t TokenLedger::BroughtBack(
     auto restored = static_cast<int64_t>(line.restored + tokens.restored);
     // These may only be tokens that no heartbeat has reported yet.
     int64_t again = contributed - std::max<int64_t>(0, line.reported);
-    for (auto from = expired.rbegin(); from != expired.rend(); ++from) {
+    for (auto from = expired.rbegin();
+         from != expired.rend() && (again > 0 || restored > 0); ++from) {
       const auto take = [&](int64_t& tokens) {
         const int64_t moved = std::clamp<int64_t>(tokens, 0, from->left);
         tokens -= moved;
         from->left -= moved;
-        if (*from->key == key) brought_back += moved;
+        brought_back[*from->key] += moved;
       };
       const bool same_process =
           from->process != 0 && from->process == each->second.process;
       take(same_process ? again : restored);
     }
-    expired.push_back(
-        {.key = &each->first,
-         .process = each->second.process,
-         .left = std::max<int64_t>(0, line.reported - contributed)});
+    while (!expired.empty() && expired.back().left == 0) expired.pop_back();
+    if (line.reported <= contributed) continue;
+    expired.push_back({.key = &each->first,
+                       .process = each->second.process,
+                       .left = line.reported - contributed});
   }
   return brought_back;
 }
@@ -173,14 +176,40 @@ int64_t TokenLedger::BroughtBack(
 v1::TokenLedger TokenLedger::Account(
     const IncarnationKey& key, uint32_t fragment, bool live,
     const std::map<IncarnationKey, OpenTokens>& open) const {
-  v1::TokenLedger account;
   const auto found = incarnations_.find(key);
-  if (found == incarnations_.end()) return account;
-  const Line& line = found->second.lines[fragment];
-  const OpenTokens tokens = InRound(key, open);
+  if (found == incarnations_.end()) return {};
+  return MakeAccount(found->second.lines[fragment], InRound(key, open), live,
+                     BroughtBack(key.island_id, fragment, open)[key]);
+}
+
+v1::TokenLedger TokenLedger::Sum(
+    uint32_t fragment, absl::FunctionRef<bool(const IncarnationKey&)> is_live,
+    absl::FunctionRef<std::map<IncarnationKey, OpenTokens>(const std::string&)>
+        open_of) const {
+  v1::TokenLedger sum;
+  for (auto each = incarnations_.begin(); each != incarnations_.end();) {
+    const std::string& island_id = each->first.island_id;
+    const std::map<IncarnationKey, OpenTokens> open = open_of(island_id);
+    std::map<IncarnationKey, int64_t> brought_back =
+        BroughtBack(island_id, fragment, open);
+    for (; each != incarnations_.end() && each->first.island_id == island_id;
+         ++each) {
+      const auto& [key, incarnation] = *each;
+      AddTo(MakeAccount(incarnation.lines[fragment], InRound(key, open),
+                        is_live(key), brought_back[key]),
+            sum);
+    }
+  }
+  return sum;
+}
+
+v1::TokenLedger TokenLedger::MakeAccount(const Line& line,
+                                         const OpenTokens& tokens, bool live,
+                                         int64_t brought_back) {
+  v1::TokenLedger account;
   // At least the contributed tokens: a heartbeat will report them later.
-  const int64_t trained = std::max(line.reported, line.contributed(tokens)) -
-                          BroughtBack(key, fragment, open);
+  const int64_t trained =
+      std::max(line.reported, line.contributed(tokens)) - brought_back;
   const uint64_t reported =
       static_cast<uint64_t>(trained) + line.restored + tokens.restored;
   const uint64_t undecided = Difference(reported, line.settled());
@@ -196,15 +225,9 @@ v1::TokenLedger TokenLedger::Account(
   return account;
 }
 
-std::vector<IncarnationKey> TokenLedger::Keys() const {
-  std::vector<IncarnationKey> keys;
-  for (const auto& [key, incarnation] : incarnations_) keys.push_back(key);
-  return keys;
-}
-
 void AddTo(const v1::TokenLedger& from, v1::TokenLedger& to) {
   const auto sum = [](uint64_t a, uint64_t b) {
-    return Sum(a, b, std::numeric_limits<uint64_t>::max());
+    return BoundedSum(a, b, std::numeric_limits<uint64_t>::max());
   };
   to.set_reported(sum(to.reported(), from.reported()));
   to.set_merged(sum(to.merged(), from.merged()));

@@ -38,6 +38,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "proto/status.pb.h"
 
 namespace causeway {
@@ -113,7 +114,14 @@ class TokenLedger {
   v1::TokenLedger Account(
       const IncarnationKey& key, uint32_t fragment, bool live,
       const std::map<IncarnationKey, OpenTokens>& open) const;
-  std::vector<IncarnationKey> Keys() const;
+  // Returns the sum of the fragment's accounts. `open_of` returns an island's
+  // contributions in the fragment's open round. Takes time in proportion to the
+  // number of incarnations, of which a flapping island has many.
+  v1::TokenLedger Sum(uint32_t fragment,
+                      absl::FunctionRef<bool(const IncarnationKey&)> is_live,
+                      absl::FunctionRef<std::map<IncarnationKey, OpenTokens>(
+                          const std::string&)>
+                          open_of) const;
 
  private:
   struct Line {
@@ -142,10 +150,13 @@ class TokenLedger {
   };
 
   Incarnation& Find(const IncarnationKey& key);
-  // Returns how many of the tokens that had expired with the incarnation were
-  // contributed by later ones.
-  int64_t BroughtBack(const IncarnationKey& key, uint32_t fragment,
-                      const std::map<IncarnationKey, OpenTokens>& open) const;
+  // Returns how many of the tokens that had expired with each incarnation of
+  // the island were contributed by later ones, for those that have any.
+  std::map<IncarnationKey, int64_t> BroughtBack(
+      const std::string& island_id, uint32_t fragment,
+      const std::map<IncarnationKey, OpenTokens>& open) const;
+  static v1::TokenLedger MakeAccount(const Line& line, const OpenTokens& tokens,
+                                     bool live, int64_t brought_back);
   static uint64_t& Of(Line& line, Fate fate);
 
   const uint32_t fragments_;

@@ -324,6 +324,48 @@ TEST(TokenLedger, AThirdIncarnationTakesOverFromTheFirstToo) {
   EXPECT_EQ(ledger.Account(third, 0, true, open).reported(), 5);
 }
 
+// Makes an island of `incarnations`, which crash again and again. Every third
+// is a new process, and some contribute what earlier ones have trained.
+TokenLedger FlappingIsland(uint64_t incarnations) {
+  TokenLedger ledger(1);
+  std::mt19937 random(1);
+  for (uint64_t i = 1; i <= incarnations; ++i) {
+    const IncarnationKey key{"east", i};
+    ledger.Open(key, /*process=*/1 + i / 3);
+    ledger.Report(key, 100 + random() % 100);
+    ledger.Settle(key, 0, Fate::kMerged, random() % 150, random() % 50);
+  }
+  return ledger;
+}
+
+v1::TokenLedger SumOf(const TokenLedger& ledger, uint64_t live) {
+  return ledger.Sum(
+      0, [=](const IncarnationKey& key) { return key.incarnation == live; },
+      [](const std::string&) {
+        return std::map<IncarnationKey, OpenTokens>();
+      });
+}
+
+TEST(TokenLedger, TheSumIsThatOfAllAccounts) {
+  constexpr uint64_t kIncarnations = 60;
+  TokenLedger ledger = FlappingIsland(kIncarnations);
+  ledger.Open({"west", 1});
+  ledger.Report({"west", 1}, 10);
+  v1::TokenLedger want = ledger.Account({"west", 1}, 0, false, {});
+  for (uint64_t i = 1; i <= kIncarnations; ++i) {
+    AddTo(ledger.Account({"east", i}, 0, i == kIncarnations, {}), want);
+  }
+  const v1::TokenLedger sum = SumOf(ledger, kIncarnations);
+  EXPECT_EQ(sum.SerializeAsString(), want.SerializeAsString());
+  EXPECT_EQ(sum.reported(), SumOfFates(sum));
+}
+
+// In time that grows with the square of the incarnations this would not end.
+TEST(TokenLedger, AnIslandMayFlapForMonths) {
+  const v1::TokenLedger sum = SumOf(FlappingIsland(200'000), 200'000);
+  EXPECT_EQ(sum.reported(), SumOfFates(sum));
+}
+
 TEST(TokenLedger, RestoredTokensPassThroughTheQuarantine) {
   TokenLedger ledger(1);
   const IncarnationKey dead{"east", 1};
@@ -376,26 +418,19 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
           ledger.TakeOver(key, {"east", incarnation},
                           {OpenTokens(), OpenTokens()});
       }
-      for (const IncarnationKey& each : ledger.Keys()) {
+      for (uint64_t each = 1; each <= incarnation; ++each) {
         for (const uint32_t id : {0, 1}) {
           const v1::TokenLedger account =
-              ledger.Account(each, id, each.incarnation == incarnation, {});
+              ledger.Account({"east", each}, id, each == incarnation, {});
           ASSERT_EQ(account.reported(), SumOfFates(account));
         }
       }
     }
     // A process that came back each time has lost nothing and reported nothing
     // twice.
-    uint64_t reported = 0;
-    uint64_t expired = 0;
-    for (const IncarnationKey& each : ledger.Keys()) {
-      const v1::TokenLedger account =
-          ledger.Account(each, 0, each.incarnation == incarnation, {});
-      reported += account.reported();
-      expired += account.expired();
-    }
-    EXPECT_EQ(reported, process);
-    EXPECT_EQ(expired, 0);
+    const v1::TokenLedger sum = SumOf(ledger, incarnation);
+    EXPECT_EQ(sum.reported(), process);
+    EXPECT_EQ(sum.expired(), 0);
   }
 }
 

@@ -27,7 +27,7 @@ CREATE TABLE run (
   created_at INTEGER NOT NULL,
   data_digest TEXT NOT NULL DEFAULT '',  -- of the run's data
   data_accepted INTEGER NOT NULL DEFAULT 0,  -- 1: an operator named them
-  started INTEGER NOT NULL,  -- 1 once min_islands have joined
+  started INTEGER NOT NULL,  -- 1 once min_islands were ready
   paused TEXT                -- why, while an operator holds the run
 ) STRICT;
 

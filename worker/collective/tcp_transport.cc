@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/config/restated.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "proto/island.pb.h"
 #include "worker/collective/culprit.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/config/restated.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "common/tensors/tensors_layout.h"
 #include "common/transport/certificate_expiry.h"

@@ -85,6 +85,11 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
   }
   if (phase_ == Phase::kLoading) return Load(now);
   if (phase_ == Phase::kStarting) {
+    // A run that was paused before it began may yet wait for islands. Who has a
+    // checkpoint of it has training to hand in.
+    if (membership_.state().run_state() == v1::PAUSED && !resumes_) {
+      return WaitFor(v1::Wait::PAUSED);
+    }
     if (membership_.state().run_state() == v1::WAITING_FOR_ISLANDS) {
       LOG_IF(INFO, wait_.reason() != v1::Wait::ISLANDS)
           << "waiting for the other islands to be ready";

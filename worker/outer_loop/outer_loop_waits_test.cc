@@ -78,6 +78,14 @@ TEST_F(OuterLoopWaitsTest, ForIslands) {
   EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::ZeroDuration());
 }
 
+TEST_F(OuterLoopWaitsTest, ForAnOperatorBeforeTheRunBegins) {
+  driver_.joined().set_run_state(v1::PAUSED);
+  driver_.Connect();
+  ExpectWait(v1::Wait::PAUSED, "paused");
+  driver_.Publish({0, 0}, v1::WAITING_FOR_ISLANDS);
+  ExpectWait(v1::Wait::ISLANDS, "waiting for islands");
+}
+
 TEST_F(OuterLoopWaitsTest, ForAnOperator) {
   driver_.Connect();
   driver_.Train(2);

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/config/restated.h"
 #include "common/os/thread_priority.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"

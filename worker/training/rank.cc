@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checksum.h"
-#include "common/config/restated.h"
+#include "common/restated.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#ifndef COMMON_CONFIG_RESTATED_H_
-#define COMMON_CONFIG_RESTATED_H_
+//
+// Gives an error other words, as it passes from one layer to the next.
+#ifndef COMMON_RESTATED_H_
+#define COMMON_RESTATED_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
@@ -22,4 +24,4 @@ inline absl::Status Restated(const absl::Status& error, absl::StatusCode code,
 
 }  // namespace causeway
 
-#endif  // COMMON_CONFIG_RESTATED_H_
+#endif  // COMMON_RESTATED_H_
