@@ -86,7 +86,7 @@ void Quarantine::Hold(const v1::ContributionHeader& header, double norm,
       {"contribution_quarantined", header.identity().island_id(),
        absl::StrCat(Describe(header), ", is in quarantine as number ", id, ": ",
                     reason)});
-  // Those in a round count, too.
+  // Entries in a round count, too.
   const auto held = absl::c_count_if(entries_, [](const auto& each) {
     return each.second.state == State::HELD;
   });
