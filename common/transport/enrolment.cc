@@ -241,8 +241,14 @@ void CertificateRenewer::Run(const std::string& addresses,
       wait = absl::ZeroDuration();
       continue;
     }
-    if (absl::IsUnimplemented(renewed)) return;
     wait = backoff.Next();
+    if (absl::IsUnimplemented(renewed)) {
+      // A coordinator that has taken over may get the authority's folder later.
+      LOG(INFO) << "the coordinator has no authority of its own (--tls auto) "
+                   "that could renew the certificate in "
+                << folder << "; the next try is in " << wait;
+      continue;
+    }
     // A certificate that has expired does not renew itself.
     LOG(WARNING) << "cannot renew the certificate in " << folder << ": "
                  << renewed << "; "

@@ -59,7 +59,8 @@ absl::Status Renew(const std::string& addresses, const std::string& folder,
                    absl::Time now);
 
 // A thread that renews a folder's certificate when it is time, and tries again
-// after failures. Does nothing if the coordinator has no authority of its own.
+// after failures. A coordinator without an authority of its own is one, too: it
+// may have taken over, and get the authority later.
 class CertificateRenewer {
  public:
   // `now` is the wall clock; `seed` spreads the retries.

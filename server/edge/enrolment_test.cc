@@ -45,13 +45,19 @@ class EnrolmentTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(trust_, Trust::Open({.folder = Path("tls"),
                                               .run = TestRunConfig().name(),
                                               .now = absl::Now}));
+    StartServer("127.0.0.1:0", trust_.get());
+    address_ = absl::StrCat("127.0.0.1:", server_->port());
+  }
+  // `trust` serves enrolments and renewals, unless it is null.
+  void StartServer(const std::string& address, Trust* trust) {
+    server_.reset();
     ASSERT_OK_AND_ASSIGN(
         const auto credentials,
         MakeServerCredentials(trust_->server_files(), absl::Now()));
     ASSERT_OK_AND_ASSIGN(server_,
                          CoordinatorServer::Start(
                              &driver_.engine(),
-                             {.address = "127.0.0.1:0",
+                             {.address = address,
                               .now = absl::Now,
                               .wall_clock = absl::Now,
                               .credentials = credentials,
@@ -60,8 +66,7 @@ class EnrolmentTest : public testing::Test {
                                   [this](const ClientCertificate& certificate) {
                                     return trust_->Check(certificate.serial);
                                   },
-                              .trust = trust_.get()}));
-    address_ = absl::StrCat("127.0.0.1:", server_->port());
+                              .trust = trust}));
   }
   void TearDown() override { server_.reset(); }
 
@@ -311,6 +316,37 @@ TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
   EXPECT_EQ(*ReadFile(Path("a/tls.key")), key);
   EXPECT_OK(Watch({.tls = folder}));
   EXPECT_EQ(trust_->ListCertificates().certificates_size(), 2);
+}
+
+// As after a takeover, until the operator has brought the authority.
+TEST_F(EnrolmentTest, ACoordinatorWithoutAnAuthorityIsAskedAgain) {
+  const std::string folder = Path("a");
+  ASSERT_OK(Enrol(address_, Token("island"), folder, absl::Now()));
+  const std::string first = *ReadFile(Path("a/tls.crt"));
+  ASSERT_OK_AND_ASSIGN(const absl::Time due, FolderRenewalTime(folder));
+  StartServer(address_, nullptr);
+  EXPECT_THAT(Renew(address_, folder, absl::Now()), IsUnimplemented());
+  absl::Notification asks_again;
+  absl::Notification has_authority;
+  absl::Notification renewed;
+  // Each try looks twice at the clock, and the third look is of the second try.
+  int looks = 0;
+  CertificateRenewer renewer(
+      address_, folder,
+      [&] {
+        if (++looks == 3) {
+          asks_again.Notify();
+          has_authority.WaitForNotification();
+        }
+        if (*ReadFile(Path("a/tls.crt")) == first) return due;
+        if (!renewed.HasBeenNotified()) renewed.Notify();
+        return absl::Now();
+      },
+      /*seed=*/1);
+  EXPECT_TRUE(asks_again.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  StartServer(address_, trust_.get());
+  has_authority.Notify();
+  EXPECT_TRUE(renewed.WaitForNotificationWithTimeout(absl::Seconds(60)));
 }
 
 }  // namespace
