@@ -101,14 +101,22 @@ bool Connections::Admit(int file) {
   if (!tcp.has_value()) return false;
   const std::string address = NetworkOf(tcp->peer);
   absl::MutexLock lock(&mu_);
-  if (Count(address) >= limits_.per_address ||
+  const bool is_second = entries_.contains(tcp->peer);
+  if (is_second || Count(address) >= limits_.per_address ||
       Count("") >= limits_.connections) {
     Look();
+    // A peer may connect to two addresses of this machine from one port.
+    if (is_second && entries_.contains(tcp->peer)) {
+      NoteRefusal(address);
+      LOG_EVERY_T(WARNING, kLogSeconds)
+          << "refused a connection from " << tcp->peer
+          << ": there is one from this address and port; " << refused_
+          << " refused so far";
+      return false;
+    }
     if ((Count(address) >= limits_.per_address && !Displace(address)) ||
         (Count("") >= limits_.connections && !Displace(""))) {
-      ++refused_;
-      v1::PeerUse& peer = Remember(address);
-      peer.set_refused(peer.refused() + 1);
+      NoteRefusal(address);
       LOG_EVERY_T(WARNING, kLogSeconds)
           << "refused a connection from " << tcp->peer << ": " << Count(address)
           << " of " << limits_.per_address << " from its address and "
@@ -334,6 +342,12 @@ void Connections::SpreadLoad() {
         std::max(total, static_cast<double>(in_use[entry.address]) /
                             limits_.per_address);
   }
+}
+
+void Connections::NoteRefusal(const std::string& address) {
+  ++refused_;
+  v1::PeerUse& peer = Remember(address);
+  peer.set_refused(peer.refused() + 1);
 }
 
 v1::PeerUse& Connections::Remember(const std::string& peer) {

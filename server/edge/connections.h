@@ -140,8 +140,10 @@ class Connections {
   // otherwise the caller closes it. If there are too many connections, a new
   // one replaces an unused one, if any: first one that has sent nothing, then
   // one without a served call, then one without a call for a minute; among
-  // equals, the least recently used. Admit and Audit belong to one thread, so
-  // that no known file descriptor becomes another socket meanwhile.
+  // equals, the least recently used. A second one from the address and port of
+  // another is refused, because calls name their connection by these. Admit and
+  // Audit belong to one thread, so that the file descriptor of a connection
+  // that gRPC has closed does not become that of a new one meanwhile.
   bool Admit(int file);
 
   // Cuts off connections that hold too much memory or do not read, and computes
@@ -209,6 +211,9 @@ class Connections {
   // Adds the use of a connection.
   static void AddTo(const Entry& entry, v1::PeerUse& use);
   static bool IsInUse(const Entry& entry, absl::Time now);
+  // Counts a refused connection from `address`.
+  void NoteRefusal(const std::string& address)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the sums of a peer without connections, which may be new ones.
   v1::PeerUse& Remember(const std::string& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

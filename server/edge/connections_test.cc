@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
+#include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 
@@ -72,25 +73,28 @@ class ConnectionsTest : public testing::Test {
   };
 
   void SetUp() override {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof(address);
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     auto* const bound = reinterpret_cast<sockaddr*>(&address);
     PCHECK(bind(listener_, bound, size) == 0 && listen(listener_, 10) == 0 &&
            getsockname(listener_, bound, &size) == 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address_ = address;
   }
   void TearDown() override { close(listener_); }
 
-  // `host` is the last byte of the client's address, 127.0.0.host.
-  std::unique_ptr<Pair> Connect(uint32_t host = 1) const {
+  // `host` is the last byte of the client's address; port 0 takes any.
+  std::unique_ptr<Pair> Connect(uint32_t host = 1, int port = 0) const {
     auto pair = std::make_unique<Pair>();
     pair->client = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in from = {.sin_family = AF_INET};
+    sockaddr_in from = {.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<uint16_t>(port))};
     from.sin_addr.s_addr = htonl((127u << 24) + host);
-    PCHECK(bind(pair->client, reinterpret_cast<const sockaddr*>(&from),
+    const int on = 1;
+    PCHECK(setsockopt(pair->client, SOL_SOCKET, SO_REUSEADDR, &on,
+                      sizeof(on)) == 0 &&
+           bind(pair->client, reinterpret_cast<const sockaddr*>(&from),
                 sizeof(from)) == 0);
     PCHECK(connect(pair->client, reinterpret_cast<const sockaddr*>(&address_),
                    sizeof(address_)) == 0);
@@ -145,6 +149,22 @@ TEST_F(ConnectionsTest, NobodyWhoIsInUseMakesRoom) {
   now_ += absl::Minutes(1);
   Admit();
   EXPECT_EQ(connections_.Use().displaced(), 1);
+}
+
+// A machine with two addresses lets a peer connect twice from one port.
+TEST_F(ConnectionsTest, OneAddressAndPortHasOneConnection) {
+  auto first = Admit();
+  address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  const auto second = Connect(1, PortOf(AskTcpConnection(first->server)->peer));
+  ASSERT_EQ(second->peer(), first->peer());
+  EXPECT_FALSE(connections_.Admit(second->server));
+  EXPECT_EQ(connections_.Use().refused(), 1);
+  // The first is still counted, and cut off.
+  first->Deliver(6 * kMiB);
+  connections_.Audit();
+  EXPECT_FALSE(first->open());
+  first.reset();
+  EXPECT_TRUE(connections_.Admit(second->server));
 }
 
 TEST_F(ConnectionsTest, ThoseThatAreClosedMakeRoom) {
