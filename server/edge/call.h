@@ -57,7 +57,8 @@ class Call
   // more.
   virtual void OnRead(bool ok) = 0;
 
-  // Sends a message. `lent` bytes of it are not this call's memory.
+  // Sends a message. `lent` bytes of it are not this call's memory, or are
+  // counted elsewhere (CompressedChunks).
   void Write(const grpc::ByteBuffer* message, uint64_t lent = 0);
   // Called when the message is sent, or, if not `ok`, when the call is over.
   virtual void OnWritten(bool ok) = 0;

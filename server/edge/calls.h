@@ -58,8 +58,9 @@ struct Download {
   std::shared_ptr<const void> owner;
   // The offset at which the island resumes.
   uint64_t offset = 0;
-  // Whether to compress chunks; `bytes` must then be fp32 values.
-  bool compress = false;
+  // Where to compress chunks, if there is memory; `bytes` must then be fp32
+  // values. Null if they are to be sent as they are.
+  CompressedChunks* compress = nullptr;
   v1::StreamOptions stream;
   std::shared_ptr<IslandLink> link;
   // Called when this stream has sent its part; may be null.

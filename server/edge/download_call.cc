@@ -131,8 +131,11 @@ class DownloadCall : public Call {
   void WriteChunk() {
     Chunk chunk = CutChunk(download_.bytes, offset_, chunk_bytes_);
     std::shared_ptr<const void> owner = download_.owner;
-    if (download_.compress) {
-      const auto memory = std::make_shared<std::string>();
+    const std::shared_ptr<std::string> memory =
+        download_.compress != nullptr
+            ? download_.compress->Allocate(chunk.size())
+            : nullptr;
+    if (memory != nullptr) {
       chunk = CompressChunk(chunk, *memory);
       if (chunk.compression != 0) owner = memory;
     }

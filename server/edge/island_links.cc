@@ -14,6 +14,17 @@ constexpr size_t kPeers = 128;
 
 }  // namespace
 
+std::shared_ptr<std::string> CompressedChunks::Allocate(uint64_t bytes) {
+  if (bytes_->fetch_add(bytes) + bytes > kMostBytes) {
+    *bytes_ -= bytes;
+    return nullptr;
+  }
+  return {new std::string, [bytes, all = bytes_](std::string* chunk) {
+            delete chunk;
+            *all -= bytes;
+          }};
+}
+
 void IslandLink::BeginDownload(double bytes_per_second, std::string peer) {
   pacer_.SetRate(bytes_per_second);
   absl::MutexLock lock(&mu_);

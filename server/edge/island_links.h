@@ -6,6 +6,7 @@
 #ifndef SERVER_EDGE_ISLAND_LINKS_H_
 #define SERVER_EDGE_ISLAND_LINKS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +22,22 @@
 #include "proto/status.pb.h"
 
 namespace causeway {
+
+// The memory of chunks that are compressed to be sent, of all islands together.
+// Thread-safe.
+class CompressedChunks {
+ public:
+  static constexpr uint64_t kMostBytes = 128 << 20;
+
+  // Returns memory for a chunk of `bytes` bytes, which is counted until its
+  // last owner is gone; null if there is none left.
+  std::shared_ptr<std::string> Allocate(uint64_t bytes);
+
+ private:
+  // The owners of a chunk may outlive this object.
+  const std::shared_ptr<std::atomic<uint64_t>> bytes_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
+};
 
 // The link to one island, all its streams together. Thread-safe.
 class IslandLink {
@@ -60,11 +77,14 @@ class IslandLinks {
   // Returns the link to an island that has joined.
   std::shared_ptr<IslandLink> Get(const std::string& island_id);
 
+  CompressedChunks& compressed_chunks() { return compressed_chunks_; }
+
   // Completes the downlinks in `islands`.
   void Describe(v1::ListIslandsResponse& islands) const;
 
  private:
   const Clock now_;
+  CompressedChunks compressed_chunks_;
 
   mutable absl::Mutex mu_;
   // By island. An unused link makes room for another one.

@@ -29,6 +29,24 @@ class IslandLinksTest : public testing::Test {
   IslandLinks links_{[this] { return now_; }};
 };
 
+TEST_F(IslandLinksTest, CompressedChunksHaveTheirMemoryUntilTheyAreSent) {
+  auto chunks = std::make_unique<CompressedChunks>();
+  constexpr uint64_t kHalf = CompressedChunks::kMostBytes / 2;
+  std::shared_ptr<std::string> first = chunks->Allocate(kHalf);
+  ASSERT_NE(first, nullptr);
+  std::shared_ptr<const void> sending = first;
+  const std::shared_ptr<std::string> second = chunks->Allocate(kHalf);
+  ASSERT_NE(second, nullptr);
+  first.reset();
+  EXPECT_EQ(chunks->Allocate(1), nullptr);
+  sending.reset();
+  EXPECT_NE(chunks->Allocate(kHalf), nullptr);
+  EXPECT_NE(chunks->Allocate(kHalf), nullptr) << "the last one is gone";
+  EXPECT_EQ(chunks->Allocate(kHalf + 1), nullptr);
+  chunks.reset();
+  EXPECT_EQ(*second, "");
+}
+
 TEST_F(IslandLinksTest, PacesAllStreamsOfAnIslandTogether) {
   const std::shared_ptr<IslandLink> north = links_.Get("north");
   north->BeginDownload(1e6, "10.0.0.1:1");

@@ -69,7 +69,9 @@ Method SendStored(DownloadServer server,
           download->description = std::move(response);
           // Encodings of updates are compressed already.
           if constexpr (std::is_same_v<Request, v1::FetchParametersRequest>) {
-            download->compress = request.compress();
+            if (request.compress()) {
+              download->compress = &server.links->compressed_chunks();
+            }
           }
           if (sent != nullptr && !is_elsewhere) {
             download->sent = [=, head = stored->response.head()] {
