@@ -22,7 +22,8 @@ class QuietCount {
   // Notes an occurrence. If it is to be recorded, returns how many before it
   // were not.
   std::optional<uint64_t> Note(absl::Time now) {
-    if (now < quiet_until_) {
+    // If the clock was put back, the end may be far away.
+    if (now < quiet_until_ && quiet_until_ - now <= kQuiet) {
       ++unrecorded_;
       return std::nullopt;
     }

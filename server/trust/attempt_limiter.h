@@ -24,7 +24,8 @@ class AttemptLimiter {
 
   // Notes a failure. Returns false if the address has had its failures.
   bool MayFail(const std::string& address, absl::Time now) {
-    if (now - window_ >= absl::Minutes(1)) {
+    // The clock may also have been put back.
+    if (now < window_ || now - window_ >= absl::Minutes(1)) {
       failures_.clear();
       window_ = now;
     }

@@ -32,7 +32,7 @@ constexpr absl::Duration kLongestTtl = absl::Hours(24 * 30);
 constexpr uint32_t kMostUses = 1000;
 constexpr absl::Duration kRetry = absl::Minutes(1);
 
-// How long an expired entry is kept.
+// How long an expired certificate is kept for sure.
 constexpr absl::Duration kKeepExpired = absl::Hours(24);
 
 std::string RecordsPath(const std::string& folder) {
@@ -78,18 +78,27 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
   return trust;
 }
 
-void Trust::DropExpired() {
+void Trust::DropExpiredTokens() {
   const absl::Time now = options_.now();
-  const auto drop = [](auto& records, auto has_ended) {
-    records.erase(std::remove_if(records.begin(), records.end(), has_ended),
-                  records.end());
-  };
-  drop(*records_.mutable_tokens(), [&](const TokenRecord& record) {
-    return now >= ToTime(record.token().expires_at());
-  });
-  drop(*records_.mutable_certificates(), [&](const CertificateRecord& record) {
-    return now - ToTime(record.certificate().expires_at()) > kKeepExpired;
-  });
+  auto& tokens = *records_.mutable_tokens();
+  tokens.erase(std::remove_if(tokens.begin(), tokens.end(),
+                              [&](const TokenRecord& record) {
+                                return now >=
+                                       ToTime(record.token().expires_at());
+                              }),
+               tokens.end());
+}
+
+void Trust::DropExpiredCertificates() {
+  const absl::Time now = options_.now();
+  auto& certificates = *records_.mutable_certificates();
+  certificates.erase(
+      std::remove_if(certificates.begin(), certificates.end(),
+                     [&](const CertificateRecord& record) {
+                       return now - ToTime(record.certificate().expires_at()) >
+                              kKeepExpired;
+                     }),
+      certificates.end());
 }
 
 absl::Status Trust::Write() const {
@@ -195,10 +204,13 @@ absl::StatusOr<CertificateRecord*> Trust::TakeToken(
         "create)");
   }
   if (records_.certificates_size() >= kMostCertificates) {
+    DropExpiredCertificates();
+  }
+  if (records_.certificates_size() >= kMostCertificates) {
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", kMostCertificates,
-                     " certificates, which is the most; those that have "
-                     "expired are dropped after a day"));
+                     " certificates, which is the most; those that expired "
+                     "more than a day ago make room"));
   }
   token.set_uses_left(token.uses_left() - 1);
   CertificateRecord& enrolled = AddCertificate(token.role(), token.name());
@@ -238,7 +250,7 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
                              v1::IssuedCertificate& entry,
                              v1::EnrolResponse& response) {
   absl::MutexLock lock(&mu_);
-  DropExpired();
+  DropExpiredTokens();
   // A valid token is accepted whatever others have sent from the same address.
   const absl::StatusOr<TokenRecord*> found = FindToken(request);
   if (!found.ok()) {
@@ -356,14 +368,19 @@ absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
 
   {
     absl::MutexLock lock(&mu_);
-    DropExpired();
+    DropExpiredTokens();
     if (records_.tokens_size() >= kMostTokens) {
       return absl::ResourceExhaustedError(
           absl::StrCat("there are ", kMostTokens,
                        " tokens, which is the most: revoke some"));
     }
     *records_.add_tokens() = record;
-    RETURN_IF_ERROR(Write());
+    const absl::Status written = Write();
+    if (!written.ok()) {
+      // Nobody gets the token's secret.
+      records_.mutable_tokens()->RemoveLast();
+      return written;
+    }
   }
   Record("token_created", token,
          absl::StrCat(by, " made token ", token.id(), " for ",
@@ -401,8 +418,15 @@ absl::Status Trust::RevokeToken(const v1::RevokeTokenRequest& request,
       return absl::NotFoundError("there is no token with this id");
     }
     token = found->token();
+    TokenRecord ended = *found;
     tokens.erase(found);
-    RETURN_IF_ERROR(Write());
+    const absl::Status written = Write();
+    if (!written.ok()) {
+      // The disk has the token until it is revoked again.
+      ended.mutable_token()->set_uses_left(0);
+      *tokens.Add() = std::move(ended);
+      return written;
+    }
   }
   Record("token_revoked", token,
          absl::StrCat(by, " revoked token ", token.id(), " for ",

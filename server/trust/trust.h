@@ -104,15 +104,16 @@ class Trust {
         records_(std::move(records)) {}
 
   void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Removes what has expired, and so invalidates pointers to records. For calls
-  // of peers only: none gets through while the clock is wrong by much, and a
-  // clock that is years ahead for a while must not cost islands their records.
-  void DropExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Remove what has expired, and so invalidate pointers to such records. A
+  // clock that is years ahead for a while must not cost islands their records,
+  // so certificates go only where others need their place.
+  void DropExpiredTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropExpiredCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Returns the token that a request names, if the secret is right. Call
-  // DropExpired first.
+  // DropExpiredTokens first.
   absl::StatusOr<v1::TrustRecords::TokenRecord*> FindToken(
       const v1::EnrolRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the entry that has enrolled with this token and key, or uses the
