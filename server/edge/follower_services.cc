@@ -81,7 +81,8 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
       {"/causeway.v1.Status/WatchEvents", [=](BegunCall begun) {
          return NewWatchEventsCall(std::move(begun),
                                    {.news = &follower->published().news(),
-                                    .log = [=] { return source->Log(); }});
+                                    .log = [=] { return source->Log(); },
+                                    .is_copy = true});
        }}};
   Methods replication = {{"/causeway.v1.Replication/Promote",
                           Unary(follower, &Follower::Promote)}};

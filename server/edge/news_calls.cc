@@ -96,7 +96,11 @@ class WatchEventsCall : public NewsCall {
       recorded_only_ = request.recorded_only();
       last_id_ = request.after_id();
     }
+    // The first search may go through the whole log, and news does not wait for
+    // it.
+    OnNews();
     Listen();
+    // Something may have changed in between.
     OnNews();
   }
 
@@ -119,6 +123,14 @@ class WatchEventsCall : public NewsCall {
   absl::Status ReadPage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ASSIGN_OR_RETURN(const std::shared_ptr<CommitLog> log, host_.log());
     ASSIGN_OR_RETURN(const uint64_t newest, log->NewestEvent());
+    if (last_id_ > newest && !host_.is_copy) {
+      // The last leader gave this id to an event that got lost, so this one
+      // gives it to another event.
+      ASSIGN_OR_RETURN(
+          const std::vector<v1::Event> takeover,
+          log->NewestEvents(0, 1, {.kinds = {"follower_promoted"}}));
+      last_id_ = takeover.empty() ? newest : takeover[0].id() - 1;
+    }
     ASSIGN_OR_RETURN(std::vector<v1::Event> events,
                      log->EventsAfter(last_id_, kEventPage, filter_));
     // Search events that the watcher does not want only once.

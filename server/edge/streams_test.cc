@@ -209,6 +209,25 @@ TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+// The leader before had events up to 100, of which some got lost.
+TEST_F(StreamsTest, AfterATakeoverThatLostEventsAFollowerGetsTheNewOnes) {
+  driver_.engine().Record({.kind = "follower_promoted"});
+  driver_.engine().Record({.kind = "validated"});
+  v1::WatchEventsRequest request;
+  request.set_after_id(100);
+  const auto stream =
+      v1::Status::NewStub(channel_)->WatchEvents(&context_, request);
+  v1::Event event;
+  for (const char* const kind : {"follower_promoted", "validated"}) {
+    ASSERT_TRUE(stream->Read(&event));
+    EXPECT_EQ(event.kind(), kind);
+  }
+  driver_.engine().Record({.kind = "run_paused"});
+  ASSERT_TRUE(stream->Read(&event));
+  EXPECT_EQ(event.kind(), "run_paused");
+  context_.TryCancel();
+}
+
 TEST_F(StreamsTest, AFollowerGetsTheKindsThatItWants) {
   const auto stub = v1::Status::NewStub(channel_);
   v1::WatchEventsRequest request;
