@@ -75,14 +75,17 @@ std::string PeerAddress(absl::string_view grpc_peer) {
       !absl::ConsumePrefix(&grpc_peer, "ipv6:")) {
     return "";
   }
-  return absl::StrReplaceAll(grpc_peer, {{"%5B", "["}, {"%5D", "]"}});
+  // The percent sign stands before the scope of a link's address.
+  return absl::StrReplaceAll(grpc_peer,
+                             {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 
 std::string NetworkOf(absl::string_view peer) {
   const absl::string_view host = peer.substr(0, peer.rfind(':'));
   if (!absl::StartsWith(host, "[")) return std::string(host);
   in6_addr address = {};
-  inet_pton(AF_INET6, std::string(host.substr(1, host.size() - 2)).c_str(),
+  const absl::string_view number = host.substr(1, host.size() - 2);
+  inet_pton(AF_INET6, std::string(number.substr(0, number.find('%'))).c_str(),
             &address);
   // The owner of one IPv6 address has a network of them.
   std::memset(&address.s6_addr[sizeof(address) / 2], 0, sizeof(address) / 2);

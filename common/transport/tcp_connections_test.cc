@@ -116,12 +116,15 @@ TEST(NetworkOfTest, OneOwnerHasOneNetwork) {
   EXPECT_EQ(NetworkOf("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::/64");
   EXPECT_EQ(NetworkOf("[2001:db8:1:2::7]:81"), "2001:db8:1:2::/64");
   EXPECT_EQ(NetworkOf("[::1]:7070"), "::/64");
+  EXPECT_EQ(NetworkOf("[fe80::1%3]:7070"), "fe80::/64");
 }
 
 TEST(PeerAddressTest, ReadsWhatGrpcWrites) {
   EXPECT_EQ(PeerAddress("ipv4:10.77.0.2:40312"), "10.77.0.2:40312");
   EXPECT_EQ(PeerAddress("ipv6:%5B::1%5D:7070"), "[::1]:7070");
   EXPECT_EQ(PeerAddress("ipv6:[fe80::2]:7070"), "[fe80::2]:7070");
+  EXPECT_EQ(PeerAddress("ipv6:%5Bfe80::2%254%5D:7070"), "[fe80::2%4]:7070");
+  EXPECT_EQ(PeerAddress("ipv6:%5Bfe80::2%2525%5D:7070"), "[fe80::2%25]:7070");
   EXPECT_EQ(PeerAddress("unix:/run/causeway"), "");
   EXPECT_EQ(PeerAddress(""), "");
 }
