@@ -77,6 +77,11 @@ bool AreSeveral(absl::string_view addresses) {
 
 absl::Status CheckCoordinators(absl::string_view addresses) {
   if (!AreSeveral(addresses)) {
+    for (const char* const scheme : {"http://", "https://"}) {
+      if (!absl::StartsWithIgnoreCase(addresses, scheme)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", addresses, "\" is not host:port: leave ", scheme, " out"));
+    }
     if (HasHostAndPort(addresses) || absl::StrContains(addresses, ":/")) {
       return absl::OkStatus();
     }

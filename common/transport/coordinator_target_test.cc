@@ -176,6 +176,8 @@ TEST(CoordinatorAddressesTest, SaysWhatIsWrongWithAList) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"a", "\"a\" is not host:port"},
       {"a:7070 ", "is not host:port"},
+      {"https://a:7070", "leave https:// out"},
+      {"HTTP://a:7070", "leave http:// out"},
       {"a:7070,", "\"\", which is not host:port"},
       {",a:7070", "\"\", which is not host:port"},
       {"a:7070,b", "\"b\", which is not host:port"},
