@@ -48,8 +48,9 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
 // chunk goes into `chunk`, whose pieces point into `buffer`; all other fields
 // go into `fields`, which is cleared first. Returns whether there is a chunk.
 //   INVALID_ARGUMENT  the buffer is not such a message, has more than one chunk
-//                     or a field of the chunk more than once, or more than
-//                     kMaxFieldBytes beside the chunk's data.
+//                     or a field of the chunk more than once, more than
+//                     kMaxFieldBytes outside the chunk, or more than that and
+//                     kMaxChunkBytes in all.
 absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
                                      google::protobuf::MessageLite& fields,
                                      Chunk& chunk);

@@ -79,7 +79,7 @@ class Listener {
 };
 
 // Raises the process's limit on open files to what `limits.connections` and
-// everything else need, or lowers `limits` to what the system allows.
+// everything else need, or lowers that to what the system allows.
 void ReserveDescriptors(ConnectionLimits& limits);
 
 }  // namespace causeway
