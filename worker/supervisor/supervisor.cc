@@ -69,8 +69,10 @@ class Supervisor {
 
  private:
   bool acts() const { return options_.action == RankFaultAction::kAct; }
+  // Perhaps there are spares, too.
   bool is_whole_island() const {
-    return static_cast<int>(processes_.size()) == options_.island_size;
+    return options_.first_process == 0 &&
+           static_cast<int>(processes_.size()) >= options_.island_size;
   }
 
   // Returns whether the island has process 0 here, and needs it.
@@ -180,6 +182,17 @@ class Supervisor {
            process.exit_code() == options_.interrupted_exit_code;
   }
 
+  // Returns whether the others are to end soon, too, because this process has.
+  // Rank 0 may hand in and write a checkpoint for long after others have ended
+  // in order, and a spare that is told to end does so at once.
+  bool IsEndOfAll(const RankProcess& process) const {
+    if (!EndedInOrder(process)) return true;
+    const RankProcess* const rank0 =
+        HasProcess0() ? processes_[0].get()
+                      : FindProcess(static_cast<pid_t>(page_->rank(0).process));
+    return rank0 == nullptr ? FirstRankOf(process) >= 0 : !rank0->running();
+  }
+
   void NoteEnds() {
     for (size_t i = 0; i < processes_.size(); ++i) {
       const RankProcess& process = *processes_[i];
@@ -190,11 +203,15 @@ class Supervisor {
                      << "in " << absl::FormatDuration(pause);
         continue;
       }
-      ended_at_ = std::min(ended_at_, options_.now());
+      if (IsEndOfAll(process)) {
+        ended_at_ = std::min(ended_at_, options_.now());
+      }
       if (EndedInOrder(process) || leaving_) continue;
-      // A process that was not killed may have ended because of another rank.
+      // A process that was not killed may have ended because of another rank,
+      // and a spare may have been killed because of one.
       const bool was_killed = process.exit_code() > 128;
-      is_known_ = is_known_ || was_killed;
+      is_known_ = is_known_ ||
+                  (was_killed && (fault_.empty() || FirstRankOf(process) >= 0));
       NoteFault(HowEnded(i), v1::RankTrouble::DEAD_RANK,
                 was_killed ? FirstRankOf(process) : -1);
     }
@@ -307,12 +324,23 @@ class Supervisor {
   // Ends the processes that remain when others have ended for some time.
   void EndTogether(absl::Time now) {
     if (!acts() && !leaving_) return;
+    EndSpares();
     // If it is known who is at fault, or rank 0 has found out and reported it,
     // nobody needs the others. Ranks of other hosts may still need them.
     const bool is_settled = acts() && is_whole_island() && !fault_.empty() &&
                             (is_known_ || page_->left());
     if (is_settled || now - ended_at_ > kEndTogether) {
       SignalAll(SIGKILL);
+    }
+  }
+
+  // Ends the processes without a rank after a fault. One would wait for the
+  // next crew, or get a place there, before the ranks of this host have ended
+  // and all processes here start again.
+  void EndSpares() {
+    if (!acts() || !options_.has_spares || fault_.empty()) return;
+    for (size_t i = HasProcess0() ? 1 : 0; i < processes_.size(); ++i) {
+      if (FirstRankOf(*processes_[i]) < 0) processes_[i]->Signal(SIGKILL);
     }
   }
 
@@ -365,7 +393,7 @@ class Supervisor {
   std::vector<std::vector<std::string>> commands_;
   std::vector<std::unique_ptr<RankProcess>> processes_;
   std::vector<Retry> retries_;
-  // When the first process has ended.
+  // When a process ended with which the others are to end.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
   bool fault_has_verdict_ = false;

@@ -33,6 +33,24 @@ constexpr char kWritesSecond[] =
     "echo b >>second; n=$(wc -l <second); "
     "until [ $(cat first | wc -l) = $n ]; do sleep 0.01; done; ";
 
+// The begin of a script whose process has a rank.
+constexpr char kSaysPid[] =
+    "echo $$ >>pids; until [ -e stamped ]; do sleep 0.01; done; ";
+
+// A script of some seconds that writes a file at the end.
+std::string WritesLate(const std::string& file) {
+  return absl::StrCat(
+      "n=0; while [ $n -lt 60 ]; do n=$((n+1)); sleep 0.05; "
+      "done; echo late >",
+      file, "; ");
+}
+
+// Returns a clock that is so fast that seconds pass in a moment.
+Clock FastClock() {
+  const Clock now = SteadyWallClock();
+  return [now, begin = now()] { return begin + 100 * (now() - begin); };
+}
+
 // Shell scripts stand for an island's processes.
 class SupervisorTest : public testing::Test {
  protected:
@@ -68,6 +86,23 @@ class SupervisorTest : public testing::Test {
   int Run(const std::vector<std::string>& scripts,
           RankFaultAction action = RankFaultAction::kAct) {
     return Run(Options(scripts, action));
+  }
+  // Lets the processes of the first start whose scripts begin with kSaysPid
+  // have the first ranks.
+  SupervisorOptions WithRanks(SupervisorOptions options, size_t count) {
+    options.all_is_well = [this, count](bool) {
+      std::ifstream file(directory_.path() + "/pids");
+      std::vector<uint32_t> pids;
+      for (uint32_t pid = 0; file >> pid;) pids.push_back(pid);
+      if (starts_ > 1 || pids.size() < count) return;
+      const auto page = *RankStampPage::Open(getenv(kRankStampsVariable));
+      for (size_t i = 0; i < count; ++i) page->rank(i).process = pids[i];
+      std::ofstream(directory_.path() + "/stamped");
+    };
+    return options;
+  }
+  bool Exists(const std::string& name) const {
+    return std::filesystem::exists(directory_.path() + "/" + name);
   }
   std::string Contents(const std::string& name) const {
     std::ifstream file(absl::StrCat(directory_.path(), "/", name));
@@ -217,6 +252,80 @@ TEST_F(SupervisorTest, AProcessThatIsTriedAgainAloneEndsWithASignal) {
   options.has_spares = true;
   EXPECT_EQ(Run(options), 75);
   EXPECT_EQ(starts_, 1);
+}
+
+// On the host of process 0, and on another one.
+TEST_F(SupervisorTest, NobodyWaitsForASpareIfARankIsLost) {
+  for (const int first : {0, 3}) {
+    for (const char* file : {"again", "pids", "stamped"}) {
+      std::filesystem::remove(directory_.path() + "/" + file);
+    }
+    starts_ = 0;
+    const std::string may_begin = "[ ! -e again ] || exit 0; ";
+    std::vector<std::string> scripts = {
+        absl::StrCat(may_begin, kSaysPid, "touch again; kill -KILL $$"),
+        absl::StrCat(may_begin, WritesLate("waited"))};
+    if (first == 0) {
+      scripts.insert(scripts.begin(),
+                     absl::StrCat(may_begin, WritesLate("waited")));
+    }
+    SupervisorOptions options =
+        WithRanks(Options(scripts, RankFaultAction::kAct), 1);
+    options.has_spares = true;
+    options.first_process = first;
+    options.island_size = first == 0 ? 2 : 4;
+    EXPECT_EQ(Run(options), 0);
+    EXPECT_EQ(starts_, 2);
+    EXPECT_FALSE(Exists("waited"));
+  }
+}
+
+// Its report may say who was at fault, so the end of the spare does not end it.
+TEST_F(SupervisorTest, ARankMayReportAFaultAfterTheSparesHaveEnded) {
+  SupervisorOptions options = WithRanks(
+      Options(
+          {absl::StrCat("[ ! -e again ] || exit 0; ", kSaysPid, "exit 1"),
+           absl::StrCat("[ ! -e again ] || exit 0; ", kSaysPid,
+                        "sleep 0.5; touch again; exit 1"),
+           absl::StrCat("[ ! -e again ] || exit 0; ", WritesLate("waited"))},
+          RankFaultAction::kAct),
+      2);
+  options.has_spares = true;
+  options.island_size = 2;
+  EXPECT_EQ(Run(options), 0);
+  EXPECT_TRUE(Exists("again"));
+  EXPECT_FALSE(Exists("waited"));
+  EXPECT_EQ(starts_, 2);
+}
+
+// It hands in, and writes a checkpoint.
+TEST_F(SupervisorTest, ProcessZeroMayGoOnAfterOthersHaveEndedInOrder) {
+  const std::string waits = "while :; do sleep 0.05; done";
+  SupervisorOptions signalled = Options(
+      {absl::StrCat("trap '", WritesLate("handed_in"), "exit 75' TERM; ",
+                    "touch ready; ", waits),
+       absl::StrCat("trap 'exit 75' TERM; until [ -e ready ]; do sleep 0.01; "
+                    "done; kill -TERM $PPID; ",
+                    waits)},
+      RankFaultAction::kAct);
+  signalled.has_spares = true;
+  signalled.now = FastClock();
+  EXPECT_EQ(Run(signalled), 75);
+  EXPECT_TRUE(Exists("handed_in"));
+
+  SupervisorOptions finished =
+      Options({WritesLate("saved"), "exit 0"}, RankFaultAction::kAct);
+  finished.now = FastClock();
+  EXPECT_EQ(Run(finished), 0);
+  EXPECT_TRUE(Exists("saved"));
+  EXPECT_EQ(starts_, 2) << "one for each";
+}
+
+TEST_F(SupervisorTest, NobodyGoesOnForLongAfterProcess0) {
+  SupervisorOptions options = Options(
+      {"exit 0", "while :; do sleep 0.05; done"}, RankFaultAction::kAct);
+  options.now = FastClock();
+  EXPECT_EQ(Run(options), 0);
 }
 
 TEST_F(SupervisorTest, TheFirstProcessIsAlwaysNeeded) {
