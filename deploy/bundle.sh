@@ -59,6 +59,7 @@ tests=false
 check=false
 bin=
 read_options "cpu_only with_cuda_libraries tests check" bin "$@"
+if [[ -n "${bin}" ]]; then bin="$(realpath "${bin}")"; fi
 archive="$(realpath -m "${rest[0]:-causeway-linux-x86_64.tar.gz}")"
 mapfile -t options < <("${cpu_only}" || cuda_build_options)
 cuda=true

@@ -9,13 +9,10 @@ set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 readonly ROOT
-cd "${ROOT}"
 # shellcheck source=deploy/bazel.sh
-. deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/read_options.sh
-. deploy/read_options.sh
-# shellcheck source=deploy/version.sh
-. deploy/version.sh
+. "${ROOT}/deploy/read_options.sh"
 
 usage() {
   cat <<'USAGE'
@@ -46,6 +43,9 @@ for tool in dpkg-deb dpkg-shlibdeps pod2man patchelf; do
 done
 mkdir -p "${directory}"
 directory="$(realpath "${directory}")"
+cd "${ROOT}"
+# shellcheck source=deploy/version.sh
+. deploy/version.sh
 readonly MAINTAINER="The Causeway authors <causeway@causeway.invalid>"
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
   cli/causeway)

@@ -8,13 +8,10 @@ set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 readonly ROOT
-cd "${ROOT}"
 # shellcheck source=deploy/bazel.sh
-. deploy/bazel.sh
+. "${ROOT}/deploy/bazel.sh"
 # shellcheck source=deploy/libraries.sh
-. deploy/libraries.sh
-# shellcheck source=deploy/version.sh
-. deploy/version.sh
+. "${ROOT}/deploy/libraries.sh"
 
 usage() {
   cat <<'USAGE'
@@ -41,7 +38,7 @@ while (($#)); do
   case "$1" in
     --cpu_only) options=() ;;
     --bin)
-      bin="${2:?--bin needs a directory}"
+      bin="$(realpath "${2:?--bin needs a directory}")"
       shift
       ;;
     -h | --help)
@@ -53,6 +50,9 @@ while (($#)); do
   shift
 done
 command -v podman >/dev/null || fail "there is no podman; install it"
+cd "${ROOT}"
+# shellcheck source=deploy/version.sh
+. deploy/version.sh
 readonly PROGRAMS=(server/causeway-coordinator worker/causeway-worker
   cli/causeway cli/causeway-sentencepiece)
 if [[ -z "${bin}" ]]; then

@@ -30,7 +30,9 @@ finish() {
 }
 trap finish EXIT
 build() {
-  deploy/container/build.sh --cpu_only --bin . "${storage[@]}" >"${work}/log" 2>&1
+  # The folder is relative to where it is called.
+  (cd deploy && container/build.sh --cpu_only --bin .. "${storage[@]}") \
+    >"${work}/log" 2>&1
 }
 if ! build; then
   # Some machines allow no container at all.

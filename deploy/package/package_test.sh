@@ -32,7 +32,9 @@ trap finish EXIT
 # Runs a command in the machine.
 inside() { nsenter -t "${leader}" -a "$@"; }
 
-deploy/package.sh --bin . "${work}" >"${work}/log" 2>&1 ||
+# Its arguments are relative to where it is called.
+(cd "${work}" && "${OLDPWD}/deploy/package.sh" \
+  --bin "$(realpath --relative-to . "${OLDPWD}")" . >log 2>&1) ||
   fail "$(<"${work}/log")"
 package="$(echo "${work}"/causeway_*_amd64.deb)"
 dpkg-deb --extract "${package}" "${work}/tree"
