@@ -118,10 +118,20 @@ start coordinator server/causeway-coordinator --config "${work}/run.textproto" \
 eventually test -s "${work}/port"
 address="127.0.0.1:$(<"${work}/port")"
 
-# island NAME NODE TASKS [SUPERVISE]: submits an island; prints the job's number.
+# Says how many processors it gives to a task.
+mkdir "${work}/bin"
+cat >"${work}/bin/srun" <<SRUN
+#!/bin/bash
+echo "tasks with \${SRUN_CPUS_PER_TASK:-some} processors"
+exec "$(type -P srun)" "\$@"
+SRUN
+chmod +x "${work}/bin/srun"
+# island NAME NODE TASKS CPUS [SUPERVISE]: submits an island with as many
+# processors for each task; prints the job's number.
 island() {
   (cd "${work}" && CAUSEWAY_WORKER="${root}/worker/causeway-worker" \
-    CAUSEWAY_SUPERVISE="${4-}" sbatch \
+    CAUSEWAY_SUPERVISE="${5-}" PATH="${work}/bin:${PATH}" \
+    sbatch --cpus-per-task "$4" \
     --parsable --job-name "$1" --nodelist "$2" --ntasks "$3" \
     --output "${work}/out/$1" "${root}/deploy/slurm/island.sbatch" \
     --coordinator "${address}" --data /usr/share/common-licenses/GPL-3 \
@@ -131,8 +141,8 @@ has_happened() { grep "$1" "${work}/coordinator.log" >/dev/null; }
 job() { scontrol show job "$1" | grep -o "$2=[^ ]*" | cut -d= -f2; }
 is_done() { [[ "$(job "$1" JobState)" == COMPLETED ]]; }
 
-east="$(island east n1 1 2)"
-west="$(island west n2 2)"
+east="$(island east n1 1 2 2)"
+west="$(island west n2 2 1)"
 eventually has_happened 'fragment 0 is at version 3'
 (cd "${work}" && sbatch --job-name guest --partition high --nodelist n2 \
   --exclusive --output "${work}/out/guest" --wrap 'sleep 1')
@@ -140,6 +150,8 @@ eventually has_happened 'island west (incarnation 1) left: pre-emption notice'
 eventually has_happened 'island west joined (incarnation 2'
 eventually is_done "${east}"
 eventually is_done "${west}"
+grep -q 'tasks with 2 processors' "${work}/out/east" ||
+  fail "the task of east does not get the job's processors"
 grep -q 'going on from the checkpoint' "${work}/out/west" ||
   fail "west did not come back from its checkpoint"
 [[ "$(job "${east}" Restarts)$(job "${west}" Restarts)" == 01 ]] ||
