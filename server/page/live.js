@@ -8,9 +8,12 @@ const kPeriod = 1000;
 const kTimeout = 4000;
 let heard = Date.now();
 
+// Says why the coordinator refuses a request.
+class Refusal extends Error {}
+
 async function ask(path) {
   const response = await fetch(path, { signal: AbortSignal.timeout(kTimeout) });
-  if (!response.ok) throw new Error(await response.text());
+  if (!response.ok) throw new Refusal(await response.text());
   return response.json();
 }
 
@@ -40,6 +43,8 @@ let seenSeverity = null;
 
 async function refreshEvents(newest) {
   const severity = byId("severity").value;
+  // A takeover that lost events gives their ids again.
+  if (newest < seenEvent) seenSeverity = null;
   const after = severity === seenSeverity ? seenEvent : 0;
   if (severity === seenSeverity && newest <= seenEvent) return;
   const page = await ask(`api/events?after=${after}&min_severity=${severity}`);
@@ -78,9 +83,13 @@ async function follow() {
     setText(byId("freshness"), "connected");
   } catch (error) {
     const seconds = duration(Math.round((Date.now() - heard) / 1000));
-    lost = "The coordinator does not answer. This is its state of " +
-      clock(heard) + "; the page goes on as soon as it is back.";
-    setText(byId("freshness"), `no answer for ${seconds}`);
+    const refused = error instanceof Refusal;
+    const why = refused ? `The coordinator says: ${error.message.trim()}.`
+      : "The coordinator does not answer.";
+    lost = why + " This is its state of " + clock(heard) +
+      "; the page goes on as soon as it is back.";
+    setText(byId("freshness"),
+      `${refused ? "refused" : "no answer"} for ${seconds}`);
   }
   document.body.classList.toggle("stale", lost !== "");
   setClass(byId("freshness"), "freshness " + (lost ? "lost" : "live"));

@@ -184,6 +184,7 @@ class PageTest(unittest.TestCase):
         self.check_hostile_reason()
         self.assert_console_is_quiet()
         self.check_killed_island(west)
+        self.check_refusal()
         self.check_lost_coordinator(coordinator)
         self.check_report()
         self.check_troubled_run()
@@ -289,6 +290,19 @@ class PageTest(unittest.TestCase):
         known = self.script("Date.parse(state.events.filter("
                             "(e) => e.kind === 'island_evicted').pop().time)")
         print(f"the killed island showed after {shown - known / 1000:.2f} s")
+
+    def check_refusal(self):
+        self.script("(() => { window.realFetch = window.fetch;"
+                    " window.fetch = async () => new Response("
+                    "'the copy is not complete\\n', {status: 503}); })()")
+        self.await_true(
+            lambda: "The coordinator says: the copy is not complete."
+            in self.text("notices"), "the page says what the coordinator says")
+        self.assertNotIn("answer", self.text("notices"))
+        self.assertNotIn("answer", self.text("freshness"))
+        self.script("(window.fetch = window.realFetch) && null")
+        self.await_true(lambda: self.text("freshness") == "connected",
+                        "the page comes back by itself")
 
     def check_lost_coordinator(self, coordinator: subprocess.Popen):
         coordinator.send_signal(signal.SIGKILL)
