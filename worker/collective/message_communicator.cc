@@ -159,15 +159,16 @@ class MessageCommunicator : public Communicator {
       return status;
     }
     const bool stuck = absl::IsDeadlineExceeded(status);
-    const std::string seen = absl::StrCat(
-        "rank ", rank(),
-        stuck ? absl::StrCat(" has waited ",
-                             absl::FormatDuration(
-                                 absl::Trunc(waited, absl::Milliseconds(100))),
-                             " for it")
-              : " has lost its connection to it",
-        " in ", CollectiveName(operation.collective), " number ",
-        messages_.sequence(), " of ", operation.memory.size(), " bytes");
+    const int64_t bytes = operation.BytesFrom(messages_.suspect());
+    const std::string seen =
+        absl::StrCat("rank ", rank(),
+                     stuck ? absl::StrCat(" has waited ",
+                                          absl::FormatDuration(absl::Trunc(
+                                              waited, absl::Milliseconds(100))),
+                                          " for it")
+                           : " has lost its connection to it",
+                     " in ", CollectiveName(operation.collective), " number ",
+                     messages_.sequence(), " of ", bytes, " bytes");
     return FindCulprit({.rank = rank(),
                         .ranks = size(),
                         .suspect = messages_.suspect(),

@@ -66,6 +66,12 @@ TEST_P(RendezvousTest, GetWaitsForTheKey) {
   writer.join();
 }
 
+TEST_P(RendezvousTest, GetNeedNotWait) {
+  EXPECT_THAT(here_->Get("key", absl::ZeroDuration()), IsDeadlineExceeded());
+  ASSERT_OK(there_->Put("key", "value"));
+  EXPECT_THAT(here_->Get("key", absl::ZeroDuration()), IsOkAndHolds("value"));
+}
+
 TEST_P(RendezvousTest, GetGivesUpAndAnotherGetStillSucceeds) {
   EXPECT_THAT(here_->Get("key", absl::Milliseconds(50)), IsDeadlineExceeded());
   ASSERT_OK(there_->Put("key", "value"));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/collective/tcp_rendezvous.h"
 
+#include <algorithm>
 #include <atomic>
 #include <list>
 #include <thread>
@@ -162,7 +163,8 @@ class TcpRendezvous : public Rendezvous {
     v1::RendezvousRequest request;
     request.set_key(std::string(key));
     request.set_get_milliseconds(absl::ToInt64Milliseconds(timeout));
-    return Call(request, timeout);
+    // A call takes some time even if it waits for nothing.
+    return Call(request, std::max(timeout, kRendezvousAnswer));
   }
 
  private:
