@@ -89,8 +89,8 @@ class Communicator {
   // such a vector.
   void Divide(std::vector<Slice> shards) { shards_ = std::move(shards); }
 
-  // values[own shard] <- sum over the ranks, added in fp32 in order of rank.
-  // The rest of `values` stays as it is.
+  // values[own shard] <- sum over the ranks, added in fp32 in order of rank, or
+  // between GPUs in NCCL's order. The rest of `values` stays as it is.
   virtual absl::Status ReduceScatter(absl::Span<float> values) = 0;
   // values[shard of r] <- the values of rank r there, for every r.
   virtual absl::Status AllGather(absl::Span<float> values) = 0;

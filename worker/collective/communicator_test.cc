@@ -478,6 +478,19 @@ TEST(DeviceCollectivesTest, ADeviceThatFailsIsNamedWithItsReason) {
   }
 }
 
+TEST(DeviceCollectivesTest, ADeviceThatOthersWaitForIsNamedWithItsReason) {
+  const auto waits = [&](absl::Time deadline) -> absl::Status {
+    absl::SleepFor(deadline - SteadyWallClock()());
+    return absl::DeadlineExceededError("NCCL did not finish");
+  };
+  const std::vector<absl::Status> statuses = WithDevices(
+      {waits, [](absl::Time) { return absl::DataLossError("ECC"); }, waits});
+  EXPECT_THAT(statuses[1], IsDataLoss("ECC"));
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(statuses[rank], IsAborted("rank 1 has given up: ECC"));
+  }
+}
+
 TEST(DeviceCollectivesTest, ARankThatIsStuckInADeviceIsNamed) {
   absl::BlockingCounter others(2);
   const auto waits = [&](absl::Time deadline) -> absl::Status {

@@ -240,14 +240,20 @@ class MessageCommunicator : public Communicator {
     const absl::Status own =
         (device_.get()->*run)(vectors, messages_.deadline());
     const absl::Time end = options_.now();
+    if (IsOwnFailure(own.code())) {
+      // The other ranks' devices wait for this one until the deadline; it is
+      // known by then why.
+      ReportOwnFailure(rank(), own, rendezvous_);
+    }
     if (!own.ok()) device_->Abort();
     messages_.ForPeers([&](int peer) {
       messages_.times(peer).transfer += end - begin;
       messages_.times(peer).bytes +=
           vectors.shards[peer].size() * static_cast<int64_t>(sizeof(float));
     });
-    // No rank may touch its memory before all have read it.
-    messages_.set_deadline(std::max(messages_.deadline(), end + kOutcomeTime));
+    // No rank may touch its memory before all have read it. Others may have
+    // begun, and so end, somewhat later.
+    messages_.set_deadline(std::max(messages_.deadline(), end) + kOutcomeTime);
     return ExchangeOutcomes(own);
   }
 
@@ -261,15 +267,36 @@ class MessageCommunicator : public Communicator {
       messages_.Send(peer, 1, AsBytes(absl::MakeSpan(&own_outcome_, 1)));
     });
     absl::Duration waited;
-    RETURN_IF_ERROR(messages_.ForEachPeer([&](int peer) {
+    const absl::Status heard = messages_.ForEachPeer([&](int peer) {
       return messages_.Await(receives[peer].get(), peer, waited);
+    });
+    if (IsOwnFailure(own.code())) {
+      messages_.set_suspect(rank());
+      return own;
+    }
+    RETURN_IF_ERROR(heard);
+    const auto check = [&](auto has_failed) {
+      return messages_.ForEachPeer([&](int peer) -> absl::Status {
+        if (!has_failed(outcomes_[peer])) return absl::OkStatus();
+        messages_.set_suspect(peer);
+        return absl::UnavailableError("its device has failed");
+      });
+    };
+    // This rank may only have waited for the device of another.
+    RETURN_IF_ERROR(check([](int32_t outcome) {
+      return IsOwnFailure(static_cast<absl::StatusCode>(outcome));
     }));
     RETURN_IF_ERROR(own);
-    return messages_.ForEachPeer([&](int peer) -> absl::Status {
-      if (outcomes_[peer] == 0) return absl::OkStatus();
-      messages_.set_suspect(peer);
-      return absl::UnavailableError("its device has failed");
-    });
+    return check([](int32_t outcome) { return outcome != 0; });
+  }
+
+  // Returns whether a device's operation has failed by its own fault. Other
+  // errors may come from a device or process that it waits for.
+  static bool IsOwnFailure(absl::StatusCode code) {
+    return code != absl::StatusCode::kOk &&
+           code != absl::StatusCode::kDeadlineExceeded &&
+           code != absl::StatusCode::kUnavailable &&
+           code != absl::StatusCode::kAborted;
   }
 
   const MessageCommunicatorOptions options_;

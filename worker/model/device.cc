@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -16,6 +17,13 @@
 #include "worker/model/ops_cpu.h"
 
 namespace causeway {
+namespace {
+
+// The most values that a kernel for CUDA normalizes together
+// (worker/model/cuda/kernel_ops.h).
+constexpr int64_t kMostNormalized = 32768;
+
+}  // namespace
 
 absl::StatusOr<DeviceChoice> ParseDevices(absl::string_view text) {
   if (text == "cpu") return DeviceChoice{.devices = {Device{}}};
@@ -96,6 +104,14 @@ absl::Status CheckDeviceModel(const Device& device,
     if (size % 8 == 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "model.", name, " is ", size, "; on CUDA it must be a multiple of 8"));
+  }
+  const int64_t heads = model.qk_norm_across_heads() ? model.heads() : 1;
+  if (const int64_t widest =
+          std::max<int64_t>(model.hidden_size(), heads * head_dim);
+      widest > kMostNormalized) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model normalizes ", widest, " values together; on CUDA at most ",
+        kMostNormalized, " are"));
   }
   return absl::OkStatus();
 }

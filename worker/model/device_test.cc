@@ -66,6 +66,16 @@ TEST(DeviceTest, RefusesModelsThatItsKernelsCannotCompute) {
   model.set_hidden_size(260);
   EXPECT_THAT(CheckDeviceModel(cuda, model),
               IsInvalidArgument("model.hidden_size is 260"));
+  model.set_hidden_size(32768 + 8);
+  EXPECT_THAT(CheckDeviceModel(cuda, model),
+              IsInvalidArgument("normalizes 32776 values together"));
+  model.set_hidden_size(32768);
+  EXPECT_THAT(CheckDeviceModel(cuda, model), IsOk());
+  model.set_heads(1024);
+  EXPECT_THAT(CheckDeviceModel(cuda, model), IsOk());
+  model.set_qk_norm_across_heads(true);
+  EXPECT_THAT(CheckDeviceModel(cuda, model),
+              IsInvalidArgument("normalizes 65536 values together"));
   EXPECT_THAT(CheckDeviceModel(Device{}, model), IsOk());
 }
 

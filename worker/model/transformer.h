@@ -101,10 +101,9 @@ class Transformer {
   // or without target. After an error nothing is changed.
   //   INVALID_ARGUMENT  sizes are wrong or a token is not in the vocabulary.
 
-  // Adds loss_scale * (the mean's gradient) to `gradients`, which may be bf16
-  // if activations are. With a batch of n equal micro-batches, loss_scale = 1 /
-  // n gives the batch's gradient. Returns before the device is done; the
-  // parameters must not change before TakeLoss.
+  // Adds loss_scale * (the mean's gradient) to `gradients`. With a batch of n
+  // equal micro-batches, loss_scale = 1 / n gives the batch's gradient. Returns
+  // before the device is done; the parameters must not change before TakeLoss.
   absl::Status AddGradients(const float* parameters,
                             absl::Span<const int32_t> tokens,
                             absl::Span<const int32_t> targets,

@@ -16,7 +16,8 @@ namespace causeway {
 namespace {
 
 // Covers scratch memory of operations, the outer loop's pieces, and
-// fragmentation.
+// fragmentation, but not that of cuDNN's gradient, without which attention
+// takes other kernels.
 constexpr int64_t kReserve = int64_t{192} << 20;
 
 // Returns the bytes of a snapshot of the largest fragment or, with anchors on

@@ -18,7 +18,8 @@ class Collectives:
     """Operations that all ranks of a process group call in the same order.
 
     They wait for their result and raise RuntimeError within the group's
-    timeout if a rank is lost or comes too late. For use by one thread at a
+    timeout if a rank is lost or comes too late. With NCCL they only enqueue,
+    and PyTorch's watchdog then ends the process. For use by one thread at a
     time.
 
     Attributes:

@@ -33,9 +33,10 @@ constexpr double kMiB = 1 << 20;
 constexpr size_t kMostRecordings = 32;
 
 // The most bytes of a copy to the device that the host does not wait for, and
-// the most such copies in flight: a micro-batch has two, tokens and targets.
+// the most such copies in flight: a micro-batch has three, tokens, targets and
+// the beginnings of documents.
 constexpr size_t kUploadBytes = size_t{1} << 20;
-constexpr size_t kUploads = 2;
+constexpr size_t kUploads = 3;
 // The most bytes of a copy to the host that goes through pinned memory: sums
 // and losses, which are copied while other GPUs communicate.
 constexpr size_t kDownloadBytes = size_t{64} << 10;
