@@ -66,6 +66,14 @@ absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
       new FragmentHeads(state, run.config, std::move(fragments)));
 }
 
+std::shared_ptr<const StoredUpdate> FragmentHeads::Fragment::OldestWaiting()
+    const {
+  for (const auto& [version, update] : unwritten) {
+    if (!being_written.contains(version)) return update;
+  }
+  return nullptr;
+}
+
 FragmentHeads::FragmentHeads(StateDirectory& state, const v1::RunConfig& config,
                              std::vector<Fragment> fragments)
     : state_(state),
@@ -139,7 +147,8 @@ void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
     fragment.unwritten.erase(fragment.unwritten.begin(),
                              fragment.unwritten.upper_bound(gone));
     if (fragment.unwritten.size() > kMostUnwritten) {
-      overdue = fragment.unwritten.begin()->second;
+      overdue = fragment.OldestWaiting();
+      fragment.being_written.insert(overdue->contents().head.version());
     }
     snapshot_failed_ = false;
   }
@@ -177,11 +186,16 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   std::optional<uint32_t> due;
   double most = 0;
   absl::Duration replay;
-  uint32_t longest = 0;
+  std::optional<uint32_t> longest;
   for (uint32_t i = 0; i < fragments_.size(); ++i) {
     const RecordedMerges& recorded = fragments_[i].recorded;
     replay += recorded.duration;
-    if (recorded.duration > fragments_[longest].recorded.duration) longest = i;
+    // Without its records, an update that is not in a file could be lost.
+    if (!fragments_[i].unwritten.empty()) continue;
+    if (!longest.has_value() ||
+        recorded.duration > fragments_[*longest].recorded.duration) {
+      longest = i;
+    }
     const double bytes = static_cast<double>(recorded.bytes);
     const double size =
         state_bytes_per_value_ *
@@ -197,8 +211,8 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
 
 std::optional<FragmentHeads::Work> FragmentHeads::NextWork() const {
   for (const Fragment& fragment : fragments_) {
-    if (!fragment.unwritten.empty()) {
-      return Work{.update = fragment.unwritten.begin()->second};
+    if (auto update = fragment.OldestWaiting()) {
+      return Work{.update = std::move(update)};
     }
   }
   const std::optional<uint32_t> due = SnapshotDue();
@@ -235,6 +249,10 @@ void FragmentHeads::WriteLoop() {
         absl::MutexLock lock(&mu_);
         work = NextWork();
         if (!work.has_value() && finishing_) return;
+        if (work.has_value() && work->update != nullptr) {
+          const v1::FragmentHead& head = work->update->contents().head;
+          fragments_[head.fragment()].being_written.insert(head.version());
+        }
       }
       if (work.has_value()) Write(*work);
     } while (work.has_value());
@@ -264,6 +282,7 @@ void FragmentHeads::WriteUpdate(const UpdateContents& update) {
   {
     absl::MutexLock lock(&mu_);
     fragments_[fragment].unwritten.erase(version);
+    fragments_[fragment].being_written.erase(version);
     newest = fragments_[fragment].head->contents().head.version();
   }
   // Later versions may have come meanwhile.

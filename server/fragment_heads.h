@@ -27,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -88,8 +89,9 @@ class FragmentHeads {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a committed version the newest, and keeps the update that led to it.
-  // `merge` says what it takes to repeat. Writes the oldest update if too many
-  // wait to be written, and removes the one that is no longer kept.
+  // `merge` says what it takes to repeat. Writes the oldest update that no
+  // thread writes if too many are not in files, and removes the one that is no
+  // longer kept.
   void Install(StoredFragment after, StoredUpdate update,
                const RecordedMerges& merge) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -109,6 +111,12 @@ class FragmentHeads {
     RecordedMerges recorded;
     // The updates that are kept and not yet in files, by version.
     std::map<uint64_t, std::shared_ptr<const StoredUpdate>> unwritten;
+    // The versions whose updates a thread is writing now. Another thread would
+    // write the same temporary file.
+    std::set<uint64_t> being_written;
+
+    // Returns the oldest update that waits to be written; null if none does.
+    std::shared_ptr<const StoredUpdate> OldestWaiting() const;
   };
   // A file to write: an update, or else a snapshot.
   struct Work {
@@ -122,11 +130,12 @@ class FragmentHeads {
 
   void WriteLoop() ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the next file, if one is due: all updates before the snapshot that
-  // is most overdue, because a snapshot ends the need for the records.
+  // is most overdue, because a snapshot ends the need for the records. An
+  // update counts as begun once its version is in `being_written`.
   std::optional<Work> NextWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns the fragment whose snapshot is most overdue: by the bytes of its
   // records, or, if all fragments' merges take too long to repeat, by its part
-  // of that time.
+  // of that time. Leaves out fragments with updates that are not in files.
   std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns whether files must not wait.
   bool IsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mu_);

@@ -4,16 +4,20 @@
 // server/engine_snapshot_test.cc tests restarts from snapshots.
 #include "server/fragment_heads.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "common/checksum.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
@@ -28,6 +32,7 @@
 namespace causeway {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
@@ -35,10 +40,13 @@ using testing::UnorderedElementsAre;
 class FragmentHeadsTest : public testing::Test {
  protected:
   // Restores version 0 of two fragments.
-  void StartRun(const std::string& storage) {
+  void StartRun(const std::string& storage, WriteStageHook hook = nullptr) {
     ASSERT_OK(run_.Start(TestRunConfig("storage { " + storage + " }")));
     run_.Stop();
-    ASSERT_OK_AND_ASSIGN(state_, StateDirectory::Open(run_.state_dir(), {}));
+    ASSERT_OK_AND_ASSIGN(
+        state_,
+        StateDirectory::Open(run_.state_dir(),
+                             {.fragments = {.write_hook = std::move(hook)}}));
     ASSERT_OK_AND_ASSIGN(const RunRecord run, state_->log().LoadRun());
     run_id_ = run.run_id;
     ASSERT_OK_AND_ASSIGN(heads_,
@@ -213,6 +221,71 @@ TEST_F(FragmentHeadsTest, UpdatesAreFilesBeforeASnapshotIsNoted) {
   ASSERT_TRUE(AwaitNoted(1));
   EXPECT_THAT(files, ElementsAre("update-0000-v00000001.safetensors"));
   EXPECT_THAT(OpenUpdate(1), IsOkAndHolds("1"));
+}
+
+TEST_F(FragmentHeadsTest, AnUpdateIsWrittenByOneThreadAndBeforeItsSnapshot) {
+  absl::Notification first_begun, last_begun, go_on;
+  std::atomic<int> writes_of_first = 0;
+  StartRun("snapshot_log_ratio: 0 versions_kept: 1",
+           [&](WriteStage stage, const std::string& file) {
+             if (stage != WriteStage::kWritten) return absl::OkStatus();
+             if (absl::StrContains(file, "update-0000-v00000001")) {
+               if (++writes_of_first > 1) return absl::OkStatus();
+               first_begun.Notify();
+               go_on.WaitForNotification();
+             } else if (absl::StrContains(file, "update-0000-v00000003")) {
+               last_begun.Notify();
+             }
+             return absl::OkStatus();
+           });
+  // The third version is one too many, so that the first one is written.
+  std::thread installer([&] {
+    for (const uint64_t version : {1, 2, 3}) {
+      Commit(0, version, {.bytes = 100});
+    }
+  });
+  first_begun.WaitForNotification();
+  std::vector<std::string> files;
+  StartSnapshots([&](const v1::FragmentHead&) {
+    files = ListDirectory(run_.state_dir() + "/updates").value();
+  });
+  last_begun.WaitForNotification();
+  go_on.Notify();
+  installer.join();
+  ASSERT_TRUE(AwaitNoted(1));
+  EXPECT_EQ(writes_of_first, 1);
+  EXPECT_THAT(files, ElementsAre("update-0000-v00000001.safetensors",
+                                 "update-0000-v00000002.safetensors",
+                                 "update-0000-v00000003.safetensors"));
+  for (const uint64_t version : {1, 2, 3}) {
+    EXPECT_THAT(OpenUpdate(version), IsOkAndHolds(absl::StrCat(version)));
+  }
+  Finish();
+}
+
+// The writing thread has begun with the oldest update.
+TEST_F(FragmentHeadsTest, AnUpdateTooManyIsNotTheOneThatIsBeingWritten) {
+  absl::Notification first_begun, go_on;
+  std::atomic<int> writes_of_first = 0;
+  StartRun("", [&](WriteStage stage, const std::string& file) {
+    if (stage == WriteStage::kWritten &&
+        absl::StrContains(file, "update-0000-v00000001") &&
+        ++writes_of_first == 1) {
+      first_begun.Notify();
+      go_on.WaitForNotification();
+    }
+    return absl::OkStatus();
+  });
+  StartSnapshots();
+  Install(0, 1);
+  first_begun.WaitForNotification();
+  Install(0, 2);
+  Install(0, 3);
+  EXPECT_THAT(ListDirectory(run_.state_dir() + "/updates"),
+              IsOkAndHolds(Contains("update-0000-v00000002.safetensors")));
+  go_on.Notify();
+  Finish();
+  EXPECT_EQ(writes_of_first, 1);
 }
 
 TEST_F(FragmentHeadsTest, AnUpdateGoesWhenItIsNoLongerKept) {
