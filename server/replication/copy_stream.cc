@@ -105,9 +105,14 @@ void CopyStream::QueueState(uint32_t fragment) {
 
 absl::Status CopyStream::QueueLog() {
   log_is_due_ = false;
-  const std::string path =
-      absl::StrCat(source_.state->path(), "/run.sqlite3.for-", name_);
-  RETURN_IF_ERROR(source_.state->log().CopyTo(path));
+  ASSIGN_OR_RETURN(const std::string path, source_.state->CopyLogFor(name_));
+  // This waits for a write under way, so that the feed has every change that
+  // the copy has.
+  if (const absl::Status in_place = source_.state->log().CheckInPlace();
+      !in_place.ok()) {
+    // The copy may be of another database.
+    return absl::UnavailableError(in_place.message());
+  }
   v1::LogPosition position;
   std::vector<CommitRecord> heads;
   {

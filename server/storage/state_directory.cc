@@ -32,6 +32,7 @@ namespace {
 constexpr char kLockName[] = "lock";
 constexpr char kLogName[] = "run.sqlite3";
 constexpr char kRescued[] = ".rescued";
+constexpr char kForFollower[] = ".for-";
 constexpr char kIncompleteName[] = "incomplete-copy";
 constexpr const char* kFolders[] = {"fragments", "updates", "merges",
                                     "quarantine"};
@@ -119,6 +120,20 @@ absl::Status VisitRunFiles(
     for (const std::string& name : *names) {
       RETURN_IF_ERROR(visit(absl::StrCat(folder, "/", name)));
     }
+  }
+  return absl::OkStatus();
+}
+
+// Removes the files beside the log that have its name and then a suffix that is
+// `unneeded`.
+absl::Status RemoveLogFiles(
+    const std::string& root,
+    absl::FunctionRef<bool(absl::string_view suffix)> unneeded) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(root));
+  for (const std::string& name : names) {
+    absl::string_view suffix = name;
+    if (!absl::ConsumePrefix(&suffix, kLogName) || !unneeded(suffix)) continue;
+    RETURN_IF_ERROR(RemoveFile(absl::StrCat(root, "/", name)));
   }
   return absl::OkStatus();
 }
@@ -244,6 +259,9 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
     return IsTemporary(file) ? RemoveFile(absl::StrCat(path, "/", file))
                              : absl::OkStatus();
   }));
+  RETURN_IF_ERROR(RemoveLogFiles(path, [](absl::string_view suffix) {
+    return absl::StartsWith(suffix, kForFollower);
+  }));
   ASSIGN_OR_RETURN(FragmentStore fragments,
                    FragmentStore::Create(path, std::move(options.fragments)));
   std::unique_ptr<StateDirectory> state(new StateDirectory(
@@ -282,11 +300,11 @@ absl::Status StateDirectory::RemoveIncompleteCopy(const std::string& path) {
   RETURN_IF_ERROR(VisitRunFiles(path, [&](const std::string& file) {
     return RemoveFile(absl::StrCat(path, "/", file));
   }));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
-  for (const std::string& name : names) {
-    if (!absl::StartsWith(name, kLogName)) continue;
-    RETURN_IF_ERROR(RemoveFile(absl::StrCat(path, "/", name)));
-  }
+  RETURN_IF_ERROR(RemoveLogFiles(
+      path, [](absl::string_view suffix) { return !suffix.empty(); }));
+  // An empty log shows that the directory is a run's, whatever lies beside it:
+  // the folder of an authority, a file with the port.
+  RETURN_IF_ERROR(WriteFileAtomically(LogPath(path), {}));
   RETURN_IF_ERROR(RemoveFile(IncompletePath(path)));
   return SyncDirectory(path);
 }
@@ -345,6 +363,15 @@ absl::StatusOr<bool> StateDirectory::RescueLog() const {
   if (log_->CheckInPlace().ok()) return false;
   RETURN_IF_ERROR(log_->CopyTo(absl::StrCat(LogPath(path_), kRescued)));
   return true;
+}
+
+absl::StatusOr<std::string> StateDirectory::CopyLogFor(
+    absl::string_view follower) const {
+  ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
+                   CommitLog::OpenReadOnly(LogPath(path_)));
+  std::string copy = absl::StrCat(LogPath(path_), kForFollower, follower);
+  RETURN_IF_ERROR(log->CopyTo(copy));
+  return copy;
 }
 
 absl::StatusOr<v1::GetHistoryResponse> StateDirectory::ReadHistory(

@@ -75,7 +75,8 @@ class StateDirectory {
 
   // --- Copies of another coordinator's run (server/replication/follower.h).
 
-  // Empties a directory whose copy was never completed, and no other.
+  // Removes the run from a directory whose copy was never completed, and from
+  // no other.
   static absl::Status RemoveIncompleteCopy(const std::string& path);
   // Makes the directory one that cannot be opened again until EndCopy.
   absl::Status BeginCopy() const;
@@ -99,6 +100,11 @@ class StateDirectory {
   // Copies the log to run.sqlite3.rescued if its files are not in place.
   // Returns whether it did.
   absl::StatusOr<bool> RescueLog() const;
+
+  // Copies the log by a connection of its own, so that no write waits for it.
+  // Returns the path of the copy, which the caller removes; otherwise the next
+  // Open does. Errors of CommitLog::OpenReadOnly and CopyTo.
+  absl::StatusOr<std::string> CopyLogFor(absl::string_view follower) const;
 
   // Reads the history by a connection of its own, so that no write waits for
   // it. Errors of CommitLog::OpenReadOnly and HistoryAfter.

@@ -235,6 +235,53 @@ TEST_F(StateDirectoryTest, WhatARemovedLogHeldIsKept) {
   EXPECT_OK(Commit(*state, 2));
 }
 
+TEST_F(StateDirectoryTest, TheLogIsCopiedWhileItIsLocked) {
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  ASSERT_OK(Commit(*state, 0));
+  absl::StatusOr<std::string> copy;
+  state->log().Publish([&](std::shared_ptr<const v1::LogChange> change) {
+    if (change->commits_size() > 0) copy = state->CopyLogFor("f");
+  });
+  ASSERT_OK(Commit(*state, 1));
+  ASSERT_OK(copy.status());
+  {
+    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::Open(*copy));
+    ASSERT_OK_AND_ASSIGN(const std::vector<CommitRecord> heads, log->Heads());
+    EXPECT_EQ(heads.at(0).head.version(), 1);
+  }
+}
+
+TEST_F(StateDirectoryTest, ACopyOfTheLogThatACrashLeftIsRemoved) {
+  std::string copy;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    ASSERT_OK(Commit(*state, 0));
+    ASSERT_OK_AND_ASSIGN(copy, state->CopyLogFor("f"));
+  }
+  ASSERT_TRUE(std::filesystem::exists(copy));
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  EXPECT_FALSE(std::filesystem::exists(copy));
+  EXPECT_EQ(NewestVersion(*state), 0);
+}
+
+TEST_F(StateDirectoryTest, AnIncompleteCopyIsBegunAgainBesideOtherFiles) {
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state, Open());
+    ASSERT_OK(Commit(*state, 0));
+    ASSERT_OK(state->BeginCopy());
+  }
+  ASSERT_OK(CreateDirectory(path_ + "/tls"));
+  ASSERT_OK(WriteFileAtomically(path_ + "/port", {"7070"}));
+  ASSERT_OK(WriteFileAtomically(path_ + "/incomplete-copy.tmp-7", {"a part"}));
+  EXPECT_THAT(Open(), IsFailedPrecondition("is not complete"));
+  ASSERT_OK(StateDirectory::RemoveIncompleteCopy(path_));
+  ASSERT_OK_AND_ASSIGN(const auto state, Open());
+  EXPECT_THAT(state->log().LoadRun(), IsNotFound());
+  EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(IsEmpty()));
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/port"));
+  EXPECT_OK(Commit(*state, 0));
+}
+
 TEST_F(StateDirectoryTest, LeavesForeignDirectoriesAlone) {
   EXPECT_THAT(StateDirectory::Open(path_, {.create = false}),
               IsNotFound(path_));
