@@ -355,7 +355,7 @@ absl::StatusOr<std::vector<std::string>> FragmentStore::RemoveIf(
             << " has not written";
         continue;
       }
-      RETURN_IF_ERROR(RemoveFile(PathOf(file)));
+      RETURN_IF_ERROR(Remove(file));
       removed.push_back(std::move(file));
     }
   }

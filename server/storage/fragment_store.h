@@ -176,7 +176,7 @@ class FragmentStore {
 
   // Removes the files of the run for which `superseded` is true, and returns
   // their paths. Files that cannot be read or belong to another run stay. Must
-  // not run at the same time as a write.
+  // not run at the same time as a write of a file for which it is true.
   absl::StatusOr<std::vector<std::string>> RemoveIf(
       absl::string_view run_id,
       absl::FunctionRef<bool(const std::string& file)> superseded) const;

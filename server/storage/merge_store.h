@@ -114,7 +114,7 @@ class MergeStore {
   absl::StatusOr<uint64_t> Size(uint32_t fragment, uint64_t version) const;
 
   // Removes the records of a fragment up to `version`, except those made with
-  // record_contributions and those before them.
+  // record_contributions and those before them. Several threads may at once.
   absl::Status RemoveThrough(uint32_t fragment, uint64_t version) const;
 
  private:

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/merge_store.h"
 
+#include <cstdint>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -86,6 +88,23 @@ TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
   EXPECT_EQ(size, file.size());
   EXPECT_THAT(store_.Size(3, 12), IsOkAndHolds(size));
   EXPECT_THAT(store_.Open(3, 13).status(), IsNotFound());
+}
+
+TEST_F(MergeStoreTest, ThreadsMayRemoveTheSameRecords) {
+  constexpr uint64_t kRecords = 200;
+  merge_.mutable_head()->set_fragment(3);
+  Add("a", v1::INT4, false, "bytes");
+  for (uint64_t version = 1; version <= kRecords; ++version) {
+    merge_.mutable_head()->set_version(version);
+    ASSERT_OK(Write());
+  }
+  absl::Status removed;
+  std::thread other([&] { removed = store_.RemoveThrough(3, kRecords); });
+  EXPECT_OK(store_.RemoveThrough(3, kRecords));
+  other.join();
+  EXPECT_OK(removed);
+  EXPECT_THAT(ListDirectory(absl::StrCat(root_, "/merges")),
+              IsOkAndHolds(testing::IsEmpty()));
 }
 
 TEST_F(MergeStoreTest, EveryDamageIsFoundAndNamed) {

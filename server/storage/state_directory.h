@@ -121,8 +121,8 @@ class StateDirectory {
   // Keeps the newest `versions_kept` snapshots of every fragment, the records
   // since the oldest of them, and the newest `updates_kept` updates. Removes
   // the run's files before them, and returns the paths of snapshots and updates
-  // that it removed. Call it when a coordinator starts, never at the same time
-  // as a write.
+  // that it removed. Call it when a coordinator starts. Snapshots of committed
+  // versions may be made meanwhile (server/fragment_heads.h).
   absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
       absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 
