@@ -58,10 +58,8 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
                 .created_at = options.now()};
   ASSIGN_OR_RETURN(run.plan, MakeFragmentPlan(layout, config));
   run.plan.set_from_checkpoint(!options.initial_parameters.empty());
-  ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
   ASSIGN_OR_RETURN(const DiskSpace disk, FindDiskSpace(options.state_dir));
-  RETURN_IF_ERROR(
-      CheckRoom(CoordinatorFootprint(config, run.plan), memory, disk.free));
+  RETURN_IF_ERROR(CheckRoom(CoordinatorFootprint(config, run.plan), disk.free));
   if (options.is_elected) {
     RETURN_IF_ERROR(state.log().TakeOver(run.epoch).status());
   }

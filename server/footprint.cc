@@ -119,8 +119,7 @@ Footprint CoordinatorFootprint(const v1::RunConfig& config,
   const StagingBytes staging = StagingBytesOf(config, plan);
   const auto uploads = static_cast<double>(staging.uploads);
   const bool gradient = RecordsGradient(storage, uploads, values);
-  return {.first_memory = largest * state,
-          .first_disk = values * state,
+  return {.first_disk = values * state,
           .uploads = uploads,
           .most_memory = uploads + static_cast<double>(staging.codes) +
                          (values + in_steps) * state +
@@ -145,17 +144,14 @@ std::string MemoryWarning(v1::RunConfig config, const v1::FragmentPlan& plan,
       static_cast<double>(memory) / kGibibyte);
 }
 
-absl::Status CheckRoom(const Footprint& footprint, uint64_t memory,
-                       uint64_t disk) {
-  const auto check = [](const char* what, double needed, uint64_t there) {
-    if (needed <= static_cast<double>(there)) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "a new run with this configuration needs %.1f GiB of %s, but %.1f GiB "
-        "are there; `causeway validate` says what a run needs",
-        needed / kGibibyte, what, static_cast<double>(there) / kGibibyte));
-  };
-  const absl::Status status = check("memory", footprint.first_memory, memory);
-  return status.ok() ? check("disk space", footprint.first_disk, disk) : status;
+absl::Status CheckRoom(const Footprint& footprint, uint64_t disk) {
+  if (footprint.first_disk <= static_cast<double>(disk)) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "a new run with this configuration needs %.1f GiB of disk space, but "
+      "%.1f GiB are there; `causeway validate` says what a run needs",
+      footprint.first_disk / kGibibyte, static_cast<double>(disk) / kGibibyte));
 }
 
 }  // namespace causeway

@@ -18,9 +18,8 @@ namespace causeway {
 // Numbers of bytes, as double because a configuration may ask for more than any
 // machine has.
 struct Footprint {
-  // What a new run takes at first: version 0 of every fragment on disk, written
-  // one at a time from memory.
-  double first_memory = 0;
+  // The disk space that a new run takes at first: version 0 of every fragment,
+  // which is made in small pieces of memory.
   double first_disk = 0;
   // The contributions of max_islands islands to every fragment.
   double uploads = 0;
@@ -88,10 +87,8 @@ std::string MemoryWarning(v1::RunConfig config, const v1::FragmentPlan& plan,
                           uint64_t memory);
 
 // Checks whether a new run can begin.
-//   RESOURCE_EXHAUSTED  It takes more memory than `memory`, or more disk space
-//                       than `disk`.
-absl::Status CheckRoom(const Footprint& footprint, uint64_t memory,
-                       uint64_t disk);
+//   RESOURCE_EXHAUSTED  It takes more disk space than `disk`.
+absl::Status CheckRoom(const Footprint& footprint, uint64_t disk);
 
 }  // namespace causeway
 

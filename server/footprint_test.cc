@@ -38,7 +38,6 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
   plan.add_fragments()->set_size(1024);
   plan.add_fragments()->set_size(2048);
   Footprint footprint = CoordinatorFootprint(config, plan);
-  EXPECT_EQ(footprint.first_memory, 2048 * 8);
   EXPECT_EQ(footprint.first_disk, 3072 * 8);
   EXPECT_EQ(footprint.uploads, 3072 * 2 * 10);
   // Twenty bytes of contributions to a value are recorded by four of gradient.
@@ -98,12 +97,9 @@ TEST(FootprintTest, AFewOuterStepsAreMadeAtOnce) {
 
 TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {
   constexpr uint64_t kGibibyte = uint64_t{1} << 30;
-  const Footprint footprint{.first_memory = 3.0 * kGibibyte,
-                            .first_disk = 5.0 * kGibibyte};
-  EXPECT_OK(CheckRoom(footprint, 3 * kGibibyte, 5 * kGibibyte));
-  EXPECT_THAT(CheckRoom(footprint, 2 * kGibibyte, 5 * kGibibyte),
-              IsResourceExhausted("needs 3.0 GiB of memory, but 2.0 GiB"));
-  EXPECT_THAT(CheckRoom(footprint, 3 * kGibibyte, 4 * kGibibyte),
+  const Footprint footprint{.first_disk = 5.0 * kGibibyte};
+  EXPECT_OK(CheckRoom(footprint, 5 * kGibibyte));
+  EXPECT_THAT(CheckRoom(footprint, 4 * kGibibyte),
               IsResourceExhausted("needs 5.0 GiB of disk space, but 4.0 GiB"));
 }
 
