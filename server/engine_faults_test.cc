@@ -263,23 +263,6 @@ TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
   EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
 }
 
-TEST_F(EngineFaultsTest, UploadsToAllFragmentsFitIntoMemoryTogether) {
-  // Otherwise each island could hold the memory that the other needs for ever.
-  StartRun(TestRunConfig("membership { max_islands: 2 quorum: 2 }"));
-  for (const v1::IslandIdentity& island : {a_, b_}) {
-    for (const uint32_t fragment : island.island_id() == "a"
-                                       ? std::vector<uint32_t>{0, 1}
-                                       : std::vector<uint32_t>{1, 0}) {
-      ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
-                           run_.Fetch(island, fragment, 0));
-      ASSERT_OK(run_.Contribute(run_.MakeContribution(
-          island, fragment, 0, anchor, Shifted(anchor, 0.01f))));
-    }
-  }
-  EXPECT_TRUE(run_.AwaitVersion(0, 1));
-  EXPECT_TRUE(run_.AwaitVersion(1, 1));
-}
-
 // A coordinator learns that it was replaced while its merge thread, held up by
 // the test, has an outer step to do.
 TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {

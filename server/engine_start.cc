@@ -26,6 +26,7 @@
 #include "outer_optimizer/outer_step.h"
 #include "server/engine.h"
 #include "server/footprint.h"
+#include "server/fragment_merge.h"
 
 namespace causeway {
 namespace {
@@ -96,17 +97,9 @@ absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
                                    const InitialValues& values) {
   LogBatch batch;
   for (const v1::Fragment& fragment : run.plan.fragments()) {
-    const OuterStepOptions step = MakeOuterStepOptions(run.config, fragment);
-    // Only the sizes of these tensors matter.
-    const auto tensor = [&](bool is_there) {
-      return absl::MakeConstSpan(static_cast<const float*>(nullptr),
-                                 is_there ? fragment.size() : 0);
-    };
-    FragmentContents contents{.run_id = run.run_id,
-                              .theta = tensor(true),
-                              .momentum = tensor(HasMomentum(step)),
-                              .residual = tensor(HasResidual(step)),
-                              .gradient_sum = tensor(HasGradientSum(step))};
+    FragmentContents contents =
+        ContentsOfSize(MakeOuterStepOptions(run.config, fragment), run.run_id,
+                       fragment.size());
     contents.head.set_fragment(fragment.id());
     ASSIGN_OR_RETURN(NewFragment file,
                      state.fragments().BeginFragment(contents));

@@ -218,6 +218,19 @@ absl::StatusOr<RestoredFragment> TryRestore(
 
 }  // namespace
 
+FragmentContents ContentsOfSize(const OuterStepOptions& options,
+                                const std::string& run_id, uint64_t size) {
+  const auto values = [size](bool is_there) {
+    return absl::MakeConstSpan(static_cast<const float*>(nullptr),
+                               is_there ? size : 0);
+  };
+  return {.run_id = run_id,
+          .theta = values(true),
+          .momentum = values(HasMomentum(options)),
+          .residual = values(HasResidual(options)),
+          .gradient_sum = values(HasGradientSum(options))};
+}
+
 absl::StatusOr<MergedFragment> MergeFragment(
     const OuterStepOptions& options, const FragmentContents& before,
     absl::Span<const MergeInput> inputs, bool with_gradient, BufferPool& memory,

@@ -49,6 +49,11 @@ struct MergedFragment {
   absl::Duration duration;
 };
 
+// Returns contents of a fragment of `size` values, of which only the sizes
+// matter (FragmentStore::BeginFragment).
+FragmentContents ContentsOfSize(const OuterStepOptions& options,
+                                const std::string& run_id, uint64_t size);
+
 // Makes one outer step on `before`, in memory from `memory`. The result has the
 // gradient if `with_gradient`. Errors of RunOuterStep.
 absl::StatusOr<MergedFragment> MergeFragment(

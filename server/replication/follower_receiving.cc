@@ -3,7 +3,6 @@
 //
 // The part of Follower that handles what the leader sends.
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "outer_optimizer/outer_step.h"
+#include "server/footprint.h"
 #include "server/fragment_merge.h"
 #include "server/replication/follower.h"
 #include "server/storage/commit_log.h"
@@ -135,29 +135,16 @@ absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
 absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
   RETURN_IF_ERROR(BeginCopy());
   RETURN_IF_ERROR(state_->RemoveFragment(object.head().fragment()));
-  FragmentContents like{.head = object.head()};
-  OuterStepOptions step;
-  {
-    absl::MutexLock lock(&mu_);
-    like.run_id = view_.run_id;
-    step = MakeOuterStepOptions(view_.config, v1::Fragment());
-  }
-  const bool has[] = {true, HasMomentum(step), HasResidual(step),
-                      HasGradientSum(step)};
-  const uint64_t parts = std::count(std::begin(has), std::end(has), true);
-  if (object.bytes() == 0 || object.bytes() % (parts * sizeof(float)) != 0) {
+  const View leading = view();
+  const auto value_bytes =
+      static_cast<uint64_t>(StateBytesPerValue(leading.config));
+  if (object.bytes() == 0 || object.bytes() % value_bytes != 0) {
     return NotSent("a state of another size than its parts have");
   }
-  const uint64_t size = object.bytes() / parts / sizeof(float);
-  // Only the sizes of these tensors matter.
-  const auto tensor = [&](bool is_there) {
-    return absl::MakeConstSpan(static_cast<const float*>(nullptr),
-                               is_there ? size : 0);
-  };
-  like.theta = tensor(has[0]);
-  like.momentum = tensor(has[1]);
-  like.residual = tensor(has[2]);
-  like.gradient_sum = tensor(has[3]);
+  FragmentContents like =
+      ContentsOfSize(MakeOuterStepOptions(leading.config, v1::Fragment()),
+                     leading.run_id, object.bytes() / value_bytes);
+  like.head = object.head();
   ASSIGN_OR_RETURN(NewFragment state, state_->fragments().BeginFragment(like));
   incoming_->state.emplace(std::move(state));
   return absl::OkStatus();
