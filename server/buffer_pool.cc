@@ -6,12 +6,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <map>
 #include <new>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/os/file.h"
 #include "common/os/huge_pages.h"
 #include "glog/logging.h"
 
@@ -32,28 +36,28 @@ struct Free {
 };
 using Memory = std::unique_ptr<char, Free>;
 
-// Returns a mapped file of the folder, with its disk space reserved; null if
-// that fails.
-Memory MapFile(const std::string& folder, uint64_t bytes) {
+// Returns a mapped file of the folder, with its disk space reserved.
+absl::StatusOr<Memory> MapFile(const std::string& folder, uint64_t bytes) {
   const int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0) return nullptr;
-  const auto length = static_cast<off_t>(bytes);
-  void* const mapped =
-      posix_fallocate(file, 0, length) == 0
-          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-          : MAP_FAILED;
+  if (file < 0) return ErrnoStatus(errno, "make a file in", folder);
   // The mapping keeps the file.
-  close(file);
-  if (mapped == MAP_FAILED) return nullptr;
+  const auto closer = absl::MakeCleanup([=] { close(file); });
+  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  if (error != 0) return ErrnoStatus(error, "reserve a file in", folder);
+  void* const mapped =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapped == MAP_FAILED) return ErrnoStatus(errno, "map a file in", folder);
   return Memory(static_cast<char*>(mapped), Free{.mapped_bytes = bytes});
 }
 
 Memory Allocate(const std::string& folder, uint64_t bytes) {
   if (!folder.empty() && bytes > 0) {
-    if (Memory mapped = MapFile(folder, bytes)) return mapped;
+    absl::StatusOr<Memory> mapped = MapFile(folder, bytes);
+    if (mapped.ok()) return *std::move(mapped);
     LOG_EVERY_T(WARNING, 60)
-        << "no room for a file of " << bytes << " bytes in " << folder
-        << " that memory could be evicted to: takes memory";
+        << "a version takes " << bytes
+        << " bytes of memory that cannot be evicted to a file: "
+        << mapped.status().message();
   }
   Memory memory(static_cast<char*>(
       ::operator new(bytes, std::align_val_t(kHugePageBytes))));

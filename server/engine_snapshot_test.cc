@@ -13,10 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/os/file.h"
+#include "common/os/thread_pool.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/buffer_pool.h"
 #include "server/engine.h"
+#include "server/fragment_merge.h"
+#include "server/storage/state_directory.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -206,6 +210,34 @@ TEST_F(EngineSnapshotTest, ARecordThatIsNeededAndNotSoundIsNamed) {
   fs::copy(killed_ + "/merges/" + Name("merge", 1),
            killed_ + "/merges/" + Name("merge", 2));
   EXPECT_THAT(StartKilled().status(), IsDataLoss());
+}
+
+TEST_F(EngineSnapshotTest, OnlyBesideACoordinatorIsAMissingRecordAwaited) {
+  StartRun("snapshot_log_ratio: 1000");
+  RunRounds(3);
+  Kill();
+  fs::remove(killed_ + "/merges/" + Name("merge", 2));
+  // Returns how often the merge before it was repeated.
+  const auto repeats = [](StateDirectory& state) {
+    int repeated = 0;
+    BufferPool memory(0);
+    ThreadPool pool(1);
+    EXPECT_THAT(
+        RestoreHead(state, state.log().LoadRun().value(), 0, memory, pool,
+                    [&](const CommitRecord&, const MergedFragment&) {
+                      ++repeated;
+                      return absl::OkStatus();
+                    })
+            .status(),
+        IsDataLoss(Name("merge", 2)));
+    return repeated;
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(const auto held, StateDirectory::Open(killed_, {}));
+    EXPECT_EQ(repeats(*held), 1);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto read, StateDirectory::OpenReadOnly(killed_));
+  EXPECT_GT(repeats(*read), 1);
 }
 
 TEST_F(EngineSnapshotTest, ACleanEndLeavesNothingToRepeat) {

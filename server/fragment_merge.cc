@@ -388,11 +388,11 @@ absl::StatusOr<std::string> DifferenceFromLog(CommitLog& log,
 absl::StatusOr<RestoredFragment> RestoreHead(
     StateDirectory& state, const RunRecord& run, uint32_t fragment,
     BufferPool& memory, ThreadPool& pool, MergeRepeated repeated) {
-  // While a coordinator runs, a new snapshot may remove files between reading
-  // the log and opening them, but not this many times in a row.
-  constexpr int kAttempts = 5;
+  // Beside a coordinator, a new snapshot may remove files between reading the
+  // log and opening them, but not this many times in a row.
+  const int attempts = state.is_held() ? 1 : 5;
   absl::Status status;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
     absl::StatusOr<RestoredFragment> restored =
         TryRestore(state, run, fragment, memory, pool, repeated);
     if (!absl::IsNotFound(restored.status())) return restored;

@@ -49,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
       Coordinator::Options{.run_id = std::move(run.run_id),
                            .config = std::move(run.config),
                            .plan = std::move(run.plan),
-                           .schedule = std::move(schedule)},
+                           .schedule = std::move(schedule),
+                           .epoch = run.epoch},
       std::move(heads), std::move(members), now, std::move(history));
 }
 

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "proto/status.pb.h"
 #include "server/engine.h"
+#include "server/storage/state_directory.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -57,6 +58,20 @@ TEST(StoredRunTest, TheStateDirectorySaysWhatTheCoordinatorSaid) {
   EXPECT_EQ(data.history().training_size(), 1);
   ASSERT_EQ(data.events_size(), 2) << "the newest, but no details";
   EXPECT_EQ(data.events(1).kind(), "run_started");
+}
+
+TEST(StoredRunTest, TheEpochIsThatOfTheLog) {
+  EngineDriver driver;
+  ASSERT_OK(driver.Start(TestRunConfig("")));
+  driver.Stop();
+  {
+    ASSERT_OK_AND_ASSIGN(const auto state,
+                         StateDirectory::Open(driver.state_dir(), {}));
+    ASSERT_OK(state->log().TakeOver(4));
+  }
+  ASSERT_OK_AND_ASSIGN(const v1::PageData data,
+                       ReadPageData(driver.state_dir(), 2));
+  EXPECT_EQ(data.run().epoch(), 4);
 }
 
 }  // namespace

@@ -88,6 +88,9 @@ class StateDirectory {
   absl::Status RemoveFragment(uint32_t fragment) const;
 
   const std::string& path() const { return path_; }
+  // Returns whether it was opened for a coordinator, beside which nobody
+  // changes it.
+  bool is_held() const { return lock_.has_value(); }
   CommitLog& log() { return *log_; }
   const FragmentStore& fragments() const { return fragments_; }
   MergeStore& merges() { return merges_; }
