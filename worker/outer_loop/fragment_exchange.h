@@ -111,8 +111,13 @@ class FragmentExchange {
   // yet.
   bool in_flight() const { return in_flight_; }
   // Returns whether the coordinator has accepted the handed-over contribution,
-  // so that it is not lost if the island ends now.
-  bool accepted() const { return accepted_; }
+  // so that it is not lost if the island ends now. A coordinator that was
+  // restarted has forgotten what it accepted, so an answer counts only on the
+  // connection on which it was given.
+  bool accepted(const IslandMembership& membership) const {
+    return accepted_ && membership.connected() &&
+           offered_on_ == membership.connection();
+  }
   // Returns whether an update waits for the trainer. Until it is applied, the
   // fragment's actor rests.
   bool ready() const { return step_ == Step::kReady; }

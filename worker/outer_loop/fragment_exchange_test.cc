@@ -107,9 +107,9 @@ TEST_F(FragmentExchangeTest, SendsAContributionAndReceivesItsUpdate) {
   EXPECT_EQ(request.from_version(), 2);
   EXPECT_EQ(request.contribution_digest(), "digest");
   EXPECT_TRUE(request.wait());
-  EXPECT_FALSE(exchange_.accepted());
+  EXPECT_FALSE(exchange_.accepted(membership()));
   Answer(*contribute, v1::ContributeResponse::ACCEPTED);
-  EXPECT_TRUE(exchange_.accepted());
+  EXPECT_TRUE(exchange_.accepted(membership()));
 
   const auto receive = NextIf<action::ReceiveUpdate>();
   ASSERT_TRUE(receive.has_value());
@@ -196,7 +196,7 @@ TEST_F(FragmentExchangeTest, OffersAgainOnEachConnectionAndOnceOnEach) {
 TEST_F(FragmentExchangeTest, AContributionThatIsLateWaitsForTheUpdate) {
   exchange_.Send({.tokens = 40, .inner_steps = 4}, /*partial=*/false);
   Answer(NextIf<action::Contribute>().value(), v1::ContributeResponse::LATE);
-  EXPECT_FALSE(exchange_.accepted());
+  EXPECT_FALSE(exchange_.accepted(membership()));
   EXPECT_TRUE(NextIf<action::Wait>().has_value());
   driver_.Publish({3, 0});
   ASSERT_TRUE(NextIf<action::ReceiveUpdate>().has_value());

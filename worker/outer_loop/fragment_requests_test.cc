@@ -112,7 +112,7 @@ TEST_F(FragmentRequestsTest, AnOfferThatFailsVoidsTheRequestForItsUpdate) {
   exchange_.ContributionSent(membership(), "digest");
   exchange_.ContributionAnswered(contribute, absl::UnavailableError("reset"),
                                  "digest", driver_.now());
-  EXPECT_FALSE(exchange_.accepted());
+  EXPECT_FALSE(exchange_.accepted(membership()));
   driver_.Sleep(Pause());
   contribute = Next<action::Contribute>();
   EXPECT_FALSE(contribute.is_new);
@@ -125,13 +125,13 @@ TEST_F(FragmentRequestsTest, AnOfferThatFailsVoidsTheRequestForItsUpdate) {
 TEST_F(FragmentRequestsTest, TheNextContributionIsOfferedOnTheSameConnection) {
   for (const uint64_t version : {2, 3}) {
     Send();
-    EXPECT_FALSE(exchange_.accepted());
+    EXPECT_FALSE(exchange_.accepted(membership()));
     EXPECT_TRUE(exchange_.in_flight());
     const auto contribute = Next<action::Contribute>();
     EXPECT_TRUE(contribute.is_new);
     EXPECT_EQ(contribute.header.base_version(), version);
     Answer(contribute, v1::ContributeResponse::ACCEPTED);
-    EXPECT_TRUE(exchange_.accepted());
+    EXPECT_TRUE(exchange_.accepted(membership()));
     driver_.Publish({0, version + 1});
     UpdateAnswer answer = Wrong();
     answer.head.set_version(version + 1);

@@ -251,7 +251,9 @@ std::optional<TrainerAction> OuterLoop::HandIn(uint32_t id) {
   if (exchange.ready()) return ApplyUpdate(id);
   if (exchange.version() >= schedule_->FinalVersion(id)) return std::nullopt;
   if (exchange.in_flight()) {
-    if (exchange.accepted() && fragment.window.all_sent()) return std::nullopt;
+    if (exchange.accepted(membership_) && fragment.window.all_sent()) {
+      return std::nullopt;
+    }
     return WaitFor(v1::Wait::LEAVING, id);
   }
   if (fragment.window.empty()) return std::nullopt;
