@@ -4,12 +4,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -358,10 +360,47 @@ absl::Status WriteFileAtomically(const std::string& path,
                                             : writer.Publish();
 }
 
+// Entries are used again, and never freed, so that a child can read the list
+// that its parent was changing.
+struct FileLock::Entry {
+  static constexpr int kFree = -1;
+  // The lock is the parent's.
+  static constexpr int kLost = -2;
+
+  std::atomic<int> descriptor;
+  Entry* next;
+};
+
+std::atomic<FileLock::Entry*> FileLock::entries_ = nullptr;
+
+FileLock::Entry* FileLock::Register(int descriptor) {
+  [[maybe_unused]] static const bool registered = [] {
+    CHECK_EQ(pthread_atfork(nullptr, nullptr, &FileLock::ForgetAll), 0);
+    return true;
+  }();
+  for (Entry* entry = entries_; entry != nullptr; entry = entry->next) {
+    int free = Entry::kFree;
+    if (entry->descriptor.compare_exchange_strong(free, descriptor)) {
+      return entry;
+    }
+  }
+  auto* const entry = new Entry{descriptor, entries_};
+  while (!entries_.compare_exchange_weak(entry->next, entry)) continue;
+  return entry;
+}
+
+void FileLock::ForgetAll() {
+  for (Entry* entry = entries_; entry != nullptr; entry = entry->next) {
+    if (entry->descriptor < 0) continue;
+    close(entry->descriptor);
+    entry->descriptor = Entry::kLost;
+  }
+}
+
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   const int descriptor = OpenRetrying(path, O_RDWR | O_CREAT, 0644);
   if (descriptor < 0) return ErrnoStatus(errno, "open", path);
-  FileLock lock(descriptor);
+  FileLock lock(Register(descriptor));
   if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
     ASSIGN_OR_RETURN(std::string holder, ReadAll(descriptor, path));
@@ -378,11 +417,15 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
 }
 
 FileLock::FileLock(FileLock&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : entry_(std::exchange(other.entry_, nullptr)) {}
 
 FileLock::~FileLock() {
-  // Closing the last descriptor of the open file releases the lock.
-  if (descriptor_ >= 0) close(descriptor_);
+  if (entry_ == nullptr) return;
+  const int descriptor = entry_->descriptor.exchange(Entry::kFree);
+  if (descriptor < 0) return;
+  // A child that is forked just now may keep the open file.
+  flock(descriptor, LOCK_UN);
+  close(descriptor);
 }
 
 }  // namespace causeway

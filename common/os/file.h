@@ -22,6 +22,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -195,7 +196,8 @@ inline absl::Status WriteSecretAtomically(const std::string& path,
 
 // An exclusive advisory lock (flock(2)) on a file that holds the owner's
 // process id as text. The file is created if it is missing, and stays. The
-// destructor releases the lock, and so does any end of the process.
+// destructor releases the lock, and so does any end of the process, whatever
+// children it has forked: they do not hold its locks.
 class FileLock {
  public:
   // Does not wait. FAILED_PRECONDITION if another process holds the lock; the
@@ -207,9 +209,18 @@ class FileLock {
   ~FileLock();
 
  private:
-  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  struct Entry;
 
-  int descriptor_;
+  explicit FileLock(Entry* entry) : entry_(entry) {}
+
+  // Enters a descriptor into the list of all.
+  static Entry* Register(int descriptor);
+  // Closes all of them, in a child.
+  static void ForgetAll();
+
+  static std::atomic<Entry*> entries_;
+  // Null if it was moved from.
+  Entry* entry_;
 };
 
 }  // namespace causeway

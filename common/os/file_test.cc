@@ -284,6 +284,48 @@ TEST_F(FileTest, ALockEndsWithItsProcess) {
   EXPECT_OK(FileLock::Acquire(PathOf("lock")));
 }
 
+TEST_F(FileTest, AForkDoesNotKeepTheLockOfItsParent) {
+  int ready[2];
+  int alive[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(alive), 0);
+  const pid_t owner = fork();
+  if (owner == 0) {
+    const absl::StatusOr<FileLock> lock = FileLock::Acquire(PathOf("lock"));
+    close(alive[1]);
+    const bool is_fork = fork() == 0;
+    char answer = lock.ok() ? 'y' : 'n';
+    if (write(ready[1], &answer, 1) != 1) _exit(1);
+    // The fork lives until the test closes its end.
+    if (is_fork) _exit(static_cast<int>(read(alive[0], &answer, 1)));
+    while (true) pause();
+  }
+  for (int i = 0; i < 2; ++i) {
+    char answer = 0;
+    ASSERT_EQ(read(ready[0], &answer, 1), 1);
+    EXPECT_EQ(answer, 'y');
+  }
+  kill(owner, SIGKILL);
+  ASSERT_EQ(waitpid(owner, nullptr, 0), owner);
+  EXPECT_OK(FileLock::Acquire(PathOf("lock")));
+  close(alive[1]);
+}
+
+TEST_F(FileTest, AForkDoesNotReleaseTheLockOfItsParent) {
+  absl::StatusOr<FileLock> lock = FileLock::Acquire(PathOf("lock"));
+  ASSERT_OK(lock);
+  const pid_t child = fork();
+  if (child == 0) {
+    lock = absl::CancelledError("released");
+    _exit(FileLock::Acquire(PathOf("lock")).ok() ? 1 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(FileLock::Acquire(PathOf("lock")),
+              IsFailedPrecondition(absl::StrCat("pid ", getpid())));
+}
+
 TEST(ErrnoStatusTest, CodesTellCausesApart) {
   const auto code = [](int error_number) {
     return ErrnoStatus(error_number, "open", "a").code();
