@@ -51,6 +51,12 @@ TEST_P(RendezvousTest, WhatIsPutHereIsReadEverywhere) {
   EXPECT_THAT(there_->Get("key", absl::Seconds(10)), IsOkAndHolds(value));
 }
 
+TEST_P(RendezvousTest, AValueMayHaveTheNamesOfManyTensors) {
+  const std::string value(8 << 20, 'x');
+  ASSERT_OK(server_->table()->Put("key", value));
+  EXPECT_THAT(here_->Get("key", absl::Seconds(10)), IsOkAndHolds(value));
+}
+
 TEST_P(RendezvousTest, AKeyIsWrittenOnce) {
   ASSERT_OK(there_->Put("key", "first"));
   EXPECT_THAT(here_->Put("key", "second"), IsAlreadyExists("key"));

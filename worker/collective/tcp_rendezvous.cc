@@ -26,8 +26,9 @@ namespace {
 constexpr absl::Duration kPutTimeout = absl::Seconds(3);
 // A caller sends its request and takes the answer at once.
 constexpr absl::Duration kServeTimeout = absl::Seconds(10);
-// The longest message, which has the run's configuration, takes a few KB.
-constexpr uint32_t kMostBytes = 1 << 20;
+// The longest message has the run with the names of all tensors, which take a
+// few MB at most. It is as long as those of the coordinator may be.
+constexpr uint32_t kMostBytes = 16 << 20;
 
 // Any rank may call; the table does not check which one.
 constexpr char kCaller[] = "rank";
@@ -49,6 +50,8 @@ absl::Status ReadMessage(absl::Time deadline, const Clock& now,
   uint32_t size = 0;
   RETURN_IF_ERROR(
       socket.ReadAll(AsBytes(absl::MakeSpan(&size, 1)), deadline, now));
+  // A caller with little time would never get a long message.
+  deadline = std::max(deadline, now() + kServeTimeout);
   std::string text(size <= kMostBytes ? size : 0, '\0');
   RETURN_IF_ERROR(
       socket.ReadAll(absl::MakeSpan(&text[0], text.size()), deadline, now));
