@@ -160,6 +160,11 @@ bool Island::IsTraining() const {
       [](const OuterLoop& core, absl::Time) { return core.is_training(); });
 }
 
+bool Island::HasBegun() const {
+  return loop_.Read(
+      [](const OuterLoop& core, absl::Time) { return core.has_begun(); });
+}
+
 uint64_t Island::Step() const {
   return loop_.Read(
       [](const OuterLoop& core, absl::Time) { return core.step(); });

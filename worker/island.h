@@ -153,15 +153,16 @@ class Island {
   // steps.
   absl::StatusOr<IslandState> State();
 
-  // Return the island's progress, its activity, whether that is a step, the
-  // step that it has reached, and how long training has stood still for
-  // synchronization. Thread-safe.
+  // Return the island's progress, its activity, whether that is a step, whether
+  // training has begun, the step that it has reached, and how long training has
+  // stood still for synchronization. Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
   // Like Progress, but reports nothing: the next heartbeat has the mean loss of
   // all steps since the last one.
   v1::IslandProgress CurrentProgress() { return progress_.Current(); }
   std::string Activity() const;
   bool IsTraining() const;
+  bool HasBegun() const;
   uint64_t Step() const;
   absl::Duration Waited() const { return progress_.waited(); }
 
@@ -171,7 +172,7 @@ class Island {
   void RequestLeave(absl::string_view reason);
 
   // Makes Run or NextStep return soon, without handing anything in.
-  // Thread-safe; call once.
+  // Thread-safe.
   void Stop();
 
  private:

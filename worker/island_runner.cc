@@ -21,6 +21,7 @@ absl::Status IslandRunner::Run() {
 }
 
 absl::Status IslandRunner::RunOnce() {
+  has_begun_ = false;
   const std::unique_ptr<CoordinatorClient> client = options_.connect();
   Island island(options_.island(), client.get());
   {
@@ -29,6 +30,7 @@ absl::Status IslandRunner::RunOnce() {
     island_ = &island;
   }
   const absl::Status status = island.Run();
+  has_begun_ = island.HasBegun();
   absl::MutexLock lock(&mu_);
   island_ = nullptr;
   return status;

@@ -42,6 +42,9 @@ class IslandRunner {
   // Like Island::Run, but returns OUT_OF_RANGE only after `restarts` restarts.
   absl::Status Run();
 
+  // Returns whether training began at the last start of Run. For its thread.
+  bool HasBegun() const { return has_begun_; }
+
   // Like the functions of Island. Thread-safe.
   void RequestLeave(absl::string_view reason);
   void Stop();
@@ -59,6 +62,7 @@ class IslandRunner {
   absl::Status RunOnce();
 
   const Options options_;
+  bool has_begun_ = false;
   absl::Mutex mu_;
   Island* island_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;

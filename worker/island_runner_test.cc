@@ -110,7 +110,24 @@ TEST_F(IslandRunnerTest, WhoIsToLeaveDoesNotStart) {
     stop ? runner.Stop() : runner.RequestLeave("SIGTERM");
     EXPECT_THAT(runner.Run(), IsCancelled("before the start"));
     EXPECT_EQ(starts_, 0);
+    EXPECT_FALSE(runner.HasBegun());
   }
+}
+
+TEST_F(IslandRunnerTest, WhoIsToLeaveBeforeItTrainsHasNotBegun) {
+  std::unique_ptr<IslandRunner> runner;
+  IslandRunner::Options options = Options(absl::OkStatus());
+  options.island = [&, island = std::move(options.island)] {
+    Island::Options waits = island();
+    waits.check_run = [&](const v1::JoinResponse&) {
+      runner->RequestLeave("SIGTERM");
+      return absl::OkStatus();
+    };
+    return waits;
+  };
+  runner = std::make_unique<IslandRunner>(std::move(options));
+  EXPECT_THAT(runner->Run(), IsCancelled("SIGTERM"));
+  EXPECT_FALSE(runner->HasBegun());
 }
 
 TEST_F(IslandRunnerTest, AnIslandThatRunsHearsThatItIsToLeave) {
@@ -125,6 +142,7 @@ TEST_F(IslandRunnerTest, AnIslandThatRunsHearsThatItIsToLeave) {
     runner = std::make_unique<IslandRunner>(std::move(options));
     EXPECT_THAT(runner->Run(), StatusIs(absl::StatusCode::kCancelled,
                                         stop ? "stopped" : "SIGTERM"));
+    EXPECT_TRUE(runner->HasBegun());
   }
   EXPECT_EQ(starts_, 2) << "one for each";
 }

@@ -141,8 +141,9 @@ class LeadingProcess {
   // Like RunCrew, and gives up if another process leads the island.
   //   ALREADY_EXISTS  Another process does, or the coordinator says so.
   absl::Status RunCrewWithoutRivals(IslandRunner& runner);
-  // Tells the other processes and the supervisor how the island has ended.
-  absl::Status End(const absl::Status& status);
+  // Tells the other processes and the supervisor how the island has ended, and
+  // whether training had begun.
+  absl::Status End(const absl::Status& status, bool has_begun);
   // Returns the process without which the island is to go on after `status`,
   // because the network does not join it with another one; kNoProcess if there
   // is none.
@@ -233,7 +234,7 @@ absl::Status LeadingProcess::Run() {
     LOG(INFO) << status.message();
     manager_.Ready();
   }
-  return End(status);
+  return End(status, runner.HasBegun());
 }
 
 absl::Status LeadingProcess::Prepare() {
@@ -502,10 +503,14 @@ absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
   return runner.Run();
 }
 
-absl::Status LeadingProcess::End(const absl::Status& status) {
+absl::Status LeadingProcess::End(const absl::Status& status, bool has_begun) {
   if (status.ok() || absl::IsCancelled(status)) {
     if (crew_.has_value()) crew_->Dismiss();
-    RETURN_IF_ERROR(RemoveRecent());
+    // An island that leaves before it trains, or between two crews, has not
+    // handed in what it is to go on from.
+    const bool is_needed =
+        absl::IsCancelled(status) && (!has_begun || resume_ != nullptr);
+    if (!is_needed) RETURN_IF_ERROR(RemoveRecent());
     return status;
   }
   absl::Status end = IsFoundByAudit(status) ? Isolate(status) : status;

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -119,6 +122,24 @@ TEST_F(CheckpointTest, AnIslandTrainsThoughTheMemoryForItsCheckpointIsFull) {
               HasSubstr("no checkpoint is kept in memory for now"));
   EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
   EXPECT_EQ(MergedSteps(), kSteps);
+}
+
+// The coordinator is away when the island is started again.
+TEST_F(CheckpointTest, ACheckpointStaysUntilItsStateIsHandedIn) {
+  const std::vector<std::string> flags = {
+      absl::StrCat("--recent_checkpoint_dir=", Path("recent")),
+      "--simulated_step_seconds=0.02"};
+  const std::string recent = Path("recent/island.safetensors");
+  auto worker = Worker(flags);
+  while (worker->running() && !std::filesystem::exists(recent)) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  worker->End(SIGKILL);
+  coordinator_->End(SIGKILL);
+  worker = Worker(flags);
+  ASSERT_TRUE(worker->AwaitOutput("cannot join")) << worker->Output();
+  EXPECT_EQ(worker->End(SIGTERM), 0) << worker->Output();
+  EXPECT_TRUE(std::filesystem::exists(recent)) << worker->Output();
 }
 
 TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
