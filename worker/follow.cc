@@ -116,9 +116,10 @@ absl::StatusOr<FollowEnd> FollowLeader(
       return ended;
     }
     // Rank 0 ends the others in order even if it fails itself, and then says
-    // so.
+    // so, perhaps after it has waited for a checkpoint that is being written to
+    // remove it. If it has nothing to say, its server ends with it.
     const absl::StatusOr<std::optional<std::string>> why =
-        WhyEnded(*place, kReportsNeeded);
+        WhyEnded(*place, kAwaitProcess);
     if (absl::IsAborted(why.status())) return EndedForGood(why.status());
     RETURN_IF_ERROR(ended);
     if (!why.ok()) return FollowEnd::kIslandEnded;
@@ -127,6 +128,8 @@ absl::StatusOr<FollowEnd> FollowLeader(
     }
     set_state(nullptr, false);
     StampOwnRanks(0, 0);
+    // The island goes on without a process that was told to end meanwhile.
+    if (IsInterrupted()) return FollowEnd::kIslandEnded;
   }
 }
 

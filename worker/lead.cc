@@ -260,6 +260,9 @@ absl::Status LeadingProcess::Prepare() {
                    OpenCheckpoints(absl::GetFlag(FLAGS_checkpoint_dir)));
   ASSIGN_OR_RETURN(recent_checkpoints_,
                    OpenCheckpoints(absl::GetFlag(FLAGS_recent_checkpoint_dir)));
+  // A process that only says that the island has ended, in the name of the one
+  // before it, goes on from none.
+  if (GaveUp() && stamps_->member() != 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<IslandState> newest,
                    LoadNewest(checkpoints_.get(), recent_checkpoints_.get(),
                               CheckpointCopyDirectory()));
@@ -443,8 +446,10 @@ absl::Status LeadingProcess::HandOver(IslandState state) {
 
 absl::Status LeadingProcess::GiveUp() {
   if (stamps_ != nullptr) stamps_->member() = 0;
-  RETURN_IF_ERROR(RemoveRecent());
-  return checkpoints_ == nullptr ? absl::OkStatus() : checkpoints_->Remove();
+  // One that is left is no reason to leave the other.
+  absl::Status removed = RemoveRecent();
+  if (checkpoints_ != nullptr) removed.Update(checkpoints_->Remove());
+  return removed;
 }
 
 absl::Status LeadingProcess::RemoveRecent() {
