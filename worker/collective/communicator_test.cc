@@ -296,6 +296,14 @@ TEST_P(CommunicatorTest, ARankThatDoesNotComeIsNamedInTime) {
   });
 }
 
+TEST_P(CommunicatorTest, ItIsKnownHowMuchAnAllToAllHasWaitedFor) {
+  const auto island = MakeIsland(2, absl::Milliseconds(300));
+  std::string bytes(7, 'x');
+  EXPECT_THAT(
+      island->ranks[1]->AllToAll({}, {absl::MakeSpan(&bytes[0], 7)}),
+      IsDeadlineExceeded("rank 0 is stuck", "all-to-all", "of 7 bytes"));
+}
+
 TEST_P(CommunicatorTest, AbortTellsEverybodyWhy) {
   const auto island = MakeIsland(3);
   ForEachRank(3, [&](int rank) {
