@@ -3,6 +3,7 @@
 #include "server/rules/token_ledger.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 #include "glog/logging.h"
@@ -142,7 +143,16 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     int64_t left;
   };
   std::vector<Expired> expired;
+  // Places in `expired`.
+  std::map<uint64_t, std::vector<size_t>> of_process;
   std::map<IncarnationKey, int64_t> brought_back;
+  // Takes what is left, at most `tokens`.
+  const auto take = [&](Expired& from, int64_t& tokens) {
+    const int64_t moved = std::clamp<int64_t>(tokens, 0, from.left);
+    tokens -= moved;
+    from.left -= moved;
+    brought_back[*from.key] += moved;
+  };
   for (auto each = incarnations_.lower_bound({island_id, 0});
        each != incarnations_.end() && each->first.island_id == island_id;
        ++each) {
@@ -152,22 +162,24 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     auto restored = static_cast<int64_t>(line.restored + tokens.restored);
     // These may only be tokens that no heartbeat has reported yet.
     int64_t again = contributed - std::max<int64_t>(0, line.reported);
-    for (auto from = expired.rbegin();
-         from != expired.rend() && (again > 0 || restored > 0); ++from) {
-      const auto take = [&](int64_t& tokens) {
-        const int64_t moved = std::clamp<int64_t>(tokens, 0, from->left);
-        tokens -= moved;
-        from->left -= moved;
-        brought_back[*from->key] += moved;
-      };
-      const bool same_process =
-          from->process != 0 && from->process == each->second.process;
-      take(same_process ? again : restored);
+    const uint64_t process = each->second.process;
+    std::vector<size_t>& own = of_process[process];
+    for (auto place = own.rbegin();
+         process != 0 && again > 0 && place != own.rend(); ++place) {
+      take(expired[*place], again);
     }
-    while (!expired.empty() && expired.back().left == 0) expired.pop_back();
+    for (auto from = expired.rbegin(); restored > 0 && from != expired.rend();
+         ++from) {
+      if (process == 0 || from->process != process) take(*from, restored);
+    }
+    while (!expired.empty() && expired.back().left == 0) {
+      of_process[expired.back().process].pop_back();
+      expired.pop_back();
+    }
     if (line.reported <= contributed) continue;
+    own.push_back(expired.size());
     expired.push_back({.key = &each->first,
-                       .process = each->second.process,
+                       .process = process,
                        .left = line.reported - contributed});
   }
   return brought_back;

@@ -219,7 +219,7 @@ TEST(BlockCodesTest, TiesGoWhereTheHeaderSays) {
   EXPECT_EQ(code(BlockFormat::kInt4, -0.5f), 0);
 }
 
-TEST(SumOfSquaresTest, AddsInTheDocumentedOrder) {
+TEST(SumOfBlockSquaresTest, AddsInTheDocumentedOrder) {
   // Every other order of adding these rounds differently.
   std::vector<float> block(33);
   for (size_t i = 0; i < block.size(); ++i) {
@@ -236,7 +236,7 @@ TEST(SumOfSquaresTest, AddsInTheDocumentedOrder) {
                        ((sums[2] + sums[10]) + (sums[6] + sums[14]))) +
                       (((sums[1] + sums[9]) + (sums[5] + sums[13])) +
                        ((sums[3] + sums[11]) + (sums[7] + sums[15])));
-  EXPECT_EQ(SumOfSquares(block), want);
+  EXPECT_EQ(SumOfBlockSquares(block), want);
 }
 
 // ECQ's blocks have such scales.
