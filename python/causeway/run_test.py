@@ -404,7 +404,7 @@ class Probe(Process):
     def kill(self):
         pass
 
-    def communicate(self):
+    def communicate(self, timeout=None):
         return "", ""
 
 
