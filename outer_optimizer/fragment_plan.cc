@@ -104,16 +104,21 @@ absl::Status CheckPlacement(const v1::TensorPlacement& placement,
 
 }  // namespace
 
+uint32_t MostFragments(const ModelLayout& layout) {
+  const bool has_rest =
+      std::any_of(layout.tensors.begin(), layout.tensors.end(),
+                  [](const TensorSpec& tensor) { return tensor.block < 0; });
+  return CountBlocks(layout) + (has_rest ? 1 : 0);
+}
+
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config) {
   const v1::SynchronizationConfig& synchronization = config.synchronization();
   const uint32_t fragments = synchronization.fragments();
   const uint32_t round_steps = synchronization.inner_steps_per_round();
   const std::vector<int64_t> block_sizes = BlockSizes(layout);
-  const bool only_blocks =
-      std::none_of(layout.tensors.begin(), layout.tensors.end(),
-                   [](const TensorSpec& tensor) { return tensor.block < 0; });
-  const size_t most = block_sizes.size() + (only_blocks ? 0 : 1);
+  const uint32_t most = MostFragments(layout);
+  const bool only_blocks = most == block_sizes.size();
   if (fragments < 1 || fragments > most) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "synchronization.fragments is %d; a model of %d blocks takes 1 to %d",

@@ -27,6 +27,10 @@
 
 namespace causeway {
 
+// Returns the most fragments that a plan may have: one for each block, and one
+// for what is in no block, if there is any.
+uint32_t MostFragments(const ModelLayout& layout);
+
 // Makes the plan. With P = config.synchronization.fragments:
 //   P = 1   one fragment of all tensors, in layout order.
 //   P >= 2  fragments 0 .. P - 2 hold whole blocks by the pattern; fragment
@@ -36,9 +40,8 @@ namespace causeway {
 // offset t_p = p * floor(H / P), or 0 if overlap_steps and max_overlap_steps
 // are: islands that wait for each update wait once a round, for all fragments,
 // which go up while others come down.
-//   INVALID_ARGUMENT  P is not in [1, blocks + 1] (or [1, blocks] if all
-//                     tensors are in blocks), H is 0, or the pattern is
-//                     unknown.
+//   INVALID_ARGUMENT  P is not in [1, MostFragments(layout)], H is 0, or the
+//                     pattern is unknown.
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);
 

@@ -189,21 +189,6 @@ absl::StatusOr<RunHealth::Options> HealthOptions(
   return options;
 }
 
-// Returns whether the run is finished but the log does not say so, as after a
-// crash at its end.
-absl::StatusOr<bool> LacksEnd(CommitLog& log, const SyncSchedule& schedule,
-                              const std::vector<CommitRecord>& commits) {
-  for (const CommitRecord& commit : commits) {
-    if (commit.head.version() < schedule.FinalVersion(commit.head.fragment())) {
-      return false;
-    }
-  }
-  const CoordinatorEvent end = RunFinished();
-  ASSIGN_OR_RETURN(const std::vector<v1::Event> known,
-                   log.NewestEvents(0, 1, {.kinds = {end.kind}}));
-  return known.empty();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
@@ -299,11 +284,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
   }
   ASSIGN_OR_RETURN(SyncSchedule schedule,
                    SyncSchedule::Create(run->config, run->plan));
-  ASSIGN_OR_RETURN(const bool lacks_end,
-                   LacksEnd(state->log(), schedule, commits));
-  if (lacks_end) events.push_back(RunFinished());
   ASSIGN_OR_RETURN(const RunHealth::Options health,
                    HealthOptions(run->config, schedule, members, state->log()));
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::Event> ends,
+      state->log().NewestEvents(0, 1, {.kinds = {RunFinished().kind}}));
   // The constructor is private, so std::make_unique cannot call it.
   std::unique_ptr<Engine> engine(new Engine(
       options, std::move(state),
@@ -315,6 +300,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
        .drain_slow_after = options.drain_slow_after},
       std::move(fragment_heads), std::move(heads), std::move(members),
       std::move(history), health, StagingBytesOf(options.config, run->plan)));
+  // A crash at the end of the run may have cost its event.
+  if (engine->run_state() == v1::FINISHED && ends.empty()) {
+    events.push_back(RunFinished());
+  }
   engine->StartThreads(std::move(events));
   return engine;
 }

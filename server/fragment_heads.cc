@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
 
 std::shared_ptr<const StoredUpdate> FragmentHeads::Fragment::OldestWaiting()
     const {
-  for (const auto& [version, update] : unwritten) {
-    if (!being_written.contains(version)) return update;
+  for (const auto& [version, waiting] : unwritten) {
+    if (!waiting.is_being_written) return waiting.update;
   }
   return nullptr;
 }
@@ -142,13 +142,14 @@ void FragmentHeads::Install(StoredFragment after, StoredUpdate update,
     fragment.previous = is_read ? std::move(fragment.head) : nullptr;
     fragment.head = std::make_shared<const StoredFragment>(std::move(after));
     fragment.recorded.Add(merge);
-    fragment.unwritten[head.version()] =
-        std::make_shared<const StoredUpdate>(std::move(update));
+    fragment.unwritten[head.version()] = {
+        .update = std::make_shared<const StoredUpdate>(std::move(update))};
     fragment.unwritten.erase(fragment.unwritten.begin(),
                              fragment.unwritten.upper_bound(gone));
     if (fragment.unwritten.size() > kMostUnwritten) {
       overdue = fragment.OldestWaiting();
-      fragment.being_written.insert(overdue->contents().head.version());
+      fragment.unwritten[overdue->contents().head.version()].is_being_written =
+          true;
     }
     snapshot_failed_ = false;
   }
@@ -164,7 +165,7 @@ absl::StatusOr<std::shared_ptr<const StoredUpdate>> FragmentHeads::OpenUpdate(
     absl::MutexLock lock(&mu_);
     const Fragment& fragment = fragments_[head.fragment()];
     const auto found = fragment.unwritten.find(head.version());
-    if (found != fragment.unwritten.end()) return found->second;
+    if (found != fragment.unwritten.end()) return found->second.update;
     run_id = fragment.head->contents().run_id;
   }
   return open_updates_.Get(commit.update_file, head.digest(), [&] {
@@ -251,7 +252,9 @@ void FragmentHeads::WriteLoop() {
         if (!work.has_value() && finishing_) return;
         if (work.has_value() && work->update != nullptr) {
           const v1::FragmentHead& head = work->update->contents().head;
-          fragments_[head.fragment()].being_written.insert(head.version());
+          fragments_[head.fragment()]
+              .unwritten[head.version()]
+              .is_being_written = true;
         }
       }
       if (work.has_value()) Write(*work);
@@ -282,7 +285,6 @@ void FragmentHeads::WriteUpdate(const UpdateContents& update) {
   {
     absl::MutexLock lock(&mu_);
     fragments_[fragment].unwritten.erase(version);
-    fragments_[fragment].being_written.erase(version);
     newest = fragments_[fragment].head->contents().head.version();
   }
   // Later versions may have come meanwhile.

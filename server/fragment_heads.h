@@ -27,7 +27,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -109,11 +108,13 @@ class FragmentHeads {
     std::shared_ptr<const StoredFragment> previous;
     // The merges since the newest snapshot.
     RecordedMerges recorded;
+    struct Unwritten {
+      std::shared_ptr<const StoredUpdate> update;
+      // Another thread would write the same temporary file.
+      bool is_being_written = false;
+    };
     // The updates that are kept and not yet in files, by version.
-    std::map<uint64_t, std::shared_ptr<const StoredUpdate>> unwritten;
-    // The versions whose updates a thread is writing now. Another thread would
-    // write the same temporary file.
-    std::set<uint64_t> being_written;
+    std::map<uint64_t, Unwritten> unwritten;
 
     // Returns the oldest update that waits to be written; null if none does.
     std::shared_ptr<const StoredUpdate> OldestWaiting() const;
@@ -131,7 +132,7 @@ class FragmentHeads {
   void WriteLoop() ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the next file, if one is due: all updates before the snapshot that
   // is most overdue, because a snapshot ends the need for the records. An
-  // update counts as begun once its version is in `being_written`.
+  // update counts as begun once it `is_being_written`.
   std::optional<Work> NextWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns the fragment whose snapshot is most overdue: by the bytes of its
   // records, or, if all fragments' merges take too long to repeat, by its part

@@ -9,11 +9,11 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "common/tensors/model_layout.h"
+#include "outer_optimizer/fragment_plan.h"
 
 namespace causeway {
 namespace {
@@ -80,13 +80,9 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
         utilization));
   }
   const uint32_t layers = CountBlocks(assumptions.layout);
-  // What is outside of the blocks makes a fragment of its own.
-  const bool has_rest =
-      absl::c_any_of(assumptions.layout.tensors,
-                     [](const TensorSpec& tensor) { return tensor.block < 0; });
   const std::set<uint32_t> fragment_counts = {
       1, std::min((layers + kLayersPerFragment - 1) / kLayersPerFragment + 1,
-                  layers + (has_rest ? 1 : 0))};
+                  MostFragments(assumptions.layout))};
   RunAssumptions tried = assumptions;
   tried.uplink_bits = 0;
   tried.downlink_bits = 0;

@@ -34,7 +34,8 @@ Call* NewSessionCall(BegunCall begun, Engine* engine);
 struct EventHost {
   Listeners* news = nullptr;
   std::function<absl::StatusOr<std::shared_ptr<CommitLog>>()> log;
-  // Whether the log is a copy, which may be behind what a watcher has seen.
+  // Says whether the log is a copy, which may be behind what a watcher has
+  // seen.
   bool is_copy = false;
 };
 

@@ -44,8 +44,8 @@ struct QuarantineEntry {
 
 // Facts about the run that do not depend on who is live.
 struct RunFlags {
-  // Whether min_islands were ready once. From then on the run continues with
-  // the remaining islands.
+  // Says whether min_islands were ready once. From then on the run continues
+  // with the remaining islands.
   bool started = false;
   bool paused = false;
   std::string pause_reason;

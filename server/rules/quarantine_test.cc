@@ -206,7 +206,7 @@ TEST_F(QuarantineTest, TheOldestThatIsNotInARoundMakesRoom) {
   EXPECT_EQ(StateOf(3), State::HELD);
   EXPECT_EQ(Refused({"b", 2}), 1000);
   EXPECT_EQ(effects_.events.back().kind, "contribution_dropped");
-  // That of the round is decided.
+  // The entry in the round is decided.
   EXPECT_EQ(quarantine_.held_count(), Quarantine::kMostHeld - 1);
 }
 

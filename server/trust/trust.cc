@@ -35,6 +35,12 @@ constexpr absl::Duration kRetry = absl::Minutes(1);
 // How long an expired certificate is kept for sure.
 constexpr absl::Duration kKeepExpired = absl::Hours(24);
 
+template <typename Records, typename Condition>
+void EraseIf(Records& records, Condition holds) {
+  records.erase(std::remove_if(records.begin(), records.end(), holds),
+                records.end());
+}
+
 std::string RecordsPath(const std::string& folder) {
   return absl::StrCat(folder, "/records");
 }
@@ -79,26 +85,18 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
 }
 
 void Trust::DropExpiredTokens() {
-  const absl::Time now = options_.now();
-  auto& tokens = *records_.mutable_tokens();
-  tokens.erase(std::remove_if(tokens.begin(), tokens.end(),
-                              [&](const TokenRecord& record) {
-                                return now >=
-                                       ToTime(record.token().expires_at());
-                              }),
-               tokens.end());
+  EraseIf(*records_.mutable_tokens(),
+          [now = options_.now()](const TokenRecord& record) {
+            return now >= ToTime(record.token().expires_at());
+          });
 }
 
 void Trust::DropExpiredCertificates() {
-  const absl::Time now = options_.now();
-  auto& certificates = *records_.mutable_certificates();
-  certificates.erase(
-      std::remove_if(certificates.begin(), certificates.end(),
-                     [&](const CertificateRecord& record) {
-                       return now - ToTime(record.certificate().expires_at()) >
-                              kKeepExpired;
-                     }),
-      certificates.end());
+  EraseIf(*records_.mutable_certificates(),
+          [now = options_.now()](const CertificateRecord& record) {
+            return now - ToTime(record.certificate().expires_at()) >
+                   kKeepExpired;
+          });
 }
 
 absl::Status Trust::Write() const {

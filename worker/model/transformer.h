@@ -22,15 +22,14 @@
 //       gradients.data()));
 //
 // Memory. Create allocates everything; activation_bytes() reports all but the
-// tokens. Per
-// token a block keeps its input, the rotated queries, keys and values, the
-// attention's output, the stream between its halves, and gate and up; with
-// QK-norm, also queries and keys before it. It keeps neither what one pass can
-// recompute on the way (normalized streams, SwiGLU's output) nor attention
-// scores. With recompute_activations only the blocks' inputs are kept, and the
-// backward pass recomputes the rest. Logits exist for a bounded number of rows
-// at a time. If activations are bf16 (ops.h), so is a copy of the parameters
-// for the matrix products, which is made before a pass.
+// tokens. Per token a block keeps its input, the rotated queries, keys and
+// values, the attention's output, the stream between its halves, and gate and
+// up; with QK-norm, also queries and keys before it. It keeps neither what one
+// pass can recompute on the way (normalized streams, SwiGLU's output) nor
+// attention scores. With recompute_activations only the blocks' inputs are
+// kept, and the backward pass recomputes the rest. Logits exist for a bounded
+// number of rows at a time. If activations are bf16 (ops.h), so is a copy of
+// the parameters for the matrix products, which is made before a pass.
 #ifndef WORKER_MODEL_TRANSFORMER_H_
 #define WORKER_MODEL_TRANSFORMER_H_
 

@@ -169,7 +169,7 @@ class OuterLoop {
     return ordered_.has_value() &&
            std::holds_alternative<action::Train>(*ordered_);
   }
-  // Whether training has begun.
+  // Returns whether training has begun.
   bool has_begun() const { return phase_ >= Phase::kTraining; }
   // Returns what the island does or waits for, for people.
   std::string Activity() const;

@@ -94,7 +94,7 @@ class CheckpointMirror {
 
   const CheckpointCopyOptions options_;
   Pacer pacer_;
-  // What the keeper has; Version() if nobody knows.
+  // The keeper has this version. Version() says that nobody knows.
   std::optional<Version> copied_;
   absl::Notification stop_;
   std::thread thread_;

@@ -182,7 +182,7 @@ class FollowerTest : public testing::Test {
       EXPECT_EQ(engine->run_id(), driver_.engine().run_id());
     };
     expect(follower_->Release());
-    // What the engine has kept can be read.
+    // The files that the engine has left can be read.
     expect({});
   }
 
