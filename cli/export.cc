@@ -211,12 +211,8 @@ absl::Status RunExport(const ExportFlags& flags,
         absl::StrCat(flags.out, "/", files.back()), {config}));
   }
   for (const std::string& name : earlier) {
-    const std::string path = absl::StrCat(flags.out, "/", name);
     if (absl::c_linear_search(files, name)) continue;
-    if (const absl::Status removed = RemoveFile(path);
-        !absl::IsNotFound(removed)) {
-      RETURN_IF_ERROR(removed);
-    }
+    RETURN_IF_ERROR(RemoveFileIfThere(absl::StrCat(flags.out, "/", name)));
   }
   call.out << DescribeVersions(run.run_id, model.Versions()) << ": "
            << HumanCount(size) << " parameters in " << tensors.size()

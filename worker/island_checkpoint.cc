@@ -283,8 +283,7 @@ void IslandCheckpointStore::SaveLater(IslandState state, Clock now) {
 absl::Status IslandCheckpointStore::Remove() {
   RETURN_IF_ERROR(AwaitWritten());
   for (const std::string& path : {FilePath(), ProcessPath()}) {
-    const absl::Status removed = RemoveFile(path);
-    if (!absl::IsNotFound(removed)) RETURN_IF_ERROR(removed);
+    RETURN_IF_ERROR(RemoveFileIfThere(path));
   }
   return SyncDirectory(directory_);
 }

@@ -112,10 +112,7 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
   const std::string index_name =
       absl::StrCat(options.stem, ".safetensors.index.json");
   const std::string index_path = absl::StrCat(directory, "/", index_name);
-  if (const absl::Status removed = RemoveFile(index_path);
-      !absl::IsNotFound(removed)) {
-    RETURN_IF_ERROR(removed);
-  }
+  RETURN_IF_ERROR(RemoveFileIfThere(index_path));
   std::vector<std::string> names;
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   uint64_t bytes = 0;

@@ -138,6 +138,11 @@ absl::Status RemoveFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status RemoveFileIfThere(const std::string& path) {
+  const absl::Status removed = RemoveFile(path);
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
 absl::StatusOr<std::vector<std::string>> ListDirectory(
     const std::string& path) {
   DIR* directory = opendir(path.c_str());

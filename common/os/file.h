@@ -48,6 +48,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Removes the file. NOT_FOUND if there is none.
 absl::Status RemoveFile(const std::string& path);
+// Removes the file if there is one.
+absl::Status RemoveFileIfThere(const std::string& path);
 
 // Returns the names of the entries, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);

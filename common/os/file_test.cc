@@ -213,6 +213,7 @@ TEST_F(FileTest, ErrorsNameThePathAndTheCause) {
               StatusIs(absl::StatusCode::kNotFound, missing));
   EXPECT_THAT(MappedFile::Open(PathOf("missing")),
               StatusIs(absl::StatusCode::kNotFound, missing));
+  EXPECT_OK(RemoveFileIfThere(PathOf("missing")));
   EXPECT_THAT(RemoveFile(PathOf("missing")),
               StatusIs(absl::StatusCode::kNotFound, missing));
   EXPECT_THAT(ListDirectory(PathOf("missing")),

@@ -287,8 +287,7 @@ absl::Status FragmentStore::SyncUpdates(uint32_t fragment, uint64_t from,
 }
 
 absl::Status FragmentStore::Remove(const std::string& file) const {
-  const absl::Status removed = RemoveFile(PathOf(file));
-  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  return RemoveFileIfThere(PathOf(file));
 }
 
 absl::Status FragmentStore::RemoveUpdate(uint32_t fragment,

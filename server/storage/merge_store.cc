@@ -405,9 +405,8 @@ absl::Status MergeStore::RemoveThrough(uint32_t fragment,
   }
   // Remove the oldest first, so that after a crash the rest is found again.
   for (; first <= version; ++first) {
-    const absl::Status removed = RemoveFile(FilePath(root_, fragment, first));
     // Another thread may remove the same records.
-    if (!absl::IsNotFound(removed)) RETURN_IF_ERROR(removed);
+    RETURN_IF_ERROR(RemoveFileIfThere(FilePath(root_, fragment, first)));
   }
   return absl::OkStatus();
 }

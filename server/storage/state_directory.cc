@@ -45,11 +45,6 @@ std::string IncompletePath(const std::string& directory) {
   return absl::StrCat(directory, "/", kIncompleteName);
 }
 
-absl::Status RemoveIfThere(const std::string& path) {
-  const absl::Status removed = RemoveFile(path);
-  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
-}
-
 bool IsIncomplete(const std::string& directory) {
   return access(IncompletePath(directory).c_str(), F_OK) == 0;
 }
@@ -318,7 +313,7 @@ absl::Status StateDirectory::BeginCopy() const {
 absl::Status StateDirectory::EndCopy(const std::string& path,
                                      const std::string& log) {
   for (const char* suffix : {"-wal", "-shm"}) {
-    RETURN_IF_ERROR(RemoveIfThere(absl::StrCat(LogPath(path), suffix)));
+    RETURN_IF_ERROR(RemoveFileIfThere(absl::StrCat(LogPath(path), suffix)));
   }
   std::error_code error;
   std::filesystem::rename(log, LogPath(path), error);
@@ -397,7 +392,7 @@ absl::StatusOr<std::string> StateDirectory::ReadQuarantined(uint64_t id) const {
 }
 
 absl::Status StateDirectory::RemoveQuarantined(uint64_t id) const {
-  return RemoveIfThere(QuarantineFile(id));
+  return RemoveFileIfThere(QuarantineFile(id));
 }
 
 absl::StatusOr<std::vector<std::string>> StateDirectory::RemoveUnreferenced(

@@ -125,8 +125,7 @@ absl::Status CheckpointKeeper::Serve(SecureSocket& socket) const {
     return Write(Message{}, now, socket);
   }
   if (message.wish == Wish::kRemove) {
-    const absl::Status removed = RemoveFile(path);
-    if (!absl::IsNotFound(removed)) RETURN_IF_ERROR(removed);
+    RETURN_IF_ERROR(RemoveFileIfThere(path));
     return Write(Message{}, now, socket);
   }
   const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
