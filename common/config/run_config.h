@@ -46,7 +46,11 @@ std::optional<int32_t> DocumentEnd(const v1::DataConfig& config);
 // training. All fragments are then sent at the same step.
 bool WaitsForUpdates(const v1::SynchronizationConfig& config);
 
-// Returns the tokens of an inner step of one island.
+// The most batches (training.batch_size) that an island puts into an inner
+// step: with ACCO, it keeps computing while it communicates.
+inline constexpr int kMostBatchesPerStep = 8;
+
+// Returns the tokens of an inner step of one island that trains one batch.
 uint64_t TokensPerStep(const v1::RunConfig& config);
 
 // Returns whether `name` may name a run or an island: 1 to 64 of [a-z0-9-].

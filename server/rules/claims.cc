@@ -15,7 +15,7 @@ Claims::Claims(const v1::RunConfig& config, const SyncSchedule* schedule)
   const v1::TrainingConfig& training = config.training();
   const bool fixed = training.inner_algorithm() == v1::TrainingConfig::DDP ||
                      training.fixed_micro_batches();
-  step_tokens_ = static_cast<double>(fixed ? 1 : kMostBatches) *
+  step_tokens_ = (fixed ? 1.0 : kMostBatchesPerStep) *
                  static_cast<double>(TokensPerStep(config));
 }
 

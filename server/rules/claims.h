@@ -28,10 +28,6 @@ namespace causeway {
 
 class Claims {
  public:
-  // The most batches (training.batch_size) that count for an inner step: with
-  // ACCO, an island keeps computing while it communicates.
-  static constexpr uint64_t kMostBatches = 8;
-
   // `schedule` must outlive this object.
   Claims(const v1::RunConfig& config, const SyncSchedule* schedule);
 

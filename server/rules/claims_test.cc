@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "common/config/run_config.h"
 #include "gtest/gtest.h"
 #include "server/rules/token_ledger.h"
 
@@ -98,7 +99,7 @@ TEST_F(ClaimsTest, TokensOfAStepDependOnTheInnerAlgorithm) {
   v1::RunConfig config = Config();
   config.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
   EXPECT_EQ(Claims(config, &schedule_).MostTokens(3),
-            3 * kStepTokens * Claims::kMostBatches);
+            3 * kStepTokens * kMostBatchesPerStep);
   config.mutable_training()->set_fixed_micro_batches(true);
   EXPECT_EQ(Claims(config, &schedule_).MostTokens(3), 3 * kStepTokens);
   EXPECT_EQ(claims_.MostTokens(kAll), TokenLedger::kMost);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/config/run_config.h"
 #include "common/status_macros.h"
 #include "worker/model/device_array.h"
 #include "worker/optimizer/learning_rate.h"
@@ -150,6 +151,8 @@ class Trainer : public RankTrainer {
   // ACCO's parts of this rank's share.
   int64_t first_half() const { return share_ - share_ / 2; }
   int64_t second_half() const { return std::max<int64_t>(1, share_ / 2); }
+  // Half of the micro-batches that count in a step.
+  int64_t most_in_half() const { return kMostBatchesPerStep / 2 * share_; }
 
   static absl::Span<float> All(DeviceArray<float>& vector) {
     return absl::MakeSpan(vector.data(), vector.size());
@@ -265,10 +268,12 @@ class Trainer : public RankTrainer {
     return computed.ok() ? status : computed;
   }
 
-  // Accumulates micro-batches at the compute copy, as many as the rule says.
+  // Accumulates micro-batches at the compute copy, as many as the rule says if
+  // communication ends when most_in_half() are made.
   absl::Status Accumulate(int64_t share,
                           const std::function<bool()>& communicating) {
-    for (int64_t count = 0; options_.accumulate(count, share, communicating());
+    for (int64_t count = 0; options_.accumulate(
+             count, share, count < most_in_half() && communicating());
          ++count) {
       RETURN_IF_ERROR(options_.gradients->Accumulate(
           next_micro_batch_, compute_.data(), gradients_.data()));

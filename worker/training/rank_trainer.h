@@ -91,7 +91,8 @@ class RankTrainer {
 // Returns whether a rank should compute another micro-batch before it joins the
 // next communication. `count` is the number of micro-batches since the last
 // communication, `share` the rank's share of the batch, and `communicating`
-// says whether the current communication is unfinished.
+// says whether the current communication is unfinished and there are fewer
+// micro-batches than half of those that count in a step (kMostBatchesPerStep).
 using AccumulationRule =
     std::function<bool(int64_t count, int64_t share, bool communicating)>;
 

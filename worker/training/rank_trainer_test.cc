@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/config/run_config.h"
 #include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -397,6 +398,24 @@ TEST(RankTrainerTest, ABatchThatCannotBeDividedIsRefused) {
   config.set_batch_size(7);
   EXPECT_THAT(Train({.config = config, .ranks = 2}),
               IsInvalidArgument("multiple of ranks * micro_batch_size = 2"));
+}
+
+// More would not count, and the island would be refused for them.
+TEST(RankTrainerTest, ARankThatWaitsLongMakesNoMoreThanCount) {
+  const Scenario scenario = {.config = Config(v1::TrainingConfig::ACCO, 2),
+                             .ranks = 2,
+                             .before = [](int rank, int64_t) {
+                               if (rank == 1) {
+                                 absl::SleepFor(absl::Milliseconds(20));
+                               }
+                               return absl::OkStatus();
+                             }};
+  ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
+  int64_t most = 0;
+  for (const InnerStepResult& step : outcome.steps) {
+    most = std::max(most, step.rank_micro_batches[0]);
+  }
+  EXPECT_EQ(most, kMostBatchesPerStep * kShare);
 }
 
 TEST(RankTrainerTest, DivergenceIsToldOnEveryRank) {

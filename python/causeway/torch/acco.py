@@ -43,6 +43,9 @@ MicroBatch = Callable[[], Union[Tensor, float,
                                 tuple[Union[Tensor, float], float]]]
 
 _MODES = ("acco", "ddp")
+# How often a rank makes its share in a step, at most. Causeway's own islands
+# have the same limit, and a coordinator counts no more.
+_MOST_SHARES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,9 +316,10 @@ class Acco:
 
     def _accumulate(self, micro_batch: MicroBatch, share: int,
                     communicating: Callable[[], bool]) -> None:
-        """Makes `share` micro-batches, and more while communicating."""
+        """Makes `share` micro-batches, and some more while communicating."""
+        most = share if self._fixed else _MOST_SHARES // 2 * self._share
         count = 0
-        while count < share or (not self._fixed and communicating()):
+        while count < share or (count < most and communicating()):
             with torch.enable_grad():
                 made = micro_batch()
             loss, samples = made if isinstance(made, tuple) else (made, 1)

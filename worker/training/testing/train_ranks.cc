@@ -66,10 +66,13 @@ absl::StatusOr<Outcome> Train(const Scenario& scenario) {
                                   .now = SteadyWallClock()};
     const bool halves =
         scenario.config.inner_algorithm() == v1::TrainingConfig::ACCO;
-    options.accumulate = [&, halves](int64_t count, int64_t share, bool) {
-      return count < (halves && share == 2 ? scenario.counts.first_half[rank]
-                                           : scenario.counts.second_half[rank]);
-    };
+    if (!scenario.counts.second_half.empty()) {
+      options.accumulate = [&, halves](int64_t count, int64_t share, bool) {
+        return count < (halves && share == 2
+                            ? scenario.counts.first_half[rank]
+                            : scenario.counts.second_half[rank]);
+      };
+    }
     std::unique_ptr<RankTrainer> trainer;
     const auto start_from =
         [&](const std::vector<float>& parameters) -> absl::Status {

@@ -75,7 +75,8 @@ class Springs : public GradientSource {
   double loss_ = 0;
 };
 
-// The number of micro-batches that each rank makes.
+// The number of micro-batches that each rank makes. If both are empty, ranks
+// compute while communication lasts.
 struct Counts {
   std::vector<int64_t> first_half;
   std::vector<int64_t> second_half;
