@@ -8,14 +8,21 @@
 #include "server/rules/token_ledger.h"
 
 namespace causeway {
+namespace {
+
+// Returns the most batches in an inner step.
+double MostBatches(const v1::TrainingConfig& training) {
+  if (training.inner_algorithm() == v1::TrainingConfig::DDP) return 1;
+  // A rank whose part of the batch is one micro-batch makes one in each half.
+  return training.fixed_micro_batches() ? 2 : kMostBatchesPerStep;
+}
+
+}  // namespace
 
 Claims::Claims(const v1::RunConfig& config, const SyncSchedule* schedule)
     : schedule_(schedule),
       slack_(kSlackRounds * static_cast<int64_t>(schedule->round_steps())) {
-  const v1::TrainingConfig& training = config.training();
-  const bool fixed = training.inner_algorithm() == v1::TrainingConfig::DDP ||
-                     training.fixed_micro_batches();
-  step_tokens_ = (fixed ? 1.0 : kMostBatchesPerStep) *
+  step_tokens_ = MostBatches(config.training()) *
                  static_cast<double>(TokensPerStep(config));
 }
 

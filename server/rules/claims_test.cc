@@ -101,7 +101,7 @@ TEST_F(ClaimsTest, TokensOfAStepDependOnTheInnerAlgorithm) {
   EXPECT_EQ(Claims(config, &schedule_).MostTokens(3),
             3 * kStepTokens * kMostBatchesPerStep);
   config.mutable_training()->set_fixed_micro_batches(true);
-  EXPECT_EQ(Claims(config, &schedule_).MostTokens(3), 3 * kStepTokens);
+  EXPECT_EQ(Claims(config, &schedule_).MostTokens(3), 3 * kStepTokens * 2);
   EXPECT_EQ(claims_.MostTokens(kAll), TokenLedger::kMost);
 }
 

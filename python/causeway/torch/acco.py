@@ -43,8 +43,9 @@ MicroBatch = Callable[[], Union[Tensor, float,
                                 tuple[Union[Tensor, float], float]]]
 
 _MODES = ("acco", "ddp")
-# How often a rank makes its share in a step, at most. Causeway's own islands
-# have the same limit, and a coordinator counts no more.
+# How often a rank makes its share in a step, at most. While a rank waits for a
+# slow or stalled one, each further micro-batch adds less to the step, and all
+# are computed at parameters that grow older.
 _MOST_SHARES = 8
 
 
