@@ -177,7 +177,8 @@ absl::StatusOr<TokenRecord*> Trust::FindToken(const v1::EnrolRequest& request) {
     if (record.token().id() == request.token_id() &&
         record.secret_sha256().size() == digest.size() &&
         CRYPTO_memcmp(record.secret_sha256().data(), digest.data(),
-                      digest.size()) == 0) {
+                      digest.size()) == 0 &&
+        options_.now() < ToTime(record.token().expires_at())) {
       return &record;
     }
   }
@@ -248,7 +249,6 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
                              v1::IssuedCertificate& entry,
                              v1::EnrolResponse& response) {
   absl::MutexLock lock(&mu_);
-  DropExpiredTokens();
   // A valid token is accepted whatever others have sent from the same address.
   const absl::StatusOr<TokenRecord*> found = FindToken(request);
   if (!found.ok()) {
@@ -366,7 +366,7 @@ absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
 
   {
     absl::MutexLock lock(&mu_);
-    DropExpiredTokens();
+    if (records_.tokens_size() >= kMostTokens) DropExpiredTokens();
     if (records_.tokens_size() >= kMostTokens) {
       return absl::ResourceExhaustedError(
           absl::StrCat("there are ", kMostTokens,

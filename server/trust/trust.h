@@ -105,15 +105,15 @@ class Trust {
 
   void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Remove what has expired, and so invalidate pointers to such records. A
-  // clock that is years ahead for a while must not cost islands their records,
-  // so certificates go only where others need their place.
+  // clock that is years ahead for a while must not cost anybody a token or a
+  // certificate, so they go only where others need their place.
   void DropExpiredTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropExpiredCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Returns the token that a request names, if the secret is right. Call
-  // DropExpiredTokens first.
+  // Returns the token that a request names, if the secret is right and it has
+  // not expired.
   absl::StatusOr<v1::TrustRecords::TokenRecord*> FindToken(
       const v1::EnrolRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the entry that has enrolled with this token and key, or uses the

@@ -274,6 +274,24 @@ TEST_F(TrustTest, RefusesTokensThatAreOutOfBounds) {
   ASSERT_OK(Start());
   EXPECT_OK(create("island", "a", 60, 1));
   EXPECT_THAT(create("island", "a", 60, 1), IsResourceExhausted());
+  // Expired ones make room.
+  now_ += absl::Minutes(1);
+  EXPECT_OK(create("island", "a", 60, 1));
+}
+
+TEST_F(TrustTest, AClockThatIsAheadForAWhileCostsNoToken) {
+  const JoinToken token = Token();
+  JoinToken forged = token;
+  forged.secret[15] ^= 1;
+  now_ += absl::Hours(24 * 365);
+  EXPECT_THAT(Enrol(forged, *key_), IsUnauthenticated());
+  EXPECT_THAT(Enrol(token, *key_), IsUnauthenticated("has expired"));
+  EXPECT_EQ(trust_->ListTokens().tokens_size(), 0);
+  const JoinToken other = Token();
+  EXPECT_OK(Enrol(other, *key_));
+  now_ -= absl::Hours(24 * 365);
+  ASSERT_OK(Start());
+  EXPECT_OK(Enrol(token, *NewKey()));
 }
 
 TEST_F(TrustTest, ACertificateIsRenewedUntilItIsRevoked) {
