@@ -109,9 +109,13 @@ def _with_tested(name, deps):
     own = [dep for dep in deps if dep.startswith(":")]
     return sorted([":" + tested] + own) + [dep for dep in deps if dep not in own]
 
-def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", **kwargs):
-    # Half of a build compiles tests, and tests compute little.
+def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", optimized = False, **kwargs):
+    # Half of a build compiles tests, and most tests compute little.
     more_copts, more_deps = _options(False)
+    if optimized:
+        # What clang has parsed at -O0 differs from what it would parse now in
+        # no more than the macro __OPTIMIZE__.
+        more_copts = more_copts + ["-O1"] + _unless_gcc(["-Xclang", "-fno-validate-pch"])
     deps = _with_tested(name, deps)
     native.cc_test(
         name = name,
@@ -122,20 +126,22 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", *
         **kwargs
     )
 
-def causeway_process_test(name, data = [], deps = [], **kwargs):
+def causeway_process_test(name, data = [], deps = [], short_leases = False, **kwargs):
     """A test that runs Causeway's programs as processes.
 
     Args:
       name: the causeway_cc_test.
       data: what else the test runs or reads.
       deps: what it includes beside the fixture.
+      short_leases: whether an island that stands still for seconds loses its lease,
+        so that fewer tests may run beside this one.
       **kwargs: passed to causeway_cc_test.
     """
     causeway_cc_test(
         name = name,
         size = "medium",
         data = data + ["//cli:causeway", "//server:causeway-coordinator", "//worker:causeway-worker"],
-        tags = ["local"],
+        tags = ["local"] + (["cpu:2"] if short_leases else []),
         deps = deps + ["//tests/end_to_end:process", "//tests/end_to_end:process_test_fixture"],
         **kwargs
     )

@@ -140,7 +140,8 @@ TEST_F(HttpServerTest, DoesNotWaitForABody) {
 }
 
 TEST_F(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
-  options_.timeout = absl::Milliseconds(200);
+  // The last of its requests has to be done in it.
+  options_.timeout = absl::Seconds(2);
   options_.handlers["/large"] = [](const HttpRequest&) {
     return HttpResponse{.body = std::string(64 << 20, 'a')};
   };
@@ -298,13 +299,12 @@ TEST_F(HttpServerTest, HandlersAnswerOnlyForNamesOfTheServer) {
 }
 
 TEST_F(HttpServerTest, EndsAtOnceWhilePeersAreConnected) {
+  options_.timeout = absl::Hours(1);
   Serve();
   const int before = port();
   const std::vector<int> files = ConnectSilently(before, 10);
   EXPECT_EQ(Get("/healthz").status, 200);
-  const absl::Time begin = absl::Now();
   server_.reset();
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));
   for (const int file : files) AwaitClose(file);
   CloseAll(files);
   EXPECT_EQ(HttpGet(before, "/healthz").status, 0);

@@ -47,15 +47,19 @@ class CredentialsTest : public testing::Test {
     arguments.SetSslTargetNameOverride(kHost);
     const auto channel = grpc::CreateCustomChannel(
         absl::StrCat("127.0.0.1:", port), *client_credentials, arguments);
-    const bool connected = channel->WaitForConnected(
-        absl::ToChronoTime(absl::Now() + absl::Seconds(2)));
+    grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    while (state != GRPC_CHANNEL_READY &&
+           state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      channel->WaitForStateChange(state, gpr_inf_future(GPR_CLOCK_REALTIME));
+      state = channel->GetState(/*try_to_connect=*/true);
+    }
     server->Shutdown();
     queue->Shutdown();
     void* tag = nullptr;
     bool ok = false;
     while (queue->Next(&tag, &ok)) {
     }
-    return connected;
+    return state == GRPC_CHANNEL_READY;
   }
 
   static constexpr char kHost[] = "coordinator.example";

@@ -58,7 +58,8 @@ class ProcessesTest : public ProcessTestFixture {
     std::vector<std::string> command = WorkerCommand(island, port);
     command.insert(command.end(),
                    {absl::StrCat("--data=", data),
-                    absl::StrCat("--preemption_notice_file=", Path("notice"))});
+                    absl::StrCat("--preemption_notice_file=", Path("notice")),
+                    absl::StrCat("--simulated_step_seconds=", step_seconds_)});
     return Start(island, std::move(command));
   }
 
@@ -77,6 +78,8 @@ class ProcessesTest : public ProcessTestFixture {
     return nlohmann::json::parse(output.substr(output.find('{')))["loss"];
   }
 
+  // The least time that islands take for a step.
+  double step_seconds_ = 0;
   std::unique_ptr<Process> coordinator_;
   int port_ = 0;
   std::unique_ptr<Process> east_;
@@ -109,6 +112,8 @@ TEST_F(ProcessesTest, AnIslandThatIsLateForTheRunHasNothingToDo) {
 }
 
 TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
+  // The other one does not finish the run alone.
+  step_seconds_ = 0.01;
   StartRun(
       absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}}));
   ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2"));
@@ -123,8 +128,10 @@ TEST_F(ProcessesTest, AKilledIslandDelaysTheOtherByItsLeaseAndMayComeBack) {
 }
 
 TEST_F(ProcessesTest, AKilledCoordinatorContinuesWhereItCommitted) {
+  // No island is evicted, however late it connects again.
   const std::string config =
-      absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"}});
+      absl::StrReplaceAll(kConfig, {{"total_steps: 120", "total_steps: 400"},
+                                    {"lease_seconds: 3", "lease_seconds: 60"}});
   StartRun(config);
   ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 3"));
   EXPECT_EQ(coordinator_->End(SIGKILL), 128 + SIGKILL);

@@ -26,7 +26,7 @@ constexpr int kIslands = 8;
 
 absl::Duration Time() {
   const char* const text = std::getenv("UPLOAD_SECONDS");
-  int seconds = 4;
+  int seconds = 2;
   if (text != nullptr) CHECK(absl::SimpleAtoi(text, &seconds));
   return absl::Seconds(seconds);
 }
