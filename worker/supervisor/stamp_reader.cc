@@ -12,7 +12,8 @@
 namespace causeway {
 namespace {
 
-// A reader that was stopped itself must not take that for the ranks' silence.
+// A reader that was stopped itself, perhaps with the ranks, must not take that
+// for their silence, or for the time of what they do.
 constexpr absl::Duration kLongestTime = absl::Milliseconds(200);
 
 enum class ChildState { kGone, kRuns, kStopped };
@@ -28,13 +29,26 @@ ChildState StateOf(pid_t child) {
   return info.si_code == CLD_STOPPED ? ChildState::kStopped : ChildState::kGone;
 }
 
-RankView::Lane ViewOf(const RankStamps::Lane& stamps, uint64_t beat) {
+}  // namespace
+
+RankView::Lane StampReader::ViewOf(const RankStamps::Lane& stamps,
+                                   uint64_t beat, absl::Duration since_last,
+                                   Seen::Lane& seen) {
+  const uint64_t count = stamps.count;
+  if (seen.count != count) {
+    seen = {.count = count};
+  } else {
+    seen.time += since_last;
+  }
   RankView::Lane lane;
   const uint64_t now = stamps.now;
   lane.section = static_cast<RankSection>(now & 0xff);
   if (now != 0) {
-    lane.time = absl::Microseconds(static_cast<int64_t>(beat) -
-                                   static_cast<int64_t>(now >> 8));
+    // The first is the time by the rank's clock, which runs on while all are
+    // stopped.
+    lane.time = std::min(absl::Microseconds(static_cast<int64_t>(beat) -
+                                            static_cast<int64_t>(now >> 8)),
+                         seen.time);
   }
   for (int section = 0; section < kRankSections; ++section) {
     lane.longest[section] =
@@ -42,8 +56,6 @@ RankView::Lane ViewOf(const RankStamps::Lane& stamps, uint64_t beat) {
   }
   return lane;
 }
-
-}  // namespace
 
 std::vector<RankView> StampReader::Read(absl::Time now) {
   const absl::Duration since_last = std::clamp(
@@ -55,21 +67,23 @@ std::vector<RankView> StampReader::Read(absl::Time now) {
     if (process == 0) continue;
     const ChildState state = StateOf(process);
     if (state == ChildState::kGone) continue;
-    Silence& silence = silences_[rank];
+    Seen& seen = seen_[rank];
     const uint64_t beat = stamps.beat;
-    if (silence.process != process || silence.beat != beat) {
-      silence = {.process = process, .beat = beat};
+    if (seen.process != process) seen = {.process = process};
+    if (std::exchange(seen.beat, beat) == beat) {
+      seen.silence += since_last;
     } else {
-      silence.time += since_last;
+      seen.silence = absl::ZeroDuration();
     }
     RankView& view = views.emplace_back();
     view.rank = rank;
     view.process = process;
     view.is_stopped = state == ChildState::kStopped;
-    view.silence = silence.time;
+    view.silence = seen.silence;
     view.rounds = stamps.rounds;
     for (int lane = 0; lane < kRankLanes; ++lane) {
-      view.lanes[lane] = ViewOf(stamps.lanes[lane], beat);
+      view.lanes[lane] =
+          ViewOf(stamps.lanes[lane], beat, since_last, seen.lanes[lane]);
     }
   }
   return views;

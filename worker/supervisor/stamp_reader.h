@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -31,16 +32,28 @@ class StampReader {
   uint64_t LastStep();
 
  private:
-  struct Silence {
+  // What this reader has seen of a rank. Its times leave out those in which the
+  // reader did not run, because then the ranks may not have run either.
+  struct Seen {
+    struct Lane {
+      uint64_t count = 0;
+      // The time since the first sight of the section.
+      absl::Duration time;
+    };
     pid_t process = 0;
     uint64_t beat = 0;
-    absl::Duration time;
+    absl::Duration silence;
+    std::array<Lane, kRankLanes> lanes;
   };
+
+  // Returns what a rank does in a lane, `since_last` after the last reading.
+  static RankView::Lane ViewOf(const RankStamps::Lane& stamps, uint64_t beat,
+                               absl::Duration since_last, Seen::Lane& seen);
 
   RankStampPage* const page_;
   absl::Time read_at_ = absl::InfiniteFuture();
   // By rank.
-  std::map<int, Silence> silences_;
+  std::map<int, Seen> seen_;
 };
 
 }  // namespace causeway

@@ -90,6 +90,44 @@ TEST_F(StampReaderTest, TheTimeOfAReaderThatStoodStillIsNobodysSilence) {
               is_silent_for(absl::ZeroDuration()));
 }
 
+TEST_F(StampReaderTest, ASectionTakesNoTimeWhileAllStandStill) {
+  RankStamps& stamps = page_->rank(3);
+  RankStamps::Lane& lane = stamps.lanes[0];
+  const auto read_after = [&](absl::Duration time) {
+    stamps.beat += static_cast<uint64_t>(absl::ToInt64Microseconds(time));
+    return ReadAfter(time)[0].lanes[0].time;
+  };
+  const auto begin_step = [&] {
+    ++lane.count;
+    lane.now = stamps.beat << 8 | static_cast<uint64_t>(RankSection::kStep);
+  };
+  begin_step();
+  EXPECT_EQ(read_after(absl::ZeroDuration()), absl::ZeroDuration());
+  EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(100));
+  // The supervisor and the rank are stopped. The first beat after that may come
+  // before or after the first reading.
+  EXPECT_EQ(read_after(absl::Hours(1)), absl::Milliseconds(300));
+  EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(400));
+  ReadAfter(absl::Hours(1));
+  stamps.beat += 3'600'000'000;
+  EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(700));
+  // They are stopped right after the step has begun, before a reading.
+  begin_step();
+  EXPECT_EQ(read_after(absl::Hours(1)), absl::ZeroDuration());
+  EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(100));
+}
+
+TEST_F(StampReaderTest, ASectionLastsUntilTheLastBeat) {
+  RankStamps& stamps = page_->rank(3);
+  stamps.lanes[0].count = 1;
+  stamps.lanes[0].now =
+      stamps.beat << 8 | static_cast<uint64_t>(RankSection::kStep);
+  ReadAfter(absl::ZeroDuration());
+  stamps.beat += 50'000;
+  EXPECT_EQ(ReadAfter(absl::Milliseconds(200))[0].lanes[0].time,
+            absl::Milliseconds(50));
+}
+
 TEST_F(StampReaderTest, TheLastStepIsThatOfAnyRank) {
   EXPECT_EQ(reader_->LastStep(), 0);
   page_->rank(3).step = 7;
