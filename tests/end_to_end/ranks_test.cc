@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -208,6 +209,27 @@ TEST_F(RanksTest, TheLeaderNamesARankThatIsStuck) {
   EXPECT_EQ(leader_->Wait(), 1);
   EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is stuck"));
   EXPECT_TRUE(events_->AwaitOutput("rank_stuck")) << events_->Output();
+}
+
+// As when a virtual machine is moved, or a job suspended.
+TEST_F(RanksTest, AnIslandThatWasStoppedAsAWholeGoesOn) {
+  StartRun({.rank_timeout = 3, .flags = {"--ranks=2"}});
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  for (Process* const process : {leader_.get(), follower_.get()}) {
+    process->Signal(SIGSTOP);
+  }
+  // Longer than the limit.
+  absl::SleepFor(absl::Seconds(4));
+  const size_t before = leader_->Output().size();
+  for (Process* const process : {leader_.get(), follower_.get()}) {
+    process->Signal(SIGCONT);
+  }
+  while (leader_->running() &&
+         leader_->Output().find("step ", before) == std::string::npos) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_EQ(leader_->End(SIGTERM), 0) << leader_->Output();
+  EXPECT_EQ(follower_->Wait(), 0) << follower_->Output();
 }
 
 TEST_F(RanksTest, ARankThatIsStoppedNowAndThenIsSlow) {

@@ -20,6 +20,7 @@
 #include "worker/collective/local_transport.h"
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/time_limit.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -57,9 +58,9 @@ class SlowLink : public Transport {
    public:
     SlowTransfer(std::unique_ptr<Transfer> transfer, absl::Duration delay)
         : transfer_(std::move(transfer)), delay_(delay) {}
-    absl::Status Wait(absl::Duration timeout) override {
+    absl::Status Wait(TimeLimit& limit) override {
       absl::SleepFor(delay_);
-      return transfer_->Wait(timeout);
+      return transfer_->Wait(limit);
     }
 
    private:

@@ -29,6 +29,7 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/tcp_transport.h"
 #include "worker/collective/testing/host_collectives.h"
+#include "worker/collective/time_limit.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -57,6 +58,9 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
       const std::function<Clock(int rank)>& clock = nullptr) {
     auto island = std::make_unique<Island>();
     std::vector<std::unique_ptr<Transport>> transports;
+    const auto clock_of = [&](int rank) {
+      return clock == nullptr ? SteadyWallClock() : clock(rank);
+    };
     if (GetParam() == Kind::kLocal || GetParam() == Kind::kSharedDevice) {
       transports = MakeLocalTransports(size);
     } else {
@@ -66,7 +70,7 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
                                      .size = size,
                                      .host = "127.0.0.1",
                                      .encrypt = GetParam() == Kind::kEncrypted,
-                                     .now = SteadyWallClock()},
+                                     .now = clock_of(rank)},
                                     &island->rendezvous);
         ASSERT_OK(connected);
         transports[rank] = *std::move(connected);
@@ -74,8 +78,7 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
     }
     for (int rank = 0; rank < size; ++rank) {
       island->ranks.push_back(MakeMessageCommunicator(
-          {.timeout = timeout,
-           .now = clock == nullptr ? SteadyWallClock() : clock(rank)},
+          {.timeout = timeout, .now = clock_of(rank)},
           std::move(transports[rank]), &island->rendezvous,
           GetParam() == Kind::kSharedDevice
               ? std::make_unique<HostCollectives>(rank)
@@ -435,6 +438,30 @@ TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
 }
 
 // --- Devices that fail.
+
+// The process is stopped, and its clocks run on, while it waits in the middle
+// of an operation.
+TEST_P(CommunicatorTest, AProcessThatWasStoppedBlamesNobodyForIt) {
+  std::atomic<int> hours = 0;
+  const auto clock = [&](int /*rank*/) -> Clock {
+    return [&, steady = SteadyWallClock()] {
+      return steady() + absl::Hours(hours.load());
+    };
+  };
+  const auto island = MakeIsland(3, absl::Seconds(60), clock);
+  ForEachRank(3, [&](int rank) {
+    if (rank == 2) {
+      absl::SleepFor(absl::Milliseconds(100));
+      hours = 1;
+      // Longer than they wait before they look at the clock.
+      absl::SleepFor(2 * TimeLimit::kSlice);
+      hours = 2;
+    }
+    double value = 1;
+    EXPECT_OK(island->ranks[rank]->AllReduce(absl::MakeSpan(&value, 1)));
+    EXPECT_EQ(value, 3);
+  });
+}
 
 // A device like NCCL whose peer is gone: ends at its deadline, or by Abort.
 class FakeDevice : public DeviceCollectives {

@@ -15,6 +15,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/time_limit.h"
 
 namespace causeway {
 namespace {
@@ -170,12 +171,22 @@ std::set<int> CrewLeader::WithAskers(const std::vector<int>& processes) {
 
 std::set<int> CrewLeader::Present() { return WithAskers({rules_.leader}); }
 
+void CrewLeader::Skip(absl::Duration stopped) {
+  if (stopped <= absl::ZeroDuration()) return;
+  began_at_ += stopped;
+  // The server has not heard yet who asks.
+  for (auto& [key, asker] : askers_) asker.seen_at += stopped;
+}
+
 absl::StatusOr<std::vector<int>> CrewLeader::Await(
     const CrewSizeAllowed& allowed, const Pause& pause) {
-  began_at_ = std::min(began_at_, now_());
+  absl::Time looked_at = now_();
+  began_at_ = std::min(began_at_, looked_at);
   while (true) {
+    const absl::Time now = now_();
+    Skip(now - std::exchange(looked_at, now) - TimeLimit::kMostCounted);
     const std::set<int> present = Present();
-    const absl::Duration waited = now_() - began_at_;
+    const absl::Duration waited = now - began_at_;
     std::vector<int> crew = ChooseCrew(rules_, present, allowed, waited);
     if (!crew.empty()) return crew;
     if (waited > rules_.shrink_after + kLongestWait) {

@@ -162,6 +162,8 @@ class CrewLeader {
                           const std::map<int, std::string>& keys);
   absl::StatusOr<std::vector<int>> Await(const CrewSizeAllowed& allowed,
                                          const Pause& pause);
+  // Leaves the time out for which this process was stopped.
+  void Skip(absl::Duration stopped);
 
   CrewRules rules_;
   RendezvousServer* const server_;

@@ -229,10 +229,14 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   gap_ = absl::Hours(1);
   AwaitPresent({0, 1});
   ASSERT_OK(server_->table()->Put("key", "value"));
+  const absl::Duration later = gap_ + rules_.shrink_after;
   int looks = 0;
   EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
                               [&] {
-                                if (++looks == 3) gap_ += rules_.shrink_after;
+                                // Time passes from look to look.
+                                if (++looks >= 3 && gap_ < later) {
+                                  gap_ += absl::Seconds(1);
+                                }
                                 absl::SleepFor(absl::Milliseconds(1));
                                 return true;
                               }),
@@ -257,6 +261,25 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   ASSERT_OK(server_->table()->Put("key", "value"));
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(again), 1, 3);
+  ExpectPlace(std::move(second), 2, 3);
+}
+
+TEST_F(CrewTest, ALeaderThatWasStoppedWaitsAsLongAsBefore) {
+  Place first = Ask(1);
+  Place second;
+  AwaitPresent({0, 1});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  int looks = 0;
+  EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
+                              [&] {
+                                ++looks;
+                                if (looks == 3) gap_ = absl::Hours(1);
+                                if (looks == 10) second = Ask(2);
+                                absl::SleepFor(absl::Milliseconds(1));
+                                return true;
+                              }),
+              IsOkAndHolds(3));
+  ExpectPlace(std::move(first), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
 }
 

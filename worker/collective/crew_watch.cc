@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/time_limit.h"
 
 namespace causeway {
 namespace {
@@ -66,19 +67,21 @@ CrewWatch::~CrewWatch() {
 void CrewWatch::Run() {
   struct Heard {
     uint64_t calls = 0;
-    absl::Time at;
+    TimeLimit patience;
   };
-  std::vector<Heard> heard(processes_, {.at = now_()});
+  // The leader may be stopped itself, and has then not heard what others said.
+  std::vector<Heard> heard(processes_,
+                           {.patience = TimeLimit(kLostAfter, &now_)});
   do {
     const std::map<std::string, uint64_t> asked = server_->Asked(kHeld);
-    const absl::Time now = now_();
     for (int process = 1; process < processes_; ++process) {
       Heard& last = heard[process];
       const auto calls = asked.find(HeldKey(process));
       if (calls != asked.end() && calls->second != last.calls) {
-        last = {.calls = calls->second, .at = now};
+        last = {.calls = calls->second,
+                .patience = TimeLimit(kLostAfter, &now_)};
       }
-      if (now - last.at < kLostAfter ||
+      if (!last.patience.IsOver() ||
           server_->table()
               ->Get(ConnectedKey(process), absl::ZeroDuration())
               .ok()) {

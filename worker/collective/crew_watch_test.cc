@@ -39,11 +39,12 @@ class CrewWatchTest : public testing::Test {
     }
   }
 
-  // A watch whose clock the test moves on.
+  // A watch whose clock the test moves on, at once or with every look.
   std::unique_ptr<CrewWatch> Watch() {
     return std::make_unique<CrewWatch>(
         kProcesses, kRanks, server_.get(), [this, clock = SteadyWallClock()] {
-          return clock() + absl::Seconds(hours_.load() * 3600);
+          seconds_ += step_;
+          return clock() + absl::Seconds(seconds_.load());
         });
   }
 
@@ -59,7 +60,8 @@ class CrewWatchTest : public testing::Test {
 
   std::unique_ptr<RendezvousServer> server_;
   CrewPlace places_[kProcesses];
-  std::atomic<int> hours_ = 0;
+  std::atomic<int> seconds_ = 0;
+  std::atomic<int> step_ = 0;
 };
 
 TEST_F(CrewWatchTest, AProcessThatIsLostBeforeItHasConnectedIsReported) {
@@ -71,7 +73,7 @@ TEST_F(CrewWatchTest, AProcessThatIsLostBeforeItHasConnectedIsReported) {
   AwaitAsked("held/2");
   EXPECT_OK(CheckUnconnected(absl::ZeroDuration(), server_->table()));
   second = nullptr;
-  hours_ = 1;
+  step_ = 1;
   const absl::Status status =
       CheckUnconnected(absl::Seconds(60), server_->table());
   EXPECT_THAT(status, IsUnavailable("had a place, and was not heard of"));
@@ -80,15 +82,24 @@ TEST_F(CrewWatchTest, AProcessThatIsLostBeforeItHasConnectedIsReported) {
   EXPECT_EQ(trouble->rank(), 2 * kRanks);
 }
 
+TEST_F(CrewWatchTest, ALeaderThatWasStoppedReportsNobody) {
+  PlaceHolder first(places_[1]);
+  PlaceHolder second(places_[2]);
+  const auto watch = Watch();
+  AwaitAsked("held/1");
+  AwaitAsked("held/2");
+  seconds_ += 3600;
+  EXPECT_OK(CheckUnconnected(absl::Seconds(1), server_->table()));
+}
+
 TEST_F(CrewWatchTest, NobodyIsReportedOnceAllAreConnected) {
   for (const int process : {1, 2}) {
     PlaceHolder holder(places_[process]);
     holder.Connected();
     AwaitKey(absl::StrCat("connected/", process));
   }
-  hours_ = 1;
+  step_ = 3;
   const auto watch = Watch();
-  hours_ = 2;
   EXPECT_OK(CheckUnconnected(absl::Seconds(1), server_->table()));
 }
 

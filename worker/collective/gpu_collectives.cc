@@ -24,6 +24,7 @@
 #include "common/cuda_status.h"
 #include "common/os/shared_library.h"
 #include "common/status_macros.h"
+#include "worker/collective/time_limit.h"
 
 namespace causeway {
 namespace {
@@ -165,8 +166,8 @@ class NcclCollectives : public DeviceCollectives {
     RETURN_IF_ERROR(
         Check(nccl_.init_rank(&communicator_, size_, id, rank_, &config),
               "connecting the ranks' GPUs"));
-    return AwaitLaunch(options_.now() + options_.timeout,
-                       "connecting the ranks' GPUs");
+    TimeLimit limit(options_.timeout, &options_.now);
+    return AwaitLaunch(limit, "connecting the ranks' GPUs");
   }
 
   absl::Status ReduceScatter(const DeviceVectors& vectors,
@@ -243,9 +244,10 @@ class NcclCollectives : public DeviceCollectives {
                    Launch launch) {
     // The device is not yet current in the communicator's thread.
     RETURN_IF_ERROR(UseDevice());
+    TimeLimit limit(deadline - options_.now(), &options_.now);
     absl::Status status = Check(launch(), doing);
-    if (status.ok()) status = AwaitLaunch(deadline, doing);
-    if (status.ok()) status = AwaitStream(deadline, doing);
+    if (status.ok()) status = AwaitLaunch(limit, doing);
+    if (status.ok()) status = AwaitStream(limit, doing);
     if (!status.ok()) {
       // Ends the kernels that wait for other ranks, and thus the stream's work.
       nccl_.abort(std::exchange(communicator_, nullptr));
@@ -255,33 +257,32 @@ class NcclCollectives : public DeviceCollectives {
 
   // Returns the communicator's state: ncclInProgress while a call is in
   // progress.
-  absl::StatusOr<ncclResult_t> Poll(absl::Time deadline,
-                                    absl::string_view doing) {
+  absl::StatusOr<ncclResult_t> Poll(TimeLimit& limit, absl::string_view doing) {
     if (aborted_) return absl::AbortedError(absl::StrCat(doing, ": given up"));
     ncclResult_t state = ncclSuccess;
     RETURN_IF_ERROR(Check(nccl_.get_async_error(communicator_, &state), doing));
     RETURN_IF_ERROR(Check(state, doing));
-    if (options_.now() > deadline) {
+    if (limit.IsOver()) {
       return absl::DeadlineExceededError(absl::StrCat(
           doing, ": not done in time, though every rank has begun it"));
     }
     return state;
   }
 
-  absl::Status AwaitLaunch(absl::Time deadline, absl::string_view doing) {
+  absl::Status AwaitLaunch(TimeLimit& limit, absl::string_view doing) {
     while (true) {
-      ASSIGN_OR_RETURN(const ncclResult_t state, Poll(deadline, doing));
+      ASSIGN_OR_RETURN(const ncclResult_t state, Poll(limit, doing));
       if (state == ncclSuccess) return absl::OkStatus();
       absl::SleepFor(kPollPause);
     }
   }
 
-  absl::Status AwaitStream(absl::Time deadline, absl::string_view doing) {
+  absl::Status AwaitStream(TimeLimit& limit, absl::string_view doing) {
     while (true) {
       const cudaError_t done = cudaStreamQuery(stream_);
       if (done == cudaSuccess) return absl::OkStatus();
       if (done != cudaErrorNotReady) return CudaStatus(done, doing);
-      RETURN_IF_ERROR(Poll(deadline, doing).status());
+      RETURN_IF_ERROR(Poll(limit, doing).status());
       absl::SleepFor(kPollPause);
     }
   }

@@ -65,10 +65,10 @@ class Exchange {
     other->state = side->state = Side::State::kDone;
   }
 
-  Side::State Await(Side* side, absl::Duration timeout) {
+  Side::State Await(Side* side, TimeLimit& limit) {
     absl::MutexLock lock(&mu_);
     const auto settled = [side] { return Settled(*side); };
-    mu_.AwaitWithTimeout(absl::Condition(&settled), timeout);
+    AwaitWithin(limit, absl::Condition(&settled), mu_);
     return side->state;
   }
 
@@ -116,8 +116,8 @@ class LocalTransfer : public Transfer {
   }
   ~LocalTransfer() override { exchange_->Withdraw(key_, &side_); }
 
-  absl::Status Wait(absl::Duration timeout) override {
-    switch (exchange_->Await(&side_, timeout)) {
+  absl::Status Wait(TimeLimit& limit) override {
+    switch (exchange_->Await(&side_, limit)) {
       case Side::State::kDone:
         return absl::OkStatus();
       case Side::State::kClosed:
@@ -125,8 +125,7 @@ class LocalTransfer : public Transfer {
             absl::StrCat("rank ", peer_, " has left"));
       default:
         return absl::DeadlineExceededError(
-            absl::StrCat("no message of rank ", peer_, " for ",
-                         absl::FormatDuration(timeout)));
+            absl::StrCat("no message of rank ", peer_, " in time"));
     }
   }
 

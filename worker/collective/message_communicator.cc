@@ -133,7 +133,7 @@ class MessageCommunicator : public Communicator {
       stamp.emplace(rank(), *options_.lane, RankSection::kCollective);
     }
     const absl::Time begin = options_.now();
-    messages_.Begin(operation.collective, begin + options_.timeout);
+    messages_.Begin(operation.collective, options_.timeout);
     messages_.times(rank()).away = begin - idle_since_;
     absl::Status status = ExchangeHeaders(operation);
     if (status.ok()) status = run();
@@ -235,10 +235,10 @@ class MessageCommunicator : public Communicator {
                          : reinterpret_cast<float*>(headers_[peer].address));
     }
     // The time limit begins here, so that a late rank's time does not count.
+    messages_.set_limit(options_.timeout);
     const absl::Time begin = options_.now();
-    messages_.set_deadline(begin + options_.timeout);
     const absl::Status own =
-        (device_.get()->*run)(vectors, messages_.deadline());
+        (device_.get()->*run)(vectors, begin + options_.timeout);
     const absl::Time end = options_.now();
     if (IsOwnFailure(own.code())) {
       // The other ranks' devices wait for this one until the deadline; it is
@@ -253,7 +253,7 @@ class MessageCommunicator : public Communicator {
     });
     // No rank may touch its memory before all have read it. Others may have
     // begun, and so end, somewhat later.
-    messages_.set_deadline(std::max(messages_.deadline(), end) + kOutcomeTime);
+    messages_.set_limit(messages_.Left() + kOutcomeTime);
     return ExchangeOutcomes(own);
   }
 

@@ -15,14 +15,16 @@ constexpr int kMessageBits = 24;
 }  // namespace
 
 OperationMessages::OperationMessages(Transport* transport, Clock now)
-    : transport_(transport), now_(std::move(now)) {}
+    : transport_(transport),
+      now_(std::move(now)),
+      limit_(absl::ZeroDuration(), &now_) {}
 
-void OperationMessages::Begin(Collective collective, absl::Time deadline) {
+void OperationMessages::Begin(Collective collective, absl::Duration limit) {
   CHECK(sends_.empty());
   times_ = {.collective = collective,
             .sequence = times_.sequence + 1,
             .peers = std::vector<CollectiveTimes::Peer>(size())};
-  deadline_ = deadline;
+  set_limit(limit);
   suspect_ = rank();
 }
 
@@ -47,7 +49,7 @@ absl::Status OperationMessages::Await(Transfer* transfer, int peer,
                                       absl::Duration& waited) {
   if (transfer == nullptr) return absl::OkStatus();
   const absl::Time begin = now_();
-  absl::Status status = transfer->Wait(deadline_ - begin);
+  absl::Status status = transfer->Wait(limit_);
   waited += now_() - begin;
   if (!status.ok()) suspect_ = peer;
   return status;

@@ -4,7 +4,7 @@
 // The messages of a rank's operations, one operation at a time, with the
 // operation's time limit, times, and the rank that it failed on.
 //
-//   messages.Begin(Collective::kBroadcast, deadline);
+//   messages.Begin(Collective::kBroadcast, timeout);
 //   messages.ForPeers([&](int peer) { messages.Send(peer, 1, bytes); });
 //   RETURN_IF_ERROR(messages.AwaitSends());
 #ifndef WORKER_COLLECTIVE_OPERATION_MESSAGES_H_
@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "worker/collective/communicator.h"
+#include "worker/collective/time_limit.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -35,11 +36,13 @@ class OperationMessages {
   int size() const { return transport_->size(); }
 
   // Begins the next operation. All messages of the previous one have ended.
-  void Begin(Collective collective, absl::Time deadline);
+  void Begin(Collective collective, absl::Duration limit);
   // Returns the number of operations so far, including this one.
   uint64_t sequence() const { return times_.sequence; }
-  absl::Time deadline() const { return deadline_; }
-  void set_deadline(absl::Time deadline) { deadline_ = deadline; }
+  // Returns what is left of the operation's time limit.
+  absl::Duration Left() { return limit_.Left(); }
+  // Begins another time limit, now.
+  void set_limit(absl::Duration limit) { limit_ = TimeLimit(limit, &now_); }
   // The times, which Await, AwaitData and callers fill in.
   CollectiveTimes& times() { return times_; }
   CollectiveTimes::Peer& times(int peer) { return times_.peers[peer]; }
@@ -91,7 +94,7 @@ class OperationMessages {
 
   Transport* const transport_;
   const Clock now_;
-  absl::Time deadline_;
+  TimeLimit limit_;
   CollectiveTimes times_;
   int suspect_ = 0;
   std::vector<Sent> sends_;

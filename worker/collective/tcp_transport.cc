@@ -20,6 +20,7 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/secure_socket.h"
+#include "worker/collective/time_limit.h"
 
 namespace causeway {
 namespace {
@@ -27,9 +28,6 @@ namespace {
 // The bytes that one connection moves before the others have their turn.
 constexpr size_t kTurnBytes = 1 << 20;
 
-// A rank that waits looks this often for silent hosts and for reports of other
-// ranks.
-constexpr absl::Duration kLook = absl::Seconds(1);
 // A host that has been silent for so long is not reached. Ranks that compare
 // what they reach have not lost a host at the same moment.
 constexpr absl::Duration kSilence = absl::Seconds(3);
@@ -70,20 +68,17 @@ class Connections {
 
   // Waits until the message has moved, and moves others meanwhile.
   template <typename Byte>
-  absl::Status Await(int peer, const Message<Byte>& message,
-                     absl::Duration timeout) {
-    const absl::Time deadline = now_() + timeout;
+  absl::Status Await(int peer, const Message<Byte>& message, TimeLimit& limit) {
     while (!message.rest.empty()) {
       if (closed_) {
         return absl::UnavailableError("the connections were closed");
       }
       RETURN_IF_ERROR(peers_[peer].status);
       if (MoveSome()) continue;
-      const absl::Time look = std::min(deadline, now_() + kLook);
-      const absl::Status ready = AwaitSockets(look);
+      const absl::Status ready = AwaitSockets(now_() + limit.Slice());
       if (!absl::IsDeadlineExceeded(ready)) {
         RETURN_IF_ERROR(ready);
-      } else if (look == deadline ||
+      } else if (limit.IsOver() ||
                  peers_[peer].socket->Silence() >= kLongestSilence) {
         return ready;
       }
@@ -202,8 +197,8 @@ class TcpTransfer : public Transfer {
   }
   ~TcpTransfer() override { connections_->Drop(peer_, message_); }
 
-  absl::Status Wait(absl::Duration timeout) override {
-    return connections_->Await(peer_, message_, timeout);
+  absl::Status Wait(TimeLimit& limit) override {
+    return connections_->Await(peer_, message_, limit);
   }
 
  private:
@@ -256,16 +251,14 @@ std::string ListenAddress(std::string host) {
   return absl::StrCat(host, ":0");
 }
 
-// Calls wait(until) again and again until the deadline, or until a rank that
-// cannot connect has been reported.
+// Calls wait(time) again and again, within `limit`, until a rank that cannot
+// connect has been reported.
 template <typename Wait>
-auto WaitWhileRanksConnect(const TcpTransportOptions& options,
-                           absl::Time deadline, Rendezvous* rendezvous,
-                           Wait wait) -> decltype(wait(deadline)) {
+auto WaitWhileRanksConnect(TimeLimit& limit, Rendezvous* rendezvous, Wait wait)
+    -> decltype(wait(absl::Duration())) {
   for (;;) {
-    const absl::Time until = std::min(deadline, options.now() + kLook);
-    auto result = wait(until);
-    if (!absl::IsDeadlineExceeded(result.status()) || until == deadline) {
+    auto result = wait(limit.Slice());
+    if (!absl::IsDeadlineExceeded(result.status()) || limit.IsOver()) {
       return result;
     }
     RETURN_IF_ERROR(CheckUnconnected(kRendezvousAnswer, rendezvous));
@@ -274,31 +267,29 @@ auto WaitWhileRanksConnect(const TcpTransportOptions& options,
 
 // Connects to the lower ranks, which do not wait for this one meanwhile.
 absl::Status ConnectToLower(const TcpTransportOptions& options,
-                            absl::Time deadline, Rendezvous* rendezvous,
+                            TimeLimit& limit, Rendezvous* rendezvous,
                             Sockets& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
-    ASSIGN_OR_RETURN(const std::string text,
-                     WaitWhileRanksConnect(
-                         options, deadline, rendezvous, [&](absl::Time until) {
-                           return rendezvous->Get(RankKey(options, peer),
-                                                  until - options.now());
-                         }));
+    ASSIGN_OR_RETURN(
+        const std::string text,
+        WaitWhileRanksConnect(limit, rendezvous, [&](absl::Duration time) {
+          return rendezvous->Get(RankKey(options, peer), time);
+        }));
     v1::RankAddress address;
     if (!address.ParseFromString(text) || address.key().size() != 32) {
       return absl::DataLossError(
           absl::StrCat("the address of rank ", peer, " is damaged"));
     }
     while (sockets[peer] == nullptr) {
-      auto socket = SecureSocket::ConnectOnce(address.address(), address.key(),
-                                              absl::StrCat(options.rank),
-                                              deadline, options.now);
+      auto socket = SecureSocket::ConnectOnce(
+          address.address(), address.key(), absl::StrCat(options.rank),
+          options.now() + limit.Left(), options.now);
       if (socket.ok()) {
         sockets[peer] = *std::move(socket);
       } else if (absl::IsNotFound(socket.status())) {
         return ReportBrokenLink(options.rank, peer, socket.status().message(),
                                 rendezvous);
-      } else if (!absl::IsUnavailable(socket.status()) ||
-                 options.now() >= deadline) {
+      } else if (!absl::IsUnavailable(socket.status()) || limit.IsOver()) {
         return socket.status();
       } else {
         // Perhaps the peer has ended because of a link of its own.
@@ -311,18 +302,19 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
 
 // Accepts the higher ranks. A rank that connects again has given up its first
 // connection.
-absl::Status AcceptHigher(const TcpTransportOptions& options,
-                          absl::Time deadline, Rendezvous* rendezvous,
-                          SecureListener& listener, Sockets& sockets) {
+absl::Status AcceptHigher(const TcpTransportOptions& options, TimeLimit& limit,
+                          Rendezvous* rendezvous, SecureListener& listener,
+                          Sockets& sockets) {
   for (;;) {
     std::vector<int> missing;
     for (int peer = options.rank + 1; peer < options.size; ++peer) {
       if (sockets[peer] == nullptr) missing.push_back(peer);
     }
     if (missing.empty()) return absl::OkStatus();
-    auto socket = WaitWhileRanksConnect(
-        options, deadline, rendezvous,
-        [&](absl::Time until) { return listener.Accept(until); });
+    auto socket =
+        WaitWhileRanksConnect(limit, rendezvous, [&](absl::Duration time) {
+          return listener.Accept(options.now() + time);
+        });
     if (RankTroubleOf(socket.status()).has_value()) return socket.status();
     if (absl::IsDeadlineExceeded(socket.status())) {
       return absl::DeadlineExceededError(absl::StrCat(
@@ -341,7 +333,7 @@ absl::Status AcceptHigher(const TcpTransportOptions& options,
 
 absl::StatusOr<Sockets> ConnectMesh(const TcpTransportOptions& options,
                                     Rendezvous* rendezvous) {
-  const absl::Time deadline = options.now() + options.connect_timeout;
+  TimeLimit limit(options.connect_timeout, &options.now);
   v1::RankAddress own;
   own.set_key(RandomKey());
   ASSIGN_OR_RETURN(const std::unique_ptr<SecureListener> listener,
@@ -351,9 +343,8 @@ absl::StatusOr<Sockets> ConnectMesh(const TcpTransportOptions& options,
   RETURN_IF_ERROR(
       rendezvous->Put(RankKey(options, options.rank), own.SerializeAsString()));
   Sockets sockets(options.size);
-  RETURN_IF_ERROR(ConnectToLower(options, deadline, rendezvous, sockets));
-  RETURN_IF_ERROR(
-      AcceptHigher(options, deadline, rendezvous, *listener, sockets));
+  RETURN_IF_ERROR(ConnectToLower(options, limit, rendezvous, sockets));
+  RETURN_IF_ERROR(AcceptHigher(options, limit, rendezvous, *listener, sockets));
   if (options.encrypt) return sockets;
   for (const auto& socket : sockets) {
     if (socket != nullptr) socket->StopEncrypting();

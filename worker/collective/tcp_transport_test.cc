@@ -23,6 +23,7 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/secure_socket.h"
 #include "worker/collective/testing/raw_socket.h"
+#include "worker/collective/time_limit.h"
 #include "worker/collective/transport.h"
 
 namespace causeway {
@@ -74,7 +75,8 @@ TEST_F(TcpTransportTest, StrangersTakeNoRanksPlace) {
   char got = 0;
   const auto received = (*rank1)->Receive(0, 1, absl::MakeSpan(&got, 1));
   const auto sent = (*rank0)->Send(1, 1, absl::MakeSpan("!", 1));
-  EXPECT_OK(received->Wait(absl::Seconds(60)));
+  TimeLimit limit(absl::Seconds(60), &now_);
+  EXPECT_OK(received->Wait(limit));
   EXPECT_EQ(got, '!');
   // Once all are there, no rank listens any more.
   EXPECT_THAT(SecureSocket::ConnectOnce(address.address(), address.key(), "1",
@@ -111,8 +113,9 @@ TEST_F(TcpTransportTest, MessagesAreEncryptedOnRequest) {
     const auto received =
         (*ranks[1])->Receive(0, 1, absl::MakeSpan(&got[0], got.size()));
     const auto sent = (*ranks[0])->Send(1, 1, absl::string_view("gradients"));
-    EXPECT_OK(received->Wait(absl::Seconds(60)));
-    EXPECT_OK(sent->Wait(absl::Seconds(60)));
+    TimeLimit limit(absl::Seconds(60), &now_);
+    EXPECT_OK(received->Wait(limit));
+    EXPECT_OK(sent->Wait(limit));
     EXPECT_EQ(got, "gradients");
     (*ranks[0])->Close();
     (*ranks[1])->Close();

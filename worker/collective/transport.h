@@ -5,8 +5,8 @@
 //
 //   auto sent = transport.Send(peer, tag, bytes);
 //   auto received = transport.Receive(peer, tag, target);
-//   RETURN_IF_ERROR(received->Wait(timeout));
-//   RETURN_IF_ERROR(sent->Wait(timeout));
+//   RETURN_IF_ERROR(received->Wait(limit));
+//   RETURN_IF_ERROR(sent->Wait(limit));
 #ifndef WORKER_COLLECTIVE_TRANSPORT_H_
 #define WORKER_COLLECTIVE_TRANSPORT_H_
 
@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "worker/collective/time_limit.h"
 
 namespace causeway {
 
@@ -29,11 +30,11 @@ class Transfer {
 
   // Returns when the memory may be used again.
   //   DEADLINE_EXCEEDED  The message has not gone through within
-  //                      `timeout`, or the network has not reached the peer
+  //                      `limit`, or the network has not reached the peer
   //                      for kLongestSilence. The transport may be unusable
   //                      afterwards.
   //   UNAVAILABLE        The peer has closed its transport, or died.
-  virtual absl::Status Wait(absl::Duration timeout) = 0;
+  virtual absl::Status Wait(TimeLimit& limit) = 0;
 };
 
 // A peer that the network has not reached for so long is not waited for. A

@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/collective/time_limit.h"
 #include "worker/collective/verdicts.h"
 #include "worker/embedding/rank_connection.h"
 
@@ -35,7 +36,8 @@ FollowingIsland::~FollowingIsland() {
     };
     // Rank 0 may still read the replica.
     if (is_over()) {
-      mu_.AwaitWithTimeout(absl::Condition(&ended), options_.rank_timeout);
+      TimeLimit limit = Limit();
+      AwaitWithin(limit, absl::Condition(&ended), mu_);
     }
     End(absl::CancelledError(
         "the training program has closed its part of the island"));
@@ -133,13 +135,13 @@ absl::Status FollowingIsland::AwaitTensors() {
     return closing_ || in_save_ || (!ordered_.has_value() && !in_step_);
   };
   // A step may take any time while rank 0 is also in it.
-  absl::Time behind_since = absl::InfiniteFuture();
-  while (!mu_.AwaitWithTimeout(absl::Condition(&free),
-                               options_.rank_timeout / kLooks)) {
-    const absl::Time now = options_.connection.now();
+  std::optional<TimeLimit> behind;
+  const absl::Duration look =
+      std::min(options_.rank_timeout / kLooks, TimeLimit::kSlice);
+  while (!mu_.AwaitWithTimeout(absl::Condition(&free), look)) {
     if (rank_ == nullptr || !rank_->is_behind()) continue;
-    behind_since = std::min(behind_since, now);
-    if (now - behind_since < options_.rank_timeout) continue;
+    if (!behind.has_value()) behind = Limit();
+    if (!behind->IsOver()) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         "its training loop ",
         ordered_.has_value() ? "has not come for step " : "hangs in step ",
@@ -183,7 +185,8 @@ absl::Status FollowingIsland::Save(const std::string& /*directory*/) {
   const auto saved = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !in_save_ || end_.has_value();
   };
-  mu_.AwaitWithTimeout(absl::Condition(&saved), options_.rank_timeout);
+  TimeLimit limit = Limit();
+  AwaitWithin(limit, absl::Condition(&saved), mu_);
   if (!in_save_) return absl::OkStatus();
   in_save_ = false;
   if (end_.has_value() && !end_->ok()) return *end_;

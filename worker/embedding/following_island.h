@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "proto/coordinator.pb.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/time_limit.h"
 #include "worker/embedding/embedded_island.h"
 #include "worker/embedding/embedded_rank.h"
 #include "worker/embedding/local_tensors.h"
@@ -63,6 +64,10 @@ class FollowingIsland : public EmbeddedIsland {
       : options_(std::move(options)), rendezvous_(std::move(rendezvous)) {}
 
   absl::Status OnlyRank0() const;
+  // Returns a time limit for another rank, or for the training loop.
+  TimeLimit Limit() const {
+    return {options_.rank_timeout, &options_.connection.now};
+  }
   // Whether rank 0 has said that no other step comes.
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ordered_ == EmbeddedRank::kFinished ||

@@ -16,6 +16,7 @@
 #include "worker/collective/message_communicator.h"
 #include "worker/collective/rank_stamps.h"
 #include "worker/collective/tcp_transport.h"
+#include "worker/collective/time_limit.h"
 
 namespace causeway {
 namespace {
@@ -153,14 +154,14 @@ absl::Status AwaitRank(Milestone milestone, int rank, absl::Duration timeout,
 absl::Status AwaitBegin(const EmbeddedIslandOptions& options,
                         const std::function<bool()>& stop,
                         Rendezvous* rendezvous) {
-  const absl::Time deadline = options.connection.now() + options.rank_timeout;
+  TimeLimit limit(options.rank_timeout, &options.connection.now);
   Milestone awaited = Milestone::kAttached;
   while (!stop()) {
     // Loading has no time limit, because it depends on the link.
     const absl::Duration left = awaited == Milestone::kAttached
-                                    ? deadline - options.connection.now()
+                                    ? limit.Left()
                                     : absl::InfiniteDuration();
-    if (left <= absl::ZeroDuration()) {
+    if (left == absl::ZeroDuration()) {
       return NotAttached(0, options.rank_timeout);
     }
     const absl::Status said =
