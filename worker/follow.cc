@@ -17,6 +17,7 @@
 #include "worker/collective/crew.h"
 #include "worker/collective/crew_watch.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/succession.h"
 #include "worker/collective/tcp_rendezvous.h"
 #include "worker/collective/verdicts.h"
@@ -39,6 +40,13 @@ constexpr absl::Duration kAwaitLeader = absl::Seconds(3);
 bool IsUnanswered(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status);
+}
+
+// Returns `status`, with which this process ends, and stamps whether it ends
+// because nobody leads the island.
+absl::Status WithoutLeader(const absl::Status& status) {
+  if (IsUnanswered(status)) StampOthersMissing();
+  return status;
 }
 
 FollowEnd EndedForGood(const absl::Status& why) {
@@ -80,10 +88,11 @@ absl::StatusOr<FollowEnd> FollowLeader(
   std::optional<AccessKeeper> access;
   while (true) {
     if (HasSuccessors()) {
-      ASSIGN_OR_RETURN(const std::optional<std::string> leader,
-                       FindLeader(succession, last, failed, kAwaitProcess));
-      if (!leader.has_value()) return FollowEnd::kLeads;
-      options.address = last = *leader;
+      const absl::StatusOr<std::optional<std::string>> leader =
+          FindLeader(succession, last, failed, kAwaitProcess);
+      if (!leader.ok()) return WithoutLeader(leader.status());
+      if (!leader->has_value()) return FollowEnd::kLeads;
+      options.address = last = **leader;
       // Token and certificate might end before this process leads.
       if (!access.has_value() &&
           PlaceInSuccession(succession.leaders, succession.process) >= 0) {
@@ -95,7 +104,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
                    HasSuccessors() ? kAwaitLeader : kAwaitProcess);
     if (HasSuccessors() && IsUnanswered(given.status())) continue;
     if (absl::IsAborted(given.status())) return EndedForGood(given.status());
-    RETURN_IF_ERROR(given.status());
+    if (!given.ok()) return WithoutLeader(given.status());
     const std::optional<CrewPlace>& place = *given;
     // The island did not need it.
     if (!place.has_value()) return FollowEnd::kIslandEnded;

@@ -15,6 +15,7 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "worker/collective/culprit.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/time_limit.h"
 
 namespace causeway {
@@ -190,6 +191,7 @@ absl::StatusOr<std::vector<int>> CrewLeader::Await(
     std::vector<int> crew = ChooseCrew(rules_, present, allowed, waited);
     if (!crew.empty()) return crew;
     if (waited > rules_.shrink_after + kLongestWait) {
+      StampOthersMissing();
       return absl::DeadlineExceededError(absl::StrCat(
           "too few of the island's processes have come: ",
           absl::StrJoin(present, ", "), "; wanted: ", rules_.size,

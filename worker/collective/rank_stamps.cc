@@ -142,6 +142,7 @@ std::string RankStampPage::path() const {
 
 void RankStampPage::Clear() {
   memory_->left = false;
+  memory_->others_missing = false;
   // A process may have been killed while it took the verdict.
   memory_->verdict_bytes &= ~kTaking;
   for (int rank = 0; rank < kMostRanks; ++rank) {
@@ -227,6 +228,11 @@ RankSectionScope::~RankSectionScope() {
 void StampRound(int rank) {
   RankStamps* const stamps = StampsOf(rank);
   if (stamps != nullptr) ++stamps->rounds;
+}
+
+void StampOthersMissing() {
+  RankStampPage* const page = OpenedRankStamps();
+  if (page != nullptr) page->others_missing() = true;
 }
 
 }  // namespace causeway

@@ -129,6 +129,8 @@ class RankStampPage {
   std::atomic<int>& gave_up() { return memory_->gave_up; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
+  // Whether a process ends because others of the island have not come.
+  std::atomic<bool>& others_missing() { return memory_->others_missing; }
   // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
   // several the first counts. One thread sets verdicts; of the processes that
   // take one at a time, one gets it.
@@ -151,6 +153,7 @@ class RankStampPage {
     std::atomic<bool> corrupt[kMostRanks];
     std::atomic<int> gave_up;
     std::atomic<bool> left;
+    std::atomic<bool> others_missing;
     // The bytes of the verdict, which are written before; and kTaking while a
     // process reads them.
     std::atomic<uint32_t> verdict_bytes;
@@ -197,6 +200,10 @@ class RankSectionScope {
 
 // Stamps that `rank` has completed a round.
 void StampRound(int rank);
+
+// Stamps that this process ends because others of the island have not come,
+// which is no failure of this host.
+void StampOthersMissing();
 
 }  // namespace causeway
 

@@ -50,7 +50,7 @@ class Supervisor {
       const std::optional<int> code = FinalCode();
       if (code.has_value()) return *code;
       const std::optional<absl::Duration> pause =
-          budget_.AfterFailureAt(reader_.LastStep(), IsNeeded());
+          budget_.AfterFailureAt(reader_.LastStep(), IsOwnFailure());
       RepeatVerdict(pause == absl::ZeroDuration());
       if (!pause.has_value()) {
         LOG(ERROR) << "the island has failed " << RestartBudget::kMost
@@ -86,6 +86,10 @@ class Supervisor {
     return HasProcess0() || !options_.has_spares ||
            FindProcess(static_cast<pid_t>(page_->rank(0).process)) != nullptr;
   }
+
+  // Returns whether the end of this start is a failure of an island that does
+  // not go on without this host. If others have not come, it waits for them.
+  bool IsOwnFailure() const { return IsNeeded() && !page_->others_missing(); }
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(commands_, options_.commands());

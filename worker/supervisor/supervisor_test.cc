@@ -180,6 +180,28 @@ TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
 }
 
+// Another host is gone for hours.
+TEST_F(SupervisorTest, AnIslandWaitsForOtherHostsHoweverLongTheyTake) {
+  SupervisorOptions options =
+      Options({absl::StrCat("until [ -e stamped ]; do sleep 0.01; done; "
+                            "rm stamped; echo a >>first; "
+                            "[ $(wc -l <first) -le ",
+                            RestartBudget::kMost,
+                            " ] || (sleep 0.1; kill -TERM $PPID) & exit 1")},
+              RankFaultAction::kAct);
+  options.island_size = 2;
+  std::unique_ptr<RankStampPage> page;
+  options.all_is_well = [&](bool) {
+    if (page == nullptr) {
+      page = *RankStampPage::Open(getenv(kRankStampsVariable));
+    }
+    if (page->others_missing().exchange(true)) return;
+    std::ofstream(directory_.path() + "/stamped");
+  };
+  EXPECT_EQ(Run(options), 75);
+  EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
+}
+
 // Process 0 is started once more, alone, to tell the coordinator.
 TEST_F(SupervisorTest, WhoGivesUpTakesItsLeave) {
   EXPECT_EQ(Run({"echo a >>first; exit 1", "echo b >>second; exit 1"}),
