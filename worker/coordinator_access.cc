@@ -7,6 +7,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
@@ -32,14 +33,25 @@ absl::StatusOr<std::string> Token() {
   return token;
 }
 
-// See EnrolOnce. Does nothing without a token.
+// See EnrolOnce. Does nothing without a token, nor where the token's file was
+// removed after it was used.
 absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
                              const std::function<bool(absl::Duration)>& pause) {
-  ASSIGN_OR_RETURN(const std::string token, Token());
-  if (token.empty()) return absl::OkStatus();
-  return EnrolOnce(absl::GetFlag(FLAGS_coordinator), token,
-                   absl::GetFlag(FLAGS_island), absl::GetFlag(FLAGS_tls),
-                   wall_clock, seed, pause);
+  const std::string folder = absl::GetFlag(FLAGS_tls);
+  const absl::StatusOr<std::string> token = Token();
+  if (absl::IsNotFound(token.status())) {
+    const absl::Status own = FolderIdentity(folder, wall_clock()).status();
+    if (own.ok()) return own;
+    return absl::NotFoundError(
+        absl::StrCat("--join_file: ", token.status().message(),
+                     ", and a token is needed, because ", folder,
+                     " has no valid certificate (", own.message(), ")"));
+  }
+  RETURN_IF_ERROR(token.status());
+  if (token->empty()) return absl::OkStatus();
+  return EnrolOnce(absl::GetFlag(FLAGS_coordinator), *token,
+                   absl::GetFlag(FLAGS_island), folder, wall_clock, seed,
+                   pause);
 }
 
 }  // namespace

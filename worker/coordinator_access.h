@@ -22,8 +22,11 @@ namespace causeway {
 ClientTlsFiles IslandTlsFiles();
 
 // Returns the credentials for the coordinator; enrols first if necessary. Takes
-// a missing island name from the certificate. CANCELLED if a signal comes
-// meanwhile.
+// a missing island name from the certificate.
+//   CANCELLED  A signal has come meanwhile.
+//   NOT_FOUND  The folder --tls has no valid certificate, and --join_file is
+//              not there.
+//   EnrolOnce's and MakeChannelCredentials' errors.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareAccess(
     const Clock& wall_clock, const std::function<uint64_t()>& random_seed);
 

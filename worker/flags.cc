@@ -123,8 +123,9 @@ ABSL_FLAG(std::string, join, "",
           "token create`). Not used where the folder has a certificate "
           "already.");
 ABSL_FLAG(std::string, join_file, "",
-          "File with the join token. Users of this machine can read --join in "
-          "the list of processes.");
+          "File with the join token, which is not needed where the folder has "
+          "a certificate already. Users of this machine can read --join in the "
+          "list of processes.");
 ABSL_FLAG(std::string, tls_ca, "",
           "PEM file: authorities of the coordinator's certificate. Turns TLS "
           "on; without it everything is plain text.");

@@ -24,7 +24,7 @@ chmod -R u+w "${work}"
 deploy/kubernetes/write_rules.sh "${work}"
 diff deploy/kubernetes/alerts/rules.yaml "${work}/kubernetes/alerts/rules.yaml"
 # As docs/kubernetes.md shows it.
-mkdir "${work}/run" "${work}/elected" "${work}/north"
+mkdir "${work}/run" "${work}/elected" "${work}/north" "${work}/south"
 cat >"${work}/run/kustomization.yaml" <<'YAML'
 namespace: causeway
 resources:
@@ -66,7 +66,21 @@ patches:
       - {op: replace, path: /spec/completions, value: 2}
       - {op: replace, path: /spec/parallelism, value: 2}
 YAML
-for folder in kubernetes/{coordinator,island,island_gpu} run elected north; do
+cat >"${work}/south/kustomization.yaml" <<'YAML'
+namespace: causeway
+resources:
+  - ../kubernetes/island
+components:
+  - ../kubernetes/own_authority
+configMapGenerator:
+  - name: island
+    behavior: merge
+    literals:
+      - ISLAND=south
+      - COORDINATOR=coordinator-0.coordinator:7070,coordinator-1.coordinator:7070,coordinator-2.coordinator:7070
+YAML
+for folder in kubernetes/{coordinator,island,island_gpu} run elected north \
+  south; do
   kubectl kustomize "${work}/${folder}" >"${work}/objects.yaml"
   printf '%s: ' "${folder}"
   /usr/bin/python3 deploy/kubernetes/check.py "${VERSION}" \
@@ -76,3 +90,7 @@ for folder in kubernetes/{coordinator,island,island_gpu} run elected north; do
     "${validate}" --strict --quiet --no-warn "${work}/objects.yaml"
   fi
 done
+# An island of your authority neither waits for a token's secret nor reads it.
+grep -F 'secretName: island-tls' "${work}/objects.yaml" >/dev/null ||
+  fail "south mounts no certificate"
+! grep -F token "${work}/objects.yaml" || fail "south has a token"

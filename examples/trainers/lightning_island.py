@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Trainer of Lightning as an island.
 
-    CAUSEWAY_COORDINATOR=host:7070 CAUSEWAY_ISLAND=east \\
+    CAUSEWAY_COORDINATOR=127.0.0.1:7070 CAUSEWAY_ISLAND=east \\
         python3 lightning_island.py east.txt trained
 """
 

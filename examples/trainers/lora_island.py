@@ -4,7 +4,7 @@
 name of the model, which is the same on all islands, and which nobody sends.
 
     python3 lora_island.py BASE create run
-    CAUSEWAY_COORDINATOR=host:7070 CAUSEWAY_ISLAND=east \\
+    CAUSEWAY_COORDINATOR=127.0.0.1:7070 CAUSEWAY_ISLAND=east \\
         python3 lora_island.py BASE east.txt adapter
 """
 
