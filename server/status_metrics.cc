@@ -67,9 +67,7 @@ constexpr Metric<RunStatus> kRun[] = {
      [](const RunStatus& r) {
        return Number(r.config().storage().sync_replicas());
      }},
-    {"attention",
-     "Problems that `causeway status` shows, by severity: critical ones hold "
-     "the run.",
+    {"attention", "Problems that `causeway status` shows, by severity.",
      [](const RunStatus& r) { return Problems(r, v1::CRITICAL); }, "severity",
      "critical"},
     {"attention", "",
