@@ -203,8 +203,8 @@ absl::StatusOr<std::unique_ptr<FragmentPart>> EmbeddedRank::MakePart(
   if (auto segments = tensors_->DeviceSegments(held[rank()]);
       segments.has_value() && size() == 1) {
     own.segments = *std::move(segments);
-    return MakeDeviceFragmentPart(own, options, tensors_->memory(),
-                                  tensors_->device()->parts());
+    ASSIGN_OR_RETURN(PartDevice* const parts, tensors_->device()->Parts());
+    return MakeDeviceFragmentPart(own, options, tensors_->memory(), parts);
   }
   std::vector<float> anchor;
   for (const Slice& slice : held[rank()]) {

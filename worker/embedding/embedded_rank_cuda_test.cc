@@ -231,6 +231,22 @@ TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
   }
 }
 
+// A model of 16 bits has its parts in host memory, as ranks of several have.
+TEST_P(EmbeddedRankCudaTest, OnlyPartsOnTheDeviceTakeItsMemory) {
+  size_t before = 0, after = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
+  Rank device;
+  Make(true, device);
+  if (HasFailure()) return;
+  ASSERT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
+  constexpr size_t kPieces = 64 << 20;
+  if (GetParam().type == ElementType::kFloat32) {
+    EXPECT_GT(before - after, kPieces);
+  } else {
+    EXPECT_LT(before - after, kPieces);
+  }
+}
+
 TEST_P(EmbeddedRankCudaTest, WaitsForTheStreamThatTrainingHasMovedTo) {
   Rank host, device;
   Make(false, host);

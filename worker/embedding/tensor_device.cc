@@ -7,7 +7,6 @@
 
 #include "absl/memory/memory.h"
 #include "common/status_macros.h"
-#include "worker/replica/device/device_queue.h"
 
 namespace causeway {
 namespace {
@@ -19,20 +18,30 @@ constexpr size_t kPieceBytes = 8 << 20;
 
 absl::StatusOr<std::unique_ptr<TensorDevice>> TensorDevice::Create(
     int number, bool anchors_on_device) {
-  auto device = absl::WrapUnique(new TensorDevice(number));
-  PartDevice::Options options = {.anchors_on_device = anchors_on_device};
-  ASSIGN_OR_RETURN(options.training,
-                   NewCudaQueue(number, QueuePriority::kHigh));
-  ASSIGN_OR_RETURN(options.background,
-                   NewCudaQueue(number, QueuePriority::kLow));
-  ASSIGN_OR_RETURN(device->parts_, PartDevice::Create(std::move(options)));
-  ASSIGN_OR_RETURN(device->pinned_, device->parts_->TakePinned(kPieceBytes));
+  auto device = absl::WrapUnique(new TensorDevice(number, anchors_on_device));
+  ASSIGN_OR_RETURN(device->queue_, NewCudaQueue(number, QueuePriority::kHigh));
+  ASSIGN_OR_RETURN(void* const pinned,
+                   device->queue_->Allocate(MemoryKind::kPinned, kPieceBytes));
+  device->pinned_ = static_cast<char*>(pinned);
   return device;
 }
 
 TensorDevice::~TensorDevice() {
-  pinned_.Release();
-  parts_.reset();
+  if (pinned_ == nullptr) return;
+  // After an error, copies may still be running.
+  queue_->Synchronize().IgnoreError();
+  queue_->Free(MemoryKind::kPinned, pinned_);
+}
+
+absl::StatusOr<PartDevice*> TensorDevice::Parts() {
+  if (parts_ == nullptr) {
+    PartDevice::Options options = {.training = queue_,
+                                   .anchors_on_device = anchors_on_device_};
+    ASSIGN_OR_RETURN(options.background,
+                     NewCudaQueue(number_, QueuePriority::kLow));
+    ASSIGN_OR_RETURN(parts_, PartDevice::Create(std::move(options)));
+  }
+  return parts_.get();
 }
 
 void TensorDevice::SetStreams(std::set<void*> streams) {
@@ -55,12 +64,11 @@ absl::Status TensorDevice::AwaitStreams() const {
 absl::Status TensorDevice::Read(
     const char* from, size_t bytes,
     absl::FunctionRef<void(const char*, size_t, size_t)> use) {
-  DeviceQueue* const queue = parts_->training().queue;
   for (size_t at = 0; at < bytes; at += kPieceBytes) {
     const size_t piece = std::min(kPieceBytes, bytes - at);
-    queue->Copy(from + at, piece, pinned_.bytes());
-    RETURN_IF_ERROR(queue->Synchronize());
-    use(pinned_.bytes(), at, piece);
+    queue_->Copy(from + at, piece, pinned_);
+    RETURN_IF_ERROR(queue_->Synchronize());
+    use(pinned_, at, piece);
   }
   return absl::OkStatus();
 }
@@ -68,12 +76,11 @@ absl::Status TensorDevice::Read(
 absl::Status TensorDevice::Write(
     absl::FunctionRef<void(char*, size_t, size_t)> fill, size_t bytes,
     char* to) {
-  DeviceQueue* const queue = parts_->training().queue;
   for (size_t at = 0; at < bytes; at += kPieceBytes) {
     const size_t piece = std::min(kPieceBytes, bytes - at);
-    fill(pinned_.bytes(), at, piece);
-    queue->Copy(pinned_.bytes(), piece, to + at);
-    RETURN_IF_ERROR(queue->Synchronize());
+    fill(pinned_, at, piece);
+    queue_->Copy(pinned_, piece, to + at);
+    RETURN_IF_ERROR(queue_->Synchronize());
   }
   return absl::OkStatus();
 }

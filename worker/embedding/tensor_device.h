@@ -12,12 +12,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/replica/device/device_queue.h"
 #include "worker/replica/device/part_device.h"
 
 namespace causeway {
 
 // The GPU that has a training loop's tensors. Copies go through pinned host
-// memory. For one thread, except for parts() and the streams.
+// memory. For one thread, except for the streams.
 class TensorDevice {
  public:
   // FAILED_PRECONDITION: the program was built without CUDA. Other errors are
@@ -42,15 +43,19 @@ class TensorDevice {
   absl::Status Write(absl::FunctionRef<void(char*, size_t, size_t)> fill,
                      size_t bytes, char* to);
 
-  // For the replica's parts on the device.
-  PartDevice* parts() const { return parts_.get(); }
+  // Returns the device for the replica's parts. The first call takes memory of
+  // the device for pieces. RESOURCE_EXHAUSTED: there is not enough.
+  absl::StatusOr<PartDevice*> Parts();
 
  private:
-  explicit TensorDevice(int number) : number_(number) {}
+  TensorDevice(int number, bool anchors_on_device)
+      : number_(number), anchors_on_device_(anchors_on_device) {}
 
   const int number_;
+  const bool anchors_on_device_;
+  std::shared_ptr<DeviceQueue> queue_;
+  char* pinned_ = nullptr;
   std::unique_ptr<PartDevice> parts_;
-  PartDevice::Lease pinned_;
 
   mutable absl::Mutex mu_;
   std::set<void*> streams_ ABSL_GUARDED_BY(mu_);

@@ -36,7 +36,7 @@ class PartDevice {
   struct Options {
     // The queues of the training thread and of the other threads, on one
     // device.
-    std::unique_ptr<DeviceQueue> training;
+    std::shared_ptr<DeviceQueue> training;
     std::unique_ptr<DeviceQueue> background;
     // If true, anchors and snapshots are on the device instead of in host
     // memory. That takes 4 bytes per parameter there, and 8 for the fragments
