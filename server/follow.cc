@@ -208,6 +208,12 @@ class Candidate {
         return false;
       case Voter::Step::kPause:
         follower_->Pause();
+        if (own.is_complete && !follower_->view().is_complete) {
+          // Nobody else would open it again: this coordinator does not follow.
+          return absl::UnavailableError(
+              "the copy of the run cannot be opened any more; the log says "
+              "why. Start this coordinator again");
+        }
         return Step();
       case Voter::Step::kCampaign:
         return Campaign(*office, holding);
@@ -283,6 +289,10 @@ absl::Status RunFollower(ServeOptions options, const std::string& leader,
   }
   while (end == LeadEnd::kReplaced) {
     ASSIGN_OR_RETURN(end, FollowAndLead(options, leader));
+    LOG_IF(WARNING, end == LeadEnd::kReplaced)
+        << "following the coordinator at " << leader
+        << " again; if it is not the one that leads now, start this one with "
+           "--follow and the address of that one";
   }
   return absl::OkStatus();
 }
@@ -312,6 +322,7 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
     }
     const absl::StatusOr<LeadEnd> end =
         Lead(options, config, replaced, &election, std::move(opened));
+    // Lead has resigned unless it failed.
     election.Resign();
     RETURN_IF_ERROR(end.status());
     if (*end == LeadEnd::kStopped) return absl::OkStatus();

@@ -36,7 +36,8 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
                   ? "this coordinator does not lead the run: try again soon"
                   : absl::Substitute(
                         "this coordinator follows the one at $0: ask that "
-                        "one, or promote this one (causeway promote)",
+                        "one, or promote this one (causeway promote) if it "
+                        "has a copy",
                         leader));
         }));
   }

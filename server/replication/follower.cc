@@ -130,7 +130,15 @@ absl::Status Follower::OpenCopy() {
   RETURN_IF_ERROR(run.status());
   ASSIGN_OR_RETURN(const LeaderRecord leader, state_->log().LoadLeader());
   is_copy_ = leader.is_followed;
-  if (is_copy_) run->config = leader.config;
+  if (is_copy_) {
+    run->config = leader.config;
+  } else {
+    // A coordinator that ended before the run had its first versions has
+    // nothing to go on with; who is elected makes them (Engine::Start).
+    ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads,
+                     state_->log().Heads());
+    if (heads.empty()) return absl::OkStatus();
+  }
   run_ = *std::move(run);
   ASSIGN_OR_RETURN(
       heads_, FragmentHeads::Restore(*state_, *run_, options_.merge_threads,

@@ -134,6 +134,36 @@ TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
   EXPECT_TRUE(follower_->view().is_promoted);
 }
 
+// The first coordinator ended between the run's row and its first versions.
+TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToWhoIsElected) {
+  const auto start = [&] {
+    return Engine::Start({.state_dir = copy_dir(),
+                          .config = TestRunConfig(),
+                          .random = (uint64_t{5} << 32) + 7,
+                          .now = SteadyWallClock()});
+  };
+  ASSERT_OK(start().status());
+  {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase log,
+        SqliteDatabase::Open(copy_dir() + "/run.sqlite3",
+                             SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(
+        log.Execute("DELETE FROM commits; DELETE FROM history; "
+                    "DELETE FROM snapshots; DELETE FROM events"));
+  }
+  {
+    ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
+                                                    .name = "f",
+                                                    .is_candidate = true,
+                                                    .now = SteadyWallClock()}));
+    EXPECT_EQ(follower_->view().run_id, "");
+    EXPECT_FALSE(follower_->view().is_complete);
+    follower_.reset();
+  }
+  EXPECT_OK(start().status());
+}
+
 TEST_F(FollowerFaultsTest, WithoutACopyNothingIsTakenOver) {
   ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
                                                   .name = "f",
