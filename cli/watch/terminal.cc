@@ -38,9 +38,11 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
 int signal_pipe[2] = {-1, -1};
 
 void OnSignal(int number) {
+  const int error = errno;
   const char byte = static_cast<char>(number);
   // A full pipe wakes the reader, too.
   [[maybe_unused]] const ssize_t written = write(signal_pipe[1], &byte, 1);
+  errno = error;
 }
 
 void HandleSignals(void (*handler)(int)) {

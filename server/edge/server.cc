@@ -213,8 +213,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     SetOpen(*noted->server_, noted->is_open_);
   };
   server->news_ = engine->news().Add(note);
-  // Something may have changed in between.
-  note();
+  // Something may have changed in between. Listeners are called one at a time,
+  // so no older answer replaces a newer one.
+  engine->news().Notify();
   return server;
 }
 

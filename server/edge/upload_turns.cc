@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/edge/upload_turns.h"
 
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -22,16 +22,23 @@ void UploadTurns::Await(uint64_t offset, Turn turn) {
 }
 
 void UploadTurns::Advance(uint64_t offset) {
-  std::vector<Turn> due;
   {
     absl::MutexLock lock(&mu_);
     next_ = offset;
-    while (!waiting_.empty() && waiting_.begin()->first <= next_) {
-      due.push_back(std::move(waiting_.begin()->second));
-      waiting_.erase(waiting_.begin());
-    }
+    // A turn advances, too. If each made the next one due within its call, the
+    // stack would grow with the number of chunks.
+    if (std::exchange(is_running_, true)) return;
   }
-  for (const Turn& turn : due) turn(absl::OkStatus());
+  while (const Turn turn = TakeDue()) turn(absl::OkStatus());
+}
+
+UploadTurns::Turn UploadTurns::TakeDue() {
+  absl::MutexLock lock(&mu_);
+  is_running_ = !waiting_.empty() && waiting_.begin()->first <= next_;
+  if (!is_running_) return nullptr;
+  Turn due = std::move(waiting_.begin()->second);
+  waiting_.erase(waiting_.begin());
+  return due;
 }
 
 void UploadTurns::Break(const absl::Status& error) {

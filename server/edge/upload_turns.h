@@ -27,7 +27,8 @@
 
 namespace causeway {
 
-// Thread-safe. Turns run without locks held, in the calls that make them due.
+// Thread-safe. Turns run without locks held, in the calls that make them due or
+// in an Advance under way.
 class UploadTurns {
  public:
   using Turn = std::function<void(const absl::Status&)>;
@@ -46,8 +47,13 @@ class UploadTurns {
   void Break(const absl::Status& error);
 
  private:
+  // Removes a turn that is due and returns it, or else null.
+  Turn TakeDue();
+
   absl::Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_);
+  // Whether an Advance runs turns.
+  bool is_running_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   // Turns by the offset they wait for.
   std::multimap<uint64_t, Turn> waiting_ ABSL_GUARDED_BY(mu_);

@@ -45,6 +45,14 @@ TEST_F(UploadTurnsTest, ChunksAreTakenInOrderHoweverTheyCome) {
   EXPECT_THAT(log_, ElementsAre("100", "110", "130", "140", "150"));
 }
 
+// Otherwise a client with many small chunks would overflow the stack.
+TEST_F(UploadTurnsTest, TurnsThatAreDueOneAfterTheOtherDoNotNest) {
+  constexpr uint64_t kChunks = 500'000;
+  for (uint64_t i = 1; i < kChunks; ++i) Arrive(100 + i, 1);
+  Arrive(100, 1);
+  EXPECT_EQ(log_.size(), kChunks);
+}
+
 TEST_F(UploadTurnsTest, WhatWasTakenAlreadyDoesNotWait) {
   // The taker must notice that a chunk arrived twice.
   Arrive(50, 50);
