@@ -302,7 +302,8 @@ void Engine::TickLoop() {
       mu_.AssertHeld();
       const absl::Time now = options_.now();
       effects.events = feed_.Tick(now);
-      coordinator_.StorageChecked(in_place, effects);
+      coordinator_.StorageChecked(
+          in_place.ok() ? state_->log().Doubt() : in_place, effects);
       coordinator_.Tick(now, effects);
       ObserveHealth(now);
       return absl::OkStatus();
@@ -325,6 +326,7 @@ void Engine::Reconcile() {
     mu_.AssertHeld();
     ASSIGN_OR_RETURN(const DoubtfulWrite write, state_->log().Reconcile());
     journal_.Reconciled(write, effects);
+    coordinator_.StorageChecked(absl::OkStatus(), effects);
     return absl::OkStatus();
   });
   LOG_IF(WARNING, !reconciled.ok())

@@ -118,11 +118,12 @@ class CommitLog {
   //   ALREADY_EXISTS       A contribution has been merged before.
   absl::Status Apply(LogBatch& batch);
 
-  // Whether the outcome of a write is unknown.
-  bool InDoubt() {
+  // Returns why the outcome of a write is unknown, or OK if it is known.
+  absl::Status Doubt() {
     absl::MutexLock lock(&mutex_);
-    return !unknown_outcome_.ok();
+    return unknown_outcome_;
   }
+  bool InDoubt() { return !Doubt().ok(); }
 
   // Reopens the database, as a restart would, makes durable what it finds, and
   // returns whether the batch in doubt is there. Returns false for a batch of
