@@ -320,7 +320,6 @@ TEST_F(EngineStartTest, AProcessIsNotCreditedWithWhatAnEarlierOneDid) {
   }
 }
 
-// An island is gone while its upload is under way.
 // Another log in sync may lack what this one has.
 TEST_F(EngineStartTest, WhoIsElectedWaitsUntilItKnowsWhoIsInSync) {
   run_.BeElected();
@@ -333,6 +332,7 @@ TEST_F(EngineStartTest, WhoIsElectedWaitsUntilItKnowsWhoIsInSync) {
   EXPECT_OK(run_.Join("a"));
 }
 
+// An island is gone while its upload is under way.
 TEST_F(EngineStartTest, WhoIsGoneLeavesNoUploadBehind) {
   ASSERT_OK(run_.Start(config_));
   ASSERT_OK(run_.Join("a"));

@@ -187,14 +187,15 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   std::optional<uint32_t> due;
   double most = 0;
   absl::Duration replay;
+  absl::Duration most_replay;
   std::optional<uint32_t> longest;
   for (uint32_t i = 0; i < fragments_.size(); ++i) {
     const RecordedMerges& recorded = fragments_[i].recorded;
     replay += recorded.duration;
     // Without its records, an update that is not in a file could be lost.
     if (!fragments_[i].unwritten.empty()) continue;
-    if (!longest.has_value() ||
-        recorded.duration > fragments_[*longest].recorded.duration) {
+    if (recorded.duration > most_replay) {
+      most_replay = recorded.duration;
       longest = i;
     }
     const double bytes = static_cast<double>(recorded.bytes);

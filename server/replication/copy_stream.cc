@@ -105,24 +105,25 @@ void CopyStream::QueueState(uint32_t fragment) {
 
 absl::Status CopyStream::QueueLog() {
   log_is_due_ = false;
-  ASSIGN_OR_RETURN(const std::string path, source_.state->CopyLogFor(name_));
+  const absl::StatusOr<std::string> path = source_.state->CopyLogFor(name_);
   // This waits for a write under way, so that the feed has every change that
   // the copy has.
   if (const absl::Status in_place = source_.state->log().CheckInPlace();
       !in_place.ok()) {
-    // The copy may be of another database.
+    // The copy, or what could not be copied, may be of another database.
     return absl::UnavailableError(in_place.message());
   }
+  RETURN_IF_ERROR(path.status());
   v1::LogPosition position;
   std::vector<CommitRecord> heads;
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> copy,
-                     CommitLog::Open(path));
+                     CommitLog::Open(*path));
     position = copy->Position();
     ASSIGN_OR_RETURN(heads, copy->Heads());
   }
-  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  RETURN_IF_ERROR(RemoveFile(path));
+  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(*path));
+  RETURN_IF_ERROR(RemoveFile(*path));
   auto owner = std::make_shared<const MappedFile>(std::move(file));
   Object& log = objects_.emplace_back();
   log.description.set_kind(v1::ReplicatedObject::LOG);

@@ -365,7 +365,12 @@ absl::StatusOr<std::string> StateDirectory::CopyLogFor(
   ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
                    CommitLog::OpenReadOnly(LogPath(path_)));
   std::string copy = absl::StrCat(LogPath(path_), kForFollower, follower);
-  RETURN_IF_ERROR(log->CopyTo(copy));
+  const absl::Status copied = log->CopyTo(copy);
+  if (!copied.ok()) {
+    // A part takes space, perhaps the last.
+    RemoveFileIfThere(copy).IgnoreError();
+    return copied;
+  }
   return copy;
 }
 

@@ -49,7 +49,8 @@ ABSL_FLAG(int, joined_layers, 8, "Blocks of the model that joiners download.");
 ABSL_FLAG(int, joined_hidden_size, 512,
           "Width of the model that joiners download.");
 ABSL_FLAG(double, limit, 0,
-          "10^6 bytes per second that each joiner asks for; 0: no limit.");
+          "10^6 bytes per second that each joiner asks for, 0.0175 or more; "
+          "0: no limit.");
 ABSL_FLAG(std::string, json, "", "Where to write the report.");
 ABSL_FLAG(std::string, programs, "",
           "The directory that has server/causeway-coordinator.");
