@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(, RendezvousTest, testing::Bool(),
                          });
 
 TEST(TcpRendezvousTest, AClientWaitsForAServerThatStartsLater) {
-  ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start(At("127.0.0.1:0")));
+  // No other test listens on this address, so the port stays free in between.
+  ASSERT_OK_AND_ASSIGN(auto first, RendezvousServer::Start(At("127.9.0.1:0")));
   const std::string address = first->address();
   EXPECT_THAT(RendezvousServer::Start(At(address)), IsUnavailable(address));
   first.reset();

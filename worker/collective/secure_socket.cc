@@ -227,13 +227,14 @@ absl::Status SecureSocket::ConnectTo(const addrinfo& address,
   }
   const absl::Time answered_by = now() + kReachTime;
   const absl::Status answered = await(POLLOUT, std::min(deadline, answered_by));
+  // A refusal may be there even if no time was left to wait for it.
+  socklen_t size = sizeof(errno);
+  getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &errno, &size);
+  if (errno != 0) return SystemError("cannot connect");
   if (absl::IsDeadlineExceeded(answered) && answered_by < deadline) {
     return absl::NotFoundError("the network does not reach it");
   }
   RETURN_IF_ERROR(answered);
-  socklen_t size = sizeof(errno);
-  getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &errno, &size);
-  if (errno != 0) return SystemError("cannot connect");
   for (;;) {
     ASSIGN_OR_RETURN(const bool complete, ContinueHandshake());
     if (complete) break;
