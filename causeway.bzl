@@ -109,6 +109,9 @@ def _with_tested(name, deps):
     own = [dep for dep in deps if dep.startswith(":")]
     return sorted([":" + tested] + own) + [dep for dep in deps if dep not in own]
 
+# A limit finds tests that hang; a machine may be several times slower than ours.
+_TIMEOUTS = {"small": "moderate", "medium": "long", "large": "long"}
+
 def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", optimized = False, **kwargs):
     # Half of a build compiles tests, and most tests compute little.
     more_copts, more_deps = _options(False)
@@ -120,6 +123,7 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", o
     native.cc_test(
         name = name,
         size = size,
+        timeout = _TIMEOUTS[size],
         srcs = _sources(name, ".cc", srcs),
         copts = _TEST_WARNINGS + more_copts + copts,
         deps = _with(_IN_TESTS, deps) + more_deps,
@@ -207,6 +211,7 @@ def causeway_python_test(name, main, deps = [], data = [], size = "small", pytor
         native.sh_test(
             name = name + ("_pytorch2" if version == 2 else ""),
             size = size,
+            timeout = _TIMEOUTS[size],
             srcs = ["//python:run_test.sh"],
             args = (["--pytorch2"] if version == 2 else []) + ["$(rootpath %s)" % main],
             data = [main, "//tests:testing.sh"] + deps + data,

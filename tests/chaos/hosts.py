@@ -28,7 +28,7 @@ class HostTrial(islands.Trial):
     host = HUB
     # Eight ranks can share the batch, and the six of three hosts.
     run = RUN.replace("batch_size: 8", "batch_size: 24").replace(
-        "lease_seconds: 30", "lease_seconds: 4")
+        "lease_seconds: 10", "lease_seconds: 4")
 
     def __init__(self, options, directory, memory):
         self.network = Network()

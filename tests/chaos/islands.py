@@ -33,7 +33,7 @@ training { total_steps: 1000000 batch_size: 8 micro_batch_size: 1
            learning_rate: 1e-3 inner_algorithm: DDP }
 synchronization { inner_steps_per_round: 20 overlap_steps: 8
                   max_overlap_steps: 11 }
-membership { min_islands: 2 grace_seconds: 1 lease_seconds: 30
+membership { min_islands: 2 grace_seconds: 1 lease_seconds: 10
              heartbeat_seconds: 0.5 }
 """
 

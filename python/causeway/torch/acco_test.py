@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import multiprocessing
 import os
 import tempfile
 import time
@@ -19,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from causeway.torch import Acco, NonFiniteError
-from causeway.torch.testing import join_group, run_ranks
+from causeway.torch.testing import CONTEXT, join_group, run_ranks
 
 MODES = ("acco", "ddp")
 # A large epsilon keeps AdamW from enlarging errors of rounding.
@@ -424,7 +423,7 @@ class ModesTest(unittest.TestCase):
 class RanksTest(unittest.TestCase):
 
     def test_a_fast_rank_makes_more_and_each_sample_counts_once(self) -> None:
-        ahead = multiprocessing.get_context("spawn").Event()
+        ahead = CONTEXT.Event()
         (fast, result, end), (slow, _, _) = run_ranks(2, record_uneven, ahead)
         theta = flat(make_model("plain"))
         used = [call for call in fast + slow if torch.equal(call[0], theta)]
@@ -439,7 +438,7 @@ class RanksTest(unittest.TestCase):
     def test_a_lost_rank_is_an_exception(self) -> None:
         for how, reason in (("dies", "by peer"), ("late", "Timed out"),
                             ("fails", "by peer")):
-            over = multiprocessing.get_context("spawn").Event()
+            over = CONTEXT.Event()
             errors = run_ranks(2, lose_rank_1, how, over)
             self.assertRegex(errors[0][0], f"RuntimeError.*{reason}", how)
             self.assertIn("an earlier step has failed", errors[0][1], how)

@@ -17,6 +17,10 @@ import torch.distributed as dist
 
 # Longer than any test takes, but short enough to wait for a hanging one.
 _LIMIT_SECONDS = 200
+# Its processes are forked from one that has loaded PyTorch, which may take
+# many seconds.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__])
 
 
 def join_group(rank: int, ranks: int, folder: str) -> None:
@@ -36,12 +40,11 @@ def run_ranks(ranks: int, function: Callable[..., Any],
     Raises:
         AssertionError: The function has raised, or a rank hangs.
     """
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(ranks):
-            receiver, sender = context.Pipe(duplex=False)
-            processes.append(context.Process(
+            receiver, sender = CONTEXT.Pipe(duplex=False)
+            processes.append(CONTEXT.Process(
                 target=_run_rank,
                 args=(rank, ranks, folder, sender, function, arguments)))
             processes[-1].start()
