@@ -71,6 +71,17 @@ bool FragmentExchange::MayOffer(const IslandMembership& membership) const {
           state.run_state() == v1::PAUSED);
 }
 
+bool FragmentExchange::accepted(const IslandMembership& membership) const {
+  if (!accepted_ || !membership.connected()) return false;
+  if (offered_on_ == membership.connection()) return true;
+  // Only the control stream has ended. A coordinator that is restarted breaks
+  // the call that waits for the update, too, and one that takes the run over
+  // has a higher epoch.
+  const v1::IslandIdentity& identity = membership.identity();
+  return expecting_ && offered_as_.epoch() == identity.epoch() &&
+         offered_as_.incarnation() == identity.incarnation();
+}
+
 v1::FetchUpdateRequest FragmentExchange::UpdateRequest(
     const IslandMembership& membership, uint64_t version) const {
   v1::FetchUpdateRequest request;
@@ -104,6 +115,7 @@ void FragmentExchange::ContributionAnswered(
   }
   backoff_.Reset();
   offered_on_ = contribute.connection;
+  offered_as_ = contribute.header.identity();
   accepted_ = response->verdict() == v1::ContributeResponse::ACCEPTED;
   LOG_IF(INFO, !accepted_)
       << "fragment " << options_.fragment << ": round " << version_ + 1

@@ -112,12 +112,9 @@ class FragmentExchange {
   bool in_flight() const { return in_flight_; }
   // Returns whether the coordinator has accepted the handed-over contribution,
   // so that it is not lost if the island ends now. A coordinator that was
-  // restarted has forgotten what it accepted, so an answer counts only on the
-  // connection on which it was given.
-  bool accepted(const IslandMembership& membership) const {
-    return accepted_ && membership.connected() &&
-           offered_on_ == membership.connection();
-  }
+  // restarted has forgotten what it accepted, and answers on another
+  // connection.
+  bool accepted(const IslandMembership& membership) const;
   // Returns whether an update waits for the trainer. Until it is applied, the
   // fragment's actor rests.
   bool ready() const { return step_ == Step::kReady; }
@@ -164,8 +161,10 @@ class FragmentExchange {
 
   uint64_t version_;
   std::optional<Contribution> contribution_;
-  // The connection on which the contribution was last offered successfully.
+  // The connection on which the contribution was last offered successfully, and
+  // the island's identity then.
   std::optional<uint64_t> offered_on_;
+  v1::IslandIdentity offered_as_;
   bool in_flight_ = false;
   bool accepted_ = false;
   // Whether the host has asked for the update that will contain the

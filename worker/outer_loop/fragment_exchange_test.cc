@@ -193,6 +193,31 @@ TEST_F(FragmentExchangeTest, OffersAgainOnEachConnectionAndOnceOnEach) {
   EXPECT_FALSE(again->is_new);
 }
 
+TEST_F(FragmentExchangeTest, WhatAnotherCoordinatorHasAcceptedDoesNotCount) {
+  Contribute();
+  IslandMembership& session = driver_.loop().membership();
+  session.StreamBroke();
+  session.StreamEnded(absl::UnavailableError("reset"), driver_.now());
+  EXPECT_FALSE(exchange_.accepted(membership()));
+  driver_.Sleep(absl::Seconds(10));
+  driver_.OpenStream();
+  EXPECT_TRUE(exchange_.accepted(membership()));
+  v1::SessionResponse view = membership().state();
+  view.set_epoch(1);
+  session.ViewArrived(view, driver_.now());
+  EXPECT_FALSE(exchange_.accepted(membership()));
+}
+
+TEST_F(FragmentExchangeTest, WhatAnEarlierIncarnationContributedDoesNotCount) {
+  Contribute();
+  IslandMembership& session = driver_.loop().membership();
+  session.StreamBroke();
+  session.StreamEnded(absl::AbortedError("fenced off"), driver_.now());
+  driver_.joined().mutable_identity()->set_incarnation(2);
+  driver_.Connect();
+  EXPECT_FALSE(exchange_.accepted(membership()));
+}
+
 TEST_F(FragmentExchangeTest, AContributionThatIsLateWaitsForTheUpdate) {
   exchange_.Send({.tokens = 40, .inner_steps = 4}, /*partial=*/false);
   Answer(NextIf<action::Contribute>().value(), v1::ContributeResponse::LATE);

@@ -157,19 +157,28 @@ TEST_F(ConnectedIslandTest, WhoLeavesHandsInWhatItHasTrainedSinceItsLastSend) {
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
+// An island that leaves, all of whose training the coordinator has accepted,
+// when its control stream ends.
+class CutOffLeaverTest : public ConnectedIslandTest {
+ protected:
+  CutOffLeaverTest() {
+    driver_.Train(4);
+    driver_.Contribute(0);
+    driver_.loop().RequestLeave("signal 15");
+    driver_.Train();
+    driver_.ReceiveUpdate(0, true);
+    EXPECT_THAT(driver_.Train(),
+                ElementsAre("mix 0", "snapshot 0", "wait 30s"));
+    driver_.Contribute(0);
+    driver_.Contribute(1);
+    driver_.loop().membership().StreamBroke();
+    driver_.loop().membership().StreamEnded(absl::UnavailableError("reset"),
+                                            driver_.now());
+  }
+};
+
 // A coordinator that was restarted has forgotten what it had accepted.
-TEST_F(ConnectedIslandTest, WhoLeavesWaitsUntilTheNextConnectionHasItsOffers) {
-  driver_.Train(4);
-  driver_.Contribute(0);
-  driver_.loop().RequestLeave("signal 15");
-  driver_.Train();
-  driver_.ReceiveUpdate(0, true);
-  EXPECT_THAT(driver_.Train(), ElementsAre("mix 0", "snapshot 0", "wait 30s"));
-  driver_.Contribute(0);
-  driver_.Contribute(1);
-  driver_.loop().membership().StreamBroke();
-  driver_.loop().membership().StreamEnded(absl::UnavailableError("reset"),
-                                          driver_.now());
+TEST_F(CutOffLeaverTest, WaitsUntilARestartedCoordinatorHasItsOffers) {
   for (const uint32_t id : {0, 1}) {
     driver_.loop().exchange(id).UpdateAnswered(
         {.status = absl::UnavailableError("reset")}, driver_.now());
@@ -181,6 +190,15 @@ TEST_F(ConnectedIslandTest, WhoLeavesWaitsUntilTheNextConnectionHasItsOffers) {
   EXPECT_EQ(driver_.Contribute(1).base_version(), 0);
   EXPECT_THAT(driver_.Train(), ElementsAre("wait 20s"));
   EXPECT_EQ(driver_.Contribute(0).base_version(), 1);
+  EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
+}
+
+// The calls for its updates still wait there.
+TEST_F(CutOffLeaverTest, NeedNotOfferAgainToTheSameCoordinator) {
+  EXPECT_THAT(driver_.Train(), ElementsAre("wait 30s"));
+  driver_.Sleep(absl::Seconds(10));
+  driver_.OpenStream();
+  driver_.Publish({1, 0});
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
