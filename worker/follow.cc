@@ -126,7 +126,9 @@ absl::StatusOr<FollowEnd> FollowLeader(
     }
     // Rank 0 ends the others in order even if it fails itself, and then says
     // so, perhaps after it has waited for a checkpoint that is being written to
-    // remove it. If it has nothing to say, its server ends with it.
+    // remove it. If it has nothing to say, its server ends with it. It needs no
+    // ranks any more, so this process may be told to end.
+    set_state(nullptr, false);
     const absl::StatusOr<std::optional<std::string>> why =
         WhyEnded(*place, kAwaitProcess);
     if (absl::IsAborted(why.status())) return EndedForGood(why.status());
@@ -135,7 +137,6 @@ absl::StatusOr<FollowEnd> FollowLeader(
     if (why->has_value()) {
       return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));
     }
-    set_state(nullptr, false);
     StampOwnRanks(0, 0);
     // The island goes on without a process that was told to end meanwhile.
     if (IsInterrupted()) return FollowEnd::kIslandEnded;

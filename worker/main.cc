@@ -57,6 +57,8 @@ absl::StatusOr<int> Run() {
   const int if_interrupted = absl::GetFlag(FLAGS_interrupted_exit_code);
   absl::Status status;
   do {
+    // A process that was told to end takes no further place.
+    if (IsInterrupted()) return if_interrupted;
     // Process 0 leads, unless others may have taken its place.
     if (absl::GetFlag(FLAGS_island_rank) != 0 || HasSuccessors()) {
       ASSIGN_OR_RETURN(
