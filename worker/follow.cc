@@ -63,6 +63,12 @@ absl::StatusOr<FollowEnd> FollowLeader(
   // The rank and the table of this process while its ranks connect.
   const ProcessRankOptions* connecting = nullptr;
   bool is_connected = false;
+  // True while this process looks for a leader, so that perhaps nobody leads.
+  bool is_looking = false;
+  const auto set_looking = [&](bool looking) {
+    absl::MutexLock lock(&mu);
+    is_looking = looking;
+  };
   const auto set_state = [&](const ProcessRankOptions* ranks, bool connected) {
     absl::MutexLock lock(&mu);
     connecting = ranks;
@@ -79,6 +85,9 @@ absl::StatusOr<FollowEnd> FollowLeader(
                          absl::StrCat("its process was ended by ", reason),
                          connecting->rendezvous);
         }
+        // This host may have the island's only checkpoint.
+        RankStampPage* const stamps = OpenedRankStamps();
+        if (is_looking && stamps != nullptr) stamps->keeps_checkpoint() = true;
         _exit(absl::GetFlag(FLAGS_interrupted_exit_code));
       },
       [] { _exit(0); }, [] {});
@@ -88,8 +97,10 @@ absl::StatusOr<FollowEnd> FollowLeader(
   std::optional<AccessKeeper> access;
   while (true) {
     if (HasSuccessors()) {
+      set_looking(true);
       const absl::StatusOr<std::optional<std::string>> leader =
           FindLeader(succession, last, failed, kAwaitProcess);
+      set_looking(false);
       if (!leader.ok()) return WithoutLeader(leader.status());
       if (!leader->has_value()) return FollowEnd::kLeads;
       options.address = last = **leader;

@@ -50,6 +50,7 @@
 #include "worker/island_runner.h"
 #include "worker/local_ranks.h"
 #include "worker/model/device.h"
+#include "worker/outer_loop/retry.h"
 #include "worker/terminator.h"
 #include "worker/training/gradient_audit.h"
 #include "worker/training/island_ranks.h"
@@ -513,9 +514,14 @@ absl::Status LeadingProcess::End(const absl::Status& status, bool has_begun) {
     if (crew_.has_value()) crew_->Dismiss();
     // An island that leaves before it trains, or between two crews, has not
     // handed in what it is to go on from.
-    const bool is_needed =
-        absl::IsCancelled(status) && (!has_begun || resume_ != nullptr);
-    if (!is_needed) RETURN_IF_ERROR(RemoveRecent());
+    const bool is_needed = absl::IsCancelled(status) &&
+                           !SaysRunIsFinished(status) &&
+                           (!has_begun || resume_ != nullptr);
+    if (!is_needed) {
+      RETURN_IF_ERROR(RemoveRecent());
+    } else if (stamps_ != nullptr) {
+      stamps_->keeps_checkpoint() = true;
+    }
     return status;
   }
   absl::Status end = IsFoundByAudit(status) ? Isolate(status) : status;

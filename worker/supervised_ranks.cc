@@ -113,7 +113,7 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
   unsetenv("NOTIFY_SOCKET");
   const CrewRules rules = IslandCrewRules();
   bool is_ready = false;
-  const absl::StatusOr<int> code = Supervise(
+  const absl::StatusOr<SupervisionEnd> end = Supervise(
       {.commands =
            [&]() -> absl::StatusOr<std::vector<std::vector<std::string>>> {
          ASSIGN_OR_RETURN(commands.leader, Leader(now));
@@ -135,13 +135,12 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
              if (has_joined && !std::exchange(is_ready, true)) manager.Ready();
              manager.Alive();
            }});
-  // The island has ended in order.
-  if (code.ok() &&
-      (*code == 0 || *code == absl::GetFlag(FLAGS_interrupted_exit_code))) {
+  RETURN_IF_ERROR(end.status());
+  if (end->is_over) {
     if (copies.keeper != nullptr) copies.keeper->RemoveAtEnd();
     RETURN_IF_ERROR(RemoveOwnCheckpoint());
   }
-  return code;
+  return end->exit_code;
 }
 
 }  // namespace causeway

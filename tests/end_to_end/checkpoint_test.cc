@@ -143,6 +143,31 @@ TEST_F(CheckpointTest, ACheckpointStaysUntilItsStateIsHandedIn) {
   EXPECT_TRUE(std::filesystem::exists(recent)) << worker->Output();
 }
 
+// The next run would refuse to start with it.
+TEST_F(CheckpointTest, NoRecentCheckpointOfAFinishedRunStays) {
+  coordinator_->End(SIGKILL);
+  std::vector<std::string> command = CoordinatorCommand(0);
+  command.pop_back();  // --exit_when_finished
+  coordinator_ = Start("lasting", std::move(command));
+  ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+  const std::vector<std::string> flags = {
+      absl::StrCat("--recent_checkpoint_dir=", Path("recent")),
+      "--simulated_step_seconds=0.02"};
+  const std::string recent = Path("recent/island.safetensors");
+  auto worker = Worker(flags);
+  while (worker->running() && !std::filesystem::exists(recent)) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  worker->End(SIGKILL);
+  worker = Worker();
+  EXPECT_EQ(worker->Wait(), 0) << worker->Output();
+  ASSERT_TRUE(std::filesystem::exists(recent));
+  worker = Worker(flags);
+  EXPECT_EQ(worker->Wait(), 0) << worker->Output();
+  EXPECT_THAT(worker->Output(), HasSubstr("is finished: every fragment"));
+  EXPECT_FALSE(std::filesystem::exists(recent)) << worker->Output();
+}
+
 TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
   auto east = Worker();
   ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 1:"));

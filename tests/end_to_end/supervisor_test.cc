@@ -319,5 +319,40 @@ TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
+// The coordinator is away when the island is started again.
+TEST_F(SupervisorTest, CheckpointsInMemoryStayUntilTheirStateIsHandedIn) {
+  StartCoordinator();
+  std::vector<std::string> flags =
+      HostFlags({"--supervise=1", "--min_island_size=1", "--shrink_after=0.1",
+                 absl::StrCat("--recent_checkpoint_dir=", Path("memory")),
+                 absl::StrCat("--keep_checkpoint_copy=127.0.0.4:", Port())},
+                /*successors=*/true);
+  const std::string recent = Path("memory/island.safetensors");
+  const std::string copy = Path("memory/copy/island.safetensors");
+  auto host = StartSupervisor("host", flags);
+  while (host->running() && !std::filesystem::exists(recent)) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  host->End(SIGKILL);
+  coordinator_->End(SIGKILL);
+  std::filesystem::copy_file(recent, copy);
+  host = StartSupervisor("again", flags);
+  ASSERT_TRUE(host->AwaitOutput("cannot join")) << host->Output();
+  EXPECT_EQ(host->End(SIGTERM), 0) << host->Output();
+  for (const std::string& file : {recent, copy}) {
+    EXPECT_TRUE(std::filesystem::exists(file)) << file << host->Output();
+  }
+  // A successor, that looks for a leader first.
+  flags.push_back("--island_rank=1");
+  host = StartSupervisor("successor", flags);
+  while (host->running() && FindChild(host->pid(), "--island_rank=1") < 0) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  host->End(SIGTERM);
+  for (const std::string& file : {recent, copy}) {
+    EXPECT_TRUE(std::filesystem::exists(file)) << file << host->Output();
+  }
+}
+
 }  // namespace
 }  // namespace causeway

@@ -143,6 +143,7 @@ std::string RankStampPage::path() const {
 void RankStampPage::Clear() {
   memory_->left = false;
   memory_->others_missing = false;
+  memory_->keeps_checkpoint = false;
   // A process may have been killed while it took the verdict.
   memory_->verdict_bytes &= ~kTaking;
   for (int rank = 0; rank < kMostRanks; ++rank) {

@@ -131,6 +131,9 @@ class RankStampPage {
   std::atomic<bool>& left() { return memory_->left; }
   // Whether a process ends because others of the island have not come.
   std::atomic<bool>& others_missing() { return memory_->others_missing; }
+  // Whether the island has ended in order without handing in its state, so that
+  // its next start needs the recent checkpoint.
+  std::atomic<bool>& keeps_checkpoint() { return memory_->keeps_checkpoint; }
   // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
   // several the first counts. One thread sets verdicts; of the processes that
   // take one at a time, one gets it.
@@ -154,6 +157,7 @@ class RankStampPage {
     std::atomic<int> gave_up;
     std::atomic<bool> left;
     std::atomic<bool> others_missing;
+    std::atomic<bool> keeps_checkpoint;
     // The bytes of the verdict, which are written before; and kTaking while a
     // process reads them.
     std::atomic<uint32_t> verdict_bytes;

@@ -25,10 +25,11 @@ inline bool IsRetryable(const absl::Status& status) {
   }
 }
 
-// Returns whether a join was refused because nothing is left to train. The
-// code alone does not say it (docs/protocol.md).
+// Returns whether a join was refused because nothing is left to train, as the
+// coordinator says it, or as the island ends then. The code alone does not say
+// it (docs/protocol.md).
 inline bool SaysRunIsFinished(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) &&
+  return (absl::IsFailedPrecondition(status) || absl::IsCancelled(status)) &&
          absl::StrContains(status.message(), " is finished: ");
 }
 

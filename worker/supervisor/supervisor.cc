@@ -43,12 +43,16 @@ class Supervisor {
              std::unique_ptr<RankStampPage> page)
       : options_(options), page_(std::move(page)), reader_(page_.get()) {}
 
-  absl::StatusOr<int> Run() {
+  absl::StatusOr<SupervisionEnd> Run() {
     while (true) {
       RETURN_IF_ERROR(Start());
       while (IsRunning()) Tick();
       const std::optional<int> code = FinalCode();
-      if (code.has_value()) return *code;
+      if (code.has_value()) {
+        return SupervisionEnd{
+            .exit_code = *code,
+            .is_over = IsInOrder(*code) && !page_->keeps_checkpoint()};
+      }
       const std::optional<absl::Duration> pause =
           budget_.AfterFailureAt(reader_.LastStep(), IsOwnFailure());
       RepeatVerdict(pause == absl::ZeroDuration());
@@ -57,12 +61,12 @@ class Supervisor {
                    << " times without progress since; it is not started again ("
                    << fault_ << ")";
         TakeLeave();
-        return kGaveUpExitCode;
+        return SupervisionEnd{.exit_code = kGaveUpExitCode};
       }
       LOG(WARNING) << "starting the island's ranks on this host again, after "
                    << "step " << reader_.LastStep();
       if (AwaitTerminationSignal(*pause) != 0) {
-        return options_.interrupted_exit_code;
+        return SupervisionEnd{.exit_code = options_.interrupted_exit_code};
       }
     }
   }
@@ -181,9 +185,11 @@ class Supervisor {
     for (const auto& process : processes_) process->Signal(signal);
   }
 
+  bool IsInOrder(int code) const {
+    return code == 0 || code == options_.interrupted_exit_code;
+  }
   bool EndedInOrder(const RankProcess& process) const {
-    return process.exit_code() == 0 ||
-           process.exit_code() == options_.interrupted_exit_code;
+    return IsInOrder(process.exit_code());
   }
 
   // Returns whether the others are to end soon, too, because this process has.
@@ -411,7 +417,7 @@ class Supervisor {
 
 }  // namespace
 
-absl::StatusOr<int> Supervise(const SupervisorOptions& options) {
+absl::StatusOr<SupervisionEnd> Supervise(const SupervisorOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<RankStampPage> page,
                    RankStampPage::Create());
   if (setenv(kRankStampsVariable, page->path().c_str(), 1) != 0) {

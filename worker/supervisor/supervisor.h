@@ -62,12 +62,19 @@ struct SupervisorOptions {
   std::function<void(bool has_joined)> all_is_well;
 };
 
+struct SupervisionEnd {
+  // The code of the island's process 0 if it is one of the processes, otherwise
+  // the highest; or kGaveUpExitCode.
+  int exit_code = 0;
+  // Whether the island has ended in order, and goes on from no recent
+  // checkpoint.
+  bool is_over = false;
+};
+
 // Runs the processes until they end in order, or until they fail and are not to
 // be started again, as after kGaveUpExitCode. Passes termination signals on.
-// Returns the exit code: that of the island's process 0 if it is one of them,
-// otherwise the highest; or kGaveUpExitCode. `main` calls it, with the signals
-// blocked (common/os/daemon.h).
-absl::StatusOr<int> Supervise(const SupervisorOptions& options);
+// `main` calls it, with the signals blocked (common/os/daemon.h).
+absl::StatusOr<SupervisionEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace causeway
 

@@ -23,6 +23,7 @@ namespace causeway {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -79,9 +80,11 @@ class SupervisorTest : public testing::Test {
     return options;
   }
   int Run(const SupervisorOptions& options) {
-    const absl::StatusOr<int> code = Supervise(options);
-    EXPECT_OK(code);
-    return code.value_or(-1);
+    const absl::StatusOr<SupervisionEnd> end = Supervise(options);
+    EXPECT_OK(end);
+    if (!end.ok()) return -1;
+    is_over_ = end->is_over;
+    return end->exit_code;
   }
   int Run(const std::vector<std::string>& scripts,
           RankFaultAction action = RankFaultAction::kAct) {
@@ -111,12 +114,41 @@ class SupervisorTest : public testing::Test {
 
   const TemporaryDirectory directory_;
   int starts_ = 0;
+  // SupervisionEnd::is_over of the last run.
+  bool is_over_ = false;
 };
 
 TEST_F(SupervisorTest, TheFirstProcessKnowsHowTheIslandEnded) {
   EXPECT_EQ(Run({"exit 0", "exit 75"}), 0);
   EXPECT_EQ(Run({"exit 75", "exit 0"}), 75);
   EXPECT_EQ(starts_, 2);
+}
+
+TEST_F(SupervisorTest, AnIslandThatHasHandedInItsStateIsOver) {
+  for (const char* const code : {"0", "75"}) {
+    Run({absl::StrCat("exit ", code)});
+    EXPECT_TRUE(is_over_) << code;
+  }
+  Run({"exit 1"}, RankFaultAction::kDetect);
+  EXPECT_FALSE(is_over_);
+  SupervisorOptions options = Options(
+      {"until [ -e kept ]; do sleep 0.01; done"}, RankFaultAction::kAct);
+  options.all_is_well = [&](bool) {
+    (*RankStampPage::Open(getenv(kRankStampsVariable)))->keeps_checkpoint() =
+        true;
+    std::ofstream(directory_.path() + "/kept");
+  };
+  EXPECT_EQ(Run(options), 0);
+  EXPECT_FALSE(is_over_);
+}
+
+TEST_F(SupervisorTest, AnIslandThatIsToldToEndBetweenTwoStartsIsNotOver) {
+  // On a slow machine the signal comes after the second start.
+  EXPECT_THAT(Run({"trap 'exit 1' TERM; [ ! -e tried ] || while :; do sleep "
+                   "0.05; done; touch tried; (sleep 0.1; kill -TERM $PPID) & "
+                   "exit 1"}),
+              AnyOf(75, 1));
+  EXPECT_FALSE(is_over_);
 }
 
 TEST_F(SupervisorTest, OnAnotherHostTheHighestCodeCounts) {
