@@ -83,12 +83,17 @@ TEST_F(CrewWatchTest, AProcessThatIsLostBeforeItHasConnectedIsReported) {
 }
 
 TEST_F(CrewWatchTest, ALeaderThatWasStoppedReportsNobody) {
-  PlaceHolder first(places_[1]);
-  PlaceHolder second(places_[2]);
+  auto first = std::make_unique<PlaceHolder>(places_[1]);
+  const PlaceHolder second(places_[2]);
   const auto watch = Watch();
   AwaitAsked("held/1");
   AwaitAsked("held/2");
+  // It hears nothing while it is stopped, and for a moment after that.
+  first = nullptr;
+  absl::SleepFor(absl::Milliseconds(300));
   seconds_ += 3600;
+  absl::SleepFor(absl::Milliseconds(500));
+  first = std::make_unique<PlaceHolder>(places_[1]);
   EXPECT_OK(CheckUnconnected(absl::Seconds(1), server_->table()));
 }
 
