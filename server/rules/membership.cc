@@ -76,7 +76,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         "island \"", request.island_id(), "\" is already joined (incarnation ",
         member.incarnation, ", ", member.description, ", heard of ",
         Age(member.last_heartbeat, now), " ago)");
-    if (member.last_heartbeat > member.rival_at) {
+    // A dead process may be heard of for a while, with what it sent before.
+    if (member.last_heartbeat > member.rival_at + options_.lease / 2) {
       return absl::AlreadyExistsError(
           absl::StrCat(joined,
                        ", and that process lives; choose another name "
@@ -234,6 +235,8 @@ void Membership::ForgetOldest(const Member* kept) {
 void Membership::ExtendLeases(absl::Duration deaf, absl::Time now) {
   for (Member* member : live_) {
     member->last_heartbeat = std::min(member->last_heartbeat + deaf, now);
+    // A longer lease does not say that the process was heard of.
+    member->rival_at = std::min(member->rival_at + deaf, now);
   }
 }
 

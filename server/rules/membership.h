@@ -64,7 +64,8 @@ struct Member {
   // Whether it was asked to leave.
   bool draining = false;
   absl::Time last_heartbeat = absl::InfinitePast();
-  // The last other process that asked for the name, and when it first asked.
+  // The last other process that asked for the name, and when it first asked;
+  // later by the time by which the lease was lengthened since.
   uint64_t rival = 0;
   absl::Time rival_at = absl::InfinitePast();
   // Data shard, 0 .. shards - 1.
@@ -127,7 +128,8 @@ class Membership {
   // Errors as Coordinator.Join in coordinator.proto. A request for the name of
   // a live member gets RESOURCE_EXHAUSTED, and is to be repeated until the
   // member's lease ends, because the member may be dead. It gets ALREADY_EXISTS
-  // if the member is heard of after the first such request.
+  // if the member is heard of more than half a lease after the first such
+  // request.
   absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
                                   absl::Time now);
 

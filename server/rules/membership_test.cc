@@ -258,7 +258,7 @@ TEST_F(MembershipTest, TheEndOfAMembershipIsNoted) {
   EXPECT_THAT(members_.FindLive("oslo"), IsNotFound());
 }
 
-TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfAfterTheOtherCame) {
+TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfLongAfterTheOtherCame) {
   Member& member = Join("oslo", 7);
   const auto come = [&](uint64_t instance, int64_t second) {
     return members_
@@ -269,15 +269,40 @@ TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfAfterTheOtherCame) {
   const auto taken = IsAlreadyExists("another name");
   EXPECT_THAT(come(8, 4), retry);
   EXPECT_THAT(come(8, 5), retry);
-  member.last_heartbeat = kStart + absl::Seconds(6);
-  EXPECT_THAT(come(8, 7), taken);
+  // This heartbeat may have been under way when the process died.
+  member.last_heartbeat = kStart + absl::Seconds(9);
+  EXPECT_THAT(come(8, 9), retry);
+  member.last_heartbeat = kStart + absl::Seconds(10);
+  EXPECT_THAT(come(8, 11), taken);
   // It may have died since.
-  EXPECT_THAT(come(9, 8), retry);
-  EXPECT_THAT(come(9, 15), retry);
-  members_.End(*members_.Expired(kStart + absl::Seconds(17)).front(),
-               v1::IslandStatus::EVICTED, "", kStart + absl::Seconds(17));
-  EXPECT_OK(come(9, 17));
+  EXPECT_THAT(come(9, 12), retry);
+  EXPECT_THAT(come(9, 19), retry);
+  members_.End(*members_.Expired(kStart + absl::Seconds(21)).front(),
+               v1::IslandStatus::EVICTED, "", kStart + absl::Seconds(21));
+  EXPECT_OK(come(9, 21));
   EXPECT_EQ(members_.members().at("oslo").incarnation, 2);
+}
+
+TEST_F(MembershipTest, ALongerLeaseDoesNotSayThatItsProcessLives) {
+  Member& member = Join("oslo", 7);
+  const auto come = [&](int64_t second) {
+    return members_.Join(Request("oslo", 8), kStart + absl::Seconds(second))
+        .status();
+  };
+  EXPECT_THAT(come(4), IsResourceExhausted());
+  // Nobody could be heard for a minute, twice.
+  members_.ExtendLeases(absl::Minutes(1), kStart + absl::Seconds(65));
+  EXPECT_THAT(come(66), IsResourceExhausted());
+  members_.ExtendLeases(absl::Minutes(1), kStart + absl::Seconds(126));
+  EXPECT_THAT(come(127), IsResourceExhausted());
+  EXPECT_THAT(members_.Expired(kStart + absl::Seconds(130)), IsEmpty());
+  EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(131))),
+              ElementsAre("oslo"));
+  // It is heard of for half a lease after the last such minute.
+  member.last_heartbeat = kStart + absl::Seconds(129);
+  EXPECT_THAT(come(129), IsResourceExhausted());
+  member.last_heartbeat = kStart + absl::Seconds(130);
+  EXPECT_THAT(come(130), IsAlreadyExists());
 }
 
 TEST_F(MembershipTest, OnlyALiveProcessThatIsAnotherIsReplaced) {
