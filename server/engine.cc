@@ -272,9 +272,7 @@ void Engine::TickLoop() {
   absl::Time reconcile_at = absl::InfinitePast();
   absl::Time rescue_at = absl::InfinitePast();
   bool has_begun = false;
-  // It tells for how long the process has not run, whatever time its rules are
-  // told.
-  const Clock steady = SteadyWallClock();
+  absl::Time ticked_at = options_.steady();
   while (true) {
     if (!has_begun && (has_begun = CheckBegun().ok())) news_.Notify();
     if (options_.now() >= reconcile_at && state_->log().InDoubt()) {
@@ -292,15 +290,18 @@ void Engine::TickLoop() {
       rescue_at = rescued.ok() && *rescued ? absl::InfiniteFuture()
                                            : options_.now() + kReconcilePause;
     }
-    const absl::Time waits_since = steady();
     {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), kTick)) return;
-      NoteLateness(steady() - waits_since - kTick);
     }
     const absl::Status ticked = Handle([&](Effects& effects) {
       mu_.AssertHeld();
-      const absl::Time now = options_.now();
+      // The rules are told no time that comes from after a stop that is not
+      // noted.
+      absl::Time now;
+      do {
+        now = options_.now();
+      } while (NoteLateness(ticked_at));
       effects.events = feed_.Tick(now);
       coordinator_.StorageChecked(
           in_place.ok() ? state_->log().Doubt() : in_place, effects);
@@ -312,13 +313,18 @@ void Engine::TickLoop() {
   }
 }
 
-void Engine::NoteLateness(absl::Duration late) {
-  const absl::Duration stopped = late - std::exchange(written_, {});
-  if (stopped < kLongWrite) return;
-  coordinator_.ExtendLeases(stopped, options_.now());
-  LOG(WARNING) << "this process has not run for " << InSeconds(stopped)
-               << ", as if it or its machine had been stopped. Leases are "
-                  "longer by that time";
+bool Engine::NoteLateness(absl::Time& ticked_at) {
+  const absl::Time now = options_.steady();
+  const absl::Duration late =
+      now - std::exchange(ticked_at, now) - kTick - std::exchange(written_, {});
+  if (late < kLongWrite) return false;
+  coordinator_.ExtendLeases(late, options_.now());
+  LOG(WARNING)
+      << "leases were not looked at for " << InSeconds(late)
+      << ", as if this process or its machine had been stopped, or the "
+         "disk of "
+      << options_.state_dir << " were slow. They are longer by that time";
+  return true;
 }
 
 void Engine::Reconcile() {

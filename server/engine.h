@@ -75,6 +75,9 @@ class Engine {
     // directory is new.
     uint64_t random = 0;
     Clock now;
+    // Tells for how long the process has not run, whatever `now` tells the
+    // rules.
+    Clock steady = SteadyWallClock();
     // Threads of an outer step, at least 1. Any number gives the same bits.
     int merge_threads = 1;
     // If true, the kernel may write versions of fragments to files of the state
@@ -263,9 +266,10 @@ class Engine {
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
-  // Lengthens leases if a tick comes so much too late that nobody can have been
-  // heard meanwhile.
-  void NoteLateness(absl::Duration late) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lengthens leases if a tick, the last of which was at `ticked_at`, comes so
+  // much too late that perhaps nobody could be heard meanwhile. Returns whether
+  // it did.
+  bool NoteLateness(absl::Time& ticked_at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
   void Reconcile() ABSL_LOCKS_EXCLUDED(mu_);

@@ -263,6 +263,17 @@ TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
   EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
 }
 
+// Wherever the tick thread is when the process is stopped.
+TEST_F(EngineFaultsTest, AStopOfTheProcessEndsNoLease) {
+  StartRun(TestRunConfig());
+  for (int stops = 1; stops <= 10; ++stops) {
+    run_.StopAtNextLook(60);
+    EXPECT_OK(run_.Heartbeat(a_)) << stops;
+  }
+  // No heartbeat of b was heard, but the stops are no part of its lease.
+  EXPECT_OK(run_.Heartbeat(b_));
+}
+
 // A coordinator learns that it was replaced while its merge thread, held up by
 // the test, has an outer step to do.
 TEST_F(EngineFaultsTest, AnOuterStepIsNotCommittedOnceItWasReplaced) {

@@ -100,6 +100,7 @@ class EngineDriver {
                           .config = config,
                           .random = kRandom,
                           .now = [this] { return Now(); },
+                          .steady = [this] { return Steady(); },
                           .initial_parameters = initial_parameters,
                           .is_elected = is_elected_});
   }
@@ -112,6 +113,14 @@ class EngineDriver {
   Engine& engine() { return *engine_; }
   const std::string& state_dir() const { return state_dir_; }
   void AdvanceSeconds(int64_t seconds) { seconds_ += seconds; }
+  // The next reading of the clock is one during which the process is stopped
+  // for so long. Returns once the engine has ticked after it.
+  void StopAtNextLook(int64_t seconds) {
+    stop_seconds_ = seconds;
+    Await([&] { return stop_seconds_ == 0; });
+    const int64_t ticks = ticks_;
+    Await([&] { return ticks_ > ticks + 2; });
+  }
   // Engines that are started from now on were elected.
   void BeElected() { is_elected_ = true; }
 
@@ -249,15 +258,27 @@ class EngineDriver {
 
   absl::Time Now() {
     thread_local int64_t looks = 0;
+    stopped_seconds_ += stop_seconds_.exchange(0);
     if (advances_at_looks_) ++looks;
-    return absl::UnixEpoch() + absl::Seconds(seconds_.load()) +
+    return absl::UnixEpoch() + absl::Seconds(seconds_ + stopped_seconds_) +
            absl::Milliseconds(looks);
+  }
+
+  // Only stops take time.
+  absl::Time Steady() {
+    ++ticks_;
+    return absl::UnixEpoch() + absl::Seconds(stopped_seconds_.load());
   }
 
   const std::string state_dir_;
   v1::RunConfig config_;
   bool is_elected_ = false;
   std::atomic<int64_t> seconds_ = 1;
+  // The stop to come, and the sum of those that have been.
+  std::atomic<int64_t> stop_seconds_ = 0;
+  std::atomic<int64_t> stopped_seconds_ = 0;
+  // The number of readings of the steady clock, at least one in each tick.
+  std::atomic<int64_t> ticks_ = 0;
   std::atomic<bool> advances_at_looks_ = false;
   absl::Mutex mu_;
   uint64_t news_ = 0;
