@@ -77,10 +77,9 @@ struct DownloadHost {
   std::atomic<uint64_t>* bytes_sent = nullptr;
 };
 
-// Checks a request for `size` stored bytes. INVALID_ARGUMENT says which value
-// is out of range.
-absl::Status CheckDownload(uint64_t size, uint64_t offset,
-                           const v1::StreamOptions& stream);
+// Checks how a download is to be sent. INVALID_ARGUMENT says which value is out
+// of range.
+absl::Status CheckDownload(const v1::StreamOptions& stream);
 
 // Opens the download that a request asks for, or says why there is none.
 // Returns null if it is not there yet; the call then tries again at the next

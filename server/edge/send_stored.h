@@ -51,8 +51,7 @@ Method SendStored(DownloadServer server,
           bytes.Clear();
           ASSIGN_OR_RETURN(const auto stored, open(request));
           if (!stored.has_value()) return std::unique_ptr<Download>();
-          RETURN_IF_ERROR(CheckDownload(stored->bytes.size(), request.offset(),
-                                        request.stream()));
+          RETURN_IF_ERROR(CheckDownload(request.stream()));
           const std::string& island = request.identity().island_id();
           auto response = std::make_unique<Response>(stored->response);
           if (server.find_near != nullptr && !stored->bytes.empty()) {

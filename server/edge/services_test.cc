@@ -408,7 +408,12 @@ TEST_F(ServicesTest, DownloadsCheckHowTheyAreToBeSent) {
               IsOkAndHolds(""));
   // The call may have broken off after the last byte.
   EXPECT_THAT(fetch("", all.size()), IsOkAndHolds(""));
-  EXPECT_THAT(fetch("", all.size() + 1), IsInvalidArgument());
+  // The description tells whether the caller's bytes are of this object.
+  for (const uint64_t beyond : {all.size() + 1, UINT64_MAX}) {
+    EXPECT_THAT(fetch("", beyond), IsOkAndHolds(""));
+    EXPECT_THAT(fetch("index: 2 count: 3 chunk_bytes: 40", beyond),
+                IsOkAndHolds(""));
+  }
   for (const char* const wrong :
        {"index: 1", "index: 3 count: 3", "count: 65", "chunk_bytes: 1048577",
         "pace_bytes_per_second: 17476",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -26,6 +27,7 @@
 #include "quantization/strips/layout.h"
 #include "server/edge/server.h"
 #include "server/testing/engine_driver.h"
+#include "worker/sync/incoming_bytes.h"
 #include "worker/sync/testing/encoding.h"
 
 namespace causeway {
@@ -287,6 +289,33 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   ASSERT_OK(client_->FetchParameters(parameters_request, bytes, parameters));
   EXPECT_EQ(parameters.bytes.received(), want);
   EXPECT_EQ(client_->bytes_down(), bytes);
+}
+
+// A coordinator was lost with the update whose download broke off. The next one
+// has made a shorter one.
+TEST_F(GrpcCoordinatorClientTest, AnUpdateThatIsShorterThanWhatCameBeginsAnew) {
+  StreamedEncoding encoding = Encoding();
+  EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
+  ASSERT_TRUE(driver_.AwaitVersion(0, 1));
+  const uint64_t bytes = anchor_.size() * sizeof(float);
+  for (const int connections : {1, 3}) {
+    Stripe(connections);
+    const std::string longer(bytes + 10, 'x');
+    UpdateDownload download;
+    download.object.set_digest("another");
+    download.encoded = IncomingBytes(longer.size());
+    const auto came = absl::string_view(longer).substr(0, bytes + 5);
+    for (uint64_t at = 0; at < came.size(); at += kMaxChunkBytes) {
+      ASSERT_OK(download.encoded.Add(CutChunk(came, at)));
+    }
+    const auto receive = [&] {
+      return client_->FetchUpdate(UpdateRequest(), longer.size(), download)
+          ->Receive(download, GoOn);
+    };
+    EXPECT_THAT(receive(), IsAborted("changed between two tries"));
+    EXPECT_OK(receive());
+    EXPECT_EQ(download.encoded.received().size(), bytes);
+  }
 }
 
 TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
