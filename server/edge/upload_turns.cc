@@ -83,9 +83,12 @@ absl::StatusOr<std::shared_ptr<UploadTurns>> SharedUploads::Join(
         "the upload that this stream is a part of is not open (any more); "
         "offer the contribution again");
   }
+  // A stream of an earlier try that comes late takes the place of one of this
+  // try, which is not the island's fault.
   if (upload->second.streams_left == 0) {
-    return absl::InvalidArgumentError(
-        "the upload has as many streams as its header announced");
+    return absl::UnavailableError(
+        "the upload has as many streams as its header announced; offer the "
+        "contribution again");
   }
   --upload->second.streams_left;
   return upload->second.turns;

@@ -72,8 +72,8 @@ class SharedUploads {
                                                     uint64_t next_offset,
                                                     uint32_t streams);
   // Adds a stream to an upload.
-  //   UNAVAILABLE       No upload is open under this key.
-  //   INVALID_ARGUMENT  The upload has all the streams that it announced.
+  //   UNAVAILABLE  No upload is open under this key, or it has all the streams
+  //                that it announced.
   absl::StatusOr<std::shared_ptr<UploadTurns>> Join(const ContributionKey& key);
 
   // Ends the upload, and breaks the turns that still wait.

@@ -83,7 +83,8 @@ TEST(SharedUploadsTest, StreamsJoinWhatIsOpenUpToTheirNumber) {
   ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));
   EXPECT_EQ(joined, turns);
   EXPECT_OK(uploads.Join(key));
-  EXPECT_THAT(uploads.Join(key), IsInvalidArgument("as many streams"));
+  // One of them may be a stream of an earlier try, so a later try may succeed.
+  EXPECT_THAT(uploads.Join(key), IsUnavailable("as many streams"));
   ContributionKey other = key;
   other.incarnation = 3;
   EXPECT_THAT(uploads.Join(other), IsUnavailable());
