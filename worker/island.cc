@@ -17,6 +17,7 @@
 #include "glog/logging.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/culprit.h"
+#include "worker/outer_loop/retry.h"
 
 namespace causeway {
 namespace {
@@ -130,8 +131,15 @@ absl::StatusOr<std::optional<uint64_t>> Island::NextStep(absl::Time deadline) {
 }
 
 void Island::Stepped(const InnerStepResult& result) {
+  ++steps_made_;
   progress_.Record(step_, result, options_.now() - step_began_);
   loop_.Stepped(result.tokens);
+}
+
+uint64_t Island::RoundsMade() const {
+  if (!joined_.has_value()) return 0;
+  return steps_made_ /
+         joined_->config().synchronization().inner_steps_per_round();
 }
 
 void Island::SettleFirst() {
@@ -470,7 +478,7 @@ void Island::Leave(const absl::Status& status) {
   if (request.identity().run_id().empty()) return;
   *request.mutable_progress() = progress_.Report();
   // Tell the coordinator that the replica has diverged, if it does not know.
-  if (absl::IsOutOfRange(status)) {
+  if (absl::IsOutOfRange(status) && !SaysVersionIsLost(status)) {
     request.mutable_progress()->set_loss(
         std::numeric_limits<double>::quiet_NaN());
   }

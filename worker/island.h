@@ -120,8 +120,9 @@ class Island {
   // Trains until the run is finished or the island has left.
   //   OK            The run is finished.
   //   CANCELLED     RequestLeave, Stop or an operator ended it.
-  //   OUT_OF_RANGE  The replica diverged. A new Island, with another
-  //                 instance_id, may start from the run's parameters.
+  //   OUT_OF_RANGE  The replica diverged, or has a version that was lost with a
+  //                 coordinator. A new Island, with another instance_id, may
+  //                 start from the run's parameters.
   //   otherwise     The reason why the island cannot take part.
   absl::Status Run();
 
@@ -141,6 +142,9 @@ class Island {
   void SettleFirst();
   // Notes that the step that NextStep returned is trained.
   void Stepped(const InnerStepResult& result);
+  // Returns for how many rounds' steps it has trained itself. For the training
+  // thread.
+  uint64_t RoundsMade() const;
   // Makes Run or NextStep return `status` soon. Thread-safe.
   void Fail(const absl::Status& status);
   // Ends what Start has begun, and leaves the run for the reason in `status`.
@@ -244,6 +248,7 @@ class Island {
   // The step under way, and when it began.
   uint64_t step_ = 0;
   absl::Time step_began_;
+  uint64_t steps_made_ = 0;
   std::unique_ptr<InnerTrainer> trainer_;
   std::vector<std::unique_ptr<FragmentReplica>> replica_;
   std::vector<std::unique_ptr<FragmentActor>> actors_;

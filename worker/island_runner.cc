@@ -6,6 +6,7 @@
 
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "worker/outer_loop/retry.h"
 
 namespace causeway {
 
@@ -14,8 +15,9 @@ absl::Status IslandRunner::Run() {
     const absl::Status status = RunOnce();
     if (!absl::IsOutOfRange(status)) return status;
     if (options_.give_up != nullptr) RETURN_IF_ERROR(options_.give_up());
+    if (was_sound_ || SaysVersionIsLost(status)) restarts = 0;
     if (restarts == options_.restarts) return status;
-    LOG(WARNING) << "the replica has diverged (" << status.message()
+    LOG(WARNING) << "the replica is of no more use (" << status.message()
                  << "); starting again from the run's parameters";
   }
 }
@@ -31,6 +33,7 @@ absl::Status IslandRunner::RunOnce() {
   }
   const absl::Status status = island.Run();
   has_begun_ = island.HasBegun();
+  was_sound_ = island.RoundsMade() >= kSoundRounds;
   absl::MutexLock lock(&mu_);
   island_ = nullptr;
   return status;

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island that starts again when its replica diverges: it drops its
-// parameters and its optimizer's state and joins, like a new process, from the
-// run's parameters. The coordinator keeps what the island had handed in before.
+// An island that starts again when its replica diverges, or has a version that
+// was lost with a coordinator: it drops its parameters and its optimizer's
+// state and joins, like a new process, from the run's parameters. The
+// coordinator keeps what the island had handed in before.
 #ifndef WORKER_ISLAND_RUNNER_H_
 #define WORKER_ISLAND_RUNNER_H_
 
@@ -32,14 +33,21 @@ class IslandRunner {
     // Removes the island's own checkpoint after it diverged, before it starts
     // again or ends. May be null.
     std::function<absl::Status()> give_up = nullptr;
-    // The number of times that it may start again. An island that always
-    // diverges has another problem: bad data, or too high a learning rate.
+    // The number of times that it may start again in a row. An island that
+    // always diverges has another problem: bad data, or too high a learning
+    // rate. One that does so after kSoundRounds rounds, or has a version that
+    // was lost, does not always diverge.
     int restarts = 3;
   };
 
+  // The rounds of training after which all restarts are there again. The island
+  // counts its own: the run's step rises whatever this island does.
+  static constexpr uint64_t kSoundRounds = 100;
+
   explicit IslandRunner(Options options) : options_(std::move(options)) {}
 
-  // Like Island::Run, but returns OUT_OF_RANGE only after `restarts` restarts.
+  // Like Island::Run, but returns OUT_OF_RANGE only after `restarts` restarts
+  // in a row.
   absl::Status Run();
 
   // Returns whether training began at the last start of Run. For its thread.
@@ -63,6 +71,8 @@ class IslandRunner {
 
   const Options options_;
   bool has_begun_ = false;
+  // Whether the last start trained for kSoundRounds rounds.
+  bool was_sound_ = false;
   absl::Mutex mu_;
   Island* island_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;

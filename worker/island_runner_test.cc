@@ -28,7 +28,11 @@ namespace {
 class IslandRunnerTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_OK(driver_.Start(TestRunConfig("membership { min_islands: 1 }")));
+    ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
+      training { total_steps: 10000 }
+      synchronization { inner_steps_per_round: 2 }
+      membership { min_islands: 1 }
+    )pb")));
     ASSERT_OK_AND_ASSIGN(
         server_, CoordinatorServer::Start(
                      &driver_.engine(),
@@ -88,6 +92,40 @@ TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
   EXPECT_EQ(islands.islands(0).incarnation(), 3);
   EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::DIVERGED);
   EXPECT_EQ(islands.islands(0).reason(), "diverged");
+}
+
+TEST_F(IslandRunnerTest, AnIslandThatTrainsForLongBetweenStartsAgainEachTime) {
+  std::unique_ptr<IslandRunner> runner;
+  int start = 0;
+  uint64_t steps = 0;
+  before_step_ = [&](uint64_t) -> absl::Status {
+    if (std::exchange(start, starts_) != starts_) steps = 0;
+    if (starts_ == 5) runner->RequestLeave("SIGTERM");
+    return steps++ < 2 * IslandRunner::kSoundRounds
+               ? absl::OkStatus()
+               : absl::OutOfRangeError("diverged");
+  };
+  runner = std::make_unique<IslandRunner>(Options(absl::OkStatus()));
+  EXPECT_THAT(runner->Run(), IsCancelled("SIGTERM"));
+  EXPECT_EQ(starts_, 5) << "with two restarts in a row";
+}
+
+TEST_F(IslandRunnerTest, AVersionThatWasLostIsNoDivergence) {
+  const absl::Status lost = absl::OutOfRangeError(
+      "builds on version 7, which was lost with another coordinator");
+  IslandRunner::Options options = Options(lost);
+  options.restarts = 0;
+  EXPECT_THAT(IslandRunner(options).Run(), IsOutOfRange("version 7"));
+  const v1::ListIslandsResponse islands = driver_.engine().ListIslands(true);
+  ASSERT_EQ(islands.islands_size(), 1);
+  EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::LEFT);
+
+  options.restarts = 2;
+  // Nobody may go on from its checkpoint. This also ends the test.
+  options.give_up = [&] {
+    return ++given_up_ < 5 ? absl::OkStatus() : absl::DataLossError("enough");
+  };
+  EXPECT_THAT(IslandRunner(options).Run(), IsDataLoss("enough"));
 }
 
 TEST_F(IslandRunnerTest, AnyOtherFailureIsTheEnd) {

@@ -58,7 +58,7 @@ TEST(CoordinatorFaultsTest, RefusesWhatCannotBeMergedAndSaysWhy) {
       {"unknown fragment", [](auto& h) { h.set_fragment(1); },
        absl::StatusCode::kInvalidArgument, "no fragment 1"},
       {"newer version", [](auto& h) { h.set_base_version(1); },
-       absl::StatusCode::kOutOfRange, "was lost"},
+       absl::StatusCode::kOutOfRange, " was lost with "},
       {"no tokens", [](auto& h) { h.set_tokens(0); },
        absl::StatusCode::kInvalidArgument, "0 tokens"},
       {"no inner steps", [](auto& h) { h.set_inner_steps(0); },

@@ -33,6 +33,14 @@ inline bool SaysRunIsFinished(const absl::Status& status) {
          absl::StrContains(status.message(), " is finished: ");
 }
 
+// Returns whether a contribution was refused because its version was lost with
+// the coordinator that had made it. Such a replica has not diverged, though the
+// code is the same (docs/protocol.md).
+inline bool SaysVersionIsLost(const absl::Status& status) {
+  return absl::IsOutOfRange(status) &&
+         absl::StrContains(status.message(), " was lost with ");
+}
+
 }  // namespace causeway
 
 #endif  // WORKER_OUTER_LOOP_RETRY_H_
