@@ -18,6 +18,7 @@
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
 #include "server/storage/commit_log_schema.h"
+#include "server/storage/commit_log_sums.h"
 
 namespace causeway {
 namespace {
@@ -299,11 +300,13 @@ absl::Status CommitLog::PrepareSchema() {
                                                 kCommitLogSchemaVersion));
     });
   }
-  return TransactLocked([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return database_.Execute(absl::Substitute(
+  return TransactLocked([&]() -> absl::Status {
+    mutex_.AssertHeld();
+    RETURN_IF_ERROR(database_.Execute(absl::Substitute(
         "$0; $1; PRAGMA application_id = $2; PRAGMA user_version = $3",
         kCommitLogSchema, kCommitLogLog, kCommitLogApplicationId,
-        kCommitLogSchemaVersion));
+        kCommitLogSchemaVersion)));
+    return MakeSums(database_);
   });
 }
 
@@ -382,6 +385,7 @@ absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
   RETURN_IF_ERROR(RemoveFile(probe));
   RETURN_IF_ERROR(database_.Reopen());
+  has_sums_ = false;
   RETURN_IF_ERROR(PrepareSchema());
   RETURN_IF_ERROR(NoteFiles());
   // The data read here may be only in the system's cache: after a failed sync

@@ -185,10 +185,19 @@ class CommitLog {
   absl::StatusOr<RunRecord> LoadRun();
 
   // Checks that the rows of all commits of a run of `fragments` fragments are
-  // there, from version 0 to the newest version that any row mentions. OK for a
-  // run that was created but has not begun.
+  // there, from version 0 to the newest version that any row mentions. Counts
+  // the rows by the pages of an index. OK for a run that was created but has
+  // not begun.
   //   DATA_LOSS  Rows are missing; the message names fragments and versions.
   absl::Status CheckCommits(uint32_t fragments);
+
+  // Makes the sums that Members and LoadHistory read, if the log lacks them
+  // because an earlier program wrote it, or was edited by hand. Takes time in
+  // proportion to the history, and so do these two without it.
+  absl::Status PrepareSums() {
+    absl::MutexLock lock(&mutex_);
+    return PrepareSumsLocked();
+  }
 
   // Returns the newest version of each fragment, ordered by fragment.
   absl::StatusOr<std::vector<CommitRecord>> Heads();
@@ -259,6 +268,7 @@ class CommitLog {
       const std::string& path, SqliteDatabase::Mode mode);
 
   absl::Status PrepareSchema() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status PrepareSumsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NoteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckInPlaceLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
@@ -294,6 +304,8 @@ class CommitLog {
   // The change in doubt; null if there is none, or if it does not concern the
   // run.
   std::shared_ptr<const v1::LogChange> doubtful_ ABSL_GUARDED_BY(mutex_);
+  // Whether PrepareSums has found or made the sums.
+  bool has_sums_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   v1::LogPosition position_ ABSL_GUARDED_BY(mutex_);
   Publisher publish_ ABSL_GUARDED_BY(mutex_);

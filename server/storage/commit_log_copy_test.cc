@@ -124,7 +124,9 @@ class CommitLogCopyTest : public testing::Test {
         {"members", "island_id, incarnation, instance_id, first_versions"},
         {"contributions", "island_id, base_version, tokens, weight, norm"},
         {"accounts", "island_id, incarnation, reported"},
-        {"events", "id, time, kind, text"}};
+        {"events", "id, time, kind, text"},
+        {"round_sums", "fragment, commits, live"},
+        {"token_sums", "island_id, incarnation, contributions, tokens"}};
     std::string rows;
     for (const auto& [table, columns] : tables) {
       auto query = database->Prepare(

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of CommitLog that reads; commit_log.cc writes.
+// The part of CommitLog that reads; commit_log.cc writes, and
+// commit_log_events.cc reads events.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -17,13 +19,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "common/config/kept_defaults.h"
-#include "common/proto_time.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
 #include "server/rules/norm_guard.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/commit_log_schema.h"
+#include "server/storage/commit_log_sums.h"
 
 namespace causeway {
 namespace {
@@ -57,12 +59,6 @@ ContributionFate FateOf(absl::string_view name) {
     if (name == ContributionFateName(fate)) return fate;
   }
   LOG(FATAL) << "contribution fate " << name;
-}
-
-// LIMIT takes a signed number.
-int64_t Limit(uint64_t limit) {
-  return static_cast<int64_t>(
-      std::min<uint64_t>(limit, std::numeric_limits<int64_t>::max()));
 }
 
 CommitRecord CommitOf(const SqliteStatement& row) {
@@ -106,26 +102,6 @@ absl::Status ParseText(const std::string& text, absl::string_view what,
       "the stored ", what, " cannot be read by this version: ", text));
 }
 
-// The rows that a search for events reads while it holds the lock: a
-// millisecond of work.
-constexpr uint64_t kEventSearch = 4096;
-
-// Reads a row of id, time, kind, island_id, text.
-v1::Event EventOf(SqliteStatement& row) {
-  v1::Event event;
-  event.set_id(row.Uint(0));
-  *event.mutable_time() = ToTimestamp(absl::FromUnixMicros(row.Int(1)));
-  event.set_kind(row.Text(2));
-  event.set_island_id(row.Text(3));
-  event.set_text(row.Text(4));
-  event.set_severity(SeverityOf(event.kind()));
-  return event;
-}
-
-bool IsWanted(SqliteStatement& row, const EventFilter& filter) {
-  return filter.Wants(row.Text(2), absl::FromUnixMicros(row.Int(1)));
-}
-
 // Returns the newest point of a series, if there is one.
 template <typename Point>
 absl::StatusOr<std::optional<Point>> NewestPoint(absl::string_view series,
@@ -150,7 +126,7 @@ absl::StatusOr<bool> AppendPoints(
   ASSIGN_OR_RETURN(SqliteStatement query,
                    database.Prepare("SELECT point FROM history WHERE series = ?"
                                     " AND version > ? ORDER BY version",
-                                    series, Limit(after)));
+                                    series, SqlLimit(after)));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, query.Step());
     if (!row) return false;
@@ -159,6 +135,22 @@ absl::StatusOr<bool> AppendPoints(
     RETURN_IF_ERROR(ParseText(query.Text(0), "point of the history", point));
     page_bytes += point.ByteSizeLong();
   }
+}
+
+std::string FragmentsOf(absl::string_view table) {
+  return absl::Substitute(kCommitLogFragments, table);
+}
+
+// Returns the newest version of each fragment, ordered by fragment.
+absl::StatusOr<std::vector<CommitRecord>> ReadHeads(SqliteDatabase& database) {
+  return database.ReadRows(
+      CommitOf,
+      absl::StrCat("WITH RECURSIVE ", FragmentsOf("commits"), " SELECT ",
+                   kCommitLogCommitColumns,
+                   " FROM commits_fragments AS known JOIN commits"
+                   " USING (fragment) WHERE version ="
+                   " (SELECT max(version) FROM commits"
+                   "  WHERE fragment = known.fragment) ORDER BY fragment"));
 }
 
 absl::Status ReadFlags(const std::string& path, SqliteDatabase& database,
@@ -190,24 +182,7 @@ absl::Status ReadAccounts(SqliteDatabase& database,
                        "SELECT island_id, incarnation, process_tokens,"
                        " reported, instance_id FROM accounts"
                        " LEFT JOIN members USING (island_id, incarnation)"));
-  ASSIGN_OR_RETURN(
-      history.settled,
-      database.ReadRows(
-          [](const SqliteStatement& row) {
-            return CoordinatorHistory::Settled{
-                .key = {row.Text(0), row.Uint(1)},
-                .fragment = static_cast<uint32_t>(row.Int(2)),
-                .fate = FateOf(row.Text(3)) == ContributionFate::kPartial
-                            ? TokenLedger::Fate::kPartial
-                            : TokenLedger::Fate::kMerged,
-                .tokens = row.Uint(4),
-                .restored = row.Uint(5),
-                .base_version = row.Uint(6)};
-          },
-          "SELECT island_id, incarnation, fragment, fate,"
-          " sum(tokens), sum(restored_tokens), max(base_version)"
-          " FROM contributions WHERE fate <> 'late'"
-          " GROUP BY island_id, incarnation, fragment, fate"));
+  ASSIGN_OR_RETURN(history.settled, SumsOfTokens(database));
   // Admitted contributions are among the merged ones.
   for (const QuarantineEntry& entry : history.quarantine) {
     if (entry.state == v1::QuarantinedContribution::ADMITTED) continue;
@@ -249,19 +224,11 @@ absl::Status ReadQuarantine(SqliteDatabase& database,
 
 absl::Status ReadRounds(uint64_t norms, SqliteDatabase& database,
                         CoordinatorHistory& history) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement rounds,
-      database.Prepare("SELECT fragment, live, contributing, merged"
-                       " FROM commits ORDER BY fragment, version"));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool row, rounds.Step());
-    if (!row) break;
-    v1::Participation& last =
-        history.last_rounds[static_cast<size_t>(rounds.Int(0))];
-    last.set_live(rounds.Uint(1));
-    last.set_contributing(rounds.Uint(2));
-    last.set_merged(rounds.Uint(3));
-    AddTo(last, history.participation);
+  ASSIGN_OR_RETURN(history.participation, SumOfRounds(database));
+  ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, ReadHeads(database));
+  for (const CommitRecord& head : heads) {
+    if (head.head.fragment() >= history.last_rounds.size()) continue;
+    history.last_rounds[head.head.fragment()] = head.participation;
   }
   for (size_t fragment = 0; fragment < history.merged_norms.size();
        ++fragment) {
@@ -327,42 +294,71 @@ absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
   return leader;
 }
 
+absl::Status CommitLog::PrepareSumsLocked() {
+  if (has_sums_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(has_sums_, HasSums(database_));
+  if (has_sums_) return absl::OkStatus();
+  if (read_only_) {
+    RETURN_IF_ERROR(MakeTemporarySums(database_));
+  } else {
+    LOG(INFO) << "summing up the rows of " << path_ << ", which is done once";
+    RETURN_IF_ERROR(TransactLocked([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return MakeSums(database_);
+    }));
+  }
+  has_sums_ = true;
+  return absl::OkStatus();
+}
+
 absl::Status CommitLog::CheckCommits(uint32_t fragments) {
-  struct Known {
-    uint64_t fragment = 0;
-    uint64_t newest = 0;
-    uint64_t commits = 0;
+  using Numbers = std::pair<uint64_t, uint64_t>;
+  const auto numbers = [](const SqliteStatement& row) {
+    return Numbers(row.Uint(0), row.Uint(1));
   };
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const int64_t events,
                    database_.QueryInt("SELECT count(*) FROM"
                                       " (SELECT 1 FROM events LIMIT 1)"));
-  ASSIGN_OR_RETURN(const std::vector<Known> rows,
-                   database_.ReadRows(
-                       [](const SqliteStatement& row) {
-                         return Known{row.Uint(0), row.Uint(1), row.Uint(2)};
-                       },
-                       kCommitLogKnownVersions));
-  if (rows.empty() && events == 0) return absl::OkStatus();
-  std::map<uint64_t, Known> known;
-  for (const Known& row : rows) known[row.fragment] = row;
+  ASSIGN_OR_RETURN(
+      const std::vector<Numbers> known,
+      database_.ReadRows(
+          numbers,
+          absl::Substitute(kCommitLogKnownVersions, FragmentsOf("commits"),
+                           FragmentsOf("snapshots"),
+                           FragmentsOf("contributions"))));
+  if (known.empty() && events == 0) return absl::OkStatus();
+  std::map<uint64_t, uint64_t> newest(known.begin(), known.end());
   // A fragment without rows has had at least version 0.
   for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
-    known.try_emplace(fragment);
+    newest.try_emplace(fragment);
   }
+  uint64_t wanted = 0;
+  for (const auto& [fragment, version] : newest) wanted += version + 1;
+  ASSIGN_OR_RETURN(const int64_t commits,
+                   database_.QueryInt("SELECT count(*) FROM commits"));
+  // No fragment can have too many.
+  if (newest.size() == fragments && static_cast<uint64_t>(commits) == wanted) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Numbers> counted,
+                   database_.ReadRows(numbers,
+                                      "SELECT fragment, count(*) FROM commits"
+                                      " GROUP BY fragment"));
+  const std::map<uint64_t, uint64_t> counts(counted.begin(), counted.end());
   std::vector<std::string> problems;
-  for (const auto& [fragment, versions] : known) {
+  for (const auto& [fragment, version] : newest) {
+    const auto found = counts.find(fragment);
+    const uint64_t count = found == counts.end() ? 0 : found->second;
     if (fragment >= fragments) {
       problems.push_back(absl::Substitute(
           "it tells of fragment $0, but the run has $1 fragments", fragment,
           fragments));
-    } else if (versions.commits != versions.newest + 1) {
+    } else if (count != version + 1) {
       problems.push_back(
           absl::Substitute("of versions 0 to $0 of fragment $1 it has $2",
-                           versions.newest, fragment, versions.commits));
+                           version, fragment, count));
     }
   }
-  if (problems.empty()) return absl::OkStatus();
   return absl::DataLossError(absl::Substitute(
       "$0 lacks rows of the table commits: $1. Restore it from a backup, "
       "together with the files that belong to it. Nothing was changed",
@@ -371,12 +367,7 @@ absl::Status CommitLog::CheckCommits(uint32_t fragments) {
 
 absl::StatusOr<std::vector<CommitRecord>> CommitLog::Heads() {
   absl::MutexLock lock(&mutex_);
-  return database_.ReadRows(
-      CommitOf, absl::StrCat("SELECT ", kCommitLogCommitColumns,
-                             " FROM commits AS outer_commits WHERE version ="
-                             " (SELECT max(version) FROM commits"
-                             "  WHERE fragment = outer_commits.fragment)"
-                             " ORDER BY fragment"));
+  return ReadHeads(database_);
 }
 
 absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
@@ -386,7 +377,7 @@ absl::StatusOr<std::vector<CommitRecord>> CommitLog::History(uint32_t fragment,
                             absl::StrCat("SELECT ", kCommitLogCommitColumns,
                                          " FROM commits WHERE fragment = ?"
                                          " ORDER BY version DESC LIMIT ?"),
-                            fragment, Limit(limit));
+                            fragment, SqlLimit(limit));
 }
 
 absl::StatusOr<std::vector<SnapshotRecord>> CommitLog::Snapshots(
@@ -400,10 +391,10 @@ absl::StatusOr<std::vector<SnapshotRecord>> CommitLog::Snapshots(
         snapshot.head.set_digest(absl::HexStringToBytes(row.Text(1)));
         return snapshot;
       },
-      "SELECT version, digest, file FROM commits"
-      " JOIN snapshots USING (fragment, version)"
+      "SELECT version, digest, file FROM snapshots"
+      " CROSS JOIN commits USING (fragment, version)"
       " WHERE fragment = ? ORDER BY version DESC LIMIT ?",
-      fragment, Limit(limit));
+      fragment, SqlLimit(limit));
 }
 
 absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
@@ -423,16 +414,15 @@ absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
 
 absl::StatusOr<std::vector<Member>> CommitLog::Members() {
   absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(PrepareSumsLocked());
   return database_.ReadRows(
       MemberOf,
       "SELECT island_id, incarnation, instance_id, state,"
       " description, joined_at, ended_at, reason, shard, first_versions,"
-      " (SELECT count(*) FROM contributions AS c"
-      "  WHERE c.island_id = m.island_id"
-      "  AND c.incarnation = m.incarnation AND c.fate <> 'late'),"
-      " (SELECT ifnull(sum(tokens), 0) FROM contributions AS c"
-      "  WHERE c.island_id = m.island_id"
-      "  AND c.incarnation = m.incarnation AND c.fate <> 'late')"
+      " (SELECT ifnull(sum(contributions), 0) FROM token_sums AS s"
+      "  WHERE s.island_id = m.island_id AND s.incarnation = m.incarnation),"
+      " (SELECT ifnull(sum(tokens), 0) FROM token_sums AS s"
+      "  WHERE s.island_id = m.island_id AND s.incarnation = m.incarnation)"
       ", draining FROM members AS m WHERE incarnation ="
       " (SELECT max(incarnation) FROM members"
       "  WHERE island_id = m.island_id) ORDER BY island_id");
@@ -471,6 +461,7 @@ absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
   history.merged_norms.resize(fragments);
   history.last_rounds.resize(fragments);
   absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(PrepareSumsLocked());
   RETURN_IF_ERROR(ReadFlags(path_, database_, history.flags));
   RETURN_IF_ERROR(ReadQuarantine(database_, history));
   RETURN_IF_ERROR(ReadAccounts(database_, history));
@@ -506,67 +497,6 @@ absl::StatusOr<v1::GetHistoryResponse> CommitLog::HistoryAfter(
   }
   response.set_more(more);
   return response;
-}
-
-absl::StatusOr<uint64_t> CommitLog::NewestEvent() {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const int64_t newest,
-                   database_.QueryInt("SELECT ifnull(max(id), 0) FROM events"));
-  return static_cast<uint64_t>(newest);
-}
-
-absl::StatusOr<std::vector<v1::Event>> CommitLog::NewestEvents(
-    uint64_t after_id, uint64_t most, const EventFilter& filter) {
-  std::vector<v1::Event> events;
-  uint64_t before = std::numeric_limits<uint64_t>::max();
-  uint64_t rows = kEventSearch;
-  while (rows == kEventSearch && events.size() < most) {
-    rows = 0;
-    absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(
-        SqliteStatement query,
-        database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
-                          " WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?",
-                          Limit(after_id), Limit(before), Limit(kEventSearch)));
-    while (events.size() < most) {
-      ASSIGN_OR_RETURN(const bool row, query.Step());
-      if (!row) break;
-      ++rows;
-      before = query.Uint(0);
-      if (IsWanted(query, filter)) events.push_back(EventOf(query));
-    }
-  }
-  std::reverse(events.begin(), events.end());
-  return events;
-}
-
-absl::StatusOr<std::vector<v1::Event>> CommitLog::EventsAfter(
-    uint64_t after_id, uint64_t limit, const EventFilter& filter) {
-  std::vector<v1::Event> events;
-  uint64_t bytes = 0;
-  const auto is_full = [&] {
-    return events.size() >= limit || bytes >= kEventPageBytes;
-  };
-  uint64_t rows = kEventSearch;
-  while (rows == kEventSearch && !is_full()) {
-    rows = 0;
-    absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(
-        SqliteStatement query,
-        database_.Prepare("SELECT id, time, kind, island_id, text FROM events"
-                          " WHERE id > ? ORDER BY id LIMIT ?",
-                          Limit(after_id), Limit(kEventSearch)));
-    while (!is_full()) {
-      ASSIGN_OR_RETURN(const bool row, query.Step());
-      if (!row) break;
-      ++rows;
-      after_id = query.Uint(0);
-      if (!IsWanted(query, filter)) continue;
-      events.push_back(EventOf(query));
-      bytes += events.back().text().size();
-    }
-  }
-  return events;
 }
 
 }  // namespace causeway

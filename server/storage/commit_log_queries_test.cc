@@ -328,6 +328,20 @@ TEST_F(CommitLogEventsTest, AFilterFindsEventsBehindThousandsOfOthers) {
                             {.kinds = {"run_suspended", "island_joined"},
                              .since = kStart + absl::Seconds(10'001)})),
       ElementsAre(20'002));
+  // A single kind has an index.
+  const EventFilter suspended = {.kinds = {"run_suspended"}};
+  EXPECT_THAT(ids(log_->NewestEvents(0, 9, suspended)), ElementsAre(20'002));
+  EXPECT_THAT(ids(log_->NewestEvents(20'002, 9, suspended)), IsEmpty());
+  EXPECT_THAT(ids(log_->EventsAfter(0, 9, suspended)), ElementsAre(20'002));
+  EXPECT_THAT(ids(log_->NewestEvents(0, 9, {.kinds = {"run_paused"}})),
+              IsEmpty());
+  const EventFilter merged = {.kinds = {"round_merged"}};
+  EXPECT_THAT(ids(log_->NewestEvents(0, 2, merged)),
+              ElementsAre(20'000, 20'001));
+  EXPECT_THAT(ids(log_->EventsAfter(9'999, 2, merged)),
+              ElementsAre(10'000, 10'002));
+  EXPECT_THAT(log_->EventsAfter(0, 15'000, merged),
+              IsOkAndHolds(SizeIs(15'000)));
   const auto newest = log_->NewestEvents(0, 1, notices);
   ASSERT_OK(newest);
   EXPECT_EQ(newest->at(0).severity(), v1::CRITICAL);

@@ -13,7 +13,7 @@
 
 namespace causeway {
 
-// Rises with every change of the schema.
+// Rises with every change that an earlier program cannot work with.
 inline constexpr int64_t kCommitLogSchemaVersion = 6;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
@@ -89,9 +89,6 @@ CREATE UNIQUE INDEX merged_once
   ON contributions (fragment, base_version, island_id, incarnation)
   WHERE fate <> 'late';
 
-CREATE INDEX contributions_of_islands
-  ON contributions (island_id, incarnation, fate, tokens);
-
 CREATE TABLE accounts (
   island_id TEXT NOT NULL,
   incarnation INTEGER NOT NULL,
@@ -146,18 +143,129 @@ INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');
 // The tables that describe this state directory, not the run.
 inline constexpr absl::string_view kCommitLogOwnTables[] = {"log", "snapshots"};
 
-// Returns, by fragment, the newest version that any row mentions, and the
-// number of commits. The rows of a merge are written together.
+// Sums over the rows of `commits` and `contributions`, so that nobody has to
+// read these from the run's beginning on. The tables have no PRIMARY KEY, for
+// SQLite's changesets leave such tables out: each copy of a log keeps its own
+// sums, whether or not the log that it copies has them. $0 is TEMP or empty, $1
+// is kCommitLogAddTokens.
+inline constexpr char kCommitLogSums[] = R"sql(
+CREATE $0 TABLE IF NOT EXISTS round_sums (
+  fragment INTEGER NOT NULL UNIQUE,
+  commits INTEGER NOT NULL,
+  live INTEGER NOT NULL,
+  contributing INTEGER NOT NULL,
+  merged INTEGER NOT NULL
+) STRICT;
+CREATE $0 TABLE IF NOT EXISTS token_sums (  -- of merged contributions
+  island_id TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  fragment INTEGER NOT NULL,
+  fate TEXT NOT NULL,
+  contributions INTEGER NOT NULL,
+  tokens INTEGER NOT NULL,
+  restored_tokens INTEGER NOT NULL,
+  newest_base_version INTEGER NOT NULL,
+  UNIQUE (island_id, incarnation, fragment, fate)
+) STRICT;
+DELETE FROM round_sums;
+DELETE FROM token_sums;
+INSERT INTO round_sums
+  SELECT fragment, count(*), sum(live), sum(contributing), sum(merged)
+  FROM commits GROUP BY fragment;
+INSERT INTO token_sums
+  SELECT island_id, incarnation, fragment, fate, 1, tokens, restored_tokens,
+    base_version
+  FROM contributions WHERE fate <> 'late' $1;
+)sql";
+
+// Adds a contribution to the sum of those before it, which stops at $0
+// (TokenLedger::kMost).
+inline constexpr char kCommitLogAddTokens[] = R"sql(
+ON CONFLICT DO UPDATE SET contributions = contributions + 1,
+  tokens = min(tokens + excluded.tokens, $0),
+  restored_tokens = min(restored_tokens + excluded.restored_tokens, $0),
+  newest_base_version =
+    max(newest_base_version, excluded.newest_base_version)
+)sql";
+
+// Keeps the sums whoever writes the rows: this program, another version of it,
+// or a changeset. The log only adds rows. Whoever edits others by hand empties
+// `round_sums`, so that all sums are made again (HasSums). $0 is
+// kCommitLogAddTokens.
+inline constexpr char kCommitLogSumTriggers[] = R"sql(
+CREATE TRIGGER IF NOT EXISTS commits_added AFTER INSERT ON commits BEGIN
+  INSERT INTO round_sums
+    VALUES (NEW.fragment, 1, NEW.live, NEW.contributing, NEW.merged)
+    ON CONFLICT DO UPDATE SET commits = commits + 1,
+      live = live + excluded.live,
+      contributing = contributing + excluded.contributing,
+      merged = merged + excluded.merged;
+END;
+CREATE TRIGGER IF NOT EXISTS contributions_added AFTER INSERT ON contributions
+WHEN NEW.fate <> 'late' BEGIN
+  INSERT INTO token_sums
+    VALUES (NEW.island_id, NEW.incarnation, NEW.fragment, NEW.fate, 1,
+      NEW.tokens, NEW.restored_tokens, NEW.base_version)
+    $0;
+END;
+CREATE TRIGGER IF NOT EXISTS commits_edited AFTER UPDATE ON commits BEGIN
+  DELETE FROM round_sums;
+END;
+CREATE TRIGGER IF NOT EXISTS commits_deleted AFTER DELETE ON commits BEGIN
+  DELETE FROM round_sums;
+END;
+CREATE TRIGGER IF NOT EXISTS contributions_edited
+AFTER UPDATE ON contributions BEGIN
+  DELETE FROM round_sums;
+END;
+CREATE TRIGGER IF NOT EXISTS contributions_deleted
+AFTER DELETE ON contributions BEGIN
+  DELETE FROM round_sums;
+END;
+)sql";
+
+// The index of versions is the smallest one, with which SQLite counts commits.
+inline constexpr char kCommitLogIndexes[] = R"sql(
+CREATE INDEX IF NOT EXISTS commits_of_versions ON commits (version);
+CREATE INDEX IF NOT EXISTS events_of_kinds ON events (kind);
+DROP INDEX IF EXISTS contributions_of_islands;
+)sql";
+
+// Counts what the sums need: the tables, the triggers and the indexes.
+inline constexpr char kCommitLogSumParts[] = R"sql(
+SELECT count(*) FROM sqlite_schema WHERE name IN ('round_sums', 'token_sums',
+  'commits_added', 'contributions_added', 'commits_edited', 'commits_deleted',
+  'contributions_edited', 'contributions_deleted', 'commits_of_versions',
+  'events_of_kinds')
+)sql";
+inline constexpr int64_t kCommitLogSumPartCount = 10;
+
+// Lists the fragments of a table $0 whose primary key begins with the fragment,
+// without reading more than a row of each. The list ends with null.
+inline constexpr char kCommitLogFragments[] = R"sql(
+$0_fragments(fragment) AS (
+  SELECT min(fragment) FROM $0
+  UNION ALL
+  SELECT (SELECT min(fragment) FROM $0 WHERE fragment > known.fragment)
+    FROM $0_fragments AS known WHERE known.fragment IS NOT NULL)
+)sql";
+
+// Returns, by fragment, the newest version that any row mentions. The rows of a
+// merge are written together. $0, $1 and $2 are kCommitLogFragments of the
+// three tables.
 inline constexpr char kCommitLogKnownVersions[] = R"sql(
-SELECT fragment, max(newest), sum(commits) FROM (
-  SELECT fragment, max(version) AS newest, count(*) AS commits
-    FROM commits GROUP BY fragment
+WITH RECURSIVE $0, $1, $2
+SELECT fragment, max(newest) FROM (
+  SELECT fragment, (SELECT max(version) FROM commits
+    WHERE fragment = known.fragment) AS newest FROM commits_fragments AS known
   UNION ALL
-  SELECT fragment, max(version), 0 FROM snapshots GROUP BY fragment
+  SELECT fragment, (SELECT max(version) FROM snapshots
+    WHERE fragment = known.fragment) FROM snapshots_fragments AS known
   UNION ALL
-  SELECT fragment, max(base_version) + 1, 0
-    FROM contributions WHERE fate <> 'late' GROUP BY fragment)
-GROUP BY fragment ORDER BY fragment
+  SELECT fragment, (SELECT max(base_version) + 1 FROM contributions
+    WHERE fragment = known.fragment AND fate <> 'late')
+    FROM contributions_fragments AS known)
+WHERE newest IS NOT NULL GROUP BY fragment ORDER BY fragment
 )sql";
 
 // Removes at most ?2 points of a series (?1), no two of them neighbours: those

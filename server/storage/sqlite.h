@@ -19,8 +19,10 @@
 #ifndef SERVER_STORAGE_SQLITE_H_
 #define SERVER_STORAGE_SQLITE_H_
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -108,6 +110,12 @@ class SqliteRecorder {
 
   std::unique_ptr<sqlite3_session, Deleter> session_;
 };
+
+// Returns what LIMIT and the ids of rows, which are signed, make of a number.
+inline int64_t SqlLimit(uint64_t number) {
+  return static_cast<int64_t>(
+      std::min<uint64_t>(number, std::numeric_limits<int64_t>::max()));
+}
 
 class SqliteDatabase {
  public:

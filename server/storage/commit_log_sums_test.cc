@@ -1,0 +1,400 @@
+// SPDX-FileCopyrightText: The Causeway authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compares what a start reads of random logs, some without the sums, with what
+// all their rows say.
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/os/file.h"
+#include "common/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/replication.pb.h"
+#include "proto/status.pb.h"
+#include "server/rules/coordinator_history.h"
+#include "server/rules/token_ledger.h"
+#include "server/storage/commit_log.h"
+#include "server/storage/sqlite.h"
+
+namespace causeway {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1700000000);
+constexpr uint32_t kFragments = 3;
+
+// Makes a log one of the time before the sums.
+constexpr char kRemoveSums[] = R"sql(
+DROP TRIGGER commits_added;
+DROP TRIGGER commits_edited;
+DROP TRIGGER commits_deleted;
+DROP TRIGGER contributions_added;
+DROP TRIGGER contributions_edited;
+DROP TRIGGER contributions_deleted;
+DROP TABLE round_sums;
+DROP TABLE token_sums;
+DROP INDEX commits_of_versions;
+DROP INDEX events_of_kinds;
+CREATE INDEX contributions_of_islands
+  ON contributions (island_id, incarnation, fate, tokens);
+)sql";
+
+class CommitLogSumsTest : public testing::Test {
+ protected:
+  CommitLogSumsTest()
+      : directory_(absl::StrCat(
+            testing::TempDir(), "/",
+            testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    EXPECT_OK(CreateDirectory(directory_));
+    log_ = Open("log");
+    log_->Publish([this](std::shared_ptr<const v1::LogChange> change) {
+      changes_.push_back(std::move(change));
+    });
+    RunRecord run{.run_id = "run-1", .created_at = kStart};
+    LogBatch batch;
+    for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
+      run.plan.add_fragments()->set_size(12);
+      batch.commits.push_back(NextCommit(fragment));
+    }
+    EXPECT_OK(log_->CreateRun(run));
+    EXPECT_OK(log_->Apply(batch));
+  }
+
+  std::string PathOf(const std::string& name) const {
+    return absl::StrCat(directory_, "/", name);
+  }
+  std::unique_ptr<CommitLog> Open(const std::string& name) const {
+    auto log = CommitLog::Open(PathOf(name));
+    EXPECT_OK(log);
+    return *std::move(log);
+  }
+  std::unique_ptr<CommitLog> OpenReadOnly(const std::string& name) const {
+    auto log = CommitLog::OpenReadOnly(PathOf(name));
+    EXPECT_OK(log);
+    return *std::move(log);
+  }
+  SqliteDatabase OpenDatabase(const std::string& name) const {
+    auto database = SqliteDatabase::Open(
+        PathOf(name), SqliteDatabase::Mode::kReadWriteCreate);
+    EXPECT_OK(database);
+    return *std::move(database);
+  }
+  void Execute(const std::string& name, const std::string& sql) const {
+    EXPECT_OK(OpenDatabase(name).Execute(sql)) << sql;
+  }
+
+  uint64_t Below(uint64_t limit) { return random_() % limit; }
+
+  CommitRecord NextCommit(uint32_t fragment) {
+    CommitRecord commit{.committed_at = kStart};
+    commit.head.set_fragment(fragment);
+    commit.head.set_version(versions_[fragment]++);
+    commit.participation.set_live(Below(9));
+    commit.participation.set_contributing(Below(9));
+    commit.participation.set_merged(Below(9));
+    return commit;
+  }
+
+  // Appends batches with commits and contributions of every fate.
+  void Grow(uint64_t batches) {
+    for (; batches > 0; --batches) {
+      LogBatch batch;
+      const auto fragment = static_cast<uint32_t>(Below(kFragments));
+      const uint64_t base_version = versions_[fragment] - 1;
+      batch.commits.push_back(NextCommit(fragment));
+      for (const char* island : {"a", "b", "c"}) {
+        const uint64_t incarnation = 1 + Below(3);
+        batch.members.push_back({.island_id = island,
+                                 .incarnation = incarnation,
+                                 .state = v1::IslandStatus::LIVE});
+        const uint64_t tokens = Below(1000);
+        batch.contributions.push_back(
+            {.fragment = fragment,
+             .base_version = base_version,
+             .island_id = island,
+             .incarnation = incarnation,
+             .tokens = tokens,
+             .restored_tokens = Below(tokens + 1),
+             .fate = static_cast<ContributionFate>(Below(3)),
+             .at = kStart});
+      }
+      // One that came late is noted twice.
+      batch.contributions.push_back({.fragment = fragment,
+                                     .base_version = Below(base_version + 1),
+                                     .island_id = "d",
+                                     .incarnation = 1,
+                                     .tokens = 1,
+                                     .fate = ContributionFate::kLate,
+                                     .at = kStart});
+      batch.contributions.push_back(batch.contributions.back());
+      if (Below(3) == 0) {
+        batch.snapshots.push_back({.head = batch.commits[0].head, .file = "f"});
+      }
+      ASSERT_OK(log_->Apply(batch));
+    }
+  }
+
+  // Returns what all rows of commits and contributions say.
+  std::string OfRows(const std::string& name) const {
+    SqliteDatabase database = OpenDatabase(name);
+    return absl::StrCat(
+        Rows(database,
+             "SELECT 'head', fragment, max(version), live || ' ' ||"
+             " contributing || ' ' || merged FROM commits GROUP BY fragment"),
+        Rows(database,
+             "SELECT 'rounds', sum(live), sum(contributing), sum(merged)"
+             " FROM commits"),
+        Rows(database,
+             "SELECT island_id || incarnation || fragment || fate,"
+             " sum(tokens), sum(restored_tokens), max(base_version)"
+             " FROM contributions WHERE fate <> 'late' GROUP BY 1 ORDER BY 1"),
+        Rows(database,
+             "SELECT island_id, incarnation, count(tokens),"
+             " ifnull(sum(tokens), 0) FROM"
+             " (SELECT island_id, max(incarnation) AS incarnation FROM members"
+             "  GROUP BY island_id) LEFT JOIN"
+             " (SELECT * FROM contributions WHERE fate <> 'late')"
+             " USING (island_id, incarnation) GROUP BY island_id"));
+  }
+  static std::string Rows(SqliteDatabase& database, const char* sql) {
+    const auto rows = database.ReadRows(
+        [](const SqliteStatement& row) {
+          return absl::StrCat(row.Text(0), " ", row.Text(1), " ", row.Text(2),
+                              " ", row.Text(3), "\n");
+        },
+        sql);
+    EXPECT_OK(rows);
+    return absl::StrJoin(*rows, "");
+  }
+
+  // Returns what a start reads of them.
+  static std::string OfStart(CommitLog& log) {
+    std::string text;
+    const auto append = [&](const v1::Participation& participation) {
+      absl::StrAppend(&text, participation.live(), " ",
+                      participation.contributing(), " ", participation.merged(),
+                      "\n");
+    };
+    const auto heads = log.Heads();
+    const auto history = log.LoadHistory(kFragments, 1);
+    const auto members = log.Members();
+    EXPECT_OK(heads);
+    EXPECT_OK(history);
+    EXPECT_OK(members);
+    for (const CommitRecord& commit : *heads) {
+      absl::StrAppend(&text, "head ", commit.head.fragment(), " ",
+                      commit.head.version(), " ");
+      append(history->last_rounds[commit.head.fragment()]);
+    }
+    absl::StrAppend(&text, "rounds ");
+    append(history->participation);
+    for (const CoordinatorHistory::Settled& sum : history->settled) {
+      absl::StrAppend(
+          &text, sum.key.island_id, sum.key.incarnation, sum.fragment,
+          sum.fate == TokenLedger::Fate::kPartial ? "partial" : "merged", " ",
+          sum.tokens, " ", sum.restored, " ", sum.base_version, "\n");
+    }
+    for (const Member& member : *members) {
+      absl::StrAppend(&text, member.island_id, " ", member.incarnation, " ",
+                      member.contributions_merged, " ", member.tokens_merged,
+                      "\n");
+    }
+    return text;
+  }
+
+  const std::string directory_;
+  std::mt19937_64 random_{1};
+  uint64_t versions_[kFragments] = {};
+  std::unique_ptr<CommitLog> log_;
+  std::vector<std::shared_ptr<const v1::LogChange>> changes_;
+};
+
+TEST_F(CommitLogSumsTest, AStartReadsWhatAllRowsSay) {
+  for (int i = 0; i < 10; ++i) {
+    Grow(Below(10));
+    EXPECT_EQ(OfStart(*log_), OfRows("log"));
+    EXPECT_OK(log_->CheckCommits(kFragments));
+    if (Below(2) == 0) log_ = Open("log");
+  }
+  EXPECT_THAT(OfRows("log"), HasSubstr("partial"));
+}
+
+TEST_F(CommitLogSumsTest, AStartReadsTheSumsAndNotTheRows) {
+  Grow(5);
+  Execute("log", "UPDATE token_sums SET tokens = 123456");
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       Open("log")->LoadHistory(kFragments, 1));
+  EXPECT_THAT(history.settled, Not(IsEmpty()));
+  for (const CoordinatorHistory::Settled& sum : history.settled) {
+    EXPECT_EQ(sum.tokens, 123456);
+  }
+}
+
+TEST_F(CommitLogSumsTest, ALogWithoutSumsGetsThem) {
+  Grow(30);
+  log_ = nullptr;
+  Execute("log", kRemoveSums);
+  EXPECT_EQ(OfStart(*OpenReadOnly("log")), OfRows("log"));
+  EXPECT_EQ(OpenDatabase("log")
+                .QueryInt("SELECT count(*) FROM sqlite_schema"
+                          " WHERE name LIKE '%sums'")
+                .value(),
+            0)
+      << "a tool has changed the log";
+  log_ = Open("log");
+  ASSERT_OK(log_->CheckCommits(kFragments));
+  ASSERT_OK(log_->PrepareSums());
+  EXPECT_EQ(OfStart(*log_), OfRows("log"));
+  Grow(10);
+  EXPECT_EQ(OfStart(*log_), OfRows("log"));
+  EXPECT_EQ(OfStart(*OpenReadOnly("log")), OfRows("log"));
+}
+
+TEST_F(CommitLogSumsTest, ACopyKeepsItsOwnSums) {
+  Grow(20);
+  // The log of a program that does not know of sums, and a copy that does.
+  log_ = nullptr;
+  Execute("log", kRemoveSums);
+  log_ = Open("log");
+  log_->Publish([this](std::shared_ptr<const v1::LogChange> change) {
+    changes_.push_back(std::move(change));
+  });
+  ASSERT_OK(log_->CopyTo(PathOf("copy")));
+  const std::unique_ptr<CommitLog> copy = Open("copy");
+  ASSERT_OK(copy->PrepareSums());
+  const size_t begin = changes_.size();
+  Grow(20);
+  for (size_t i = begin; i < changes_.size(); ++i) {
+    EXPECT_THAT(changes_[i]->rows(), Not(HasSubstr("_sums")));
+    ASSERT_OK(copy->ApplyChanges({*changes_[i]}, 1));
+  }
+  EXPECT_EQ(OfStart(*copy), OfRows("log"));
+
+  // The other way round.
+  ASSERT_OK(log_->CopyTo(PathOf("old copy")));
+  ASSERT_OK(log_->PrepareSums());
+  const std::unique_ptr<CommitLog> old_copy = Open("old copy");
+  const size_t sums = changes_.size();
+  Grow(20);
+  for (size_t i = sums; i < changes_.size(); ++i) {
+    EXPECT_THAT(changes_[i]->rows(), Not(HasSubstr("_sums")));
+    ASSERT_OK(old_copy->ApplyChanges({*changes_[i]}, 1));
+  }
+  EXPECT_EQ(OfStart(*old_copy), OfRows("log"));
+}
+
+TEST_F(CommitLogSumsTest, SumsOfALogThatWasEditedAreMadeAgain) {
+  for (const char* edit :
+       {"DELETE FROM contributions WHERE island_id = 'a'",
+        "UPDATE contributions SET tokens = tokens + 7",
+        "UPDATE commits SET live = live + 1",
+        "DELETE FROM contributions WHERE fragment = 0;"
+        "DELETE FROM commits WHERE fragment = 0 AND version ="
+        " (SELECT max(version) FROM commits WHERE fragment = 0)"}) {
+    SCOPED_TRACE(edit);
+    Grow(10);
+    const std::string before = OfStart(*log_);
+    Execute("log", edit);
+    if (absl::StrContains(edit, "DELETE FROM commits")) --versions_[0];
+    log_ = Open("log");
+    EXPECT_NE(OfStart(*log_), before);
+    EXPECT_EQ(OfStart(*log_), OfRows("log"));
+    // Even if rows have come since.
+    Execute("log", edit);
+    if (absl::StrContains(edit, "DELETE FROM commits")) --versions_[0];
+    Grow(3);
+    EXPECT_EQ(OfStart(*Open("log")), OfRows("log"));
+  }
+}
+
+TEST_F(CommitLogSumsTest, RowsOfAnotherProgramAreSummed) {
+  Grow(3);
+  Execute("log",
+          "INSERT INTO commits SELECT fragment, version + 1, digest,"
+          " update_file, merged_norm, committed_at, 5, 4, 3 FROM commits"
+          " WHERE (fragment, version) IN"
+          " (SELECT fragment, max(version) FROM commits GROUP BY fragment);"
+          "INSERT INTO contributions SELECT fragment, base_version + 1000,"
+          " island_id, incarnation, fate, tokens, inner_steps, weight, norm,"
+          " digest, at, restored_tokens FROM contributions");
+  EXPECT_EQ(OfStart(*Open("log")), OfRows("log"));
+}
+
+TEST_F(CommitLogSumsTest, ManyTokensStopAtTheMostInsteadOfOverflowing) {
+  for (int i = 0; i < 10; ++i) {
+    LogBatch batch{.commits = {NextCommit(0)}};
+    batch.contributions.push_back(
+        {.base_version = batch.commits[0].head.version() - 1,
+         .island_id = "a",
+         .incarnation = 1,
+         .tokens = TokenLedger::kMost,
+         .restored_tokens = TokenLedger::kMost,
+         .at = kStart});
+    ASSERT_OK(log_->Apply(batch));
+  }
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory history,
+                       log_->LoadHistory(kFragments, 1));
+  ASSERT_EQ(history.settled.size(), 1);
+  EXPECT_EQ(history.settled[0].tokens, TokenLedger::kMost);
+  EXPECT_EQ(history.settled[0].restored, TokenLedger::kMost);
+  log_ = nullptr;
+  Execute("log", kRemoveSums);
+  ASSERT_OK_AND_ASSIGN(const CoordinatorHistory made,
+                       Open("log")->LoadHistory(kFragments, 1));
+  ASSERT_EQ(made.settled.size(), 1);
+  EXPECT_EQ(made.settled[0].tokens, TokenLedger::kMost);
+}
+
+// Which rows of which tables are lost is random; the count of every fragment
+// says what a start must find.
+TEST_F(CommitLogSumsTest, ALossOfCommitsIsFoundWhereverItIs) {
+  Grow(40);
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = absl::StrCat("lost", i);
+    ASSERT_OK(log_->CopyTo(PathOf(name)));
+    if (Below(2) == 0) Execute(name, kRemoveSums);
+    if (Below(8) != 0) {
+      Execute(name, absl::StrCat("DELETE FROM commits WHERE fragment = ",
+                                 Below(kFragments), " AND version BETWEEN ",
+                                 Below(20), " AND ", Below(30)));
+    }
+    if (Below(3) == 0) Execute(name, "DELETE FROM snapshots");
+    if (Below(3) == 0) {
+      Execute(name, absl::StrCat("DELETE FROM contributions WHERE fragment = ",
+                                 Below(kFragments)));
+    }
+    SqliteDatabase database = OpenDatabase(name);
+    ASSERT_OK_AND_ASSIGN(
+        const int64_t lacking,
+        database.QueryInt(
+            "SELECT count(*) FROM"
+            " (SELECT value AS fragment FROM json_each('[0, 1, 2]')) AS f"
+            " WHERE (SELECT count(*) FROM commits"
+            "  WHERE fragment = f.fragment) <> ifnull((SELECT max(newest) FROM"
+            " (SELECT fragment, version AS newest FROM commits UNION ALL"
+            "  SELECT fragment, version FROM snapshots UNION ALL"
+            "  SELECT fragment, base_version + 1 FROM contributions"
+            "   WHERE fate <> 'late')"
+            " WHERE fragment = f.fragment), 0) + 1"));
+    const absl::Status checked = Open(name)->CheckCommits(kFragments);
+    EXPECT_EQ(checked.ok(), lacking == 0) << checked;
+    if (!checked.ok()) {
+      EXPECT_THAT(checked, IsDataLoss("lacks rows"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace causeway
