@@ -3,8 +3,8 @@
 //
 // Measures what a coordinator's start, a takeover and a follower's hello ask a
 // commit log with a long history. The argument is the number of rounds, each of
-// four fragments and eight islands. Writes below $TEST_TMPDIR, or /tmp: about
-// 9 KB for a round.
+// four fragments and eight islands. Writes below $TMPDIR, or /tmp: about
+// 6 KB for a round.
 #include <cstdint>
 #include <map>
 #include <memory>
