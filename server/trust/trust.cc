@@ -51,6 +51,30 @@ std::string DescribeEntry(const Entry& entry) {
   return absl::StrCat(entry.role(), " ", entry.name());
 }
 
+// Returns the record of the certificate with this id, or null.
+template <typename Records>
+auto* FindById(Records& certificates, absl::string_view id) {
+  const auto found =
+      absl::c_find_if(certificates, [id](const CertificateRecord& record) {
+        return record.certificate().id() == id;
+      });
+  return found == certificates.end() ? nullptr : &*found;
+}
+
+// Returns the record to which a certificate with this serial belongs, unless it
+// was revoked.
+template <typename Records>
+auto FindGood(Records& certificates, absl::string_view serial)
+    -> absl::StatusOr<decltype(FindById(certificates, serial))> {
+  auto* const record =
+      FindById(certificates, serial.substr(0, kHolderIdDigits));
+  if (record != nullptr && !record->certificate().revoked()) return record;
+  return absl::UnauthenticatedError(absl::StrCat(
+      record == nullptr ? "the coordinator has no record of this certificate"
+                        : "this certificate was revoked",
+      "; enrol with a new token of an operator (causeway token create)"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
@@ -78,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
                                    /*may_make=*/bytes->empty(), options.now()));
   auto trust = std::unique_ptr<Trust>(
       new Trust(std::move(options), std::move(authority), std::move(records)));
-  absl::MutexLock lock(&trust->mu_);
+  absl::MutexLock lock(&trust->write_mu_);
   RETURN_IF_ERROR(trust->WriteOwnPairs());
   trust->TellRevoked();
   return trust;
@@ -99,9 +123,17 @@ void Trust::DropExpiredCertificates() {
           });
 }
 
-absl::Status Trust::Write() const {
-  return WriteSecretAtomically(RecordsPath(options_.folder),
-                               records_.SerializeAsString());
+absl::Status Trust::Write() {
+  RETURN_IF_ERROR(WriteSecretAtomically(RecordsPath(options_.folder),
+                                        records_.SerializeAsString()));
+  Show();
+  return absl::OkStatus();
+}
+
+void Trust::Show() {
+  v1::TrustRecords shown = records_;
+  absl::MutexLock lock(&mu_);
+  shown_.Swap(&shown);
 }
 
 absl::Status Trust::WriteOwnPairs() {
@@ -126,6 +158,7 @@ absl::Status Trust::WriteOwnPairs() {
   RETURN_IF_ERROR(authority_.WriteOperatorPair(
       {Role::kOperator, options_.run, kOwnOperator},
       absl::HexStringToBytes(entry.id()), *key, now, kOwnLife));
+  absl::MutexLock lock(&mu_);
   own_renewal_ = now + kOwnLife * 2 / 3;
   return absl::OkStatus();
 }
@@ -136,29 +169,21 @@ absl::Time Trust::Now() const {
 
 void Trust::Tend() {
   const absl::Time now = Now();
-  absl::MutexLock lock(&mu_);
-  // If the clock was put back, certificates made before may not be valid yet.
-  if (now < own_renewal_ && own_renewal_ < now + kOwnLife) return;
-  own_renewal_ = now + kRetry;
+  {
+    absl::MutexLock lock(&mu_);
+    // If the clock was put back, certificates made before may not be valid yet.
+    if (now < own_renewal_ && own_renewal_ < now + kOwnLife) return;
+    own_renewal_ = now + kRetry;
+  }
+  absl::MutexLock lock(&write_mu_);
   const absl::Status written = WriteOwnPairs();
   LOG_IF(ERROR, !written.ok())
       << "cannot renew the coordinator's certificates: " << written;
 }
 
-CertificateRecord* Trust::Find(absl::string_view id) {
-  for (CertificateRecord& record : *records_.mutable_certificates()) {
-    if (record.certificate().id() == id) return &record;
-  }
-  return nullptr;
-}
-
-absl::StatusOr<CertificateRecord*> Trust::FindGood(absl::string_view serial) {
-  CertificateRecord* const record = Find(serial.substr(0, kHolderIdDigits));
-  if (record != nullptr && !record->certificate().revoked()) return record;
-  return absl::UnauthenticatedError(absl::StrCat(
-      record == nullptr ? "the coordinator has no record of this certificate"
-                        : "this certificate was revoked",
-      "; enrol with a new token of an operator (causeway token create)"));
+absl::Status Trust::Check(absl::string_view serial) const {
+  absl::MutexLock lock(&mu_);
+  return FindGood(shown_.certificates(), serial).status();
 }
 
 void Trust::TellRevoked() const {
@@ -248,7 +273,7 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
                              std::optional<v1::Token>& token,
                              v1::IssuedCertificate& entry,
                              v1::EnrolResponse& response) {
-  absl::MutexLock lock(&mu_);
+  absl::MutexLock lock(&write_mu_);
   // A valid token is accepted whatever others have sent from the same address.
   const absl::StatusOr<TokenRecord*> found = FindToken(request);
   if (!found.ok()) {
@@ -318,8 +343,9 @@ absl::StatusOr<v1::RenewResponse> Trust::Renew(const v1::RenewRequest& request,
   ASSIGN_OR_RETURN(const PublicKey key,
                    RequestedKey(request.certificate_request()));
   v1::RenewResponse response;
-  absl::MutexLock lock(&mu_);
-  ASSIGN_OR_RETURN(CertificateRecord* const record, FindGood(serial));
+  absl::MutexLock lock(&write_mu_);
+  ASSIGN_OR_RETURN(CertificateRecord* const record,
+                   FindGood(*records_.mutable_certificates(), serial));
   v1::IssuedCertificate& entry = *record->mutable_certificate();
   if (record->key_sha256() != KeyDigest(*key)) {
     LOG(WARNING) << DescribeEntry(entry) << " wants certificate " << entry.id()
@@ -365,7 +391,7 @@ absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
   record.set_secret_sha256(Sha256(secret.secret));
 
   {
-    absl::MutexLock lock(&mu_);
+    absl::MutexLock lock(&write_mu_);
     if (records_.tokens_size() >= kMostTokens) DropExpiredTokens();
     if (records_.tokens_size() >= kMostTokens) {
       return absl::ResourceExhaustedError(
@@ -394,7 +420,7 @@ absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
 v1::ListTokensResponse Trust::ListTokens() const {
   v1::ListTokensResponse response;
   absl::MutexLock lock(&mu_);
-  for (const TokenRecord& record : records_.tokens()) {
+  for (const TokenRecord& record : shown_.tokens()) {
     if (record.token().uses_left() > 0 &&
         options_.now() < ToTime(record.token().expires_at())) {
       *response.add_tokens() = record.token();
@@ -407,7 +433,7 @@ absl::Status Trust::RevokeToken(const v1::RevokeTokenRequest& request,
                                 absl::string_view by) {
   v1::Token token;
   {
-    absl::MutexLock lock(&mu_);
+    absl::MutexLock lock(&write_mu_);
     auto& tokens = *records_.mutable_tokens();
     const auto found = absl::c_find_if(tokens, [&](const TokenRecord& record) {
       return record.token().id() == request.id();
@@ -423,6 +449,7 @@ absl::Status Trust::RevokeToken(const v1::RevokeTokenRequest& request,
       // The disk has the token until it is revoked again.
       ended.mutable_token()->set_uses_left(0);
       *tokens.Add() = std::move(ended);
+      Show();
       return written;
     }
   }
@@ -435,7 +462,7 @@ absl::Status Trust::RevokeToken(const v1::RevokeTokenRequest& request,
 v1::ListCertificatesResponse Trust::ListCertificates() const {
   v1::ListCertificatesResponse response;
   absl::MutexLock lock(&mu_);
-  for (const CertificateRecord& record : records_.certificates()) {
+  for (const CertificateRecord& record : shown_.certificates()) {
     if (options_.now() < ToTime(record.certificate().expires_at())) {
       *response.add_certificates() = record.certificate();
     }
@@ -448,8 +475,9 @@ absl::Status Trust::RevokeCertificate(
   v1::IssuedCertificate entry;
   uint32_t uses_left = 0;
   {
-    absl::MutexLock lock(&mu_);
-    CertificateRecord* const found = Find(request.id());
+    absl::MutexLock lock(&write_mu_);
+    CertificateRecord* const found =
+        FindById(*records_.mutable_certificates(), request.id());
     if (found == nullptr) {
       return absl::NotFoundError("there is no certificate with this id");
     }
@@ -461,6 +489,7 @@ absl::Status Trust::RevokeCertificate(
       uses_left = record.token().uses_left();
       record.mutable_token()->set_uses_left(0);
     }
+    Show();
     TellRevoked();
     RETURN_IF_ERROR(Write());
   }

@@ -75,12 +75,10 @@ class Trust {
   void Tend();
 
   // Checks whether a client's certificate, which gRPC has verified, is still
-  // good. `serial` is in lower-case hexadecimal digits.
+  // good. `serial` is in lower-case hexadecimal digits. Does not wait for the
+  // disk, because every heartbeat is checked.
   //   UNAUTHENTICATED  It is not; the message says why.
-  absl::Status Check(absl::string_view serial) {
-    absl::MutexLock lock(&mu_);
-    return FindGood(serial).status();
-  }
+  absl::Status Check(absl::string_view serial) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The methods of the service; proto/trust.proto has the errors. `address` and
   // `serial` are the caller's, and events say that the operator `by` asked.
@@ -103,38 +101,34 @@ class Trust {
         authority_(std::move(authority)),
         records_(std::move(records)) {}
 
-  void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
   // Remove what has expired, and so invalidate pointers to such records. A
   // clock that is years ahead for a while must not cost anybody a token or a
   // certificate, so they go only where others need their place.
-  void DropExpiredTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void DropExpiredCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropExpiredTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
+  void DropExpiredCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
+  // Makes the records durable, and then shows them.
+  absl::Status Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
+  void Show() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status WriteOwnPairs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the token that a request names, if the secret is right and it has
   // not expired.
   absl::StatusOr<v1::TrustRecords::TokenRecord*> FindToken(
-      const v1::EnrolRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      const v1::EnrolRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
   // Returns the entry that has enrolled with this token and key, or uses the
   // token for a new one.
   absl::StatusOr<v1::TrustRecords::CertificateRecord*> TakeToken(
       v1::TrustRecords::TokenRecord& token, const std::string& key_sha256)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
   v1::TrustRecords::CertificateRecord& AddCertificate(const std::string& role,
                                                       const std::string& name)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
   // Signs the next certificate of an entry, and notes its end.
   absl::StatusOr<std::string> SignFor(v1::IssuedCertificate& entry,
                                       EVP_PKEY& key)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the record of the certificate with this id, or null.
-  v1::TrustRecords::CertificateRecord* Find(absl::string_view id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the record to which a certificate with this serial belongs, unless
-  // it was revoked.
-  absl::StatusOr<v1::TrustRecords::CertificateRecord*> FindGood(
-      absl::string_view serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
 
   // Enrol without the events. Sets `token` if the request has its secret.
   absl::Status TryEnrol(const v1::EnrolRequest& request,
@@ -154,9 +148,17 @@ class Trust {
 
   const Options options_;
   const Authority authority_;
+  // Whoever changes the records holds this until they are durable, however long
+  // the disk takes.
+  absl::Mutex write_mu_ ABSL_ACQUIRED_BEFORE(mu_);
+  v1::TrustRecords records_ ABSL_GUARDED_BY(write_mu_);
+  AttemptLimiter wrong_tokens_ ABSL_GUARDED_BY(write_mu_);
+
+  // Nobody who holds this waits for the disk.
   mutable absl::Mutex mu_;
-  v1::TrustRecords records_ ABSL_GUARDED_BY(mu_);
-  AttemptLimiter wrong_tokens_ ABSL_GUARDED_BY(mu_);
+  // The records as they were made durable last, except that a revocation does
+  // not wait for the disk.
+  v1::TrustRecords shown_ ABSL_GUARDED_BY(mu_);
   QuietCount strangers_ ABSL_GUARDED_BY(mu_);
   QuietCount token_holders_ ABSL_GUARDED_BY(mu_);
   absl::Time own_renewal_ ABSL_GUARDED_BY(mu_);

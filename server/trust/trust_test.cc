@@ -3,10 +3,14 @@
 #include "server/trust/trust.h"
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -22,6 +26,23 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rules/quiet_count.h"
+
+namespace {
+
+// Syncs wait while `disk_stands_still` is true; the number is of those that do.
+std::atomic<bool> disk_stands_still = false;
+std::atomic<int> waiting_syncs = 0;
+
+}  // namespace
+
+// The program's calls of fsync(2) come here.
+extern "C" int fsync(int descriptor) {
+  ++waiting_syncs;
+  waiting_syncs.notify_all();
+  disk_stands_still.wait(true);
+  --waiting_syncs;
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
 
 namespace causeway {
 namespace {
@@ -244,6 +265,36 @@ TEST_F(TrustTest, WithoutADiskNoTokenIsMadeAndARevocationIsDoneAgain) {
   v1::TrustRecords records;
   ASSERT_TRUE(records.ParseFromString(*ReadFile(Path("records"))));
   EXPECT_EQ(records.tokens_size(), 0);
+}
+
+TEST_F(TrustTest, NobodyIsCheckedLaterBecauseTheDiskStandsStill) {
+  const CertificateFacts facts = Enrolled(Token(), *key_);
+  v1::RenewRequest request;
+  request.set_certificate_request(*MakeRequest(*key_));
+  disk_stands_still = true;
+  std::thread renewal([&] { EXPECT_OK(trust_->Renew(request, facts.serial)); });
+  waiting_syncs.wait(0);
+  EXPECT_OK(trust_->Check(facts.serial));
+  EXPECT_EQ(trust_->ListCertificates().certificates_size(), 2);
+  trust_->Tend();
+  disk_stands_still = false;
+  disk_stands_still.notify_all();
+  renewal.join();
+}
+
+TEST_F(TrustTest, ARevocationDoesNotWaitForTheDisk) {
+  const CertificateFacts facts = Enrolled(Token(), *key_);
+  v1::RevokeCertificateRequest revoke;
+  revoke.set_id(facts.serial.substr(0, 16));
+  disk_stands_still = true;
+  std::thread revocation(
+      [&] { EXPECT_OK(trust_->RevokeCertificate(revoke, "operator o")); });
+  waiting_syncs.wait(0);
+  EXPECT_THAT(trust_->Check(facts.serial), IsUnauthenticated("was revoked"));
+  EXPECT_THAT(revoked_.ids(), ElementsAre(revoke.id()));
+  disk_stands_still = false;
+  disk_stands_still.notify_all();
+  revocation.join();
 }
 
 TEST_F(TrustTest, RefusesTokensThatAreOutOfBounds) {
