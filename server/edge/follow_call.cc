@@ -33,6 +33,18 @@ class FollowCall : public NewsCall {
     if (!finished_) Read(&received_);
   }
 
+  void OnWritten(bool ok) override {
+    NewsCall::OnWritten(ok);
+    {
+      absl::MutexLock lock(&mu_);
+      if (listens_ || finished_ || !stream_->HasSentCopy()) return;
+      listens_ = true;
+    }
+    Listen();
+    // Something may have changed in between.
+    OnNews();
+  }
+
   void OnEnd() override {
     NewsCall::OnEnd();
     if (!name_.empty()) source_.feed->Leave(name_, "its stream has ended");
@@ -79,7 +91,8 @@ class FollowCall : public NewsCall {
       absl::MutexLock lock(&mu_);
       stream_.emplace(std::move(stream));
     }
-    Listen();
+    // To copy the log may take long, and the news of other followers does not
+    // wait for it. Until the copy is sent, each message leads to the next.
     OnNews();
     return absl::OkStatus();
   }
@@ -101,6 +114,7 @@ class FollowCall : public NewsCall {
   // Empty before the hello.
   std::string name_;
   std::optional<CopyStream> stream_ ABSL_GUARDED_BY(mu_);
+  bool listens_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace

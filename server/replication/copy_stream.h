@@ -59,6 +59,12 @@ class CopyStream {
   //                another stream.
   absl::StatusOr<std::optional<grpc::ByteBuffer>> Next();
 
+  // Returns whether the messages up to now have made the copy complete. Before
+  // that, there is always a next message, and it may take long to make.
+  bool HasSentCopy() const {
+    return reader_.has_value() && objects_.empty() && change_ == nullptr;
+  }
+
  private:
   // An object that is sent, in one or more parts.
   struct Object {

@@ -27,7 +27,10 @@ namespace {
 
 class FollowerFaultsTest : public FollowerTest {
  protected:
-  ~FollowerFaultsTest() override { disk_.Repair(); }
+  void TearDown() override {
+    disk_.Repair();
+    FollowerTest::TearDown();
+  }
 
   // The next `sound` syncs of the copy's log succeed, and then `failing` fail.
   void FailSyncs(int sound, int failing) {
@@ -112,6 +115,33 @@ TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
   EXPECT_FALSE(std::filesystem::is_symlink(update));
   EXPECT_EQ(logs, 1) << "the copy was thrown away";
   ExpectTheSameRun();
+}
+
+TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForAnother) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  disk_.path = "run.sqlite3.for-slow";
+  disk_.stands_still = true;
+  ASSERT_OK_AND_ASSIGN(const auto slow,
+                       Follower::Open({.state_dir = copy_dir() + "-slow",
+                                       .name = "slow",
+                                       .now = SteadyWallClock()}));
+  slow->Follow(leader());
+  ASSERT_TRUE(Await([&](const Follower::View&) { return disk_.waiting > 0; }));
+  Train();
+  Train();
+  EXPECT_TRUE(AwaitAll());
+  EXPECT_FALSE(slow->view().is_complete);
+  disk_.Repair();
+  // It misses nothing of what has come meanwhile, nor what comes now.
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_TRUE(Await([&](const Follower::View& view) {
+      return slow->view().is_complete && slow->view().changes == view.changes;
+    }));
+    Train();
+    EXPECT_TRUE(AwaitAll());
+  }
 }
 
 TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {

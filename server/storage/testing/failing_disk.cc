@@ -33,12 +33,15 @@ bool IsMeant(int descriptor, const char* part) {
 
 extern "C" int fdatasync(int descriptor) {
   causeway::FailingDisk& disk = causeway::TheFailingDisk();
-  ++disk.waiting;
-  disk.stands_still.wait(true);
-  --disk.waiting;
+  const bool is_meant = causeway::IsMeant(descriptor, disk.path);
+  if (is_meant) {
+    ++disk.waiting;
+    disk.stands_still.wait(true);
+    --disk.waiting;
+  }
   const int error = disk.sync_error;
-  if (error != 0 && disk.failing_syncs != 0 &&
-      causeway::IsMeant(descriptor, disk.path) && disk.sound_syncs-- <= 0) {
+  if (error != 0 && disk.failing_syncs != 0 && is_meant &&
+      disk.sound_syncs-- <= 0) {
     if (disk.failing_syncs > 0) --disk.failing_syncs;
     errno = error;
     return -1;

@@ -18,8 +18,8 @@ struct FailingDisk {
   // The errors of syncs and writes; 0 lets them succeed.
   std::atomic<int> sync_error = 0;
   std::atomic<int> write_error = 0;
-  // The syncs that fail are those of files whose path has this part; of all
-  // files if it is null.
+  // The syncs that fail or wait are those of files whose path has this part; of
+  // all files if it is null.
   std::atomic<const char*> path = nullptr;
   // The number of these syncs that succeed first, and then of those that fail
   // before they work again; if that is negative, all fail.
