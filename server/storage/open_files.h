@@ -16,6 +16,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -33,29 +34,44 @@ class OpenFiles {
   // Returns the file called `name` that holds the version with `digest`. (If a
   // commit fails, its version is made again under the same name, with other
   // contents.) Calls `open`, and returns its error, if the file is not open
-  // yet. Other callers wait meanwhile, because most of them want the same file.
+  // yet. Who wants the same file waits meanwhile, and nobody else does.
   absl::StatusOr<std::shared_ptr<const Stored>> Get(
       const std::string& name, const std::string& digest,
       absl::FunctionRef<absl::StatusOr<Stored>()> open) {
-    absl::MutexLock lock(&mu_);
-    const auto found = files_.find({name, digest});
-    if (found != files_.end()) {
-      if (std::shared_ptr<const Stored> file = found->second.lock()) {
-        return file;
+    const Key key = {name, digest};
+    {
+      absl::MutexLock lock(&mu_);
+      const auto is_not_being_opened = [&] {
+        mu_.AssertReaderHeld();
+        return !being_opened_.contains(key);
+      };
+      mu_.Await(absl::Condition(&is_not_being_opened));
+      const auto found = files_.find(key);
+      if (found != files_.end()) {
+        if (std::shared_ptr<const Stored> file = found->second.lock()) {
+          return file;
+        }
       }
+      being_opened_.insert(key);
     }
-    ASSIGN_OR_RETURN(Stored opened, open());
-    auto file = std::make_shared<const Stored>(std::move(opened));
+    absl::StatusOr<Stored> opened = open();
+    absl::MutexLock lock(&mu_);
+    being_opened_.erase(key);
+    RETURN_IF_ERROR(opened.status());
+    auto file = std::make_shared<const Stored>(*std::move(opened));
     std::erase_if(files_,
                   [](const auto& entry) { return entry.second.expired(); });
-    files_[{name, digest}] = file;
+    files_[key] = file;
     return file;
   }
 
  private:
+  // A name and a digest.
+  using Key = std::pair<std::string, std::string>;
+
   absl::Mutex mu_;
-  std::map<std::pair<std::string, std::string>, std::weak_ptr<const Stored>>
-      files_ ABSL_GUARDED_BY(mu_);
+  std::set<Key> being_opened_ ABSL_GUARDED_BY(mu_);
+  std::map<Key, std::weak_ptr<const Stored>> files_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -32,6 +33,19 @@ TEST(OpenFilesTest, IsOpenedOnceForAllWhoReadItTogether) {
   for (const auto& file : read) EXPECT_EQ(file, read[0]);
   ASSERT_OK(files.Get("b", "digest", open));
   EXPECT_EQ(opened, 2);
+}
+
+TEST(OpenFilesTest, DoesNotWaitForAnother) {
+  OpenFiles<std::string> files;
+  ASSERT_OK_AND_ASSIGN(
+      const auto file,
+      files.Get("a", "digest", [&]() -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const auto other, files.Get("b", "digest", [] {
+          return absl::StatusOr<std::string>("contents");
+        }));
+        return *other + " of both";
+      }));
+  EXPECT_EQ(*file, "contents of both");
 }
 
 TEST(OpenFilesTest, IsClosedWithItsLastReader) {
