@@ -19,6 +19,7 @@
 #include "proto/coordinator.pb.h"
 #include "server/edge/call.h"
 #include "server/edge/island_links.h"
+#include "server/edge/opening_threads.h"
 #include "server/edge/upload_turns.h"
 #include "server/engine.h"
 #include "server/storage/commit_log.h"
@@ -71,10 +72,12 @@ struct Download {
 };
 
 // What downloads need of an engine or a follower: the news at which they try
-// again, and the count of bytes sent. The engine or follower outlives them.
+// again, and the count of bytes sent; and of its server: the threads on which
+// they are opened. All of this outlives them.
 struct DownloadHost {
   Listeners* news = nullptr;
   std::atomic<uint64_t>* bytes_sent = nullptr;
+  OpeningThreads* openers = nullptr;
 };
 
 // Checks how a download is to be sent. INVALID_ARGUMENT says which value is out
@@ -83,7 +86,7 @@ absl::Status CheckDownload(const v1::StreamOptions& stream);
 
 // Opens the download that a request asks for, or says why there is none.
 // Returns null if it is not there yet; the call then tries again at the next
-// news. Called from any thread, one call at a time.
+// news. Called on DownloadHost::openers, one call at a time.
 using DownloadOpener =
     std::function<absl::StatusOr<std::unique_ptr<Download>>(grpc::ByteBuffer&)>;
 

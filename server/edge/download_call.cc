@@ -42,7 +42,7 @@ class DownloadCall : public Call {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("no request")));
     // Listen before the first try, so that nothing in between is missed.
     listener_ = host_.news->Add([this] { OnNews(); });
-    Try();
+    host_.openers->Run([this] { Try(); });
   }
 
   void OnWritten(bool ok) override {
@@ -80,16 +80,12 @@ class DownloadCall : public Call {
     kOpened,
   };
 
-  // Listeners must not block, and opening reads files, so a thread of gRPC does
-  // it.
   void OnNews() {
     absl::MutexLock lock(&mu_);
     news_ = true;
     if (state_ != State::kWaiting) return;
     state_ = State::kTrying;
-    // Try locks mu_ first, so it finds the alarm set.
-    alarm_ = std::make_unique<grpc::Alarm>();
-    alarm_->Set(FromNow(absl::ZeroDuration()), [this](bool) { Try(); });
+    host_.openers->Run([this] { Try(); });
   }
 
   void Try() {
@@ -194,7 +190,7 @@ class DownloadCall : public Call {
   // Whether there was news since the last try began.
   bool news_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // The alarm of the next try or of the next chunk.
+  // The alarm of the next chunk.
   std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mu_);
 
   // Valid once the download is opened, as are the fields below.

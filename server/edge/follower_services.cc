@@ -46,7 +46,8 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
 }  // namespace
 
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
-                                     IslandLinks* links) {
+                                     IslandLinks* links,
+                                     OpeningThreads* openers) {
   Methods status = {
       {"/causeway.v1.Status/GetRun",
        Unary([=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
@@ -89,7 +90,7 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
                           Unary(follower, &Follower::Promote)}};
   PublishedCopy* const copy = &follower->published();
   const DownloadServer downloads = {
-      .host = {&copy->news(), &copy->bytes_sent()}, .links = links};
+      .host = {&copy->news(), &copy->bytes_sent(), openers}, .links = links};
   Methods coordinator = {
       {"/causeway.v1.Coordinator/FetchParameters",
        SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(

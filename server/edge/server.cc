@@ -199,7 +199,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
       }));
   server->status_.engine = engine;
   std::vector<Methods> services = {
-      CoordinatorMethods(engine, &server->links_, options.region),
+      CoordinatorMethods(engine, &server->links_, &server->openers_,
+                         options.region),
       StatusMethods(&server->status_),
       ControlMethods(engine, &server->connections_),
       ReplicationMethods(engine)};
@@ -228,7 +229,8 @@ CoordinatorServer::StartFollower(Follower* follower, CopySource* source,
                      LOG(WARNING) << Printable(event.text);
                    }));
   RETURN_IF_ERROR(server->Serve(
-      config, options, FollowerMethods(follower, source, &server->links_),
+      config, options,
+      FollowerMethods(follower, source, &server->links_, &server->openers_),
       /*is_open=*/false));
   return server;
 }

@@ -31,6 +31,7 @@
 #include "server/edge/copy_source.h"
 #include "server/edge/island_links.h"
 #include "server/edge/listener.h"
+#include "server/edge/opening_threads.h"
 #include "server/edge/services.h"
 #include "server/engine.h"
 #include "server/replication/follower.h"
@@ -106,6 +107,7 @@ class CoordinatorServer {
 
   const Access access_;
   IslandLinks links_;
+  OpeningThreads openers_;
   Connections connections_;
   StatusSource status_;
   std::vector<std::unique_ptr<grpc::Service>> services_;

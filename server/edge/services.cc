@@ -23,10 +23,11 @@
 namespace causeway {
 
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
+                           OpeningThreads* openers,
                            const std::string& own_region) {
   const auto uploads = std::make_shared<SharedUploads>();
   const DownloadServer downloads = {
-      .host = {&engine->news(), &engine->bytes_sent()},
+      .host = {&engine->news(), &engine->bytes_sent(), openers},
       .links = links,
       .find_near = [feed = engine->followed().feed, own_region](
                        const std::string& region, const std::string& island) {

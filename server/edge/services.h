@@ -18,6 +18,7 @@
 #include "server/edge/connections.h"
 #include "server/edge/copy_source.h"
 #include "server/edge/island_links.h"
+#include "server/edge/opening_threads.h"
 #include "server/engine.h"
 #include "server/replication/follower.h"
 #include "server/trust/trust.h"
@@ -47,6 +48,7 @@ struct StatusSource {
 // The pointers must outlive the methods.
 // Islands of `own_region` fetch from the coordinator itself.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
+                           OpeningThreads* openers,
                            const std::string& own_region);
 Methods StatusMethods(const StatusSource* source);
 Methods ControlMethods(Engine* engine, const Connections* connections);
@@ -54,7 +56,8 @@ Methods ReplicationMethods(Engine* engine);
 Methods TrustMethods(Trust* trust);
 // All services of a follower.
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
-                                     IslandLinks* links);
+                                     IslandLinks* links,
+                                     OpeningThreads* openers);
 
 }  // namespace causeway
 

@@ -504,7 +504,7 @@ TEST_F(ServicesTest, EveryMethodIsServed) {
   const StatusSource status;
   std::set<std::string> served;
   for (const Methods& methods :
-       {CoordinatorMethods(&driver_.engine(), nullptr, ""),
+       {CoordinatorMethods(&driver_.engine(), nullptr, nullptr, ""),
         StatusMethods(&status), ControlMethods(nullptr, nullptr)}) {
     for (const auto& [path, method] : methods) {
       served.insert(path);
