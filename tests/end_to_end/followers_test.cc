@@ -3,6 +3,7 @@
 //
 // Coordinators that follow one another: real processes, real SIGKILL.
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -117,8 +118,15 @@ class FollowersTest : public ProcessTestFixture {
     for (int i = 0; FileText(port_file).empty() && i < 300; ++i) {
       absl::SleepFor(absl::Milliseconds(100));
     }
-    server.address =
-        absl::StrCat("127.0.0.1:", std::atoi(FileText(port_file).c_str()));
+    const int own_port = std::atoi(FileText(port_file).c_str());
+    server.address = absl::StrCat("127.0.0.1:", own_port);
+    // One that led the run first has written the file then, and listens anew.
+    int connection = -1;
+    for (int i = 0; (connection = ConnectToPort(own_port)) < 0 && i < 300;
+         ++i) {
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+    close(connection);
     return server;
   }
 
