@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -79,9 +80,10 @@ absl::Status AppendValues(absl::Span<const float> values,
   return absl::OkStatus();
 }
 
-absl::Status WriteOne(const std::string& path,
-                      absl::Span<const NamedTensor> tensors,
-                      const TensorFilesOptions& options) {
+// Writes a file that is not committed yet, although the disk has all of it.
+absl::StatusOr<AtomicFileWriter> WriteOne(const std::string& path,
+                                          absl::Span<const NamedTensor> tensors,
+                                          const TensorFilesOptions& options) {
   // Only the sizes of the views matter to the header.
   Safetensors contents{.metadata = options.metadata};
   for (const NamedTensor& tensor : tensors) {
@@ -98,7 +100,8 @@ absl::Status WriteOne(const std::string& path,
   for (const NamedTensor& tensor : tensors) {
     RETURN_IF_ERROR(AppendValues(tensor.values, options, writer));
   }
-  return writer.Commit();
+  RETURN_IF_ERROR(SyncFile(writer.temporary_path()));
+  return writer;
 }
 
 }  // namespace
@@ -109,10 +112,7 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
   RETURN_IF_ERROR(CheckTensors(tensors, options.dtype));
   const auto files =
       CutIntoFiles(tensors, options.most_bytes / ElementBytes(options.dtype));
-  const std::string index_name =
-      absl::StrCat(options.stem, ".safetensors.index.json");
-  const std::string index_path = absl::StrCat(directory, "/", index_name);
-  RETURN_IF_ERROR(RemoveFileIfThere(index_path));
+  std::vector<AtomicFileWriter> writers;
   std::vector<std::string> names;
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   uint64_t bytes = 0;
@@ -121,13 +121,20 @@ absl::StatusOr<std::vector<std::string>> WriteTensorFiles(
                         ? absl::StrCat(options.stem, ".safetensors")
                         : absl::StrFormat("%s-%05d-of-%05d.safetensors",
                                           options.stem, i + 1, files.size()));
-    RETURN_IF_ERROR(WriteOne(absl::StrCat(directory, "/", names.back()),
-                             files[i], options));
+    ASSIGN_OR_RETURN(AtomicFileWriter writer,
+                     WriteOne(absl::StrCat(directory, "/", names.back()),
+                              files[i], options));
+    writers.push_back(std::move(writer));
     for (const NamedTensor& tensor : files[i]) {
       map[tensor.name] = names.back();
       bytes += tensor.values.size() * ElementBytes(options.dtype);
     }
   }
+  const std::string index_name =
+      absl::StrCat(options.stem, ".safetensors.index.json");
+  const std::string index_path = absl::StrCat(directory, "/", index_name);
+  RETURN_IF_ERROR(RemoveFileIfThere(index_path));
+  RETURN_IF_ERROR(AtomicFileWriter::CommitAll(absl::MakeSpan(writers)));
   if (files.size() == 1) return names;
   names.push_back(index_name);
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}},

@@ -44,8 +44,9 @@ struct TensorFilesOptions {
 // Writes model.safetensors, or model-00001-of-0000N.safetensors and so on with
 // model.safetensors.index.json (with the options' stem), each durably and
 // atomically. Returns the names of the written files. Needs about a MiB of
-// memory, whatever the size of the model. If the tensors can be written, an
-// earlier index goes first, so that it never names files of two models.
+// memory, whatever the size of the model. Earlier files stay until all new ones
+// are on the disk, which needs room for both. Then an earlier index goes first,
+// so that it never names files of two models.
 //   INVALID_ARGUMENT  The type is not known, or a value is too large for F16.
 //   Errors of AtomicFileWriter (common/os/file.h).
 absl::StatusOr<std::vector<std::string>> WriteTensorFiles(

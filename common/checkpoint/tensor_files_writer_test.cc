@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/checkpoint/tensor_files_writer.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -95,6 +98,36 @@ TEST_F(TensorFilesWriterTest, AnEarlierIndexStaysUntilNewFilesCanBeWritten) {
   EXPECT_THAT(ReadFile(index), IsOkAndHolds("earlier"));
   EXPECT_OK(Through("F16", {1}));
   EXPECT_THAT(ReadFile(index), IsNotFound());
+}
+
+// A limit of the size of files stands for a full disk.
+TEST_F(TensorFilesWriterTest, EarlierFilesStayIfTheDiskHasNoRoomForNewOnes) {
+  const auto write = [&](const std::vector<float>& first,
+                         const std::vector<float>& second) {
+    return WriteTensorFiles(
+               directory_.path(),
+               {{"a", {static_cast<int64_t>(first.size())}, first},
+                {"b", {static_cast<int64_t>(second.size())}, second}},
+               {.most_bytes = 16})
+        .status();
+  };
+  ASSERT_OK(write({1, 2, 3, 4}, {5, 6, 7, 8}));
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit = {.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const std::vector<float> large(2048, 9);
+  for (const bool fails_first : {true, false}) {
+    EXPECT_THAT(fails_first ? write(large, {9}) : write({9, 9, 9, 9}, large),
+                StatusIs(absl::StatusCode::kResourceExhausted));
+    ASSERT_OK_AND_ASSIGN(const TensorFiles files,
+                         TensorFiles::Open(directory_.path()));
+    std::vector<float> read(4);
+    EXPECT_OK(ReadValues(files.tensors().at("a"), 0, absl::MakeSpan(read)));
+    EXPECT_THAT(read, ElementsAre(1, 2, 3, 4));
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 TEST_F(TensorFilesWriterTest, CutsBetweenTensors) {
