@@ -87,7 +87,7 @@ v1::RunConfig SyntheticConfig() {
                        }
                        membership {
                          min_islands: 2
-                         lease_seconds: 1.5
+                         lease_seconds: 60
                          heartbeat_seconds: 0.1
                          grace_seconds: 30
                          # Targets are further away than training ever goes.

@@ -87,7 +87,8 @@ TEST(SyntheticRunTest, OneIslandWithPlainAveragingTrainsAsIfAlone) {
 // A thread cannot be killed, so this island stops in the middle of a step and
 // stops its heartbeats as well. (processes_test.cc has real SIGKILLs.)
 TEST(SyntheticRunTest, AnIslandThatIsGoneDelaysTheOtherByItsLeaseAtMost) {
-  const v1::RunConfig config = SyntheticConfig();
+  v1::RunConfig config = SyntheticConfig();
+  config.mutable_membership()->set_lease_seconds(1.5);
   ASSERT_OK_AND_ASSIGN(auto coordinator,
                        CoordinatorUnderTest::Start(config, NewStateDir()));
   IslandUnderTest east({.name = "east",
