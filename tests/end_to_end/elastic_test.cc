@@ -108,7 +108,7 @@ class SuccessionTest : public ElasticTest,
     if (GetParam()) flags = {"--tls=auto", "--certificate_life=20s"};
     // Steps are so short that a copy may be many rounds old.
     StartCoordinator(
-        "membership { lease_seconds: 2 heartbeat_seconds: 0.3 }\n"
+        "membership { lease_seconds: 5 heartbeat_seconds: 0.3 }\n"
         "storage { update_history: 1000 }\n",
         flags);
     for (int process = 0; GetParam() && process < 2; ++process) {

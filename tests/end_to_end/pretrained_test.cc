@@ -42,7 +42,7 @@ constexpr char kConfig[] = R"pb(
     warmup_steps: 10
   }
   synchronization { inner_steps_per_round: 10 fragments: 2 }
-  membership { lease_seconds: 3 heartbeat_seconds: 0.2 }
+  membership { lease_seconds: 60 heartbeat_seconds: 0.2 }
 )pb";
 
 class PretrainedTest : public ProcessTestFixture {

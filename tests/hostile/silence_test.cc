@@ -31,7 +31,7 @@ constexpr char kConfig[] = R"pb(
   membership {
     min_islands: 1
     quorum: 1
-    lease_seconds: 4
+    lease_seconds: 6
     heartbeat_seconds: 0.5
   }
 )pb";

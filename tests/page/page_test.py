@@ -35,7 +35,7 @@ training { total_steps: 100000 batch_size: 2 learning_rate: 1e-3 }
 synchronization { inner_steps_per_round: 10 fragments: 2 overlap_steps: 2 }
 membership {
   min_islands: 2 max_islands: 2 quorum: 1 grace_seconds: 1
-  lease_seconds: 2 heartbeat_seconds: 0.2
+  lease_seconds: 5 heartbeat_seconds: 0.2
 }
 validation { every_rounds: 1 max_sequences: 2 }
 """
