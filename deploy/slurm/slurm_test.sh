@@ -43,9 +43,14 @@ start() {
   pids+=($!)
 }
 
+# Below the ports that other programs get if they ask for any free one.
 mapfile -t ports < <(perl -MIO::Socket::INET -e '
-  my @sockets = map { IO::Socket::INET->new(Listen => 1,
-    LocalAddr => "127.0.0.1") } 1 .. 3;
+  my @sockets;
+  while (@sockets < 3) {
+    my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1",
+      LocalPort => 10000 + int(rand(22000)));
+    push @sockets, $socket if $socket;
+  }
   print $_->sockport, "\n" for @sockets')
 mkdir -p "${work}"/{spool/n1,spool/n2,state,out}
 head -c 1024 /dev/urandom >"${work}/munge.key"
@@ -100,7 +105,7 @@ training {
 synchronization { inner_steps_per_round: 20 }
 # The island is away for some rounds.
 storage { update_history: 1000 }
-membership { min_islands: 2 lease_seconds: 10 heartbeat_seconds: 0.2 }
+membership { min_islands: 2 quorum: 2 lease_seconds: 10 heartbeat_seconds: 0.2 }
 RUN
 export SLURM_CONF="${work}/slurm.conf"
 

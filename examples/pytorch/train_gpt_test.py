@@ -5,20 +5,13 @@
 import difflib
 import os
 import re
-import socket
 import unittest
 
 from causeway.creation import RunFiles
-from causeway.testing.processes import ProcessTestCase
+from causeway.testing.processes import ProcessTestCase, free_port
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _TEXT = "/usr/share/common-licenses/GPL-3"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class TrainGptTest(ProcessTestCase):

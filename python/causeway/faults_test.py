@@ -49,7 +49,7 @@ class FaultsTest(ProcessTestCase):
         self.assert_ends_well(island, -INTERRUPT)
 
     def test_an_island_that_was_killed_comes_back(self):
-        self.begin(total_steps=400)
+        self.begin(total_steps=400, quorum=2)
         join = {"checkpoint_dir": self.path("checkpoints"),
                 "checkpoint_steps": 5}
         first = self.start_island("east", part=0, step_seconds=_SLOW, join=join)

@@ -14,12 +14,11 @@ import torch
 
 import causeway
 from causeway.testing.least_squares import LeastSquares
-from causeway.testing.processes import KILL, ProcessTestCase
+from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
 
 
 class JoiningTest(ProcessTestCase):
 
-    # Longer than a process takes to start on a busy machine.
     lease_seconds = 15
 
     def serve(self, answer) -> int:
@@ -157,14 +156,20 @@ class JoiningTest(ProcessTestCase):
     # --- A name that is in use. ---
 
     def test_the_name_of_a_process_that_was_killed_is_waited_for(self):
+        self.lease_seconds = 5
         self.start_coordinator(self.create_run(LeastSquares(), min_islands=1,
                                                total_steps=100000))
         first = self.start_island("east", step_seconds=0.02)
         first.wait_for("step", 3)
+        # It has no checkpoint that would say whom it replaces. A process may
+        # take longer to start than a lease.
+        gate = self.path("gate")
+        second = self.start_island("east", step_seconds=0.02, gate=gate)
+        second.wait_for("ready")
         first.signal(KILL)
         self.assertEqual(first.wait(), -KILL)
-        # It has left no checkpoint that would say whom it replaces.
-        second = self.start_island("east", step_seconds=0.02)
+        with open(gate, "w", encoding="utf-8"):
+            pass
         second.wait_for("step", 1)
         self.assertIn("its lease ends in", second.output())
         with self.assertRaisesRegex(causeway.NameTaken, "that process lives"):
@@ -174,7 +179,7 @@ class JoiningTest(ProcessTestCase):
 
     def test_nobody_waits_for_an_island_that_has_not_attached(self):
         self.start_coordinator(self.create_run(LeastSquares(), min_islands=1,
-                                               total_steps=300))
+                                               total_steps=100000))
         west = self.start_island("west", step_seconds=0.01)
         west.wait_for("step", 3)
         with causeway.join(self.address, island="east") as east:
@@ -189,9 +194,10 @@ class JoiningTest(ProcessTestCase):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             east.attach(model, optimizer)
             self.assertGreater(east.step, 140)
-            while not east.should_stop:
+            for _ in range(20):
                 model(1).backward()
                 optimizer.step()
+        west.signal(TERMINATE)
         self.assert_ends_well(west)
 
 

@@ -65,7 +65,8 @@ class KillTest(ProcessTestCase):
     def test_a_run_outlives_its_processes(self):
         chance = random.Random(_SEED)
         files = self.create_run(
-            LeastSquares(), total_steps=_STEPS_PER_KILL * (_KILLS + 1))
+            LeastSquares(), quorum=2,
+            total_steps=_STEPS_PER_KILL * (_KILLS + 1))
         coordinator = self.start_coordinator(files, stays=True)
         islands = [Island(self, "east", 0, 1), Island(self, "west", 1, 2)]
         for kill in range(_KILLS):

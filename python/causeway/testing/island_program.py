@@ -28,6 +28,8 @@ class Settings:
 
     # Arguments of causeway.join.
     join: Dict[str, Any]
+    # A file that this process waits for before it joins, if it is not empty.
+    gate: str = ""
     part: int = 0
     dtype: str = "float32"
     tied: bool = False
@@ -166,6 +168,10 @@ def main() -> None:
             rank=settings.rank, world_size=settings.ranks,
             # A rank may be killed before the others have found it.
             timeout=datetime.timedelta(seconds=60))
+    if settings.gate:
+        say("ready")
+        while not os.path.exists(settings.gate):
+            time.sleep(0.01)
     with causeway.join(**settings.join) as island:
         say("joined", rank=settings.rank, ranks=settings.ranks,
             process=os.getpid())

@@ -7,8 +7,10 @@ Needs the coordinator, the tool and the library among the test's data.
 
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,22 @@ _COORDINATOR = os.environ.get("CAUSEWAY_COORDINATOR_PROGRAM",
 _LIBRARY = os.path.abspath("worker/embedding/libcauseway.so")
 if os.path.exists(_LIBRARY):
     os.environ.setdefault("CAUSEWAY_LIBRARY", _LIBRARY)
+
+
+def free_port() -> int:
+    """Returns a port that nobody has.
+
+    Linux gives others to clients, and to servers that ask for any free one, so
+    that none of them takes it before the caller's server does.
+    """
+    while True:
+        port = random.randrange(10000, 32768)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+                return port
+            except OSError:
+                pass
 
 
 class Process:
@@ -122,8 +140,11 @@ class ProcessTestCase(unittest.TestCase):
         self._processes.append(process)
         return process
 
-    def create_run(self, model, **fields) -> causeway.RunFiles:
-        """Writes a run of two islands that averages parameters, exactly."""
+    def create_run(self, model, quorum=1, **fields) -> causeway.RunFiles:
+        """Writes a run of two islands that averages parameters, exactly.
+
+        With a `quorum` of 2 neither finishes it while the other is away.
+        """
         values = dict(name="test", total_steps=200, batch_size=4,
                       sequence_length=8, inner_steps_per_round=10,
                       fragments=3, overlap_steps=1, format="FP32",
@@ -138,6 +159,7 @@ class ProcessTestCase(unittest.TestCase):
                 "membership {",
                 f"membership {{\n  lease_seconds: {self.lease_seconds}\n"
                 "  heartbeat_seconds: 0.2\n"
+                f"  quorum: {quorum}\n"
                 # At the optimum, any progress is far larger than the last one.
                 "  outlier_factor: 0"))
         return files
