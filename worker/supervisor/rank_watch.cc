@@ -147,7 +147,7 @@ std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step,
   ++without_progress_;
   if (is_limited && ++limited_ > kMost) return std::nullopt;
   // A cause that lasts, such as a full disk, may go away.
-  return std::min(absl::Seconds(std::exp2(without_progress_ - 1)),
+  return std::min(first_pause_ * std::exp2(without_progress_ - 1),
                   absl::Minutes(1));
 }
 

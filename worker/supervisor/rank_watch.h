@@ -76,12 +76,17 @@ class RestartBudget {
  public:
   static constexpr int kMost = 3;
 
+  // The pauses between such starts begin with `first_pause`, and double.
+  explicit RestartBudget(absl::Duration first_pause = absl::Seconds(1))
+      : first_pause_(first_pause) {}
+
   // Call after a failure with the last step that the island has made since its
   // start. Returns how long to wait before the next start, or nothing if there
   // should be none. Without `is_limited` there always is one.
   std::optional<absl::Duration> AfterFailureAt(uint64_t step, bool is_limited);
 
  private:
+  absl::Duration first_pause_;
   uint64_t furthest_step_ = 0;
   int without_progress_ = 0;
   // The part of these for which there was a limit.

@@ -41,7 +41,10 @@ class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options,
              std::unique_ptr<RankStampPage> page)
-      : options_(options), page_(std::move(page)), reader_(page_.get()) {}
+      : options_(options),
+        page_(std::move(page)),
+        reader_(page_.get()),
+        budget_(options.first_pause) {}
 
   absl::StatusOr<SupervisionEnd> Run() {
     while (true) {
@@ -98,7 +101,8 @@ class Supervisor {
   absl::Status Start() {
     ASSIGN_OR_RETURN(commands_, options_.commands());
     processes_.clear();
-    retries_.assign(commands_.size(), Retry());
+    retries_.assign(commands_.size(),
+                    Retry{.budget = RestartBudget(options_.first_pause)});
     page_->Clear();
     fault_.clear();
     fault_has_verdict_ = false;

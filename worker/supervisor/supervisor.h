@@ -52,6 +52,8 @@ struct SupervisorOptions {
   // island if that does not.
   bool has_successors = false;
   WatchLimits limits;
+  // See RestartBudget.
+  absl::Duration first_pause = absl::Seconds(1);
   // The folder of the system's files, which tell if memory has run out.
   std::string root;
   // The exit code of a process that has left the run because it was told to.

@@ -90,6 +90,14 @@ class SupervisorTest : public testing::Test {
           RankFaultAction action = RankFaultAction::kAct) {
     return Run(Options(scripts, action));
   }
+  // The same, but with pauses of a moment between starts.
+  int RunHastily(const std::vector<std::string>& scripts) {
+    return Run(Hasty(Options(scripts, RankFaultAction::kAct)));
+  }
+  static SupervisorOptions Hasty(SupervisorOptions options) {
+    options.first_pause = absl::Milliseconds(10);
+    return options;
+  }
   // Lets the processes of the first start whose scripts begin with kSaysPid
   // have the first ranks.
   SupervisorOptions WithRanks(SupervisorOptions options, size_t count) {
@@ -168,9 +176,10 @@ TEST_F(SupervisorTest, AFaultIsOnlyReportedUnlessItActs) {
 }
 
 TEST_F(SupervisorTest, RanksAreStartedAgainTogether) {
-  EXPECT_EQ(Run({"echo a >>first; [ $(wc -l <first) = 3 ]",
-                 absl::StrCat(kWritesSecond, "[ $n = 3 ] || kill -KILL $$")}),
-            0);
+  EXPECT_EQ(
+      RunHastily({"echo a >>first; [ $(wc -l <first) = 3 ]",
+                  absl::StrCat(kWritesSecond, "[ $n = 3 ] || kill -KILL $$")}),
+      0);
   EXPECT_EQ(Contents("first"), "a\na\na\n");
   EXPECT_EQ(Contents("second"), "b\nb\nb\n");
 }
@@ -208,7 +217,7 @@ TEST_F(SupervisorTest, WrongUseIsNotTriedAgain) {
 }
 
 TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
-  EXPECT_EQ(Run({"exit 1"}), kGaveUpExitCode);
+  EXPECT_EQ(RunHastily({"exit 1"}), kGaveUpExitCode);
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
 }
 
@@ -236,7 +245,7 @@ TEST_F(SupervisorTest, AnIslandWaitsForOtherHostsHoweverLongTheyTake) {
 
 // Process 0 is started once more, alone, to tell the coordinator.
 TEST_F(SupervisorTest, WhoGivesUpTakesItsLeave) {
-  EXPECT_EQ(Run({"echo a >>first; exit 1", "echo b >>second; exit 1"}),
+  EXPECT_EQ(RunHastily({"echo a >>first; exit 1", "echo b >>second; exit 1"}),
             kGaveUpExitCode);
   EXPECT_EQ(Contents("first"), "a\na\na\na\na\n");
   EXPECT_EQ(Contents("second"), "b\nb\nb\nb\n");
@@ -263,7 +272,7 @@ TEST_F(SupervisorTest, AVerdictThatWasTakenInVainIsGivenAgain) {
     page->rank(0).process = pid;
     std::ofstream(directory_.path() + "/stamped");
   };
-  EXPECT_EQ(Run(options), kGaveUpExitCode);
+  EXPECT_EQ(Run(Hasty(options)), kGaveUpExitCode);
   EXPECT_THAT(verdicts, ElementsAre(false, true, true, true));
 }
 
