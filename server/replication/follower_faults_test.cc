@@ -45,6 +45,21 @@ class FollowerFaultsTest : public FollowerTest {
         [&](const Follower::View& view) { return view.changes >= index; });
   }
 
+  // Changes the copy's log behind its coordinator's back.
+  void ExecuteInCopy(const std::string& sql) {
+    ASSERT_OK_AND_ASSIGN(
+        SqliteDatabase log,
+        SqliteDatabase::Open(copy_dir() + "/run.sqlite3",
+                             SqliteDatabase::Mode::kReadWriteCreate));
+    ASSERT_OK(log.Execute(sql));
+  }
+  absl::StatusOr<std::unique_ptr<Follower>> OpenCandidate() {
+    return Follower::Open({.state_dir = copy_dir(),
+                           .name = "f",
+                           .is_candidate = true,
+                           .now = SteadyWallClock()});
+  }
+
   static constexpr char kCopyLog[] = "-copy/run.sqlite3";
 
   FailingDisk& disk_ = TheFailingDisk();
@@ -149,13 +164,10 @@ TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
   server_.reset();
-  ASSERT_OK_AND_ASSIGN(
-      SqliteDatabase log,
-      SqliteDatabase::Open(copy_dir() + "/run.sqlite3",
-                           SqliteDatabase::Mode::kReadWriteCreate));
-  ASSERT_OK(
-      log.Execute("CREATE TRIGGER refuse BEFORE INSERT ON events "
-                  "BEGIN SELECT RAISE(ABORT, 'no space left'); END"));
+  ExecuteInCopy(
+      "CREATE TRIGGER refuse BEFORE INSERT ON events "
+      "BEGIN SELECT RAISE(ABORT, 'no space left'); END");
+  if (HasFatalFailure()) return;
   v1::PromoteRequest request;
   request.set_force(true);
   ASSERT_OK_AND_ASSIGN(const v1::PromoteResponse promoted,
@@ -173,32 +185,19 @@ TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToWhoIsElected) {
                           .now = SteadyWallClock()});
   };
   ASSERT_OK(start().status());
-  {
-    ASSERT_OK_AND_ASSIGN(
-        SqliteDatabase log,
-        SqliteDatabase::Open(copy_dir() + "/run.sqlite3",
-                             SqliteDatabase::Mode::kReadWriteCreate));
-    ASSERT_OK(
-        log.Execute("DELETE FROM commits; DELETE FROM history; "
-                    "DELETE FROM snapshots; DELETE FROM events"));
-  }
-  {
-    ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
-                                                    .name = "f",
-                                                    .is_candidate = true,
-                                                    .now = SteadyWallClock()}));
-    EXPECT_EQ(follower_->view().run_id, "");
-    EXPECT_FALSE(follower_->view().is_complete);
-    follower_.reset();
-  }
+  ExecuteInCopy(
+      "DELETE FROM commits; DELETE FROM history; "
+      "DELETE FROM snapshots; DELETE FROM events");
+  if (HasFatalFailure()) return;
+  ASSERT_OK_AND_ASSIGN(follower_, OpenCandidate());
+  EXPECT_EQ(follower_->view().run_id, "");
+  EXPECT_FALSE(follower_->view().is_complete);
+  follower_.reset();
   EXPECT_OK(start().status());
 }
 
 TEST_F(FollowerFaultsTest, WithoutACopyNothingIsTakenOver) {
-  ASSERT_OK_AND_ASSIGN(follower_, Follower::Open({.state_dir = copy_dir(),
-                                                  .name = "f",
-                                                  .is_candidate = true,
-                                                  .now = SteadyWallClock()}));
+  ASSERT_OK_AND_ASSIGN(follower_, OpenCandidate());
   EXPECT_THAT(follower_->TakeOver(3), IsFailedPrecondition("not complete"));
 }
 
