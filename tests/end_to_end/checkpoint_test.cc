@@ -61,6 +61,20 @@ class CheckpointTest : public ProcessTestFixture {
     return Start(absl::StrCat("east-", ++lives_), std::move(command));
   }
 
+  // Starts an island whose recent checkpoint is in memory (RecentFlags), and
+  // kills it once recent_ is there.
+  void KillWithRecent() {
+    const std::unique_ptr<Process> worker = Worker(RecentFlags());
+    while (worker->running() && !std::filesystem::exists(recent_)) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    worker->End(SIGKILL);
+  }
+  std::vector<std::string> RecentFlags() const {
+    return {absl::StrCat("--recent_checkpoint_dir=", Path("recent")),
+            "--simulated_step_seconds=0.02"};
+  }
+
   // Returns the inner steps of all merged contributions.
   uint64_t MergedSteps() const {
     const auto state = StateDirectory::OpenReadOnly(Path("state"));
@@ -80,6 +94,7 @@ class CheckpointTest : public ProcessTestFixture {
   }
 
   std::unique_ptr<Process> coordinator_;
+  const std::string recent_ = Path("recent/island.safetensors");
   int lives_ = 0;
 };
 
@@ -127,20 +142,12 @@ TEST_F(CheckpointTest, AnIslandTrainsThoughTheMemoryForItsCheckpointIsFull) {
 
 // The coordinator is away when the island is started again.
 TEST_F(CheckpointTest, ACheckpointStaysUntilItsStateIsHandedIn) {
-  const std::vector<std::string> flags = {
-      absl::StrCat("--recent_checkpoint_dir=", Path("recent")),
-      "--simulated_step_seconds=0.02"};
-  const std::string recent = Path("recent/island.safetensors");
-  auto worker = Worker(flags);
-  while (worker->running() && !std::filesystem::exists(recent)) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  worker->End(SIGKILL);
+  KillWithRecent();
   coordinator_->End(SIGKILL);
-  worker = Worker(flags);
+  const auto worker = Worker(RecentFlags());
   ASSERT_TRUE(worker->AwaitOutput("cannot join")) << worker->Output();
   EXPECT_EQ(worker->End(SIGTERM), 0) << worker->Output();
-  EXPECT_TRUE(std::filesystem::exists(recent)) << worker->Output();
+  EXPECT_TRUE(std::filesystem::exists(recent_)) << worker->Output();
 }
 
 // The next run would refuse to start with it.
@@ -150,22 +157,14 @@ TEST_F(CheckpointTest, NoRecentCheckpointOfAFinishedRunStays) {
   command.pop_back();  // --exit_when_finished
   coordinator_ = Start("lasting", std::move(command));
   ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
-  const std::vector<std::string> flags = {
-      absl::StrCat("--recent_checkpoint_dir=", Path("recent")),
-      "--simulated_step_seconds=0.02"};
-  const std::string recent = Path("recent/island.safetensors");
-  auto worker = Worker(flags);
-  while (worker->running() && !std::filesystem::exists(recent)) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  worker->End(SIGKILL);
-  worker = Worker();
+  KillWithRecent();
+  auto worker = Worker();
   EXPECT_EQ(worker->Wait(), 0) << worker->Output();
-  ASSERT_TRUE(std::filesystem::exists(recent));
-  worker = Worker(flags);
+  ASSERT_TRUE(std::filesystem::exists(recent_));
+  worker = Worker(RecentFlags());
   EXPECT_EQ(worker->Wait(), 0) << worker->Output();
   EXPECT_THAT(worker->Output(), HasSubstr("is finished: every fragment"));
-  EXPECT_FALSE(std::filesystem::exists(recent)) << worker->Output();
+  EXPECT_FALSE(std::filesystem::exists(recent_)) << worker->Output();
 }
 
 TEST_F(CheckpointTest, ADirectoryIsForOneProcessAndOneIsland) {
