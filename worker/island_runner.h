@@ -71,7 +71,7 @@ class IslandRunner {
 
   const Options options_;
   bool has_begun_ = false;
-  // Whether the last start trained for kSoundRounds rounds.
+  // Says whether the last start trained for kSoundRounds rounds.
   bool was_sound_ = false;
   absl::Mutex mu_;
   Island* island_ ABSL_GUARDED_BY(mu_) = nullptr;

@@ -52,7 +52,7 @@ class UploadTurns {
 
   absl::Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_);
-  // Whether an Advance runs turns.
+  // Says whether an Advance runs turns.
   bool is_running_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   // Turns by the offset they wait for.

@@ -304,7 +304,7 @@ class CommitLog {
   // The change in doubt; null if there is none, or if it does not concern the
   // run.
   std::shared_ptr<const v1::LogChange> doubtful_ ABSL_GUARDED_BY(mutex_);
-  // Whether PrepareSums has found or made the sums.
+  // Says whether PrepareSums has found or made the sums.
   bool has_sums_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   v1::LogPosition position_ ABSL_GUARDED_BY(mutex_);

@@ -129,10 +129,10 @@ class RankStampPage {
   std::atomic<int>& gave_up() { return memory_->gave_up; }
   // Whether rank 0 has nothing to do any more.
   std::atomic<bool>& left() { return memory_->left; }
-  // Whether a process ends because others of the island have not come.
+  // Says whether a process ends because others of the island have not come.
   std::atomic<bool>& others_missing() { return memory_->others_missing; }
-  // Whether the island has ended in order without handing in its state, so that
-  // its next start needs the recent checkpoint.
+  // Says whether the island has ended in order without handing in its state, so
+  // that its next start needs the recent checkpoint.
   std::atomic<bool>& keeps_checkpoint() { return memory_->keeps_checkpoint; }
   // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
   // several the first counts. One thread sets verdicts; of the processes that

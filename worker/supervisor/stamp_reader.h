@@ -32,8 +32,9 @@ class StampReader {
   uint64_t LastStep();
 
  private:
-  // What this reader has seen of a rank. Its times leave out those in which the
-  // reader did not run, because then the ranks may not have run either.
+  // Keeps what this reader has seen of a rank. The times leave out those in
+  // which the reader did not run, because then the ranks may not have run
+  // either.
   struct Seen {
     struct Lane {
       uint64_t count = 0;

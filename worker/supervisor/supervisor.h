@@ -68,7 +68,7 @@ struct SupervisionEnd {
   // The code of the island's process 0 if it is one of the processes, otherwise
   // the highest; or kGaveUpExitCode.
   int exit_code = 0;
-  // Whether the island has ended in order, and goes on from no recent
+  // Says whether the island has ended in order, and goes on from no recent
   // checkpoint.
   bool is_over = false;
 };
