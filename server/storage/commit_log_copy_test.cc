@@ -12,13 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
-#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/replication.pb.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/sqlite.h"
+#include "server/storage/testing/published_log.h"
 
 namespace causeway {
 namespace {
@@ -69,17 +69,9 @@ LogBatch TestBatch(uint64_t version, std::mt19937_64& random) {
   return batch;
 }
 
-class CommitLogCopyTest : public testing::Test {
+class CommitLogCopyTest : public PublishedLogTest {
  protected:
-  CommitLogCopyTest()
-      : directory_(absl::StrCat(
-            testing::TempDir(), "/",
-            testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    EXPECT_OK(CreateDirectory(directory_));
-    log_ = Open("log");
-    log_->Publish([this](std::shared_ptr<const v1::LogChange> change) {
-      changes_.push_back(std::move(change));
-    });
+  CommitLogCopyTest() {
     RunRecord run{.run_id = "run-1", .created_at = kStart};
     run.plan.add_fragments()->set_size(12);
     LogBatch batch{.commits = {TestCommit(0)}};
@@ -87,15 +79,6 @@ class CommitLogCopyTest : public testing::Test {
     EXPECT_OK(log_->Apply(batch));
   }
 
-  std::string PathOf(const std::string& name) const {
-    return absl::StrCat(directory_, "/", name);
-  }
-  std::unique_ptr<CommitLog> Open(const std::string& name) const {
-    absl::StatusOr<std::unique_ptr<CommitLog>> log =
-        CommitLog::Open(PathOf(name));
-    EXPECT_OK(log);
-    return *std::move(log);
-  }
   std::unique_ptr<CommitLog> Copy(const std::string& name) {
     EXPECT_OK(log_->CopyTo(PathOf(name)));
     std::unique_ptr<CommitLog> copy = Open(name);
@@ -114,9 +97,7 @@ class CommitLogCopyTest : public testing::Test {
 
   // Returns the rows of all tables about the run.
   std::string RowsOf(const std::string& name) const {
-    absl::StatusOr<SqliteDatabase> database = SqliteDatabase::Open(
-        PathOf(name), SqliteDatabase::Mode::kReadWriteCreate);
-    EXPECT_OK(database);
+    SqliteDatabase database = OpenDatabase(name);
     const std::pair<const char*, const char*> tables[] = {
         {"run", "run_id, config, plan, started"},
         {"commits", "fragment, version, digest, update_file, merged_norm"},
@@ -129,7 +110,7 @@ class CommitLogCopyTest : public testing::Test {
         {"token_sums", "island_id, incarnation, contributions, tokens"}};
     std::string rows;
     for (const auto& [table, columns] : tables) {
-      auto query = database->Prepare(
+      auto query = database.Prepare(
           absl::StrCat("SELECT quote(group_concat(concat, '|')) FROM (SELECT ",
                        absl::StrReplaceAll(columns, {{", ", " || ',' || "}}),
                        " AS concat FROM ", table, " ORDER BY 1)"));
@@ -140,11 +121,7 @@ class CommitLogCopyTest : public testing::Test {
     return rows;
   }
 
-  const std::string directory_;
-  std::mt19937_64 random_{1};
   uint64_t version_ = 0;
-  std::unique_ptr<CommitLog> log_;
-  std::vector<std::shared_ptr<const v1::LogChange>> changes_;
 };
 
 TEST_F(CommitLogCopyTest, ACopyThatGetsAllChangesHasAllRows) {

@@ -5,7 +5,6 @@
 // all their rows say.
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,6 +22,7 @@
 #include "server/rules/token_ledger.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/sqlite.h"
+#include "server/storage/testing/published_log.h"
 
 namespace causeway {
 namespace {
@@ -51,17 +50,9 @@ CREATE INDEX contributions_of_islands
   ON contributions (island_id, incarnation, fate, tokens);
 )sql";
 
-class CommitLogSumsTest : public testing::Test {
+class CommitLogSumsTest : public PublishedLogTest {
  protected:
-  CommitLogSumsTest()
-      : directory_(absl::StrCat(
-            testing::TempDir(), "/",
-            testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    EXPECT_OK(CreateDirectory(directory_));
-    log_ = Open("log");
-    log_->Publish([this](std::shared_ptr<const v1::LogChange> change) {
-      changes_.push_back(std::move(change));
-    });
+  CommitLogSumsTest() {
     RunRecord run{.run_id = "run-1", .created_at = kStart};
     LogBatch batch;
     for (uint32_t fragment = 0; fragment < kFragments; ++fragment) {
@@ -72,24 +63,10 @@ class CommitLogSumsTest : public testing::Test {
     EXPECT_OK(log_->Apply(batch));
   }
 
-  std::string PathOf(const std::string& name) const {
-    return absl::StrCat(directory_, "/", name);
-  }
-  std::unique_ptr<CommitLog> Open(const std::string& name) const {
-    auto log = CommitLog::Open(PathOf(name));
-    EXPECT_OK(log);
-    return *std::move(log);
-  }
   std::unique_ptr<CommitLog> OpenReadOnly(const std::string& name) const {
     auto log = CommitLog::OpenReadOnly(PathOf(name));
     EXPECT_OK(log);
     return *std::move(log);
-  }
-  SqliteDatabase OpenDatabase(const std::string& name) const {
-    auto database = SqliteDatabase::Open(
-        PathOf(name), SqliteDatabase::Mode::kReadWriteCreate);
-    EXPECT_OK(database);
-    return *std::move(database);
   }
   void Execute(const std::string& name, const std::string& sql) const {
     EXPECT_OK(OpenDatabase(name).Execute(sql)) << sql;
@@ -214,11 +191,7 @@ class CommitLogSumsTest : public testing::Test {
     return text;
   }
 
-  const std::string directory_;
-  std::mt19937_64 random_{1};
   uint64_t versions_[kFragments] = {};
-  std::unique_ptr<CommitLog> log_;
-  std::vector<std::shared_ptr<const v1::LogChange>> changes_;
 };
 
 TEST_F(CommitLogSumsTest, AStartReadsWhatAllRowsSay) {
