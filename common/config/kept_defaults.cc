@@ -19,12 +19,4 @@ void StateDefaults(const v1::RunConfig& source, v1::RunConfig& config) {
   }
 }
 
-void StateFirstDefaults(v1::RunConfig& config) {
-  v1::RunConfig first;
-  first.mutable_outer_optimizer()->set_learning_rate(0.7);
-  first.mutable_outer_optimizer()->set_momentum(0.9);
-  first.mutable_synchronization()->set_inner_steps_per_round(500);
-  StateDefaults(first, config);
-}
-
 }  // namespace causeway

@@ -16,9 +16,6 @@ namespace causeway {
 // `source`, which may be the same object.
 void StateDefaults(const v1::RunConfig& source, v1::RunConfig& config);
 
-// Sets them to the defaults of the versions that did not store them.
-void StateFirstDefaults(v1::RunConfig& config);
-
 }  // namespace causeway
 
 #endif  // COMMON_CONFIG_KEPT_DEFAULTS_H_

@@ -18,7 +18,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
-#include "common/config/kept_defaults.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
@@ -270,7 +269,6 @@ absl::StatusOr<RunRecord> CommitLog::LoadRun() {
   RunRecord run;
   run.run_id = query.Text(0);
   RETURN_IF_ERROR(ParseText(query.Text(1), "configuration", run.config));
-  StateFirstDefaults(run.config);
   RETURN_IF_ERROR(ParseText(query.Text(2), "fragment plan", run.plan));
   run.created_at = absl::FromUnixMicros(query.Int(3));
   run.epoch = epoch_;
@@ -290,7 +288,6 @@ absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
   leader.address = query.Text(1);
   RETURN_IF_ERROR(
       ParseText(query.Text(2), "configuration of the leader", leader.config));
-  StateFirstDefaults(leader.config);
   return leader;
 }
 

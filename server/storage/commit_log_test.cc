@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/config/kept_defaults.h"
 #include "common/os/file.h"
 #include "common/proto_time.h"
 #include "common/testing/status_matchers.h"
@@ -117,21 +116,12 @@ class CommitLogTest : public testing::Test {
 TEST_F(CommitLogTest, ARunComesBackAsItWas) {
   OpenWithRun();
   ASSERT_OK_AND_ASSIGN(const RunRecord run, Open()->LoadRun());
-  RunRecord want = TestRun();
-  StateFirstDefaults(want.config);
+  const RunRecord want = TestRun();
   using google::protobuf::util::MessageDifferencer;
   EXPECT_EQ(run.run_id, want.run_id);
   EXPECT_TRUE(MessageDifferencer::Equals(run.config, want.config));
   EXPECT_TRUE(MessageDifferencer::Equals(run.plan, want.plan));
   EXPECT_EQ(run.created_at, want.created_at);
-}
-
-// The defaults of the time when configurations were stored without them.
-TEST_F(CommitLogTest, WhatAConfigurationLeavesOutIsAsItWasThen) {
-  OpenWithRun();
-  ASSERT_OK_AND_ASSIGN(const RunRecord run, Open()->LoadRun());
-  EXPECT_EQ(run.config.outer_optimizer().momentum(), 0.9);
-  EXPECT_EQ(run.config.synchronization().inner_steps_per_round(), 500);
 }
 
 TEST_F(CommitLogTest, ThereIsOneRun) {

@@ -11,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/substitute.h"
 #include "common/checksum.h"
-#include "common/config/kept_defaults.h"
 #include "common/os/file.h"
 #include "common/status_macros.h"
 #include "common/tensors/byte_planes.h"
@@ -360,7 +359,6 @@ absl::StatusOr<StoredMerge> MergeStore::OpenAt(const std::string& path) {
   const Safetensors& contents = stored.file_.contents();
   absl::Status status = ReadMessage(contents, kMerge, stored.merge_);
   if (status.ok()) status = ReadMessage(contents, kConfig, stored.config_);
-  StateFirstDefaults(stored.config_);
   const std::vector<RecordedObject> objects = ObjectsOf(stored.merge_);
   for (size_t i = 0; status.ok() && i < objects.size(); ++i) {
     const absl::StatusOr<absl::string_view> encoding = ReadEncoding(

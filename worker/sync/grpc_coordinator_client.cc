@@ -13,7 +13,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/config/kept_defaults.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk_message.h"
 #include "common/transport/coordinator_target.h"
@@ -128,8 +127,6 @@ class GrpcCoordinatorClient : public CoordinatorClient {
                         ? ExplainCall(options_.address, options_.tls, status)
                         : CallStatus(CoordinatorName(options_), status));
     NoteCoordinator(PeerAddress(call.context().peer()));
-    // Coordinators of versions with other defaults left them out.
-    StateFirstDefaults(*response.mutable_config());
     return response;
   }
 

@@ -429,18 +429,13 @@ TEST_F(GrpcCoordinatorClientTest, CutsTheProseOfEveryRequest) {
   EXPECT_OK(client_->Leave(leave));
 }
 
-// States no field of the configuration, as versions with other defaults did,
-// and does not know that a chunk may come with the header.
+// Does not know that a chunk may come with the header.
 class OlderCoordinator : public v1::Coordinator::Service {
  public:
   // The bytes of the chunks.
   std::string received;
 
  private:
-  grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest*,
-                    v1::JoinResponse*) override {
-    return grpc::Status::OK;
-  }
   grpc::Status Contribute(
       grpc::ServerContext*,
       grpc::ServerReaderWriter<v1::ContributeResponse, v1::ContributeRequest>*
@@ -475,13 +470,6 @@ class GrpcCoordinatorClientVersionTest : public testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<CoordinatorClient> client_;
 };
-
-TEST_F(GrpcCoordinatorClientVersionTest,
-       AnOlderCoordinatorsRunKeepsItsDefaults) {
-  ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, client_->Join({}));
-  EXPECT_EQ(joined.config().synchronization().inner_steps_per_round(), 500);
-  EXPECT_EQ(joined.config().outer_optimizer().momentum(), 0.9);
-}
 
 TEST_F(GrpcCoordinatorClientVersionTest,
        AnOlderCoordinatorGetsASmallContributionInAChunk) {
