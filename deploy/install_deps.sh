@@ -77,7 +77,6 @@ Installs what is missing of the named groups (default: build).
   tidy        what tests/tidy.sh uses
   quickstart  the text that deploy/quickstart.sh trains on
   peers       PyTorch, for comparisons and golden values only
-  cuda        never installed, only detected: says what was found
 
   --dry-run   say what would be installed, change nothing
   --list      print the packages of the groups, one per line
@@ -108,32 +107,6 @@ any_installed() {
     if is_installed "${alternative}"; then return 0; fi
   done
   return 1
-}
-
-# CUDA comes from NVIDIA's installer or image, matched to the driver; a package
-# manager's choice here could break a working machine.
-detect_cuda() {
-  local nvcc
-  nvcc="$(command -v nvcc || true)"
-  if [[ -z "${nvcc}" && -x /usr/local/cuda/bin/nvcc ]]; then
-    nvcc=/usr/local/cuda/bin/nvcc
-  fi
-  if [[ -n "${nvcc}" ]]; then
-    say "cuda: compiler ${nvcc}: $("${nvcc}" --version | grep release)"
-  else
-    say "cuda: no nvcc in PATH or /usr/local/cuda/bin; CUDA targets are left out"
-  fi
-  local header
-  for header in /usr/local/cuda/include/nccl.h /usr/include/nccl.h; do
-    if [[ -r "${header}" ]]; then
-      say "cuda: NCCL $(awk '/#define NCCL_(MAJOR|MINOR|PATCH) / {
-        printf "%s%s", separator, $3; separator = "." }' "${header}")" \
-        "header ${header}"
-      return
-    fi
-  done
-  say "cuda: no nccl.h in /usr/local/cuda/include or /usr/include;" \
-    "deploy/cuda_headers.sh gets it"
 }
 
 # Prints one field of /etc/os-release.
@@ -188,10 +161,10 @@ main() {
         usage
         exit 0
         ;;
-      build | test | tidy | quickstart | peers | cuda) groups+=("$1") ;;
+      build | test | tidy | quickstart | peers) groups+=("$1") ;;
       *)
         usage >&2
-        fail "unknown argument '$1'; groups are: ${GROUPS_ALL} cuda"
+        fail "unknown argument '$1'; groups are: ${GROUPS_ALL}"
         ;;
     esac
     shift
@@ -200,10 +173,6 @@ main() {
 
   local group package reason missing=()
   for group in "${groups[@]}"; do
-    if [[ "${group}" == cuda ]]; then
-      if [[ "${mode}" != list ]]; then detect_cuda; fi
-      continue
-    fi
     while read -r _ package reason; do
       if [[ "${mode}" == list ]]; then
         printf '%s\n' "${package%%|*}"
