@@ -15,7 +15,7 @@ WeightedMerge::WeightedMerge(const Contributions& contributions,
                              const MergeWeights& weights)
     : weights_(weights),
       sum_(contributions),
-      decoded_(weights.tensors.empty() ? 0 : kTileValues) {
+      decoded_(sum_.can_sum() && weights.tensors.empty() ? 0 : kTileValues) {
   CHECK_EQ(weights.shares.size(), contributions.size());
   CHECK_EQ(weights.tensor_weights.size(),
            weights.tensors.size() * contributions.size());
@@ -42,7 +42,7 @@ WeightedMerge::Run WeightedMerge::RunAt(uint64_t begin) const {
 void WeightedMerge::Sum(uint64_t begin, absl::Span<float> merged) {
   CHECK_LE(merged.size(), kTileValues);
   const uint64_t end = begin + merged.size();
-  if (const Run run = RunAt(begin); run.end >= end) {
+  if (const Run run = RunAt(begin); sum_.can_sum() && run.end >= end) {
     sum_.Sum(begin, {run.weights, cursors_.size()}, merged);
     return;
   }

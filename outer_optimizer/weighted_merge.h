@@ -77,9 +77,9 @@ class WeightedMerge {
 
   const MergeWeights& weights_;
   SumCursor sum_;
-  // For tiles with several weights.
+  // For tiles with several weights, and for contributions whose formats differ.
   std::vector<std::unique_ptr<DecodeCursor>> cursors_;
-  // One contribution's values of such a tile.
+  // One contribution's values of a tile.
   std::vector<float> decoded_;
 };
 

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outer_optimizer/weighted_merge.h"
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <thread>  // NOLINT: the queue is what is shared, not a lock.
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "outer_optimizer/testing/values.h"
@@ -17,14 +19,15 @@ namespace {
 
 constexpr uint64_t kSize = 3 * WeightedMerge::kTileValues + 77;
 
-class WeightedMergeTest : public testing::TestWithParam<CodecSpec> {
+// Runs every test with contributions of each of these three specs.
+class WeightedMergeTest
+    : public testing::TestWithParam<std::array<CodecSpec, 3>> {
  protected:
   void SetUp() override {
     for (uint32_t i = 0; i < 3; ++i) {
-      encoded_.push_back(Encode(GetParam(), Values(kSize, i)).value());
-    }
-    for (const std::string& encoded : encoded_) {
-      contributions_.push_back(OpenDecoder(GetParam(), encoded, kSize).value());
+      encoded_[i] = Encode(GetParam()[i], Values(kSize, i)).value();
+      contributions_.push_back(
+          OpenDecoder(GetParam()[i], encoded_[i], kSize).value());
     }
   }
 
@@ -35,7 +38,7 @@ class WeightedMergeTest : public testing::TestWithParam<CodecSpec> {
     for (size_t i = 0; i < encoded_.size(); ++i) {
       std::vector<float> decoded(kSize);
       EXPECT_TRUE(
-          Decode(GetParam(), encoded_[i], absl::MakeSpan(decoded)).ok());
+          Decode(GetParam()[i], encoded_[i], absl::MakeSpan(decoded)).ok());
       for (uint64_t j = 0; j < kSize; ++j) {
         const float product = weight(j, i) * decoded[j];
         sum[j] += product;
@@ -61,18 +64,32 @@ class WeightedMergeTest : public testing::TestWithParam<CodecSpec> {
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
   }
 
-  std::vector<std::string> encoded_;
+  std::array<std::string, 3> encoded_;
   Contributions contributions_;
 };
 
+constexpr CodecSpec kFp32 = {.format = v1::FP32};
+constexpr CodecSpec kBf16 = {.format = v1::BF16};
+constexpr CodecSpec kE3m0 = {.format = v1::E3M0};
+constexpr CodecSpec kInt8 = {.format = v1::INT8, .block_size = 64};
+constexpr CodecSpec kInt8Coded = {
+    .format = v1::INT8, .block_size = 128, .entropy_coded = true};
+constexpr CodecSpec kEcq = {.format = v1::ECQ, .entropy_coded = true};
+
 INSTANTIATE_TEST_SUITE_P(Formats, WeightedMergeTest,
-                         testing::Values(CodecSpec{.format = v1::FP32},
-                                         CodecSpec{.format = v1::BF16},
-                                         CodecSpec{.format = v1::E3M0},
-                                         CodecSpec{.format = v1::INT8,
-                                                   .block_size = 64}),
-                         [](const testing::TestParamInfo<CodecSpec>& info) {
-                           return v1::Format_Name(info.param.format);
+                         testing::Values(std::array{kFp32, kFp32, kFp32},
+                                         std::array{kBf16, kBf16, kBf16},
+                                         std::array{kE3m0, kE3m0, kE3m0},
+                                         std::array{kInt8, kInt8, kInt8},
+                                         std::array{kE3m0, kBf16, kE3m0},
+                                         std::array{kInt8, kInt8, kInt8Coded},
+                                         std::array{kEcq, kFp32, kInt8Coded}),
+                         [](const auto& info) {
+                           return absl::StrCat(
+                               v1::Format_Name(info.param[0].format), "_",
+                               v1::Format_Name(info.param[1].format), "_",
+                               v1::Format_Name(info.param[2].format), "_",
+                               info.param[2].block_size);
                          });
 
 TEST_P(WeightedMergeTest, EqualsItsDefinitionBitForBit) {

@@ -11,10 +11,10 @@
 // The fused outer step walks many encoded vectors side by side in tiles that
 // stay in the cache:
 //
-//   ASSIGN_OR_RETURN(auto decoder, OpenDecoder(spec, encoded, size));
-//   auto cursor = decoder->NewCursor();  // one per thread
+//   ASSIGN_OR_RETURN(decoders[i], OpenDecoder(spec, encoded[i], size));
+//   SumCursor cursor(decoders);  // one per thread
 //   for (begin = 0; begin < size; begin += tile.size()) {
-//     cursor->DecodeAccumulate(begin, weight, tile);
+//     cursor.Sum(begin, weights, tile);
 //   }
 //
 // quantization/strips/encoding_reader.h decodes while the bytes arrive.

@@ -51,10 +51,10 @@ void BM_Encode(benchmark::State& state) {
   }
 }
 
-void BM_DecodeAccumulate(benchmark::State& state) {
+void BM_Sum(benchmark::State& state) {
   const CodecSpec spec = SpecOf(state);
   for (auto _ : state) {
-    Report(state, spec, MeasureDecodeAccumulate(spec, kRepetitions, Seconds));
+    Report(state, spec, MeasureSum(spec, kRepetitions, Seconds));
   }
 }
 
@@ -74,7 +74,7 @@ void Formats(benchmark::internal::Benchmark* benchmark) {
 }
 
 BENCHMARK(BM_Encode)->Apply(Formats);
-BENCHMARK(BM_DecodeAccumulate)->Apply(Formats);
+BENCHMARK(BM_Sum)->Apply(Formats);
 
 }  // namespace
 }  // namespace causeway

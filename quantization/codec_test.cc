@@ -18,7 +18,6 @@
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "quantization/formats/dense_reference.h"
 #include "quantization/strips/layout.h"
 #include "quantization/testing/whole_vectors.h"
 
@@ -173,14 +172,10 @@ TEST_P(CodecTest, IsTheConcatenationOfItsStrips) {
   ASSERT_OK_AND_ASSIGN(const auto decoder,
                        OpenDecoder(spec_, whole, values.size()));
   std::vector<float> piece(700);
-  std::vector<float> sum(piece.size(), 0.25f);
-  const auto cursor = decoder->NewCursor();
   const size_t begin = kStripValues - 256;
-  cursor->Decode(begin, absl::MakeSpan(piece));
-  cursor->DecodeAccumulate(begin, 0.6f, absl::MakeSpan(sum));
+  decoder->NewCursor()->Decode(begin, absl::MakeSpan(piece));
   for (size_t i = 0; i < piece.size(); ++i) {
     ASSERT_EQ(piece[i], want_decoded[begin + i]);
-    ASSERT_EQ(sum[i], Accumulate(0.25f, 0.6f, piece[i]));
   }
 }
 
@@ -222,65 +217,69 @@ TEST_P(CodecTest, DecodedMayBeTheMemoryOfTheValues) {
   EXPECT_EQ(values, want);
 }
 
-TEST_P(CodecTest, DecodesAndAccumulatesPieces) {
+TEST_P(CodecTest, DecodesPieces) {
   const size_t size = 1300;
   ASSERT_OK_AND_ASSIGN(const std::string encoded, Encode(spec_, Values(size)));
   const std::vector<float> whole = Decoded(encoded, size);
-  std::vector<float> whole_sum(size, 0.25f);
-  ASSERT_OK(DecodeAccumulate(spec_, encoded, 0.6f, absl::MakeSpan(whole_sum)));
   ASSERT_OK_AND_ASSIGN(const auto decoder, OpenDecoder(spec_, encoded, size));
   const auto cursor = decoder->NewCursor();
   for (const size_t begin : {0, 256, 1024, 1280}) {
     for (const size_t count : {0, 1, 19, 20}) {
       std::vector<float> piece(count);
       cursor->Decode(begin, absl::MakeSpan(piece));
-      std::vector<float> sum(count, 0.25f);
-      cursor->DecodeAccumulate(begin, 0.6f, absl::MakeSpan(sum));
       for (size_t i = 0; i < count; ++i) {
         ASSERT_EQ(piece[i], whole[begin + i]);
-        ASSERT_EQ(sum[i], Accumulate(0.25f, 0.6f, piece[i]));
-        ASSERT_EQ(sum[i], whole_sum[begin + i]);
       }
     }
   }
 }
 
 // The pieces begin and end inside strips, cross their borders and end with the
-// vector. All encodings have one spec, or one of them has another.
+// vector.
 TEST_P(CodecTest, SumsPiecesInOrder) {
   const uint64_t size = kStripValues + 300;
   const std::vector<float> weights = {0.6f, -0.3f, 0.1f};
-  for (const CodecSpec& second :
-       {spec_, CodecSpec{.format = v1::BF16},
-        CodecSpec{.format = v1::INT8,
-        .block_size = spec_.block_size == 64 ? 128u : 64u}}) {
-    std::vector<std::string> encoded;
-    std::vector<std::unique_ptr<Decoder>> decoders;
-    std::vector<float> want(size);
-    std::vector<float> values = Values(size);
-    for (const CodecSpec& spec : {spec_, second, spec_}) {
-      ASSERT_OK_AND_ASSIGN(encoded.emplace_back(), Encode(spec, values));
-      ASSERT_OK(DecodeAccumulate(spec, encoded.back(),
-                                 weights[encoded.size() - 1],
-                                 absl::MakeSpan(want)));
-      absl::c_reverse(values);
-    }
-    for (size_t i = 0; i < encoded.size(); ++i) {
-      ASSERT_OK_AND_ASSIGN(
-          decoders.emplace_back(),
-          OpenDecoder(i == 1 ? second : spec_, encoded[i], size));
-    }
-    SumCursor cursor(decoders);
-    for (const uint64_t begin : {uint64_t{0}, kStripValues - 512}) {
-      for (const uint64_t count : {uint64_t{0}, uint64_t{19}, uint64_t{812}}) {
-        std::vector<float> sum(count, 77);
-        cursor.Sum(begin, weights, absl::MakeSpan(sum));
-        for (size_t i = 0; i < count; ++i) {
-          ASSERT_EQ(sum[i], want[begin + i]) << begin << " " << i;
-        }
+  std::vector<std::string> encoded;
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  std::vector<float> want(size);
+  std::vector<float> values = Values(size);
+  for (const float weight : weights) {
+    ASSERT_OK_AND_ASSIGN(encoded.emplace_back(), Encode(spec_, values));
+    ASSERT_OK(
+        DecodeAccumulate(spec_, encoded.back(), weight, absl::MakeSpan(want)));
+    absl::c_reverse(values);
+  }
+  for (const std::string& bytes : encoded) {
+    ASSERT_OK_AND_ASSIGN(decoders.emplace_back(),
+                         OpenDecoder(spec_, bytes, size));
+  }
+  SumCursor cursor(decoders);
+  ASSERT_TRUE(cursor.can_sum());
+  for (const uint64_t begin : {uint64_t{0}, kStripValues - 512}) {
+    for (const uint64_t count : {uint64_t{0}, uint64_t{19}, uint64_t{812}}) {
+      std::vector<float> sum(count, 77);
+      cursor.Sum(begin, weights, absl::MakeSpan(sum));
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(sum[i], want[begin + i]) << begin << " " << i;
       }
     }
   }
+}
+
+TEST(SumCursorTest, SumsVectorsOfOneFormatAndBlockSizeOnly) {
+  const auto can_sum = [](const std::vector<CodecSpec>& specs) {
+    std::vector<std::unique_ptr<Decoder>> decoders;
+    for (const CodecSpec& spec : specs) {
+      decoders.push_back(OpenDecoder(spec, "", 0).value());
+    }
+    return SumCursor(decoders).can_sum();
+  };
+  const CodecSpec int8 = {.format = v1::INT8};
+  EXPECT_TRUE(can_sum({int8}));
+  EXPECT_TRUE(can_sum({int8, {.format = v1::INT8, .entropy_coded = true}}));
+  EXPECT_FALSE(can_sum({int8, {.format = v1::INT8, .block_size = 64}}));
+  EXPECT_FALSE(can_sum({int8, {.format = v1::INT4}}));
+  EXPECT_FALSE(can_sum({}));
 }
 
 // The first strip can be compressed.
@@ -359,8 +358,6 @@ TEST_P(CodecTest, RefusesNonFiniteValuesBeforeWritingAnything) {
       const auto refused = IsInvalidArgument(
           "value " + std::to_string(first) + " of ", "2500", "diverged");
       EXPECT_THAT(Decode(spec_, encoded, absl::MakeSpan(out)), refused);
-      EXPECT_THAT(DecodeAccumulate(spec_, encoded, 1, absl::MakeSpan(out)),
-                  refused);
       EXPECT_THAT(out, Each(5.0f));
     }
   }
@@ -500,14 +497,9 @@ TEST(CodecForeignBytesTest, AStripThatCannotBeReadIsNotANumber) {
     if (!decoder.ok() || (*decoder)->CheckFinite().ok()) continue;
     ++unreadable;
     std::vector<float> values(size);
-    std::vector<float> sum(size);
-    const auto cursor = (*decoder)->NewCursor();
-    cursor->Decode(0, absl::MakeSpan(values));
-    cursor->DecodeAccumulate(0, 1, absl::MakeSpan(sum));
+    (*decoder)->NewCursor()->Decode(0, absl::MakeSpan(values));
     EXPECT_TRUE(std::isnan(values[0]));
-    EXPECT_TRUE(std::isnan(sum[0]));
     EXPECT_FALSE(std::isnan(values[kStripValues]));
-    EXPECT_FALSE(std::isnan(sum[kStripValues]));
   }
   EXPECT_GT(unreadable, 0);
 }

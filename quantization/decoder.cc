@@ -35,45 +35,18 @@ const std::optional<ConstStripPart>& DecodeCursor::Strip(uint64_t strip) {
   return planes_;
 }
 
-template <typename Visitor>
-void DecodeCursor::ForEachPart(uint64_t begin, uint64_t count,
-                               const Visitor& visit) {
-  CheckPiece(begin, count, decoder_->reader_.values());
-  ForEachStripPart(begin, count, [&](uint64_t at, uint64_t length) {
-    std::optional<ConstStripPart> part = Strip(at / kStripValues);
-    if (part.has_value()) {
-      part = decoder_->reader_.planes().PartFrom(*part, at % kStripValues);
-    }
-    visit(part, at - begin, length);
-  });
-}
-
 void DecodeCursor::Decode(uint64_t begin, absl::Span<float> values) {
-  ForEachPart(begin, values.size(),
-              [&](const std::optional<ConstStripPart>& part, uint64_t offset,
-                  uint64_t count) {
-                const absl::Span<float> piece = values.subspan(offset, count);
-                if (part.has_value()) {
-                  decoder_->reader_.planes().Decode(*part, piece);
-                } else {
-                  absl::c_fill(piece, kNan);
-                }
-              });
-}
-
-void DecodeCursor::DecodeAccumulate(uint64_t begin, float weight,
-                                    absl::Span<float> accumulator) {
-  ForEachPart(
-      begin, accumulator.size(),
-      [&](const std::optional<ConstStripPart>& part, uint64_t offset,
-          uint64_t count) {
-        const absl::Span<float> piece = accumulator.subspan(offset, count);
-        if (part.has_value()) {
-          decoder_->reader_.planes().DecodeAccumulate(*part, weight, piece);
-        } else {
-          absl::c_fill(piece, kNan);
-        }
-      });
+  const StripPlanes& planes = decoder_->reader_.planes();
+  CheckPiece(begin, values.size(), decoder_->reader_.values());
+  ForEachStripPart(begin, values.size(), [&](uint64_t at, uint64_t count) {
+    const absl::Span<float> piece = values.subspan(at - begin, count);
+    const std::optional<ConstStripPart>& strip = Strip(at / kStripValues);
+    if (strip.has_value()) {
+      planes.Decode(planes.PartFrom(*strip, at % kStripValues), piece);
+    } else {
+      absl::c_fill(piece, kNan);
+    }
+  });
 }
 
 absl::Status Decoder::CheckFinite() const {
@@ -96,14 +69,8 @@ SumCursor::SumCursor(absl::Span<const std::unique_ptr<Decoder>> decoders)
 
 void SumCursor::Sum(uint64_t begin, absl::Span<const float> weights,
                     absl::Span<float> sum) {
+  CHECK(can_sum());
   CHECK_EQ(weights.size(), cursors_.size());
-  if (planes_ == nullptr) {
-    absl::c_fill(sum, 0.0f);
-    for (size_t i = 0; i < cursors_.size(); ++i) {
-      cursors_[i].DecodeAccumulate(begin, weights[i], sum);
-    }
-    return;
-  }
   CheckPiece(begin, sum.size(), cursors_[0].decoder_->reader_.values());
   ForEachStripPart(begin, sum.size(), [&](uint64_t at, uint64_t count) {
     const absl::Span<float> piece = sum.subspan(at - begin, count);

@@ -33,21 +33,12 @@ class DecodeCursor {
   // kPieceAlignment; the end may be any.
   void Decode(uint64_t begin, absl::Span<float> values);
 
-  // Decodes and adds: accumulator[i] += weight * value[begin + i], rounded
-  // after the product and after the sum.
-  void DecodeAccumulate(uint64_t begin, float weight,
-                        absl::Span<float> accumulator);
-
  private:
   friend class SumCursor;
 
   // Returns the strip's planes, valid until the next call, or nothing if they
   // cannot be decompressed.
   const std::optional<ConstStripPart>& Strip(uint64_t strip);
-  // Calls visit(part, offset, count) for each strip's share of the `count`
-  // values from `begin` on; `offset` is relative to `begin`.
-  template <typename Visitor>
-  void ForEachPart(uint64_t begin, uint64_t count, const Visitor& visit);
 
   const Decoder* const decoder_;
   // The strip whose planes planes_ holds.
@@ -84,16 +75,19 @@ class Decoder {
 };
 
 // Decodes the same pieces of several vectors of one length into their weighted
-// sum. Fastest if all have the same block format and block size: their sums
-// stay in registers until they are complete. One thread at a time may use it.
+// sum. Those of block formats stay in registers until they are complete. One
+// thread at a time may use it.
 class SumCursor {
  public:
   // The decoders outlive the cursor.
   explicit SumCursor(absl::Span<const std::unique_ptr<Decoder>> decoders);
 
+  // Returns whether there are vectors, all of one format and block size.
+  bool can_sum() const { return planes_ != nullptr; }
+
   // Writes sum[i] = 0 + weights[0] * value_0[begin + i] + ..., with one weight
   // for each vector, in order, rounded after each product and after each sum.
-  // Pieces are as for DecodeCursor::Decode.
+  // Pieces are as for DecodeCursor::Decode. Requires can_sum().
   void Sum(uint64_t begin, absl::Span<const float> weights,
            absl::Span<float> sum);
 
@@ -104,7 +98,7 @@ class SumCursor {
                  absl::Span<float> sum);
 
   std::vector<DecodeCursor> cursors_;
-  // The planes that all vectors use, or null if they differ.
+  // The planes that all vectors use, or null if they differ or there are none.
   const StripPlanes* planes_ = nullptr;
   // The terms of the current part.
   std::vector<WeightedPart> terms_;

@@ -29,11 +29,10 @@ struct BlockKernels {
                  char* scales, char* codes, float* decoded);
   void (*decode)(size_t block_size, size_t units, const char* scales,
                  const char* codes, float* values);
-  // Computes sum[i] = start + weight_0 * decoded_0[i] + ..., `count` terms in
-  // order, rounded as Accumulate(). `start` is sum[i] if the kernel `adds`, or
-  // else 0.
+  // Computes sum[i] = 0 + weight_0 * decoded_0[i] + ..., `count` terms in
+  // order, rounded as Accumulate().
   void (*sum)(size_t block_size, size_t units, const WeightedPart* terms,
-              size_t count, bool adds, float* sum);
+              size_t count, float* sum);
   // Returns the sum of the values' squares in binary64: each block's sum, which
   // needs no rounding, and then the sum over the blocks in order.
   double (*sum_of_squares)(size_t block_size, size_t units, const char* scales,

@@ -83,8 +83,6 @@ class BlockPlanes final : public StripPlanes {
   uint8_t Encode(const EncodeOptions&, absl::Span<const float> values,
                  StripPart part, absl::Span<float> decoded) const override;
   void Decode(ConstStripPart part, absl::Span<float> values) const override;
-  void DecodeAccumulate(ConstStripPart part, float weight,
-                        absl::Span<float> accumulator) const override;
   void DecodeSum(absl::Span<const WeightedPart> terms,
                  absl::Span<float> sum) const override;
   double SumOfSquares(ConstStripPart part, uint64_t count) const override;
@@ -98,9 +96,6 @@ class BlockPlanes final : public StripPlanes {
   // Encodes the last values of a strip, fewer than a unit.
   void EncodeLast(absl::Span<const float> values, StripPart part,
                   absl::Span<float> decoded) const;
-  // Writes the sum of the terms, or adds them.
-  void AddTerms(absl::Span<const WeightedPart> terms, bool adds,
-                absl::Span<float> sum) const;
   // Decodes the last `count` values of `part`, which follow `whole` others.
   void DecodeLast(ConstStripPart part, uint64_t whole, uint64_t count,
                   LastUnit& last) const;
@@ -147,26 +142,14 @@ void BlockPlanes::Decode(ConstStripPart part, absl::Span<float> values) const {
   std::copy_n(last.values, rest.size(), rest.data());
 }
 
-void BlockPlanes::DecodeAccumulate(ConstStripPart part, float weight,
-                                   absl::Span<float> accumulator) const {
-  const WeightedPart term = {.part = part, .weight = weight};
-  AddTerms({&term, 1}, /*adds=*/true, accumulator);
-}
-
 void BlockPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
                             absl::Span<float> sum) const {
-  AddTerms(terms, /*adds=*/false, sum);
-}
-
-void BlockPlanes::AddTerms(absl::Span<const WeightedPart> terms, bool adds,
-                           absl::Span<float> sum) const {
   const uint64_t units = sum.size() / kBlockUnit;
-  kernels_.sum(block_size_, units, terms.data(), terms.size(), adds,
-               sum.data());
+  kernels_.sum(block_size_, units, terms.data(), terms.size(), sum.data());
   const uint64_t whole = units * kBlockUnit;
   const absl::Span<float> rest = sum.subspan(whole);
   if (rest.empty()) return;
-  if (!adds) absl::c_fill(rest, 0.0f);
+  absl::c_fill(rest, 0.0f);
   for (const WeightedPart& term : terms) {
     LastUnit last;
     DecodeLast(term.part, whole, rest.size(), last);

@@ -148,11 +148,11 @@ inline bool ShiftFitsTerms(size_t block_size, size_t units,
 
 template <BlockFormat kFormat>
 void SumUnits(size_t block_size, size_t units, const WeightedPart* terms,
-              size_t count, bool adds, float* sum) {
+              size_t count, float* sum) {
   for (size_t i = 0; i == 0 || i < count; i += kTermsAtOnce) {
     const WeightedPart* const some = terms + i;
     const size_t some_count = std::min(count - i, kTermsAtOnce);
-    const bool is_first = i == 0 && !adds;
+    const bool is_first = i == 0;
     if constexpr (kHasShiftDequantizer<kFormat>) {
       if (HWY_LIKELY(ShiftFitsTerms(block_size, units, some, some_count))) {
         SumTerms<kFormat, ShiftDequantizer>(block_size, units, some, some_count,

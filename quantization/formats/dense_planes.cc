@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "quantization/formats/dense_kernels_cpu.h"
@@ -64,10 +65,12 @@ class DensePlanes final : public StripPlanes {
     Value::Decode(part.codes, values.size(), values.data());
   }
 
-  void DecodeAccumulate(ConstStripPart part, float weight,
-                        absl::Span<float> accumulator) const override {
-    Value::kDecodeAccumulate(part.codes, accumulator.size(), weight,
-                             accumulator.data());
+  void DecodeSum(absl::Span<const WeightedPart> terms,
+                 absl::Span<float> sum) const override {
+    absl::c_fill(sum, 0.0f);
+    for (const auto& [part, weight] : terms) {
+      Value::kDecodeAccumulate(part.codes, sum.size(), weight, sum.data());
+    }
   }
 
   absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,

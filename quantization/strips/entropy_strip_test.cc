@@ -144,7 +144,6 @@ TEST(EntropyCodecTest, DamagedStripsDecodeToNanAndAreNamed) {
   ASSERT_OK_AND_ASSIGN(const auto decoder, OpenDecoder(spec, encoded, kSize));
   const auto cursor = decoder->NewCursor();
   std::vector<float> got(kSize);
-  std::vector<float> sum(kSize, 1.0f);
   // Reads from the last strip backwards, and again.
   for (int round = 0; round < 2; ++round) {
     for (uint64_t strip = 3; strip-- > 0;) {
@@ -153,13 +152,11 @@ TEST(EntropyCodecTest, DamagedStripsDecodeToNanAndAreNamed) {
       cursor->Decode(begin, absl::MakeSpan(got).subspan(begin, count));
     }
   }
-  cursor->DecodeAccumulate(0, 2.0f, absl::MakeSpan(sum));
   for (uint64_t i = 0; i < kSize; ++i) {
     if (i / kStripValues == 1) {
-      ASSERT_TRUE(std::isnan(got[i]) && std::isnan(sum[i])) << i;
+      ASSERT_TRUE(std::isnan(got[i])) << i;
     } else {
       ASSERT_EQ(got[i], want[i]);
-      ASSERT_EQ(sum[i], 1.0f + 2.0f * want[i]);
     }
   }
 }

@@ -76,15 +76,10 @@ class StripPlanes {
 
   virtual void Decode(ConstStripPart part, absl::Span<float> values) const = 0;
 
-  // Decodes and adds: accumulator[i] += weight * decoded value i, rounded as
-  // Accumulate().
-  virtual void DecodeAccumulate(ConstStripPart part, float weight,
-                                absl::Span<float> accumulator) const = 0;
-
   // Computes sum[i] = 0 + the terms' weighted values i, in order, rounded as
   // Accumulate().
   virtual void DecodeSum(absl::Span<const WeightedPart> terms,
-                         absl::Span<float> sum) const;
+                         absl::Span<float> sum) const = 0;
 
   // The values of a tile, whose squares are summed separately.
   static constexpr uint64_t kTileValues = 4096;

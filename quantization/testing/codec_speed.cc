@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -80,29 +81,28 @@ CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
   return speed;
 }
 
-CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions,
-                                   absl::FunctionRef<double()> seconds) {
+CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions,
+                      absl::FunctionRef<double()> seconds) {
   const std::string encoded = Encode(spec, GaussianValues()).value();
-  const auto decoder = OpenDecoder(spec, encoded, kValues).value();
-  const auto cursor = decoder->NewCursor();
-  std::vector<float> accumulator(kValues, 1.0f);
+  const std::unique_ptr<Decoder> decoders[] = {
+      OpenDecoder(spec, encoded, kValues).value()};
+  SumCursor cursor(decoders);
+  std::vector<float> sum(kValues, 1.0f);
   std::vector<float> copy(kValues, 1.0f);
   Shortest copying(seconds);
-  Shortest decoding(seconds);
+  Shortest summing(seconds);
   for (int i = 0; i < repetitions; ++i) {
     copying.Time([&] {
       std::memcpy(copy.data(), GaussianValues().data(), 4 * kValues);
     });
-    decoding.Time([&] {
-      cursor->DecodeAccumulate(0, 0.5f, absl::MakeSpan(accumulator));
-    });
+    summing.Time([&] { cursor.Sum(0, {0.5f}, absl::MakeSpan(sum)); });
   }
-  const double moved = 8.0 * kValues + static_cast<double>(encoded.size());
+  const double moved = 4.0 * kValues + static_cast<double>(encoded.size());
   return {.values = kValues,
           .encoded_bytes = encoded.size(),
-          .seconds = decoding.seconds(),
+          .seconds = summing.seconds(),
           .reference_seconds = copying.seconds(),
-          .ratio = (moved / decoding.seconds()) /
+          .ratio = (moved / summing.seconds()) /
                    (8.0 * kValues / copying.seconds())};
 }
 

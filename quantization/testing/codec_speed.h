@@ -32,11 +32,11 @@ struct CodecSpeed {
 CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
                          int repetitions, absl::FunctionRef<double()> seconds);
 
-// Measures decoding against memcpy of the values. ratio = bytes moved per
-// second (encoding and accumulator read, accumulator written) / bytes moved per
+// Measures the weighted sum of one encoding against memcpy of the values. ratio
+// = bytes moved per second (encoding read, sum written) / bytes moved per
 // second by memcpy (read and written).
-CodecSpeed MeasureDecodeAccumulate(const CodecSpec& spec, int repetitions,
-                                   absl::FunctionRef<double()> seconds);
+CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions,
+                      absl::FunctionRef<double()> seconds);
 
 }  // namespace causeway
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,7 @@
 #include "proto/fragment.pb.h"
 #include "quantization/codec.h"
 #include "quantization/encoded_object.h"
+#include "quantization/formats/dense_reference.h"
 
 namespace causeway {
 
@@ -50,10 +52,11 @@ inline absl::Status Decode(const CodecSpec& spec, absl::string_view encoded,
 inline absl::Status DecodeAccumulate(const CodecSpec& spec,
                                      absl::string_view encoded, float weight,
                                      absl::Span<float> accumulator) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
-                   OpenDecoder(spec, encoded, accumulator.size()));
-  RETURN_IF_ERROR(decoder->CheckFinite());
-  decoder->NewCursor()->DecodeAccumulate(0, weight, accumulator);
+  std::vector<float> values(accumulator.size());
+  RETURN_IF_ERROR(Decode(spec, encoded, absl::MakeSpan(values)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    accumulator[i] = Accumulate(accumulator[i], weight, values[i]);
+  }
   return absl::OkStatus();
 }
 

@@ -94,8 +94,8 @@ class EcqPlanes final : public StripPlanes {
   uint8_t Encode(const EncodeOptions& options, absl::Span<const float> values,
                  StripPart part, absl::Span<float> decoded) const override;
   void Decode(ConstStripPart part, absl::Span<float> values) const override;
-  void DecodeAccumulate(ConstStripPart part, float weight,
-                        absl::Span<float> accumulator) const override;
+  void DecodeSum(absl::Span<const WeightedPart> terms,
+                 absl::Span<float> sum) const override;
   absl::Status CheckFinite(ConstStripPart part, uint64_t count, uint64_t begin,
                            uint64_t size) const override {
     return CheckBlockScales(BlockFormat::kInt8, block_size_, part.scales, count,
@@ -145,15 +145,18 @@ void EcqPlanes::Decode(ConstStripPart part, absl::Span<float> values) const {
   }
 }
 
-void EcqPlanes::DecodeAccumulate(ConstStripPart part, float weight,
-                                 absl::Span<float> accumulator) const {
-  const uint64_t whole = accumulator.size() / block_size_;
-  DecodeAccumulateEcqBlocks(block_size_, whole, part.parameter, part.scales,
-                            part.codes, weight, accumulator.data());
-  for (uint64_t i = whole * block_size_; i < accumulator.size(); ++i) {
-    accumulator[i] = Accumulate(accumulator[i], weight,
-                                EcqValue(ScaleAt(part, whole), part.parameter,
-                                         static_cast<int8_t>(part.codes[i])));
+void EcqPlanes::DecodeSum(absl::Span<const WeightedPart> terms,
+                          absl::Span<float> sum) const {
+  const uint64_t whole = sum.size() / block_size_;
+  absl::c_fill(sum, 0.0f);
+  for (const auto& [part, weight] : terms) {
+    DecodeAccumulateEcqBlocks(block_size_, whole, part.parameter, part.scales,
+                              part.codes, weight, sum.data());
+    for (uint64_t i = whole * block_size_; i < sum.size(); ++i) {
+      sum[i] = Accumulate(sum[i], weight,
+                          EcqValue(ScaleAt(part, whole), part.parameter,
+                                   static_cast<int8_t>(part.codes[i])));
+    }
   }
 }
 
