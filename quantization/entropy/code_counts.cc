@@ -33,14 +33,6 @@ void CountBytes(const char* codes, size_t size, CodeCounts& counts) {
   }
 }
 
-#if HWY_TARGET == HWY_SCALAR
-void CountNibbles(const char* codes, size_t size, CodeCounts& counts) {
-  for (size_t i = 0; i < size; ++i) {
-    ++counts[codes[i] & 15];
-    ++counts[codes[i] >> 4 & 15];
-  }
-}
-#else
 using Bytes = hn::CappedTag<uint8_t, 64>;
 using Sums = hn::Repartition<uint64_t, Bytes>;
 
@@ -95,7 +87,6 @@ void CountNibbles(const char* codes, size_t size, CodeCounts& counts) {
         static_cast<uint32_t>(hn::GetLane(hn::SumOfLanes(Sums(), sums[code])));
   }
 }
-#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace causeway

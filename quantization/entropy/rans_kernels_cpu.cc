@@ -110,9 +110,6 @@ class CodingTable {
 };
 
 HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
-#if HWY_TARGET == HWY_SCALAR
-  return Vec(static_cast<uint32_t>(uint64_t{a.raw} * b.raw >> 32));
-#else
   const hn::RepartitionToWide<Lanes> pairs;
   const auto odd = [&](Vec v) {
     return hn::BitCast(Lanes(), hn::ShiftRight<32>(hn::BitCast(pairs, v)));
@@ -121,10 +118,9 @@ HWY_INLINE Vec HighHalfOfProduct(Vec a, Vec b) {
   const auto odd_product = hn::MulEven(odd(a), odd(b));
   return hn::OddEven(hn::BitCast(Lanes(), odd_product),
                      hn::BitCast(Lanes(), hn::ShiftRight<32>(even_product)));
-#endif
 }
 
-#if HWY_TARGET > HWY_AVX3 && HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET > HWY_AVX3
 // The places to which the lanes of a mask of up to 8 move.
 struct LaneMoves {
   constexpr LaneMoves() {
@@ -169,9 +165,7 @@ struct Overflow {
     const WordsOfLanes tag;
     const size_t count = hn::CountTrue(Lanes(), mask);
     uint16_t* const end = reinterpret_cast<uint16_t*>(front);
-#if HWY_TARGET == HWY_SCALAR
-    if (count > 0) hn::StoreU(hn::TruncateTo(tag, state), tag, end - 1);
-#elif HWY_TARGET <= HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
     hn::BlendedStore(hn::TruncateTo(tag, hn::Compress(state, mask)),
                      hn::FirstN(tag, count), tag, end - count);
 #else
@@ -185,7 +179,7 @@ struct Overflow {
   // behind them.
   HWY_INLINE char* ToBack(char* back) const {
     const WordsOfLanes tag;
-#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET <= HWY_AVX3
     const Vec first = hn::Compress(state, mask);
 #else
     const Vec first = Move(state, kLaneMoves.first[BitsOf(mask)]);
@@ -209,9 +203,7 @@ HWY_INLINE Vec LoadWords(const char* words) {
 // Moves lane i of `next` to the i-th lane of those in `mask`. The other lanes
 // become 0.
 HWY_INLINE Vec Expand(Vec next, Mask mask) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElseZero(mask, next);
-#elif HWY_TARGET <= HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
   return Vec{_mm512_maskz_expand_epi32(mask.raw, next.raw)};
 #else
   return hn::IfThenElseZero(mask, Move(next, kLaneMoves.ranks[BitsOf(mask)]));

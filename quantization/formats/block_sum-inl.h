@@ -191,32 +191,8 @@ struct SquaredLevels {
 template <BlockFormat kFormat>
 constexpr SquaredLevels<kFormat> kSquaredLevels;
 
-#if HWY_TARGET == HWY_SCALAR
-
 // Returns the sum of (level / kLevelUnit)^2 over the codes in `bytes` bytes of
 // whole words; only the codes under `mask`, which applies to each word, count.
-template <BlockFormat kFormat>
-HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
-                                   uint32_t mask) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < bytes; ++i) {
-    const uint32_t byte =
-        static_cast<uint8_t>(codes[i]) & (mask >> (8 * (i % 4)) & 0xff);
-    if constexpr (CodeBits(kFormat) == 8) {
-      const int level = static_cast<int8_t>(byte);
-      sum += static_cast<uint64_t>(level * level);
-    } else {
-      for (const uint32_t code : {byte & 15, byte >> 4}) {
-        sum += kSquaredLevels<kFormat>.low[code] +
-               256u * kSquaredLevels<kFormat>.high[code];
-      }
-    }
-  }
-  return sum;
-}
-
-#else
-
 template <BlockFormat kFormat>
 HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
                                    uint32_t mask) {
@@ -266,8 +242,6 @@ HWY_INLINE uint64_t SquaresOfCodes(const char* codes, size_t bytes,
   const auto both = hn::Add(low, hn::ShiftLeft<8>(high));
   return hn::GetLane(hn::SumOfLanes(sums, both));
 }
-
-#endif
 
 template <BlockFormat kFormat>
 double SumOfSquaresOfUnits(size_t block_size, size_t units, const char* scales,
