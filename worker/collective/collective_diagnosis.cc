@@ -3,13 +3,15 @@
 #include "worker/collective/collective_diagnosis.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "common/as_bytes.h"
 #include "common/status_macros.h"
 
 namespace causeway {
@@ -120,32 +122,19 @@ CollectiveDiagnosis DiagnoseCollectives(
 
 absl::StatusOr<CollectiveDiagnosis> WorstOf(const CollectiveDiagnosis& own,
                                             Communicator* communicator) {
-  // Gathers all diagnoses as a sum of vectors in which each rank fills in its
-  // own part.
-  constexpr int kFields = 6;
-  std::vector<double> fields(kFields * communicator->size());
-  const std::array<double, kFields> mine = {static_cast<double>(own.kind),
-                                            static_cast<double>(own.rank),
-                                            static_cast<double>(own.to_rank),
-                                            own.share,
-                                            own.speed,
-                                            own.other_speed};
-  std::copy(mine.begin(), mine.end(),
-            fields.begin() + kFields * communicator->rank());
-  RETURN_IF_ERROR(communicator->AllReduce(absl::MakeSpan(fields)));
-
-  CollectiveDiagnosis worst;
-  for (int rank = 0; rank < communicator->size(); ++rank) {
-    const double* const seen = fields.data() + kFields * rank;
-    if (seen[3] <= worst.share) continue;
-    worst = {.kind = static_cast<CollectiveDiagnosis::Kind>(seen[0]),
-             .rank = static_cast<int>(seen[1]),
-             .to_rank = static_cast<int>(seen[2]),
-             .share = seen[3],
-             .speed = seen[4],
-             .other_speed = seen[5]};
+  // Ranks run the same program, so diagnoses are sent in their memory's form.
+  std::vector<CollectiveDiagnosis> all(communicator->size(), own);
+  const std::vector<absl::Span<const char>> to(
+      all.size(), AsBytes(absl::MakeConstSpan(&own, 1)));
+  std::vector<absl::Span<char>> from;
+  for (CollectiveDiagnosis& diagnosis : all) {
+    from.push_back(AsBytes(absl::MakeSpan(&diagnosis, 1)));
   }
-  return worst;
+  RETURN_IF_ERROR(communicator->AllToAll(to, std::move(from)));
+  return *absl::c_max_element(
+      all, [](const CollectiveDiagnosis& a, const CollectiveDiagnosis& b) {
+        return a.share < b.share;
+      });
 }
 
 v1::RankTrouble ToRankTrouble(const CollectiveDiagnosis& diagnosis) {
