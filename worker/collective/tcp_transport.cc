@@ -34,26 +34,79 @@ constexpr absl::Duration kSilence = absl::Seconds(3);
 
 using Sockets = std::vector<std::unique_ptr<SecureSocket>>;
 
-// The connections of a rank, and the messages on them.
-class Connections {
+class TcpTransport : public Transport {
  public:
-  // One message in one direction. Byte is const char if it is sent.
-  template <typename Byte>
-  struct Message {
-    absl::Span<Byte> rest;
-  };
-  using Outgoing = Message<const char>;
-  using Incoming = Message<char>;
-
   // The socket of this rank is null.
-  Connections(Sockets sockets, Clock now)
-      : now_(std::move(now)), peers_(sockets.size()) {
+  TcpTransport(int rank, Sockets sockets, Clock now)
+      : rank_(rank), now_(std::move(now)), peers_(sockets.size()) {
     for (size_t i = 0; i < sockets.size(); ++i) {
       peers_[i].socket = std::move(sockets[i]);
     }
   }
+  ~TcpTransport() override { Close(); }
 
-  int size() const { return static_cast<int>(peers_.size()); }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+
+  // The order of the messages stands for their tags.
+  std::unique_ptr<Transfer> Send(int peer, uint64_t /*tag*/,
+                                 absl::Span<const char> bytes) override {
+    return std::make_unique<TcpTransfer<const char>>(this, peer, bytes);
+  }
+  std::unique_ptr<Transfer> Receive(int peer, uint64_t /*tag*/,
+                                    absl::Span<char> bytes) override {
+    return std::make_unique<TcpTransfer<char>>(this, peer, bytes);
+  }
+
+  std::vector<int> Unreached() const override {
+    std::vector<int> unreached;
+    for (int number = 0; number < size(); ++number) {
+      const auto& socket = peers_[number].socket;
+      if (socket != nullptr && socket->Silence() >= kSilence) {
+        unreached.push_back(number);
+      }
+    }
+    return unreached;
+  }
+
+  void Close() override {
+    closed_ = true;
+    for (const Peer& peer : peers_) {
+      if (peer.socket != nullptr) peer.socket->Shutdown();
+    }
+  }
+
+ private:
+  // The bytes of a message that have not moved. They are const if it is sent.
+  using Outgoing = absl::Span<const char>;
+  using Incoming = absl::Span<char>;
+
+  struct Peer {
+    std::unique_ptr<SecureSocket> socket;
+    // The messages that have not moved entirely, the oldest first.
+    std::deque<Outgoing*> outgoing;
+    std::deque<Incoming*> incoming;
+    absl::Status status;
+  };
+
+  template <typename Byte>
+  class TcpTransfer : public Transfer {
+   public:
+    TcpTransfer(TcpTransport* transport, int peer, absl::Span<Byte> bytes)
+        : transport_(transport), peer_(peer), rest_(bytes) {
+      transport_->Start(peer_, &rest_);
+    }
+    ~TcpTransfer() override { transport_->Drop(peer_, rest_); }
+
+    absl::Status Wait(TimeLimit& limit) override {
+      return transport_->Await(peer_, rest_, limit);
+    }
+
+   private:
+    TcpTransport* const transport_;
+    const int peer_;
+    absl::Span<Byte> rest_;
+  };
 
   void Start(int number, Outgoing* message) {
     Peer& peer = peers_[number];
@@ -66,10 +119,11 @@ class Connections {
     if (peer.status.ok()) peer.incoming.push_back(message);
   }
 
-  // Waits until the message has moved, and moves others meanwhile.
+  // Waits until the message has moved, which makes `rest` empty, and moves
+  // others meanwhile.
   template <typename Byte>
-  absl::Status Await(int peer, const Message<Byte>& message, TimeLimit& limit) {
-    while (!message.rest.empty()) {
+  absl::Status Await(int peer, const absl::Span<Byte>& rest, TimeLimit& limit) {
+    while (!rest.empty()) {
       if (closed_) {
         return absl::UnavailableError("the connections were closed");
       }
@@ -86,41 +140,12 @@ class Connections {
     return absl::OkStatus();
   }
 
-  std::vector<int> Unreached() const {
-    std::vector<int> unreached;
-    for (int number = 0; number < size(); ++number) {
-      const auto& socket = peers_[number].socket;
-      if (socket != nullptr && socket->Silence() >= kSilence) {
-        unreached.push_back(number);
-      }
-    }
-    return unreached;
-  }
-
   // Gives the message up, and also the connection if bytes are missing, because
   // the rest could not be distinguished from what follows.
-  template <typename Byte>
-  void Drop(int peer, const Message<Byte>& message) {
-    if (message.rest.empty() || !peers_[peer].status.ok()) return;
+  void Drop(int peer, absl::Span<const char> rest) {
+    if (rest.empty() || !peers_[peer].status.ok()) return;
     Fail(peers_[peer], absl::UnavailableError("a message was given up"));
   }
-
-  // Thread-safe.
-  void Close() {
-    closed_ = true;
-    for (const Peer& peer : peers_) {
-      if (peer.socket != nullptr) peer.socket->Shutdown();
-    }
-  }
-
- private:
-  struct Peer {
-    std::unique_ptr<SecureSocket> socket;
-    // The messages that have not moved entirely, the oldest first.
-    std::deque<Outgoing*> outgoing;
-    std::deque<Incoming*> incoming;
-    absl::Status status;
-  };
 
   static void Fail(Peer& peer, const absl::Status& status) {
     peer.status = status;
@@ -131,11 +156,11 @@ class Connections {
   // Moves bytes of the messages by `move`. Returns whether it could, or the
   // connection failed.
   template <typename Byte, typename Move>
-  static bool Advance(Peer& peer, std::deque<Message<Byte>*>& messages,
+  static bool Advance(Peer& peer, std::deque<absl::Span<Byte>*>& messages,
                       Move move) {
     size_t total = 0;
     while (!messages.empty() && total < kTurnBytes) {
-      absl::Span<Byte>& rest = messages.front()->rest;
+      absl::Span<Byte>& rest = *messages.front();
       const absl::StatusOr<size_t> moved = move(rest);
       if (!moved.ok()) {
         Fail(peer, moved.status());
@@ -181,60 +206,11 @@ class Connections {
     return PollUntil(absl::MakeSpan(files_), deadline, now_);
   }
 
+  const int rank_;
   const Clock now_;
   std::atomic<bool> closed_ = false;
   std::vector<Peer> peers_;
   std::vector<pollfd> files_;
-};
-
-template <typename Byte>
-class TcpTransfer : public Transfer {
- public:
-  TcpTransfer(std::shared_ptr<Connections> connections, int peer,
-              absl::Span<Byte> bytes)
-      : connections_(std::move(connections)), peer_(peer), message_{bytes} {
-    connections_->Start(peer_, &message_);
-  }
-  ~TcpTransfer() override { connections_->Drop(peer_, message_); }
-
-  absl::Status Wait(TimeLimit& limit) override {
-    return connections_->Await(peer_, message_, limit);
-  }
-
- private:
-  const std::shared_ptr<Connections> connections_;
-  const int peer_;
-  Connections::Message<Byte> message_;
-};
-
-class TcpTransport : public Transport {
- public:
-  TcpTransport(int rank, Sockets sockets, Clock now)
-      : rank_(rank),
-        connections_(std::make_shared<Connections>(std::move(sockets),
-                                                   std::move(now))) {}
-  ~TcpTransport() override { Close(); }
-
-  int rank() const override { return rank_; }
-  int size() const override { return connections_->size(); }
-
-  // The order of the messages stands for their tags.
-  std::unique_ptr<Transfer> Send(int peer, uint64_t /*tag*/,
-                                 absl::Span<const char> bytes) override {
-    return std::make_unique<TcpTransfer<const char>>(connections_, peer, bytes);
-  }
-  std::unique_ptr<Transfer> Receive(int peer, uint64_t /*tag*/,
-                                    absl::Span<char> bytes) override {
-    return std::make_unique<TcpTransfer<char>>(connections_, peer, bytes);
-  }
-  std::vector<int> Unreached() const override {
-    return connections_->Unreached();
-  }
-  void Close() override { connections_->Close(); }
-
- private:
-  const int rank_;
-  const std::shared_ptr<Connections> connections_;
 };
 
 std::string RankKey(const TcpTransportOptions& options, int rank) {

@@ -23,7 +23,7 @@ namespace causeway {
 
 // One side of a message in transit. The memory must stay valid until the object
 // is destroyed. Destruction before the end gives up the message, and possibly
-// the connection. Not thread-safe.
+// the connection. A transfer must not outlive its transport. Not thread-safe.
 class Transfer {
  public:
   virtual ~Transfer() = default;
