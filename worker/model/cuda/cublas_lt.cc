@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/model/cuda/cublas_lt.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -181,23 +182,23 @@ absl::StatusOr<CublasLt::Plan> CublasLt::MakePlan(const MatrixProduct& product,
       handle_, plan.operation, plan.first, plan.second, plan.result,
       plan.result, preference, kCandidates, found.data(), &count);
   lib.destroy_preference(preference);
-  for (int i = 0; i < count; ++i) {
-    if (found[i].state == CUBLAS_STATUS_SUCCESS) {
-      plan.algorithms.push_back(found[i].algo);
-    }
-  }
+  const auto end = found.begin() + count;
+  const auto first_usable = std::find_if(
+      found.begin(), end, [](const cublasLtMatmulHeuristicResult_t& result) {
+        return result.state == CUBLAS_STATUS_SUCCESS;
+      });
   RETURN_IF_ERROR(CheckCall(
-      status == CUBLAS_STATUS_SUCCESS && plan.algorithms.empty()
+      status == CUBLAS_STATUS_SUCCESS && first_usable == end
           ? CUBLAS_STATUS_NOT_SUPPORTED
           : status,
       absl::StrCat("finding an algorithm for a product of ", product.rows,
                    " by ", product.columns, " by ", product.inner)));
+  plan.algorithm = first_usable->algo;
   return plan;
 }
 
 absl::Status CublasLt::Multiply(const MatrixProduct& product, const void* a,
-                                const void* b, void* c, cudaStream_t stream,
-                                size_t algorithm) {
+                                const void* b, void* c, cudaStream_t stream) {
   if (workspace_ == nullptr) {
     RETURN_IF_ERROR(CudaStatus(cudaMalloc(&workspace_, kWorkspaceBytes),
                                "allocating cuBLASLt's workspace"));
@@ -209,17 +210,12 @@ absl::Status CublasLt::Multiply(const MatrixProduct& product, const void* a,
     at = plans_.emplace(std::pair(product, alignment), plan).first;
   }
   const Plan& plan = at->second;
-  if (algorithm >= plan.algorithms.size()) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "there are ", plan.algorithms.size(), " algorithms for a product"));
-  }
   const float one = 1;
   const float beta = product.accumulate ? 1 : 0;
   return CheckCall(
       library_->multiply(handle_, plan.operation, &one, b, plan.first, a,
                          plan.second, &beta, c, plan.result, c, plan.result,
-                         &plan.algorithms[algorithm], workspace_,
-                         kWorkspaceBytes, stream),
+                         &plan.algorithm, workspace_, kWorkspaceBytes, stream),
       "starting a matrix product");
 }
 

@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -45,13 +44,10 @@ class CublasLt {
   // Launches the product on `stream`. a, b and c are device memory, aligned at
   // least to their values; the fastest algorithms need 16 bytes, and sizes that
   // are multiples of 8. The first call takes 32 MiB of the device's memory.
-  // `algorithm` counts those that the heuristic proposes, the best one first.
   //   RESOURCE_EXHAUSTED  no memory.
-  //   OUT_OF_RANGE        there are not so many algorithms.
   //   INTERNAL            the library refuses the product.
   absl::Status Multiply(const MatrixProduct& product, const void* a,
-                        const void* b, void* c, cudaStream_t stream,
-                        size_t algorithm = 0);
+                        const void* b, void* c, cudaStream_t stream);
 
  private:
   // A product prepared for pointers of a certain alignment.
@@ -60,8 +56,7 @@ class CublasLt {
     cublasLtMatrixLayout_t first = nullptr;
     cublasLtMatrixLayout_t second = nullptr;
     cublasLtMatrixLayout_t result = nullptr;
-    // The best one first; at least one.
-    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    cublasLtMatmulAlgo_t algorithm = {};
   };
 
   explicit CublasLt(const CublasLtLibrary* library) : library_(library) {}

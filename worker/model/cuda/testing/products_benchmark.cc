@@ -52,31 +52,27 @@ absl::StatusOr<Memory> NewMatrix(int64_t values, bool fp32) {
   return matrix;
 }
 
-// Returns the seconds of a product by each algorithm, the heuristic's first one
-// first.
-absl::StatusOr<std::vector<double>> TimeAlgorithms(const MatrixProduct& product,
-                                                   CublasLt* gemm) {
+// Returns the seconds of a product.
+absl::StatusOr<double> TimeProduct(const MatrixProduct& product,
+                                   CublasLt* gemm) {
   ASSIGN_OR_RETURN(const Memory a,
                    NewMatrix(product.rows * product.inner, false));
   ASSIGN_OR_RETURN(const Memory b,
                    NewMatrix(product.inner * product.columns, false));
   ASSIGN_OR_RETURN(const Memory c, NewMatrix(product.rows * product.columns,
                                              product.accumulate));
-  std::vector<double> seconds;
-  while (true) {
-    const absl::StatusOr<double> median = MedianSeconds(
-        [&]() -> absl::Status {
-          for (int i = 0; i < kProducts; ++i) {
-            RETURN_IF_ERROR(gemm->Multiply(product, a.get(), b.get(), c.get(),
-                                           /*stream=*/nullptr, seconds.size()));
-          }
-          return CudaStatus(cudaDeviceSynchronize(), "multiplying");
-        },
-        /*repetitions=*/5);
-    if (absl::IsOutOfRange(median.status())) return seconds;
-    RETURN_IF_ERROR(median.status());
-    seconds.push_back(*median / kProducts);
-  }
+  ASSIGN_OR_RETURN(
+      const double median,
+      MedianSeconds(
+          [&]() -> absl::Status {
+            for (int i = 0; i < kProducts; ++i) {
+              RETURN_IF_ERROR(gemm->Multiply(product, a.get(), b.get(), c.get(),
+                                             /*stream=*/nullptr));
+            }
+            return CudaStatus(cudaDeviceSynchronize(), "multiplying");
+          },
+          /*repetitions=*/5));
+  return median / kProducts;
 }
 
 struct NamedProduct {
@@ -130,25 +126,18 @@ absl::StatusOr<nlohmann::json> MeasureProducts(const BenchmarkModel& model,
                                                int64_t logit_rows) {
   ASSIGN_OR_RETURN(const std::unique_ptr<CublasLt> gemm, CublasLt::Create());
   nlohmann::json list;
-  double first_seconds = 0;
-  double best_seconds = 0;
+  double total_seconds = 0;
   double operations = 0;
   for (const auto& [name, times, product] : ProductsOf(model, logit_rows)) {
-    ASSIGN_OR_RETURN(const std::vector<double> seconds,
-                     TimeAlgorithms(product, gemm.get()));
-    const auto best = std::min_element(seconds.begin(), seconds.end());
+    ASSIGN_OR_RETURN(const double seconds, TimeProduct(product, gemm.get()));
     const double flops = 2.0 * static_cast<double>(product.rows) *
                          static_cast<double>(product.columns) *
                          static_cast<double>(product.inner);
-    first_seconds += times * seconds.front();
-    best_seconds += times * *best;
+    total_seconds += times * seconds;
     operations += times * flops;
     std::cout << absl::StrFormat(
-        "%s %-16s %6d x %5d x %6d: first %4.0f TFLOP/s, best %4.0f (number %d "
-        "of %d)\n",
-        model.name, name, product.rows, product.columns, product.inner,
-        flops / seconds.front() / 1e12, flops / *best / 1e12,
-        best - seconds.begin() + 1, seconds.size());
+        "%s %-16s %6d x %5d x %6d: %4.0f TFLOP/s\n", model.name, name,
+        product.rows, product.columns, product.inner, flops / seconds / 1e12);
     list.push_back({{"name", name},
                     {"rows", product.rows},
                     {"columns", product.columns},
@@ -157,14 +146,11 @@ absl::StatusOr<nlohmann::json> MeasureProducts(const BenchmarkModel& model,
                     {"seconds", seconds}});
   }
   std::cout << absl::StrFormat(
-      "%s products of a step: first %.2f ms (%.0f TFLOP/s), best %.2f ms "
-      "(%.0f)\n",
-      model.name, 1e3 * first_seconds, operations / first_seconds / 1e12,
-      1e3 * best_seconds, operations / best_seconds / 1e12);
+      "%s products of a step: %.2f ms (%.0f TFLOP/s)\n", model.name,
+      1e3 * total_seconds, operations / total_seconds / 1e12);
   return nlohmann::json{{"model", model.name},
                         {"micro_batch", model.micro_batch},
-                        {"first_seconds", first_seconds},
-                        {"best_seconds", best_seconds},
+                        {"seconds", total_seconds},
                         {"products", list}};
 }
 

@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures the matrix products of a model's training step by themselves: by the
-// algorithm that cuBLASLt's heuristic puts first, which training uses, and by
-// the fastest of those that it proposes.
+// Measures the matrix products of a model's training step by themselves.
 #ifndef WORKER_MODEL_CUDA_TESTING_PRODUCTS_BENCHMARK_H_
 #define WORKER_MODEL_CUDA_TESTING_PRODUCTS_BENCHMARK_H_
 
