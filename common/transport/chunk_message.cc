@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/chunk_message.h"
 
-#include <algorithm>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,18 +24,8 @@ using google::protobuf::io::CodedOutputStream;
 using google::protobuf::io::StringOutputStream;
 using Wire = google::protobuf::internal::WireFormatLite;
 
-constexpr uint32_t kOffsetTag =
-    v1::Chunk::kOffsetFieldNumber << 3 | Wire::WIRETYPE_VARINT;
-constexpr uint32_t kCrcTag =
-    v1::Chunk::kCrc32CFieldNumber << 3 | Wire::WIRETYPE_FIXED32;
-constexpr uint32_t kDataTag =
-    v1::Chunk::kDataFieldNumber << 3 | Wire::WIRETYPE_LENGTH_DELIMITED;
-constexpr uint32_t kCompressionTag =
-    v1::Chunk::kCompressionFieldNumber << 3 | Wire::WIRETYPE_VARINT;
-constexpr uint32_t kRawBytesTag =
-    v1::Chunk::kRawBytesFieldNumber << 3 | Wire::WIRETYPE_VARINT;
-
-uint32_t MessageTag(int field) {
+// Returns the tag of a field of bytes or of a message.
+uint32_t TagOf(int field) {
   return static_cast<uint32_t>(field) << 3 | Wire::WIRETYPE_LENGTH_DELIMITED;
 }
 
@@ -49,118 +38,65 @@ void ReleaseOwner(void* owner) {
   delete static_cast<std::shared_ptr<const void>*>(owner);
 }
 
-// Returns the chunk's fields up to its data.
-std::string ChunkHead(const Chunk& chunk) {
-  std::string head;
-  StringOutputStream stream(&head);
+// Appends what comes before the `size` bytes of a field.
+void AppendHeader(int field, uint64_t size, std::string& bytes) {
+  StringOutputStream stream(&bytes);
   CodedOutputStream out(&stream);
-  // Like protobuf, this leaves out fields that are zero.
-  if (chunk.offset != 0) {
-    out.WriteTag(kOffsetTag);
-    out.WriteVarint64(chunk.offset);
-  }
-  if (chunk.crc32c != 0) {
-    out.WriteTag(kCrcTag);
-    out.WriteLittleEndian32(chunk.crc32c);
-  }
-  out.WriteTag(kDataTag);
-  out.WriteVarint64(chunk.size());
-  out.Trim();
-  return head;
+  out.WriteTag(TagOf(field));
+  out.WriteVarint64(size);
 }
 
-// Returns the chunk's fields after its data.
-std::string ChunkTail(const Chunk& chunk) {
-  std::string tail;
-  StringOutputStream stream(&tail);
-  CodedOutputStream out(&stream);
-  if (chunk.compression != 0) {
-    out.WriteTag(kCompressionTag);
-    out.WriteVarint32(chunk.compression);
-  }
-  if (chunk.raw_bytes != 0) {
-    out.WriteTag(kRawBytesTag);
-    out.WriteVarint32(chunk.raw_bytes);
-  }
-  out.Trim();
-  return tail;
-}
-
-// Takes `bytes` bytes from `in` as pieces that point into its buffers.
-bool TakePieces(CodedInputStream& in, uint32_t bytes,
-                std::vector<absl::string_view>& pieces) {
-  while (bytes > 0) {
-    const void* data = nullptr;
-    int available = 0;
-    if (!in.GetDirectBufferPointer(&data, &available)) return false;
-    const uint32_t taken = std::min(bytes, static_cast<uint32_t>(available));
-    pieces.emplace_back(static_cast<const char*>(data), taken);
-    in.Skip(static_cast<int>(taken));
-    bytes -= taken;
-  }
-  return true;
-}
-
-// Reads one field of a v1::Chunk; false if it is cut off.
-bool ParseChunkField(CodedInputStream& in, uint32_t tag, Chunk& chunk) {
-  uint32_t length = 0;
-  switch (tag) {
-    case kOffsetTag:
-      return in.ReadVarint64(&chunk.offset);
-    case kCrcTag:
-      return in.ReadLittleEndian32(&chunk.crc32c);
-    case kDataTag:
-      return in.ReadVarint32(&length) &&
-             length <= static_cast<uint32_t>(in.BytesUntilLimit()) &&
-             TakePieces(in, length, chunk.pieces);
-    case kCompressionTag:
-      return in.ReadVarint32(&chunk.compression);
-    case kRawBytesTag:
-      return in.ReadVarint32(&chunk.raw_bytes);
-    default:
-      return Wire::SkipField(&in, tag);
-  }
-}
-
-absl::Status ParseChunk(CodedInputStream& in, Chunk& chunk) {
-  uint32_t length = 0;
-  if (!in.ReadVarint32(&length) ||
-      length > static_cast<uint32_t>(in.BytesUntilLimit())) {
-    return Malformed("the chunk ends beyond the message");
-  }
-  const CodedInputStream::Limit outer = in.PushLimit(static_cast<int>(length));
-  std::set<uint32_t> seen;
+// Takes the bytes up to the limit of `in` as pieces that point into its
+// buffers.
+absl::Status TakePieces(CodedInputStream& in,
+                        std::vector<absl::string_view>& pieces) {
   while (in.BytesUntilLimit() > 0) {
-    const uint32_t tag = in.ReadTag();
-    if (!seen.insert(tag).second) {
-      return Malformed("the chunk has a field more than once");
+    const void* data = nullptr;
+    int size = 0;
+    if (!in.GetDirectBufferPointer(&data, &size)) {
+      return Malformed("the chunk's data are cut off");
     }
-    if (!ParseChunkField(in, tag, chunk)) {
-      return Malformed("the chunk is cut off");
-    }
+    pieces.emplace_back(static_cast<const char*>(data),
+                        static_cast<size_t>(size));
+    in.Skip(size);
   }
-  in.PopLimit(outer);
   return absl::OkStatus();
 }
 
-// Splits the message into the chunk and the bytes of all other fields. Returns
-// whether there is a chunk.
-absl::StatusOr<bool> Split(CodedInputStream& in, uint32_t chunk_tag,
-                           std::string& fields, Chunk& chunk) {
-  StringOutputStream stream(&fields);
+// Splits the message up to the limit of `in`: calls take(), which reads up to
+// the limit that `in` has then, for the bytes of the field `large_field`, and
+// appends all other fields to `others`. Returns whether there is such a field.
+template <typename Take>
+absl::StatusOr<bool> Split(CodedInputStream& in, int large_field,
+                           const Take& take, std::string& others) {
+  StringOutputStream stream(&others);
   CodedOutputStream out(&stream);
-  bool has_chunk = false;
+  bool has_field = false;
   while (in.BytesUntilLimit() > 0) {
     const uint32_t tag = in.ReadTag();
-    if (tag == chunk_tag) {
-      if (has_chunk) return Malformed("it has more than one chunk");
-      has_chunk = true;
-      RETURN_IF_ERROR(ParseChunk(in, chunk));
-    } else if (!Wire::SkipField(&in, tag, &out)) {
+    if (tag != TagOf(large_field)) {
+      if (Wire::SkipField(&in, tag, &out)) continue;
       return Malformed("a field is cut off");
     }
+    if (std::exchange(has_field, true)) {
+      return Malformed(
+          absl::StrCat("it has field ", large_field, " more than once"));
+    }
+    uint32_t size = 0;
+    if (!in.ReadVarint32(&size) ||
+        size > static_cast<uint32_t>(in.BytesUntilLimit())) {
+      return Malformed("a field ends beyond the message");
+    }
+    const CodedInputStream::Limit outer = in.PushLimit(static_cast<int>(size));
+    RETURN_IF_ERROR(take());
+    in.PopLimit(outer);
   }
-  return has_chunk;
+  out.Trim();
+  if (others.size() > kMaxFieldBytes) {
+    return Malformed(absl::StrCat("it has ", others.size(),
+                                  " bytes beside field ", large_field));
+  }
+  return has_field;
 }
 
 }  // namespace
@@ -173,16 +109,20 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
                               int chunk_field, const Chunk& chunk,
                               std::shared_ptr<const void> owner) {
-  const std::string chunk_head = ChunkHead(chunk);
-  const std::string chunk_tail = ChunkTail(chunk);
+  v1::Chunk before_data;
+  before_data.set_offset(chunk.offset);
+  before_data.set_crc32c(chunk.crc32c);
+  v1::Chunk after_data;
+  after_data.set_compression(
+      static_cast<v1::Chunk::Compression>(chunk.compression));
+  after_data.set_raw_bytes(chunk.raw_bytes);
+  std::string chunk_head = before_data.SerializeAsString();
+  AppendHeader(v1::Chunk::kDataFieldNumber, chunk.size(), chunk_head);
+  const std::string chunk_tail = after_data.SerializeAsString();
   std::string head = message.SerializeAsString();
-  {
-    StringOutputStream stream(&head);
-    CodedOutputStream out(&stream);
-    out.WriteTag(MessageTag(chunk_field));
-    out.WriteVarint64(chunk_head.size() + chunk.size() + chunk_tail.size());
-    out.WriteString(chunk_head);
-  }
+  AppendHeader(chunk_field,
+               chunk_head.size() + chunk.size() + chunk_tail.size(), head);
+  head += chunk_head;
   std::vector<grpc::Slice> slices = {grpc::Slice(head)};
   for (const absl::string_view piece : chunk.pieces) {
     slices.emplace_back(const_cast<char*>(piece.data()), piece.size(),
@@ -205,20 +145,25 @@ absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
   grpc::ProtoBufferReader reader(&buffer);
   if (!reader.status().ok()) return Malformed(reader.status().error_message());
   std::string field_bytes;
-  bool has_chunk = false;
-  {
-    CodedInputStream in(&reader);
-    in.PushLimit(static_cast<int>(bytes));
-    ASSIGN_OR_RETURN(has_chunk,
-                     Split(in, MessageTag(chunk_field), field_bytes, chunk));
-  }
-  if (field_bytes.size() > kMaxFieldBytes) {
-    return Malformed(
-        absl::StrCat("it has ", field_bytes.size(), " bytes beside the chunk"));
-  }
-  if (!fields.ParseFromString(field_bytes)) {
+  std::string chunk_bytes;
+  CodedInputStream in(&reader);
+  in.PushLimit(static_cast<int>(bytes));
+  const auto take_data = [&] { return TakePieces(in, chunk.pieces); };
+  const auto take_chunk = [&] {
+    return Split(in, v1::Chunk::kDataFieldNumber, take_data, chunk_bytes)
+        .status();
+  };
+  ASSIGN_OR_RETURN(const bool has_chunk,
+                   Split(in, chunk_field, take_chunk, field_bytes));
+  v1::Chunk beside_data;
+  if (!fields.ParseFromString(field_bytes) ||
+      !beside_data.ParseFromString(chunk_bytes)) {
     return Malformed("a field is not what its type says");
   }
+  chunk.offset = beside_data.offset();
+  chunk.crc32c = beside_data.crc32c();
+  chunk.compression = static_cast<uint32_t>(beside_data.compression());
+  chunk.raw_bytes = beside_data.raw_bytes();
   return has_chunk;
 }
 

@@ -31,7 +31,8 @@
 
 namespace causeway {
 
-// The most bytes that the fields other than the chunk may take.
+// The most bytes that the fields other than the chunk may take, and those of
+// the chunk other than its data.
 inline constexpr uint64_t kMaxFieldBytes = 64 << 10;
 
 // Returns the bytes of `message`.
@@ -48,9 +49,9 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message,
 // chunk goes into `chunk`, whose pieces point into `buffer`; all other fields
 // go into `fields`, which is cleared first. Returns whether there is a chunk.
 //   INVALID_ARGUMENT  the buffer is not such a message, has more than one chunk
-//                     or a field of the chunk more than once, more than
-//                     kMaxFieldBytes outside the chunk, or more than that and
-//                     kMaxChunkBytes in all.
+//                     or the chunk's data more than once, more than
+//                     kMaxFieldBytes outside the chunk or beside its data, or
+//                     more than that and kMaxChunkBytes in all.
 absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
                                      google::protobuf::MessageLite& fields,
                                      Chunk& chunk);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "grpcpp/support/slice.h"
 #include "gtest/gtest.h"
 #include "proto/coordinator.pb.h"
@@ -122,6 +123,15 @@ TEST(ChunkMessageTest, AMessageMayBeWithoutChunkOrFields) {
   EXPECT_FALSE(fields.has_head());
 }
 
+TEST(ChunkMessageTest, TheLastNumberOfAFieldCountsAsInProtobuf) {
+  grpc::ByteBuffer buffer = BufferOf("\x22\x04\x08\x01\x08\x02", 1);
+  v1::FetchUpdateResponse fields;
+  Chunk chunk;
+  EXPECT_THAT(ParseByteBuffer(buffer, kChunkField, fields, chunk),
+              IsOkAndHolds(true));
+  EXPECT_EQ(chunk.offset, 2u);
+}
+
 TEST(ChunkMessageTest, DataIsNotCopiedAndLivesAsLongAsTheBuffer) {
   auto owner = std::make_shared<const std::string>(Data(1 << 20));
   const std::weak_ptr<const std::string> watched = owner;
@@ -175,22 +185,30 @@ TEST_F(MalformedTest, LengthsBeyondTheMessage) {
   ExpectRefused("\x22\xff\xff\xff\x7f\x08\x01", "beyond the message");
   ExpectRefused("\x22\xff\xff\xff\xff\x0f\x08\x01", "beyond the message");
   // A chunk of 4 bytes whose data has 100.
-  ExpectRefused("\x22\x04\x1a\x64\x01\x02", "chunk is cut off");
+  ExpectRefused("\x22\x04\x1a\x64\x01\x02", "beyond the message");
 }
 
-TEST_F(MalformedTest, ChunksAndFieldsMoreThanOnce) {
+TEST_F(MalformedTest, ChunksAndDataMoreThanOnce) {
   const std::string object = Data(40);
   const std::string chunk = Whole({}, CutChunk(object, 7)).SerializeAsString();
-  ExpectRefused(chunk + chunk, "more than one chunk");
-  ExpectRefused(std::string("\x22\x04\x08\x01\x08\x01", 6), "more than once");
+  ExpectRefused(chunk + chunk, "field 4 more than once");
+  ExpectRefused("\x22\x06\x1a\x01x\x1a\x01y", "field 3 more than once");
 }
 
 TEST_F(MalformedTest, LargerThanAnyMessage) {
   v1::FetchUpdateResponse response = Response();
   response.mutable_object()->set_digest(std::string(kMaxFieldBytes, 'x'));
-  ExpectRefused(response.SerializeAsString(), "bytes beside the chunk");
+  ExpectRefused(response.SerializeAsString(), "bytes beside field 4");
   response.mutable_object()->set_digest(std::string(2 << 20, 'x'));
   ExpectRefused(response.SerializeAsString(), "it has 20");
+}
+
+TEST_F(MalformedTest, ChunksWithTooMuchThatIsUnknown) {
+  v1::FetchUpdateResponse response;
+  v1::Chunk* const chunk = response.mutable_chunk();
+  chunk->GetReflection()->MutableUnknownFields(chunk)->AddLengthDelimited(
+      15, std::string(kMaxFieldBytes, 'x'));
+  ExpectRefused(response.SerializeAsString(), "bytes beside field 3");
 }
 
 TEST_F(MalformedTest, DamagedBytesNeverDoHarm) {
