@@ -186,9 +186,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   TheRuntime().streams[*stream] = std::move(made);
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
-}
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
                                          int) {
   return cudaStreamCreateWithFlags(stream, flags);
@@ -223,11 +220,6 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   stream->is_captured = false;
   *graph = new CUgraph_st{std::exchange(stream->captured, {})};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*,
-                              size_t* count) {
-  *count = graph->operations.size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* execution, cudaGraph_t graph,
@@ -309,7 +301,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrComputeCapabilityMajor   ? 8
            : attribute == cudaDevAttrComputeCapabilityMinor ? 6
-           : attribute == cudaDevAttrMultiProcessorCount    ? 2
                                                             : 1;
   return cudaSuccess;
 }

@@ -3,7 +3,6 @@
 //
 // Arithmetic and comparisons, as the PTX ISA manual defines them.
 #include <algorithm>
-#include <bit>
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
@@ -106,13 +105,6 @@ struct Maximum {
   auto operator()(auto a, auto b) const {
     if constexpr (std::is_floating_point_v<decltype(a)>) return std::fmax(a, b);
     return a > b ? a : b;
-  }
-};
-// The maximum of a number and a NaN is a NaN.
-struct MaximumOrNan {
-  float operator()(float a, float b) const {
-    return std::isnan(a) || std::isnan(b) ? std::bit_cast<float>(0x7fffffff)
-                                          : std::fmax(a, b);
   }
 };
 struct Negate {
@@ -250,7 +242,6 @@ void AddArithmetic(OperationTable& table) {
     table["neg" + type] = Unary<T, T, Negate>;
     table["abs" + type] = Unary<T, T, Absolute>;
   });
-  table["max.NaN.f32"] = Binary<float, float, MaximumOrNan>;
   table["fma.rm.f32"] = Ternary<float, float, FusedMultiplyAddDown>;
   table["ex2.approx.ftz.f32"] = Unary<float, float, Power2>;
   table["lg2.approx.f32"] = Unary<float, float, Logarithm2>;

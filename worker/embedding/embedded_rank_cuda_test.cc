@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/substitute.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/config/run_config.h"
@@ -48,8 +47,7 @@ constexpr char kConfig[] = R"pb(
     inner_steps_per_round: 10
     fragments: 2
     overlap_steps: 2
-    uplink_format: $0
-    entropy_coding: $1
+    uplink_format: INT4
   }
 )pb";
 
@@ -84,9 +82,6 @@ class DeviceTensor {
 };
 
 struct Case {
-  const char* uplink;
-  // Without entropy coding, devices have kernels for INT4.
-  const char* entropy;
   ElementType type;
   bool anchors_on_device = false;
 };
@@ -118,11 +113,8 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
 
   void SetUp() override {
     SKIP_WITHOUT_CUDA_DEVICE();
-    ASSERT_OK_AND_ASSIGN(
-        *joined_.mutable_config(),
-        ParseRunConfig(
-            absl::Substitute(kConfig, GetParam().uplink, GetParam().entropy),
-            "test"));
+    ASSERT_OK_AND_ASSIGN(*joined_.mutable_config(),
+                         ParseRunConfig(kConfig, "test"));
     ASSERT_OK_AND_ASSIGN(
         layout_, MakeTensorsLayout(joined_.config().tensors(),
                                    ListedTensors(joined_.config().tensors())));
@@ -194,14 +186,12 @@ class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
   ModelLayout layout_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, EmbeddedRankCudaTest,
-    testing::Values(Case{"INT4", "false", ElementType::kFloat32},
-                    Case{"INT4", "true", ElementType::kFloat32},
-                    Case{"INT4", "true", ElementType::kFloat32, true},
-                    // Not in fp32: a part in host memory.
-                    Case{"INT4", "true", ElementType::kBfloat16},
-                    Case{"INT4", "true", ElementType::kFloat16}));
+INSTANTIATE_TEST_SUITE_P(Cases, EmbeddedRankCudaTest,
+                         testing::Values(Case{ElementType::kFloat32},
+                                         Case{ElementType::kFloat32, true},
+                                         // Not in fp32: a part in host memory.
+                                         Case{ElementType::kBfloat16},
+                                         Case{ElementType::kFloat16}));
 
 TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
   Rank host, device;

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/cuda_status.h"
 #include "common/status_macros.h"
-#include "quantization/cuda/kernels_cuda.h"
 #include "worker/model/cuda/device_code.h"
 #include "worker/replica/device/device_queue.h"
 
@@ -119,10 +118,6 @@ __global__ void CopyRunsKernel(const DeviceRun* runs, int64_t count,
   }
 }
 
-BlockSpec SpecOf(const CodecSpec& spec) {
-  return {*DeviceFormat(spec), spec.block_size};
-}
-
 // Makes a device current in the calling thread. Until its end, a graph that
 // another thread of a foreign program captures forbids this thread nothing.
 class DeviceUse {
@@ -206,22 +201,6 @@ class CudaQueue final : public DeviceQueue {
          "copying");
   }
 
-  void EncodeDifference(const CodecSpec& spec, const float* anchor,
-                        const float* values, uint64_t count,
-                        char* encoded) override {
-    if (!status_.ok()) return;
-    const DeviceUse use(device_);
-    Keep(EncodeDifferenceCuda(SpecOf(spec), anchor, values, count, encoded,
-                              stream_));
-  }
-
-  void DecodeAdd(const CodecSpec& spec, const char* encoded, uint64_t count,
-                 float* values) override {
-    if (!status_.ok()) return;
-    const DeviceUse use(device_);
-    Keep(DecodeAddCuda(SpecOf(spec), encoded, count, values, stream_));
-  }
-
   void Add(const float* change, uint64_t count, float* values) override {
     Launch("adding an update", AddKernel, count, change,
            static_cast<int64_t>(count), values);
@@ -266,13 +245,10 @@ class CudaQueue final : public DeviceQueue {
         doing);
   }
 
-  void Note(cudaError_t error, const char* doing) {
-    if (error != cudaSuccess) Keep(CudaStatus(error, doing));
-  }
-
   // Keeps the first error.
-  void Keep(const absl::Status& status) {
-    status_.Update(OfCudaDevice(device_, status));
+  void Note(cudaError_t error, const char* doing) {
+    if (error == cudaSuccess) return;
+    status_.Update(OfCudaDevice(device_, CudaStatus(error, doing)));
   }
 
   const int device_;

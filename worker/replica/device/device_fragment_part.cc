@@ -3,7 +3,6 @@
 #include "worker/replica/device/device_fragment_part.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -34,9 +33,6 @@ class DeviceFragmentPart : public FragmentPart {
       : share_(share),
         options_(options),
         device_(device),
-        encodes_on_device_(HasDeviceKernels(options.uplink) &&
-                           options.error_feedback == 0),
-        decodes_on_device_(HasDeviceKernels(options.downlink)),
         held_begin_(static_cast<uint64_t>(share.held.begin)),
         held_end_(static_cast<uint64_t>(share.held.end)),
         inner_end_(InnerEnd(share)),
@@ -74,7 +70,7 @@ class DeviceFragmentPart : public FragmentPart {
     if (ecq_bits > 0) options_.uplink_options.ecq_bits = ecq_bits;
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
-    ASSIGN_OR_RETURN(inner_, device_->TakePinned(InnerSize()));
+    ASSIGN_OR_RETURN(inner_, device_->TakePinned(inner_size() * kFloat));
     const PartDevice::Background stage(device_);
     const uint64_t piece = device_->piece_values();
     for (uint64_t begin = inner_begin(); begin < inner_end_; begin += piece) {
@@ -107,18 +103,14 @@ class DeviceFragmentPart : public FragmentPart {
 
   absl::StatusOr<EncodedBytes> Encode(uint64_t bytes,
                                       absl::Span<char> buffer) override {
-    if (progress_.complete || bytes <= progress_.ready) return progress_;
-    if (progress_.ready == 0) PutDeviceBytes(buffer);
-    if (encoded_values_ < host_values() && encoder_ == nullptr) {
-      encoder_ = NewEncoder(options_.uplink, options_.uplink_options,
-                            host_values(), buffer.subspan(device_bytes_));
-    }
-    while (progress_.ready < bytes && encoded_values_ < host_values()) {
+    while (!progress_.complete && progress_.ready < bytes) {
+      if (encoder_ == nullptr) {
+        CHECK_EQ(inner_size() + tail_.size(), EncodedSize());
+        encoder_ = NewEncoder(options_.uplink, options_.uplink_options,
+                              EncodedSize(), buffer);
+      }
       EncodeStrip();
     }
-    progress_.complete = encoded_values_ == host_values();
-    // With error feedback, inner_ holds the error to keep if it is merged.
-    if (progress_.complete && !feedback_.is_on()) inner_.Release();
     return progress_;
   }
 
@@ -141,7 +133,7 @@ class DeviceFragmentPart : public FragmentPart {
     while (decoded_strips_ < reader_->complete()) {
       const uint64_t strips = std::min(reader_->complete() - decoded_strips_,
                                        device_->piece_values() / kStripValues);
-      RETURN_IF_ERROR(TakePiece(received, strips));
+      RETURN_IF_ERROR(DecodePiece(received, strips));
       const uint64_t begin = cover_begin_ + decoded_strips_ * kStripValues;
       decoded_strips_ += strips;
       RETURN_IF_ERROR(MakeNewAnchor(
@@ -215,21 +207,12 @@ class DeviceFragmentPart : public FragmentPart {
     return static_cast<uint64_t>(share_.encoded.begin);
   }
   uint64_t inner_size() const { return inner_end_ - inner_begin(); }
-  // Returns the bytes in which these strips come from the device: encoded, or
-  // as the values of the pseudo-gradient.
-  uint64_t InnerSize() const {
-    return encodes_on_device_ ? MaxEncodedBytes(options_.uplink, inner_size())
-                              : inner_size() * kFloat;
-  }
-  // Returns how many values the host encodes.
-  uint64_t host_values() const {
-    return (encodes_on_device_ ? 0 : inner_size()) + tail_.size();
+  uint64_t EncodedSize() const {
+    return static_cast<uint64_t>(share_.encoded.size());
   }
   // Returns the bytes of what goes to the device of an update at a time.
   uint64_t PieceSize() const {
-    const uint64_t values = std::min(device_->piece_values(), cover_size());
-    return decodes_on_device_ ? MaxEncodedBytes(options_.downlink, values)
-                              : values * kFloat;
+    return std::min(device_->piece_values(), cover_size()) * kFloat;
   }
   uint64_t cover_size() const { return cover_end_ - cover_begin_; }
   Held HeldIn(uint64_t begin, uint64_t end) const {
@@ -249,7 +232,7 @@ class DeviceFragmentPart : public FragmentPart {
     if (!anchor_.is_pinned()) {
       RETURN_IF_ERROR(device_->ReservePinned(DigestedSize()));
     }
-    RETURN_IF_ERROR(device_->ReservePinned(InnerSize()));
+    RETURN_IF_ERROR(device_->ReservePinned(inner_size() * kFloat));
     // FetchDifference has less than a strip each of anchor and snapshot.
     if (share_.edge_out() > 0 || share_.edge_in() > 0) {
       RETURN_IF_ERROR(device_->ReservePinned(2 * kStripValues * kFloat));
@@ -263,14 +246,6 @@ class DeviceFragmentPart : public FragmentPart {
     const Stage& stage = device_->training();
     stage.queue->Subtract(stage.anchor, kStripValues, stage.values);
     stage.queue->Add(stage.anchor, kStripValues, stage.values);
-    if (encodes_on_device_) {
-      stage.queue->EncodeDifference(options_.uplink, stage.anchor, stage.anchor,
-                                    kStripValues, stage.encoded);
-    }
-    if (decodes_on_device_) {
-      stage.queue->DecodeAdd(options_.downlink, stage.encoded, kStripValues,
-                             stage.values);
-    }
   }
 
   // Puts the table of the runs of held values on the device, if they are many.
@@ -344,48 +319,30 @@ class DeviceFragmentPart : public FragmentPart {
   }
 
   // Fetches `count` values of the pseudo-gradient from value `begin` of the
-  // fragment on, encoded if the device can.
+  // fragment on.
   void FetchInner(const Stage& stage, uint64_t begin, uint64_t count) const {
     const uint64_t at = begin - held_begin_;
     const uint64_t before = begin - inner_begin();
     stage.queue->Copy(anchor_.values() + at, count * kFloat, stage.anchor);
     stage.queue->Copy(snapshot_.values() + at, count * kFloat, stage.values);
-    if (encodes_on_device_) {
-      stage.queue->EncodeDifference(options_.uplink, stage.anchor, stage.values,
-                                    count, stage.encoded);
-      stage.queue->Copy(
-          stage.encoded, MaxEncodedBytes(options_.uplink, count),
-          inner_.bytes() + MaxEncodedBytes(options_.uplink, before));
-    } else {
-      stage.queue->Subtract(stage.values, count, stage.anchor);
-      stage.queue->Copy(stage.anchor, count * kFloat, inner_.values() + before);
-    }
+    stage.queue->Subtract(stage.values, count, stage.anchor);
+    stage.queue->Copy(stage.anchor, count * kFloat, inner_.values() + before);
   }
 
-  // Puts what the device has encoded into the buffer.
-  void PutDeviceBytes(absl::Span<char> buffer) {
-    CHECK_EQ(inner_size() + tail_.size(),
-             static_cast<uint64_t>(share_.encoded.size()));
-    device_bytes_ = encodes_on_device_ ? InnerSize() : 0;
-    if (device_bytes_ > 0) {
-      std::memcpy(buffer.data(), inner_.bytes(), device_bytes_);
-    }
-    progress_.ready = device_bytes_;
-  }
-
-  // Encodes the next strip of those that the device has not encoded.
   void EncodeStrip() {
-    const uint64_t inner = host_values() - tail_.size();
     absl::Span<float> strip = absl::MakeSpan(tail_);
-    if (encoded_values_ < inner) {
-      strip = absl::MakeSpan(inner_.values() + encoded_values_,
-                             std::min(kStripValues, inner - encoded_values_));
+    if (encoded_values_ < inner_size()) {
+      strip = absl::MakeSpan(
+          inner_.values() + encoded_values_,
+          std::min(kStripValues, inner_size() - encoded_values_));
     }
     feedback_.Encode(encoded_values_, strip, *encoder_);
     encoded_values_ += strip.size();
+    progress_.complete = encoded_values_ == EncodedSize();
     progress_.ready =
-        device_bytes_ + (encoded_values_ == host_values() ? encoder_->Finish()
-                                                          : encoder_->ready());
+        progress_.complete ? encoder_->Finish() : encoder_->ready();
+    // With error feedback, inner_ holds the error to keep if it is merged.
+    if (progress_.complete && !feedback_.is_on()) inner_.Release();
   }
 
   // Both are for the threads beside training. Read copies values of `from` from
@@ -439,21 +396,14 @@ class DeviceFragmentPart : public FragmentPart {
     piece_.Release();
   }
 
-  // Checks the next `strips` strips and puts them into piece_.
-  absl::Status TakePiece(absl::string_view received, uint64_t strips) {
+  // Decodes the next `strips` strips into piece_.
+  absl::Status DecodePiece(absl::string_view received, uint64_t strips) const {
     for (uint64_t i = 0; i < strips; ++i) {
       const uint64_t strip = decoded_strips_ + i;
-      const uint64_t at = i * kStripValues;
-      if (!decodes_on_device_) {
-        const uint64_t count = ValuesOfStrip(strip, cover_size());
-        RETURN_IF_ERROR(reader_->DecodeStrip(
-            received, strip, absl::MakeSpan(piece_.values() + at, count)));
-        continue;
-      }
-      RETURN_IF_ERROR(reader_->CheckStrip(received, strip));
-      const absl::string_view bytes = reader_->Strip(received, strip);
-      std::memcpy(piece_.bytes() + MaxEncodedBytes(options_.downlink, at),
-                  bytes.data(), bytes.size());
+      RETURN_IF_ERROR(reader_->DecodeStrip(
+          received, strip,
+          absl::MakeSpan(piece_.values() + i * kStripValues,
+                         ValuesOfStrip(strip, cover_size()))));
     }
     return absl::OkStatus();
   }
@@ -463,30 +413,20 @@ class DeviceFragmentPart : public FragmentPart {
   absl::Status MakeNewAnchor(uint64_t begin, uint64_t end) const {
     const Held held = HeldIn(begin, end);
     const uint64_t at = held.begin - held_begin_;
-    const uint64_t bytes = (held.end - held.begin) * kFloat;
-    const uint64_t count = end - begin;
+    const uint64_t count = held.end - held.begin;
     const PartDevice::Background stage(device_);
-    float* const staged = stage->values + (held.begin - begin);
-    stage->queue->Copy(anchor_.values() + at, bytes, staged);
-    if (decodes_on_device_) {
-      stage->queue->Copy(piece_.bytes(),
-                         MaxEncodedBytes(options_.downlink, count),
-                         stage->encoded);
-      stage->queue->DecodeAdd(options_.downlink, stage->encoded, count,
-                              stage->values);
-    } else {
-      stage->queue->Copy(piece_.values(), count * kFloat, stage->anchor);
-      stage->queue->Add(stage->anchor, count, stage->values);
-    }
-    stage->queue->Copy(staged, bytes, new_anchor_.values() + at);
+    stage->queue->Copy(anchor_.values() + at, count * kFloat, stage->anchor);
+    stage->queue->Copy(piece_.values() + (held.begin - begin), count * kFloat,
+                       stage->values);
+    stage->queue->Add(stage->values, count, stage->anchor);
+    stage->queue->Copy(stage->anchor, count * kFloat,
+                       new_anchor_.values() + at);
     return stage->queue->Synchronize();
   }
 
   const FragmentShare share_;
   ReplicaOptions options_;
   PartDevice* const device_;
-  const bool encodes_on_device_;
-  const bool decodes_on_device_;
   // The held values, and the strips that cover them, by their place in the
   // fragment.
   const uint64_t held_begin_;
@@ -504,8 +444,6 @@ class DeviceFragmentPart : public FragmentPart {
   ErrorFeedback feedback_;
   Lease inner_;
   std::unique_ptr<Encoder> encoder_;
-  uint64_t device_bytes_ = 0;
-  // The values that the host has encoded.
   uint64_t encoded_values_ = 0;
   // The values that another rank encodes, and those that this rank encodes
   // together with values of other ranks.

@@ -2,22 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A part of a fragment on a rank that trains on a device. The device computes
-// and encodes the pseudo-gradient, and decodes and mixes updates, with the same
-// bits as worker/replica/host_fragment_part.h.
+// the pseudo-gradient, which the host encodes, and mixes updates, which the
+// host decodes, with the same bits as worker/replica/host_fragment_part.h.
 //
 // Anchors are in pinned host memory (or on the device, if PartDevice says so)
 // and go through the device piece by piece. A snapshot is a copy within the
 // device; when BeginContribution returns, the pseudo-gradient is made, and the
 // snapshot waits in pinned memory for the update. Per value, the bus carries
-// for a contribution 4 bytes down, and 4 and the encoded bytes up; for an
-// update 4 and the encoded bytes down and 4 up; and for its application 8, or
-// the encoded bytes, down. The host computes digests: XXH3 is sequential, and
-// the host has the bytes anyway.
-//
-// Devices have no kernels for error feedback, nor for formats without
-// HasDeviceKernels. The host then encodes the pseudo-gradient, of which the bus
-// carries 4 bytes per value up, and decodes the update, which takes as many
-// bytes down.
+// for a contribution 4 bytes down and 8 up, for an update 8 down and 4 up, and
+// for its application 8 down. The host computes digests: XXH3 is sequential,
+// and the host has the bytes anyway.
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_FRAGMENT_PART_H_
 

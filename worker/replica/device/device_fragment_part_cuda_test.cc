@@ -365,31 +365,19 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
 };
 
 std::vector<Scenario> Scenarios() {
-  const auto both = [](v1::Format format, uint32_t block_size = 256) {
-    const CodecSpec spec = {.format = format, .block_size = block_size};
-    return ReplicaOptions{.uplink = spec, .downlink = spec};
-  };
-  std::vector<Formats> formats = {{"E3m0", both(v1::E3M0)},
-                                  {"Int4", both(v1::INT4, 128)},
-                                  {"Int8", both(v1::INT8, 64)},
-                                  {"Fp32", both(v1::FP32)}};
-  Formats compressed_both = {"Compressed", both(v1::INT4)};
-  compressed_both.options.uplink.entropy_coded = true;
-  compressed_both.options.downlink.entropy_coded = true;
-  formats.push_back(compressed_both);
-  Formats mixed = {"DenseDown", both(v1::INT4)};
-  mixed.options.downlink.format = v1::BF16;
-  formats.push_back(mixed);
-  Formats compressed = {"CompressedDown", both(v1::INT8)};
-  compressed.options.downlink.entropy_coded = true;
-  formats.push_back(compressed);
-  Formats feedback = {"Feedback", both(v1::INT4)};
-  feedback.options.error_feedback = 0.9f;
-  formats.push_back(feedback);
+  const CodecSpec plain = {.format = v1::INT8, .block_size = 64};
+  const CodecSpec compressed = {.format = v1::INT4, .entropy_coded = true};
+  const CodecSpec dense = {.format = v1::BF16};
+  const Formats formats[] = {
+      {"Plain", {.uplink = plain, .downlink = plain}},
+      {"Compressed", {.uplink = compressed, .downlink = compressed}},
+      {"DenseDown", {.uplink = compressed, .downlink = dense}},
+      {"Feedback",
+       {.uplink = compressed, .error_feedback = 0.9f, .downlink = plain}}};
   std::vector<Scenario> scenarios;
   for (const Formats& each : formats) {
     scenarios.push_back({.formats = each});
-    if (each.name == "E3m0" || each.name == "DenseDown") {
+    if (each.name == "Plain" || each.name == "Feedback") {
       scenarios.push_back({.formats = each, .anchors_on_device = true});
     }
   }

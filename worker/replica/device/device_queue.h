@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The outer loop's operations on a device: copies to and from it, and the
-// arithmetic of outer_optimizer/mixing.h and quantization/codec.h. The
-// implementation is a CUDA stream (cuda_queue.cu).
+// arithmetic of outer_optimizer/mixing.h. The implementation is a CUDA stream
+// (cuda_queue.cu).
 //
-//   queue->Copy(anchor, 4 * n, staged_anchor);
-//   queue->EncodeDifference(spec, staged_anchor, values, n, encoded);
-//   queue->Copy(encoded, bytes, host);
+//   queue->Copy(anchor, 4 * n, staged);
+//   queue->Subtract(values, n, staged);
+//   queue->Copy(staged, 4 * n, host);
 //   RETURN_IF_ERROR(queue->Synchronize());
 #ifndef WORKER_REPLICA_DEVICE_DEVICE_QUEUE_H_
 #define WORKER_REPLICA_DEVICE_DEVICE_QUEUE_H_
@@ -15,12 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "quantization/codec.h"
-#include "quantization/formats/block_format.h"
 
 namespace causeway {
 
@@ -30,13 +27,6 @@ enum class MemoryKind {
   // Host memory that the device can access.
   kPinned,
 };
-
-// Returns the block format that devices encode and decode for `spec`. Only
-// formats with one scale per block and without entropy coding have one.
-std::optional<BlockFormat> DeviceFormat(const CodecSpec& spec);
-inline bool HasDeviceKernels(const CodecSpec& spec) {
-  return DeviceFormat(spec).has_value();
-}
 
 // A run of values that is consecutive in two arrays: in a rank's shard and in
 // the array of the values that a part holds.
@@ -66,17 +56,8 @@ class DeviceQueue {
   virtual void Copy(const void* from, size_t bytes, void* to) = 0;
 
   // The rest is for memory of the device, in arrays that are aligned to 16
-  // bytes and do not overlap. Specs must have device kernels, encodings are
-  // whole strips of MaxEncodedBytes, and all bits are those of the host.
+  // bytes and do not overlap. All bits are those of the host.
 
-  // encoded <- anchor - values, encoded.
-  virtual void EncodeDifference(const CodecSpec& spec, const float* anchor,
-                                const float* values, uint64_t count,
-                                char* encoded) = 0;
-  // values += decoded. The caller has refused encodings of values that are not
-  // finite.
-  virtual void DecodeAdd(const CodecSpec& spec, const char* encoded,
-                         uint64_t count, float* values) = 0;
   // values += change, and values -= other.
   virtual void Add(const float* change, uint64_t count, float* values) = 0;
   virtual void Subtract(const float* other, uint64_t count, float* values) = 0;

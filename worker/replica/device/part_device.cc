@@ -44,24 +44,13 @@ PartDevice::~PartDevice() {
 
 absl::StatusOr<PartDevice::Stage> PartDevice::MakeStage(DeviceQueue* queue) {
   Stage stage = {.queue = queue};
-  const auto allocate = [&](size_t bytes) -> absl::StatusOr<void*> {
-    ASSIGN_OR_RETURN(void* const memory,
-                     queue->Allocate(MemoryKind::kDevice, bytes));
+  for (float** const piece : {&stage.anchor, &stage.values}) {
+    ASSIGN_OR_RETURN(
+        void* const memory,
+        queue->Allocate(MemoryKind::kDevice, piece_values() * sizeof(float)));
     pieces_.push_back(memory);
-    return memory;
-  };
-  ASSIGN_OR_RETURN(void* const anchor,
-                   allocate(piece_values() * sizeof(float)));
-  ASSIGN_OR_RETURN(void* const values,
-                   allocate(piece_values() * sizeof(float)));
-  // INT8 with small blocks has the longest encodings.
-  ASSIGN_OR_RETURN(
-      void* const encoded,
-      allocate(MaxEncodedBytes({.format = v1::INT8, .block_size = 64},
-                               piece_values())));
-  stage.anchor = static_cast<float*>(anchor);
-  stage.values = static_cast<float*>(values);
-  stage.encoded = static_cast<char*>(encoded);
+    *piece = static_cast<float*>(memory);
+  }
   return stage;
 }
 

@@ -9,10 +9,11 @@
 //   ...
 //   return stage->queue->Synchronize();
 //
-// The device holds the staged pieces (72 MiB at the usual size) and one
+// The device holds the staged pieces (64 MiB at the usual size) and one
 // snapshot of the largest part. Pinned host memory holds the rest: anchors,
-// their prepared successors, encoded snapshots, and snapshots beyond the first.
-// If the options say so, all of that is on the device.
+// their prepared successors, snapshots whose pseudo-gradient is made, and
+// snapshots beyond the first. If the options say so, all of that is on the
+// device. What the host encodes and decodes is in pinned memory in any case.
 #ifndef WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 #define WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 
@@ -55,7 +56,6 @@ class PartDevice {
     DeviceQueue* queue = nullptr;
     float* anchor = nullptr;
     float* values = nullptr;
-    char* encoded = nullptr;
   };
 
   // Exclusive use of the stage that the fragments' threads beside training

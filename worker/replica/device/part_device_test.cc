@@ -48,9 +48,6 @@ class FakeQueue : public DeviceQueue {
     std::free(memory);
   }
   void Copy(const void*, size_t, void*) override {}
-  void EncodeDifference(const CodecSpec&, const float*, const float*, uint64_t,
-                        char*) override {}
-  void DecodeAdd(const CodecSpec&, const char*, uint64_t, float*) override {}
   void Add(const float*, uint64_t, float*) override {}
   void Subtract(const float*, uint64_t, float*) override {}
   void CopyRuns(const DeviceRun*, uint64_t, uint64_t, uint64_t, float*, float*,
