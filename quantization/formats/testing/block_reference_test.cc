@@ -239,6 +239,24 @@ TEST(SumOfBlockSquaresTest, AddsInTheDocumentedOrder) {
   EXPECT_EQ(SumOfBlockSquares(block), want);
 }
 
+template <BlockFormat kFormat>
+void ExpectScalesOfTheReference() {
+  // These are all upper halves, with lower halves around a tie in rounding.
+  for (uint32_t high = 0; high < 0x8000; ++high) {
+    for (const uint32_t low : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u}) {
+      const float absmax = std::bit_cast<float>(high << 16 | low);
+      ASSERT_EQ(BlockScale<kFormat>(absmax), ScaleOfAbsmax(kFormat, absmax))
+          << absmax;
+    }
+  }
+}
+
+TEST(BlockScaleTest, IsTheReferencesAtAllMagnitudes) {
+  ExpectScalesOfTheReference<BlockFormat::kInt8>();
+  ExpectScalesOfTheReference<BlockFormat::kInt4>();
+  ExpectScalesOfTheReference<BlockFormat::kE3m0>();
+}
+
 // ECQ's blocks have such scales.
 TEST(BlockScaleTest, IsRoundedUpOnRequestSoThatNothingSaturates) {
   const auto scale_of = BlockScale<BlockFormat::kInt8, /*kUp=*/true>;
