@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests of the rules of a run, one scenario each. Random histories are in
-// coordinator_random_test.cc.
+// Tests of the rules of a run, one scenario each. tests/simulation plays random
+// histories.
 #include "server/rules/coordinator.h"
 
 #include <cstdint>
