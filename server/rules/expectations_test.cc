@@ -53,19 +53,6 @@ class ExpectationsTest : public testing::Test {
   Round round_{{.quorum = 2, .grace = kGrace}, 0, 3};
 };
 
-TEST_F(ExpectationsTest, WhoComesWhileOthersTrainIsExpectedInTheNextRound) {
-  for (const char* const name : {"a", "b", "c"}) {
-    AddIsland(name, Member::kNotExpected);
-  }
-  expectations_.Add(Find("a"), {3}, /*run_has_started=*/false);
-  expectations_.Add(Find("b"), {3}, /*run_has_started=*/false);
-  EXPECT_THAT(expectations_.Awaited(round_), ElementsAre("a", "b"));
-  expectations_.Add(Find("c"), {3}, /*run_has_started=*/true);
-  EXPECT_THAT(expectations_.Awaited(round_), ElementsAre("a", "b"));
-  EXPECT_THAT(expectations_.Awaited(Round({}, 0, 4)),
-              ElementsAre("a", "b", "c"));
-}
-
 TEST_F(ExpectationsTest, WhoComesWhenNobodyTrainsIsExpectedAtOnce) {
   AddIsland("a", Member::kNotExpected);
   expectations_.Add(Find("a"), {3}, /*run_has_started=*/true);
@@ -99,16 +86,6 @@ TEST_F(ExpectationsTest, SilentIsWhoIsExpectedAndOffersNothing) {
   EXPECT_THAT(expectations_.Silent(round_), ElementsAre("silent"));
 }
 
-TEST_F(ExpectationsTest, AReadyIslandIsExpectedWhenTheQuorumNeedsIt) {
-  AddIsland("a", 0);
-  AddIsland("loading", Member::kNotExpected);
-  EXPECT_FALSE(expectations_.Refresh(round_, now_)) << "nobody else is ready";
-  AddIsland("b", 4);
-  EXPECT_TRUE(expectations_.Refresh(round_, now_));
-  EXPECT_THAT(expectations_.Awaited(round_), ElementsAre("a", "b"));
-  EXPECT_FALSE(Find("loading").IsReady());
-}
-
 // The islands that are expected heartbeat but never contribute.
 TEST_F(ExpectationsTest, WhoNeverContributesHoldsARoundUpForAGraceWindow) {
   AddIsland("idle", 0);
@@ -128,29 +105,6 @@ TEST_F(ExpectationsTest, WhoNeverContributesHoldsARoundUpForAGraceWindow) {
   EXPECT_TRUE(expectations_.Refresh(round_, now_));
   EXPECT_THAT(expectations_.Awaited(round_),
               ElementsAre("busy", "eager", "idle", "idler"));
-}
-
-TEST_F(ExpectationsTest, ARoundWaitsForTheGraceWindowOrForAll) {
-  for (const char* const name : {"a", "b", "c"}) AddIsland(name, 0);
-  Contribute("a");
-  EXPECT_FALSE(expectations_.MayClose(round_, {}, now_ + 2 * kGrace));
-  Contribute("b");
-  EXPECT_FALSE(expectations_.MayClose(round_, {}, now_));
-  EXPECT_TRUE(expectations_.MayClose(round_, {}, now_ + kGrace));
-  Contribute("c");
-  EXPECT_TRUE(expectations_.MayClose(round_, {}, now_));
-}
-
-TEST_F(ExpectationsTest, TheGraceWindowFollowsTheSlowestStep) {
-  config_.set_grace_overlap_share(0.5);
-  for (const char* const name : {"a", "b", "c"}) AddIsland(name, 0);
-  Find("a").progress.set_step_seconds(1);
-  Find("c").progress.set_step_seconds(3);
-  Contribute("a");
-  Contribute("b");
-  // Without an overlap, the window is one inner step.
-  EXPECT_FALSE(expectations_.MayClose(round_, {}, now_ + absl::Seconds(2)));
-  EXPECT_TRUE(expectations_.MayClose(round_, {}, now_ + absl::Seconds(3)));
 }
 
 TEST_F(ExpectationsTest, ParticipationTellsLiveFromContributingFromMerged) {
