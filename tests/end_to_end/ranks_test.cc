@@ -209,6 +209,8 @@ TEST_F(RanksTest, TheLeaderNamesARankThatIsStuck) {
   EXPECT_EQ(leader_->Wait(), 1);
   EXPECT_THAT(leader_->Output(), HasSubstr("rank 1 is stuck"));
   EXPECT_TRUE(events_->AwaitOutput("rank_stuck")) << events_->Output();
+  // The rank learns what has happened when it continues.
+  EXPECT_EQ(follower_->End(SIGCONT), 1) << follower_->Output();
 }
 
 // As when a virtual machine is moved, or a job suspended.
@@ -267,6 +269,14 @@ TEST_F(RanksTest, ARankWithLittleProcessorTimeIsSlow) {
   settings.prefix = prefix;
   StartRun(settings);
   ExpectRank1IsCalledSlow();
+}
+
+TEST_F(RanksTest, AFollowerNamesALeaderThatIsKilled) {
+  StartRun({});
+  ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
+  leader_->Signal(SIGKILL);
+  EXPECT_EQ(follower_->Wait(), 1);
+  EXPECT_THAT(follower_->Output(), HasSubstr("rank 0 is dead"));
 }
 
 TEST_F(RanksTest, AFollowerNamesALeaderThatIsStuck) {
