@@ -200,19 +200,6 @@ TEST_F(ProcessesTest, APreemptedIslandHandsInWhatItHas) {
                                 "east, west"));
 }
 
-TEST_F(ProcessesTest, StatusShowsTheRun) {
-  auto coordinator = Coordinator(kConfig);
-  const int port = PortOf(*coordinator);
-  auto east = Worker("east", port);
-  ASSERT_TRUE(coordinator->AwaitOutput("island east joined"));
-  const std::string output = RunTool(
-      {"status", "--coordinator", absl::StrCat("127.0.0.1:", port), "--json"});
-  const nlohmann::json status =
-      nlohmann::json::parse(output.substr(output.find('{')));
-  EXPECT_THAT(output, HasSubstr("WAITING_FOR_ISLANDS"));
-  EXPECT_THAT(output, HasSubstr("\"east\""));
-}
-
 TEST_F(ProcessesTest, ARunThatHasLostItsIslandsSaysSo) {
   StartRun(absl::StrReplaceAll(
       kConfig, {{"total_steps: 120", "total_steps: 100000"},

@@ -33,20 +33,10 @@ class ObservedTrainer : public QuadraticTrainer {
                   std::vector<float>* last)
       : QuadraticTrainer(std::move(parameters), options.target,
                          options.before_step),
-        wrap_replica_(options.wrap_replica),
         poison_(options.poison),
         last_(last) {}
   ~ObservedTrainer() override {
     last_->assign(parameters().begin(), parameters().end());
-  }
-  absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
-      const v1::JoinResponse& joined) override {
-    ASSIGN_OR_RETURN(auto replica, QuadraticTrainer::MakeReplica(joined));
-    if (wrap_replica_ == nullptr) return replica;
-    for (uint32_t fragment = 0; fragment < replica.size(); ++fragment) {
-      replica[fragment] = wrap_replica_(fragment, std::move(replica[fragment]));
-    }
-    return replica;
   }
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override {
     ASSIGN_OR_RETURN(InnerStepResult result, QuadraticTrainer::Step(run_step));
@@ -59,7 +49,6 @@ class ObservedTrainer : public QuadraticTrainer {
   }
 
  private:
-  const decltype(IslandUnderTest::Options::wrap_replica) wrap_replica_;
   const std::function<bool(uint64_t)> poison_;
   std::vector<float>* const last_;
 };
@@ -182,7 +171,7 @@ v1::IslandProgress CoordinatorUnderTest::AwaitProgress(
 IslandUnderTest::IslandUnderTest(Options options) {
   Island::Options island{.overlap_steps = options.overlap_steps,
                          .seed = options.instance_id,
-                         .now = options.now};
+                         .now = [] { return absl::Now(); }};
   island.join.set_island_id(options.name);
   island.join.set_instance_id(options.instance_id);
   island.join.set_description("test");
@@ -200,7 +189,7 @@ IslandUnderTest::IslandUnderTest(Options options) {
                  .credentials = options.credentials,
                  .tls = options.tls,
                  .uplink_bytes_per_second = options.uplink_bytes_per_second,
-                 .now = options.now});
+                 .now = [] { return absl::Now(); }});
           },
       // The coordinator takes each start for another process.
       .island =

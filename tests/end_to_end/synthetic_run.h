@@ -17,9 +17,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "common/clock.h"
 #include "grpcpp/security/credentials.h"
 #include "proto/run_config.pb.h"
 #include "proto/status.pb.h"
@@ -98,12 +95,6 @@ class IslandUnderTest {
     std::function<absl::Status(uint64_t)> before_step = [](uint64_t) {
       return absl::OkStatus();
     };
-    // The clock that the island reads.
-    Clock now = [] { return absl::Now(); };
-    // Wraps the replica of a fragment, between it and the outer loop.
-    std::function<std::unique_ptr<FragmentReplica>(
-        uint32_t fragment, std::unique_ptr<FragmentReplica> replica)>
-        wrap_replica;
     // Returns whether the step with this number leaves values that are not
     // finite.
     std::function<bool(uint64_t)> poison = [](uint64_t) { return false; };

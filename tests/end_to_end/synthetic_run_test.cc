@@ -5,12 +5,10 @@
 #include "tests/end_to_end/synthetic_run.h"
 
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "common/tensors/model_layout.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -21,6 +19,7 @@
 namespace causeway {
 namespace {
 
+using testing::Each;
 using testing::FloatNear;
 using testing::Pointwise;
 
@@ -32,6 +31,7 @@ struct Setting {
   uint32_t fragments;
   uint32_t overlap;
   uint32_t total_steps;
+  uint32_t inner_steps = 10;
 };
 
 class AlgorithmTest : public testing::TestWithParam<Setting> {};
@@ -41,104 +41,24 @@ TEST_P(AlgorithmTest, GivesWhatTheEquationsSay) {
   config.mutable_synchronization()->set_fragments(GetParam().fragments);
   config.mutable_synchronization()->set_overlap_steps(GetParam().overlap);
   config.mutable_training()->set_total_steps(GetParam().total_steps);
-  EXPECT_THAT(RunTwoIslands(config).global,
+  config.mutable_synchronization()->set_inner_steps_per_round(
+      GetParam().inner_steps);
+  const SyntheticResult run = RunTwoIslands(config);
+  EXPECT_THAT(run.global,
               Pointwise(FloatNear(2e-5f), ReferenceRun(config, kTargets)));
+  EXPECT_THAT(run.locals, Each(run.global));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, AlgorithmTest,
-    testing::Values(Setting{"DiLoCo", 1, 0, 30},
+    testing::Values(Setting{"EveryStep", 1, 0, 12, 1},
+                    Setting{"DiLoCo", 1, 0, 30},
                     Setting{"PartialLastWindow", 1, 0, 27},
                     Setting{"Streaming", 4, 0, 30},
                     Setting{"StreamingOverlap", 4, 3, 34},
                     Setting{"OverlapLongerThanSpacing", 4, 7, 40},
                     Setting{"OverlapOfNearlyARound", 1, 9, 57}),
     [](const auto& info) { return std::string(info.param.name); });
-
-TEST(SyntheticRunTest, IslandsEndOnTheCoordinatorsBits) {
-  const SyntheticResult run = RunTwoIslands(SyntheticConfig());
-  for (const std::vector<float>& local : run.locals) {
-    ASSERT_EQ(local.size(), run.global.size());
-    EXPECT_EQ(std::memcmp(local.data(), run.global.data(),
-                          run.global.size() * sizeof(float)),
-              0);
-  }
-}
-
-TEST(SyntheticRunTest, OneIslandWithPlainAveragingTrainsAsIfAlone) {
-  v1::RunConfig config = SyntheticConfig();
-  config.mutable_membership()->set_min_islands(1);
-  config.mutable_outer_optimizer()->set_algorithm(
-      v1::OuterOptimizerConfig::SGD);
-  config.mutable_outer_optimizer()->set_learning_rate(1);
-  ASSERT_OK_AND_ASSIGN(auto coordinator,
-                       CoordinatorUnderTest::Start(config, NewStateDir()));
-  IslandUnderTest island({.name = "only",
-                          .address = coordinator->address(),
-                          .target = 2,
-                          .instance_id = 1});
-  ASSERT_OK(island.Join());
-  const std::vector<float> initial =
-      InitialParameters(MakeModelLayout(config.model()), config.seed());
-  EXPECT_THAT(*coordinator->Parameters(),
-              Pointwise(FloatNear(1e-5f), Descend(initial, 2, 30)));
-}
-
-// A thread cannot be killed, so this island stops in the middle of a step and
-// stops its heartbeats as well. (processes_test.cc has real SIGKILLs.)
-TEST(SyntheticRunTest, AnIslandThatIsGoneDelaysTheOtherByItsLeaseAtMost) {
-  v1::RunConfig config = SyntheticConfig();
-  config.mutable_membership()->set_lease_seconds(1.5);
-  ASSERT_OK_AND_ASSIGN(auto coordinator,
-                       CoordinatorUnderTest::Start(config, NewStateDir()));
-  IslandUnderTest east({.name = "east",
-                        .address = coordinator->address(),
-                        .target = 1,
-                        .instance_id = 1});
-  IslandUnderTest west({.name = "west",
-                        .address = coordinator->address(),
-                        .target = -3,
-                        .instance_id = 2,
-                        .before_step = [](uint64_t step) {
-                          return step < 15 ? absl::OkStatus()
-                                           : absl::AbortedError("dies here");
-                        }});
-  EXPECT_THAT(west.Join(), IsAborted());
-  EXPECT_OK(east.Join());
-  EXPECT_EQ(coordinator->engine().run_state(), v1::FINISHED);
-}
-
-TEST(SyntheticRunTest, ARestartedCoordinatorContinuesTheRun) {
-  const v1::RunConfig config = SyntheticConfig();
-  const std::string state_dir = NewStateDir();
-  ASSERT_OK_AND_ASSIGN(auto coordinator,
-                       CoordinatorUnderTest::Start(config, state_dir));
-  const std::string address = coordinator->address();
-  absl::Notification reached;
-  absl::Notification restarted;
-  IslandUnderTest east(
-      {.name = "east", .address = address, .target = 1, .instance_id = 1});
-  IslandUnderTest west({.name = "west",
-                        .address = address,
-                        .target = -3,
-                        .instance_id = 2,
-                        .before_step = [&](uint64_t step) {
-                          if (step == 15) {
-                            reached.Notify();
-                            restarted.WaitForNotification();
-                          }
-                          return absl::OkStatus();
-                        }});
-  reached.WaitForNotification();
-  coordinator.reset();
-  ASSERT_OK_AND_ASSIGN(coordinator,
-                       CoordinatorUnderTest::Start(config, state_dir, address));
-  restarted.Notify();
-  EXPECT_OK(east.Join());
-  EXPECT_OK(west.Join());
-  EXPECT_THAT(*coordinator->Parameters(),
-              Pointwise(FloatNear(2e-5f), ReferenceRun(config, kTargets)));
-}
 
 struct Wire {
   const char* name;
@@ -163,14 +83,12 @@ class WireTest : public testing::TestWithParam<Wire> {};
 // Rounding on the wire is the same for all: islands and coordinator end with
 // the same bits, near the result of exact transport.
 TEST_P(WireTest, EverybodyHoldsTheSameBits) {
-  const v1::RunConfig exact = SyntheticConfig();
-  v1::RunConfig config = exact;
+  v1::RunConfig config = SyntheticConfig();
   ASSERT_TRUE(google::protobuf::TextFormat::MergeFromString(
       GetParam().fields, config.mutable_synchronization()));
   const SyntheticResult run = RunTwoIslands(config);
-  EXPECT_EQ(run.locals[0], run.global);
-  EXPECT_EQ(run.locals[1], run.global);
-  const std::vector<float> expected = ReferenceRun(exact, kTargets);
+  EXPECT_THAT(run.locals, Each(run.global));
+  const std::vector<float> expected = ReferenceRun(config, kTargets);
   const std::vector<float> start =
       InitialParameters(MakeModelLayout(config.model()), config.seed());
   EXPECT_NE(run.global, expected);
@@ -185,6 +103,10 @@ INSTANTIATE_TEST_SUITE_P(
         Wire{"Int4EntropyCoded",
              "uplink_format: INT4 downlink_format: INT4 entropy_coding: true",
              0.1},
+        Wire{"StreamingInt4",
+             "fragments: 4 overlap_steps: 3 uplink_format: INT4 "
+             "downlink_format: INT4",
+             0.2},
         Wire{"EcqWithErrorFeedback",
              "uplink_format: ECQ downlink_format: ECQ error_feedback: 1", 0.2},
         Wire{"EcqOfTwoBitsWithErrorFeedback",
@@ -232,19 +154,6 @@ TEST(SyntheticRunTest, AJoinerTakesPartFromItsFirstFullWindow) {
   EXPECT_EQ(islands.islands(1).contributions_merged(), 3);
   EXPECT_GE(islands.islands(1).tokens_merged(),
             30 * QuadraticTrainer::kTokensPerStep);
-}
-
-TEST(SyntheticRunTest, ANameInUseIsRefused) {
-  ASSERT_OK_AND_ASSIGN(auto coordinator, CoordinatorUnderTest::Start(
-                                             SyntheticConfig(), NewStateDir()));
-  IslandUnderTest first(
-      {.name = "east", .address = coordinator->address(), .instance_id = 1});
-  while (coordinator->engine().ListIslands(false).islands_size() == 0) {
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  IslandUnderTest second(
-      {.name = "east", .address = coordinator->address(), .instance_id = 2});
-  EXPECT_THAT(second.Join(), IsAlreadyExists("already joined"));
 }
 
 }  // namespace

@@ -458,6 +458,22 @@ TEST_F(ResumeTest, StartsAfreshIfTheRunIsTooFarAhead) {
               ElementsAre("fetch 0 at 2", "fetch 1 at 4", "begin", "save 10"));
 }
 
+TEST_F(ResumeTest, AllTheUpdatesThatAreKeptLeadOnFromTheCheckpoint) {
+  Resume(1, 3);
+  driver_->Connect();
+  EXPECT_THAT(driver_->Train(0), Contains("begin from checkpoint"));
+}
+
+// The checkpoint's version is newer than the run, or is another one.
+TEST_F(ResumeTest, StartsAfreshInARunWithAnotherHistory) {
+  for (const uint64_t version : {0, 1}) {
+    Resume(version, 0);
+    driver_->joined().mutable_heads(0)->set_digest("another");
+    driver_->Connect();
+    EXPECT_THAT(driver_->Train(0), Contains("begin")) << version;
+  }
+}
+
 TEST_F(ResumeTest, ACheckpointOfAnotherRunIsRefused) {
   Resume(0, 0);
   driver_->joined().mutable_identity()->set_run_id("another");

@@ -106,6 +106,8 @@ class BreakingClient : public CoordinatorClient {
   bool omit_parameters = false;
   // Loses every call that waits for an update.
   bool lose_waits = false;
+  // Runs before each Contribute, with the digest of the encoding.
+  std::function<void(const std::string&)> before_contribute;
   // Runs before the first FetchUpdate.
   std::function<void(const v1::FetchUpdateRequest&)> before_update;
   // The number of the session's next views that are fenced off.
@@ -120,6 +122,10 @@ class BreakingClient : public CoordinatorClient {
       v1::ContributionHeader header, StreamedEncoding& encoding,
       absl::FunctionRef<void()> sent) override {
     complete_offers.push_back(encoding.complete());
+    if (before_contribute) {
+      encoding.Await(encoding.max_bytes());
+      before_contribute(encoding.object().digest());
+    }
     if (std::exchange(break_contribute, false)) {
       encoding.Await(1);
       return absl::UnavailableError("broken by the test");
@@ -199,11 +205,13 @@ class FragmentActorTest : public testing::Test {
  protected:
   // The model is one fragment of several strips and chunks.
   void SetUp() override {
-    ASSERT_OK(driver_.Start(TestRunConfig(R"pb(
-      model { hidden_size: 256 intermediate_size: 512 }
-      synchronization { fragments: 1 max_overlap_steps: 1 }
-      membership { min_islands: 1 heartbeat_seconds: 0.1 grace_seconds: 0 }
-    )pb")));
+    ASSERT_OK(driver_.Start(TestRunConfig(
+        R"pb(
+          model { hidden_size: 256 intermediate_size: 512 }
+          synchronization { fragments: 1 max_overlap_steps: 1 }
+          membership { min_islands: 1 heartbeat_seconds: 0.1 grace_seconds: 0 }
+        )pb" +
+        more_)));
     ASSERT_OK_AND_ASSIGN(
         server_, CoordinatorServer::Start(
                      &driver_.engine(),
@@ -234,15 +242,17 @@ class FragmentActorTest : public testing::Test {
         FragmentMap::Create(MakeModelLayout(joined.config().model()),
                             joined.plan()));
     parameters_ = anchor_;
+    const ReplicaOptions replica =
+        MakeReplicaOptions(joined.config().synchronization());
     ASSERT_OK_AND_ASSIGN(
         replica_,
-        HostReplica::Create(
-            map, MakeReplicaOptions(joined.config().synchronization()),
-            absl::MakeSpan(parameters_)));
+        HostReplica::Create(map, replica, absl::MakeSpan(parameters_)));
     fragment_ = std::move(replica_->Fragments()[0]);
     loop_->Tell([](OuterLoop& core, absl::Time) { core.Begun(); });
     actor_ = std::make_unique<FragmentActor>(
-        FragmentActor::Options{}, fragment_.get(), client_.get(), loop_.get());
+        FragmentActor::Options{.uplink = replica.uplink,
+                               .downlink = replica.downlink},
+        fragment_.get(), client_.get(), loop_.get());
   }
   void TearDown() override {
     loop_->Tell([](OuterLoop& core, absl::Time) { core.RequestStop(); });
@@ -322,6 +332,8 @@ class FragmentActorTest : public testing::Test {
     EXPECT_EQ(parameters_, moved);
   }
 
+  // More of the run's configuration.
+  std::string more_;
   EngineDriver driver_;
   std::unique_ptr<CoordinatorServer> server_;
   std::unique_ptr<BreakingClient> client_;
@@ -459,6 +471,44 @@ TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
   Send();
   ExpectMixed();
   EXPECT_EQ(client_->parameter_fetches, 1);
+}
+
+// A run whose parameters hardly move: equal training is encoded to the same
+// bytes, unless the error of an earlier contribution is added.
+class FragmentActorErrorTest : public FragmentActorTest {
+ protected:
+  FragmentActorErrorTest() {
+    more_ = R"pb(
+      synchronization { uplink_format: INT4 error_feedback: 1 }
+      outer_optimizer { algorithm: SGD learning_rate: 1e-30 }
+    )pb";
+  }
+};
+
+TEST_F(FragmentActorErrorTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
+  std::vector<std::string> sent;
+  v1::IslandIdentity other;
+  client_->before_contribute = [&](const std::string& digest) {
+    sent.push_back(digest);
+    if (sent.size() == 1) {
+      ASSERT_OK_AND_ASSIGN(other, driver_.Join("other"));
+    } else if (sent.size() == 2) {
+      // The actor's contribution comes too late.
+      ASSERT_OK(driver_.Contribute(driver_.MakeContribution(
+          other, 0, 1, anchor_, Shifted(anchor_, 0.05f))));
+      ASSERT_TRUE(driver_.AwaitVersion(0, 2));
+    }
+  };
+  Begin();
+  for (const bool merged : {true, false, true}) {
+    Send();
+    EXPECT_EQ(Next<action::Apply>().includes_island, merged);
+    ASSERT_OK(fragment_->Apply(merged));
+    loop_->Tell([](OuterLoop& core, absl::Time) { core.Applied(); });
+  }
+  ASSERT_THAT(sent, SizeIs(3));
+  EXPECT_NE(sent[1], sent[0]);
+  EXPECT_EQ(sent[2], sent[1]);
 }
 
 // An earlier process of the island has handed in 1000 tokens for each of the
