@@ -68,8 +68,6 @@ class ConnectionsTest : public Siege {
   }
 };
 
-TEST_F(ConnectionsTest, IdleOnesKeepNobodyOut) { ResistIdleConnections({}); }
-
 TEST_F(ConnectionsTest, IdleOnesKeepNobodyOutBeforeTheirTlsHandshake) {
   ResistIdleConnections({.tls = true});
 }

@@ -31,7 +31,7 @@ constexpr char kConfig[] = R"pb(
   membership {
     min_islands: 1
     quorum: 1
-    lease_seconds: 6
+    lease_seconds: 4
     heartbeat_seconds: 0.5
   }
 )pb";
@@ -69,7 +69,7 @@ TEST_F(SilenceTest, AStoppedCoordinatorEvictsNobodyWhenItGoesOn) {
   ASSERT_TRUE(north->AwaitOutput("step 2/")) << north->Output();
   coordinator_->Signal(SIGSTOP);
   // It is longer than a lease.
-  absl::SleepFor(absl::Seconds(8));
+  absl::SleepFor(absl::Seconds(6));
   EXPECT_TRUE(north->AwaitOutput("has not answered for half of the lease"))
       << north->Output();
   coordinator_->Signal(SIGCONT);
