@@ -33,8 +33,8 @@ std::vector<float> Initial(const v1::RunConfig& config) {
 
 // Every operation is rounded as docs/numerics.md says, so the result must match
 // bit for bit.
-TEST(DegenerateTest, OneFragmentWithoutOverlapIsDiLoCoBitForBit) {
-  const v1::RunConfig config = SyntheticConfig();
+TEST(DegenerateTest, WithoutOverlapAnyFragmentsAreDiLoCoBitForBit) {
+  v1::RunConfig config = SyntheticConfig();
   const float lr = 0.5f;
   const float mu = 0.5f;
   std::vector<float> theta = Initial(config);
@@ -49,7 +49,22 @@ TEST(DegenerateTest, OneFragmentWithoutOverlapIsDiLoCoBitForBit) {
       theta[k] += -lr * (g + mu * momentum[k]);
     }
   }
-  EXPECT_EQ(RunTwoIslands(config).global, theta);
+  for (const uint32_t fragments : {1, 4}) {
+    config.mutable_synchronization()->set_fragments(fragments);
+    EXPECT_EQ(RunTwoIslands(config).global, theta) << fragments;
+  }
+}
+
+TEST(DegenerateTest, H1WithPlainSgdIsDataParallel) {
+  v1::RunConfig config = SyntheticConfig();
+  config.mutable_training()->set_total_steps(12);
+  config.mutable_synchronization()->set_inner_steps_per_round(1);
+  config.mutable_outer_optimizer()->set_algorithm(
+      v1::OuterOptimizerConfig::SGD);
+  config.mutable_outer_optimizer()->set_learning_rate(1);
+  // The mean gradient is that of the mean target.
+  EXPECT_THAT(RunTwoIslands(config).global,
+              Pointwise(FloatNear(1e-5f), Descend(Initial(config), -1, 12)));
 }
 
 // A lone island with a plain outer step keeps all its steps, even if updates
