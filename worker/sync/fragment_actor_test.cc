@@ -479,7 +479,7 @@ class FragmentActorErrorTest : public FragmentActorTest {
  protected:
   FragmentActorErrorTest() {
     more_ = R"pb(
-      synchronization { uplink_format: INT4 error_feedback: 1 }
+      synchronization { uplink_format: E3M0 error_feedback: 1 }
       outer_optimizer { algorithm: SGD learning_rate: 1e-30 }
     )pb";
   }
