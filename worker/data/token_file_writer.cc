@@ -6,35 +6,28 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/checksum.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 
 namespace causeway {
-namespace {
-
-std::string IdsPath(const std::string& path) { return path + ".ids"; }
-
-}  // namespace
 
 absl::StatusOr<TokenFileWriter> TokenFileWriter::Create(
     const std::string& path, const Tokenizer& tokenizer) {
-  ASSIGN_OR_RETURN(AtomicFileWriter ids,
-                   AtomicFileWriter::Create(IdsPath(path)));
+  ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Create(path));
+  RETURN_IF_ERROR(file.Append(std::string(kTokenFileHeaderBytes, '\0')));
   TokenFileHeader header = {
       .token_bytes = tokenizer.vocabulary() <= 1 << 16 ? 2 : 4,
       .prepared = PreparedInfo{.vocabulary = tokenizer.vocabulary(),
                                .tokenizer = tokenizer.kind(),
                                .tokenizer_digest = tokenizer.digest()}};
-  return TokenFileWriter(path, std::move(ids), std::move(header));
+  return TokenFileWriter(path, std::move(file), std::move(header));
 }
 
-TokenFileWriter::TokenFileWriter(std::string path, AtomicFileWriter ids,
+TokenFileWriter::TokenFileWriter(std::string path, AtomicFileWriter file,
                                  TokenFileHeader header)
     : path_(std::move(path)),
-      ids_(std::move(ids)),
+      file_(std::move(file)),
       header_(std::move(header)) {}
 
 absl::Status TokenFileWriter::Append(absl::Span<const int32_t> ids) {
@@ -52,7 +45,8 @@ absl::Status TokenFileWriter::Append(absl::Span<const int32_t> ids) {
     // Little-endian: the low bytes of the id come first.
     std::memcpy(encoded_.data() + i * width, &ids[i], width);
   }
-  RETURN_IF_ERROR(ids_.Append(encoded_));
+  RETURN_IF_ERROR(file_.Append(encoded_));
+  digest_.Update(encoded_);
   header_.tokens += count;
   return absl::OkStatus();
 }
@@ -62,15 +56,9 @@ absl::Status TokenFileWriter::Commit() {
     return absl::InvalidArgumentError(
         absl::StrCat(path_, ": nothing to write: there are no tokens"));
   }
-  const absl::Cleanup remove_ids = [this] {
-    // Commit may have failed before the file had this name.
-    RemoveFile(IdsPath(path_)).IgnoreError();
-  };
-  RETURN_IF_ERROR(ids_.Commit());
-  ASSIGN_OR_RETURN(const MappedFile ids, MappedFile::Open(IdsPath(path_)));
-  header_.prepared->tokens_digest = Digest128(ids.bytes());
-  return WriteFileAtomically(path_,
-                             {SerializeTokenFileHeader(header_), ids.bytes()});
+  header_.prepared->tokens_digest = digest_.Finish();
+  RETURN_IF_ERROR(file_.Overwrite(0, SerializeTokenFileHeader(header_)));
+  return file_.Commit();
 }
 
 }  // namespace causeway

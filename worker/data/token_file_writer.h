@@ -8,10 +8,8 @@
 //   RETURN_IF_ERROR(writer.Append(ids));
 //   RETURN_IF_ERROR(writer.Commit());
 //
-// The header counts and hashes the ids that follow it, so the ids go to a
-// separate file first, `path` + ".ids": until Commit returns, the directory
-// needs room for the ids twice. A file at `path` is replaced as a whole or
-// stays. Not thread-safe.
+// The header counts and hashes the ids that follow it, so Commit writes it
+// last. A file at `path` is replaced as a whole or stays. Not thread-safe.
 #ifndef WORKER_DATA_TOKEN_FILE_WRITER_H_
 #define WORKER_DATA_TOKEN_FILE_WRITER_H_
 
@@ -21,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/checksum.h"
 #include "common/os/file.h"
 #include "worker/data/token_file_format.h"
 #include "worker/data/tokenizer.h"
@@ -48,12 +47,14 @@ class TokenFileWriter {
   int64_t tokens() const { return header_.tokens; }
 
  private:
-  TokenFileWriter(std::string path, AtomicFileWriter ids,
+  TokenFileWriter(std::string path, AtomicFileWriter file,
                   TokenFileHeader header);
 
   std::string path_;
-  AtomicFileWriter ids_;
+  AtomicFileWriter file_;
   TokenFileHeader header_;
+  // The digest of the ids' bytes.
+  Digest128Stream digest_;
   // The ids of one Append as they are written.
   std::string encoded_;
 };
