@@ -4,16 +4,15 @@
 
 ctypes releases the interpreter's lock in every call. A call that waits is given
 a fraction of a second at a time, so that the interpreter can handle signals in
-between (`in_slices`).
+between (`NativeIsland._wait`).
 """
 
 import ctypes
 import functools
 import os
-import time
 from ctypes import (CDLL, POINTER, Structure, c_char_p, c_double, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_void_p)
-from typing import Any, Callable, Optional, Union
+from typing import Any, Union
 
 from .errors import Error, error_of
 
@@ -224,23 +223,3 @@ def check(code: int) -> None:
     """Raises the exception of a failed call."""
     if code != OK:
         raise failure(code)
-
-
-def in_slices(call: Callable[[float], int], timeout: Optional[float],
-              on_wait: Callable[[], None] = lambda: None) -> int:
-    """Calls `call(seconds)` until it returns anything but "time is up".
-
-    Returns its code, which is DEADLINE_EXCEEDED after `timeout` seconds; None
-    waits without a limit. Calls `on_wait` after each slice that ends so.
-    """
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
-        left = SLICE_SECONDS
-        if end is not None:
-            left = max(0.0, min(left, end - time.monotonic()))
-        code = call(left)
-        if code != DEADLINE_EXCEEDED:
-            return code
-        on_wait()
-        if end is not None and time.monotonic() >= end:
-            return code

@@ -247,16 +247,24 @@ class NativeIsland:
 
     def _wait(self, call: Callable[[float], int], timeout: Optional[float],
               activity: Callable[[], str]) -> int:
-        said = time.monotonic() + PATIENCE_SECONDS
+        """Calls `call(seconds)` until it returns anything but "time is up".
 
-        def say() -> None:
-            nonlocal said
+        Returns its code, which is DEADLINE_EXCEEDED after `timeout` seconds;
+        None waits without a limit. Between the calls `waiting_for` is
+        `activity()`.
+        """
+        start = time.monotonic()
+        end = math.inf if timeout is None else start + timeout
+        said = start + PATIENCE_SECONDS
+        while True:
+            left = min(_library.SLICE_SECONDS, end - time.monotonic())
+            code = call(max(0.0, left))
+            if code != _library.DEADLINE_EXCEEDED:
+                self.waiting_for = None
+                return code
             self.waiting_for = activity()
             if time.monotonic() > said:
                 said = math.inf
                 _log.warning("%s", self.waiting_for)
-
-        code = _library.in_slices(call, timeout, say)
-        if code != _library.DEADLINE_EXCEEDED:
-            self.waiting_for = None
-        return code
+            if time.monotonic() >= end:
+                return code
