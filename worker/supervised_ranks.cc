@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/supervised_ranks.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -26,7 +27,6 @@
 #include "worker/island_checkpoint.h"
 #include "worker/model/device.h"
 #include "worker/supervisor/checkpoint_copy.h"
-#include "worker/supervisor/island_commands.h"
 #include "worker/supervisor/supervisor.h"
 
 ABSL_DECLARE_FLAG(std::string, trace);
@@ -89,6 +89,41 @@ absl::Status RemoveOwnCheckpoint() {
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::vector<std::string>>> IslandCommands(
+    const std::vector<std::string>& arguments,
+    const std::vector<Device>& devices, const std::string& leader) {
+  const int processes = absl::GetFlag(FLAGS_supervise);
+  const auto count = static_cast<int>(devices.size());
+  const bool has_gpus = !devices[0].is_host();
+  if (has_gpus && count % processes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--supervise=", processes,
+                                                   " cannot share ", count,
+                                                   " GPUs out evenly"));
+  }
+  const int gpus = count / processes;
+  const std::string trace = absl::GetFlag(FLAGS_trace);
+  std::vector<std::vector<std::string>> commands(processes, arguments);
+  for (int i = 0; i < processes; ++i) {
+    const int number = absl::GetFlag(FLAGS_island_rank) + i;
+    const auto add = [&command = commands[i]](const auto&... parts) {
+      command.push_back(absl::StrCat(parts...));
+    };
+    add("--supervise=0");
+    add("--island_size=", absl::GetFlag(FLAGS_island_size));
+    add("--island_rank=", number);
+    add("--island_leader=", leader);
+    add("--threads=", std::max(1, ThreadsOfAll() / processes));
+    if (!trace.empty()) add("--trace=", trace, ".", number);
+    if (!has_gpus) continue;
+    std::string list;
+    for (int gpu = i * gpus; gpu < (i + 1) * gpus; ++gpu) {
+      absl::StrAppend(&list, list.empty() ? "cuda:" : ",", devices[gpu].index);
+    }
+    add("--device=", list);
+  }
+  return commands;
+}
+
 absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
   std::error_code error;
   arguments[0] = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -98,14 +133,7 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
   }
   ASSIGN_OR_RETURN(const DeviceChoice choice,
                    ParseDevices(absl::GetFlag(FLAGS_device)));
-  IslandCommandOptions commands{
-      .command = std::move(arguments),
-      .processes = absl::GetFlag(FLAGS_supervise),
-      .first_process = absl::GetFlag(FLAGS_island_rank),
-      .island_size = absl::GetFlag(FLAGS_island_size),
-      .threads = ThreadsOfAll(),
-      .trace = absl::GetFlag(FLAGS_trace)};
-  ASSIGN_OR_RETURN(commands.devices, FindDevices(choice));
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, FindDevices(choice));
   const Clock now = SteadyWallClock();
   ASSIGN_OR_RETURN(const CheckpointCopies copies, StartCopies(now));
   ServiceManager manager(now);
@@ -116,14 +144,14 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
   const absl::StatusOr<SupervisionEnd> end = Supervise(
       {.commands =
            [&]() -> absl::StatusOr<std::vector<std::vector<std::string>>> {
-         ASSIGN_OR_RETURN(commands.leader, Leader(now));
-         return IslandCommands(commands);
+         ASSIGN_OR_RETURN(const std::string leader, Leader(now));
+         return IslandCommands(arguments, devices, leader);
        },
-       .first_process = commands.first_process,
-       .island_size = commands.island_size,
+       .first_process = rules.leader,
+       .island_size = rules.size,
        .action = *OnRankFault(),
        .has_spares = rules.least < rules.size ||
-                     commands.first_process + commands.processes > rules.size,
+                     rules.leader + absl::GetFlag(FLAGS_supervise) > rules.size,
        .has_successors = HasSuccessors(),
        .limits = {.least = absl::Seconds(absl::GetFlag(FLAGS_hang_floor)),
                   .most = absl::Seconds(absl::GetFlag(FLAGS_hang_ceiling)),

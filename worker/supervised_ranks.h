@@ -9,8 +9,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/model/device.h"
 
 namespace causeway {
+
+// Returns the command of each process: `arguments`, with other flags at the
+// end, which count. The process 0 that comes next listens at `leader`. GPUs of
+// `devices`, and --threads, are shared out.
+//   INVALID_ARGUMENT  the GPUs cannot be shared out evenly.
+absl::StatusOr<std::vector<std::vector<std::string>>> IslandCommands(
+    const std::vector<std::string>& arguments,
+    const std::vector<Device>& devices, const std::string& leader);
 
 // Runs the processes that --supervise asks for, with the `arguments` of this
 // process. Returns the exit code. Errors are those of Supervise,
