@@ -51,8 +51,7 @@ struct ValidationLoss {
 
 // The state of a trainer, over all ranks.
 struct TrainerState {
-  // fp32, flat in the order of common/tensors/model_layout.h. Only Save fills
-  // them in: a trainer gets its parameters when it is made.
+  // fp32, flat in the order of common/tensors/model_layout.h.
   std::vector<float> parameters;
   OptimizerState optimizer;
   // The next micro-batch in the island's series, or 0 if the step determines
@@ -78,12 +77,13 @@ class InnerTrainer {
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
   // Save writes the trainer's state, between steps; Restore continues from such
-  // a state, before the first step. Gradients accumulated so far are not part
-  // of it. Errors are those of Step. A trainer without state overrides neither.
+  // a state, before the first step, and leaves the anchors as they are.
+  // Gradients accumulated so far are not part of it. Errors are those of Step.
+  // A trainer that keeps no checkpoints overrides neither.
   virtual absl::Status Save(TrainerState& /*state*/) {
     return absl::OkStatus();
   }
-  virtual absl::Status Restore(const TrainerState& /*state*/) {
+  virtual absl::Status Restore(TrainerState /*state*/) {
     return absl::OkStatus();
   }
 

@@ -317,7 +317,8 @@ absl::Status Island::Do(const action::Begin& begin) {
   IslandState resumed;
   if (options_.resume != nullptr) resumed = std::move(*options_.resume);
   if (begin.from_checkpoint) {
-    parameters_ = std::move(resumed.parameters);
+    // The replica begins with the trainer's parameters as its anchors.
+    parameters_ = std::move(resumed.anchors);
   }
   initial_.reset();
   ASSIGN_OR_RETURN(trainer_, options_.make_trainer(
@@ -326,12 +327,7 @@ absl::Status Island::Do(const action::Begin& begin) {
   ASSIGN_OR_RETURN(replica_, trainer_->MakeReplica(*joined_));
   progress_.SetData(trainer_->DataDigest());
   if (begin.from_checkpoint) {
-    RETURN_IF_ERROR(trainer_->Restore(resumed.trainer));
-    for (uint32_t fragment = 0; fragment < map_->fragments(); ++fragment) {
-      std::vector<float> anchor(map_->size(fragment));
-      map_->Gather(fragment, resumed.anchors, absl::MakeSpan(anchor));
-      RETURN_IF_ERROR(replica_[fragment]->SetAnchor(anchor));
-    }
+    RETURN_IF_ERROR(trainer_->Restore(std::move(resumed.trainer)));
   }
   loop_.Tell([](OuterLoop& core, absl::Time) { core.Begun(); });
   const v1::SynchronizationConfig& sync = joined_->config().synchronization();
@@ -388,7 +384,6 @@ absl::Status Island::Do(const action::Validate& validate) {
 absl::StatusOr<IslandState> Island::StateAt(v1::IslandCheckpoint position) {
   IslandState state{.position = std::move(position)};
   RETURN_IF_ERROR(trainer_->Save(state.trainer));
-  state.parameters = std::exchange(state.trainer.parameters, {});
   state.anchors.resize(map_->model_size());
   for (v1::IslandCheckpoint::Fragment& saved :
        *state.position.mutable_fragments()) {

@@ -26,9 +26,9 @@ constexpr char kPositionDigest[] = "position_digest";
 // The tensors of an IslandState, by their names in the file.
 template <typename State>
 auto TensorsOf(State& state) {
-  using Tensor = std::pair<const char*, decltype(&state.parameters)>;
+  using Tensor = std::pair<const char*, decltype(&state.anchors)>;
   return std::array<Tensor, 4>{
-      Tensor{"parameters", &state.parameters},
+      Tensor{"parameters", &state.trainer.parameters},
       {"anchors", &state.anchors},
       {"first_moment", &state.trainer.optimizer.first_moment},
       {"second_moment", &state.trainer.optimizer.second_moment}};

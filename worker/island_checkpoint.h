@@ -52,8 +52,7 @@ absl::Status RemoveUnfinishedCheckpoints(const std::string& directory);
 
 struct IslandState {
   v1::IslandCheckpoint position;
-  // Vectors in the order of common/tensors/model_layout.h.
-  std::vector<float> parameters;
+  // In the order of common/tensors/model_layout.h.
   std::vector<float> anchors;
   TrainerState trainer;
 };

@@ -30,9 +30,9 @@ std::string Directory(const char* name) {
 }
 
 IslandState SomeState(uint64_t step) {
-  IslandState state{.parameters = {1, 2, 3},
-                    .anchors = {4, 5, 6},
-                    .trainer = {.optimizer = {.updates = step,
+  IslandState state{.anchors = {4, 5, 6},
+                    .trainer = {.parameters = {1, 2, 3},
+                                .optimizer = {.updates = step,
                                               .first_moment = {7, 8, 9},
                                               .second_moment = {10, 11, 12}},
                                 .next_micro_batch = 77}};
@@ -91,7 +91,7 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
   const IslandState want = SomeState(20);
   EXPECT_EQ(state.position.run_step(), 20);
   EXPECT_EQ(state.position.fragments(0).tokens(), 640);
-  EXPECT_EQ(state.parameters, want.parameters);
+  EXPECT_EQ(state.trainer.parameters, want.trainer.parameters);
   EXPECT_EQ(state.anchors, want.anchors);
   EXPECT_EQ(state.trainer.optimizer.updates, 20);
   EXPECT_EQ(state.trainer.next_micro_batch, 77);
@@ -262,7 +262,8 @@ TEST(IslandCheckpointTest, AnyDamageIsSeen) {
     if (loaded.ok()) {
       // The byte has no meaning, such as a space.
       ASSERT_TRUE(loaded->has_value());
-      EXPECT_EQ((*loaded)->parameters, SomeState(10).parameters) << at;
+      EXPECT_EQ((*loaded)->trainer.parameters, SomeState(10).trainer.parameters)
+          << at;
       EXPECT_EQ((*loaded)->anchors, SomeState(10).anchors) << at;
       continue;
     }

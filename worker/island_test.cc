@@ -191,7 +191,7 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   for (int step = 0; step < 4; ++step) {
     for (float& value : parameters) value += DriftingTrainer::kDrift;
   }
-  EXPECT_EQ(state->parameters, parameters);
+  EXPECT_EQ(state->trainer.parameters, parameters);
 
   // The successor begins with a checkpoint of the state that it found. To see
   // which state is whose, the anchors are not those of the run.
@@ -205,7 +205,7 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   EXPECT_EQ(state->position.run_step(), 4);
   EXPECT_EQ(state->position.instance_id(), 8);
   EXPECT_EQ(state->trainer.optimizer.updates, 4);
-  EXPECT_EQ(state->parameters, parameters);
+  EXPECT_EQ(state->trainer.parameters, parameters);
   for (size_t i = 0; i < anchors.size(); ++i) {
     ASSERT_EQ(state->anchors[i], anchors[i] + 1);
   }

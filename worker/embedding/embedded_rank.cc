@@ -139,7 +139,7 @@ absl::Status EmbeddedRank::WriteParameters(std::vector<float> parameters) {
   RETURN_IF_ERROR(
       communicator()->Broadcast(0, AsBytes(absl::MakeSpan(parameters))));
   RETURN_IF_ERROR(tensors_->WriteAll(parameters));
-  parameters_ = std::move(parameters);
+  if (replica_ == nullptr) parameters_ = std::move(parameters);
   return absl::OkStatus();
 }
 

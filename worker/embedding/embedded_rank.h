@@ -22,6 +22,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -69,6 +70,9 @@ class EmbeddedRank : public InnerTrainer {
   absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
       const v1::JoinResponse& joined) override;
   absl::Status Save(TrainerState& state) override;
+  absl::Status Restore(TrainerState state) override {
+    return ShareParameters(std::move(state.parameters));
+  }
   // Lets the other ranks train a step, or tells them by one of the numbers
   // above that there is none.
   absl::Status BeginStep(uint64_t run_step);
@@ -122,7 +126,7 @@ class EmbeddedRank : public InnerTrainer {
   SnapshotPool snapshots_;
   // The values that each rank trains.
   std::vector<Slices> trained_;
-  // The parameters of the whole model, until the replica has its anchors.
+  // The parameters of the whole model, until they are the replica's anchors.
   std::vector<float> parameters_;
   std::unique_ptr<ReplicaRank> replica_;
 };

@@ -57,8 +57,8 @@ struct EncodedBytes {
 
 // The training thread calls TakeSnapshot and Apply; one other thread at a time
 // calls the rest. During Apply only EndContribution may run, and during
-// TakeSnapshot neither SetAnchor, ReplaceAnchor nor Decode. Errors are those of
-// memory or of a device; the part must not be used afterwards.
+// TakeSnapshot neither ReplaceAnchor nor Decode. Errors are those of memory or
+// of a device; the part must not be used afterwards.
 class FragmentPart {
  public:
   virtual ~FragmentPart() = default;
@@ -112,9 +112,7 @@ class FragmentPart {
   // before them.
   virtual absl::Status Digest(Digest128Stream& digest) = 0;
 
-  // Set the held values of the anchor, before the first contribution, and read
-  // them.
-  virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
+  // Reads the held values of the anchor.
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 };
 

@@ -39,8 +39,7 @@ class FragmentReplica {
   virtual absl::Status TakeSnapshot() = 0;
   virtual absl::Status Apply(bool includes_island) = 0;
 
-  // Set the whole anchor, before the first contribution, and read it.
-  virtual absl::Status SetAnchor(absl::Span<const float> values) = 0;
+  // Reads the whole anchor.
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 
   // The fragment's thread calls the rest.

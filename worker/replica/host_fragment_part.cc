@@ -149,11 +149,6 @@ class HostFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  absl::Status SetAnchor(absl::Span<const float> values) override {
-    std::copy(values.begin(), values.end(), anchor_.begin());
-    return absl::OkStatus();
-  }
-
   absl::Status ReadAnchor(absl::Span<float> values) override {
     std::copy(anchor_.begin(), anchor_.end(), values.begin());
     return absl::OkStatus();

@@ -64,7 +64,6 @@ struct Order {
     kEndContribution,
     kFinishUpdate,
     kReplaceAnchor,
-    kSetAnchor,
     kReadAnchor,
 
     // Shows that rank 0 is alive.

@@ -48,10 +48,6 @@ class ReplicaRank::Fragment : public FragmentReplica {
                 [&](const Order& order) { return rank_.Apply(order); });
   }
 
-  absl::Status SetAnchor(absl::Span<const float> values) override {
-    return Lead({.what = What::kSetAnchor},
-                [&](const Order&) { return rank_.SetAnchor(part_, values); });
-  }
   absl::Status ReadAnchor(absl::Span<float> values) override {
     return Lead({.what = What::kReadAnchor},
                 [&](const Order&) { return rank_.ReadAnchor(part_, values); });
@@ -211,8 +207,6 @@ absl::Status ReplicaRank::Follow(const Order& order) {
       return FinishUpdate(part, {}).status();
     case Order::What::kReplaceAnchor:
       return ReplaceAnchor(part, {});
-    case Order::What::kSetAnchor:
-      return SetAnchor(part, {});
     case Order::What::kReadAnchor:
       return ReadAnchor(part, {});
     default:
@@ -269,14 +263,6 @@ absl::Status ReplicaRank::ReplaceAnchor(Part& part,
   ASSIGN_OR_RETURN(const std::vector<float> own,
                    ExchangeOf(part).ScatterHeld(values));
   RETURN_IF_ERROR(part.part->ReplaceAnchor(own));
-  return ExchangeOf(part).AwaitOthers();
-}
-
-absl::Status ReplicaRank::SetAnchor(Part& part,
-                                    absl::Span<const float> values) {
-  ASSIGN_OR_RETURN(const std::vector<float> own,
-                   ExchangeOf(part).ScatterHeld(values));
-  RETURN_IF_ERROR(part.part->SetAnchor(own));
   return ExchangeOf(part).AwaitOthers();
 }
 

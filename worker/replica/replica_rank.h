@@ -99,11 +99,10 @@ class ReplicaRank {
   absl::StatusOr<std::string> FinishUpdate(
       Part& part, absl::Span<const absl::string_view> strips);
   absl::Status ReadAnchor(Part& part, absl::Span<float> values);
-  // Both return only when all ranks are done, because training does not wait
-  // for the replica. FinishUpdate needs no such wait, because the digest passes
+  // Returns only when all ranks are done, because training does not wait for
+  // the replica. FinishUpdate needs no such wait, because the digest passes
   // through all ranks.
   absl::Status ReplaceAnchor(Part& part, absl::Span<const float> values);
-  absl::Status SetAnchor(Part& part, absl::Span<const float> values);
 
   // On the other ranks: encodes their strips, after BeginContribution.
   absl::Status EncodeOwn(Part& part);

@@ -6,6 +6,7 @@
 #ifndef WORKER_TESTING_DRIFTING_TRAINER_H_
 #define WORKER_TESTING_DRIFTING_TRAINER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,7 +65,10 @@ class DriftingTrainer : public InnerTrainer {
     state.optimizer.updates = updates_;
     return absl::OkStatus();
   }
-  absl::Status Restore(const TrainerState& state) override {
+  absl::Status Restore(TrainerState state) override {
+    // The replica has their address.
+    std::copy(state.parameters.begin(), state.parameters.end(),
+              parameters_.begin());
     updates_ = state.optimizer.updates;
     return absl::OkStatus();
   }

@@ -259,10 +259,9 @@ TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
     // One rank and two share the same batch.
     std::vector<double> losses;
     for (const int ranks : {1, 2}) {
-      ASSERT_OK_AND_ASSIGN(
-          const auto trainer,
-          MakeThreadedIsland(config_, options_, ranks, state.parameters));
+      ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(ranks));
       ASSERT_OK(trainer->Restore(state));
+      EXPECT_EQ(Parameters(*trainer), state.parameters);
       ASSERT_OK_AND_ASSIGN(const InnerStepResult result, trainer->Step(4));
       losses.push_back(result.loss);
     }
@@ -288,6 +287,12 @@ TEST_F(IslandRanksTest, AnchorsBeginWithTheRunsParameters) {
   ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   EXPECT_EQ(Parameters(*trainer), Start());
   ASSERT_OK_AND_ASSIGN(const auto replica, trainer->MakeReplica(Joined()));
+  // A checkpoint leaves the anchors.
+  TrainerState state;
+  ASSERT_OK(trainer->Save(state));
+  for (float& value : state.parameters) value += 1;
+  ASSERT_OK(trainer->Restore(state));
+  EXPECT_EQ(Parameters(*trainer), state.parameters);
   const FragmentMap map =
       *FragmentMap::Create(MakeModelLayout(config_.model()), Joined().plan());
   const std::vector<float> start = Start();

@@ -141,9 +141,10 @@ absl::Status Rank::Save(TrainerState& state) {
                       [&] { return SaveOwn(state); });
 }
 
-absl::Status Rank::Restore(const TrainerState& state) {
+absl::Status Rank::Restore(TrainerState state) {
+  CHECK_EQ(state.parameters.size(), static_cast<size_t>(layout_.size));
   return orders_.Lead({.what = Order::What::kRestore},
-                      [&] { return RestoreOwn(state); });
+                      [&] { return RestoreOwn(std::move(state)); });
 }
 
 absl::StatusOr<ValidationLoss> Rank::Validate(std::vector<float> parameters,
@@ -304,7 +305,7 @@ absl::Status Rank::RestoreOwn(TrainerState state) {
                                      moment->size() * sizeof(float))));
   }
   trainer_->Restore(state);
-  return absl::OkStatus();
+  return ExchangeParameters(std::move(state.parameters));
 }
 
 absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {

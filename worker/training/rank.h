@@ -95,7 +95,7 @@ class Rank : public InnerTrainer {
       const v1::JoinResponse& joined) override;
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
   absl::Status Save(TrainerState& state) override;
-  absl::Status Restore(const TrainerState& state) override;
+  absl::Status Restore(TrainerState state) override;
   absl::StatusOr<ValidationLoss> Validate(std::vector<float> parameters,
                                           uint32_t max_sequences) override;
   std::string DataDigest() const override { return data_digest_; }

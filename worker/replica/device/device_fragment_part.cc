@@ -181,10 +181,6 @@ class DeviceFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  absl::Status SetAnchor(absl::Span<const float> values) override {
-    return Write(values, anchor_);
-  }
-
   absl::Status ReadAnchor(absl::Span<float> values) override {
     return Read(anchor_, 0, values);
   }
