@@ -39,25 +39,20 @@ class ReplicaRank::Fragment : public FragmentReplica {
 
   absl::Status TakeSnapshot() override {
     const TraceSpan span("snapshot", fragment_);
-    return Lead({.what = What::kTakeSnapshot},
-                [&](const Order& order) { return rank_.TakeSnapshot(order); });
+    return Lead({.what = What::kTakeSnapshot});
   }
   absl::Status Apply(bool includes_island) override {
     const TraceSpan span("apply", fragment_);
-    return Lead({.what = What::kApply, .includes_island = includes_island},
-                [&](const Order& order) { return rank_.Apply(order); });
+    return Lead({.what = What::kApply, .includes_island = includes_island});
   }
 
   absl::Status ReadAnchor(absl::Span<float> values) override {
-    return Lead({.what = What::kReadAnchor},
-                [&](const Order&) { return rank_.ReadAnchor(part_, values); });
+    return Lead({.what = What::kReadAnchor}, {.anchor = values});
   }
 
   absl::Status BeginContribution(double ecq_bits) override {
     collected_ = {};
-    return Lead(
-        {.what = What::kBeginContribution, .ecq_bits = ecq_bits},
-        [&](const Order&) { return rank_.BeginContribution(part_, ecq_bits); });
+    return Lead({.what = What::kBeginContribution, .ecq_bits = ecq_bits});
   }
 
   // The first strips are rank 0's: while they are encoded and sent, the other
@@ -74,23 +69,18 @@ class ReplicaRank::Fragment : public FragmentReplica {
         part_.shares[0].encoded.size() == part_.shares[0].fragment_size;
     if (!ready.complete || is_all) return ready;
     if (ready.ready < bytes) {
-      RETURN_IF_ERROR(
-          Lead({.what = What::kCollect}, [&](const Order&) -> absl::Status {
-            ASSIGN_OR_RETURN(const uint64_t others,
-                             rank_.ExchangeOf(part_).GatherEncoded(
-                                 {}, buffer.subspan(ready.ready)));
-            collected_ = {.ready = ready.ready + others, .complete = true};
-            return absl::OkStatus();
-          }));
+      uint64_t others = 0;
+      RETURN_IF_ERROR(Lead(
+          {.what = What::kCollect},
+          {.encoded = buffer.subspan(ready.ready), .encoded_bytes = &others}));
+      collected_ = {.ready = ready.ready + others, .complete = true};
       return collected_;
     }
     return EncodedBytes{.ready = ready.ready};
   }
 
   absl::Status EndContribution(bool merged) override {
-    return Lead(
-        {.what = What::kEndContribution, .merged = merged},
-        [&](const Order&) { return part_.part->EndContribution(merged); });
+    return Lead({.what = What::kEndContribution, .merged = merged});
   }
 
   absl::Status Decode(absl::string_view received) override {
@@ -110,11 +100,8 @@ class ReplicaRank::Fragment : public FragmentReplica {
     }
     std::string digest;
     const TraceSpan span("digest", fragment_);
-    RETURN_IF_ERROR(
-        Lead({.what = What::kFinishUpdate}, [&](const Order&) -> absl::Status {
-          ASSIGN_OR_RETURN(digest, rank_.FinishUpdate(part_, strips));
-          return absl::OkStatus();
-        }));
+    RETURN_IF_ERROR(Lead({.what = What::kFinishUpdate},
+                         {.strips = strips, .digest = &digest}));
     RETURN_IF_ERROR(DropUpdate());
     return digest;
   }
@@ -126,18 +113,16 @@ class ReplicaRank::Fragment : public FragmentReplica {
   }
 
   absl::Status ReplaceAnchor(absl::Span<const float> values) override {
-    return Lead({.what = What::kReplaceAnchor}, [&](const Order&) {
-      return rank_.ReplaceAnchor(part_, values);
-    });
+    return Lead({.what = What::kReplaceAnchor}, {.new_anchor = values});
   }
 
  private:
   const CodecSpec& downlink() const { return rank_.options_.replica.downlink; }
 
-  absl::Status Lead(Order order,
-                    absl::FunctionRef<absl::Status(const Order&)> work) {
+  absl::Status Lead(Order order, const Operands& operands = {}) {
     order.fragment = fragment_;
-    return rank_.options_.orders->Lead(order, [&] { return work(order); });
+    return rank_.options_.orders->Lead(
+        order, [&] { return rank_.CarryOut(order, operands); });
   }
 
   // Returns the received bytes of the strips that have values of `share`.
@@ -184,55 +169,61 @@ std::vector<std::unique_ptr<FragmentReplica>> ReplicaRank::Fragments() {
   return fragments;
 }
 
-absl::Status ReplicaRank::Follow(const Order& order) {
+absl::Status ReplicaRank::CarryOut(const Order& order,
+                                   const Operands& operands) {
   Part& part = parts_[order.fragment];
+  FragmentPart& own = *part.part;
+  const PartExchange exchange = ExchangeOf(part);
   switch (order.what) {
     case Order::What::kTakeSnapshot:
-      return TakeSnapshot(order);
+      return own.TakeSnapshot(options_.masters(/*changes=*/false));
     case Order::What::kApply:
-      return Apply(order);
+      return own.Apply(order.includes_island,
+                       options_.masters(/*changes=*/true));
     case Order::What::kBeginContribution:
-      RETURN_IF_ERROR(BeginContribution(part, order.ecq_bits));
-      return EncodeOwn(part);
-    case Order::What::kCollect:
-      return ExchangeOf(part)
-          .GatherEncoded(
+      RETURN_IF_ERROR(own.BeginContribution(order.ecq_bits));
+      RETURN_IF_ERROR(exchange.ExchangeEdges(own));
+      return rank() > 0 ? EncodeOwn(part) : absl::OkStatus();
+    case Order::What::kCollect: {
+      ASSIGN_OR_RETURN(
+          const uint64_t others,
+          exchange.GatherEncoded(
               absl::string_view(part.encoded.get(), part.encoded_bytes.ready),
-              {})
-          .status();
+              operands.encoded));
+      if (operands.encoded_bytes != nullptr) *operands.encoded_bytes = others;
+      return absl::OkStatus();
+    }
     case Order::What::kEndContribution:
       part.encoded.reset();
-      return part.part->EndContribution(order.merged);
-    case Order::What::kFinishUpdate:
-      return FinishUpdate(part, {}).status();
-    case Order::What::kReplaceAnchor:
-      return ReplaceAnchor(part, {});
-    case Order::What::kReadAnchor:
-      return ReadAnchor(part, {});
+      return own.EndContribution(order.merged);
+    case Order::What::kFinishUpdate: {
+      ASSIGN_OR_RETURN(const std::string received,
+                       exchange.ScatterStrips(operands.strips));
+      // Rank 0 has decoded its strips as they came.
+      if (rank() > 0 && share(part).held.size() > 0) {
+        RETURN_IF_ERROR(own.Decode(received));
+      }
+      RETURN_IF_ERROR(own.FinishUpdate());
+      // The digest passes through all ranks, so that all are done.
+      ASSIGN_OR_RETURN(std::string digest, exchange.DigestNewAnchor(own));
+      if (operands.digest != nullptr) *operands.digest = std::move(digest);
+      return absl::OkStatus();
+    }
+    case Order::What::kReplaceAnchor: {
+      ASSIGN_OR_RETURN(const std::vector<float> held,
+                       exchange.ScatterHeld(operands.new_anchor));
+      RETURN_IF_ERROR(own.ReplaceAnchor(held));
+      // Training does not wait for the replica of the other ranks.
+      return exchange.AwaitOthers();
+    }
+    case Order::What::kReadAnchor: {
+      std::vector<float> held(share(part).held.size());
+      RETURN_IF_ERROR(own.ReadAnchor(absl::MakeSpan(held)));
+      return exchange.GatherHeld(held, operands.anchor);
+    }
     default:
       LOG(FATAL) << "no order about a fragment";
   }
-}
-
-absl::Status ReplicaRank::TakeSnapshot(const Order& order) {
-  return parts_[order.fragment].part->TakeSnapshot(
-      options_.masters(/*changes=*/false));
-}
-
-absl::Status ReplicaRank::Apply(const Order& order) {
-  return parts_[order.fragment].part->Apply(order.includes_island,
-                                            options_.masters(/*changes=*/true));
-}
-
-absl::Status ReplicaRank::BeginContribution(Part& part, double ecq_bits) {
-  RETURN_IF_ERROR(part.part->BeginContribution(ecq_bits));
-  return ExchangeOf(part).ExchangeEdges(*part.part);
-}
-
-absl::Status ReplicaRank::ReadAnchor(Part& part, absl::Span<float> values) {
-  std::vector<float> own(share(part).held.size());
-  RETURN_IF_ERROR(part.part->ReadAnchor(absl::MakeSpan(own)));
-  return ExchangeOf(part).GatherHeld(own, values);
 }
 
 absl::Status ReplicaRank::EncodeOwn(Part& part) {
@@ -244,26 +235,6 @@ absl::Status ReplicaRank::EncodeOwn(Part& part) {
       part.encoded_bytes,
       part.part->Encode(most, absl::MakeSpan(part.encoded.get(), most)));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReplicaRank::FinishUpdate(
-    Part& part, absl::Span<const absl::string_view> strips) {
-  const PartExchange exchange = ExchangeOf(part);
-  ASSIGN_OR_RETURN(const std::string received, exchange.ScatterStrips(strips));
-  // Rank 0 has decoded its strips as they came.
-  if (rank() > 0 && share(part).held.size() > 0) {
-    RETURN_IF_ERROR(part.part->Decode(received));
-  }
-  RETURN_IF_ERROR(part.part->FinishUpdate());
-  return exchange.DigestNewAnchor(*part.part);
-}
-
-absl::Status ReplicaRank::ReplaceAnchor(Part& part,
-                                        absl::Span<const float> values) {
-  ASSIGN_OR_RETURN(const std::vector<float> own,
-                   ExchangeOf(part).ScatterHeld(values));
-  RETURN_IF_ERROR(part.part->ReplaceAnchor(own));
-  return ExchangeOf(part).AwaitOthers();
 }
 
 }  // namespace causeway

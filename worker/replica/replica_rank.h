@@ -68,7 +68,7 @@ class ReplicaRank {
   std::vector<std::unique_ptr<FragmentReplica>> Fragments();
 
   // On the other ranks: carries out an order about a fragment.
-  absl::Status Follow(const Order& order);
+  absl::Status Follow(const Order& order) { return CarryOut(order, {}); }
 
  private:
   class Fragment;
@@ -91,18 +91,21 @@ class ReplicaRank {
     return PartExchange(options_.orders->replica(), part.shares);
   }
 
-  // Each carries out an order on any rank. Only rank 0 passes the other
-  // arguments.
-  absl::Status TakeSnapshot(const Order& order);
-  absl::Status Apply(const Order& order);
-  absl::Status BeginContribution(Part& part, double ecq_bits);
-  absl::StatusOr<std::string> FinishUpdate(
-      Part& part, absl::Span<const absl::string_view> strips);
-  absl::Status ReadAnchor(Part& part, absl::Span<float> values);
-  // Returns only when all ranks are done, because training does not wait for
-  // the replica. FinishUpdate needs no such wait, because the digest passes
-  // through all ranks.
-  absl::Status ReplaceAnchor(Part& part, absl::Span<const float> values);
+  // What rank 0 gives to an order and gets from it; empty on the other ranks.
+  struct Operands {
+    // For kCollect: room for the encodings, and the number of their bytes.
+    absl::Span<char> encoded;
+    uint64_t* encoded_bytes = nullptr;
+    // For kFinishUpdate: the strips that each rank needs, and the digest of the
+    // new anchor.
+    absl::Span<const absl::string_view> strips;
+    std::string* digest = nullptr;
+    // For kReplaceAnchor and kReadAnchor.
+    absl::Span<const float> new_anchor;
+    absl::Span<float> anchor;
+  };
+  // Carries out an order about a fragment on any rank.
+  absl::Status CarryOut(const Order& order, const Operands& operands);
 
   // On the other ranks: encodes their strips, after BeginContribution.
   absl::Status EncodeOwn(Part& part);
