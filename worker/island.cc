@@ -271,8 +271,9 @@ absl::StatusOr<v1::FragmentHead> Island::Fetch(
   }
   std::memcpy(values.data(), download.bytes.received().data(), bytes);
   LOG(INFO) << "fetched fragment " << request.fragment() << " at version "
-            << download.head.version() << " (" << bytes << " bytes)";
-  return download.head;
+            << download.description.head().version() << " (" << bytes
+            << " bytes)";
+  return download.description.head();
 }
 
 absl::StatusOr<std::optional<v1::FragmentHead>> Island::MakeInitialValues(

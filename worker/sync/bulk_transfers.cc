@@ -14,7 +14,6 @@
 #include "common/transport/chunk.h"
 #include "common/transport/chunk_message.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "quantization/encoded_object.h"
 
 namespace causeway {
 namespace {
@@ -47,16 +46,22 @@ absl::Status Incomplete(absl::string_view peer) {
   return absl::UnavailableError(absl::StrCat(peer, " ended the stream early"));
 }
 
-// Makes room for an object of `size` bytes, unless `bytes` already has part of
-// it. The bound protects against a broken or hostile coordinator.
-absl::Status MakeRoom(uint64_t size, uint64_t max_bytes, IncomingBytes& bytes) {
-  if (size > max_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the coordinator announces an object of ", size,
-                     " bytes; it can have at most ", max_bytes));
-  }
-  if (bytes.received().empty()) bytes = IncomingBytes(size);
-  return absl::OkStatus();
+const std::string& DigestOf(const v1::FetchUpdateResponse& update) {
+  return update.object().digest();
+}
+const std::string& DigestOf(const v1::FetchParametersResponse& parameters) {
+  return parameters.head().digest();
+}
+
+// Returns the size in bytes of what a response describes.
+absl::StatusOr<uint64_t> SizeOf(const v1::FetchUpdateResponse& update) {
+  if (update.has_object()) return update.object().encoded_bytes();
+  return absl::NotFoundError(
+      absl::StrCat("the coordinator no longer keeps the update to version ",
+                   update.head().version()));
+}
+absl::StatusOr<uint64_t> SizeOf(const v1::FetchParametersResponse& parameters) {
+  return parameters.total_bytes();
 }
 
 }  // namespace
@@ -88,8 +93,11 @@ class BulkTransfers::UpdateTransfer : public UpdateStream {
 
   absl::Status Receive(UpdateDownload& download,
                        absl::FunctionRef<absl::Status()> progress) override {
-    return transfers_->ReceiveUpdate(incoming_, request_, max_bytes_, download,
-                                     progress);
+    std::optional<TraceSpan> span;
+    span.emplace("await update", request_.fragment());
+    return transfers_->ReceiveWhole(
+        incoming_, request_, max_bytes_, download,
+        [&] { span.emplace("download", request_.fragment()); }, progress);
   }
 
  private:
@@ -300,7 +308,7 @@ std::unique_ptr<UpdateStream> BulkTransfers::FetchUpdate(
     const v1::FetchUpdateRequest& request, uint64_t max_bytes,
     const UpdateDownload& download) {
   v1::FetchUpdateRequest resumed = request;
-  resumed.set_offset(download.encoded.received().size());
+  resumed.set_offset(download.bytes.received().size());
   resumed.set_region(near_.region());
   Incoming incoming = OpenDownload(resumed, max_bytes);
   incoming.waits = request.wait();
@@ -314,35 +322,9 @@ absl::Status BulkTransfers::FetchParameters(
   v1::FetchParametersRequest resumed = request;
   resumed.set_offset(download.bytes.received().size());
   resumed.set_region(near_.region());
-  std::string follower;
-  absl::Status received = Receive<v1::FetchParametersResponse>(
-      OpenDownload(resumed, max_bytes), download.bytes,
-      [&](const v1::FetchParametersResponse& response) -> absl::Status {
-        if (resumed.offset() > 0 &&
-            download.head.digest() != response.head().digest()) {
-          download = {};
-          return absl::AbortedError("the run moved on between two tries");
-        }
-        download.head = response.head();
-        follower = response.follower();
-        return MakeRoom(response.total_bytes(), max_bytes, download.bytes);
-      },
+  return ReceiveWhole(
+      OpenDownload(resumed, max_bytes), resumed, max_bytes, download, [] {},
       [] { return absl::OkStatus(); });
-  if (!received.ok() && !follower.empty()) {
-    received = ReceiveFrom<v1::FetchParametersResponse>(
-        follower, resumed, max_bytes, download.head, download.bytes,
-        [] { return absl::OkStatus(); });
-  }
-  RETURN_IF_ERROR(received);
-  if (download.bytes.digest() != download.head.digest()) {
-    download = {};
-    const absl::Status damaged = absl::DataLossError(absl::StrCat(
-        "the parameters of fragment ", request.fragment(), " at version ",
-        request.version(), " do not match their digest; fetching them anew"));
-    if (!follower.empty()) near_.Ended(follower, damaged);
-    return damaged;
-  }
-  return absl::OkStatus();
 }
 
 // Starts a try to download at most `max_bytes`, of which `request.offset` have
@@ -423,75 +405,75 @@ absl::Status BulkTransfers::Receive(
 
 // Receives the remaining bytes of `request` from a follower or, if that fails,
 // from the coordinator.
-template <typename Response, typename Request>
+template <typename Request, typename Response>
 absl::Status BulkTransfers::ReceiveFrom(
     const std::string& follower, Request request, uint64_t max_bytes,
-    const v1::FragmentHead& head, IncomingBytes& bytes,
-    absl::FunctionRef<absl::Status()> progress) {
+    Download<Response>& download, absl::FunctionRef<absl::Status()> progress) {
   const auto check = [&](const Response& response) {
-    return response.head().digest() == head.digest()
+    return response.head().digest() == download.description.head().digest()
                ? absl::OkStatus()
                : absl::DataLossError("it has another version");
   };
   request.clear_region();
-  request.set_offset(bytes.received().size());
+  request.set_offset(download.bytes.received().size());
   const std::shared_ptr<NearFollower::Link> link = near_.Connect(follower);
   absl::Status progressed;
-  const absl::Status received =
-      Receive<Response>(OpenDownload(request, max_bytes, link.get()), bytes,
-                        check, [&] { return progressed = progress(); });
+  const absl::Status received = Receive<Response>(
+      OpenDownload(request, max_bytes, link.get()), download.bytes, check,
+      [&] { return progressed = progress(); });
   near_.Ended(follower, received);
   if (received.ok() || !progressed.ok()) return received;
-  request.set_offset(bytes.received().size());
-  return Receive<Response>(OpenDownload(request, max_bytes), bytes, check,
-                           progress);
+  request.set_offset(download.bytes.received().size());
+  return Receive<Response>(OpenDownload(request, max_bytes), download.bytes,
+                           check, progress);
 }
 
-absl::Status BulkTransfers::ReceiveUpdate(
-    const Incoming& incoming, const v1::FetchUpdateRequest& request,
-    uint64_t max_bytes, UpdateDownload& download,
+// Receives what `request` has asked for, and verifies it. Calls `described`
+// once the coordinator has described it.
+template <typename Request, typename Response>
+absl::Status BulkTransfers::ReceiveWhole(
+    const Incoming& incoming, const Request& request, uint64_t max_bytes,
+    Download<Response>& download, absl::FunctionRef<void()> described,
     absl::FunctionRef<absl::Status()> progress) {
-  std::optional<TraceSpan> span;
-  span.emplace("await update", request.fragment());
   std::string follower;
-  absl::Status received = Receive<v1::FetchUpdateResponse>(
-      incoming, download.encoded,
-      [&](const v1::FetchUpdateResponse& response) -> absl::Status {
-        span.emplace("download", request.fragment());
+  absl::Status received = Receive<Response>(
+      incoming, download.bytes,
+      [&](const Response& response) -> absl::Status {
+        described();
         if (request.offset() > 0 &&
-            download.object.digest() != response.object().digest()) {
+            DigestOf(download.description) != DigestOf(response)) {
           download = {};
-          return absl::AbortedError("the update changed between two tries");
+          return absl::AbortedError(absl::StrCat(
+              "fragment ", request.fragment(), " changed between two tries"));
         }
-        download.head = response.head();
-        download.includes_island = response.includes_island();
-        download.other_tokens = response.other_tokens();
-        download.other_inner_steps = response.other_inner_steps();
-        if (!response.has_object()) {
-          return absl::NotFoundError(absl::StrCat(
-              "the coordinator no longer keeps the update to version ",
-              response.head().version()));
+        download.description = response;
+        ASSIGN_OR_RETURN(const uint64_t size, SizeOf(response));
+        // The bound protects against a broken or hostile coordinator.
+        if (size > max_bytes) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("the coordinator announces an object of ", size,
+                           " bytes; it can have at most ", max_bytes));
         }
-        download.object = response.object();
+        if (download.bytes.received().empty()) {
+          download.bytes = IncomingBytes(size);
+        }
         follower = response.follower();
-        return MakeRoom(response.object().encoded_bytes(), max_bytes,
-                        download.encoded);
+        return absl::OkStatus();
       },
       progress);
   if (!received.ok() && !follower.empty()) {
-    received = ReceiveFrom<v1::FetchUpdateResponse>(follower, request,
-                                                    max_bytes, download.head,
-                                                    download.encoded, progress);
+    received = ReceiveFrom(follower, request, max_bytes, download, progress);
   }
   RETURN_IF_ERROR(received);
-  const absl::Status verified =
-      CheckArrival(download.object, download.encoded.received().size(),
-                   download.encoded.digest());
-  if (!verified.ok()) {
-    if (!follower.empty()) near_.Ended(follower, verified);
-    download = {};
+  if (download.bytes.digest() == DigestOf(download.description)) {
+    return absl::OkStatus();
   }
-  return verified;
+  const absl::Status damaged = absl::DataLossError(
+      absl::StrCat("what came of fragment ", request.fragment(),
+                   " does not have its digest; fetching it anew"));
+  if (!follower.empty()) near_.Ended(follower, damaged);
+  download = {};
+  return damaged;
 }
 
 }  // namespace causeway

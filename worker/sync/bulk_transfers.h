@@ -104,15 +104,15 @@ class BulkTransfers {
       const Incoming& incoming, IncomingBytes& bytes,
       absl::FunctionRef<absl::Status(const Response&)> describe,
       absl::FunctionRef<absl::Status()> progress);
-  template <typename Response, typename Request>
+  template <typename Request, typename Response>
   absl::Status ReceiveFrom(const std::string& follower, Request request,
-                           uint64_t max_bytes, const v1::FragmentHead& head,
-                           IncomingBytes& bytes,
+                           uint64_t max_bytes, Download<Response>& download,
                            absl::FunctionRef<absl::Status()> progress);
-  absl::Status ReceiveUpdate(const Incoming& incoming,
-                             const v1::FetchUpdateRequest& request,
-                             uint64_t max_bytes, UpdateDownload& download,
-                             absl::FunctionRef<absl::Status()> progress);
+  template <typename Request, typename Response>
+  absl::Status ReceiveWhole(const Incoming& incoming, const Request& request,
+                            uint64_t max_bytes, Download<Response>& download,
+                            absl::FunctionRef<void()> described,
+                            absl::FunctionRef<absl::Status()> progress);
 
   uint64_t ChunkBytes(double bytes_per_second) const;
 

@@ -23,22 +23,15 @@ namespace causeway {
 
 // A download that can be resumed after a break: call the fetch again with the
 // same object.
-struct UpdateDownload {
-  v1::FragmentHead head;
-  v1::EncodedObject object;
-  bool includes_island = false;
-  // The tokens and inner steps of this island's other contributions in the
-  // merge.
-  uint64_t other_tokens = 0;
-  uint64_t other_inner_steps = 0;
-  IncomingBytes encoded;
-};
-
-struct ParametersDownload {
-  v1::FragmentHead head;
-  // Little-endian fp32.
+template <typename Response>
+struct Download {
+  // The coordinator's first response.
+  Response description;
+  // The encoding of an update, or parameters in little-endian fp32.
   IncomingBytes bytes;
 };
+using UpdateDownload = Download<v1::FetchUpdateResponse>;
+using ParametersDownload = Download<v1::FetchParametersResponse>;
 
 // The control stream. One thread may write while another reads.
 class ControlStream {

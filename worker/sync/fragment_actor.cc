@@ -89,7 +89,7 @@ std::unique_ptr<UpdateStream> FragmentActor::FetchUpdate(
 }
 
 absl::Status FragmentActor::Do(const action::ReceiveUpdate& receive) {
-  if (update_.encoded.received().empty()) {
+  if (update_.bytes.received().empty()) {
     described_ = false;
     RETURN_IF_ERROR(replica_->DropUpdate());
   }
@@ -102,13 +102,13 @@ absl::Status FragmentActor::Do(const action::ReceiveUpdate& receive) {
   RETURN_IF_ERROR(replica_failure_);
   if (answer.status.ok()) {
     ASSIGN_OR_RETURN(answer.anchor_digest,
-                     replica_->FinishUpdate(update_.encoded.received()));
+                     replica_->FinishUpdate(update_.bytes.received()));
   }
-  answer.began = !update_.encoded.received().empty();
-  answer.head = update_.head;
-  answer.includes_island = update_.includes_island;
-  answer.other = {.tokens = update_.other_tokens,
-                  .inner_steps = update_.other_inner_steps};
+  answer.began = !update_.bytes.received().empty();
+  answer.head = update_.description.head();
+  answer.includes_island = update_.description.includes_island();
+  answer.other = {.tokens = update_.description.other_tokens(),
+                  .inner_steps = update_.description.other_inner_steps()};
   // A download that broke off is continued by the next attempt.
   if (answer.status.ok() || absl::IsNotFound(answer.status)) update_ = {};
   loop_->Tell([&](OuterLoop& core, absl::Time now) {
@@ -119,11 +119,11 @@ absl::Status FragmentActor::Do(const action::ReceiveUpdate& receive) {
 
 absl::Status FragmentActor::DecodeUpdate() {
   if (!described_) {
-    RETURN_IF_ERROR(
-        CheckDescription(update_.object, options_.downlink, replica_->size()));
+    RETURN_IF_ERROR(CheckDescription(update_.description.object(),
+                                     options_.downlink, replica_->size()));
     described_ = true;
   }
-  return Replica(replica_->Decode(update_.encoded.received()));
+  return Replica(replica_->Decode(update_.bytes.received()));
 }
 
 absl::Status FragmentActor::Do(const action::FetchParameters& fetch) {
@@ -136,7 +136,7 @@ absl::Status FragmentActor::Do(const action::FetchParameters& fetch) {
         "fragment ", options_.fragment, " has ", size,
         " values here, but the coordinator sent ", bytes.size(), " bytes"));
   }
-  absl::StatusOr<v1::FragmentHead> head = parameters_.head;
+  absl::StatusOr<v1::FragmentHead> head = parameters_.description.head();
   if (!fetched.ok()) {
     head = fetched;
   } else {
@@ -158,10 +158,10 @@ absl::Status FragmentActor::Do(const action::AskWhatIsMerged& ask) {
   // Only the description is needed, which comes first.
   const absl::Status ended = stream->Receive(
       download, [] { return absl::CancelledError("described"); });
-  absl::StatusOr<FragmentWindow::Training> merged =
-      FragmentWindow::Training{.tokens = download.other_tokens,
-                               .inner_steps = download.other_inner_steps};
-  if (download.head.version() != ask.request.from_version() + 1) {
+  absl::StatusOr<FragmentWindow::Training> merged = FragmentWindow::Training{
+      .tokens = download.description.other_tokens(),
+      .inner_steps = download.description.other_inner_steps()};
+  if (download.description.head().version() != ask.request.from_version() + 1) {
     merged =
         ended.ok() ? absl::InternalError("an update without a head") : ended;
   }

@@ -190,13 +190,16 @@ absl::Status BreakingUpdateStream::Receive(
   const bool misdescribes = std::exchange(client_->misdescribe, false);
   const absl::Status fetched =
       stream_->Receive(download, [&]() -> absl::Status {
-        if (misdescribes) download.object.set_format(v1::BF16);
+        if (misdescribes) {
+          download.description.mutable_object()->set_format(v1::BF16);
+        }
         RETURN_IF_ERROR(progress());
         return breaks ? absl::UnavailableError("broken by the test")
                       : absl::OkStatus();
       });
   if (fetched.ok() && std::exchange(client_->damage_head, false)) {
-    download.head.set_digest(std::string(kDigestBytes, 'x'));
+    download.description.mutable_head()->set_digest(
+        std::string(kDigestBytes, 'x'));
   }
   return fetched;
 }

@@ -161,9 +161,9 @@ TEST_F(GrpcCoordinatorClientTest, AnUpdateCanBeAskedForBeforeItIsMade) {
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   ASSERT_NE(update, nullptr);
   EXPECT_OK(update->Receive(download, GoOn));
-  EXPECT_EQ(download.head.version(), 1u);
-  EXPECT_TRUE(download.includes_island);
-  EXPECT_EQ(download.encoded.received().size(), bytes);
+  EXPECT_EQ(download.description.head().version(), 1u);
+  EXPECT_TRUE(download.description.includes_island());
+  EXPECT_EQ(download.bytes.received().size(), bytes);
 }
 
 TEST_F(GrpcCoordinatorClientTest, AnUpdateThatNeverComesCanBeGivenUp) {
@@ -257,7 +257,7 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
                                          : absl::UnavailableError("enough");
                             }),
               IsUnavailable("enough"));
-  EXPECT_EQ(download.encoded.received().size(), 2 * kMaxChunkBytes);
+  EXPECT_EQ(download.bytes.received().size(), 2 * kMaxChunkBytes);
   // The second try continues from there.
   ASSERT_OK(
       client_->FetchUpdate(request, bytes, download)->Receive(download, [&] {
@@ -266,9 +266,10 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
       }));
   EXPECT_EQ(pieces, (bytes + kMaxChunkBytes - 1) / kMaxChunkBytes);
   EXPECT_EQ(client_->bytes_down(), bytes);
-  EXPECT_TRUE(download.includes_island);
-  EXPECT_OK(CheckArrival(download.object, download.encoded.received().size(),
-                         download.encoded.digest()));
+  EXPECT_TRUE(download.description.includes_island());
+  EXPECT_OK(CheckArrival(download.description.object(),
+                         download.bytes.received().size(),
+                         download.bytes.digest()));
 
   v1::FetchParametersRequest parameters_request;
   *parameters_request.mutable_identity() = identity_;
@@ -302,11 +303,11 @@ TEST_F(GrpcCoordinatorClientTest, AnUpdateThatIsShorterThanWhatCameBeginsAnew) {
     Stripe(connections);
     const std::string longer(bytes + 10, 'x');
     UpdateDownload download;
-    download.object.set_digest("another");
-    download.encoded = IncomingBytes(longer.size());
+    download.description.mutable_object()->set_digest("another");
+    download.bytes = IncomingBytes(longer.size());
     const auto came = absl::string_view(longer).substr(0, bytes + 5);
     for (uint64_t at = 0; at < came.size(); at += kMaxChunkBytes) {
-      ASSERT_OK(download.encoded.Add(CutChunk(came, at)));
+      ASSERT_OK(download.bytes.Add(CutChunk(came, at)));
     }
     const auto receive = [&] {
       return client_->FetchUpdate(UpdateRequest(), longer.size(), download)
@@ -314,7 +315,7 @@ TEST_F(GrpcCoordinatorClientTest, AnUpdateThatIsShorterThanWhatCameBeginsAnew) {
     };
     EXPECT_THAT(receive(), IsAborted("changed between two tries"));
     EXPECT_OK(receive());
-    EXPECT_EQ(download.encoded.received().size(), bytes);
+    EXPECT_EQ(download.bytes.received().size(), bytes);
   }
 }
 
@@ -351,7 +352,7 @@ TEST_F(GrpcCoordinatorClientTest, SeveralConnectionsCarryTheSameBytes) {
                 IsUnavailable("enough"));
     EXPECT_OK(client_->FetchUpdate(request, bytes, download)
                   ->Receive(download, GoOn));
-    EXPECT_TRUE(download.includes_island);
+    EXPECT_TRUE(download.description.includes_island());
     EXPECT_EQ(client_->bytes_down() - before, bytes);
   }
 }

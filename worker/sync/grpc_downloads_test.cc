@@ -171,7 +171,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
   coordinator_.bytes[kBytes - 1] = 'b';
   ParametersDownload download;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
-              IsDataLoss("do not match their digest"));
+              IsDataLoss("does not have its digest"));
   // The client keeps none of the bytes: the next try starts over.
   EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
@@ -183,10 +183,10 @@ TEST_F(GrpcDownloadsTest, AnUpdateMustHaveItsDigest) {
   coordinator_.bytes[kBytes - 1] = 'b';
   UpdateDownload download;
   EXPECT_THAT(FetchUpdate(download), IsDataLoss("digest"));
-  EXPECT_EQ(download.encoded.received().size(), 0);
+  EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
   EXPECT_OK(FetchUpdate(download));
-  EXPECT_EQ(download.encoded.received(), coordinator_.announced);
+  EXPECT_EQ(download.bytes.received(), coordinator_.announced);
 }
 
 TEST_F(GrpcDownloadsTest, WaitingForAnUpdateDoesNotCountAsTimeOnTheLink) {
@@ -216,11 +216,11 @@ TEST_F(GrpcDownloadsTest, AnUpdateSaysWhatIsMergedIntoIt) {
   coordinator_.describe = DescribeMerge;
   UpdateDownload download;
   EXPECT_OK(FetchUpdate(download));
-  EXPECT_EQ(download.head.version(), 1);
-  EXPECT_TRUE(download.includes_island);
-  EXPECT_EQ(download.other_tokens, 30);
-  EXPECT_EQ(download.other_inner_steps, 3);
-  EXPECT_EQ(download.object.size(), kBytes / sizeof(float));
+  EXPECT_EQ(download.description.head().version(), 1);
+  EXPECT_TRUE(download.description.includes_island());
+  EXPECT_EQ(download.description.other_tokens(), 30);
+  EXPECT_EQ(download.description.other_inner_steps(), 3);
+  EXPECT_EQ(download.description.object().size(), kBytes / sizeof(float));
 }
 
 TEST_F(GrpcDownloadsTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
@@ -232,23 +232,23 @@ TEST_F(GrpcDownloadsTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
   UpdateDownload download;
   EXPECT_THAT(FetchUpdate(download),
               IsNotFound("no longer keeps the update to version 1"));
-  EXPECT_EQ(download.head.version(), 1);
-  EXPECT_TRUE(download.includes_island);
-  EXPECT_EQ(download.other_tokens, 30);
+  EXPECT_EQ(download.description.head().version(), 1);
+  EXPECT_TRUE(download.description.includes_island());
+  EXPECT_EQ(download.description.other_tokens(), 30);
 }
 
 TEST_F(GrpcDownloadsTest, AnUpdateThatIsMadeAgainBeginsAnew) {
   coordinator_.most_bytes = 400;
   UpdateDownload download;
   EXPECT_THAT(FetchUpdate(download), IsUnavailable("early"));
-  EXPECT_EQ(download.encoded.received().size(), 400);
+  EXPECT_EQ(download.bytes.received().size(), 400);
   coordinator_.announced[0] = 'b';
   coordinator_.bytes = coordinator_.announced;
-  EXPECT_THAT(FetchUpdate(download), IsAborted("update changed"));
-  EXPECT_EQ(download.encoded.received().size(), 0);
+  EXPECT_THAT(FetchUpdate(download), IsAborted("changed between"));
+  EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.most_bytes = kBytes;
   EXPECT_OK(FetchUpdate(download));
-  EXPECT_EQ(download.encoded.received(), coordinator_.announced);
+  EXPECT_EQ(download.bytes.received(), coordinator_.announced);
   std::vector<uint64_t> offsets;
   for (const auto& request : coordinator_.update_requests()) {
     offsets.push_back(request.offset());
@@ -280,7 +280,7 @@ TEST_F(GrpcDownloadsTest, ParametersOfAnotherVersionBeginAnew) {
   coordinator_.bytes = coordinator_.announced;
   coordinator_.most_bytes = kBytes;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
-              IsAborted("moved on"));
+              IsAborted("changed between"));
   EXPECT_EQ(client_->bytes_down(), 600) << "no byte of it is mixed in";
   EXPECT_OK(client_->FetchParameters({}, kBytes, download));
   EXPECT_EQ(download.bytes.received(), coordinator_.announced);
@@ -346,8 +346,9 @@ class NearDownloadsTest : public GrpcDownloadsTest {
   void ExpectUpdate() {
     UpdateDownload download;
     EXPECT_OK(FetchUpdate(*client_, /*wait=*/true, download));
-    EXPECT_EQ(download.encoded.received(), coordinator_.announced);
-    EXPECT_TRUE(download.includes_island) << "the coordinator's word";
+    EXPECT_EQ(download.bytes.received(), coordinator_.announced);
+    EXPECT_TRUE(download.description.includes_island())
+        << "the coordinator's word";
   }
   // Expects that the last update came from the coordinator, and that the next
   // do until the pause is over.
