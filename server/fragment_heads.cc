@@ -166,11 +166,21 @@ absl::StatusOr<std::shared_ptr<const StoredUpdate>> FragmentHeads::OpenUpdate(
     const Fragment& fragment = fragments_[head.fragment()];
     const auto found = fragment.unwritten.find(head.version());
     if (found != fragment.unwritten.end()) return found->second.update;
+    // If a commit fails, its version is made again with other contents.
+    const std::shared_ptr<const StoredUpdate> opened = fragment.opened.lock();
+    if (opened != nullptr &&
+        opened->contents().head.version() == head.version() &&
+        opened->contents().head.digest() == head.digest()) {
+      return opened;
+    }
     run_id = fragment.head->contents().run_id;
   }
-  return open_updates_.Get(commit.update_file, head.digest(), [&] {
-    return state_.fragments().OpenUpdate(commit.update_file, run_id, head);
-  });
+  ASSIGN_OR_RETURN(StoredUpdate stored, state_.fragments().OpenUpdate(
+                                            commit.update_file, run_id, head));
+  auto update = std::make_shared<const StoredUpdate>(std::move(stored));
+  absl::MutexLock lock(&mu_);
+  fragments_[head.fragment()].opened = update;
+  return update;
 }
 
 // An old file only takes space: if it cannot be removed now, the next start

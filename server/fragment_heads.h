@@ -39,7 +39,6 @@
 #include "server/fragment_merge.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/fragment_store.h"
-#include "server/storage/open_files.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -115,6 +114,9 @@ class FragmentHeads {
     };
     // The updates that are kept and not yet in files, by version.
     std::map<uint64_t, Unwritten> unwritten;
+    // The update that was opened last, which all share that read it together:
+    // a file is mapped and verified once for many of them.
+    std::weak_ptr<const StoredUpdate> opened;
 
     // Returns the oldest update that waits to be written; null if none does.
     std::shared_ptr<const StoredUpdate> OldestWaiting() const;
@@ -158,7 +160,6 @@ class FragmentHeads {
   // Whether the last version has come, so that only snapshots are left to make.
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
 
-  OpenFiles<StoredUpdate> open_updates_;
   std::thread writer_;
 };
 

@@ -105,12 +105,14 @@ class FragmentHeadsTest : public testing::Test {
     heads_->Install(Version(fragment, version), Update(fragment, version),
                     {.bytes = record_bytes});
   }
+  static CommitRecord CommitOf(const StoredUpdate& update) {
+    const v1::FragmentHead& head = update.contents().head;
+    return {.head = head, .update_file = FragmentStore::UpdatePath(head)};
+  }
   // Returns the encoding of the update to a version of fragment 0.
   absl::StatusOr<std::string> OpenUpdate(uint64_t version) {
-    CommitRecord commit;
-    commit.head.set_version(version);
-    commit.update_file = FragmentStore::UpdatePath(commit.head);
-    ASSIGN_OR_RETURN(const auto update, heads_->OpenUpdate(commit));
+    ASSIGN_OR_RETURN(const auto update,
+                     heads_->OpenUpdate(CommitOf(Update(0, version))));
     return std::string(update->contents().encoding);
   }
 
@@ -207,6 +209,32 @@ TEST_F(FragmentHeadsTest, FewUpdatesWaitInMemory) {
   for (const uint64_t version : {1, 2, 3, 4}) {
     EXPECT_THAT(OpenUpdate(version), IsOkAndHolds(absl::StrCat(version)));
   }
+}
+
+TEST_F(FragmentHeadsTest, AFileIsOpenedOnceForAllWhoReadItTogether) {
+  StartRun("");
+  const StoredUpdate update = Update(0, 1);
+  ASSERT_OK(state_->fragments().WriteUpdate(update.contents()));
+  ASSERT_OK_AND_ASSIGN(auto reader, heads_->OpenUpdate(CommitOf(update)));
+  EXPECT_THAT(heads_->OpenUpdate(CommitOf(update)), IsOkAndHolds(reader));
+  EXPECT_THAT(heads_->OpenUpdate(CommitOf(Update(0, 2))), IsNotFound());
+
+  // The version is made again while a reader still has the first one.
+  UpdateContents again = Update(0, 1).contents();
+  again.encoding = "again";
+  again.head.set_digest("another");
+  again.object.set_encoded_bytes(again.encoding.size());
+  again.object.set_digest(Digest128(again.encoding));
+  ASSERT_OK(state_->fragments().WriteUpdate(again));
+  ASSERT_OK_AND_ASSIGN(
+      auto other, heads_->OpenUpdate(CommitOf(StoredUpdate(nullptr, again))));
+  EXPECT_EQ(other->contents().encoding, "again");
+  EXPECT_EQ(reader->contents().encoding, "1");
+
+  // A file is closed with its last reader.
+  const std::weak_ptr<const StoredUpdate> open = other;
+  other.reset();
+  EXPECT_TRUE(open.expired());
 }
 
 // With its snapshot, a version's records may go, and with them the means to
