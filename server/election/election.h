@@ -5,7 +5,7 @@
 // the rules of server/election/office.h; OfficeBook makes the requests.
 //
 //   Election election(options);
-//   ... NextMove(*election.view(), ...)
+//   ... voter.Next(election.view(), holding) ...
 //   ASSIGN_OR_RETURN(uint64_t epoch, election.Campaign(view, holding));
 //   ... lead, until election.ReplacedBy() says that somebody else does ...
 //   election.Resign();

@@ -11,9 +11,13 @@
 #include "google/protobuf/util/json_util.h"
 
 namespace causeway {
+namespace {
 
-absl::StatusOr<Move> NextMove(const OfficeView& view, absl::string_view name,
-                              const Holding& holding) {
+using Step = Voter::Step;
+
+// Returns what coordinator `name` must do: wait, follow or campaign.
+absl::StatusOr<Step> StepOf(const OfficeView& view, absl::string_view name,
+                            const Holding& holding) {
   const v1::Office& office = view.office;
   if (!holding.run_id.empty() && !office.run_id().empty() &&
       holding.run_id != office.run_id()) {
@@ -24,19 +28,21 @@ absl::StatusOr<Move> NextMove(const OfficeView& view, absl::string_view name,
   }
   if (view.leader.has_value()) {
     // A lease in its own name is the previous process's, and ends soon.
-    return view.leader->name() == name ? Move::kWait : Move::kFollow;
+    return view.leader->name() == name ? Step::kWait : Step::kFollow;
   }
   if (view.written.empty()) {
     // The run is new to etcd, so the first coordinator begins with what it has.
-    return holding.run_id.empty() || holding.is_complete ? Move::kCampaign
-                                                         : Move::kWait;
+    return holding.run_id.empty() || holding.is_complete ? Step::kCampaign
+                                                         : Step::kWait;
   }
-  if (!absl::c_linear_search(office.in_sync(), name)) return Move::kWait;
+  if (!absl::c_linear_search(office.in_sync(), name)) return Step::kWait;
   // If the run has no id yet, its first coordinator died before it made the
   // run, and is the only one in sync.
-  return holding.is_complete || office.run_id().empty() ? Move::kCampaign
-                                                        : Move::kWait;
+  return holding.is_complete || office.run_id().empty() ? Step::kCampaign
+                                                        : Step::kWait;
 }
+
+}  // namespace
 
 v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
                      const Holding& holding) {
@@ -85,24 +91,19 @@ absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
     if (following_ != 0) patience_ = kPatience;
     return Step::kWait;
   }
-  ASSIGN_OR_RETURN(const Move move, NextMove(*view, name_, holding));
-  switch (move) {
-    case Move::kWait:
-      return Step::kWait;
-    case Move::kFollow: {
-      patience_ = 0;
-      // Dial a leader that was elected again at once.
-      const uint64_t before = std::exchange(following_, view->office.epoch());
-      return before == following_ ? Step::kWait : Step::kFollow;
-    }
-    case Move::kCampaign:
-      if (patience_ > 0) {
-        --patience_;
-        return Step::kWait;
-      }
-      return std::exchange(following_, 0) == 0 ? Step::kCampaign : Step::kPause;
+  ASSIGN_OR_RETURN(const Step step, StepOf(*view, name_, holding));
+  if (step == Step::kFollow) {
+    patience_ = 0;
+    // Dial a leader that was elected again at once.
+    const uint64_t before = std::exchange(following_, view->office.epoch());
+    return before == following_ ? Step::kWait : Step::kFollow;
   }
-  return absl::InternalError("an unknown move");
+  if (step != Step::kCampaign) return step;
+  if (patience_ > 0) {
+    --patience_;
+    return Step::kWait;
+  }
+  return std::exchange(following_, 0) == 0 ? Step::kCampaign : Step::kPause;
 }
 
 }  // namespace causeway

@@ -46,20 +46,6 @@ struct Holding {
   uint64_t epoch = 0;
 };
 
-enum class Move {
-  // Follow the leader.
-  kFollow,
-  // Try to become the leader.
-  kCampaign,
-  // Read again later.
-  kWait,
-};
-
-// Returns what coordinator `name`, which does not lead, must do.
-//   FAILED_PRECONDITION  Its disk has another run.
-absl::StatusOr<Move> NextMove(const OfficeView& view, absl::string_view name,
-                              const Holding& holding);
-
 // Returns the office after `candidate`, which may campaign, has won. The
 // previous leader is no longer in sync, so versions do not wait for it.
 v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,

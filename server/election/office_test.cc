@@ -37,42 +37,46 @@ const Holding kCopy = {.run_id = "r", .is_complete = true, .epoch = 3};
 const Holding kNothing;
 
 TEST(OfficeTest, ALeaderIsFollowed) {
-  EXPECT_THAT(NextMove(ViewOf("a"), "b", kCopy), IsOkAndHolds(Move::kFollow));
-  EXPECT_THAT(NextMove(ViewOf("a"), "c", kNothing),
-              IsOkAndHolds(Move::kFollow));
+  EXPECT_THAT(Voter("b").Next(ViewOf("a"), kCopy), IsOkAndHolds(Step::kFollow));
+  EXPECT_THAT(Voter("c").Next(ViewOf("a"), kNothing),
+              IsOkAndHolds(Step::kFollow));
   // "a" was started again, and its lease of before has not ended.
-  EXPECT_THAT(NextMove(ViewOf("a"), "a", kCopy), IsOkAndHolds(Move::kWait));
+  EXPECT_THAT(Voter("a").Next(ViewOf("a"), kCopy), IsOkAndHolds(Step::kWait));
 }
 
 TEST(OfficeTest, OnlyThoseInSyncCampaign) {
-  EXPECT_THAT(NextMove(ViewOf(""), "b", kCopy), IsOkAndHolds(Move::kCampaign));
-  EXPECT_THAT(NextMove(ViewOf(""), "a", kCopy), IsOkAndHolds(Move::kCampaign));
-  EXPECT_THAT(NextMove(ViewOf(""), "c", kCopy), IsOkAndHolds(Move::kWait));
+  EXPECT_THAT(Voter("b").Next(ViewOf(""), kCopy),
+              IsOkAndHolds(Step::kCampaign));
+  EXPECT_THAT(Voter("a").Next(ViewOf(""), kCopy),
+              IsOkAndHolds(Step::kCampaign));
+  EXPECT_THAT(Voter("c").Next(ViewOf(""), kCopy), IsOkAndHolds(Step::kWait));
   // Its disk was lost, or is being filled.
-  EXPECT_THAT(NextMove(ViewOf(""), "b", kNothing), IsOkAndHolds(Move::kWait));
+  EXPECT_THAT(Voter("b").Next(ViewOf(""), kNothing), IsOkAndHolds(Step::kWait));
   Holding incomplete = kCopy;
   incomplete.is_complete = false;
-  EXPECT_THAT(NextMove(ViewOf(""), "b", incomplete), IsOkAndHolds(Move::kWait));
+  EXPECT_THAT(Voter("b").Next(ViewOf(""), incomplete),
+              IsOkAndHolds(Step::kWait));
 }
 
 TEST(OfficeTest, ANewRunBeginsWithWhoComesFirst) {
   const OfficeView empty;
-  EXPECT_THAT(NextMove(empty, "a", kNothing), IsOkAndHolds(Move::kCampaign));
+  EXPECT_THAT(Voter("a").Next(empty, kNothing), IsOkAndHolds(Step::kCampaign));
   // A run that had no followers before.
-  EXPECT_THAT(NextMove(empty, "a", kCopy), IsOkAndHolds(Move::kCampaign));
+  EXPECT_THAT(Voter("a").Next(empty, kCopy), IsOkAndHolds(Step::kCampaign));
   // Its first coordinator died before the run had an id.
   OfficeView unnamed;
   unnamed.office = Successor({}, ReplicaOf("a"), kNothing);
   unnamed.written = WriteKey(unnamed.office);
-  EXPECT_THAT(NextMove(unnamed, "a", kNothing), IsOkAndHolds(Move::kCampaign));
-  EXPECT_THAT(NextMove(unnamed, "b", kNothing), IsOkAndHolds(Move::kWait));
+  EXPECT_THAT(Voter("a").Next(unnamed, kNothing),
+              IsOkAndHolds(Step::kCampaign));
+  EXPECT_THAT(Voter("b").Next(unnamed, kNothing), IsOkAndHolds(Step::kWait));
 }
 
 TEST(OfficeTest, RunsAreNotMixedUp) {
   Holding other = kCopy;
   other.run_id = "other";
   for (const char* const leader : {"", "a"}) {
-    EXPECT_THAT(NextMove(ViewOf(leader), "b", other),
+    EXPECT_THAT(Voter("b").Next(ViewOf(leader), other),
                 IsFailedPrecondition("run other", "run r"));
   }
 }
