@@ -88,11 +88,6 @@ BufferPool::~BufferPool() {
   idle_->buffers.clear();
 }
 
-uint64_t BufferPool::idle_bytes() const {
-  absl::MutexLock lock(&idle_->mu);
-  return idle_->bytes;
-}
-
 PooledBuffer BufferPool::Take(uint64_t bytes) {
   Memory memory;
   {

@@ -44,8 +44,6 @@ class BufferPool {
   // pages. Takes memory if the folder has no room for a file.
   PooledBuffer Take(uint64_t bytes);
 
-  uint64_t idle_bytes() const;
-
  private:
   struct Idle;
   const std::string folder_;
