@@ -93,7 +93,6 @@ const fragmentTable = new DataTable(byId("fragments_table"), [
     text: (f) => names(f.awaited) },
 ], (fragment) => num((fragment.head || {}).fragment));
 
-const header = (entry) => entry.header || {};
 const quarantineTable = new DataTable(byId("quarantine_table"), [
   { title: "Id", n: true, value: (q) => num(q.id) },
   { title: "Island", value: (q) => q.island_id || "" },
