@@ -242,7 +242,6 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   }
   if (header.base_version() < round.base_version()) {
     response.set_verdict(v1::ContributeResponse::LATE);
-    response.set_current_version(round.base_version());
     return response;
   }
   if (round.base_version() >= schedule().FinalVersion(fragment)) {
@@ -268,7 +267,6 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   }
   if (forgotten || round.merging()) {
     response.set_verdict(v1::ContributeResponse::LATE);
-    response.set_current_version(round.base_version() + 1);
     return response;
   }
   // This also answers an island that acts on a view from before a restart: it
@@ -321,7 +319,6 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
       round.Credit(header.identity().island_id(),
                    header.identity().incarnation());
       response.set_verdict(v1::ContributeResponse::LATE);
-      response.set_current_version(header.base_version() + 1);
     }
   }
   if (response.verdict() == v1::ContributeResponse::LATE) {

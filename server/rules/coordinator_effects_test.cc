@@ -217,7 +217,6 @@ TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
   ASSERT_OK_AND_ASSIGN(v1::ContributeResponse response,
                        run.Complete(Contribution(b, 0)));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::LATE);
-  EXPECT_EQ(response.current_version(), 1);
   const auto expected =
       ElementsAre("late b/1 f0 v0",
                   "contribution_late [b] round 1 of fragment 0 closed without "
@@ -235,7 +234,6 @@ TEST(CoordinatorEffects, OfContributionsThatAreNotMerged) {
   TakeLines(dropping);
   ASSERT_OK_AND_ASSIGN(response, dropping.Complete(Contribution(left_out, 0)));
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::LATE);
-  EXPECT_EQ(response.current_version(), 1);
   EXPECT_THAT(TakeLines(dropping), expected);
   EXPECT_THAT(dropping.core().Awaited(0), ElementsAre("a"));
 }
