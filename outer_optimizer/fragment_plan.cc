@@ -50,33 +50,22 @@ std::vector<uint32_t> PackBlocks(const std::vector<int64_t>& sizes,
 }
 
 // Returns the fragment of each block, among the first `bins` fragments.
-absl::StatusOr<std::vector<uint32_t>> AssignBlocks(
-    const std::vector<int64_t>& sizes, uint32_t bins,
-    v1::SynchronizationConfig::Pattern pattern) {
-  const uint64_t blocks = sizes.size();
-  std::vector<uint32_t> fragment_of_block(blocks);
-  switch (pattern) {
-    case v1::SynchronizationConfig::STRIDED:
-      for (uint64_t block = 0; block < blocks; ++block) {
-        fragment_of_block[block] = static_cast<uint32_t>(block % bins);
-      }
-      return fragment_of_block;
-    case v1::SynchronizationConfig::SEQUENTIAL:
-      // Bin i begins at block ceil(i * blocks / bins): sizes differ by at most
-      // one.
-      for (uint64_t block = 0; block < blocks; ++block) {
-        fragment_of_block[block] = static_cast<uint32_t>(block * bins / blocks);
-      }
-      return fragment_of_block;
-    case v1::SynchronizationConfig::BALANCED:
-      return PackBlocks(sizes, bins);
-    case v1::SynchronizationConfig::PATTERN_UNSPECIFIED:
-      break;
+std::vector<uint32_t> AssignBlocks(const std::vector<int64_t>& sizes,
+                                   uint32_t bins,
+                                   v1::SynchronizationConfig::Pattern pattern) {
+  if (pattern == v1::SynchronizationConfig::BALANCED) {
+    return PackBlocks(sizes, bins);
   }
-  return absl::InvalidArgumentError(
-      absl::StrFormat("synchronization.pattern %d is not one of STRIDED, "
-                      "SEQUENTIAL, BALANCED",
-                      pattern));
+  const uint64_t blocks = sizes.size();
+  const bool sequential = pattern == v1::SynchronizationConfig::SEQUENTIAL;
+  std::vector<uint32_t> fragment_of_block(blocks);
+  for (uint64_t block = 0; block < blocks; ++block) {
+    // Bin i begins at block ceil(i * blocks / bins): sizes differ by at most
+    // one.
+    fragment_of_block[block] = static_cast<uint32_t>(
+        sequential ? block * bins / blocks : block % bins);
+  }
+  return fragment_of_block;
 }
 
 std::string ShapeText(absl::Span<const int64_t> shape) {
@@ -124,16 +113,11 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
         "synchronization.fragments is %d; a model of %d blocks takes 1 to %d",
         fragments, block_sizes.size(), most));
   }
-  if (round_steps == 0) {
-    return absl::InvalidArgumentError(
-        "synchronization.inner_steps_per_round is 0, want at least 1");
-  }
   std::vector<uint32_t> fragment_of_block(block_sizes.size(), 0);
   if (fragments > 1) {
-    ASSIGN_OR_RETURN(
-        fragment_of_block,
+    fragment_of_block =
         AssignBlocks(block_sizes, only_blocks ? fragments : fragments - 1,
-                     synchronization.pattern()));
+                     synchronization.pattern());
   }
 
   const uint64_t offset_steps =

@@ -40,8 +40,7 @@ uint32_t MostFragments(const ModelLayout& layout);
 // offset t_p = p * floor(H / P), or 0 if overlap_steps and max_overlap_steps
 // are: islands that wait for each update wait once a round, for all fragments,
 // which go up while others come down.
-//   INVALID_ARGUMENT  P is not in [1, MostFragments(layout)], H is 0, or the
-//                     pattern is unknown.
+//   INVALID_ARGUMENT  P is not in [1, MostFragments(layout)].
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);
 

@@ -207,11 +207,6 @@ TEST(FragmentPlanTest, RefusesImpossibleNumbers) {
     EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(fragments, Sync::STRIDED)),
                 IsInvalidArgument("a model of 3 blocks takes 1 to 4"));
   }
-  EXPECT_THAT(MakeFragmentPlan(LayoutOf(3), Config(1, Sync::STRIDED, 0)),
-              IsInvalidArgument("inner_steps_per_round is 0"));
-  EXPECT_THAT(
-      MakeFragmentPlan(LayoutOf(3), Config(2, Sync::PATTERN_UNSPECIFIED)),
-      IsInvalidArgument("STRIDED, SEQUENTIAL, BALANCED"));
 }
 
 // Without tensors outside the blocks, the last fragment would be empty.

@@ -2,54 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outer_optimizer/merge.h"
 
-#include "absl/status/status.h"
-#include "absl/strings/str_format.h"
-#include "common/status_macros.h"
-
 namespace causeway {
 namespace {
 
-absl::StatusOr<double> Weight(v1::OuterOptimizerConfig::Weighting weighting,
-                              const Effort& effort) {
+double Weight(v1::OuterOptimizerConfig::Weighting weighting,
+              const Effort& effort) {
+  if (weighting == v1::OuterOptimizerConfig::UNIFORM) return 1;
   const double tokens = static_cast<double>(effort.tokens);
-  switch (weighting) {
-    case v1::OuterOptimizerConfig::TOKENS:
-      return tokens;
-    case v1::OuterOptimizerConfig::UNIFORM:
-      return 1.0;
-    case v1::OuterOptimizerConfig::TOKENS_SQUARED_PER_STEP:
-      if (effort.tokens == 0) return 0.0;
-      if (effort.inner_steps == 0) {
-        return absl::InvalidArgumentError(absl::StrFormat(
-            "a contribution has %d tokens but no inner steps", effort.tokens));
-      }
-      return tokens * (tokens / static_cast<double>(effort.inner_steps));
-    case v1::OuterOptimizerConfig::WEIGHTING_UNSPECIFIED:
-      break;
+  if (weighting != v1::OuterOptimizerConfig::TOKENS_SQUARED_PER_STEP) {
+    return tokens;
   }
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "outer_optimizer.weighting %d is not one of TOKENS, UNIFORM, "
-      "TOKENS_SQUARED_PER_STEP",
-      weighting));
+  return tokens * (tokens / static_cast<double>(effort.inner_steps));
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<float>> MergeShares(
-    v1::OuterOptimizerConfig::Weighting weighting,
-    absl::Span<const Effort> efforts) {
+std::vector<float> MergeShares(v1::OuterOptimizerConfig::Weighting weighting,
+                               absl::Span<const Effort> efforts) {
   std::vector<double> weights;
   double sum = 0;
   for (const Effort& effort : efforts) {
-    ASSIGN_OR_RETURN(const double weight, Weight(weighting, effort));
-    weights.push_back(weight);
-    sum += weight;
-  }
-  if (sum == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("nothing to merge: the %d contributions of the round "
-                        "have no weight",
-                        efforts.size()));
+    weights.push_back(Weight(weighting, effort));
+    sum += weights.back();
   }
   std::vector<float> shares;
   for (const double weight : weights) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/run_config.pb.h"
 
@@ -27,11 +26,10 @@ struct Effort {
 //   UNIFORM                  equal shares
 //   TOKENS_SQUARED_PER_STEP  proportional to tokens * (tokens / inner_steps),
 //                            as in Decoupled DiLoCo
-//   INVALID_ARGUMENT  There are no contributions, or all weights are 0; one has
-//                     tokens but no inner steps; or the weighting is unknown.
-absl::StatusOr<std::vector<float>> MergeShares(
-    v1::OuterOptimizerConfig::Weighting weighting,
-    absl::Span<const Effort> efforts);
+// Without a weight there is no share: it is NaN if there are no inner steps, or
+// no tokens in any contribution.
+std::vector<float> MergeShares(v1::OuterOptimizerConfig::Weighting weighting,
+                               absl::Span<const Effort> efforts);
 
 }  // namespace causeway
 

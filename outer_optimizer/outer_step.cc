@@ -25,47 +25,24 @@ namespace {
 
 using Outer = v1::OuterOptimizerConfig;
 
-absl::Status CheckOptions(const OuterStepOptions& options) {
-  switch (options.algorithm) {
-    case Outer::NESTEROV:
-    case Outer::SGD:
-    case Outer::HEAVY_BALL:
-      break;
-    case Outer::DELAYED_NESTEROV:
-      if (options.momentum_delay >= 1) break;
-      return absl::InvalidArgumentError(
-          "outer momentum_delay 0: want at least 1");
-    default:
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "outer_optimizer.algorithm %d is not one of NESTEROV, SGD, "
-          "HEAVY_BALL, DELAYED_NESTEROV",
-          options.algorithm));
-  }
-  if (!std::isfinite(options.learning_rate) ||
-      !std::isfinite(options.momentum)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("outer learning rate %g and momentum %g must be finite",
-                        options.learning_rate, options.momentum));
-  }
-  RETURN_IF_ERROR(CheckCodecSpec(options.downlink));
-  return CheckEncodeOptions(options.downlink, options.downlink_options);
-}
-
-absl::Status CheckSize(absl::string_view name, size_t size, size_t want) {
-  if (size == want) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "the fragment's %s has %d values, want %d", name, size, want));
-}
-
+// Refuses what a record of another machine may have. The configuration of this
+// one was checked when it was read.
 absl::Status CheckState(const OuterStepOptions& options,
                         const OuterStateView& state) {
-  const size_t size = state.theta.size();
-  RETURN_IF_ERROR(CheckSize("momentum", state.momentum.size(),
-                            HasMomentum(options) ? size : 0));
-  RETURN_IF_ERROR(CheckSize("residual", state.residual.size(),
-                            HasResidual(options) ? size : 0));
-  return CheckSize("gradient sum", state.gradient_sum.size(),
-                   HasGradientSum(options) ? size : 0);
+  const auto fits = [&](absl::Span<const float> part, bool is_needed) {
+    return part.size() == (is_needed ? state.theta.size() : 0);
+  };
+  if (!fits(state.momentum, HasMomentum(options)) ||
+      !fits(state.residual, HasResidual(options)) ||
+      !fits(state.gradient_sum, HasGradientSum(options))) {
+    return absl::InvalidArgumentError(
+        "the fragment's state does not have the parts that the outer optimizer "
+        "and the downlink format need");
+  }
+  if (options.momentum_delay == 0) {
+    return absl::InvalidArgumentError("outer_optimizer.momentum_delay is 0");
+  }
+  return CheckEncodeOptions(options.downlink, options.downlink_options);
 }
 
 // Returns `status` prefixed with the contribution's place.
@@ -332,7 +309,6 @@ absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const OuterStateView& state,
     absl::Span<const MergeInput> inputs, const OuterStepOutput& output,
     ThreadPool& pool) {
-  RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckState(options, state));
   CheckOutput(options, state, output);
   const uint64_t values = state.theta.size();

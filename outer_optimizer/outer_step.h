@@ -151,12 +151,12 @@ struct OuterStepSummary {
   std::optional<double> similarity;
 };
 
-// Makes one step on the threads of `pool`.
+// Makes one step on the threads of `pool`. The downlink must pass
+// CheckCodecSpec.
 //   INVALID_ARGUMENT  There are no contributions; one has the wrong length or
 //                     format, a share outside [0, 1], or a value that is not
-//                     finite; a part of the state does not have theta's size,
-//                     or is present although the options have none; or the
-//                     options are bad.
+//                     finite; or the state does not have the parts that the
+//                     options need, or the options are bad.
 //   OUT_OF_RANGE      The contributions are finite, but the result is not.
 absl::StatusOr<OuterStepSummary> RunOuterStep(
     const OuterStepOptions& options, const OuterStateView& state,

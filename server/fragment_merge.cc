@@ -302,6 +302,7 @@ absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
   const auto& fragment =
       plan.fragments(static_cast<int>(before.head.fragment()));
   OuterStepOptions options = MakeOuterStepOptions(config, fragment);
+  RETURN_IF_ERROR(CheckCodecSpec(options.downlink));
   if (!stored.merge().gradient_digest().empty()) {
     options.tensor_merge = {};
     const MergeInput gradient = {.spec = {.format = v1::FP32},
@@ -315,8 +316,8 @@ absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
     efforts.push_back(
         {.tokens = header.tokens(), .inner_steps = header.inner_steps()});
   }
-  ASSIGN_OR_RETURN(const std::vector<float> shares,
-                   MergeShares(config.outer_optimizer().weighting(), efforts));
+  const std::vector<float> shares =
+      MergeShares(config.outer_optimizer().weighting(), efforts);
   std::vector<MergeInput> inputs;
   for (size_t i = 0; i < shares.size(); ++i) {
     inputs.push_back({.spec = UplinkSpec(config.synchronization()),

@@ -67,7 +67,7 @@ v1::RecordedMerge MakeMergeRecord(
     const MergedFragment& merged,
     absl::Span<const v1::ContributionHeader> contributions);
 
-// Makes a recorded merge again. Errors of MergeShares and RunOuterStep.
+// Makes a recorded merge again. Errors of CheckCodecSpec and RunOuterStep.
 absl::StatusOr<MergedFragment> RepeatMerge(const v1::FragmentPlan& plan,
                                            const StoredMerge& stored,
                                            const FragmentContents& before,

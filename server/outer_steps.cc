@@ -185,8 +185,8 @@ absl::StatusOr<OuterSteps::MadeVersion> OuterSteps::Merge(
     ASSIGN_OR_RETURN(encodings.emplace_back(),
                      stores_.staging.Get(KeyOf(header)));
   }
-  ASSIGN_OR_RETURN(std::vector<float> shares,
-                   MergeShares(config.outer_optimizer().weighting(), efforts));
+  std::vector<float> shares =
+      MergeShares(config.outer_optimizer().weighting(), efforts);
   std::vector<MergeInput> inputs;
   std::vector<absl::string_view> recorded;
   double encoded_bytes = 0;
