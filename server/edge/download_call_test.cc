@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests downloads that take long to open.
+#include "server/edge/download_call.h"
+
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +26,9 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "server/edge/access.h"
 #include "server/edge/call.h"
-#include "server/edge/calls.h"
 #include "server/edge/connections.h"
 #include "server/edge/opening_threads.h"
+#include "server/opened.h"
 
 namespace causeway {
 namespace {
@@ -38,8 +41,8 @@ TEST(DownloadCallTest, OtherCallsAreAnsweredWhileTheDiskIsSlow) {
   Listeners news;
   std::atomic<uint64_t> bytes_sent = 0;
   OpeningThreads openers;
-  const DownloadOpener open =
-      [&](grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Download>> {
+  const auto open = [&](const v1::FetchUpdateRequest&)
+      -> absl::StatusOr<std::optional<OpenedUpdate>> {
     ++opening;
     opening.notify_all();
     disk_is_back.WaitForNotification();
@@ -47,10 +50,8 @@ TEST(DownloadCallTest, OtherCallsAreAnsweredWhileTheDiskIsSlow) {
   };
   Methods methods = {
       {"/causeway.v1.Coordinator/FetchUpdate",
-       [&](BegunCall begun) {
-         return NewDownloadCall(std::move(begun),
-                                {&news, &bytes_sent, &openers}, open);
-       }},
+       SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
+           {&news, &bytes_sent, &openers}, open)},
       {"/causeway.v1.Coordinator/Leave",
        Unary([](const v1::LeaveRequest&) { return absl::OkStatus(); })}};
   Connections connections({}, SteadyWallClock());

@@ -15,7 +15,7 @@
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/edge/calls.h"
-#include "server/edge/send_stored.h"
+#include "server/edge/download_call.h"
 #include "server/edge/services.h"
 
 namespace causeway {
@@ -89,8 +89,10 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
   Methods replication = {{"/causeway.v1.Replication/Promote",
                           Unary(follower, &Follower::Promote)}};
   PublishedCopy* const copy = &follower->published();
-  const DownloadServer downloads = {
-      .host = {&copy->news(), &copy->bytes_sent(), openers}, .links = links};
+  const DownloadServer downloads = {.news = &copy->news(),
+                                    .bytes_sent = &copy->bytes_sent(),
+                                    .openers = openers,
+                                    .links = links};
   Methods coordinator = {
       {"/causeway.v1.Coordinator/FetchParameters",
        SendStored<v1::FetchParametersRequest, v1::FetchParametersResponse>(

@@ -16,7 +16,7 @@
 #include "proto/status.pb.h"
 #include "proto/trust.pb.h"
 #include "server/edge/calls.h"
-#include "server/edge/send_stored.h"
+#include "server/edge/download_call.h"
 #include "server/edge/upload_turns.h"
 #include "server/rules/run_health.h"
 
@@ -27,7 +27,9 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
                            const std::string& own_region) {
   const auto uploads = std::make_shared<SharedUploads>();
   const DownloadServer downloads = {
-      .host = {&engine->news(), &engine->bytes_sent(), openers},
+      .news = &engine->news(),
+      .bytes_sent = &engine->bytes_sent(),
+      .openers = openers,
       .links = links,
       .find_near = [feed = engine->followed().feed, own_region](
                        const std::string& region, const std::string& island) {

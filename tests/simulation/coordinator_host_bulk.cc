@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The bulk data that a simulated coordinator receives and sends:
-// server/edge/contribute_call.cc and server/edge/download_call.cc in
+// server/edge/contribute_call.cc and server/edge/download_call.h in
 // virtual time.
 #include <limits>
 #include <string>
