@@ -169,6 +169,33 @@ TEST_F(ReplayTest, ARecordThatIsNotOfTheCommitIsADifference) {
   EXPECT_THAT((*replays)[0].difference, HasSubstr("another contribution"));
 }
 
+// No coordinator makes such records, but they may come from other machines.
+TEST_F(ReplayTest, ARecordThatCannotBeRepeatedIsRefused) {
+  MakeRun(TestRunConfig(kRecording), 1);
+  driver_.Stop();
+  MergeStore store(driver_.state_dir());
+  const auto stored = store.Open(0, 1);
+  ASSERT_OK(stored.status());
+  v1::RecordedMerge merge = stored->merge();
+  merge.mutable_contributions(0)->set_inner_steps(0);
+  const auto expect_refused = [&](const v1::RunConfig& config,
+                                  const std::string& why) {
+    ASSERT_OK(store.Write(merge, config, stored->encodings()));
+    EXPECT_THAT(Replay(), IsInvalidArgument(why));
+  };
+  v1::RunConfig config = stored->config();
+  config.mutable_synchronization()->set_downlink_format(v1::FORMAT_UNSPECIFIED);
+  expect_refused(config, "format 0");
+  config = stored->config();
+  v1::OuterOptimizerConfig& outer = *config.mutable_outer_optimizer();
+  outer.set_weighting(v1::OuterOptimizerConfig::TOKENS_SQUARED_PER_STEP);
+  expect_refused(config, "contribution 0: its share is");
+  outer.set_momentum_delay(0);
+  expect_refused(config, "momentum_delay is 0");
+  outer.set_algorithm(v1::OuterOptimizerConfig::SGD);
+  expect_refused(config, "does not have the parts");
+}
+
 TEST_F(ReplayTest, RecordsOfWhatIsNotEntropyCodedAreCompressed) {
   for (const char* format : {"FP32", "BF16", "INT8"}) {
     SCOPED_TRACE(format);
