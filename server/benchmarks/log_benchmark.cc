@@ -133,18 +133,6 @@ void BM_KindThatNeverCame(benchmark::State& run) {
   }
 }
 
-// The first start with a log of an earlier build, or one edited by hand.
-void BM_PrepareSums(benchmark::State& run) {
-  Scratch& scratch = LogOf(run);
-  for (auto _ : run) {
-    run.PauseTiming();
-    scratch.Execute("DELETE FROM round_sums");
-    scratch.Reopen();
-    run.ResumeTiming();
-    CHECK(scratch.log().PrepareSums().ok());
-  }
-}
-
 // A follower does this when it is started.
 void BM_CheckStructure(benchmark::State& run) {
   CommitLog& log = LogOf(run).log();
@@ -162,7 +150,6 @@ BENCHMARK(BM_Heads)->Apply(Rounds);
 BENCHMARK(BM_Members)->Apply(Rounds);
 BENCHMARK(BM_LoadHistory)->Apply(Rounds);
 BENCHMARK(BM_KindThatNeverCame)->Apply(Rounds);
-BENCHMARK(BM_PrepareSums)->Apply(Rounds);
 BENCHMARK(BM_CheckStructure)->Apply(Rounds);
 
 }  // namespace

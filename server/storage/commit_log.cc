@@ -17,8 +17,8 @@
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "google/protobuf/text_format.h"
+#include "server/rules/token_ledger.h"
 #include "server/storage/commit_log_schema.h"
-#include "server/storage/commit_log_sums.h"
 
 namespace causeway {
 namespace {
@@ -278,35 +278,24 @@ absl::Status CommitLog::PrepareSchema() {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, " is the database of another program"));
   }
-  const bool upgradable = version == kCommitLogSchemaVersion - 1;
-  if (!empty && version != kCommitLogSchemaVersion && !upgradable) {
+  if (!empty && version != kCommitLogSchemaVersion) {
     return absl::FailedPreconditionError(absl::Substitute(
         "$0 was written by another version of Causeway (schema $1, this one "
         "has $2): use that version",
         path_, version, kCommitLogSchemaVersion));
   }
   if (read_only_) {
-    is_previous_ = upgradable;
     if (!empty) return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat(path_, " has no run yet"));
   }
   RETURN_IF_ERROR(database_.Execute(
       "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
-  if (!empty && !upgradable) return absl::OkStatus();
-  if (!empty) {
-    return TransactLocked([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return database_.Execute(absl::Substitute("$0; PRAGMA user_version = $1",
-                                                kCommitLogLog,
-                                                kCommitLogSchemaVersion));
-    });
-  }
-  return TransactLocked([&]() -> absl::Status {
+  if (!empty) return absl::OkStatus();
+  return TransactLocked([&] {
     mutex_.AssertHeld();
-    RETURN_IF_ERROR(database_.Execute(absl::Substitute(
-        "$0; $1; PRAGMA application_id = $2; PRAGMA user_version = $3",
-        kCommitLogSchema, kCommitLogLog, kCommitLogApplicationId,
-        kCommitLogSchemaVersion)));
-    return MakeSums(database_);
+    return database_.Execute(
+        absl::Substitute(kCommitLogSchema, TokenLedger::kMost,
+                         kCommitLogApplicationId, kCommitLogSchemaVersion));
   });
 }
 
@@ -385,7 +374,6 @@ absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
   RETURN_IF_ERROR(RemoveFile(probe));
   RETURN_IF_ERROR(database_.Reopen());
-  has_sums_ = false;
   RETURN_IF_ERROR(PrepareSchema());
   RETURN_IF_ERROR(NoteFiles());
   // The data read here may be only in the system's cache: after a failed sync
@@ -412,7 +400,6 @@ absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
 }
 
 absl::Status CommitLog::ReadPosition() {
-  if (is_previous_) return absl::OkStatus();
   ASSIGN_OR_RETURN(SqliteStatement query,
                    database_.Prepare("SELECT epoch, changes, hash FROM log"));
   ASSIGN_OR_RETURN(const bool row, query.Step());

@@ -83,8 +83,7 @@ absl::string_view ContributionFateName(ContributionFate fate);
 
 class CommitLog {
  public:
-  // Opens or creates the database, for the run's only coordinator. Upgrades a
-  // database of the previous schema.
+  // Opens or creates the database, for the run's only coordinator.
   //   FAILED_PRECONDITION  It belongs to a version of Causeway with another
   //                        schema, or to another program.
   //   DATA_LOSS            It is damaged or not a database.
@@ -191,14 +190,6 @@ class CommitLog {
   //   DATA_LOSS  Rows are missing; the message names fragments and versions.
   absl::Status CheckCommits(uint32_t fragments);
 
-  // Makes the sums that Members and LoadHistory read, if the log lacks them
-  // because an earlier program wrote it, or was edited by hand. Takes time in
-  // proportion to the history, and so do these two without it.
-  absl::Status PrepareSums() {
-    absl::MutexLock lock(&mutex_);
-    return PrepareSumsLocked();
-  }
-
   // Returns the newest version of each fragment, ordered by fragment.
   absl::StatusOr<std::vector<CommitRecord>> Heads();
 
@@ -268,7 +259,6 @@ class CommitLog {
       const std::string& path, SqliteDatabase::Mode mode);
 
   absl::Status PrepareSchema() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status PrepareSumsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NoteFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckInPlaceLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
@@ -292,8 +282,6 @@ class CommitLog {
 
   const std::string path_;
   const bool read_only_;
-  // Whether this is a database of the previous schema, which is only read.
-  bool is_previous_ = false;
 
   absl::Mutex mutex_;
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
@@ -304,8 +292,6 @@ class CommitLog {
   // The change in doubt; null if there is none, or if it does not concern the
   // run.
   std::shared_ptr<const v1::LogChange> doubtful_ ABSL_GUARDED_BY(mutex_);
-  // Says whether PrepareSums has found or made the sums.
-  bool has_sums_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   v1::LogPosition position_ ABSL_GUARDED_BY(mutex_);
   Publisher publish_ ABSL_GUARDED_BY(mutex_);

@@ -236,27 +236,5 @@ TEST_F(CommitLogCopyTest, AnElectionGivesTheEpoch) {
   EXPECT_FALSE(copy->LoadLeader()->is_elected);
 }
 
-TEST_F(CommitLogCopyTest, ADatabaseOfThePreviousSchemaIsUpgraded) {
-  Grow(2);
-  log_ = nullptr;
-  {
-    ASSERT_OK_AND_ASSIGN(
-        SqliteDatabase database,
-        SqliteDatabase::Open(PathOf("log"),
-                             SqliteDatabase::Mode::kReadWriteCreate));
-    ASSERT_OK(database.Execute("DROP TABLE log; PRAGMA user_version = 5"));
-  }
-  {
-    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CommitLog> read,
-                         CommitLog::OpenReadOnly(PathOf("log")));
-    EXPECT_EQ(read->LoadRun()->epoch, 1);
-    EXPECT_THAT(read->Snapshots(0, 9), IsOkAndHolds(SizeIs(2)));
-  }
-  log_ = Open("log");
-  EXPECT_EQ(log_->Position().index(), 0);
-  Grow(1);
-  EXPECT_EQ(log_->Position().index(), 1);
-}
-
 }  // namespace
 }  // namespace causeway

@@ -24,7 +24,6 @@
 #include "server/rules/norm_guard.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/commit_log_schema.h"
-#include "server/storage/commit_log_sums.h"
 
 namespace causeway {
 namespace {
@@ -167,6 +166,12 @@ absl::Status ReadFlags(const std::string& path, SqliteDatabase& database,
   return absl::OkStatus();
 }
 
+TokenLedger::Fate FateOfSum(absl::string_view name) {
+  return name == ContributionFateName(ContributionFate::kPartial)
+             ? TokenLedger::Fate::kPartial
+             : TokenLedger::Fate::kMerged;
+}
+
 absl::Status ReadAccounts(SqliteDatabase& database,
                           CoordinatorHistory& history) {
   ASSIGN_OR_RETURN(history.accounts,
@@ -181,7 +186,20 @@ absl::Status ReadAccounts(SqliteDatabase& database,
                        "SELECT island_id, incarnation, process_tokens,"
                        " reported, instance_id FROM accounts"
                        " LEFT JOIN members USING (island_id, incarnation)"));
-  ASSIGN_OR_RETURN(history.settled, SumsOfTokens(database));
+  ASSIGN_OR_RETURN(history.settled,
+                   database.ReadRows(
+                       [](const SqliteStatement& row) {
+                         return CoordinatorHistory::Settled{
+                             .key = {row.Text(0), row.Uint(1)},
+                             .fragment = static_cast<uint32_t>(row.Int(2)),
+                             .fate = FateOfSum(row.Text(3)),
+                             .tokens = row.Uint(4),
+                             .restored = row.Uint(5),
+                             .base_version = row.Uint(6)};
+                       },
+                       "SELECT island_id, incarnation, fragment, fate, tokens,"
+                       " restored_tokens, newest_base_version FROM token_sums"
+                       " ORDER BY 1, 2, 3, 4"));
   // Admitted contributions are among the merged ones.
   for (const QuarantineEntry& entry : history.quarantine) {
     if (entry.state == v1::QuarantinedContribution::ADMITTED) continue;
@@ -223,7 +241,14 @@ absl::Status ReadQuarantine(SqliteDatabase& database,
 
 absl::Status ReadRounds(uint64_t norms, SqliteDatabase& database,
                         CoordinatorHistory& history) {
-  ASSIGN_OR_RETURN(history.participation, SumOfRounds(database));
+  ASSIGN_OR_RETURN(
+      SqliteStatement sums,
+      database.Prepare("SELECT sum(live), sum(contributing), sum(merged)"
+                       " FROM round_sums"));
+  RETURN_IF_ERROR(sums.Step().status());
+  history.participation.set_live(sums.Uint(0));
+  history.participation.set_contributing(sums.Uint(1));
+  history.participation.set_merged(sums.Uint(2));
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, ReadHeads(database));
   for (const CommitRecord& head : heads) {
     if (head.head.fragment() >= history.last_rounds.size()) continue;
@@ -278,7 +303,6 @@ absl::StatusOr<RunRecord> CommitLog::LoadRun() {
 absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
   LeaderRecord leader;
   absl::MutexLock lock(&mutex_);
-  if (is_previous_) return leader;
   ASSIGN_OR_RETURN(
       SqliteStatement query,
       database_.Prepare("SELECT is_copy, leader, leader_config FROM log"));
@@ -289,22 +313,6 @@ absl::StatusOr<LeaderRecord> CommitLog::LoadLeader() {
   RETURN_IF_ERROR(
       ParseText(query.Text(2), "configuration of the leader", leader.config));
   return leader;
-}
-
-absl::Status CommitLog::PrepareSumsLocked() {
-  if (has_sums_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(has_sums_, HasSums(database_));
-  if (has_sums_) return absl::OkStatus();
-  if (read_only_) {
-    RETURN_IF_ERROR(MakeTemporarySums(database_));
-  } else {
-    LOG(INFO) << "summing up the rows of " << path_ << ", which is done once";
-    RETURN_IF_ERROR(TransactLocked([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return MakeSums(database_);
-    }));
-  }
-  has_sums_ = true;
-  return absl::OkStatus();
 }
 
 absl::Status CommitLog::CheckCommits(uint32_t fragments) {
@@ -411,7 +419,6 @@ absl::StatusOr<CommitRecord> CommitLog::FindCommit(uint32_t fragment,
 
 absl::StatusOr<std::vector<Member>> CommitLog::Members() {
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(PrepareSumsLocked());
   return database_.ReadRows(
       MemberOf,
       "SELECT island_id, incarnation, instance_id, state,"
@@ -458,7 +465,6 @@ absl::StatusOr<CoordinatorHistory> CommitLog::LoadHistory(uint32_t fragments,
   history.merged_norms.resize(fragments);
   history.last_rounds.resize(fragments);
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(PrepareSumsLocked());
   RETURN_IF_ERROR(ReadFlags(path_, database_, history.flags));
   RETURN_IF_ERROR(ReadQuarantine(database_, history));
   RETURN_IF_ERROR(ReadAccounts(database_, history));

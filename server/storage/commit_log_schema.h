@@ -14,10 +14,11 @@
 namespace causeway {
 
 // Rises with every change that an earlier program cannot work with.
-inline constexpr int64_t kCommitLogSchemaVersion = 6;
+inline constexpr int64_t kCommitLogSchemaVersion = 7;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
 
+// $0 is TokenLedger::kMost, $1 the application's id and $2 the version.
 inline constexpr char kCommitLogSchema[] = R"sql(
 CREATE TABLE run (
   id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -122,10 +123,7 @@ CREATE TABLE snapshots (
   file TEXT NOT NULL,
   PRIMARY KEY (fragment, version)
 ) STRICT, WITHOUT ROWID;
-)sql";
 
-// A part of the schema, which a database of the previous schema lacks.
-inline constexpr char kCommitLogLog[] = R"sql(
 CREATE TABLE log (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   epoch INTEGER NOT NULL,    -- of the coordinator that writes
@@ -138,62 +136,32 @@ CREATE TABLE log (
   leader_config TEXT NOT NULL DEFAULT ''  -- and its causeway.v1.RunConfig
 ) STRICT;
 INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');
-)sql";
 
-// The tables that describe this state directory, not the run.
-inline constexpr absl::string_view kCommitLogOwnTables[] = {"log", "snapshots"};
-
-// Sums over the rows of `commits` and `contributions`, so that nobody has to
-// read these from the run's beginning on. The tables have no PRIMARY KEY, for
-// SQLite's changesets leave such tables out: each copy of a log keeps its own
-// sums, whether or not the log that it copies has them. $0 is TEMP or empty, $1
-// is kCommitLogAddTokens.
-inline constexpr char kCommitLogSums[] = R"sql(
-CREATE $0 TABLE IF NOT EXISTS round_sums (
+-- Sums over the rows of commits and contributions, so that nobody has to read
+-- these from the run's beginning on. They have no PRIMARY KEY, for SQLite's
+-- changesets leave such tables out: each copy of a log keeps its own sums.
+CREATE TABLE round_sums (
   fragment INTEGER NOT NULL UNIQUE,
   commits INTEGER NOT NULL,
   live INTEGER NOT NULL,
   contributing INTEGER NOT NULL,
   merged INTEGER NOT NULL
 ) STRICT;
-CREATE $0 TABLE IF NOT EXISTS token_sums (  -- of merged contributions
+
+CREATE TABLE token_sums (    -- of merged contributions
   island_id TEXT NOT NULL,
   incarnation INTEGER NOT NULL,
   fragment INTEGER NOT NULL,
   fate TEXT NOT NULL,
   contributions INTEGER NOT NULL,
-  tokens INTEGER NOT NULL,
+  tokens INTEGER NOT NULL,   -- at most $0 (TokenLedger::kMost)
   restored_tokens INTEGER NOT NULL,
   newest_base_version INTEGER NOT NULL,
   UNIQUE (island_id, incarnation, fragment, fate)
 ) STRICT;
-DELETE FROM round_sums;
-DELETE FROM token_sums;
-INSERT INTO round_sums
-  SELECT fragment, count(*), sum(live), sum(contributing), sum(merged)
-  FROM commits GROUP BY fragment;
-INSERT INTO token_sums
-  SELECT island_id, incarnation, fragment, fate, 1, tokens, restored_tokens,
-    base_version
-  FROM contributions WHERE fate <> 'late' $1;
-)sql";
 
-// Adds a contribution to the sum of those before it, which stops at $0
-// (TokenLedger::kMost).
-inline constexpr char kCommitLogAddTokens[] = R"sql(
-ON CONFLICT DO UPDATE SET contributions = contributions + 1,
-  tokens = min(tokens + excluded.tokens, $0),
-  restored_tokens = min(restored_tokens + excluded.restored_tokens, $0),
-  newest_base_version =
-    max(newest_base_version, excluded.newest_base_version)
-)sql";
-
-// Keeps the sums whoever writes the rows: this program, another version of it,
-// or a changeset. The log only adds rows. Whoever edits others by hand empties
-// `round_sums`, so that all sums are made again (HasSums). $0 is
-// kCommitLogAddTokens.
-inline constexpr char kCommitLogSumTriggers[] = R"sql(
-CREATE TRIGGER IF NOT EXISTS commits_added AFTER INSERT ON commits BEGIN
+-- Keep the sums whoever adds the rows: a batch or a changeset.
+CREATE TRIGGER commits_added AFTER INSERT ON commits BEGIN
   INSERT INTO round_sums
     VALUES (NEW.fragment, 1, NEW.live, NEW.contributing, NEW.merged)
     ON CONFLICT DO UPDATE SET commits = commits + 1,
@@ -201,44 +169,28 @@ CREATE TRIGGER IF NOT EXISTS commits_added AFTER INSERT ON commits BEGIN
       contributing = contributing + excluded.contributing,
       merged = merged + excluded.merged;
 END;
-CREATE TRIGGER IF NOT EXISTS contributions_added AFTER INSERT ON contributions
+CREATE TRIGGER contributions_added AFTER INSERT ON contributions
 WHEN NEW.fate <> 'late' BEGIN
   INSERT INTO token_sums
     VALUES (NEW.island_id, NEW.incarnation, NEW.fragment, NEW.fate, 1,
       NEW.tokens, NEW.restored_tokens, NEW.base_version)
-    $0;
+    ON CONFLICT DO UPDATE SET contributions = contributions + 1,
+      tokens = min(tokens + excluded.tokens, $0),
+      restored_tokens = min(restored_tokens + excluded.restored_tokens, $0),
+      newest_base_version =
+        max(newest_base_version, excluded.newest_base_version);
 END;
-CREATE TRIGGER IF NOT EXISTS commits_edited AFTER UPDATE ON commits BEGIN
-  DELETE FROM round_sums;
-END;
-CREATE TRIGGER IF NOT EXISTS commits_deleted AFTER DELETE ON commits BEGIN
-  DELETE FROM round_sums;
-END;
-CREATE TRIGGER IF NOT EXISTS contributions_edited
-AFTER UPDATE ON contributions BEGIN
-  DELETE FROM round_sums;
-END;
-CREATE TRIGGER IF NOT EXISTS contributions_deleted
-AFTER DELETE ON contributions BEGIN
-  DELETE FROM round_sums;
-END;
+
+-- The index of versions is the smallest one, with which SQLite counts commits.
+CREATE INDEX commits_of_versions ON commits (version);
+CREATE INDEX events_of_kinds ON events (kind);
+
+PRAGMA application_id = $1;
+PRAGMA user_version = $2;
 )sql";
 
-// The index of versions is the smallest one, with which SQLite counts commits.
-inline constexpr char kCommitLogIndexes[] = R"sql(
-CREATE INDEX IF NOT EXISTS commits_of_versions ON commits (version);
-CREATE INDEX IF NOT EXISTS events_of_kinds ON events (kind);
-DROP INDEX IF EXISTS contributions_of_islands;
-)sql";
-
-// Counts what the sums need: the tables, the triggers and the indexes.
-inline constexpr char kCommitLogSumParts[] = R"sql(
-SELECT count(*) FROM sqlite_schema WHERE name IN ('round_sums', 'token_sums',
-  'commits_added', 'contributions_added', 'commits_edited', 'commits_deleted',
-  'contributions_edited', 'contributions_deleted', 'commits_of_versions',
-  'events_of_kinds')
-)sql";
-inline constexpr int64_t kCommitLogSumPartCount = 10;
+// The tables that describe this state directory, not the run.
+inline constexpr absl::string_view kCommitLogOwnTables[] = {"log", "snapshots"};
 
 // Lists the fragments of a table $0 whose primary key begins with the fragment,
 // without reading more than a row of each. The list ends with null.

@@ -330,7 +330,7 @@ TEST_F(CommitLogTest, ToolsReadWhileTheCoordinatorWrites) {
               IsFailedPrecondition("for reading only"));
 }
 
-TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
+TEST_F(CommitLogTest, RefusesForeignOtherAndDamagedDatabases) {
   {
     ASSERT_OK_AND_ASSIGN(
         SqliteDatabase foreign,
@@ -341,14 +341,18 @@ TEST_F(CommitLogTest, RefusesForeignNewerAndDamagedDatabases) {
   ASSERT_OK(RemoveFile(path_));
 
   Open();
-  {
-    ASSERT_OK_AND_ASSIGN(
-        SqliteDatabase newer,
-        SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
-    ASSERT_OK(newer.Execute("PRAGMA user_version = 99"));
+  for (const char* schema : {"6", "99"}) {
+    {
+      ASSERT_OK_AND_ASSIGN(
+          SqliteDatabase other,
+          SqliteDatabase::Open(path_, SqliteDatabase::Mode::kReadWriteCreate));
+      ASSERT_OK(other.Execute(absl::StrCat("PRAGMA user_version = ", schema)));
+    }
+    const auto is_refused = IsFailedPrecondition(
+        absl::StrCat("another version of Causeway (schema ", schema));
+    EXPECT_THAT(CommitLog::Open(path_), is_refused);
+    EXPECT_THAT(CommitLog::OpenReadOnly(path_), is_refused);
   }
-  EXPECT_THAT(CommitLog::Open(path_),
-              IsFailedPrecondition("another version of Causeway (schema 99"));
 
   ASSERT_OK(WriteFileAtomically(path_, {std::string(8192, 'x')}));
   EXPECT_THAT(CommitLog::Open(path_), IsDataLoss(path_));

@@ -250,7 +250,6 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
   }
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads, log->Heads());
   RETURN_IF_ERROR(CheckLogIsNewest(path, VersionsOf(heads)));
-  RETURN_IF_ERROR(log->PrepareSums());
   RETURN_IF_ERROR(VisitRunFiles(path, [&](const std::string& file) {
     return IsTemporary(file) ? RemoveFile(absl::StrCat(path, "/", file))
                              : absl::OkStatus();
