@@ -186,7 +186,7 @@ TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToWhoIsElected) {
   };
   ASSERT_OK(start().status());
   ExecuteInCopy(
-      "DELETE FROM commits; DELETE FROM history; "
+      "DELETE FROM commits; DELETE FROM round_sums; DELETE FROM history; "
       "DELETE FROM snapshots; DELETE FROM events");
   if (HasFatalFailure()) return;
   ASSERT_OK_AND_ASSIGN(follower_, OpenCandidate());

@@ -184,10 +184,10 @@ class CommitLog {
   absl::StatusOr<RunRecord> LoadRun();
 
   // Checks that the rows of all commits of a run of `fragments` fragments are
-  // there, from version 0 to the newest version that any row mentions. Counts
-  // the rows by the pages of an index. OK for a run that was created but has
-  // not begun.
-  //   DATA_LOSS  Rows are missing; the message names fragments and versions.
+  // there: as many as were ever added, and from version 0 to the newest one of
+  // each fragment. Counts the rows by the pages of an index. OK for a run that
+  // was created but has not begun.
+  //   DATA_LOSS  Rows are missing.
   absl::Status CheckCommits(uint32_t fragments);
 
   // Returns the newest version of each fragment, ordered by fragment.

@@ -192,34 +192,6 @@ PRAGMA user_version = $2;
 // The tables that describe this state directory, not the run.
 inline constexpr absl::string_view kCommitLogOwnTables[] = {"log", "snapshots"};
 
-// Lists the fragments of a table $0 whose primary key begins with the fragment,
-// without reading more than a row of each. The list ends with null.
-inline constexpr char kCommitLogFragments[] = R"sql(
-$0_fragments(fragment) AS (
-  SELECT min(fragment) FROM $0
-  UNION ALL
-  SELECT (SELECT min(fragment) FROM $0 WHERE fragment > known.fragment)
-    FROM $0_fragments AS known WHERE known.fragment IS NOT NULL)
-)sql";
-
-// Returns, by fragment, the newest version that any row mentions. The rows of a
-// merge are written together. $0, $1 and $2 are kCommitLogFragments of the
-// three tables.
-inline constexpr char kCommitLogKnownVersions[] = R"sql(
-WITH RECURSIVE $0, $1, $2
-SELECT fragment, max(newest) FROM (
-  SELECT fragment, (SELECT max(version) FROM commits
-    WHERE fragment = known.fragment) AS newest FROM commits_fragments AS known
-  UNION ALL
-  SELECT fragment, (SELECT max(version) FROM snapshots
-    WHERE fragment = known.fragment) FROM snapshots_fragments AS known
-  UNION ALL
-  SELECT fragment, (SELECT max(base_version) + 1 FROM contributions
-    WHERE fragment = known.fragment AND fate <> 'late')
-    FROM contributions_fragments AS known)
-WHERE newest IS NOT NULL GROUP BY fragment ORDER BY fragment
-)sql";
-
 // Removes at most ?2 points of a series (?1), no two of them neighbours: those
 // with the closest neighbours, and among equals the oldest. The first and the
 // last stay, and the rest stay evenly spread.
