@@ -222,7 +222,7 @@ absl::StatusOr<OpenedUpdate> Engine::OpenUpdate(
 }
 
 absl::Status Engine::Persist(const Journal::Entry& entry) {
-  for (const EventRecord& event : entry.events) {
+  for (const CoordinatorEvent& event : entry.events) {
     LOG(INFO) << Printable(event.text);
   }
   if (entry.batch == nullptr) return absl::OkStatus();

@@ -241,7 +241,7 @@ absl::StatusOr<OuterStepOutcome> OuterSteps::MakeVersion(
         return absl::OkStatus();
       }
       case Step::kInstall:
-        for (const EventRecord& event : made.batch.events) {
+        for (const CoordinatorEvent& event : made.batch.events) {
           LOG(INFO) << Printable(event.text);
         }
         stores_.heads.Install(

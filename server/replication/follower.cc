@@ -311,11 +311,11 @@ absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
   ASSIGN_OR_RETURN(const uint64_t raised, state_->log().TakeOver(epoch));
   LogBatch batch;
   batch.events.push_back(
-      {.time = options_.now(),
-       .kind = "follower_promoted",
+      {.kind = "follower_promoted",
        .text = absl::Substitute(
            "$0 has taken the run over$1; the epoch is $2", options_.name,
-           leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised)});
+           leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised),
+       .time = options_.now()});
   // The directory has taken over, whether or not the log says so.
   const absl::Status noted = state_->log().Apply(batch);
   LOG_IF(WARNING, !noted.ok()) << "the log lacks the event that this "

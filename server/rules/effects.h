@@ -26,6 +26,8 @@ struct CoordinatorEvent {
   std::string kind;
   std::string island_id;
   std::string text;
+  // The journal sets it.
+  absl::Time time;
 };
 
 // Returns the event of a run of which every fragment has its last version.

@@ -27,14 +27,8 @@ ContributionRecord RecordOf(const v1::ContributionHeader& header,
           .at = at};
 }
 
-void Record(std::vector<CoordinatorEvent> events, absl::Time now,
-            std::vector<EventRecord>& records) {
-  for (CoordinatorEvent& event : events) {
-    records.push_back({.time = now,
-                       .kind = std::move(event.kind),
-                       .island_id = std::move(event.island_id),
-                       .text = std::move(event.text)});
-  }
+void SetTime(absl::Time time, std::vector<CoordinatorEvent>& events) {
+  for (CoordinatorEvent& event : events) event.time = time;
 }
 
 }  // namespace
@@ -61,8 +55,10 @@ Journal::Entry Journal::Enter(Effects& effects, absl::Time now) {
         RecordOf(header, ContributionFate::kLate, now));
   }
   const size_t known = unwritten_.events.size();
-  Record(event_limiter_.Limit(std::move(effects.events), now), now,
-         unwritten_.events);
+  std::vector<CoordinatorEvent> events =
+      event_limiter_.Limit(std::move(effects.events), now);
+  SetTime(now, events);
+  move(events, unwritten_.events);
   entry.events = absl::MakeConstSpan(unwritten_.events).subspan(known);
   effects.view_changed |= !entry.events.empty();
   if (!unwritten_.empty()) entry.batch = &unwritten_;
@@ -106,8 +102,8 @@ absl::StatusOr<LogBatch> Journal::BeginCommit(const Coordinator& coordinator,
     record.weight = shares[i];
     record.norm = closed.norms[i];
   }
-  Record(coordinator.CommitEvents(closed, outcome), commit.committed_at,
-         batch.events);
+  batch.events = coordinator.CommitEvents(closed, outcome);
+  SetTime(commit.committed_at, batch.events);
   batch.commits.push_back(std::move(commit));
   return batch;
 }

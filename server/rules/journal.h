@@ -48,9 +48,9 @@ class Journal {
     bool changes = false;
     // What must be written before the event is answered; null if there is
     // nothing to write. Valid until the next call.
-    LogBatch* batch = nullptr;
+    const LogBatch* batch = nullptr;
     // The batch's events that are new.
-    absl::Span<const EventRecord> events;
+    absl::Span<const CoordinatorEvent> events;
   };
 
   // Takes what must be durable out of an event's effects. Sets `view_changed`

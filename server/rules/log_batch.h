@@ -15,6 +15,7 @@
 #include "proto/fragment.pb.h"
 #include "proto/status.pb.h"
 #include "server/rules/coordinator_history.h"
+#include "server/rules/effects.h"
 #include "server/rules/membership.h"
 #include "server/rules/token_ledger.h"
 
@@ -73,16 +74,6 @@ struct ContributionRecord {
   absl::Time at;
 };
 
-struct EventRecord {
-  // 1, 2, ... without gaps; the log assigns it.
-  uint64_t id = 0;
-  absl::Time time;
-  // A kind of proto/status.proto.
-  std::string kind;
-  std::string island_id;
-  std::string text;
-};
-
 // Changes that become durable together.
 struct LogBatch {
   // The fragments' next versions. Each must be the newest plus one.
@@ -105,7 +96,7 @@ struct LogBatch {
   // Points of the run's history. A second point of a version is left out.
   std::vector<v1::TrainingPoint> training;
   std::vector<v1::ValidationPoint> validations;
-  std::vector<EventRecord> events;
+  std::vector<CoordinatorEvent> events;
 
   bool empty() const {
     return commits.empty() && snapshots.empty() && members.empty() &&

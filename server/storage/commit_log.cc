@@ -177,27 +177,20 @@ absl::Status Write(const v1::ValidationPoint& point, SqliteDatabase& database) {
                     point.validation().loss(), point.time(), point, database);
 }
 
-// Numbers the event.
-absl::Status Write(EventRecord& event, SqliteDatabase& database) {
-  ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database.Prepare("INSERT INTO events (id, time, kind, island_id, text)"
-                       " VALUES ((SELECT ifnull(max(id), 0) + 1 FROM events),"
-                       " ?, ?, ?, ?) RETURNING id",
-                       absl::ToUnixMicros(event.time), event.kind,
-                       event.island_id, event.text));
-  RETURN_IF_ERROR(insert.Step().status());
-  event.id = static_cast<uint64_t>(insert.Int(0));
-  return insert.Run();
+absl::Status Write(const CoordinatorEvent& event, SqliteDatabase& database) {
+  return database.Run(
+      "INSERT INTO events (id, time, kind, island_id, text)"
+      " VALUES ((SELECT ifnull(max(id), 0) + 1 FROM events), ?, ?, ?, ?)",
+      absl::ToUnixMicros(event.time), event.kind, event.island_id, event.text);
 }
 
 template <typename Records>
-absl::Status WriteAll(Records& records, SqliteDatabase& database) {
-  for (auto& record : records) RETURN_IF_ERROR(Write(record, database));
+absl::Status WriteAll(const Records& records, SqliteDatabase& database) {
+  for (const auto& record : records) RETURN_IF_ERROR(Write(record, database));
   return absl::OkStatus();
 }
 
-absl::Status WriteBatch(LogBatch& batch, SqliteDatabase& database) {
+absl::Status WriteBatch(const LogBatch& batch, SqliteDatabase& database) {
   RETURN_IF_ERROR(WriteAll(batch.commits, database));
   RETURN_IF_ERROR(WriteAll(batch.snapshots, database));
   RETURN_IF_ERROR(WriteAll(batch.members, database));
@@ -553,7 +546,7 @@ absl::Status CommitLog::CreateRun(const RunRecord& run) {
   });
 }
 
-absl::Status CommitLog::Apply(LogBatch& batch) {
+absl::Status CommitLog::Apply(const LogBatch& batch) {
   absl::MutexLock lock(&mutex_);
   const auto change = std::make_shared<v1::LogChange>();
   for (const CommitRecord& commit : batch.commits) {

@@ -109,13 +109,13 @@ class CommitLog {
   // fragment. ALREADY_EXISTS if there is a run.
   absl::Status CreateRun(const RunRecord& run);
 
-  // Writes the batch and numbers its events.
+  // Writes the batch. Its events get the next of the ids 1, 2, ...
   //   UNKNOWN              Only Reconcile can tell whether the batch is there.
   //   FAILED_PRECONDITION  A commit is not the fragment's next version, the
   //                        outcome of an earlier write is unknown, or the
   //                        database is not in place.
   //   ALREADY_EXISTS       A contribution has been merged before.
-  absl::Status Apply(LogBatch& batch);
+  absl::Status Apply(const LogBatch& batch);
 
   // Returns why the outcome of a write is unknown, or OK if it is known.
   absl::Status Doubt() {

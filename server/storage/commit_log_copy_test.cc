@@ -64,7 +64,7 @@ LogBatch TestBatch(uint64_t version, std::mt19937_64& random) {
   point.mutable_validation()->set_version(version);
   batch.validations.push_back(std::move(point));
   for (uint64_t i = random() % 3; i > 0; --i) {
-    batch.events.push_back({.time = kStart, .kind = "k", .text = "\xc3\xa9"});
+    batch.events.push_back({.kind = "k", .text = "\xc3\xa9", .time = kStart});
   }
   return batch;
 }
@@ -215,7 +215,7 @@ TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
   EXPECT_EQ(copy->LoadLeader()->config.name(), "leading");
   EXPECT_EQ(Open("copy")->LoadRun()->epoch, 2);
   // The same change by both makes different logs.
-  LogBatch batch{.events = {{.time = kStart, .kind = "k"}}};
+  LogBatch batch{.events = {{.kind = "k", .time = kStart}}};
   LogBatch same = batch;
   ASSERT_OK(log_->Apply(batch));
   ASSERT_OK(copy->Apply(same));

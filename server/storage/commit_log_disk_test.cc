@@ -84,7 +84,7 @@ TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
     EXPECT_TRUE(log->InDoubt());
     EXPECT_THAT(CommitVersion(*log, 1),
                 IsFailedPrecondition("of an earlier one is unknown"));
-    LogBatch events{.events = {{.time = kStart, .kind = "island_left"}}};
+    LogBatch events{.events = {{.kind = "island_left", .time = kStart}}};
     EXPECT_THAT(log->Apply(events), IsFailedPrecondition());
     EXPECT_THAT(log->EventsAfter(0, 10), IsOkAndHolds(IsEmpty()));
   }
@@ -124,8 +124,8 @@ TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
 
 TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
-  LogBatch batch{.events = {{.time = kStart, .kind = "island_joined"},
-                            {.time = kStart, .kind = "island_left"}}};
+  LogBatch batch{.events = {{.kind = "island_joined", .time = kStart},
+                            {.kind = "island_left", .time = kStart}}};
   disk_.sync_error = EIO;
   EXPECT_THAT(log->Apply(batch), IsUnknown());
   disk_.sync_error = 0;

@@ -198,7 +198,7 @@ void CoordinatorHost::Handle(std::function<Result(Effects& effects)> event,
     const Result result = event(effects);
     checker_->Saw(effects, *core_, now());
     const Journal::Entry entry = journal_.Enter(effects, now());
-    for (const EventRecord& record : entry.events) {
+    for (const CoordinatorEvent& record : entry.events) {
       world_->Trace("event      ", record.text);
     }
     const auto settle = [this, effects = std::move(effects), entry, result,
