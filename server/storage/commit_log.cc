@@ -423,10 +423,8 @@ absl::Status CommitLog::ChangeLocked(std::shared_ptr<v1::LogChange> change,
                                      absl::FunctionRef<absl::Status()> body) {
   absl::Status changed = TransactLocked([&]() -> absl::Status {
     mutex_.AssertHeld();
-    ASSIGN_OR_RETURN(const SqliteRecorder recorder,
-                     database_.RecordChanges(TellsOfDirectory));
-    RETURN_IF_ERROR(body());
-    ASSIGN_OR_RETURN(*change->mutable_rows(), recorder.Changes());
+    ASSIGN_OR_RETURN(*change->mutable_rows(),
+                     database_.RecordChanges(TellsOfDirectory, body));
     if (change->rows().empty()) return absl::OkStatus();
     change->mutable_position()->set_index(position_.index() + 1);
     change->mutable_position()->set_hash(

@@ -208,31 +208,15 @@ absl::StatusOr<SqliteStatement> SqliteDatabase::PrepareUnbound(
   return SqliteStatement(statement, idle_, path_);
 }
 
-void SqliteRecorder::Deleter::operator()(sqlite3_session* session) const {
-  sqlite3session_delete(session);
-}
-
-absl::StatusOr<std::string> SqliteRecorder::Changes() const {
-  int bytes = 0;
-  void* data = nullptr;
-  const int result = sqlite3session_changeset(session_.get(), &bytes, &data);
-  if (result != SQLITE_OK) {
-    return absl::InternalError(absl::StrCat(
-        "SQLite does not say what was changed: ", sqlite3_errstr(result)));
-  }
-  std::string changes(static_cast<const char*>(data),
-                      static_cast<size_t>(bytes));
-  sqlite3_free(data);
-  return changes;
-}
-
-absl::StatusOr<SqliteRecorder> SqliteDatabase::RecordChanges(
-    bool (*is_left_out)(absl::string_view table)) {
+absl::StatusOr<std::string> SqliteDatabase::RecordChanges(
+    bool (*is_left_out)(absl::string_view table),
+    absl::FunctionRef<absl::Status()> body) {
   sqlite3_session* session = nullptr;
   if (sqlite3session_create(database_.get(), "main", &session) != SQLITE_OK) {
     return LastError(database_.get(), path_);
   }
-  SqliteRecorder recorder(session);
+  const std::unique_ptr<sqlite3_session, decltype(&sqlite3session_delete)>
+      owner(session, sqlite3session_delete);
   sqlite3session_table_filter(
       session,
       [](void* is_left_out, const char* table) {
@@ -244,7 +228,18 @@ absl::StatusOr<SqliteRecorder> SqliteDatabase::RecordChanges(
   if (sqlite3session_attach(session, nullptr) != SQLITE_OK) {
     return LastError(database_.get(), path_);
   }
-  return recorder;
+  RETURN_IF_ERROR(body());
+  int bytes = 0;
+  void* data = nullptr;
+  if (const int result = sqlite3session_changeset(session, &bytes, &data);
+      result != SQLITE_OK) {
+    return absl::InternalError(absl::StrCat(
+        "SQLite does not say what was changed: ", sqlite3_errstr(result)));
+  }
+  std::string changes(static_cast<const char*>(data),
+                      static_cast<size_t>(bytes));
+  sqlite3_free(data);
+  return changes;
 }
 
 absl::Status SqliteDatabase::ApplyChanges(absl::string_view changes) {

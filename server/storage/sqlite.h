@@ -30,6 +30,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -92,23 +93,6 @@ class SqliteStatement {
 
   std::unique_ptr<sqlite3_stmt, Returner> statement_;
   std::string path_;
-};
-
-// Records the rows that change while it lives; must not outlive its database.
-class SqliteRecorder {
- public:
-  // Returns the changes so far as a changeset of SQLite's session extension;
-  // empty if there are none.
-  absl::StatusOr<std::string> Changes() const;
-
- private:
-  friend class SqliteDatabase;
-  struct Deleter {
-    void operator()(sqlite3_session* session) const;
-  };
-  explicit SqliteRecorder(sqlite3_session* session) : session_(session) {}
-
-  std::unique_ptr<sqlite3_session, Deleter> session_;
 };
 
 // Returns what LIMIT and the ids of rows, which are signed, make of a number.
@@ -174,10 +158,12 @@ class SqliteDatabase {
     }
   }
 
-  // Begins to record changes of all tables except those whose names
-  // `is_left_out` accepts. Each table needs a primary key.
-  absl::StatusOr<SqliteRecorder> RecordChanges(
-      bool (*is_left_out)(absl::string_view table));
+  // Returns what `body` changes, as a changeset of SQLite's session extension;
+  // empty if there is nothing. Tables whose names `is_left_out` accepts, and
+  // tables without a primary key, are left out.
+  absl::StatusOr<std::string> RecordChanges(
+      bool (*is_left_out)(absl::string_view table),
+      absl::FunctionRef<absl::Status()> body);
 
   // Applies recorded changes to this database, all or none.
   //   ALREADY_EXISTS  A row differs from the database where the changes were
