@@ -11,14 +11,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 #include "worker/sync/grpc_coordinator_client.h"
 #include "worker/testing/drifting_trainer.h"
 
@@ -33,20 +31,15 @@ class IslandRunnerTest : public testing::Test {
       synchronization { inner_steps_per_round: 2 }
       membership { min_islands: 1 }
     )pb")));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    ASSERT_OK(driver_.Serve());
   }
-  void TearDown() override { server_.reset(); }
 
   // Islands whose trainer cannot be made for this reason, unless it is OK.
   IslandRunner::Options Options(absl::Status reason) {
     return {.connect =
                 [this] {
                   return NewGrpcCoordinatorClient(
-                      {.address = absl::StrCat("127.0.0.1:", server_->port()),
-                       .now = SteadyWallClock()});
+                      {.address = driver_.address(), .now = SteadyWallClock()});
                 },
             .island =
                 [this, reason = std::move(reason)] {
@@ -72,8 +65,7 @@ class IslandRunnerTest : public testing::Test {
             .restarts = 2};
   }
 
-  EngineDriver driver_;
-  std::unique_ptr<CoordinatorServer> server_;
+  ServedEngine driver_;
   int starts_ = 0;
   int given_up_ = 0;
   absl::Status give_up_;

@@ -29,8 +29,7 @@
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 #include "worker/collective/culprit.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/sync/grpc_coordinator_client.h"
@@ -66,17 +65,12 @@ class IslandTest : public testing::Test {
                      "outer_optimizer { algorithm: SGD learning_rate: 1 } ",
                      more));
     ASSERT_OK(driver_.Start(config_));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    ASSERT_OK(driver_.Serve());
   }
-  void TearDown() override { server_.reset(); }
 
   absl::Status Run(Island::Options options) {
     const auto client = NewGrpcCoordinatorClient(
-        {.address = absl::StrCat("127.0.0.1:", server_->port()),
-         .now = SteadyWallClock()});
+        {.address = driver_.address(), .now = SteadyWallClock()});
     return Island(std::move(options), client.get()).Run();
   }
   v1::IslandStatus Status() {
@@ -89,8 +83,7 @@ class IslandTest : public testing::Test {
   }
 
   v1::RunConfig config_;
-  EngineDriver driver_;
-  std::unique_ptr<CoordinatorServer> server_;
+  ServedEngine driver_;
 };
 
 TEST_F(IslandTest, HandsInAllThatItTrainsAndSaysThatItHasFinished) {

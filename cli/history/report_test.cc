@@ -2,21 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/history/report.h"
 
-#include <memory>
 #include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "common/clock.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 
 namespace causeway {
 namespace {
@@ -54,13 +51,10 @@ TEST(ReportTest, TextsOfTheRunCannotEndTheData) {
 }
 
 TEST(ReportTest, ACoordinatorAndItsStateDirectoryGiveReports) {
-  EngineDriver driver;
+  ServedEngine driver;
   ASSERT_OK(driver.Start(TestRunConfig()));
   ASSERT_OK(driver.Join("east").status());
-  ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<CoordinatorServer> server,
-      CoordinatorServer::Start(&driver.engine(), {.address = "127.0.0.1:0",
-                                                  .now = SteadyWallClock()}));
+  ASSERT_OK(driver.Serve());
   const std::string file = absl::StrCat(testing::TempDir(), "/report.html");
   const auto report = [&](const std::string& source) {
     std::ostringstream out;
@@ -73,8 +67,7 @@ TEST(ReportTest, ACoordinatorAndItsStateDirectoryGiveReports) {
     return DataOf(ReadFile(file).value_or(""));
   };
   for (const std::string& source :
-       {absl::StrCat("--coordinator=127.0.0.1:", server->port()),
-        driver.state_dir()}) {
+       {"--coordinator=" + driver.address(), driver.state_dir()}) {
     const json data = report(source);
     EXPECT_EQ(data["run"]["config"]["name"], "test") << source;
     EXPECT_EQ(data["islands"][0]["island_id"], "east") << source;

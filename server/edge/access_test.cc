@@ -31,8 +31,7 @@
 #include "proto/control.grpc.pb.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 
 namespace causeway {
 namespace {
@@ -131,7 +130,7 @@ class AccessTest : public testing::Test {
   using Channel = std::shared_ptr<grpc::Channel>;
 
   void SetUp() override { ASSERT_OK(driver_.Start(TestRunConfig())); }
-  void TearDown() override { server_.reset(); }
+  void TearDown() override { driver_.StopServing(); }
 
   // Starts a coordinator that asks for clients' certificates, and closes
   // connections without one if they are `required`.
@@ -156,23 +155,19 @@ class AccessTest : public testing::Test {
     const auto now = [this] {
       return absl::Now() + absl::Seconds(ahead_.load());
     };
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0",
-                      .now = now,
-                      .wall_clock = now,
-                      .credentials = credentials,
-                      .client_certificates = true,
-                      .check_certificate =
-                          [this](const ClientCertificate& certificate) {
-                            absl::MutexLock lock(&mu_);
-                            seen_ = certificate;
-                            return revoked_
-                                       ? absl::UnauthenticatedError("revoked")
-                                       : absl::OkStatus();
-                          },
-                      .max_connections = max_connections}));
+    ASSERT_OK(driver_.Serve({.now = now,
+                             .wall_clock = now,
+                             .credentials = credentials,
+                             .client_certificates = true,
+                             .check_certificate =
+                                 [this](const ClientCertificate& certificate) {
+                                   absl::MutexLock lock(&mu_);
+                                   seen_ = certificate;
+                                   return revoked_ ? absl::UnauthenticatedError(
+                                                         "revoked")
+                                                   : absl::OkStatus();
+                                 },
+                             .max_connections = max_connections}));
   }
 
   static std::string Path(const std::string& name) {
@@ -198,8 +193,8 @@ class AccessTest : public testing::Test {
     grpc::ChannelArguments arguments;
     arguments.SetSslTargetNameOverride(kHost);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel(
-        absl::StrCat("127.0.0.1:", server_->port()), *credentials, arguments);
+    return grpc::CreateCustomChannel(driver_.address(), *credentials,
+                                     arguments);
   }
 
   // Sends one request and returns how the call ends.
@@ -231,8 +226,7 @@ class AccessTest : public testing::Test {
   // The time at which clients believe their certificates to be valid.
   absl::Time identity_made_ = start_;
   TestAuthority authority_{Path("authority"), valid_};
-  EngineDriver driver_;
-  std::unique_ptr<CoordinatorServer> server_;
+  ServedEngine driver_;
   // The seconds that the coordinator's clock is ahead.
   std::atomic<int64_t> ahead_ = 0;
   absl::Mutex mu_;

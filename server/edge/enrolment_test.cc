@@ -28,7 +28,7 @@
 #include "proto/trust.grpc.pb.h"
 #include "server/edge/access.h"
 #include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 #include "server/trust/trust.h"
 
 namespace causeway {
@@ -46,29 +46,25 @@ class EnrolmentTest : public testing::Test {
                                               .run = TestRunConfig().name(),
                                               .now = absl::Now}));
     StartServer("127.0.0.1:0", trust_.get());
-    address_ = absl::StrCat("127.0.0.1:", server_->port());
+    address_ = driver_.address();
   }
   // `trust` serves enrolments and renewals, unless it is null.
   void StartServer(const std::string& address, Trust* trust) {
-    server_.reset();
     ASSERT_OK_AND_ASSIGN(
         const auto credentials,
         MakeServerCredentials(trust_->server_files(), absl::Now()));
-    ASSERT_OK_AND_ASSIGN(server_,
-                         CoordinatorServer::Start(
-                             &driver_.engine(),
-                             {.address = address,
-                              .now = absl::Now,
-                              .wall_clock = absl::Now,
-                              .credentials = credentials,
-                              .client_certificates = true,
-                              .check_certificate =
-                                  [this](const ClientCertificate& certificate) {
-                                    return trust_->Check(certificate.serial);
-                                  },
-                              .trust = trust}));
+    ASSERT_OK(driver_.Serve({.address = address,
+                             .now = absl::Now,
+                             .wall_clock = absl::Now,
+                             .credentials = credentials,
+                             .client_certificates = true,
+                             .check_certificate =
+                                 [this](const ClientCertificate& certificate) {
+                                   return trust_->Check(certificate.serial);
+                                 },
+                             .trust = trust}));
   }
-  void TearDown() override { server_.reset(); }
+  void TearDown() override { driver_.StopServing(); }
 
   std::string Path(absl::string_view name) const {
     return absl::StrCat(directory_->path(), "/", name);
@@ -107,9 +103,8 @@ class EnrolmentTest : public testing::Test {
   }
 
   std::unique_ptr<TemporaryDirectory> directory_;
-  EngineDriver driver_;
+  ServedEngine driver_;
   std::unique_ptr<Trust> trust_;
-  std::unique_ptr<CoordinatorServer> server_;
   std::string address_;
 };
 

@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -21,8 +19,7 @@
 #include "proto/control.pb.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 
 namespace causeway {
 namespace {
@@ -37,20 +34,12 @@ class StreamsTest : public testing::Test {
         "model { layers: 30 } training { total_steps: 100 } synchronization { "
         "fragments: 31 inner_steps_per_round: 50 }")));
     ASSERT_OK_AND_ASSIGN(identity_, driver_.Join("a"));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
-    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
-                                   grpc::InsecureChannelCredentials());
+    ASSERT_OK(driver_.Serve());
     context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
   }
-  void TearDown() override { server_.reset(); }
 
-  EngineDriver driver_;
+  ServedEngine driver_;
   v1::IslandIdentity identity_;
-  std::unique_ptr<CoordinatorServer> server_;
-  std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
 };
 
@@ -59,9 +48,8 @@ TEST_F(StreamsTest, WhoLooksAtHealthLeavesACoordinatorThatWasReplaced) {
   arguments.SetServiceConfigJSON(
       R"({"loadBalancingConfig": [{"round_robin": {}}],
           "healthCheckConfig": {"serviceName": "causeway.v1.Coordinator"}})");
-  const auto channel =
-      grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->port()),
-                                grpc::InsecureChannelCredentials(), arguments);
+  const auto channel = grpc::CreateCustomChannel(
+      driver_.address(), grpc::InsecureChannelCredentials(), arguments);
   const auto deadline = absl::ToChronoTime(absl::Now() + absl::Seconds(20));
   ASSERT_TRUE(channel->WaitForConnected(deadline));
   ASSERT_OK(driver_.engine().StandDown(identity_.epoch() + 1));
@@ -70,7 +58,7 @@ TEST_F(StreamsTest, WhoLooksAtHealthLeavesACoordinatorThatWasReplaced) {
 }
 
 TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
-  const auto stub = v1::Coordinator::NewStub(channel_);
+  const auto stub = v1::Coordinator::NewStub(driver_.channel());
   const auto stream = stub->Session(&context_);
   v1::SessionRequest heartbeat;
   *heartbeat.mutable_identity() = identity_;
@@ -102,13 +90,9 @@ TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
 
 // A connection that makes no call gives way to one of the same address.
 TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
-  ASSERT_OK_AND_ASSIGN(
-      const auto server,
-      CoordinatorServer::Start(&driver_.engine(), {.address = "127.0.0.1:0",
-                                                   .now = SteadyWallClock(),
-                                                   .max_connections = 4}));
+  ASSERT_OK(driver_.Serve({.max_connections = 4}));
   sockaddr_in address = {.sin_family = AF_INET,
-                         .sin_port = htons(server->port())};
+                         .sin_port = htons(driver_.server().port())};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   for (int i = 0; i < 2; ++i) {
     const int file = socket(AF_INET, SOCK_STREAM, 0);
@@ -116,9 +100,7 @@ TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
                       sizeof(address)),
               0);
   }
-  const auto stub = v1::Status::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
-                          grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Status::NewStub(driver_.channel());
   v1::RunStatus run;
   ASSERT_TRUE(stub->GetRun(&context_, {}, &run).ok());
   EXPECT_EQ(run.connections().limit(), 4);
@@ -127,17 +109,12 @@ TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
 
 // Half of 16 connections are for one address, and six of these are in use.
 TEST_F(StreamsTest, UnderLoadWatchersAreToldWhenToTryAgain) {
-  ASSERT_OK_AND_ASSIGN(
-      const auto server,
-      CoordinatorServer::Start(&driver_.engine(), {.address = "127.0.0.1:0",
-                                                   .now = SteadyWallClock(),
-                                                   .max_connections = 16}));
+  ASSERT_OK(driver_.Serve({.max_connections = 16}));
   const auto connect = [&] {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server->port()),
-                                     grpc::InsecureChannelCredentials(),
-                                     arguments);
+    return grpc::CreateCustomChannel(
+        driver_.address(), grpc::InsecureChannelCredentials(), arguments);
   };
   struct Watcher {
     grpc::ClientContext context;
@@ -191,7 +168,7 @@ TEST_F(StreamsTest, UnderLoadWatchersAreToldWhenToTryAgain) {
 }
 
 TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
-  const auto stub = v1::Status::NewStub(channel_);
+  const auto stub = v1::Status::NewStub(driver_.channel());
   v1::WatchEventsRequest request;
   request.set_after_id(1);
   const auto stream = stub->WatchEvents(&context_, request);
@@ -216,7 +193,7 @@ TEST_F(StreamsTest, AfterATakeoverThatLostEventsAFollowerGetsTheNewOnes) {
   v1::WatchEventsRequest request;
   request.set_after_id(100);
   const auto stream =
-      v1::Status::NewStub(channel_)->WatchEvents(&context_, request);
+      v1::Status::NewStub(driver_.channel())->WatchEvents(&context_, request);
   v1::Event event;
   for (const char* const kind : {"follower_promoted", "validated"}) {
     ASSERT_TRUE(stream->Read(&event));
@@ -229,7 +206,7 @@ TEST_F(StreamsTest, AfterATakeoverThatLostEventsAFollowerGetsTheNewOnes) {
 }
 
 TEST_F(StreamsTest, AFollowerGetsTheKindsThatItWants) {
-  const auto stub = v1::Status::NewStub(channel_);
+  const auto stub = v1::Status::NewStub(driver_.channel());
   v1::WatchEventsRequest request;
   request.add_kinds("run_paused");
   request.add_kinds("run_suspended");
@@ -253,7 +230,7 @@ TEST_F(StreamsTest, AWatcherHearsThatAKindDoesNotExist) {
   request.add_kinds("run_stopped");
   v1::Event event;
   const auto stream =
-      v1::Status::NewStub(channel_)->WatchEvents(&context_, request);
+      v1::Status::NewStub(driver_.channel())->WatchEvents(&context_, request);
   EXPECT_FALSE(stream->Read(&event));
   const grpc::Status status = stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

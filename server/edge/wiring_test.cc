@@ -7,22 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/checksum.h"
-#include "common/clock.h"
 #include "common/testing/status_matchers.h"
-#include "common/transport/bulk_stream.h"
 #include "common/transport/grpc_status.h"
 #include "gmock/gmock.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 
 namespace causeway {
 namespace {
@@ -34,17 +28,11 @@ class WiringTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(a_, driver_.Join("a"));
     ASSERT_OK_AND_ASSIGN(b_, driver_.Join("b"));
     ASSERT_OK_AND_ASSIGN(anchor_, driver_.Fetch(a_, 0, 0));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
-    channel_ = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
-                                   grpc::InsecureChannelCredentials());
-    coordinator_ = v1::Coordinator::NewStub(channel_);
-    status_ = v1::Status::NewStub(channel_);
-    control_ = v1::Control::NewStub(channel_);
+    ASSERT_OK(driver_.Serve());
+    coordinator_ = v1::Coordinator::NewStub(driver_.channel());
+    status_ = v1::Status::NewStub(driver_.channel());
+    control_ = v1::Control::NewStub(driver_.channel());
   }
-  void TearDown() override { server_.reset(); }
 
   // Calls a method that answers with one message, and returns that.
   template <typename Stub, typename Request, typename Response>
@@ -83,26 +71,11 @@ class WiringTest : public testing::Test {
     EXPECT_OK(FromGrpcStatus(stream->Finish()));
     return bytes;
   }
-  // Sends these messages to a method, and returns how the call ends.
-  absl::Status Send(const std::string& method,
-                    const std::vector<std::string>& messages) {
-    grpc::GenericStub raw(channel_);
-    grpc::ClientContext context;
-    BulkStream stream(raw, "/causeway.v1." + method, &context);
-    for (const std::string& message : messages) {
-      const grpc::Slice slice(message);
-      stream.Write(grpc::ByteBuffer(&slice, 1));
-    }
-    stream.WritesDone();
-    return FromGrpcStatus(stream.Finish());
-  }
 
-  EngineDriver driver_;
+  ServedEngine driver_;
   v1::IslandIdentity a_;
   v1::IslandIdentity b_;
   std::vector<float> anchor_;
-  std::unique_ptr<CoordinatorServer> server_;
-  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Coordinator::Stub> coordinator_;
   std::unique_ptr<v1::Status::Stub> status_;
   std::unique_ptr<v1::Control::Stub> control_;
@@ -176,7 +149,7 @@ TEST_F(WiringTest, APacedDownloadEndsWithItsCallAndWithTheServer) {
   downloads.clear();
 
   ASSERT_TRUE(open_many());
-  server_.reset();
+  driver_.StopServing();
   for (const auto& download : downloads) {
     EXPECT_FALSE(download->stream->Finish().ok());
   }
@@ -235,125 +208,21 @@ TEST_F(WiringTest, AHeartbeatIsAnsweredByOneView) {
 }
 
 TEST_F(WiringTest, CallsWithoutARequestAreRefused) {
-  EXPECT_THAT(Send("Coordinator/Join", {}),
+  EXPECT_THAT(driver_.Send("Coordinator/Join", {}),
               IsInvalidArgument("the call has no request"));
-  EXPECT_THAT(Send("Coordinator/FetchUpdate", {}), IsCancelled("no request"));
-  EXPECT_THAT(Send("Status/WatchEvents", {}), IsCancelled("no request"));
+  EXPECT_THAT(driver_.Send("Coordinator/FetchUpdate", {}),
+              IsCancelled("no request"));
+  EXPECT_THAT(driver_.Send("Status/WatchEvents", {}),
+              IsCancelled("no request"));
 }
 
 // Bytes that calls have read are no longer held.
 TEST_F(WiringTest, AConnectionMayMakeManyLargeRequests) {
   const std::string junk(60'000, '\xff');
   for (int i = 0; i < 200; ++i) {
-    ASSERT_THAT(Send("Coordinator/Join", {junk}), IsInvalidArgument()) << i;
+    ASSERT_THAT(driver_.Send("Coordinator/Join", {junk}), IsInvalidArgument())
+        << i;
   }
-}
-
-// Uploads of several streams.
-class LanesTest : public WiringTest {
- protected:
-  struct Stream {
-    explicit Stream(v1::Coordinator::Stub& stub)
-        : stream(stub.Contribute(&context)) {
-      context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
-    }
-    absl::Status End() {
-      stream->WritesDone();
-      return FromGrpcStatus(stream->Finish());
-    }
-
-    grpc::ClientContext context;
-    std::unique_ptr<
-        grpc::ClientReaderWriter<v1::ContributeRequest, v1::ContributeResponse>>
-        stream;
-  };
-
-  void SetUp() override {
-    WiringTest::SetUp();
-    contribution_ =
-        driver_.MakeContribution(a_, 0, 0, anchor_, Shifted(anchor_, 0.05f));
-    contribution_.header.set_streams(2);
-  }
-  v1::ContributeRequest Header() const {
-    v1::ContributeRequest request;
-    *request.mutable_header() = contribution_.header;
-    return request;
-  }
-  v1::ContributeRequest Lane() const {
-    v1::ContributeRequest request;
-    *request.mutable_lane()->mutable_identity() = a_;
-    return request;
-  }
-  v1::ContributeRequest Trailer() const {
-    v1::ContributeRequest request;
-    *request.mutable_trailer() = contribution_.header.object();
-    return request;
-  }
-  // The bytes from `offset` on, at most `bytes` of them.
-  v1::ContributeRequest Chunk(uint64_t offset, uint64_t bytes) const {
-    v1::ContributeRequest request;
-    v1::Chunk& chunk = *request.mutable_chunk();
-    chunk.set_offset(offset);
-    chunk.set_data(contribution_.bytes.substr(offset, bytes));
-    chunk.set_crc32c(Crc32c(chunk.data()));
-    return request;
-  }
-  bool AwaitReceived(uint64_t bytes) {
-    return driver_.Await(
-        [&] { return driver_.engine().GetRun().bytes_received() == bytes; });
-  }
-
-  TestContribution contribution_;
-};
-
-TEST_F(LanesTest, AnUploadIsResumedWithMoreStreams) {
-  const uint64_t size = contribution_.bytes.size();
-  ASSERT_OK(driver_.engine().Offer(contribution_.header));
-  ASSERT_OK(driver_.engine().Append(KeyOf(contribution_.header),
-                                    CutChunk(contribution_.bytes, 0, 100)));
-  Stream main(*coordinator_);
-  main.stream->Write(Header());
-  v1::ContributeResponse response;
-  ASSERT_TRUE(main.stream->Read(&response));
-  EXPECT_EQ(response.next_offset(), 100);
-  main.stream->Write(Chunk(100, 200));
-  // The trailer waits for the bytes of the other stream.
-  main.stream->Write(Trailer());
-  ASSERT_TRUE(AwaitReceived(300));
-  Stream lane(*coordinator_);
-  lane.stream->Write(Lane());
-  lane.stream->Write(Chunk(300, size));
-  ASSERT_TRUE(main.stream->Read(&response));
-  EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
-  EXPECT_OK(lane.End());
-  EXPECT_OK(main.End());
-  // The upload is closed: no stream can join it.
-  EXPECT_TRUE(driver_.Await([&] {
-    Stream late(*coordinator_);
-    late.stream->Write(Lane());
-    return absl::IsUnavailable(late.End());
-  }));
-}
-
-TEST_F(LanesTest, OnlyChunksFollowALane) {
-  for (const v1::ContributeRequest& wrong : {Trailer(), Lane(), Header()}) {
-    Stream main(*coordinator_);
-    main.stream->Write(Header());
-    v1::ContributeResponse response;
-    ASSERT_TRUE(main.stream->Read(&response));
-    main.stream->Write(Chunk(200, 100));
-    Stream lane(*coordinator_);
-    lane.stream->Write(Lane());
-    lane.stream->Write(wrong);
-    EXPECT_THAT(lane.End(), IsInvalidArgument());
-    EXPECT_THAT(main.End(), IsInvalidArgument()) << "an error ends all streams";
-  }
-  // A message has a chunk or something else.
-  const std::string both =
-      Lane().SerializeAsString() + Chunk(0, 100).SerializeAsString();
-  EXPECT_THAT(
-      Send("Coordinator/Contribute", {Header().SerializeAsString(), both}),
-      IsInvalidArgument());
 }
 
 }  // namespace

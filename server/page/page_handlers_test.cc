@@ -28,11 +28,10 @@
 #include "nlohmann/json.hpp"
 #include "proto/status.grpc.pb.h"
 #include "server/edge/copy_source.h"
-#include "server/edge/server.h"
+#include "server/edge/testing/served_engine.h"
 #include "server/replication/follower.h"
 #include "server/rules/event_filter.h"
 #include "server/storage/testing/failing_disk.h"
-#include "server/testing/engine_driver.h"
 
 namespace causeway {
 namespace {
@@ -46,23 +45,17 @@ class PageHandlersTest : public testing::Test {
   void SetUp() override {
     ASSERT_OK(driver_.Start(TestRunConfig(
         "membership { min_islands: 1 } synchronization { fragments: 1 }")));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    ASSERT_OK(driver_.Serve());
     ASSERT_OK_AND_ASSIGN(
         http_, HttpServer::Start(
                    {.address = "127.0.0.1:0",
                     .ready = [] { return absl::OkStatus(); },
                     .handlers = PageHandlers(
-                        PageOf(server_->status()),
+                        PageOf(driver_.server().status()),
                         [this] { return absl::FromUnixSeconds(seconds_); }),
                     .now = SteadyWallClock()}));
   }
-  void TearDown() override {
-    http_.reset();
-    server_.reset();
-  }
+  void TearDown() override { http_.reset(); }
 
   json Get(const std::string& path) {
     const HttpReply reply = HttpGet(http_->port(), path);
@@ -85,8 +78,7 @@ class PageHandlersTest : public testing::Test {
 
   // The page takes this for the time.
   std::atomic<int64_t> seconds_ = 1700000000;
-  EngineDriver driver_;
-  std::unique_ptr<CoordinatorServer> server_;
+  ServedEngine driver_;
   std::unique_ptr<HttpServer> http_;
 };
 
@@ -140,9 +132,7 @@ TEST_F(PageHandlersTest, ADiskThatStandsStillIsSaid) {
     EXPECT_EQ(reply.status, 503) << path;
     EXPECT_THAT(reply.body, HasSubstr("a write has taken 7200")) << path;
   }
-  const auto stub = v1::Status::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
-                          grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Status::NewStub(driver_.channel());
   grpc::ClientContext islands_context;
   v1::ListIslandsResponse islands;
   EXPECT_THAT(FromGrpcStatus(stub->ListIslands(&islands_context, {}, &islands)),
@@ -218,7 +208,7 @@ TEST(ManyIslandsTest, AreListedInPagesAndFitThePage) {
   constexpr int kGone = 300;
   constexpr int kLive = 256;
   constexpr int kRanks = 2048;
-  EngineDriver driver;
+  ServedEngine driver;
   ASSERT_OK(
       driver.Start(TestRunConfig("membership { min_islands: 1 "
                                  "max_islands: 256 }")));
@@ -237,14 +227,9 @@ TEST(ManyIslandsTest, AreListedInPagesAndFitThePage) {
     ASSERT_OK(driver.Leave(beat.identity()));
   }
   for (int i = 0; i < kLive; ++i) join(absl::StrCat("live-", i));
-  ASSERT_OK_AND_ASSIGN(
-      const auto server,
-      CoordinatorServer::Start(&driver.engine(), {.address = "127.0.0.1:0",
-                                                  .now = SteadyWallClock()}));
+  ASSERT_OK(driver.Serve());
 
-  const auto stub = v1::Status::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
-                          grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Status::NewStub(driver.channel());
   v1::ListIslandsRequest request;
   v1::ListIslandsResponse page;
   request.set_include_departed(true);
@@ -267,11 +252,12 @@ TEST(ManyIslandsTest, AreListedInPagesAndFitThePage) {
 
   ASSERT_OK_AND_ASSIGN(
       const auto http,
-      HttpServer::Start({.address = "127.0.0.1:0",
-                         .ready = [] { return absl::OkStatus(); },
-                         .handlers = PageHandlers(PageOf(server->status()),
-                                                  SteadyWallClock()),
-                         .now = SteadyWallClock()}));
+      HttpServer::Start(
+          {.address = "127.0.0.1:0",
+           .ready = [] { return absl::OkStatus(); },
+           .handlers = PageHandlers(PageOf(driver.server().status()),
+                                    SteadyWallClock()),
+           .now = SteadyWallClock()}));
   const HttpReply reply = HttpGet(http->port(), "/api/status");
   EXPECT_LT(reply.body.size(), 1'000'000);
   const json status = json::parse(reply.body, nullptr, false);
@@ -293,7 +279,7 @@ TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
                   .handlers = PageHandlers(PageOf(&copy), SteadyWallClock()),
                   .now = SteadyWallClock()}));
   EXPECT_EQ(HttpGet(http_->port(), "/api/status").status, 503);
-  const std::string leader = absl::StrCat("127.0.0.1:", server_->port());
+  const std::string leader = driver_.address();
   follower->Follow(leader);
   for (int i = 0; !follower->view().is_complete && i < 1000; ++i) {
     absl::SleepFor(absl::Milliseconds(20));

@@ -163,7 +163,7 @@ TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
-  server_.reset();
+  driver_.StopServing();
   ExecuteInCopy(
       "CREATE TRIGGER refuse BEFORE INSERT ON events "
       "BEGIN SELECT RAISE(ABORT, 'no space left'); END");

@@ -27,8 +27,7 @@
 #include "gtest/gtest.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "quantization/strips/layout.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 #include "worker/replica/fragment_part.h"
 #include "worker/replica/fragment_replica.h"
 #include "worker/replica/testing/host_replica.h"
@@ -215,13 +214,9 @@ class FragmentActorTest : public testing::Test {
           membership { min_islands: 1 heartbeat_seconds: 0.1 grace_seconds: 0 }
         )pb" +
         more_)));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    ASSERT_OK(driver_.Serve());
     client_ = std::make_unique<BreakingClient>(NewGrpcCoordinatorClient(
-        {.address = absl::StrCat("127.0.0.1:", server_->port()),
-         .now = SteadyWallClock()}));
+        {.address = driver_.address(), .now = SteadyWallClock()}));
   }
   // Joins, and begins with the run's parameters or with a checkpoint of them.
   void Begin(std::optional<v1::IslandCheckpoint> checkpoint = std::nullopt) {
@@ -262,7 +257,7 @@ class FragmentActorTest : public testing::Test {
     client_->Shutdown();
     actor_.reset();
     session_.reset();
-    server_.reset();
+    driver_.StopServing();
   }
 
   // Returns the trainer's next action other than training, and expects it to be
@@ -337,8 +332,7 @@ class FragmentActorTest : public testing::Test {
 
   // More of the run's configuration.
   std::string more_;
-  EngineDriver driver_;
-  std::unique_ptr<CoordinatorServer> server_;
+  ServedEngine driver_;
   std::unique_ptr<BreakingClient> client_;
   std::unique_ptr<SharedOuterLoop> loop_;
   std::unique_ptr<SessionActor> session_;

@@ -25,8 +25,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "quantization/encoded_object.h"
 #include "quantization/strips/layout.h"
-#include "server/edge/server.h"
-#include "server/testing/engine_driver.h"
+#include "server/edge/testing/served_engine.h"
 #include "worker/sync/incoming_bytes.h"
 #include "worker/sync/testing/encoding.h"
 
@@ -51,21 +50,15 @@ class GrpcCoordinatorClientTest : public testing::Test {
     ASSERT_GT(contribution_.bytes.size(), 2 * kMaxChunkBytes);
     Listen({}, {});
   }
-  void TearDown() override { server_.reset(); }
 
   void Listen(const ServerTlsFiles& server_files,
               const ClientTlsFiles& client_files) {
-    server_.reset();
     ASSERT_OK_AND_ASSIGN(const auto server_credentials,
                          MakeServerCredentials(server_files, absl::Now()));
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(&driver_.engine(),
-                                          {.address = "127.0.0.1:0",
-                                           .now = SteadyWallClock(),
-                                           .credentials = server_credentials}));
+    ASSERT_OK(driver_.Serve({.credentials = server_credentials}));
     ASSERT_OK_AND_ASSIGN(const auto client_credentials,
                          MakeChannelCredentials(client_files, absl::Now()));
-    client_options_.address = absl::StrCat("127.0.0.1:", server_->port());
+    client_options_.address = driver_.address();
     client_options_.credentials = client_credentials;
     client_options_.tls = client_files.UsesTls();
     client_options_.now = SteadyWallClock();
@@ -124,11 +117,10 @@ class GrpcCoordinatorClientTest : public testing::Test {
   }
   static absl::Status GoOn() { return absl::OkStatus(); }
 
-  EngineDriver driver_;
+  ServedEngine driver_;
   v1::IslandIdentity identity_;
   std::vector<float> anchor_;
   TestContribution contribution_;
-  std::unique_ptr<CoordinatorServer> server_;
   GrpcCoordinatorClientOptions client_options_;
   std::unique_ptr<CoordinatorClient> client_;
 };

@@ -25,9 +25,9 @@
 #include "proto/replication.grpc.pb.h"
 #include "server/edge/copy_source.h"
 #include "server/edge/server.h"
+#include "server/edge/testing/served_engine.h"
 #include "server/engine.h"
 #include "server/replication/follower.h"
-#include "server/testing/engine_driver.h"
 
 namespace causeway {
 
@@ -85,20 +85,15 @@ class FollowerTest : public testing::Test {
     for (const char* island : {"a", "b"}) {
       ASSERT_OK_AND_ASSIGN(islands_.emplace_back(), driver_.Join(island));
     }
-    ASSERT_OK_AND_ASSIGN(
-        server_, CoordinatorServer::Start(
-                     &driver_.engine(),
-                     {.address = "127.0.0.1:0", .now = SteadyWallClock()}));
+    ASSERT_OK(driver_.Serve());
   }
   void TearDown() override {
     copy_server_.reset();
     follower_.reset();
-    server_.reset();
+    driver_.StopServing();
   }
 
-  std::string leader() const {
-    return absl::StrCat("127.0.0.1:", server_->port());
-  }
+  std::string leader() const { return driver_.address(); }
   std::string copy_dir() const { return driver_.state_dir() + "-copy"; }
   void Follow(const std::string& address, bool is_candidate = false) {
     follower_.reset();
@@ -158,7 +153,7 @@ class FollowerTest : public testing::Test {
   // Promotes the follower, and expects that an engine has the leader's
   // versions.
   void ExpectTheSameRun() {
-    server_.reset();
+    driver_.StopServing();
     std::vector<std::string> heads;
     for (uint32_t fragment = 0; fragment < 2; ++fragment) {
       heads.push_back(driver_.Head(fragment).DebugString());
@@ -186,9 +181,8 @@ class FollowerTest : public testing::Test {
     expect({});
   }
 
-  EngineDriver driver_;
+  ServedEngine driver_;
   std::vector<v1::IslandIdentity> islands_;
-  std::unique_ptr<CoordinatorServer> server_;
   std::unique_ptr<Follower> follower_;
   std::optional<CopySource> source_;
   std::unique_ptr<CoordinatorServer> copy_server_;
