@@ -113,9 +113,9 @@ class CrashTest : public ProcessTestFixture {
         command.push_back("CAUSEWAY_CRASH_ENTRIES=1");
       }
     }
-    const std::vector<std::string> coordinator = CoordinatorCommand(port);
+    const std::vector<std::string> coordinator =
+        CoordinatorCommand(port, "state", {"--merge_threads=1"});
     command.insert(command.end(), coordinator.begin(), coordinator.end());
-    command.push_back("--merge_threads=1");
     // Each coordinator has its own log, which shows its own announcements.
     const std::string name = absl::StrCat("coordinator-", ++coordinators_);
     log_ = Path(absl::StrCat(name, ".log"));

@@ -13,7 +13,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,7 +22,6 @@ namespace causeway {
 namespace {
 
 using testing::ContainsRegex;
-using testing::HasSubstr;
 
 constexpr char kConfig[] = R"pb(
   name: "disk"
@@ -54,12 +52,9 @@ class DiskTest : public ProcessTestFixture {
     std::vector<std::string> command = {"/usr/bin/env"};
     command.insert(command.end(), environment.begin(), environment.end());
     const std::vector<std::string> coordinator =
-        CoordinatorCommand(0, "disk/state");
+        CoordinatorCommand(0, "disk/state", {"--merge_threads=1"});
     command.insert(command.end(), coordinator.begin(), coordinator.end());
-    command.push_back("--merge_threads=1");
-    coordinator_ = Start("coordinator", std::move(command));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"))
-        << coordinator_->Output();
+    coordinator_ = StartServing("coordinator", std::move(command));
   }
 
   // Returns the environment of a coordinator that meets this fault as long as
@@ -75,25 +70,19 @@ class DiskTest : public ProcessTestFixture {
   void StartRun(const std::vector<std::string>& environment) {
     StartCoordinator(environment);
     // So slowly that the run does not end before a fault meets it.
-    std::vector<std::string> east = WorkerCommand("east", Port());
-    east.push_back("--simulated_step_seconds=0.005");
-    island_ = Start("east", std::move(east));
+    island_ = Start("east", WorkerCommand("east", Port(),
+                                          {"--simulated_step_seconds=0.005"}));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
   }
 
   // Expects, while the disk takes no writes, that the coordinator answers calls
   // and says that it is suspended for a reason that matches `why`.
   void ExpectSuspended(absl::string_view why) {
-    const absl::Time end = absl::Now() + absl::Minutes(1);
     std::string said;
-    while (!absl::StrContains(said, "SUSPENDED") && absl::Now() < end) {
-      Process status({ProgramPath("cli/causeway"), "status", "--coordinator",
-                      absl::StrCat("127.0.0.1:", Port()), "--json"},
-                     Path("status.log"));
-      ASSERT_EQ(status.Wait(), 0) << status.Output();
-      said = status.Output();
-    }
-    EXPECT_THAT(said, HasSubstr("SUSPENDED")) << coordinator_->Output();
+    EXPECT_TRUE(Await([&] {
+      said = RunTool({"status", "--coordinator", Address(), "--json"});
+      return HasFailure() || absl::StrContains(said, "SUSPENDED");
+    })) << coordinator_->Output();
     EXPECT_THAT(said, ContainsRegex(std::string(why)));
     EXPECT_TRUE(coordinator_->running());
     EXPECT_TRUE(island_->running());

@@ -14,8 +14,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -47,16 +45,15 @@ class CheckpointTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
     WriteRun(kConfig);
-    coordinator_ = Start("coordinator", CoordinatorCommand(0));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    coordinator_ = StartServing("coordinator", CoordinatorCommand(0));
   }
 
   // Each life of the island has a log of its own.
   std::unique_ptr<Process> Worker(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command = WorkerCommand("east", Port());
-    command.insert(command.end(),
-                   {absl::StrCat("--checkpoint_dir=", Path("checkpoint")),
-                    "--checkpoint_steps=3"});
+    std::vector<std::string> command =
+        WorkerCommand("east", Port(),
+                      {absl::StrCat("--checkpoint_dir=", Path("checkpoint")),
+                       "--checkpoint_steps=3"});
     command.insert(command.end(), more.begin(), more.end());
     return Start(absl::StrCat("east-", ++lives_), std::move(command));
   }
@@ -65,9 +62,8 @@ class CheckpointTest : public ProcessTestFixture {
   // kills it once recent_ is there.
   void KillWithRecent() {
     const std::unique_ptr<Process> worker = Worker(RecentFlags());
-    while (worker->running() && !std::filesystem::exists(recent_)) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
+    EXPECT_TRUE(Await([&] { return std::filesystem::exists(recent_); }))
+        << worker->Output();
     worker->End(SIGKILL);
   }
   std::vector<std::string> RecentFlags() const {
@@ -153,10 +149,9 @@ TEST_F(CheckpointTest, ACheckpointStaysUntilItsStateIsHandedIn) {
 // The next run would refuse to start with it.
 TEST_F(CheckpointTest, NoRecentCheckpointOfAFinishedRunStays) {
   coordinator_->End(SIGKILL);
-  std::vector<std::string> command = CoordinatorCommand(0);
-  command.pop_back();  // --exit_when_finished
-  coordinator_ = Start("lasting", std::move(command));
-  ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+  coordinator_ = StartServing(
+      "lasting",
+      CoordinatorCommand(0, "state", {"--exit_when_finished=false"}));
   KillWithRecent();
   auto worker = Worker();
   EXPECT_EQ(worker->Wait(), 0) << worker->Output();

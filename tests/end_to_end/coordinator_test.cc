@@ -25,15 +25,8 @@ using testing::HasSubstr;
 class CoordinatorProgramTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
-    Write("run.textproto", R"pb(
+    WriteRun(R"pb(
       name: "test"
-      model {
-        layers: 1
-        hidden_size: 8
-        intermediate_size: 16
-        heads: 2
-        sequence_length: 8
-      }
       training { total_steps: 20 batch_size: 1 }
       synchronization { inner_steps_per_round: 10 }
     )pb");
@@ -41,24 +34,20 @@ class CoordinatorProgramTest : public ProcessTestFixture {
 };
 
 TEST_F(CoordinatorProgramTest, ServesWithTheLimitsOfItsFlags) {
-  std::vector<std::string> command = CoordinatorCommand(0);
-  command.push_back("--max_connections=33");
-  auto coordinator = Start("coordinator", command);
-  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
-  auto status = Start(
-      "status", {ProgramPath("cli/causeway"), "status",
-                 absl::StrCat("--coordinator=127.0.0.1:", Port()), "--json"});
-  EXPECT_EQ(status->Wait(), 0);
-  EXPECT_THAT(status->Output(), HasSubstr("\"limit\":33,"));
+  auto coordinator = StartServing(
+      "coordinator", CoordinatorCommand(0, "state", {"--max_connections=33"}));
+  EXPECT_THAT(RunTool({"status", "--coordinator", Address(), "--json"}),
+              HasSubstr("\"limit\":33,"));
   EXPECT_EQ(coordinator->End(SIGTERM), 0);
   EXPECT_THAT(coordinator->Output(), HasSubstr("signal received"));
 }
 
 TEST_F(CoordinatorProgramTest, BadTlsFilesLeaveNoStateBehind) {
-  std::vector<std::string> command = CoordinatorCommand(0);
-  command.push_back(absl::StrCat("--tls_cert=", Path("none.crt")));
-  command.push_back(absl::StrCat("--tls_key=", Path("none.key")));
-  auto coordinator = Start("coordinator", command);
+  auto coordinator =
+      Start("coordinator",
+            CoordinatorCommand(0, "state",
+                               {absl::StrCat("--tls_cert=", Path("none.crt")),
+                                absl::StrCat("--tls_key=", Path("none.key"))}));
   EXPECT_EQ(coordinator->Wait(), 1);
   EXPECT_THAT(coordinator->Output(), HasSubstr("none.crt\" (--tls_cert)"));
   EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
@@ -74,9 +63,7 @@ TEST_F(CoordinatorProgramTest, RefusesToGuess) {
   auto without_state = Start(
       "state", {program, absl::StrCat("--config=", Path("run.textproto"))});
   EXPECT_EQ(without_state->Wait(), 2);
-  std::vector<std::string> command = CoordinatorCommand(0);
-  command.push_back("state");
-  auto stray = Start("stray", command);
+  auto stray = Start("stray", CoordinatorCommand(0, "state", {"state"}));
   EXPECT_EQ(stray->Wait(), 2);
   EXPECT_THAT(stray->Output(), HasSubstr("unknown argument \"state\""));
 }
@@ -86,16 +73,14 @@ TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
        {"--follow=a.example", "--merge_threads=-1", "--max_connections=-1",
         "--drain_slow_after=0", "--listen=127.0.0.1",
         "--http_listen=127.0.0.1:", "--metrics_listen=:http"}) {
-    std::vector<std::string> command = CoordinatorCommand(0);
-    command.push_back(flag);
-    auto coordinator = Start("refused", command);
+    auto coordinator = Start("refused", CoordinatorCommand(0, "state", {flag}));
     EXPECT_EQ(coordinator->Wait(), 2) << flag;
     EXPECT_THAT(coordinator->Output(),
                 HasSubstr(flag.substr(0, flag.find('='))));
   }
-  std::vector<std::string> command = CoordinatorCommand(0);
-  command.insert(command.end(), {"--follow=127.0.0.1:7070", "--name=Node_B"});
-  auto coordinator = Start("refused", command);
+  auto coordinator = Start(
+      "refused", CoordinatorCommand(
+                     0, "state", {"--follow=127.0.0.1:7070", "--name=Node_B"}));
   EXPECT_EQ(coordinator->Wait(), 2);
   EXPECT_THAT(coordinator->Output(), HasSubstr("--name is \"Node_B\""));
   EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
@@ -106,9 +91,8 @@ TEST_F(CoordinatorProgramTest, WhoWasElectedLeadsAgainOnlyIfElectedOrPromoted) {
   int starts = 0;
   // Logs are appended to.
   const auto start = [&](const std::vector<std::string>& command) {
-    auto coordinator = Start(absl::StrCat("coordinator-", ++starts), command);
-    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
-        << coordinator->Output();
+    auto coordinator =
+        StartServing(absl::StrCat("coordinator-", ++starts), command);
     EXPECT_EQ(coordinator->End(SIGTERM), 0);
   };
   const std::vector<std::string> alone = CoordinatorCommand(0);
@@ -122,8 +106,8 @@ TEST_F(CoordinatorProgramTest, WhoWasElectedLeadsAgainOnlyIfElectedOrPromoted) {
   EXPECT_EQ(refused->Wait(), 1);
   EXPECT_THAT(refused->Output(), HasSubstr("was elected to lead run test-"));
   EXPECT_THAT(refused->Output(), HasSubstr("start with --etcd, or,"));
-  std::vector<std::string> promoted = alone;
-  promoted.push_back("--promote");
+  const std::vector<std::string> promoted =
+      CoordinatorCommand(0, "state", {"--promote"});
   // The second start finds a directory that leads.
   for (const std::vector<std::string>& command : {promoted, promoted, alone}) {
     start(command);

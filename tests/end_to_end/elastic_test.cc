@@ -16,8 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process_test_fixture.h"
@@ -49,46 +47,42 @@ std::vector<int> NumbersAfter(absl::string_view word, absl::string_view log) {
   return numbers;
 }
 
-// Returns what the process has printed from byte `begin` on, once there is
-// `text` and then a step. Empty if that takes too long.
-std::string AwaitStepAfter(absl::string_view text, const Process& process,
-                           size_t begin = 0) {
-  const absl::Time end = absl::Now() + absl::Seconds(60);
-  while (absl::Now() < end) {
-    std::string output = process.Output().substr(begin);
-    const size_t found = output.find(std::string(text));
-    if (found != std::string::npos &&
-        output.find("] step ", found) != std::string::npos) {
-      return output;
-    }
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  ADD_FAILURE() << "no step after \"" << text << "\":\n" << process.Output();
-  return "";
-}
-
 class ElasticTest : public ProcessTestFixture {
  protected:
+  // Returns what the process has printed from byte `begin` on, once there is
+  // `text` and then a step. Empty if that takes too long.
+  static std::string AwaitStepAfter(absl::string_view text,
+                                    const Process& process, size_t begin = 0) {
+    std::string output;
+    const bool found = Await([&] {
+      output = process.Output().substr(begin);
+      const size_t at = output.find(std::string(text));
+      return at != std::string::npos &&
+             output.find("] step ", at) != std::string::npos;
+    });
+    EXPECT_TRUE(found) << "no step after \"" << text << "\":\n"
+                       << process.Output();
+    return found ? output : "";
+  }
+
   void StartCoordinator(absl::string_view more = "",
                         const std::vector<std::string>& flags = {}) {
     WriteRun(absl::StrCat(kSettings, more));
-    std::vector<std::string> command = CoordinatorCommand(0);
-    command.insert(command.end(), flags.begin(), flags.end());
-    coordinator_ = Start("coordinator", std::move(command));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    coordinator_ =
+        StartServing("coordinator", CoordinatorCommand(0, "state", flags));
   }
 
   // Starts the supervisor of a process.
   std::unique_ptr<Process> StartHost(
       int process, const std::vector<std::string>& flags) const {
-    std::vector<std::string> command = WorkerCommand("crew", Port());
-    command.insert(command.end(),
-                   {"--supervise=1", "--on_rank_fault=act",
-                    "--rank_host=127.0.0.1", "--simulated_step_seconds=0.01",
-                    absl::StrCat("--island_leader=127.0.0.2:", Port()),
-                    absl::StrCat("--island_rank=", process),
-                    absl::StrCat("--checkpoint_dir=", Path("saved"), process),
-                    "--checkpoint_steps=10"});
+    std::vector<std::string> command = WorkerCommand(
+        "crew", Port(),
+        {"--supervise=1", "--on_rank_fault=act", "--rank_host=127.0.0.1",
+         "--simulated_step_seconds=0.01",
+         absl::StrCat("--island_leader=127.0.0.2:", Port()),
+         absl::StrCat("--island_rank=", process),
+         absl::StrCat("--checkpoint_dir=", Path("saved"), process),
+         "--checkpoint_steps=10"});
     command.insert(command.end(), flags.begin(), flags.end());
     return Start(absl::StrCat("host", process), std::move(command));
   }
@@ -156,14 +150,12 @@ class SuccessionTest : public ElasticTest,
   }
   void AwaitCopyAt(int process) const {
     const std::string copy = Memory(process) + "/copy/island.safetensors";
-    while (!std::filesystem::exists(copy)) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
+    EXPECT_TRUE(Await([&] { return std::filesystem::exists(copy); }));
   }
 
   // Runs a command of an operator, as RunTool does.
   std::string Operate(std::vector<std::string> arguments) const {
-    arguments.push_back(absl::StrCat("--coordinator=127.0.0.1:", Port()));
+    arguments.push_back("--coordinator=" + Address());
     if (GetParam()) {
       arguments.push_back(absl::StrCat("--tls=", Path("state/tls/operator")));
     }
@@ -184,7 +176,7 @@ TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
   // On a slow machine one of them comes too late, and is taken in later.
   ASSERT_NE(AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2", *first), "");
   const std::string saved = Path("saved0/island.safetensors");
-  while (!std::filesystem::exists(saved)) absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(saved); }));
   third->End(SIGKILL);
 
   const size_t killed = first->Output().size();
@@ -192,9 +184,8 @@ TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
       AwaitStepAfter("trains on 2 of 3 processes: 0, 1", *first, killed);
   ASSERT_NE(without, "");
   EXPECT_THAT(without, HasSubstr("going on from the checkpoint of step"));
-  EXPECT_THAT(
-      RunTool({"events", absl::StrCat("--coordinator=127.0.0.1:", Port())}),
-      HasSubstr("2 of 3 processes, without 2"));
+  EXPECT_THAT(RunTool({"events", "--coordinator", Address()}),
+              HasSubstr("2 of 3 processes, without 2"));
 
   third = StartHost(2, flags);
   const std::string with = AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2",

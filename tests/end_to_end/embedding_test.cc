@@ -92,12 +92,11 @@ class EmbeddingTest : public ProcessTestFixture {
 
   // Starts the coordinator, again if it was there before.
   void Coordinator(int port) {
-    std::vector<std::string> command = CoordinatorCommand(port);
-    command.push_back(
-        absl::StrCat("--initial_parameters=", Path("model.safetensors")));
-    coordinator_ = Start(absl::StrCat("coordinator-", port), command);
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"))
-        << coordinator_->Output();
+    coordinator_ = StartServing(
+        absl::StrCat("coordinator-", port),
+        CoordinatorCommand(
+            port, "state",
+            {"--initial_parameters=" + Path("model.safetensors")}));
     port_ = Port();
   }
 
@@ -256,8 +255,7 @@ TEST_F(EmbeddingTest, TheQuarantineSaysWhichRanksMemoryIsWrong) {
     const auto east = Ranks("east", 0, 4, words, absl::StrCat(++islands, "-"));
     for (const auto& rank : east) EXPECT_EQ(rank->Wait(), 1);
     const std::string list =
-        RunTool({"quarantine", "list",
-                 absl::StrCat("--coordinator=127.0.0.1:", port_)});
+        RunTool({"quarantine", "list", "--coordinator", Address()});
     const std::vector<std::string> lines =
         absl::StrSplit(list, '\n', absl::SkipEmpty());
     EXPECT_EQ(lines.size(), 1 + islands) << list;

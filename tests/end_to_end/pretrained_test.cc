@@ -53,14 +53,10 @@ class PretrainedTest : public ProcessTestFixture {
                                        const std::string& state,
                                        const std::string& checkpoint) {
     Write("run.textproto", config);
-    std::vector<std::string> command = CoordinatorCommand(0, state);
-    if (!checkpoint.empty()) {
-      command.push_back(absl::StrCat("--initial_parameters=", checkpoint));
-    }
-    auto coordinator = Start(state, std::move(command));
-    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
-        << coordinator->Output();
-    return coordinator;
+    return StartServing(
+        state,
+        CoordinatorCommand(
+            0, state, {absl::StrCat("--initial_parameters=", checkpoint)}));
   }
 
   // Writes the model of Path(state) to the directory Path(out).
@@ -120,9 +116,10 @@ TEST_F(PretrainedTest, ARunGoesOnFromAnotherRunsModel) {
   ExpectSameTensors("model", "begun");
 
   // One island has a copy of the checkpoint, the other downloads it.
-  std::vector<std::string> command = WorkerCommand("east", Port());
-  command.push_back(absl::StrCat("--initial_parameters=", Path("model")));
-  auto east = Start("east", std::move(command));
+  auto east = Start(
+      "east",
+      WorkerCommand("east", Port(),
+                    {absl::StrCat("--initial_parameters=", Path("model"))}));
   auto west = Start("west", WorkerCommand("west", Port()));
   ExpectOk(*east, *west, *coordinator);
   EXPECT_THAT(east->Output(), Not(HasSubstr("fetched fragment")));
@@ -138,9 +135,9 @@ TEST_F(PretrainedTest, AnIslandWithAnotherCheckpointDownloadsTheRuns) {
   { auto coordinator = Coordinator(kConfig, "new", ""); }
   Export("new", "untrained");
   auto coordinator = Coordinator(kConfig, "second", Path("trained"));
-  std::vector<std::string> command = WorkerCommand("east", Port());
-  command.push_back(absl::StrCat("--initial_parameters=", Path("untrained")));
-  auto east = Start("east", std::move(command));
+  auto east = Start("east", WorkerCommand("east", Port(),
+                                          {absl::StrCat("--initial_parameters=",
+                                                        Path("untrained"))}));
   ExpectOk(*east, *coordinator);
   EXPECT_THAT(east->Output(), HasSubstr("is not the one that the run began"));
   EXPECT_THAT(east->Output(), HasSubstr("fetched fragment 0 at version 0"));

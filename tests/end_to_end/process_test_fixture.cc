@@ -11,12 +11,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -55,27 +57,47 @@ void ProcessTestFixture::WriteRun(absl::string_view settings) const {
 }
 
 std::vector<std::string> ProcessTestFixture::CoordinatorCommand(
-    int port, absl::string_view state) const {
-  return {ProgramPath("server/causeway-coordinator"),
-          absl::StrCat("--config=", Path("run.textproto")),
-          absl::StrCat("--state_dir=", Path(state)),
-          absl::StrCat("--listen=127.0.0.1:", port),
-          absl::StrCat("--port_file=", Path("port")),
-          "--exit_when_finished"};
+    int port, absl::string_view state,
+    const std::vector<std::string>& flags) const {
+  std::vector<std::string> command = {
+      ProgramPath("server/causeway-coordinator"),
+      absl::StrCat("--config=", Path("run.textproto")),
+      absl::StrCat("--state_dir=", Path(state)),
+      absl::StrCat("--listen=127.0.0.1:", port),
+      absl::StrCat("--port_file=", Path("port")),
+      "--exit_when_finished"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
+}
+
+std::unique_ptr<Process> ProcessTestFixture::StartServing(
+    absl::string_view name, std::vector<std::string> command) const {
+  auto coordinator = Start(name, std::move(command));
+  EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
+      << coordinator->Output();
+  return coordinator;
 }
 
 int ProcessTestFixture::Port() const {
   return std::atoi(FileText(Path("port")).c_str());
 }
 
+std::string ProcessTestFixture::Address() const {
+  return absl::StrCat("127.0.0.1:", Port());
+}
+
 std::vector<std::string> ProcessTestFixture::WorkerCommand(
-    absl::string_view island, int port) const {
-  return {ProgramPath("worker/causeway-worker"),
-          absl::StrCat("--coordinator=127.0.0.1:", port),
-          absl::StrCat("--island=", island),
-          absl::StrCat("--data=", kText),
-          "--threads=1",
-          "--log_seconds=0"};
+    absl::string_view island, int port,
+    const std::vector<std::string>& flags) const {
+  std::vector<std::string> command = {
+      ProgramPath("worker/causeway-worker"),
+      absl::StrCat("--coordinator=127.0.0.1:", port),
+      absl::StrCat("--island=", island),
+      absl::StrCat("--data=", kText),
+      "--threads=1",
+      "--log_seconds=0"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
 }
 
 std::string ProcessTestFixture::RunTool(std::vector<std::string> arguments,
@@ -86,6 +108,16 @@ std::string ProcessTestFixture::RunTool(std::vector<std::string> arguments,
   std::string output = tool.Output();
   std::remove(Path("tool.log").c_str());
   return output;
+}
+
+bool ProcessTestFixture::Await(const std::function<bool()>& condition,
+                               absl::Duration limit, absl::Duration pause) {
+  const absl::Time end = absl::Now() + limit;
+  while (!condition()) {
+    if (absl::Now() > end) return false;
+    absl::SleepFor(pause);
+  }
+  return true;
 }
 
 std::string ProcessTestFixture::MountSmallDisk() {

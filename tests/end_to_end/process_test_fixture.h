@@ -6,11 +6,13 @@
 #ifndef TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
 #define TESTS_END_TO_END_PROCESS_TEST_FIXTURE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/testing/temporary_directory.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process.h"
@@ -36,19 +38,34 @@ class ProcessTestFixture : public testing::Test {
 
   // Returns the command of a coordinator for the run that run.textproto
   // describes. It listens on this host, on `port` or on any free port if that
-  // is 0; keeps its state in Path(state); and ends with the run.
+  // is 0; keeps its state in Path(state); and ends with the run. `flags` come
+  // last, so they override these.
   std::vector<std::string> CoordinatorCommand(
-      int port, absl::string_view state = "state") const;
+      int port, absl::string_view state = "state",
+      const std::vector<std::string>& flags = {}) const;
+  // Starts the command of a coordinator, and expects that it serves islands.
+  std::unique_ptr<Process> StartServing(absl::string_view name,
+                                        std::vector<std::string> command) const;
   // Returns the port of the coordinator that last said "waiting for islands".
   int Port() const;
+  // Returns the address of that coordinator.
+  std::string Address() const;
   // Returns the command of an island that trains on kText with one thread.
-  std::vector<std::string> WorkerCommand(absl::string_view island,
-                                         int port) const;
+  // `flags` come last, so they override these.
+  std::vector<std::string> WorkerCommand(
+      absl::string_view island, int port,
+      const std::vector<std::string>& flags = {}) const;
 
   // Runs `causeway` with these arguments, expects its exit code, and returns
   // its output.
   std::string RunTool(std::vector<std::string> arguments,
                       int exit_code = 0) const;
+
+  // Looks every `pause` whether `condition` holds. Returns whether it did so
+  // within `limit`.
+  static bool Await(const std::function<bool()>& condition,
+                    absl::Duration limit = absl::Minutes(1),
+                    absl::Duration pause = absl::Milliseconds(5));
 
   // Waits for the ends of processes, and expects that each exits with 0.
   template <typename... Processes>

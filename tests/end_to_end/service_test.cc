@@ -34,15 +34,13 @@ class ServiceTest : public ProcessTestFixture {
 
   std::unique_ptr<Process> StartCoordinator() {
     WriteRun(kConfig);
-    return Start("coordinator", CoordinatorCommand(0));
+    return StartServing("coordinator", CoordinatorCommand(0));
   }
 
   // Starts an island and waits until it tells `socket` that it is ready.
-  std::unique_ptr<Process> StartWorker(const NotifySocket& socket,
-                                       const std::string& flag = "") {
-    std::vector<std::string> command = WorkerCommand("east", Port());
-    if (!flag.empty()) command.push_back(flag);
-    auto worker = Start("east", command);
+  std::unique_ptr<Process> StartWorker(
+      const NotifySocket& socket, const std::vector<std::string>& flags = {}) {
+    auto worker = Start("east", WorkerCommand("east", Port(), flags));
     while (true) {
       const std::string message = socket.Receive();
       if (message == "READY=1") return worker;
@@ -74,7 +72,6 @@ TEST_F(ServiceTest, TheCoordinatorIsReadyOnceItListensAndFeedsItsWatchdog) {
 
 TEST_F(ServiceTest, AnIslandIsReadyOnceItHasJoinedAndFeedsItsWatchdog) {
   auto coordinator = StartCoordinator();
-  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
   const NotifySocket socket(Path("socket"));
   auto worker = StartWorker(socket);
   EXPECT_THAT(worker->Output(), testing::HasSubstr("joined run"));
@@ -91,9 +88,8 @@ TEST_F(ServiceTest, AnIslandIsReadyOnceItHasJoinedAndFeedsItsWatchdog) {
 
 TEST_F(ServiceTest, AStepWithoutEndStarvesTheWatchdog) {
   auto coordinator = StartCoordinator();
-  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
   const NotifySocket socket(Path("socket"));
-  auto worker = StartWorker(socket, "--simulated_step_seconds=100000");
+  auto worker = StartWorker(socket, {"--simulated_step_seconds=100000"});
   // A fed watchdog would keep this going for ever.
   while (!socket.Receive(absl::Seconds(2)).empty()) {
   }
@@ -102,11 +98,10 @@ TEST_F(ServiceTest, AStepWithoutEndStarvesTheWatchdog) {
 
 TEST_F(ServiceTest, ASchedulerCanTellAnInterruptedIslandFromADrainedOne) {
   auto coordinator = StartCoordinator();
-  ASSERT_TRUE(coordinator->AwaitOutput("waiting for islands"));
-  std::vector<std::string> command = WorkerCommand("east", Port());
-  command.insert(command.end(),
-                 {"--interrupted_exit_code=75",
-                  absl::StrCat("--preemption_notice_file=", Path("notice"))});
+  const std::vector<std::string> command = WorkerCommand(
+      "east", Port(),
+      {"--interrupted_exit_code=75",
+       absl::StrCat("--preemption_notice_file=", Path("notice"))});
   const auto start = [&](const std::string& log) {
     auto worker = Start(log, command);
     EXPECT_TRUE(worker->AwaitOutput(" tokens/s")) << worker->Output();
@@ -115,8 +110,7 @@ TEST_F(ServiceTest, ASchedulerCanTellAnInterruptedIslandFromADrainedOne) {
   auto signalled = start("signalled");
   EXPECT_EQ(signalled->End(SIGTERM), 75) << signalled->Output();
   auto drained = start("drained");
-  RunTool(
-      {"drain", "east", "--coordinator", absl::StrCat("127.0.0.1:", Port())});
+  RunTool({"drain", "east", "--coordinator", Address()});
   EXPECT_EQ(drained->Wait(), 0) << drained->Output();
   auto noticed = start("noticed");
   Write("notice", "");

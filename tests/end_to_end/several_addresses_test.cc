@@ -61,16 +61,14 @@ class SeveralAddressesTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
     WriteRun(kConfig);
-    coordinator_ = Start("coordinator", CoordinatorCommand(0));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    coordinator_ = StartServing("coordinator", CoordinatorCommand(0));
     first_port_ = Port();
     // The order does not matter.
     addresses_ = absl::StrCat("127.0.0.1:", follower_.port(),
                               ",127.0.0.1:", first_port_);
-    std::vector<std::string> command = WorkerCommand("east", 0);
-    command[1] = absl::StrCat("--coordinator=", addresses_);
-    command.push_back("--bulk_connections=2");
-    worker_ = Start("east", command);
+    worker_ = Start("east", WorkerCommand("east", 0,
+                                          {"--coordinator=" + addresses_,
+                                           "--bulk_connections=2"}));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2"))
         << worker_->Output();
   }
@@ -94,8 +92,8 @@ class SeveralAddressesTest : public ProcessTestFixture {
       ASSERT_OK(log.Execute("UPDATE log SET epoch = 5"));
     }
     follower_.Stop();
-    promoted_ = Start("promoted", CoordinatorCommand(follower_.port(), "copy"));
-    ASSERT_TRUE(promoted_->AwaitOutput("waiting for islands"));
+    promoted_ =
+        StartServing("promoted", CoordinatorCommand(follower_.port(), "copy"));
     const absl::Time begin = absl::Now();
     ASSERT_TRUE(promoted_->AwaitOutput("is at version ")) << worker_->Output();
     RecordProperty("milliseconds",
@@ -127,10 +125,7 @@ TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
     return nlohmann::json::parse(Status())["islands"][0]["progress"].value(
         "round_trip_seconds", 0.0);
   };
-  const absl::Time end = absl::Now() + absl::Seconds(20);
-  while (round_trip() == 0 && absl::Now() < end) {
-  }
-  EXPECT_GT(round_trip(), 0);
+  EXPECT_TRUE(Await([&] { return round_trip() > 0; }, absl::Seconds(20)));
   EXPECT_EQ(worker_->End(SIGTERM), 0) << worker_->Output();
   EXPECT_THAT(promoted_->Output(),
               HasSubstr("island east (incarnation 1) left"));
@@ -151,10 +146,8 @@ TEST_F(SeveralAddressesTest, ACoordinatorThatComesBackIsStopped) {
     return std::stoi(run["rounds"].get<std::string>());
   };
   const int before = rounds();
-  const absl::Time end = absl::Now() + absl::Seconds(20);
-  while (rounds() <= before && absl::Now() < end) {
-  }
-  EXPECT_GT(rounds(), before) << worker_->Output();
+  EXPECT_TRUE(Await([&] { return rounds() > before; }, absl::Seconds(20)))
+      << worker_->Output();
   EXPECT_TRUE(worker_->running());
 }
 
@@ -171,9 +164,9 @@ TEST_F(SeveralAddressesTest, IslandsLeaveACoordinatorThatHangs) {
 }
 
 TEST_F(SeveralAddressesTest, WrongListsAreUsageErrors) {
-  std::vector<std::string> command = WorkerCommand("west", 0);
-  command[1] = "--coordinator=127.0.0.1:7070,127.0.0.1:7070";
-  auto worker = Start("west", command);
+  auto worker = Start(
+      "west", WorkerCommand("west", 0,
+                            {"--coordinator=127.0.0.1:7070,127.0.0.1:7070"}));
   EXPECT_EQ(worker->Wait(), 2);
   EXPECT_THAT(worker->Output(), HasSubstr("127.0.0.1:7070 twice"));
   EXPECT_THAT(RunTool({"enrol", "--coordinator", "a:1,", "--join", "x", "--tls",

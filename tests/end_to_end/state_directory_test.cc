@@ -33,19 +33,16 @@ constexpr char kConfig[] = R"pb(
 class StateDirectoryTest : public ProcessTestFixture {
  protected:
   void StartCoordinator(int port) {
-    coordinator_ = Start("coordinator", CoordinatorCommand(port));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"))
-        << coordinator_->Output();
+    coordinator_ = StartServing("coordinator", CoordinatorCommand(port));
   }
 
   // Starts a run, and waits for its first commits.
   void StartRun() {
     WriteRun(kConfig);
     StartCoordinator(0);
-    std::vector<std::string> command = WorkerCommand("east", Port());
     // The run lasts, though this machine may stall, until tools have read it.
-    command.push_back("--simulated_step_seconds=0.01");
-    island_ = Start("east", command);
+    island_ = Start("east", WorkerCommand("east", Port(),
+                                          {"--simulated_step_seconds=0.01"}));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));
   }
 
@@ -101,8 +98,7 @@ TEST_F(StateDirectoryTest, ALogRemovedUnderTheCoordinatorIsNotLost) {
   fs::remove(log);
   ASSERT_TRUE(coordinator_->AwaitOutput("nothing is committed"))
       << coordinator_->Output();
-  const std::string status =
-      RunTool({"status", "--coordinator", absl::StrCat("127.0.0.1:", port)});
+  const std::string status = RunTool({"status", "--coordinator", Address()});
   EXPECT_THAT(status, HasSubstr("suspended"));
   EXPECT_THAT(status, HasSubstr(log + " was removed"));
   ASSERT_TRUE(island_->running());
@@ -131,9 +127,8 @@ TEST_F(StateDirectoryTest, ALockRemovedUnderTheCoordinatorStopsCommits) {
   std::filesystem::rename(lock, lock + ".away");
   ASSERT_TRUE(coordinator_->AwaitOutput("nothing is committed"))
       << coordinator_->Output();
-  EXPECT_THAT(
-      RunTool({"status", "--coordinator", absl::StrCat("127.0.0.1:", Port())}),
-      HasSubstr(lock + " was removed"));
+  EXPECT_THAT(RunTool({"status", "--coordinator", Address()}),
+              HasSubstr(lock + " was removed"));
   std::filesystem::rename(lock + ".away", lock);
   ExpectOk(*island_, *coordinator_);
 }

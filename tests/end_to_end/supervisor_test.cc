@@ -36,13 +36,6 @@ using testing::Not;
 // $0 is the number of steps from one audit to the next.
 constexpr char kConfig[] = R"(
   name: "supervised"
-  model {
-    layers: 2
-    hidden_size: 32
-    intermediate_size: 64
-    heads: 2
-    sequence_length: 32
-  }
   training {
     total_steps: 1000000
     batch_size: 8
@@ -59,9 +52,8 @@ constexpr char kStepTime[] = "--simulated_step_seconds=0.02";
 class SupervisorTest : public ProcessTestFixture {
  protected:
   void StartCoordinator(uint64_t audit_steps = 0) {
-    Write("run.textproto", absl::Substitute(kConfig, audit_steps));
-    coordinator_ = Start("coordinator", CoordinatorCommand(0));
-    ASSERT_TRUE(coordinator_->AwaitOutput("waiting for islands"));
+    WriteRun(absl::Substitute(kConfig, audit_steps));
+    coordinator_ = StartServing("coordinator", CoordinatorCommand(0));
   }
 
   // Starts a supervisor whose process `wrong` computes wrong numbers.
@@ -74,10 +66,8 @@ class SupervisorTest : public ProcessTestFixture {
                      ProgramPath("tests/chaos/libwrong_numbers.so")),
         absl::StrCat("CAUSEWAY_WRONG_NUMBERS=",
                      Write("wrong", bytes + std::string(64, 1)))};
-    const std::vector<std::string> worker = WorkerCommand("pair", Port());
-    command.insert(command.end(), worker.begin(), worker.end());
-    command.insert(command.end(), {"--on_rank_fault=act", kStepTime});
-    command.insert(command.end(), flags.begin(), flags.end());
+    const std::vector<std::string> supervisor = SupervisorCommand(flags);
+    command.insert(command.end(), supervisor.begin(), supervisor.end());
     return Start("supervisor", std::move(command));
   }
 
@@ -96,17 +86,20 @@ class SupervisorTest : public ProcessTestFixture {
 
   // Returns what the coordinator has recorded.
   std::string Events() const {
-    return RunTool(
-        {"events", absl::StrCat("--coordinator=127.0.0.1:", Port())});
+    return RunTool({"events", "--coordinator", Address()});
   }
 
   // Starts a supervisor with `flags`. Its log is of that name.
   std::unique_ptr<Process> StartSupervisor(
       absl::string_view log, const std::vector<std::string>& flags) const {
-    std::vector<std::string> command = WorkerCommand("pair", Port());
-    command.insert(command.end(), {"--on_rank_fault=act", kStepTime});
+    return Start(log, SupervisorCommand(flags));
+  }
+  std::vector<std::string> SupervisorCommand(
+      const std::vector<std::string>& flags) const {
+    std::vector<std::string> command =
+        WorkerCommand("pair", Port(), {"--on_rank_fault=act", kStepTime});
     command.insert(command.end(), flags.begin(), flags.end());
-    return Start(log, std::move(command));
+    return command;
   }
 
   std::unique_ptr<Process> coordinator_;
@@ -233,9 +226,8 @@ TEST_F(SupervisorTest, WhatTheSupervisorOfAnotherHostHasSeenIsReported) {
   const pid_t rank = FindChild(other->pid(), "--island_rank=1");
   ASSERT_GT(rank, 0);
   kill(rank, SIGSTOP);
-  const auto events =
-      Start("events", {ProgramPath("cli/causeway"), "events", "--follow",
-                       absl::StrCat("--coordinator=127.0.0.1:", Port())});
+  const auto events = Start("events", {ProgramPath("cli/causeway"), "events",
+                                       "--follow", "--coordinator", Address()});
   EXPECT_TRUE(events->AwaitOutput("rank_stuck")) << host->Output();
   EXPECT_THAT(events->Output(), HasSubstr("a signal has stopped it"));
 }
@@ -253,20 +245,21 @@ TEST_F(SupervisorTest, AProcessThatDiesAsItHasJoinedIsReplacedAtOnce) {
       HostFlags({"--supervise=1", "--island_rank=1"}, /*successors=*/true));
   ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
   const auto await_joins = [&](size_t count) {
-    while (host->running() &&
-           std::vector<std::string>(
-               absl::StrSplit(host->Output(), "] joined run "))
-                   .size() <= count) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
+    EXPECT_TRUE(Await([&] {
+      return std::vector<std::string>(
+                 absl::StrSplit(host->Output(), "] joined run "))
+                 .size() > count;
+    })) << host->Output();
   };
   const pid_t before = FindChild(host->pid(), "--island_rank=0");
   other->End(SIGKILL);
   pid_t leader = before;
-  while (host->running() && (leader == before || leader <= 0)) {
-    absl::SleepFor(absl::Milliseconds(1));
-    leader = FindChild(host->pid(), "--island_rank=0");
-  }
+  EXPECT_TRUE(Await(
+      [&] {
+        leader = FindChild(host->pid(), "--island_rank=0");
+        return leader != before && leader > 0;
+      },
+      absl::Minutes(1), absl::Milliseconds(1)));
   // It tells other leaders so once its supervisor knows it, and soon after
   // that it notes itself beside the checkpoint.
   while (host->running() &&
@@ -299,7 +292,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   auto host = StartSupervisor("host", first);
   ASSERT_TRUE(host->AwaitOutput("step 100/")) << host->Output();
   const std::string file = Path("second/copy/island.safetensors");
-  while (!std::filesystem::exists(file)) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(file); }));
 
   host->End(SIGKILL);
   std::error_code error;
@@ -330,9 +323,7 @@ TEST_F(SupervisorTest, CheckpointsInMemoryStayUntilTheirStateIsHandedIn) {
   const std::string recent = Path("memory/island.safetensors");
   const std::string copy = Path("memory/copy/island.safetensors");
   auto host = StartSupervisor("host", flags);
-  while (host->running() && !std::filesystem::exists(recent)) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
+  EXPECT_TRUE(Await([&] { return std::filesystem::exists(recent); }));
   host->End(SIGKILL);
   coordinator_->End(SIGKILL);
   std::filesystem::copy_file(recent, copy);
@@ -345,9 +336,8 @@ TEST_F(SupervisorTest, CheckpointsInMemoryStayUntilTheirStateIsHandedIn) {
   // A successor, that looks for a leader first.
   flags.push_back("--island_rank=1");
   host = StartSupervisor("successor", flags);
-  while (host->running() && FindChild(host->pid(), "--island_rank=1") < 0) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  EXPECT_TRUE(
+      Await([&] { return FindChild(host->pid(), "--island_rank=1") > 0; }));
   host->End(SIGTERM);
   for (const std::string& file : {recent, copy}) {
     EXPECT_TRUE(std::filesystem::exists(file)) << file << host->Output();

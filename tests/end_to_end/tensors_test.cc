@@ -174,13 +174,10 @@ class TensorsTest : public ProcessTestFixture {
 
   std::unique_ptr<Process> Coordinator(int port = 0) {
     Write("run.textproto", kConfig);
-    std::vector<std::string> command = CoordinatorCommand(port);
-    command.push_back(
-        absl::StrCat("--initial_parameters=", Path("model.safetensors")));
-    auto coordinator = Start(absl::StrCat("coordinator-", port), command);
-    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
-        << coordinator->Output();
-    return coordinator;
+    return StartServing(absl::StrCat("coordinator-", port),
+                        CoordinatorCommand(port, "state",
+                                           {"--initial_parameters=" +
+                                            Path("model.safetensors")}));
   }
 
   // Trains an island to the end of the run.
@@ -246,8 +243,7 @@ TEST_F(TensorsTest, TwoIslandsTrainWhatOnlyTheyKnow) {
   std::thread west_thread([&] { west = RunIsland("west", 1, port); });
   halfway_.Wait();
 
-  const std::string address = absl::StrCat("127.0.0.1:", port);
-  EXPECT_THAT(RunTool({"status", "--coordinator", address}),
+  EXPECT_THAT(RunTool({"status", "--coordinator", Address()}),
               HasSubstr("parameters, defined by their tensors"));
   auto native = Start("native", WorkerCommand("native", port));
   EXPECT_EQ(native->Wait(), 1);

@@ -13,8 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -43,9 +41,9 @@ class TrustTest : public ProcessTestFixture {
 
   // Starts a coordinator, and returns when it serves.
   std::unique_ptr<Process> Coordinator(const std::string& state) {
-    std::vector<std::string> command = CoordinatorCommand(0, state);
-    command.insert(command.end(), {"--tls=auto", "--certificate_life=20s"});
-    auto coordinator = ProcessTestFixture::Start(state, std::move(command));
+    auto coordinator = Start(
+        state,
+        CoordinatorCommand(0, state, {"--tls=auto", "--certificate_life=20s"}));
     EXPECT_TRUE(coordinator->AwaitOutput("causeway token create"))
         << coordinator->Output();
     return coordinator;
@@ -108,9 +106,7 @@ TEST_F(TrustTest, AFollowerEnrolsAndTakesOverWithIslandsOfTheAuthority) {
              absl::StrCat("--state_dir=", Path("copy")), "--listen=127.0.0.1:0",
              absl::StrCat("--port_file=", Path("port"))});
   ASSERT_TRUE(follower->AwaitOutput("is complete")) << follower->Output();
-  while (Port() == port && follower->running()) {
-    absl::SleepFor(absl::Milliseconds(20));
-  }
+  ASSERT_TRUE(Await([&] { return Port() != port; })) << follower->Output();
   const int other = Port();
   // The island knows both addresses.
   const auto island = Start(
@@ -169,7 +165,7 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
   };
   for (int renewal = 1; renewal <= 2; ++renewal) {
     const std::string before = ends();
-    while (ends() == before) ASSERT_TRUE(island->running()) << island->Output();
+    ASSERT_TRUE(Await([&] { return ends() != before; })) << island->Output();
   }
   const int merged = std::stoi(
       Ask("state", port, {"status"}).at("run").at("rounds").get<std::string>());
@@ -206,20 +202,16 @@ TEST_F(TrustTest, OneSideWithoutTlsIsToldSoAtOnce) {
               HasSubstr("it speaks TLS, and this side plain text"));
 
   const std::string token = Token("state", port);
-  const auto open =
-      ProcessTestFixture::Start("open", CoordinatorCommand(0, "open"));
-  ASSERT_TRUE(open->AwaitOutput("waiting for islands")) << open->Output();
+  const auto open = StartServing("open", CoordinatorCommand(0, "open"));
   ExpectRefused("sealed", Port(), token,
                 "it speaks plain text, and this side TLS");
-  EXPECT_THAT(
-      RunTool({"status", absl::StrCat("--coordinator=127.0.0.1:", Port()),
-               absl::StrCat("--tls=", Path("state/tls/operator"))},
-              1),
-      HasSubstr("it speaks plain text, and this side TLS"));
+  EXPECT_THAT(RunTool({"status", "--coordinator", Address(),
+                       absl::StrCat("--tls=", Path("state/tls/operator"))},
+                      1),
+              HasSubstr("it speaks plain text, and this side TLS"));
 
   EXPECT_EQ(coordinator->End(SIGTERM), 0) << coordinator->Output();
-  const auto forgetful =
-      ProcessTestFixture::Start("forgetful", CoordinatorCommand(0, "state"));
+  const auto forgetful = Start("forgetful", CoordinatorCommand(0));
   EXPECT_TRUE(forgetful->AwaitOutput("was started without that flag"))
       << forgetful->Output();
 }

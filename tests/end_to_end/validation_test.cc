@@ -16,8 +16,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,23 +52,17 @@ class ValidationTest : public ProcessTestFixture {
                                        const std::string& config = kConfig) {
     WriteRun(config);
     // Each life of the coordinator has a log of its own.
-    auto coordinator =
-        Start(absl::StrCat("coordinator-", ++lives_), CoordinatorCommand(port));
-    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
-        << coordinator->Output();
-    return coordinator;
+    return StartServing(absl::StrCat("coordinator-", ++lives_),
+                        CoordinatorCommand(port));
   }
 
   // An island of `ranks` ranks.
   std::unique_ptr<Process> Worker(const std::string& island, int ranks,
                                   const std::string& data = kText) {
-    std::vector<std::string> command = WorkerCommand(island, Port());
-    command.push_back(absl::StrCat("--data=", data));
-    command.push_back(absl::StrCat("--ranks=", ranks));
-    return Start(island, std::move(command));
+    return Start(island, WorkerCommand(island, Port(),
+                                       {absl::StrCat("--data=", data),
+                                        absl::StrCat("--ranks=", ranks)}));
   }
-
-  std::string Address() const { return absl::StrCat("127.0.0.1:", Port()); }
 
   // Returns what `causeway evaluate` says of the state directory's model, on as
   // many sequences as the run takes.
@@ -108,10 +100,8 @@ TEST_F(ValidationTest, IslandsMeasureWhatEvaluateMeasures) {
   auto west = Worker("west", 1);
   // A killed coordinator keeps what it has recorded: everything before its last
   // line.
-  while (Measurements(*coordinator) < 3) {
-    ASSERT_TRUE(coordinator->running()) << coordinator->Output();
-    absl::SleepFor(absl::Milliseconds(5));
-  }
+  ASSERT_TRUE(Await([&] { return Measurements(*coordinator) >= 3; }))
+      << coordinator->Output();
   const int port = Port();
   coordinator->End(SIGKILL);
   const std::vector<v1::ValidationPoint> before = Points();

@@ -74,41 +74,31 @@ class ClocksTest : public ProcessTestFixture {
          absl::StrCat("WALL_CLOCK_OFFSET=", Path(name + ".offset"))});
     return Start(name, std::move(command));
   }
-  std::unique_ptr<Process> Coordinator(std::vector<std::string> flags = {},
-                                       int64_t ahead = 0) const {
+  std::unique_ptr<Process> Coordinator(
+      const std::vector<std::string>& flags = {}, int64_t ahead = 0) const {
     std::filesystem::remove(Path("port"));
-    std::vector<std::string> command = CoordinatorCommand(0);
-    command.insert(command.end(), flags.begin(), flags.end());
-    auto coordinator = StartWithClock("coordinator", std::move(command), ahead);
-    const absl::Time end = absl::Now() + kPatience;
-    while (Port() == 0 && coordinator->running() && absl::Now() < end) {
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-    EXPECT_NE(Port(), 0) << coordinator->Output();
+    auto coordinator = StartWithClock(
+        "coordinator", CoordinatorCommand(0, "state", flags), ahead);
+    EXPECT_TRUE(Await([&] { return Port() != 0; })) << coordinator->Output();
     return coordinator;
   }
   std::unique_ptr<Process> Island(const std::string& name,
                                   int64_t ahead = 0) const {
-    std::vector<std::string> command = WorkerCommand(name, Port());
     // A round takes a second, at least.
-    command.push_back("--simulated_step_seconds=0.05");
-    return StartWithClock(name, std::move(command), ahead);
+    return StartWithClock(
+        name, WorkerCommand(name, Port(), {"--simulated_step_seconds=0.05"}),
+        ahead);
   }
 
   json Status() const {
     return json::parse(
-        RunTool({"status", "--json", "--all",
-                 absl::StrCat("--coordinator=127.0.0.1:", Port())}));
+        RunTool({"status", "--json", "--all", "--coordinator", Address()}));
   }
   // Waits until `holds` says so of the status.
   template <typename Condition>
   bool AwaitStatus(const Condition& holds) const {
-    const absl::Time end = absl::Now() + kPatience;
-    while (absl::Now() < end) {
-      if (holds(Status())) return true;
-      absl::SleepFor(absl::Milliseconds(200));
-    }
-    return false;
+    return Await([&] { return holds(Status()); }, kPatience,
+                 absl::Milliseconds(200));
   }
   // Waits for more rounds, each of which takes a second.
   bool AwaitRounds(uint64_t more) const {
@@ -177,7 +167,7 @@ TEST_F(ClocksTest, CertificatesAreRightOnceTheClockIs) {
     SCOPED_TRACE(ahead);
     const auto coordinator = Coordinator(tls, ahead);
     SetClock("coordinator", 0);
-    const std::string address = absl::StrCat("127.0.0.1:", Port());
+    const std::string address = Address();
     const std::string folder = absl::StrCat(Path("state"), "/tls/operator");
     const absl::Time end = absl::Now() + kPatience;
     std::unique_ptr<Process> tool;

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/end_to_end/process_test_fixture.h"
@@ -45,17 +44,14 @@ class NamesTest : public ProcessTestFixture {
 
   std::unique_ptr<Process> Coordinator(absl::string_view name,
                                        absl::string_view host, int port) {
-    std::vector<std::string> command = CoordinatorCommand(0);
-    command.push_back(absl::StrCat("--listen=", host, ":", port));
-    auto coordinator = Start(name, command);
-    EXPECT_TRUE(coordinator->AwaitOutput("waiting for islands"))
-        << coordinator->Output();
-    return coordinator;
+    return StartServing(
+        name, CoordinatorCommand(0, "state",
+                                 {absl::StrCat("--listen=", host, ":", port)}));
   }
   std::unique_ptr<Process> Island(absl::string_view addresses) {
-    std::vector<std::string> command = WorkerCommand("north", 0);
-    command[1] = absl::StrCat("--coordinator=", addresses);
-    return StartWithHosts("north", command);
+    return StartWithHosts(
+        "north",
+        WorkerCommand("north", 0, {absl::StrCat("--coordinator=", addresses)}));
   }
   // The process takes the file of SetHosts for /etc/hosts.
   std::unique_ptr<Process> StartWithHosts(
@@ -86,11 +82,9 @@ TEST_F(NamesTest, ANameThatWasUnknownForLongIsFoundSoon) {
        absl::StrCat("--state_dir=", Path("copy")), "--listen=127.0.0.1:0"});
   constexpr char kNotJoined[] = "cannot join: ";
   constexpr char kNotFollowing[] = "not following a.invalid";
-  const absl::Time end = absl::Now() + 2 * kPatience;
-  while (Count(*north, kNotJoined) < 14) {
-    ASSERT_LT(absl::Now(), end) << north->Output();
-    absl::SleepFor(absl::Milliseconds(100));
-  }
+  ASSERT_TRUE(
+      Await([&] { return Count(*north, kNotJoined) >= 14; }, 2 * kPatience))
+      << north->Output();
   SetHosts("127.0.0.1 a.invalid\n");
   const int not_joined = Count(*north, kNotJoined);
   const int not_following = Count(*follower, kNotFollowing);

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/testing/http_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -159,13 +159,12 @@ class PrometheusTest : public ProcessTestFixture {
 
   // Waits until a query gives series.
   bool AwaitData(const std::string& query) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(60);
-    while (absl::Now() < deadline) {
-      const json series = Query(query);
-      if (!series.is_null() && !series.empty()) return true;
-      absl::SleepFor(absl::Milliseconds(200));
-    }
-    return false;
+    return Await(
+        [&] {
+          const json series = Query(query);
+          return !series.is_null() && !series.empty();
+        },
+        absl::Minutes(1), absl::Milliseconds(200));
   }
 
   Alerts Firing() {
@@ -182,19 +181,15 @@ class PrometheusTest : public ProcessTestFixture {
 
   // Runs `causeway status` with these flags.
   std::string Status(int exit_code, std::vector<std::string> flags = {}) {
-    flags.insert(flags.begin(), {"status", "--coordinator",
-                                 absl::StrCat("127.0.0.1:", Port())});
+    flags.insert(flags.begin(), {"status", "--coordinator", Address()});
     return RunTool(flags, exit_code);
   }
 
   // Waits until these alerts fire, and no others.
   void AwaitAlerts(const Alerts& wanted) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(60);
-    Alerts firing = Firing();
-    while (absl::Now() < deadline && firing != wanted) {
-      absl::SleepFor(absl::Milliseconds(200));
-      firing = Firing();
-    }
+    Alerts firing;
+    Await([&] { return (firing = Firing()) == wanted; }, absl::Minutes(1),
+          absl::Milliseconds(200));
     ASSERT_EQ(firing, wanted);
   }
 
@@ -361,12 +356,14 @@ TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
   daemons_[0]->Signal(SIGKILL);
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(Alerts{{"CausewayCoordinatorDown", 1}}));
   // It comes back without its islands.
-  std::vector<std::string> again = CoordinatorCommand(Port());
-  again.push_back(absl::StrCat("--metrics_listen=127.0.0.1:", coordinator_));
-  daemons_[0] = Start("coordinator-again", again);
+  daemons_[0] =
+      Start("coordinator-again",
+            CoordinatorCommand(
+                Port(), "state",
+                {absl::StrCat("--metrics_listen=127.0.0.1:", coordinator_)}));
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(
       Alerts{{"CausewayIslandGone", 2}, {"CausewayIslandsMissing", 1}}));
-  RunTool({"evict", "a", "--coordinator", absl::StrCat("127.0.0.1:", Port())});
+  RunTool({"evict", "a", "--coordinator", Address()});
   ASSERT_NO_FATAL_FAILURE(AwaitAlerts(
       Alerts{{"CausewayIslandGone", 1}, {"CausewayIslandsMissing", 1}}));
   daemons_[2] = Start("b-again", WorkerCommand("b", Port()));

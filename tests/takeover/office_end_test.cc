@@ -43,12 +43,10 @@ class OfficeEndTest : public ProcessTestFixture {
 
   std::unique_ptr<Process> Coordinator(const std::string& name, int port) {
     return Start(name,
-                 {ProgramPath("server/causeway-coordinator"),
-                  absl::StrCat("--config=", Path("run.textproto")),
-                  absl::StrCat("--state_dir=", Path(name)),
-                  absl::StrCat("--name=", name),
-                  absl::StrCat("--listen=127.0.0.1:", port),
-                  absl::StrCat("--etcd=", etcd_->member()), "--etcd_lease=2s"});
+                 CoordinatorCommand(port, name,
+                                    {absl::StrCat("--name=", name),
+                                     absl::StrCat("--etcd=", etcd_->member()),
+                                     "--etcd_lease=2s"}));
   }
   void StartLeader() {
     leader_ = Coordinator("a", port_);

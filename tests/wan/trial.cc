@@ -75,9 +75,7 @@ class Trial {
   // process ends, even if that is killed itself.
   std::unique_ptr<Process> Start(std::vector<std::string> arguments,
                                  absl::string_view log) const {
-    arguments.insert(arguments.begin(),
-                     {"/usr/bin/setpriv", "--pdeathsig", "KILL", "--"});
-    return std::make_unique<Process>(std::move(arguments),
+    return std::make_unique<Process>(DyingWithParent(std::move(arguments)),
                                      Path(absl::StrCat(log, ".log")));
   }
 
