@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests the requests that the operators' commands send to a coordinator.
-#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cli/commands.h"
+#include "common/testing/grpc_server.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -112,19 +111,10 @@ class FakeReplication : public v1::Replication::Service {
 
 class ControlCommandsTest : public testing::Test {
  protected:
-  ControlCommandsTest() {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port_);
-    builder.RegisterService(&service_);
-    builder.RegisterService(&replication_);
-    server_ = builder.BuildAndStart();
-  }
-
   int Run(std::vector<std::string> words) {
     out_.str("");
     err_.str("");
-    words.push_back(absl::StrCat("--coordinator=127.0.0.1:", port_));
+    words.push_back("--coordinator=" + server_.address());
     return RunCommandLine("causeway", "", ControlCommands([] {
                             return absl::FromUnixSeconds(1700000000);
                           }),
@@ -133,8 +123,7 @@ class ControlCommandsTest : public testing::Test {
 
   FakeControl service_;
   FakeReplication replication_;
-  int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  const LocalGrpcServer server_{{.services = {&service_, &replication_}}};
   std::ostringstream out_;
   std::ostringstream err_;
 };

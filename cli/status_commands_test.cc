@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/commands.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -115,14 +115,6 @@ class FakeControl : public v1::Control::Service {
 class StatusCommandsTest : public testing::Test {
  protected:
   StatusCommandsTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port);
-    builder.RegisterService(&service_);
-    builder.RegisterService(&control_);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
     environment_.now = [] { return absl::FromUnixSeconds(1700000000); };
     environment_.sleep = [this](absl::Duration) { return --sleeps_ > 0; };
     environment_.time_zone = absl::UTCTimeZone();
@@ -138,8 +130,8 @@ class StatusCommandsTest : public testing::Test {
 
   FakeStatus service_;
   FakeControl control_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  LocalGrpcServer server_{{.services = {&service_, &control_}}};
+  std::string address_ = server_.address();
   int sleeps_ = 1;
   StatusEnvironment environment_;
   std::ostringstream out_;
@@ -248,7 +240,7 @@ TEST_F(StatusCommandsTest, FollowedEventsAreNeitherLostNorRepeated) {
 TEST_F(StatusCommandsTest, WatchSurvivesARestart) {
   sleeps_ = 2;
   environment_.sleep = [this](absl::Duration) {
-    server_->Shutdown();
+    server_.Shutdown();
     return --sleeps_ > 0;
   };
   EXPECT_EQ(Run({"watch"}), kExitOk);
@@ -306,7 +298,7 @@ TEST_F(StatusCommandsTest, AConnectionMayTakeAWhile) {
 }
 
 TEST_F(StatusCommandsTest, AMissingCoordinatorIsNamed) {
-  server_->Shutdown();
+  server_.Shutdown();
   EXPECT_EQ(Run({"status"}), kExitFailure);
   EXPECT_THAT(err_.str(),
               HasSubstr(absl::StrCat("no coordinator answers at ", address_,

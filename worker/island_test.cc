@@ -23,6 +23,7 @@
 #include "common/checksum.h"
 #include "common/clock.h"
 #include "common/tensors/model_layout.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -363,21 +364,10 @@ class FalseCoordinatorTest : public testing::Test {
     coordinator_.parameters.assign(initial.size() * sizeof(float), 'x');
     joined.add_first_contribution_version(0);
 
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port);
-    builder.RegisterService(&coordinator_);
-    server_ = builder.BuildAndStart();
-    client_ =
-        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
-                                  // No test can wait for this.
-                                  .call_deadline = absl::Hours(1),
-                                  .now = SteadyWallClock()});
-  }
-  ~FalseCoordinatorTest() override {
-    client_.reset();
-    server_->Shutdown();
+    client_ = NewGrpcCoordinatorClient({.address = server_.address(),
+                                        // No test can wait for this.
+                                        .call_deadline = absl::Hours(1),
+                                        .now = SteadyWallClock()});
   }
 
   absl::Status Run(DriftingTrainer::BeforeStep before_step = GoOn) {
@@ -386,7 +376,7 @@ class FalseCoordinatorTest : public testing::Test {
   v1::FragmentHead& head() { return *coordinator_.joined.mutable_heads(0); }
 
   FalseCoordinator coordinator_;
-  std::unique_ptr<grpc::Server> server_;
+  const LocalGrpcServer server_{{.services = {&coordinator_}}};
   std::unique_ptr<CoordinatorClient> client_;
 };
 

@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/history/history.h"
 
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/proto_time.h"
+#include "common/testing/grpc_server.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -127,15 +126,10 @@ TEST(HistoryTest, CommaSeparatedValues) {
 
 TEST(HistoryTest, TheCommandFetchesAllPages) {
   FakeStatus service;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const LocalGrpcServer server({.services = {&service}});
   const auto run = [&](std::vector<std::string> words, std::string& output) {
     words.insert(words.begin(), "history");
-    words.push_back(absl::StrCat("--coordinator=127.0.0.1:", port));
+    words.push_back("--coordinator=" + server.address());
     std::ostringstream out;
     std::ostringstream err;
     const int code = RunCommandLine(

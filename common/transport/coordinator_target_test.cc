@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_time.h"
@@ -25,7 +26,6 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "gtest/gtest.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/status.grpc.pb.h"
@@ -42,14 +42,11 @@ class NamedCoordinator : public v1::Status::Service {
                    const std::string& host = "127.0.0.1",
                    std::shared_ptr<grpc::ServerCredentials> credentials =
                        grpc::InsecureServerCredentials())
-      : name_(std::move(name)) {
-    grpc::EnableDefaultHealthCheckService(true);
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(absl::StrCat(host, ":0"), credentials, &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat(host, ":", port);
+      : name_(std::move(name)),
+        server_({.services = {this},
+                 .host = host,
+                 .credentials = std::move(credentials),
+                 .has_health = true}) {
     SetLeads(leads);
   }
   ~NamedCoordinator() override { Stop(); }
@@ -61,18 +58,16 @@ class NamedCoordinator : public v1::Status::Service {
   }
 
   void SetLeads(bool leads) {
-    server_->GetHealthCheckService()->SetServingStatus(
-        v1::Coordinator::service_full_name(), leads);
+    server_.SetServing(v1::Coordinator::service_full_name(), leads);
   }
   // Ends calls under way at once, like a killed process.
-  void Stop() { server_->Shutdown(FromNow(absl::ZeroDuration())); }
+  void Stop() { server_.Kill(); }
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_.address(); }
 
  private:
   const std::string name_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  LocalGrpcServer server_;
 };
 
 // A name server that knows one IPv4 address for all names.

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/transport/credentials.h"
 
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/os/file.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/testing/certificates.h"
 #include "gmock/gmock.h"
@@ -37,27 +37,18 @@ class CredentialsTest : public testing::Test {
     const auto client_credentials = MakeChannelCredentials(client_files, now_);
     EXPECT_OK(server_credentials);
     EXPECT_OK(client_credentials);
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", *server_credentials, &port);
-    const auto queue = builder.AddCompletionQueue();
-    const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    const LocalGrpcServer server(
+        {.credentials = *server_credentials, .has_health = true});
     grpc::ChannelArguments arguments;
     // The name that the certificates are for.
     arguments.SetSslTargetNameOverride(kHost);
     const auto channel = grpc::CreateCustomChannel(
-        absl::StrCat("127.0.0.1:", port), *client_credentials, arguments);
+        server.address(), *client_credentials, arguments);
     grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
     while (state != GRPC_CHANNEL_READY &&
            state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
       channel->WaitForStateChange(state, gpr_inf_future(GPR_CLOCK_REALTIME));
       state = channel->GetState(/*try_to_connect=*/true);
-    }
-    server->Shutdown();
-    queue->Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue->Next(&tag, &ok)) {
     }
     return state == GRPC_CHANNEL_READY;
   }
@@ -177,11 +168,8 @@ TEST_F(CredentialsTest, FilesThatChangeAreReadAgain) {
   ASSERT_OK_AND_ASSIGN(
       const auto server_credentials,
       MakeServerCredentials({certificate, key, client_ca}, now_));
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", server_credentials, &port);
-  const auto queue = builder.AddCompletionQueue();
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const LocalGrpcServer server(
+      {.credentials = server_credentials, .has_health = true});
 
   // A client that does not know the first authority.
   TestAuthority next(Path("next"), valid_);
@@ -194,19 +182,13 @@ TEST_F(CredentialsTest, FilesThatChangeAreReadAgain) {
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride(kHost);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
-  const auto channel = grpc::CreateCustomChannel(
-      absl::StrCat("127.0.0.1:", port), credentials, arguments);
+  const auto channel =
+      grpc::CreateCustomChannel(server.address(), credentials, arguments);
   EXPECT_FALSE(channel->WaitForConnected(
       absl::ToChronoTime(absl::Now() + absl::Milliseconds(500))));
   install(next, next_server);
   EXPECT_TRUE(channel->WaitForConnected(
       absl::ToChronoTime(absl::Now() + absl::Seconds(60))));
-  server->Shutdown();
-  queue->Shutdown();
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue->Next(&tag, &ok)) {
-  }
 }
 
 TEST_F(CredentialsTest, AFolderTakesNoOtherFiles) {

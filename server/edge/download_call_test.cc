@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/listeners.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/grpc_status.h"
 #include "grpcpp/grpcpp.h"
@@ -58,14 +58,9 @@ TEST(DownloadCallTest, OtherCallsAreAnsweredWhileTheDiskIsSlow) {
   const Access access({.run = "r", .now = SteadyWallClock()});
   const std::unique_ptr<grpc::Service> service =
       NewService(std::move(methods), &connections, &access);
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(service.get());
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const LocalGrpcServer server({.services = {service.get()}});
   const auto stub = v1::Coordinator::NewStub(grpc::CreateChannel(
-      absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+      server.address(), grpc::InsecureChannelCredentials()));
 
   std::deque<grpc::ClientContext> contexts(kDownloads);
   std::vector<std::unique_ptr<grpc::ClientReader<v1::FetchUpdateResponse>>>

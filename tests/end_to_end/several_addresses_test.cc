@@ -8,15 +8,13 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
-#include "grpcpp/grpcpp.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/storage/sqlite.h"
@@ -36,36 +34,15 @@ constexpr char kConfig[] = R"pb(
   membership { min_islands: 1 lease_seconds: 60 }
 )pb";
 
-// What stands at a follower's address before it is promoted.
-class Follower {
- public:
-  Follower() {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port_);
-    server_ = builder.BuildAndStart();
-    server_->GetHealthCheckService()->SetServingStatus(
-        "causeway.v1.Coordinator", false);
-  }
-
-  int port() const { return port_; }
-  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
-
- private:
-  int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
-};
-
 class SeveralAddressesTest : public ProcessTestFixture {
  protected:
   void SetUp() override {
+    follower_.SetServing("causeway.v1.Coordinator", false);
     WriteRun(kConfig);
     coordinator_ = StartServing("coordinator", CoordinatorCommand(0));
     first_port_ = Port();
     // The order does not matter.
-    addresses_ = absl::StrCat("127.0.0.1:", follower_.port(),
-                              ",127.0.0.1:", first_port_);
+    addresses_ = absl::StrCat(follower_.address(), ",", Address());
     worker_ = Start("east", WorkerCommand("east", 0,
                                           {"--coordinator=" + addresses_,
                                            "--bulk_connections=2"}));
@@ -91,7 +68,7 @@ class SeveralAddressesTest : public ProcessTestFixture {
                                SqliteDatabase::Mode::kReadWriteCreate));
       ASSERT_OK(log.Execute("UPDATE log SET epoch = 5"));
     }
-    follower_.Stop();
+    follower_.Kill();
     promoted_ =
         StartServing("promoted", CoordinatorCommand(follower_.port(), "copy"));
     const absl::Time begin = absl::Now();
@@ -105,7 +82,8 @@ class SeveralAddressesTest : public ProcessTestFixture {
                    exit_code);
   }
 
-  Follower follower_;
+  // What stands at a follower's address before it is promoted.
+  LocalGrpcServer follower_{{.has_health = true}};
   std::unique_ptr<Process> coordinator_;
   int first_port_ = 0;
   std::string addresses_;

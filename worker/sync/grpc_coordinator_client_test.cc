@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/transport/chunk.h"
 #include "common/transport/credentials.h"
@@ -446,21 +446,10 @@ class OlderCoordinator : public v1::Coordinator::Service {
 
 class GrpcCoordinatorClientVersionTest : public testing::Test {
  protected:
-  void SetUp() override {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port);
-    builder.RegisterService(&coordinator_);
-    server_ = builder.BuildAndStart();
-    client_ =
-        NewGrpcCoordinatorClient({.address = absl::StrCat("127.0.0.1:", port),
-                                  .now = SteadyWallClock()});
-  }
-
   OlderCoordinator coordinator_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<CoordinatorClient> client_;
+  const LocalGrpcServer server_{{.services = {&coordinator_}}};
+  const std::unique_ptr<CoordinatorClient> client_ = NewGrpcCoordinatorClient(
+      {.address = server_.address(), .now = SteadyWallClock()});
 };
 
 TEST_F(GrpcCoordinatorClientVersionTest,

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/checksum.h"
 #include "common/clock.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -124,31 +124,8 @@ class FalseCoordinator : public v1::Coordinator::Service {
   std::vector<v1::FetchUpdateRequest> update_requests_ ABSL_GUARDED_BY(mu_);
 };
 
-// Starts a server, and sets its address.
-std::unique_ptr<grpc::Server> Serve(FalseCoordinator& coordinator,
-                                    std::string& address) {
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&coordinator);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  address = absl::StrCat("127.0.0.1:", port);
-  return server;
-}
-
 class GrpcDownloadsTest : public testing::Test {
  protected:
-  GrpcDownloadsTest() {
-    server_ = Serve(coordinator_, address_);
-    client_ = NewGrpcCoordinatorClient(
-        {.address = address_, .now = SteadyWallClock()});
-  }
-  ~GrpcDownloadsTest() override {
-    client_.reset();
-    server_->Shutdown();
-  }
-
   static absl::Status FetchUpdate(CoordinatorClient& client, bool wait,
                                   UpdateDownload& download) {
     v1::FetchUpdateRequest request;
@@ -162,9 +139,10 @@ class GrpcDownloadsTest : public testing::Test {
   }
 
   FalseCoordinator coordinator_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-  std::unique_ptr<CoordinatorClient> client_;
+  const LocalGrpcServer server_{{.services = {&coordinator_}}};
+  const std::string address_ = server_.address();
+  std::unique_ptr<CoordinatorClient> client_ =
+      NewGrpcCoordinatorClient({.address = address_, .now = SteadyWallClock()});
 };
 
 TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
@@ -330,17 +308,14 @@ TEST_F(GrpcDownloadsTest, DownloadsUseAsManyStreamsAsTheyHaveChunks) {
 class NearDownloadsTest : public GrpcDownloadsTest {
  protected:
   NearDownloadsTest() {
-    follower_server_ = Serve(follower_, coordinator_.follower);
+    coordinator_.follower = follower_server_.address();
     coordinator_.describe = DescribeMerge;
     client_ = NewGrpcCoordinatorClient(
         {.address = address_, .region = "b", .now = [this] {
            return absl::FromUnixMillis(now_);
          }});
   }
-  ~NearDownloadsTest() override {
-    client_.reset();
-    follower_server_->Shutdown();
-  }
+  ~NearDownloadsTest() override { client_.reset(); }
 
   // Fetches an update, which must be the announced one.
   void ExpectUpdate() {
@@ -365,7 +340,7 @@ class NearDownloadsTest : public GrpcDownloadsTest {
   // Milliseconds.
   std::atomic<int64_t> now_ = 0;
   FalseCoordinator follower_;
-  std::unique_ptr<grpc::Server> follower_server_;
+  LocalGrpcServer follower_server_{{.services = {&follower_}}};
 };
 
 TEST_F(NearDownloadsTest, BytesComeFromTheFollower) {
@@ -409,7 +384,7 @@ TEST_F(NearDownloadsTest, ADownloadThatIsNotWantedAnyMoreEnds) {
 }
 
 TEST_F(NearDownloadsTest, AFollowerThatIsGoneCostsNoUpdate) {
-  follower_server_->Shutdown();
+  follower_server_.Shutdown();
   Warnings warnings;
   ExpectUpdate();
   EXPECT_THAT(warnings.lines(),
@@ -441,7 +416,7 @@ TEST_F(NearDownloadsTest, AFollowerThatSaysNothingIsGivenUp) {
   done.Notify();
   ExpectPause(absl::Seconds(5));
   // The call must have left `done` before it is destroyed.
-  follower_server_->Shutdown();
+  follower_server_.Shutdown();
 }
 
 }  // namespace

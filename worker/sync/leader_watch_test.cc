@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/testing/grpc_server.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/grpc_time.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "gtest/gtest.h"
 #include "proto/coordinator.grpc.pb.h"
 
@@ -31,26 +30,15 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 // A coordinator, as far as the watch sees it.
 class Coordinator {
  public:
-  Coordinator() {
-    grpc::EnableDefaultHealthCheckService(true);
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
-    SetLeads(false);
-  }
+  Coordinator() { SetLeads(false); }
 
   void SetLeads(bool leads) {
-    server_->GetHealthCheckService()->SetServingStatus(
-        v1::Coordinator::service_full_name(), leads);
+    server_.SetServing(v1::Coordinator::service_full_name(), leads);
   }
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_.address(); }
 
  private:
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  LocalGrpcServer server_{{.has_health = true}};
 };
 
 class LeaderWatchTest : public testing::Test {

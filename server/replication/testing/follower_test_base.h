@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/testing/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "glog/logging.h"
 #include "grpcpp/grpcpp.h"
@@ -40,15 +41,9 @@ class Proxy : public v1::Replication::Service {
   Proxy(const std::string& leader, Look look)
       : stub_(v1::Replication::NewStub(
             grpc::CreateChannel(leader, grpc::InsecureChannelCredentials()))),
-        look_(std::move(look)) {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                             &port_);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-  }
+        look_(std::move(look)) {}
 
-  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  const std::string& address() const { return server_.address(); }
 
   grpc::Status Follow(
       grpc::ServerContext* context,
@@ -73,8 +68,7 @@ class Proxy : public v1::Replication::Service {
  private:
   const std::unique_ptr<v1::Replication::Stub> stub_;
   const Look look_;
-  int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  const LocalGrpcServer server_{{.services = {this}}};
 };
 
 class FollowerTest : public testing::Test {
