@@ -43,8 +43,7 @@ class JournalTest : public testing::Test {
   }
   static std::vector<std::string> Texts(const LogBatch& batch) {
     std::vector<std::string> texts;
-    for (const CoordinatorEvent& event : batch.events)
-      texts.push_back(event.text);
+    for (const auto& event : batch.events) texts.push_back(event.text);
     return texts;
   }
 
