@@ -94,6 +94,8 @@ CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions,
   for (int i = 0; i < repetitions; ++i) {
     copying.Time([&] {
       std::memcpy(copy.data(), GaussianValues().data(), 4 * kValues);
+      benchmark::DoNotOptimize(copy.data());
+      benchmark::ClobberMemory();
     });
     summing.Time([&] { cursor.Sum(0, {0.5f}, absl::MakeSpan(sum)); });
   }
