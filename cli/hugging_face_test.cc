@@ -3,6 +3,7 @@
 #include "cli/hugging_face.h"
 
 #include <string>
+#include <vector>
 
 #include "common/printable.h"
 #include "common/testing/status_matchers.h"

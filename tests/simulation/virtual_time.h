@@ -7,6 +7,7 @@
 #ifndef TESTS_SIMULATION_VIRTUAL_TIME_H_
 #define TESTS_SIMULATION_VIRTUAL_TIME_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <iostream>
