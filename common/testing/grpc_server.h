@@ -30,7 +30,7 @@ class LocalGrpcServer {
     std::string host = "127.0.0.1";
     std::shared_ptr<grpc::ServerCredentials> credentials =
         grpc::InsecureServerCredentials();
-    // Whether it answers health checks (SetServing).
+    // Says whether the server answers health checks (SetServing).
     bool has_health = false;
   };
 
@@ -48,7 +48,7 @@ class LocalGrpcServer {
   }
 
   int port() const { return port_; }
-  // The host and the port.
+  // Returns "host:port".
   const std::string& address() const { return address_; }
   void SetServing(const std::string& service, bool serving) {
     server_->GetHealthCheckService()->SetServingStatus(service, serving);

@@ -260,7 +260,7 @@ class DownloadCall : public Call {
 
   absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kTrying;
-  // Whether there was news since the last try began.
+  // Says whether there was news since the last try began.
   bool news_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   // The alarm of the next chunk.

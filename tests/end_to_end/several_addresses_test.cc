@@ -82,7 +82,7 @@ class SeveralAddressesTest : public ProcessTestFixture {
                    exit_code);
   }
 
-  // What stands at a follower's address before it is promoted.
+  // This server stands at a follower's address until that is promoted.
   LocalGrpcServer follower_{{.has_health = true}};
   std::unique_ptr<Process> coordinator_;
   int first_port_ = 0;

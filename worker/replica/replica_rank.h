@@ -91,7 +91,8 @@ class ReplicaRank {
     return PartExchange(options_.orders->replica(), part.shares);
   }
 
-  // What rank 0 gives to an order and gets from it; empty on the other ranks.
+  // Rank 0 gives these to an order, or gets them from it. The other ranks leave
+  // them empty.
   struct Operands {
     // For kCollect: room for the encodings, and the number of their bytes.
     absl::Span<char> encoded;

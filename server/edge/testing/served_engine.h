@@ -47,7 +47,7 @@ class ServedEngine : public EngineDriver {
   std::string address() const {
     return absl::StrCat("127.0.0.1:", server_->port());
   }
-  // The same at each call, without TLS.
+  // Returns the same channel at each call. It has no TLS.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   // Sends these bytes as the messages of a call to a method, "Service/Method",
