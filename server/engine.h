@@ -99,8 +99,8 @@ class Engine {
   // and starts the threads. Uses `opened` instead, if given.
   //   INVALID_ARGUMENT     The checkpoint cannot be read, or does not fit the
   //                        model. Nothing was written.
-  //   FAILED_PRECONDITION  Another coordinator holds the directory, or it
-  //                        belongs to another run or model.
+  //   UNAVAILABLE          Another coordinator holds the directory.
+  //   FAILED_PRECONDITION  The directory belongs to another run or model.
   //   DATA_LOSS            A committed file is damaged.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(Options options,
                                                        OpenedRun opened = {});

@@ -4,8 +4,8 @@
 // causeway-coordinator: holds one run and serves it.
 //
 // Exit codes: 0 the run is finished, or a signal of common/os/daemon.h came; 1
-// failure; 2 wrong use, such as an invalid configuration, which a restart
-// cannot mend.
+// failure; 2 wrong use, such as an invalid configuration or a state directory
+// with another run, which a restart cannot mend.
 #include <unistd.h>
 
 #include <algorithm>
@@ -351,6 +351,13 @@ int WrongUse(const absl::Status& status) {
   return UsageError(kProgram, status.message());
 }
 
+// Returns the exit code of a coordinator that did not start because of
+// `status`, or has ended.
+int LeadExitCode(const absl::Status& status) {
+  const int code = ExitCode(kProgram, status);
+  return absl::IsFailedPrecondition(status) ? 2 : code;
+}
+
 // Runs the program and returns the exit code.
 int Main() {
   const absl::StatusOr<ServeOptions> options = ServeOptionsOfFlags();
@@ -368,7 +375,7 @@ int Main() {
     return 2;
   }
   if (absl::GetFlag(FLAGS_etcd).empty()) {
-    return ExitCode(kProgram, Lead(*options, *config, "", nullptr).status());
+    return LeadExitCode(Lead(*options, *config, "", nullptr).status());
   }
   const absl::StatusOr<Election::Options> election_options =
       ElectionOptionsOfFlags(*options, *config);

@@ -56,7 +56,7 @@ absl::StatusOr<FileLock> Lock(const std::string& path) {
   if (!absl::IsFailedPrecondition(lock.status())) return lock;
   absl::string_view holder = lock.status().message();
   holder.remove_prefix(std::min(holder.size(), holder.rfind("pid ")));
-  return absl::FailedPreconditionError(absl::Substitute(
+  return absl::UnavailableError(absl::Substitute(
       "state directory $0 is in use by another coordinator ($1)", path,
       holder));
 }

@@ -57,10 +57,10 @@ class StateDirectory {
 
   // Opens the directory for a coordinator. Also returns the errors of
   // CommitLog::Open.
-  //   FAILED_PRECONDITION  Another coordinator has it open; or it holds files
-  //                        that are not a run's, or files of a run whose log is
-  //                        missing or older than they are, or an incomplete
-  //                        copy.
+  //   UNAVAILABLE          Another coordinator has it open.
+  //   FAILED_PRECONDITION  It holds files that are not a run's, or files of a
+  //                        run whose log is missing or older than they are, or
+  //                        an incomplete copy.
   //   DATA_LOSS            The log lacks rows of commits.
   //   NOT_FOUND            There is no directory, and `create` is false.
   // After these errors all files are as they were.

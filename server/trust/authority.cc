@@ -94,7 +94,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& folder,
   }
   Issuer issuer;
   if (!pem.ok() && now < kEarliest) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::UnavailableError(absl::StrCat(
         "the system's clock says ",
         absl::FormatTime("%Y-%m-%d", now, absl::UTCTimeZone()),
         ", and an authority that is made now would end too early: set the "

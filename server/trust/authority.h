@@ -38,6 +38,7 @@ class Authority {
   //                        there.
   //   FAILED_PRECONDITION  The certificate is missing, or one of the two is
   //                        damaged.
+  //   UNAVAILABLE          The system's clock is wrong.
   static absl::StatusOr<Authority> Open(const std::string& folder,
                                         const std::string& run, bool may_make,
                                         absl::Time now);

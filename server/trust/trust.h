@@ -62,6 +62,7 @@ class Trust {
   // Opens the folder, or makes everything in it, and signs the coordinator's
   // own certificates again.
   //   FAILED_PRECONDITION  A part of the authority is missing or damaged.
+  //   UNAVAILABLE          The system's clock is wrong.
   static absl::StatusOr<std::unique_ptr<Trust>> Open(Options options);
 
   ServerTlsFiles server_files() const { return authority_.server_files(); }

@@ -103,7 +103,7 @@ TEST_F(CoordinatorProgramTest, WhoWasElectedLeadsAgainOnlyIfElectedOrPromoted) {
     ASSERT_OK(state->log().TakeOver(5));
   }
   auto refused = Start("refused", alone);
-  EXPECT_EQ(refused->Wait(), 1);
+  EXPECT_EQ(refused->Wait(), 2);
   EXPECT_THAT(refused->Output(), HasSubstr("was elected to lead run test-"));
   EXPECT_THAT(refused->Output(), HasSubstr("start with --etcd, or,"));
   const std::vector<std::string> promoted =

@@ -288,7 +288,7 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   Write("run.textproto", absl::StrReplaceAll(FileText(Path("run.textproto")),
                                              {{"layers: 2", "layers: 3"}}));
   auto changed = Start("coordinator", CoordinatorCommand(0));
-  EXPECT_EQ(changed->Wait(), 1);
+  EXPECT_EQ(changed->Wait(), 2);
   EXPECT_THAT(changed->Output(), HasSubstr("model.layers: 2 -> 3"));
 }
 

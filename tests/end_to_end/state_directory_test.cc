@@ -105,7 +105,7 @@ TEST_F(StateDirectoryTest, ALogRemovedUnderTheCoordinatorIsNotLost) {
   coordinator_->End(SIGKILL);
 
   coordinator_ = Start("refused", CoordinatorCommand(port));
-  EXPECT_EQ(coordinator_->Wait(), 1);
+  EXPECT_EQ(coordinator_->Wait(), 2);
   EXPECT_THAT(coordinator_->Output(), HasSubstr(log + ".rescued"));
   fs::rename(log + ".rescued", log);
   StartCoordinator(port);
