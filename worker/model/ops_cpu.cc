@@ -149,11 +149,10 @@ class CpuOps final : public Ops {
                        const float* inverse_rms, const float* gain,
                        int64_t rows, int64_t width, bool accumulate, void* d_x,
                        float* d_gain, void* normalized) override {
-    float* partial_gains = Scratch(pool_.threads() * width);
+    float* partial_gains = ZeroedScratch(pool_.threads() * width);
     ForSlices(rows, 1, [&](Slice slice, int worker) {
       const int64_t first = slice.begin * width;
       float* partial = partial_gains + worker * width;
-      std::fill_n(partial, width, 0.0f);
       kernels_.rms_norm_backward_rows(
           Fp32(d_normalized) + first, Fp32(x) + first,
           inverse_rms + slice.begin, gain, slice.size(), width, accumulate,
@@ -243,10 +242,9 @@ class CpuOps final : public Ops {
     const int64_t gain_size = shape.gains();
     // Each worker has sums of its own, and a scratch row of heads.
     const int64_t scratch_size = gain_size + shape.qk_width;
-    float* scratch = Scratch(pool_.threads() * scratch_size);
+    float* scratch = ZeroedScratch(pool_.threads() * scratch_size);
     ForSlices(shape.rows, 1, [&](Slice slice, int worker) {
       float* const partial = scratch + worker * scratch_size;
-      std::fill_n(partial, gain_size, 0.0f);
       for (int64_t r = slice.begin; r < slice.end; ++r) {
         for (const QkNormPart& part : {shape.query, shape.key}) {
           float* const d = Fp32(d_qkv) + r * shape.row_width + part.offset;
@@ -407,6 +405,13 @@ class CpuOps final : public Ops {
       scratch_.resize(static_cast<size_t>(size));
     }
     return scratch_.data();
+  }
+
+  // Returns scratch space for sums, to which some threads may add nothing.
+  float* ZeroedScratch(int64_t size) {
+    float* const scratch = Scratch(size);
+    std::fill_n(scratch, size, 0.0f);
+    return scratch;
   }
 
   const ModelKernels& kernels_ = CpuModelKernels();

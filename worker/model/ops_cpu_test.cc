@@ -112,7 +112,8 @@ TEST_P(OpsCpuTest, Embedding) {
 }
 
 TEST_P(OpsCpuTest, RmsNorm) {
-  for (const int64_t rows : {1, 2, 11}) {
+  // One thread computes the last of these, after others have left their sums.
+  for (const int64_t rows : {2, 11, 1}) {
     for (const int64_t width : {1, 8, 16, 31, 32, 33, 129}) {
       for (const bool add : {false, true}) {
         const Floats x = Random(rows * width, 1);
@@ -196,8 +197,8 @@ TEST_P(OpsCpuTest, Linear) {
 // Batch, length, heads, key heads, head size. The CPU backend works in blocks
 // of 64 queries.
 const AttentionShape kAttentionShapes[] = {
-    {1, 1, 1, 1, 2},  {2, 5, 4, 4, 6},    {1, 64, 2, 1, 16},
-    {3, 65, 6, 2, 8}, {1, 150, 3, 3, 34}, {2, 33, 4, 1, 10},
+    {2, 5, 4, 4, 6},    {1, 64, 2, 1, 16}, {3, 65, 6, 2, 8},
+    {1, 150, 3, 3, 34}, {2, 33, 4, 1, 10}, {1, 1, 1, 1, 2},
 };
 
 TEST_P(OpsCpuTest, Bias) {
