@@ -22,8 +22,8 @@ namespace {
 constexpr v1::Format kFormats[] = {v1::FP32, v1::BF16, v1::INT8,
                                    v1::INT4, v1::E3M0, v1::ECQ};
 
-// Returns whether the format has scales. Formats with scales are those whose
-// codes can be compressed.
+// Returns whether the format has scales. Only codes of such formats can be
+// compressed.
 bool HasScales(v1::Format format) {
   return format != v1::FP32 && format != v1::BF16;
 }
@@ -48,9 +48,9 @@ const StripPlanes& PlanesOf(const CodecSpec& spec) {
   }
 }
 
-// Every format takes at least two bytes, a scale, for every 256 values. Larger
-// claims of a peer are refused before bytes are computed, so that these do not
-// overflow.
+// Every format takes at least two bytes, a scale, for every 256 values.
+// Refusing larger claims of a peer keeps computed numbers of bytes from
+// overflowing.
 constexpr uint64_t kMaxValuesPerByte = 128;
 
 absl::Status CheckEcqTarget(const EncodeOptions& options) {

@@ -45,7 +45,7 @@ struct CodecSpec {
   // The number of values that share one scale: 64, 128 or 256. Formats without
   // scales ignore it.
   uint32_t block_size = 256;
-  // Whether codes are entropy coded where that makes them smaller.
+  // Is true if codes are entropy coded where that makes them smaller.
   bool entropy_coded = false;
 
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
@@ -99,9 +99,9 @@ EncodingReader NewEncodingReader(
     const CodecSpec& spec, uint64_t values,
     EncodingReader::Task task = EncodingReader::Task::kFindStrips);
 
-// Opens an encoding of `values` values. `codes`, unless they are empty, are
-// those that EncodingReader::KeepCodes has kept of it; then nothing is
-// decompressed again. Both must outlive the decoder.
+// Opens an encoding of `values` values. If `codes` are not empty, they are what
+// EncodingReader::KeepCodes kept, and nothing is decompressed again. `encoded`
+// and `codes` must outlive the decoder.
 //   INVALID_ARGUMENT  bad spec, `encoded` does not have the length of such an
 //                     encoding, or a strip is longer than it can be.
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(

@@ -17,7 +17,7 @@ CodecSpec UplinkSpec(const v1::SynchronizationConfig& config);
 // Returns how the coordinator encodes updates for islands.
 CodecSpec DownlinkSpec(const v1::SynchronizationConfig& config);
 
-// Returns the options of the encoders of both.
+// Returns the options of the encoders for both directions.
 EncodeOptions EncodeOptionsOf(const v1::SynchronizationConfig& config);
 
 }  // namespace causeway

@@ -406,7 +406,7 @@ TEST(CodecBytesTest, ThePriceOfEachFormat) {
 
 // The squared errors relative to the values' squares were measured with another
 // program, on Gaussian values in blocks of 128 with a 16-bit scale.
-TEST(CodecErrorTest, IsThatOfTheFormat) {
+TEST(CodecErrorTest, MatchesTheFormat) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 3e-4f);
   std::vector<float> values(1 << 19);
@@ -454,8 +454,8 @@ TEST(CodecForeignBytesTest, RefusesScalesThatNoEncoderWrites) {
   }
 }
 
-// Values with the largest scales and any code, which CheckFinite accepts, are
-// finite.
+// Values with the largest scale that CheckFinite accepts are finite, whatever
+// their codes.
 TEST(CodecForeignBytesTest, WhatIsNotRefusedIsFinite) {
   std::mt19937 random(3);
   for (const CodecSpec& spec : AllSpecs()) {

@@ -30,7 +30,7 @@ class DecodeCursor {
   explicit DecodeCursor(const Decoder* decoder) : decoder_(decoder) {}
 
   // Decodes values [begin, begin + values.size()). `begin` is a multiple of
-  // kPieceAlignment; the end may be any.
+  // kPieceAlignment; the end may be anywhere.
   void Decode(uint64_t begin, absl::Span<float> values);
 
  private:
@@ -75,7 +75,7 @@ class Decoder {
 };
 
 // Decodes the same pieces of several vectors of one length into their weighted
-// sum. Those of block formats stay in registers until they are complete. One
+// sum. Sums of block formats stay in registers until they are complete. One
 // thread at a time may use it.
 class SumCursor {
  public:

@@ -36,7 +36,7 @@ namespace {
 constexpr size_t kHeaderBytes = 6;
 constexpr size_t kMostPieces = 1024;
 
-// Decodes with a cursor, in pieces as short as they may be.
+// Decodes with a cursor, in the shortest pieces that it takes.
 std::vector<float> DecodeInPieces(const Decoder& decoder, uint64_t values) {
   constexpr uint64_t kPiece = kPieceAlignment;
   std::vector<float> decoded(values);
@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<float>> DecodeStream(const CodecSpec& spec,
 }
 
 // Measures the norm with a reader that gets `piece` more bytes at a time. In
-// the middle it gets some bytes damaged and then again.
+// the middle, some bytes arrive damaged first, and then intact.
 absl::StatusOr<double> NormOfStream(const CodecSpec& spec,
                                     absl::string_view encoded, uint64_t values,
                                     size_t piece) {

@@ -14,7 +14,7 @@
 
 namespace causeway {
 
-// The counts by code; nibbles have the first 16.
+// The counts by code; nibbles use the first 16.
 using CodeCounts = std::array<uint32_t, 256>;
 
 // Counts the codes in `codes`, at most 2^31 bytes.

@@ -32,9 +32,9 @@ inline constexpr size_t kMaxCodePlaneBytes = 1 << 16;
 size_t CompressCodes(SymbolWidth width, absl::string_view codes,
                      absl::Span<char> compressed);
 
-// Restores the whole plane to `codes`, whose size the caller knows. Whatever
-// the bytes are, takes time in proportion to that size, and reads and writes
-// nothing outside the two arrays. On an error `codes` is unspecified.
+// Restores the whole plane to `codes`, whose size the caller knows. For any
+// bytes, takes time in proportion to that size, and stays within the two
+// arrays. On an error `codes` is unspecified.
 //   INVALID_ARGUMENT  the bytes are cut off, too many, or were not made by
 //                     CompressCodes: the table is bad, or the states do not end
 //                     where the encoder began. Checksums must find the

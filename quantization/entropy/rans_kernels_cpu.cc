@@ -464,11 +464,11 @@ HWY_AFTER_NAMESPACE();
 namespace causeway {
 
 RansReciprocal ReciprocalOf(uint32_t frequency) {
-  // Rounded up, the product of a state x exceeds x / frequency * 2^(32 + shift)
-  // by x * excess / frequency, which must not reach the next quotient. Rounded
-  // down and with 1 added to x, the same holds with frequency - excess in place
-  // of the excess. One of the two is at most half the frequency, which is small
-  // enough.
+  // With the reciprocal rounded up, the product with a state x exceeds x /
+  // frequency * 2^(32 + shift) by x * excess / frequency, which must not reach
+  // the next quotient. With the reciprocal rounded down and 1 added to x, the
+  // same holds for frequency - excess. One of the two is at most half the
+  // frequency, which is small enough.
   const uint32_t shift = static_cast<uint32_t>(std::bit_width(frequency)) - 1;
   const uint64_t one = uint64_t{1} << (32 + shift);
   const uint64_t up = one / frequency + 1;

@@ -92,8 +92,8 @@ class ScalarDequantizer {
   const float weight_;
 };
 
-// Does the same for 4-bit codes by a table of all values of the block in one
-// vector. Multiplying the table rounds as multiplying each value does.
+// Computes the same for 4-bit codes, from a table of all values of the block in
+// one vector. Multiplying the table rounds as multiplying each value does.
 template <BlockFormat kFormat, bool kWeighted>
 class TableDequantizer {
  public:
@@ -124,7 +124,7 @@ using Dequantizer =
     std::conditional_t<kHasTable<kFormat>, TableDequantizer<kFormat, kWeighted>,
                        ScalarDequantizer<kFormat, kWeighted>>;
 
-// Whether ShiftDequantizer, where it fits, is faster than Dequantizer.
+// Is true if ShiftDequantizer, where it fits, is faster than Dequantizer.
 template <BlockFormat kFormat>
 constexpr bool kHasShiftDequantizer =
     kFormat == BlockFormat::kE3m0 && !kHasTable<kFormat>;

@@ -39,8 +39,8 @@ bool AreAtMost(uint16_t largest, const char* scales, uint64_t count) {
   return most <= largest;
 }
 
-// Returns the error for the bad scale of the block of values `begin` to `begin`
-// + `count` - 1 of `size`.
+// Returns the error for the bad scale of a block, values [begin, begin + count)
+// of `size`.
 absl::Status BadScale(BlockFormat format, uint16_t scale, uint64_t begin,
                       uint64_t count, uint64_t size) {
   const uint64_t last = begin + count - 1;

@@ -30,10 +30,8 @@ namespace causeway {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sums stay in registers until all terms have been added, in order.
-//
-// The number of values whose sums are in registers at once: eight rows, or two
-// blocks of the smallest size.
+// The number of values whose sums stay in registers while kTermsAtOnce terms
+// are added, in order: eight rows, or two blocks of the smallest size.
 constexpr size_t kSumPiece = 8 * kRow;
 static_assert(kSumPiece == kNibbleGroup);
 

@@ -36,8 +36,8 @@ T LoadUnaligned(const char* bytes) {
   return value;
 }
 
-// Load encoded values of a format: a vector, or one for the rest of an array.
-// LoadU and StoreU compile to x86's loads and stores of unaligned lanes.
+// These load encoded values: a vector, or one for the rest of an array. LoadU
+// and StoreU compile to x86's loads and stores of unaligned lanes.
 struct Fp32 {
   static constexpr size_t kBytes = 4;
   static hn::Vec<Floats> Load(const char* encoded) {

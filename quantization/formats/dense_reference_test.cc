@@ -58,8 +58,8 @@ TEST(Bf16Test, EveryCodeIsTheUpperHalfOfAFloatAndComesBack) {
   }
 }
 
-// The nearer one of two neighbours is taken. The test computes in double, where
-// the distances are exact.
+// The nearer neighbour is taken. The test computes in double, where the
+// distances are exact.
 TEST(Bf16Test, NoNeighbourIsNearer) {
   for (uint32_t code = 0; code < 0x7f7f; ++code) {
     for (const uint32_t low :

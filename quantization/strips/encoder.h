@@ -77,9 +77,10 @@ class Encoder {
   const absl::Span<char> buffer_;
   // The bytes of a whole strip that is not compressed.
   const uint64_t strip_bytes_;
-  // The number of values that each strip still lacks; for the thread that has
-  // the strip. A lock for each piece would wait for the thread's writes past
-  // the caches, which costs the outer step a tenth of its speed.
+  // The number of values that each strip still lacks; only the thread that
+  // encodes the strip uses it. A lock for each piece would wait for the
+  // thread's writes past the caches, which costs the outer step a tenth of its
+  // speed.
   std::vector<uint32_t> missing_;
 
   absl::Mutex mutex_;

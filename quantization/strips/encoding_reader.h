@@ -83,11 +83,11 @@ class EncodingReader {
 
   const StripPlanes& planes() const { return *planes_; }
   uint64_t values() const { return values_; }
-  // The number of strips in the whole vector, and of those that have been read
-  // to their ends.
+  // Return the number of strips in the whole vector, and of completely read
+  // ones.
   uint64_t strips() const { return StripCount(values_); }
   uint64_t complete() const { return complete_.size(); }
-  // The number of bytes that have been read.
+  // Returns the number of bytes that have been read.
   uint64_t bytes() const { return EndOf(complete()) + incoming_.read; }
 
   // Checks that everything was read.
@@ -103,7 +103,7 @@ class EncodingReader {
   absl::StatusOr<ConstStripPart> Open(absl::string_view encoding,
                                       uint64_t strip,
                                       std::vector<char>& codes) const;
-  // Does the same with the codes that a reader has kept which has measured the
+  // Does the same with codes that the reader kept while it measured the
   // encoding (KeepCodes).
   absl::StatusOr<ConstStripPart> OpenKept(absl::string_view encoding,
                                           uint64_t strip,
@@ -127,9 +127,9 @@ class EncodingReader {
   absl::StatusOr<double> Norm() const;
   // Returns the squares that Norm() sums, by ranges of values: range i ends
   // before value ends[i], and the next one begins there. Runs are as long as
-  // possible and in order. Values that are not finite count in the strips that
-  // have them. If `ends` are not in order, or end too early, strips are missing
-  // or in other ranges.
+  // before value ends[i], and the next one begins there. Runs are as long as
+  // possible and in order. A value that is not finite makes the squares of its
+  // strip NaN. If `ends` are not in order, or end too early, strips are missing
   std::vector<StripRun> Runs(absl::Span<const uint64_t> ends) const;
 
  private:
@@ -144,7 +144,7 @@ class EncodingReader {
     uint64_t read = 0;
     // 0 until the header is complete.
     uint64_t bytes = 0;
-    // The received bytes of the strip, if it is entropy coded and to be
+    // The received bytes of the strip if it is entropy coded and will be
     // measured; otherwise its scales.
     std::string kept;
     // The first bytes of a tile's codes.
@@ -164,13 +164,13 @@ class EncodingReader {
   uint64_t ReadHeader(absl::string_view bytes);
   void EndStrip();
 
-  // Measure the values of the strip that is being received: MeasurePlain the
-  // received tiles, MeasureEntropyCoded all at once.
+  // Measure the values of the strip that is being received: MeasurePlain those
+  // of the received tiles, MeasureEntropyCoded all at once.
   void MeasurePlain(absl::string_view bytes);
   void MeasureTile(ConstStripPart part);
   void MeasureEntropyCoded();
-  // Notes an error of the strip that is being received, whose other values are
-  // not measured.
+  // Records an error of the strip that is being received, whose other values
+  // are not measured.
   void NoteNotFinite(const absl::Status& status);
   // Returns the number of values in the next tile.
   uint64_t TileValues() const;

@@ -194,7 +194,8 @@ std::vector<double> SquaresByStrip(absl::Span<const float> values) {
   return squares;
 }
 
-// Runs of strips with these sums: a strip is in the ranges of its values.
+// Returns runs of strips with these sums: a strip is in the ranges of its
+// values.
 std::vector<StripRun> RunsByStrip(const std::vector<double>& squares,
                                   const std::vector<uint64_t>& ends) {
   std::vector<StripRun> runs;

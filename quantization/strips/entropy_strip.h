@@ -50,7 +50,7 @@ absl::StatusOr<EntropyStrip> FindPlanes(const StripPlanes& planes,
                                         absl::string_view strip);
 
 // Decompresses the codes of `strip` to `codes`, which has planes.CodeBytes of
-// its values, and lets `strip` have them there.
+// its values, and points `strip` to them.
 //   INVALID_ARGUMENT  they are wrong.
 absl::Status Decompress(const StripPlanes& planes, absl::Span<char> codes,
                         EntropyStrip& strip);

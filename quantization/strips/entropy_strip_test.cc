@@ -242,8 +242,8 @@ TEST(EntropyCodecTest, TakesAnyDamage) {
   }
 }
 
-// A few bytes that claim to be very many values are refused, and no memory is
-// allocated for the values.
+// A few bytes that claim to be very many values are refused before memory for
+// the values is allocated.
 TEST(EntropyCodecTest, RefusesFewBytesForManyValues) {
   const CodecSpec spec = Coded(v1::INT8);
   const std::string encoded = Encoded(spec, 1000);

@@ -14,7 +14,7 @@
 
 namespace causeway {
 
-// The times of the codec and of the reference that it is compared with. The two
+// The times of the codec and of the reference that it is compared with. They
 // are measured in turns, and the shortest time of each counts, since a shared
 // machine only ever adds to them.
 struct CodecSpeed {

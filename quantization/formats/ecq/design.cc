@@ -14,15 +14,15 @@ namespace causeway {
 namespace {
 
 constexpr int kBins = 4096;
-// The histogram covers magnitudes up to 64, in units of the block. No value
-// exceeds them: the largest is sqrt(256) times the root mean square of its
-// block, which is sqrt(256) times the strip's.
+// The histogram covers magnitudes up to 64, in units of the block. The largest
+// value is sqrt(256) times the root mean square of its block, which is
+// sqrt(256) times the strip's.
 constexpr double kBinsPerUnit = 64;
 
-// Values are counted in groups of this number, the smallest block. A full strip
-// has so many that a row of each group tells enough of the others, unless their
-// block has a value beyond kLoud times the strip's root mean square: few such
-// values can be most of the power.
+// Values are counted in groups of this number, the smallest block. In a full
+// strip, one row of each group is enough of a sample, unless the block has a
+// value beyond kLoud times the strip's root mean square: few such values can be
+// most of the power.
 constexpr uint64_t kGroup = 64;
 constexpr uint64_t kRow = 16;
 constexpr double kLoud = 6;
@@ -45,8 +45,7 @@ struct Sums {
   double count = 0;
   // The sum over the values of their blocks' squared units.
   double weight = 0;
-  // The same sum with each term times the value's magnitude in units, that is,
-  // of unit * |value|.
+  // The sum of unit * |value|.
   double moment = 0;
 
   Sums operator-(const Sums& other) const {
@@ -126,7 +125,7 @@ class Histogram {
   double power_ = 0;
 };
 
-// Returns the row that stands for its group. Rows take turns in no order, so
+// Returns the row that represents its group. Rows take turns in no order, so
 // that no column of a matrix is always or never seen.
 absl::Span<const float> SampleOf(absl::Span<const float> group,
                                  uint64_t number) {

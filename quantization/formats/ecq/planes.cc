@@ -57,7 +57,7 @@ Blocks::Blocks(uint32_t block_size, absl::Span<const float> values) {
   count = whole;
   if (const absl::Span<const float> rest = values.subspan(whole * block_size);
       !rest.empty()) {
-    // Zeros change none of the two.
+    // Zeros change neither of the two.
     std::array<float, 256> padded = {};
     absl::c_copy(rest, padded.begin());
     MeasureEcqBlocks(block_size, 1, padded.data(), &squares[whole],

@@ -25,9 +25,9 @@
 // quantization/formats/ecq/design.h chooses. Scales in proportion to the
 // block's root mean square alone would spend bits on blocks that hardly matter
 // for the whole error. One scale for all blocks would mix the codes of quiet
-// and loud ones, which costs the entropy coder more than necessary. On
-// pseudo-gradients of real runs the geometric mean needs the fewest bits at
-// equal error (docs/numerics.md has the figures).
+// and loud blocks, which costs the entropy coder bits. On pseudo-gradients of
+// real runs the geometric mean needs the fewest bits at equal error
+// (docs/numerics.md has the figures).
 //
 // Scales and codes have the layout of BlockFormat::kInt8
 // (quantization/formats/block_format.h), and the same scales are refused. The

@@ -165,7 +165,7 @@ TEST(BlockCodesTest, CodesThatAreNeverWrittenAreReadAsDocumented) {
   EXPECT_EQ(DecodeValue(BlockFormat::kE3m0, kOne, 8), 0);
 }
 
-// The level of no other written code is nearer. Distances in double are exact
+// No other written code has a nearer level. Distances in double are exact
 // enough to tell one part in 2^22 of a level from a tie.
 TEST(BlockCodesTest, NoLevelIsNearerThanTheOneTaken) {
   std::mt19937 random(11);
@@ -257,7 +257,7 @@ TEST(BlockScaleTest, IsTheReferencesAtAllMagnitudes) {
   ExpectScalesOfTheReference<BlockFormat::kE3m0>();
 }
 
-// ECQ's blocks have such scales.
+// ECQ uses such scales.
 TEST(BlockScaleTest, IsRoundedUpOnRequestSoThatNothingSaturates) {
   const auto scale_of = BlockScale<BlockFormat::kInt8, /*kUp=*/true>;
   for (uint32_t bits = 0x3f800000; bits < 0x40800000; bits += 4099) {
