@@ -19,7 +19,7 @@ float ScoreScale(const AttentionShape& shape) {
   return 1 / std::sqrt(static_cast<float>(shape.head_dim));
 }
 
-// The positions [begin, end) of a sequence, which see one another only.
+// The positions [begin, end) of a sequence, which see only one another.
 struct Document {
   int64_t begin;
   int64_t end;

@@ -36,7 +36,7 @@ struct Device {
 
 // A user's choice of devices.
 struct DeviceChoice {
-  // Whether all existing GPUs are chosen; `devices` is empty then.
+  // Is true if all existing GPUs are chosen; `devices` is empty then.
   bool all_gpus = false;
   std::vector<Device> devices;
 };

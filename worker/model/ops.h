@@ -86,8 +86,8 @@ struct QkNormPart {
   int64_t gain = 0;
 };
 
-// What QkNorm normalizes: each head or, across heads, all query heads of a row
-// as one group, and all its key heads as another.
+// The groups that QkNorm normalizes: each head or, across heads, all query
+// heads of a row as one group, and all its key heads as another.
 struct QkNormShape {
   constexpr QkNormShape(const AttentionShape& shape, bool across_heads)
       : rows(shape.rows()),
@@ -186,10 +186,10 @@ class Ops {
   virtual int64_t FreeBytes() const {
     return std::numeric_limits<int64_t>::max();
   }
-  // Returns how often memory was allocated, by Allocate and by operations for
-  // themselves. Training steps allocate none after the first ones.
+  // Returns how often Allocate and operations have allocated memory. Training
+  // steps allocate none after the first ones.
   int64_t allocations() const { return allocations_; }
-  // Returns how often the host has waited for everything before.
+  // Returns how often the host has waited for all earlier operations.
   int64_t waits() const { return waits_; }
 
   // Copies from the host; `host` may change when this returns. Short copies do

@@ -194,9 +194,8 @@ class NewtonSchulz {
     }
   }
 
-  // Calls body for each panel of X's rows, of which one takes `row_work`
-  // products. The last panels come first: those of symmetric matrices take
-  // longest.
+  // Calls body for each panel of X's rows; a row takes `row_work` products. The
+  // last panels come first, as they take longest in symmetric matrices.
   void ForPanels(int64_t row_work, absl::FunctionRef<void(Slice)> body) {
     std::atomic<int64_t> left = Panels();
     const auto work = [&](int /*worker*/) {

@@ -75,7 +75,7 @@ TEST(OrthogonalizeCpuTest, IsThePolynomialAsItIsWritten) {
                                        Jordan().begin() + iterations);
       Doubles want = Widen(matrix);
       reference::Orthogonalize<double>(first, rows, columns, want);
-      // bf16 has 8 bits; what a product loses takes part in the next ones.
+      // bf16 has 8 bits, and errors carry over from product to product.
       ExpectNear(Orthogonalized(matrix, rows, columns, first), want,
                  OrthogonalizesInBf16(rows, columns) ? 0.06 : 1e-4);
     }

@@ -191,7 +191,7 @@ void Transformer::Forward(const float* parameters,
   ops_->Embedding(tokens_.data(), parameters + embedding_, rows, hidden_,
                   streams_[0]);
   for (int b = 0; b < layers_; ++b) {
-    // What begins a block computes the sum that ends the block before.
+    // Entering a block computes the sum that ends the block before.
     const bool first = b == 0;
     const void* const input =
         EnterHalf(first ? streams_[0] : activations_[b - 1].middle,
@@ -357,9 +357,9 @@ const void* Transformer::EnterHalfBackward(const void* x, const float* gain,
   return normalized_;
 }
 
-// d_stream_ is the gradient of the block's output and becomes that of its
-// input: EnterHalfBackward adds to it, which leaves the gradient's way around
-// each half of the block.
+// d_stream_ holds the gradient of the block's output, and then of its input:
+// EnterHalfBackward adds to it, so gradients also flow around each half of the
+// block.
 void Transformer::BackwardBlock(const float* parameters, int block,
                                 const AttentionShape& shape, float* gradients) {
   const BlockActivations& from = activations_[block];

@@ -61,9 +61,10 @@ class Transformer {
     bool training = true;
     // TrainingConfig.recompute_activations. Changes no bit of the results.
     bool recompute_activations = false;
-    // Whether NextTokenLogits keeps the queries, keys and values of its prefix,
-    // so that a longer prefix costs only its new tokens. Every block then has
-    // memory for them, and the parameters must not change between two calls.
+    // If true, NextTokenLogits keeps the queries, keys and values of its
+    // prefix, so that a longer prefix costs only its new tokens. Every block
+    // then has memory for them, and the parameters must not change between two
+    // calls.
     bool keep_prefix = false;
     // The token that ends a document. Tokens attend only to their own document;
     // positions need not begin again, because the rotary embedding depends only
@@ -89,7 +90,7 @@ class Transformer {
   const ModelLayout& layout() const { return layout_; }
   int64_t sequence_length() const { return length_; }
   int64_t vocab_size() const { return vocab_; }
-  // Returns the bytes of device memory that the object holds, but for those of
+  // Returns the bytes of device memory that the object holds, except those of
   // the tokens.
   int64_t activation_bytes() const { return arena_.size(); }
 
@@ -127,8 +128,8 @@ class Transformer {
 
   // Writes the logits (vocab_size of them, on the host) of the token that
   // follows `prefix`, which has 1 to sequence_length tokens. Computes the whole
-  // prefix, or with keep_prefix what follows the tokens that it shares with the
-  // last call's. INVALID_ARGUMENT as above.
+  // prefix, or with keep_prefix only what follows the tokens that it shares
+  // with the last call's prefix. INVALID_ARGUMENT as above.
   absl::Status NextTokenLogits(const float* parameters,
                                absl::Span<const int32_t> prefix,
                                absl::Span<float> logits);
@@ -148,8 +149,8 @@ class Transformer {
     int64_t gate_up = 0;
     int64_t down = 0;
   };
-  // What the backward pass needs of the norm of a half of a block: attention or
-  // MLP.
+  // The backward pass needs these of the norm of half a block: of attention or
+  // the MLP.
   struct Half {
     float* inverse_rms = nullptr;
     // The input of a norm that ends the half; exists with post_norm only.
@@ -179,8 +180,8 @@ class Transformer {
   };
   ArenaPlan PlanArena();
   absl::Status AllocateMemory();
-  // Return the number of streams, of blocks' activations, and of their qkv,
-  // that have memory of their own.
+  // Return how many streams, blocks' activations, and blocks' qkv have memory
+  // of their own.
   size_t kept_streams() const {
     return options_.training ? streams_.size() : 1;
   }
@@ -199,7 +200,7 @@ class Transformer {
   absl::Status CheckBatch(absl::Span<const int32_t> tokens,
                           absl::Span<const int32_t> targets) const;
   AttentionShape ShapeOf(int64_t batch, int64_t length) const;
-  // Copies a batch to the device, which discards what NextTokenLogits has kept.
+  // Copies a batch to the device, and discards what NextTokenLogits has kept.
   void UploadBatch(absl::Span<const int32_t> tokens,
                    absl::Span<const int32_t> targets);
   // Tells attention the documents of sequences of `length` tokens.
@@ -238,16 +239,16 @@ class Transformer {
   // residual_delta_.
   const void* LeaveHalfBackward(const float* gain, const Half& half,
                                 int64_t rows, float* d_gain);
-  // Adds to d_stream_ what the gradient of the input of a half's first
-  // projection, which is residual_delta_, makes of it. Returns that input; x is
-  // the stream.
+  // Adds to d_stream_ the gradient that comes through the input of a half's
+  // first projection. The gradient of that input is residual_delta_. Returns
+  // that input; x is the stream.
   const void* EnterHalfBackward(const void* x, const float* gain,
                                 const Half& half, int64_t rows, float* d_gain);
   // Turns d_qkv_ from the gradient of attention's input into that of the
   // projection.
   void BackwardQkv(const float* parameters, int block,
                    const AttentionShape& shape, float* gradients);
-  // Hands `replay` the operations of AddGradients that are always the same.
+  // Passes `replay` the operations of AddGradients that are always the same.
   using ReplayFunction = void (Ops::*)(const ReplayKey&,
                                        absl::FunctionRef<void()>);
   void ReplayPass(ReplayFunction replay, const float* parameters, int64_t rows,
@@ -319,8 +320,8 @@ class Transformer {
   void* weights_ = nullptr;
   // weights_ or the parameters.
   const void* linear_weights_ = nullptr;
-  // The parameters of which linear_weights_ is a copy for all AddGradients
-  // until TakeLoss, or null.
+  // The parameters that linear_weights_ copies for all AddGradients until
+  // TakeLoss, or null.
   const float* summed_parameters_ = nullptr;
   // All blocks share the arrays below.
   void* normalized_ = nullptr;

@@ -34,7 +34,7 @@ v1::ModelConfig SmallConfig() {
   return config;
 }
 
-// All that Qwen2, Qwen3 and SmolLM3 add.
+// Returns a model with all that Qwen2, Qwen3 and SmolLM3 add.
 v1::ModelConfig RichConfig() {
   v1::ModelConfig config = SmallConfig();
   config.set_head_dim(10);
@@ -44,7 +44,7 @@ v1::ModelConfig RichConfig() {
   return config;
 }
 
-// What OLMo 2 adds.
+// Returns a model with all that OLMo 2 adds.
 v1::ModelConfig PostNormConfig() {
   v1::ModelConfig config = SmallConfig();
   config.set_qk_norm(true);
@@ -280,7 +280,7 @@ void ExpectSameLogitsWithKeptPrefix(const v1::ModelConfig& config) {
   for (const size_t length : {3, 4, 7, 7, 5, 12}) compare(length);
   tokens[4] = (tokens[4] + 1) % static_cast<int32_t>(config.vocab_size());
   for (const size_t length : {10, 3, 11}) compare(length);
-  // A loss takes the memory of the prefix.
+  // Loss overwrites the memory of the kept prefix.
   const std::vector<int32_t> others(12, 1);
   ASSERT_OK(keeps->Loss(parameters.data(), others, others));
   compare(12);

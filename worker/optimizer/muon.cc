@@ -15,7 +15,7 @@ double StepScale(int64_t rows, int64_t columns) {
   return 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
 }
 
-// Returns the most values of a matrix that Muon updates.
+// Returns the number of values of the largest matrix that Muon updates.
 int64_t LargestMatrix(const v1::TrainingConfig& config,
                       absl::Span<const TensorSpec> tensors) {
   int64_t largest = 0;

@@ -33,12 +33,12 @@
 
 namespace causeway {
 
-// Returns whether the run updates `tensor` by Muon: whether training.optimizer
-// is MUON, and the tensor a matrix of a transformer block.
+// Returns whether Muon updates `tensor`: training.optimizer is MUON, and the
+// tensor is a matrix of a transformer block.
 bool IsMuonMatrix(const v1::TrainingConfig& config, const TensorSpec& tensor);
 
-// Returns the coefficients of the iterations. The matrix has a Frobenius norm
-// of at most 1 before the first of them.
+// Returns the coefficients of the iterations. Before the first one, the matrix
+// has a Frobenius norm of at most 1.
 absl::Span<const Quintic> MuonIterations();
 
 // Returns how many fp32 values Muon takes for its own use with these tensors.

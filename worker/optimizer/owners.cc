@@ -11,7 +11,8 @@ namespace causeway {
 namespace {
 
 constexpr int64_t kGranularity = 16;
-// The time in which AdamW moves one value's 28 bytes, in operations.
+// The number of operations in the time in which AdamW moves one value's 28
+// bytes.
 constexpr double kValueCost = 512;
 
 double MatrixCost(const TensorSpec& matrix) {
@@ -70,7 +71,7 @@ std::vector<Slice> DivideAmongOwners(const v1::TrainingConfig& config,
   for (const TensorSpec& tensor : layout.tensors) {
     if (IsMuonMatrix(config, tensor)) high += MatrixCost(tensor);
   }
-  // Halves the interval until the limits are as good as equal.
+  // Halves the interval until the limits are nearly equal.
   for (int i = 0; i < 40; ++i) {
     const double middle = (low + high) / 2;
     const bool enough =

@@ -53,8 +53,8 @@ struct ReducedGradient {
   double gradient_norm = 0;
 };
 
-// Returns the bytes of the optimizer on the rank that takes the most, together
-// with `vectors` fp32 vectors of the size of the rank's shard.
+// Returns the most bytes that a rank needs for the optimizer, and for `vectors`
+// fp32 vectors of the size of its shard.
 int64_t ShardBytes(const v1::TrainingConfig& config, const ModelLayout& layout,
                    int ranks, int64_t vectors);
 
@@ -81,8 +81,8 @@ class ShardedOptimizer {
   absl::StatusOr<ReducedGradient> Reduce(const MicroBatches& own,
                                          absl::Span<float> gradients);
 
-  // In Step and Estimate, `gradients` is the whole vector after Reduce, of
-  // which only the shard is read; `master` and `estimate` are the shard.
+  // Step and Estimate read only the shard of `gradients`, which is the whole
+  // vector after Reduce; `master` and `estimate` are the shard.
 
   // Updates `master` and the state.
   void Step(double learning_rate, const ReducedGradient& reduced,
@@ -134,7 +134,7 @@ class ShardedOptimizer {
   const Slice shard_;
   std::vector<Segment> segments_;
   std::vector<MuonMatrix> matrices_;
-  // Null if there are no matrices of its own.
+  // Null if Muon updates no matrix of the shard.
   std::unique_ptr<Muon> muon_;
 
   // The number of updates so far, on which bias correction depends.

@@ -81,7 +81,7 @@ class ShardedOptimizerTest
     return gradients;
   }
 
-  // Makes one update with `gradients`, of which this rank has `count`
+  // Makes one update with `gradients`, the sum of this rank's `count`
   // micro-batches. `parameters` is the whole vector, whose shard changes.
   static void Update(ShardedOptimizer& optimizer, double rate, int64_t count,
                      std::vector<float> gradients,

@@ -185,8 +185,7 @@ CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
   }
 }
 
-// The softmax over the keys processed so far, for the rows of which a lane has
-// a part.
+// The softmax over the keys processed so far, for the rows that a lane shares.
 template <int kTiles>
 struct RunningSoftmax {
   // Turns scores into weights. If a score is larger than all before, scales
@@ -352,8 +351,8 @@ CAUSEWAY_DEVICE ScoreGradient GradientOf(float score, float d_p, float scale,
 // Computes the gradients of keys and values: a tile of keys meets the queries
 // that see it, of all heads of its group. Products are by key, then query:
 //   S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q.
-// Rows beyond the sequence's end add nothing: its queries and their gradients
-// are 0, and its keys are not written.
+// Rows beyond the sequence's end add nothing: their queries and gradients are
+// 0, and their keys are not written.
 template <int kHeadDim>
 __global__ void AttentionKeyGradientKernel(AttentionShape shape, float scale,
                                            const Bf16* qkv,

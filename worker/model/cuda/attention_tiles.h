@@ -215,8 +215,8 @@ CAUSEWAY_DEVICE void HideLaterKeys(int ahead,
       scores);
 }
 
-// Sets the scores of keys before their query's document to -infinity. The first
-// row and column are these positions of the sequence.
+// Sets the scores of keys before their query's document to -infinity.
+// `first_row` and `first_column` are positions in the sequence.
 template <bool kRowsAreQueries, int kTiles, int kColumns>
 CAUSEWAY_DEVICE void HideOtherDocuments(const int32_t* document_begin,
                                         int64_t length, int first_row,
@@ -246,8 +246,8 @@ CAUSEWAY_DEVICE void Scale(float factor,
   }
 }
 
-// Writes sums to rows [first, first + 16 * kTiles) of a matrix like the
-// source's, as far as it has these rows.
+// Writes sums to rows [first, first + 16 * kTiles) of a matrix, as far as these
+// are below `rows`.
 template <int kHeadDim, int kTiles>
 CAUSEWAY_DEVICE void StoreSums(const float (&sums)[kTiles][kHeadDim / 8][4],
                                int64_t first, int64_t rows, int64_t stride,

@@ -35,13 +35,11 @@ struct CublasLtLibrary {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-// The heuristic may also name algorithms that cannot run, before those that
-// can.
+// The heuristic may list algorithms that cannot run before those that can.
 constexpr int kCandidates = 8;
 
 absl::StatusOr<CublasLtLibrary> LoadLibrary() {
-  // The library must be of the major release that this program was compiled
-  // for.
+  // The library must have the major version that this program was compiled for.
   ASSIGN_OR_RETURN(const SharedLibrary library,
                    LoadCudaLibrary("libcublasLt", CUBLAS_VER_MAJOR,
                                    absl::StrCat("install the cuBLAS of CUDA ",

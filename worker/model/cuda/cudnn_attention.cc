@@ -28,10 +28,10 @@ constexpr int kCudaMajor = CUDART_VERSION / 1000;
 
 // The deterministic backward pass keeps the gradient of all scores of a call in
 // scratch memory, in bf16. Calls take as many sequences, or heads of one, as
-// there is room for in this part of the device's memory.
+// fit in this part of the device's memory.
 constexpr size_t kScoresPartOfMemory = 64;
 
-// Other lengths take masks for what is missing in a tile.
+// Other lengths need masks for the missing part of a tile.
 constexpr int64_t kLengthMultiple = 128;
 
 absl::StatusOr<SharedLibrary> LoadLibrary() {
@@ -44,7 +44,7 @@ absl::StatusOr<SharedLibrary> LoadLibrary() {
                    LoadCudaLibrary("libcudnn", CUDNN_MAJOR,
                                    absl::StrCat("install cuDNN ", CUDNN_MAJOR,
                                                 " for CUDA ", kCudaMajor)));
-  // cuDNN for another CUDA would end the process when it misses its libraries.
+  // cuDNN for another CUDA ends the process if it does not find its libraries.
   decltype(&cudnnGetCudartVersion) cuda_version = nullptr;
   RETURN_IF_ERROR(library.Find("cudnnGetCudartVersion", cuda_version));
   if (cuda_version() / 1000 != kCudaMajor) {
@@ -129,7 +129,7 @@ enum Array : int64_t {
   kValueGradient,
 };
 
-// The frontend's messages have more lines, for its developers.
+// The further lines of the frontend's messages are for its developers.
 absl::Status FromFrontend(fe::error_t error) {
   if (error.is_good()) return absl::OkStatus();
   const std::string message = error.get_message();
@@ -183,7 +183,7 @@ absl::StatusOr<AttentionShape> PartOf(const AttentionShape& shape,
   return part;
 }
 
-// Returns whether cuDNN may take the shape. Others may change from call to
+// Checks that cuDNN may take the shape. Other shapes may change from call to
 // call, so they have no plans, and the log does not name them.
 absl::Status CheckShape(const AttentionShape& shape) {
   if (shape.document_begin == nullptr && shape.first == 0 &&
@@ -276,7 +276,7 @@ struct Plan {
   size_t scratch_bytes = 0;
 };
 
-// Keeps and logs an error, after which the pass is no longer cuDNN's.
+// Keeps and logs an error, after which cuDNN does not compute the pass.
 void KeepStatus(const AttentionShape& shape, AttentionPass pass,
                 const absl::Status& status, Plan& plan) {
   plan.status.Update(status);

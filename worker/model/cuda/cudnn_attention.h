@@ -34,14 +34,14 @@ class CudnnAttention {
 
   virtual ~CudnnAttention() = default;
 
-  // Chooses a kernel, and logs which, at the first call for a shape; compiling
-  // it takes a second or so. Returns why cuDNN does not compute the pass, if it
-  // does not.
+  // Chooses a kernel at the first call for a shape, and logs it; compiling it
+  // takes about a second. If cuDNN does not compute the pass, the error says
+  // why.
   virtual absl::Status Prepare(const AttentionShape& shape,
                                AttentionPass pass) = 0;
 
-  // Start a pass, and prepare it if it was not. After an error the results are
-  // undefined.
+  // Start a pass, after preparing it if necessary. After an error the results
+  // are undefined.
   virtual absl::Status Forward(const AttentionShape& shape, const void* qkv,
                                void* output, float* log_sum_exp,
                                Scratch scratch) = 0;

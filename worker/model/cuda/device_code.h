@@ -13,8 +13,6 @@
 //   }
 //   ...
 //   LaunchKernel(Scale, {.x = blocks}, 256, 0, stream, size, 2.0f, values);
-//
-// Only the device's barriers wait.
 #ifndef WORKER_MODEL_CUDA_DEVICE_CODE_H_
 #define WORKER_MODEL_CUDA_DEVICE_CODE_H_
 

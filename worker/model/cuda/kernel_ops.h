@@ -6,11 +6,11 @@
 // memory, copies and matrix products.
 //
 // Besides ops.h, the kernels require that the widths of rows (of the model, of
-// projections and of SwiGLU) are multiples of 8, that those which are
-// normalized have at most 32768 values, that heads have a multiple of 16 values
-// and at most 128, and that memory is aligned to 16 bytes.
-// common/tensors/model_layout.h aligns tensors so if the widths are such
-// multiples. worker/model/device.h refuses other models.
+// projections and of SwiGLU) are multiples of 8, that normalized rows have at
+// most 32768 values, that heads have a multiple of 16 values and at most 128,
+// and that memory is aligned to 16 bytes. With such widths,
+// common/tensors/model_layout.h aligns tensors so. worker/model/device.h
+// refuses other models.
 #ifndef WORKER_MODEL_CUDA_KERNEL_OPS_H_
 #define WORKER_MODEL_CUDA_KERNEL_OPS_H_
 
@@ -161,7 +161,7 @@ class KernelOps : public Ops {
                       const float* inverse_rms, const float* gains, void* d_qkv,
                       float* d_gains) override {
     if (std::max(shape.query.width, shape.key.width) > kMostHeadDim) {
-      // Only the heads of a row together are so wide.
+      // Only normalization across heads has such wide groups.
       for (const QkNormPart& part : {shape.query, shape.key}) {
         Bf16* const d = AsBf16(d_qkv) + part.offset;
         RmsNormBackwardOf(d, AsBf16(raw) + part.offset,
@@ -229,7 +229,7 @@ class KernelOps : public Ops {
                     std::optional<float> gradient_scale, void* logits,
                     float* losses) override {
     const bool vectors = vocab_size % kVector == 0;
-    // As few threads as take no more rounds than the most threads would.
+    // Take the fewest threads that need no more rounds than the most would.
     const int64_t of_thread = vectors ? kVector : 1;
     const int64_t rounds = Blocks(vocab_size, kCrossEntropyThreads * of_thread);
     const uint32_t threads =
@@ -362,13 +362,13 @@ class KernelOps : public Ops {
            kColumnSumThreads, 0, values, rows, width, sums);
   }
 
-  // The threads of a block that takes whole rows.
+  // Returns the number of threads of a block that takes whole rows.
   static uint32_t RowThreads(int64_t width) {
     return static_cast<uint32_t>(
         std::min<int64_t>(kThreads, Blocks(width, kWarpValues) * kWarpSize));
   }
-  // Calls `launch` with the numbers of rows that a block has at a time, and of
-  // vectors of each that a thread has.
+  // Calls `launch` with the numbers of rows of a block at a time, and of
+  // vectors of each row in a thread.
   template <typename Launch>
   void InParts(const char* doing, int64_t width, const Launch& launch) {
     const uint32_t parts = Blocks(width, int64_t{kThreads} * kVector);

@@ -114,8 +114,8 @@ TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
   }
 }
 
-// The relative errors are those of bf16: of the loss, and of each gradient's
-// values in the file.
+// The relative errors of the loss and of each gradient in the file are those of
+// bf16.
 TEST_F(ModelCudaTest, LossAndGradientsAreThoseOfPyTorch) {
   int models = 0;
   ASSERT_OK_AND_ASSIGN(const std::vector<GoldenCase> cases, ReadGolden());

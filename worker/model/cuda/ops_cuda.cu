@@ -69,9 +69,9 @@ class CudaOps final : public KernelOps {
 
   absl::Status Start() {
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "opening the device"));
-    // The stream does not block the default stream and is not blocked by it. It
-    // goes before the least priority, 0, which is that of exchanges, and after
-    // what training waits for.
+    // The stream and the default stream do not block each other. Its operations
+    // go before exchanges, which have the least priority, 0, and after what
+    // training waits for.
     constexpr int kPriority = -1;
     RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithPriority(
                                    &stream_, cudaStreamNonBlocking, kPriority),
@@ -267,7 +267,7 @@ class CudaOps final : public KernelOps {
   }
 
   // Looks for cuDNN at the first call, since not all objects compute attention.
-  // Returns whether there is one, and nothing has failed.
+  // Returns OK if there is one, and nothing has failed.
   absl::Status FindCudnn() {
     if (!Use()) return status_;
     if (cudnn_ != nullptr || !no_cudnn_.ok()) return no_cudnn_;
@@ -303,7 +303,8 @@ class CudaOps final : public KernelOps {
                      static_cast<double>(total) / kMiB, " MiB are free"));
   }
 
-  // Records the operations of a key; null if that fails, from then on.
+  // Records the operations of a key. Returns null if that fails, and from then
+  // on.
   cudaGraphExec_t Recorded(const ReplayKey& key,
                            absl::FunctionRef<void()> operations) {
     if (!can_record_) return nullptr;
@@ -369,8 +370,8 @@ class CudaOps final : public KernelOps {
     marks_.push_back(std::move(mark));
   }
 
-  // Gives each operation the time since the end of the one before. That of the
-  // first one begins at the last Synchronize.
+  // Gives each operation the time since the one before ended, and the first one
+  // the time since the last Synchronize.
   void AddTimes() {
     for (size_t i = 1; i < marks_.size(); ++i) {
       float milliseconds = 0;
@@ -406,7 +407,7 @@ class CudaOps final : public KernelOps {
   void* download_ = nullptr;
   std::unique_ptr<CublasLt> gemm_;
   std::unique_ptr<CudnnAttention> cudnn_;
-  // An error says why there is none.
+  // Says why there is no cuDNN.
   absl::Status no_cudnn_;
   void* scratch_ = nullptr;
   // The recorded graphs by key; null for operations that have run once.

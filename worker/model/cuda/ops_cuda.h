@@ -41,7 +41,7 @@ struct OperationTime {
 using OperationTimes = std::map<std::string, OperationTime>;
 
 struct CudaOpsOptions {
-  // If not null, Synchronize adds there how long the operations before it took,
+  // If not null, Synchronize adds the times of the operations before it there,
   // and Replay makes no graphs. It must outlive the object.
   OperationTimes* times = nullptr;
   // False is for comparisons.
@@ -61,7 +61,7 @@ struct CudaOpsOptions {
 absl::StatusOr<std::unique_ptr<Ops>> MakeCudaOps(
     int device, const CudaOpsOptions& options = {});
 
-// Returns OK if both passes of attention of this shape are cuDNN's. `ops` is
+// Returns OK if cuDNN computes both passes of attention of this shape. `ops` is
 // from MakeCudaOps.
 //   FAILED_PRECONDITION  there is no cuDNN, or it must not be used.
 //   UNIMPLEMENTED        it does not take the shape.

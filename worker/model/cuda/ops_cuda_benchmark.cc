@@ -89,7 +89,7 @@ v1::ModelConfig ConfigOf(const BenchmarkModel& model) {
   return config;
 }
 
-// to[0, size) <- the values, as often as they fit.
+// to[0, size) <- the values, repeated.
 template <typename T>
 void Fill(const std::vector<T>& values, int64_t size, Ops* ops, T* to) {
   const auto most = static_cast<int64_t>(values.size());
@@ -343,8 +343,7 @@ absl::StatusOr<nlohmann::json> MeasureAdamW(int64_t size, Ops* ops) {
                         {"ratio_to_copy", ratio}};
 }
 
-// Measures cases one by one, so that one which fails or does not fit does not
-// end the others.
+// Measures cases one by one, so that a case that fails does not end the others.
 class Cases {
  public:
   using Measure = absl::FunctionRef<absl::StatusOr<nlohmann::json>(Ops*)>;
@@ -362,12 +361,12 @@ class Cases {
       std::cout << kind << " " << name << " is left out: " << reason << "\n";
       figures_["left_out"].push_back(
           {{"kind", kind}, {"name", name}, {"reason", reason}});
-      // The other reason is that there is no cuDNN.
+      // FAILED_PRECONDITION means that there is no cuDNN.
       has_failed_ |= !absl::IsResourceExhausted(figures.status()) &&
                      !absl::IsFailedPrecondition(figures.status());
     }
     std::cout << std::flush;
-    // The file is there even if a later case is the program's end.
+    // The file exists even if a later case ends the program.
     if (!absl::GetFlag(FLAGS_json).empty()) {
       std::ofstream(absl::GetFlag(FLAGS_json)) << figures_ << "\n";
     }

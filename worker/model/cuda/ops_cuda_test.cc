@@ -370,7 +370,7 @@ TEST_F(OpsCudaTest, LinearCombination) {
   ExpectNear(Host(to), want, 3e-6);
 }
 
-// bf16 has 8 bits; what a product loses takes part in the next ones.
+// bf16 has 8 bits, and errors carry over from product to product.
 TEST_F(OpsCudaTest, Orthogonalize) {
   const std::vector<Quintic> iterations(5, {3.4445f, -4.7750f, 2.0315f});
   for (const auto& [rows, columns] :

@@ -35,8 +35,8 @@ static __global__ void AddBiasKernel(const float* bias, int64_t rows,
   }
 }
 
-// partial_sums[block] <- the sum of the block's rows: one row, and those that
-// follow it by the grid's stride.
+// partial_sums[block] <- the sum of the block's rows, which are a grid's stride
+// apart.
 static __global__ void PartialColumnSumKernel(const Bf16* values, int64_t rows,
                                               int64_t width,
                                               float* partial_sums) {

@@ -57,8 +57,7 @@ __global__ void RmsNormKernel(const Bf16* x, const Bf16* delta,
         Widen(added[r][part], deltas);
 #pragma unroll
         for (int j = 0; j < kVector; ++j) values[j] += deltas[j];
-        // The norm is that of the stored values, so that the backward pass sees
-        // the same.
+        // The norm is of the stored values, which the backward pass sees.
         own[r][part] = Round(values);
         Widen(own[r][part], values);
       }
@@ -339,7 +338,7 @@ struct SoftmaxSum {
   float largest = -HUGE_VALF;
   float sum = 0;
 
-  // A NaN is no largest value, but is added to the sum.
+  // A NaN never becomes the largest value, but is added to the sum.
   template <int kWidth>
   CAUSEWAY_DEVICE void Add(const float (&values)[kWidth]) {
     float top = largest;

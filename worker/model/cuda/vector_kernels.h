@@ -16,7 +16,7 @@
 
 namespace causeway {
 
-// Rounds values to bf16; `size` may be any.
+// Rounds any number of values to bf16.
 static __global__ void RoundKernel(const float* from, int64_t size, Bf16* to) {
   const int64_t vectors = size / kVector;
   for (int64_t i = GlobalThread(); i < vectors; i += GlobalThreads()) {

@@ -20,8 +20,8 @@
 namespace causeway {
 namespace {
 
-// The products between two waits for the device, so that the time to start them
-// does not matter.
+// So many products run between two waits for the device that the time to start
+// them does not matter.
 constexpr int kProducts = 5;
 
 struct FreeOnDevice {
@@ -77,7 +77,7 @@ absl::StatusOr<double> TimeProduct(const MatrixProduct& product,
 
 struct NamedProduct {
   std::string name;
-  // A step computes it so many times.
+  // Counts how often a step computes the product.
   double times;
   MatrixProduct product;
 };
