@@ -12,12 +12,12 @@ _WARNINGS = [
     "-Werror",
 ]
 
-# What most targets use: the rules below add it to deps that lack it.
+# Most targets use these: the macros below add them to deps that lack them.
 _EVERYWHERE = ["//common:status_macros", "//third_party:absl", "//third_party:glog"]
 _IN_TESTS = _EVERYWHERE + ["//common/testing:status_matchers", "//third_party:gtest_main"]
 
 def _plain(deps):
-    """Returns the deps; none if they are a select, which cannot be searched."""
+    """Returns the deps, or none if they are a select, which cannot be searched."""
     return deps if type(deps) == "list" else []
 
 def _with(implicit, deps):
@@ -26,9 +26,9 @@ def _with(implicit, deps):
 # googletest's and benchmark's macros convert freely.
 _TEST_WARNINGS = ["-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-missing-field-initializers", "-Werror"]
 
-# Half of the time of a build would go into headers that most sources include,
-# so these are parsed once. GCC, which the sanitizers of .bazelrc use, cannot
-# read what clang has parsed.
+# Headers that most sources include would take half of a build's time, so they
+# are parsed once. GCC, which the sanitizers of .bazelrc use, cannot read what
+# clang has parsed.
 def _unless_gcc(values):
     return select({"//third_party:gcc": [], "//conditions:default": values})
 
@@ -38,17 +38,17 @@ def _precompiled(name):
     return _unless_gcc(copts), _unless_gcc(["//third_party:" + name])
 
 def _sources(name, extension, given):
-    """Returns the sources of a target: NAME.extension, unless it says otherwise."""
+    """Returns the sources of a target, by default NAME.extension."""
     return native.glob([name + extension]) if given == None else given
 
 def _options(optimized, precompiled = True):
-    """Returns the copts and deps of sources that compute much, or do not."""
+    """Returns copts and deps for sources; `optimized` is for those that compute much."""
     name, copts = ("precompiled_for_libraries", []) if optimized else ("precompiled_for_tests", ["-O0"])
     more_copts, deps = _precompiled(name) if precompiled else ([], [])
     return copts + more_copts, deps
 
 def _is_for_tests():
-    """Whether only tests use the package: it lies below tests/ or in a folder named testing."""
+    """Returns whether only tests use the package, below tests/ or in a folder testing."""
     folders = native.package_name().split("/")
     return folders[0] == "tests" or "testing" in folders
 
@@ -71,14 +71,13 @@ def causeway_cc_library(name, srcs = None, hdrs = None, **kwargs):
 
     Args:
       name: the cc_library.
-      srcs: NAME.cc, if it is there, unless it says otherwise.
-      hdrs: likewise NAME.h.
-      **kwargs: passed to cc_library; precompiled = False is for sources whose
-        headers do not bear those of third_party/BUILD, and optimized =
-        True for those of tests that compute much. testonly is what
-        _is_for_tests() says, unless it says otherwise. test_deps and the like
-        are the deps and the like of the causeway_cc_test NAME_test, which has
-        the library's deps, too.
+      srcs: by default NAME.cc, if it exists.
+      hdrs: by default NAME.h, if it exists.
+      **kwargs: passed to cc_library. precompiled = False is for sources that do
+        not compile with the headers of third_party/BUILD, and optimized = True
+        for sources of tests that compute much. testonly is _is_for_tests() by
+        default. test_deps and the like are those of the causeway_cc_test
+        NAME_test, which also has the library's deps.
     """
     _causeway_cc(
         native.cc_library,
@@ -116,8 +115,8 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", o
     # Half of a build compiles tests, and most tests compute little.
     more_copts, more_deps = _options(False)
     if optimized:
-        # What clang has parsed at -O0 differs from what it would parse now in
-        # no more than the macro __OPTIMIZE__.
+        # What clang has parsed at -O0 differs from what it would parse now only
+        # in the macro __OPTIMIZE__.
         more_copts = more_copts + ["-O1"] + _unless_gcc(["-Xclang", "-fno-validate-pch"])
     deps = _with_tested(name, deps)
     native.cc_test(
@@ -137,8 +136,8 @@ def causeway_process_test(name, data = [], deps = [], short_leases = False, **kw
       name: the causeway_cc_test.
       data: what else the test runs or reads.
       deps: what it includes beside the fixture.
-      short_leases: whether an island that stands still for seconds loses its lease,
-        so that fewer tests may run beside this one.
+      short_leases: True if an island that stops for seconds loses its lease, so
+        that fewer tests may run beside this one.
       **kwargs: passed to causeway_cc_test.
     """
     causeway_cc_test(

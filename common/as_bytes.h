@@ -20,7 +20,7 @@ auto AsBytes(absl::Span<T> values) {
                           values.size() * sizeof(T));
 }
 
-// Returns the same bytes as functions for strings take them.
+// Returns the same bytes, as a string_view.
 template <typename T>
 absl::string_view AsStringView(absl::Span<T> values) {
   const absl::Span<const char> bytes = AsBytes(values);

@@ -92,7 +92,7 @@ TEST(Digest128Test, StreamCanBeReadBetweenUpdates) {
   EXPECT_EQ(stream.Finish(), Digest128("abc"));
 }
 
-TEST(Digest128Test, GoesOnFromASavedStateWhoeverAddsTheParts) {
+TEST(Digest128Test, ContinuesFromASavedStateInAnotherStream) {
   for (const size_t size : {0u, 1u, 3u, 59u, 60u, 61u, 64u, 1000u, 100'003u}) {
     std::vector<float> values(size);
     for (size_t i = 0; i < size; ++i) values[i] = 0.5f * static_cast<float>(i);

@@ -31,7 +31,7 @@ inline absl::Status AppendHistoryPages(
     }
     ASSIGN_OR_RETURN(const v1::GetHistoryResponse page, fetch(request));
     history.MergeFrom(page);
-    // An empty page would be followed by the same one.
+    // After an empty page, the next one would be the same.
     more = page.more() && page.training_size() + page.validations_size() > 0;
   }
   history.clear_more();

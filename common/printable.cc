@@ -80,7 +80,7 @@ std::string Printable(absl::string_view text) {
 
 std::string Excerpt(absl::string_view text, size_t most) {
   if (text.size() <= most) return Printable(text);
-  // Not in the middle of a character.
+  // Do not cut within a character.
   while (most > 0 && (static_cast<uint8_t>(text[most]) & 0xc0) == 0x80) --most;
   return Printable(text.substr(0, most)) + "...";
 }

@@ -25,8 +25,7 @@ std::string Printable(absl::string_view text);
 // are more, for messages that quote a file or a peer.
 std::string Excerpt(absl::string_view text, size_t most = 200);
 
-// Returns a message of several lines, each made printable, cut to what a person
-// reads.
+// Returns at most 32 KiB of a message of several lines, each made printable.
 std::string PrintableLines(absl::string_view text);
 
 }  // namespace causeway

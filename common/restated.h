@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives an error other words, as it passes from one layer to the next.
+// Rewords an error as it passes from one layer to the next.
 #ifndef COMMON_RESTATED_H_
 #define COMMON_RESTATED_H_
 

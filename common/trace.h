@@ -40,7 +40,7 @@ void StopTrace();
 // The time from construction to destruction, on the calling thread.
 class TraceSpan {
  public:
-  // `name` outlives the trace. A negative fragment stands for none.
+  // `name` outlives the trace. A negative fragment means none.
   explicit TraceSpan(const char* name, int64_t fragment = -1);
   ~TraceSpan();
 

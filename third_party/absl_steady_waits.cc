@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes waits of Abseil last as long as they say, whatever becomes of the
-// system's time. Abseil 20220623 waits until a time of the wall clock, even
-// where it was given a duration. If the wall clock is put back by an hour
-// meanwhile, the wait lasts an hour longer: no heartbeat is sent, no lease
-// ends, and gRPC, which waits by Abseil, keeps no deadline. This file takes the
-// place of Abseil's own function, which is a weak symbol so that it can be
-// replaced, in programs and in libcauseway.so, which exports it.
+// Makes Abseil's waits last as long as they say, whatever happens to the
+// system's time. Abseil 20220623 waits until a time of the wall clock, even if
+// it was given a duration. If the wall clock is put back by an hour meanwhile,
+// the wait lasts an hour longer: no heartbeat is sent, no lease ends, and gRPC,
+// which waits by Abseil, keeps no deadline. This file replaces Abseil's own
+// function, which is a weak symbol for that purpose, in programs and in
+// libcauseway.so, which exports it.
 #include <time.h>
 
 #include <atomic>
@@ -46,9 +46,9 @@ int64_t Now(clockid_t clock) {
   return ToNanos(now);
 }
 
-// Returns the time of the monotonic clock at which a wait ends that is to end
-// at `wall` of the wall clock. A thread that wakes up early waits again with
-// the same `wall`, which still means what it meant at first.
+// Returns the time of the monotonic clock that corresponds to `wall` of the
+// wall clock. A thread that wakes up early waits again with the same `wall`,
+// whose first result is kept.
 timespec MonotonicDeadline(int64_t wall) {
   thread_local int64_t last_wall = 0;
   thread_local int64_t deadline = 0;
@@ -66,8 +66,8 @@ timespec MonotonicDeadline(int64_t wall) {
 
 }  // namespace
 
-// Decrements the calling thread's semaphore once it is positive, and returns
-// true; returns false if that has not happened by `timeout`.
+// Waits until the calling thread's semaphore is positive, decrements it and
+// returns true. Returns false if that has not happened by `timeout`.
 extern "C" bool ABSL_INTERNAL_C_SYMBOL(AbslInternalPerThreadSemWait)(
     KernelTimeout timeout) {
   absl::base_internal::ThreadIdentity& self =

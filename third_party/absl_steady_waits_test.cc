@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The wall clock of this program is put forward and back; the system's is not.
-// A wait that goes by the system's wall clock therefore ends far too late or
-// too early.
+// This program's wall clock is put forward and back; the system's is not. A
+// wait by the system's wall clock therefore ends far too late or too early.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -24,11 +23,11 @@
 #include "gtest/gtest.h"
 
 namespace {
-// The wall clock is ahead of the truth by so many seconds.
+// The number of seconds by which the wall clock is ahead of the truth.
 std::atomic<int64_t> wall_offset = 0;
 }  // namespace
 
-// These take the place of the C library's.
+// These replace the C library's functions.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   const int result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   if (clock == CLOCK_REALTIME) time->tv_sec += wall_offset;
@@ -48,7 +47,7 @@ using absl::synchronization_internal::KernelTimeout;
 using std::chrono::steady_clock;
 
 constexpr absl::Duration kShort = absl::Milliseconds(200);
-// Within this time a wait of kShort has ended, on the slowest machine, too.
+// A wait of kShort ends within this time, even on the slowest machine.
 constexpr std::chrono::seconds kPatience(20);
 
 class SteadyWaitsTest : public testing::TestWithParam<int64_t> {
@@ -56,7 +55,7 @@ class SteadyWaitsTest : public testing::TestWithParam<int64_t> {
   ~SteadyWaitsTest() override { wall_offset = 0; }
 
   // Expects that `wait`, on a thread of its own, lasts as long as kShort.
-  // Calls `end`, which ends the wait, if that is not so.
+  // Otherwise calls `end`, which ends the wait.
   static void ExpectShort(const std::function<void()>& wait,
                           const std::function<void()>& end) {
     const steady_clock::time_point begin = steady_clock::now();
@@ -110,7 +109,7 @@ TEST_P(SteadyWaitsTest, AWaitUntilATimeLastsUntilThen) {
       });
 }
 
-// A thread that was woken up without need waits again until the same time.
+// A thread that wakes up too early waits again until the same time.
 TEST_P(SteadyWaitsTest, AWaitThatBeginsAgainKeepsItsEnd) {
   std::atomic<absl::base_internal::ThreadIdentity*> waiting = nullptr;
   ExpectShort(

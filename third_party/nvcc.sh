@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # nvcc.sh ARGUMENT...: runs nvcc, and fails if nvcc has put a trap into device
-# code. nvcc does so, without a message, in place of code that it could not
-# translate: code that uses a constant of the host by its address, as elements
-# of an array and arguments of std::min are used.
+# code. nvcc silently does so in place of code that it cannot translate, because
+# it needs the address of a constant of the host: to take an element of an
+# array, or as an argument of std::min.
 set -euo pipefail
 
 readonly NVCC=/usr/local/cuda/bin/nvcc

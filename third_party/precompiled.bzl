@@ -5,9 +5,9 @@ load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
 _FLAGS = [
     "-xc++-header",
-    # What the headers instantiate need not be instantiated with each source.
+    # Sources need not instantiate again what the headers instantiate.
     "-fpch-instantiate-templates",
-    # A file from Bazel's cache is as good where a header is newer.
+    # A file from Bazel's cache is valid even if a header is newer.
     "-Xclang",
     "-fno-pch-timestamp",
 ]
@@ -48,14 +48,14 @@ def _precompiled_headers_impl(ctx):
         headers = depset([parsed]),
     ))]
 
-# What depends on NAME passes -include $(BINDIR)/PACKAGE/NAME.h to clang, which
-# then reads NAME.h.pch, and of it only the parts that a source needs.
+# Dependents of NAME pass -include $(BINDIR)/PACKAGE/NAME.h to clang, which then
+# reads the parts of NAME.h.pch that a source needs.
 precompiled_headers = rule(
     implementation = _precompiled_headers_impl,
     attrs = {
         # Headers of the system, as in an #include.
         "headers": attr.string_list(mandatory = True),
-        # Those that the sources have beside the ones of the configuration.
+        # The options of the sources beside those of the configuration.
         "copts": attr.string_list(),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },

@@ -21,10 +21,10 @@ namespace {
 constexpr absl::string_view kEmbedding = "model.embed_tokens.weight";
 constexpr absl::string_view kHead = "lm_head.weight";
 
-// The problems that a message lists.
+// The most problems that a message lists.
 constexpr size_t kMostProblems = 8;
 
-// How many values are converted at once to be checked.
+// The number of values that are converted at once to be checked.
 constexpr uint64_t kPiece = 4096;
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -42,14 +42,14 @@ absl::Status CheckFinite(const SafetensorsTensor& tensor) {
   return absl::OkStatus();
 }
 
-// Returns an error with the path of the checkpoint that it is about.
+// Prefixes an error with the path of the checkpoint.
 absl::Status AtPath(const std::string& path, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
 }
 
-// Returns the layout of a new run, whose checkpoint has `files` unless null.
+// Returns the layout of a new run; `files` are its checkpoint's, or null.
 absl::StatusOr<ModelLayout> LayoutOf(const v1::RunConfig& config,
                                      const TensorFiles* files) {
   if (!config.has_tensors()) return MakeModelLayout(config.model());

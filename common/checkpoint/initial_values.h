@@ -30,7 +30,7 @@ namespace causeway {
 absl::Status CheckTensors(const TensorFiles& files, const ModelLayout& layout);
 
 // Returns the layout of a new run: of its model, of its listed tensors, or else
-// of the checkpoint's. `checkpoint` is the path of one with these tensors, or
+// of the tensors in its checkpoint. `checkpoint` is the checkpoint's path, or
 // empty.
 //   INVALID_ARGUMENT  The run is defined by a checkpoint, and there is none.
 //   Errors of TensorFiles::Open, MakeTensorsLayout and CheckTensors, with the

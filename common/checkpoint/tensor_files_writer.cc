@@ -80,7 +80,7 @@ absl::Status AppendValues(absl::Span<const float> values,
   return absl::OkStatus();
 }
 
-// Writes a file that is not committed yet, although the disk has all of it.
+// Writes a file to the disk, but does not commit it.
 absl::StatusOr<AtomicFileWriter> WriteOne(const std::string& path,
                                           absl::Span<const NamedTensor> tensors,
                                           const TensorFilesOptions& options) {

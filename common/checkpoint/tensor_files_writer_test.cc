@@ -100,7 +100,7 @@ TEST_F(TensorFilesWriterTest, AnEarlierIndexStaysUntilNewFilesCanBeWritten) {
   EXPECT_THAT(ReadFile(index), IsNotFound());
 }
 
-// A limit of the size of files stands for a full disk.
+// A limit on the size of files imitates a full disk.
 TEST_F(TensorFilesWriterTest, EarlierFilesStayIfTheDiskHasNoRoomForNewOnes) {
   const auto write = [&](const std::vector<float>& first,
                          const std::vector<float>& second) {

@@ -28,7 +28,7 @@ std::string FieldNames(const Descriptor& message) {
   return absl::StrJoin(names, ", ");
 }
 
-// The mistakes that a message lists.
+// The most mistakes that a message lists.
 constexpr size_t kMostErrors = 50;
 // The most bytes of the parser's messages, which quote the input.
 constexpr size_t kMostMessageBytes = 500;

@@ -12,8 +12,8 @@
 
 namespace causeway {
 
-// Sets those of these fields that `config` leaves out to their values in
-// `source`, which may be the same object.
+// Sets each of these fields that `config` leaves out to its value in `source`,
+// which may be the same object.
 void StateDefaults(const v1::RunConfig& source, v1::RunConfig& config);
 
 }  // namespace causeway

@@ -33,7 +33,7 @@ struct Range {
   const char* path;
   double low;
   double high;
-  // Whether the range excludes `low` itself.
+  // Is true if the range excludes `low` itself.
   bool is_open = false;
 };
 
@@ -93,8 +93,7 @@ class Checker {
           ConfigErrors* errors)
       : config_(config), tree_(tree), errors_(errors) {}
 
-  // Reports the field's value unless the requirement `holds`; `allowed` says
-  // what it is.
+  // Reports the field's value unless `holds`; `allowed` says which are allowed.
   template <typename... Allowed>
   void Require(bool holds, const std::string& path, const Allowed&... allowed) {
     if (holds) return;
@@ -132,7 +131,7 @@ class Checker {
   struct Place {
     const Message* message = nullptr;
     const FieldDescriptor* field = nullptr;
-    // In the file: of the field, or of the nearest message around it.
+    // The location in the file of the field or the nearest message around it.
     TextFormat::ParseLocation at;
   };
 

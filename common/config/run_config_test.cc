@@ -145,8 +145,8 @@ TEST(RunConfigTest, AFormatThatWasRemovedIsRefusedLikeAnUnknownOne) {
   }
 }
 
-// Only the numbers of these fields are reserved: protobuf skips a field whose
-// name is.
+// Only the numbers of these fields are reserved, because protobuf skips fields
+// with reserved names.
 TEST(RunConfigTest, AFieldThatWasRemovedIsRefusedLikeAnUnknownOne) {
   for (const auto& [beside, removed] :
        {std::pair{"batch_size: 8", "muon { coefficients: 1 }"},

@@ -12,7 +12,7 @@
 namespace causeway {
 namespace {
 
-// How a pointer begins, by git-lfs's specification.
+// The beginning of a pointer, by git-lfs's specification.
 constexpr absl::string_view kPointer = "version https://git-lfs.github.com/";
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(ForeignJson, BoundsTheDepth) {
     EXPECT_THAT(ParseForeignJson(Nested(levels)),
                 IsInvalidArgument("nested deeper than 64"));
   }
-  // Unbalanced, as a file that is cut off.
+  // This is unbalanced, like a file that is cut off.
   EXPECT_THAT(ParseForeignJson(std::string(40000, '[')), IsInvalidArgument());
 }
 

@@ -23,7 +23,7 @@ constexpr size_t kMostRequestBytes = 16 << 10;
 // The most bytes that one call writes, so that no peer holds up the others.
 constexpr size_t kPiece = 64 << 10;
 
-// The pause after an accept that failed, as without a descriptor.
+// The pause after a failed accept, for instance for lack of a descriptor.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
 // Browsers must not guess types, frame a page, or load anything from elsewhere.
@@ -286,7 +286,7 @@ void HttpServer::HandOver(absl::Time now) {
   absl::MutexLock lock(&mu_);
   for (auto& [id, response] : responses_) {
     const auto peer = peers_.find(id);
-    // Otherwise the peer went away meanwhile.
+    // Otherwise the peer has gone away.
     if (peer != peers_.end()) Answer(response, peer->second, now);
   }
   handled_ -= static_cast<int>(responses_.size());

@@ -79,7 +79,8 @@ class HttpServer {
     // no web site can read them by resolving its own name to the server's
     // address (DNS rebinding).
     std::optional<std::vector<std::string>> hosts;
-    // How long a peer may take to send its request, and to read the response.
+    // The time that a peer may take to send its request, and to read the
+    // response.
     absl::Duration timeout = absl::Seconds(5);
     // The number of handlers that run at a time.
     int threads = 2;
@@ -115,7 +116,7 @@ class HttpServer {
     State state = State::kReading;
     // The received part of the request, or the answer.
     std::string bytes;
-    // How much of the answer is sent.
+    // The number of the answer's bytes that are sent.
     size_t written = 0;
     HttpRequest request;
     absl::Time deadline;
@@ -151,7 +152,7 @@ class HttpServer {
 
   const Options options_;
   ListeningSockets sockets_;
-  // Wakes the thread of the connections up.
+  // Wakes the thread of the connections.
   int wake_ = -1;
   std::vector<std::thread> threads_;
 

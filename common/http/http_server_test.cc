@@ -140,7 +140,7 @@ TEST_F(HttpServerTest, DoesNotWaitForABody) {
 }
 
 TEST_F(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
-  // The last of its requests has to be done in it.
+  // The last request of this test must finish within the timeout.
   options_.timeout = absl::Seconds(2);
   options_.handlers["/large"] = [](const HttpRequest&) {
     return HttpResponse{.body = std::string(64 << 20, 'a')};
@@ -162,7 +162,7 @@ TEST_F(HttpServerTest, CutsOffPeersThatSendNothingOrDoNotRead) {
     EXPECT_EQ(write(greedy.back(), kRequest.data(), kRequest.size()),
               kRequest.size());
   }
-  // This one waits until the first of them is cut off.
+  // This request waits until the first of the greedy peers is cut off.
   EXPECT_EQ(Get("/metrics").status, 200);
   for (const int file : greedy) close(file);
 }
@@ -192,7 +192,7 @@ void CloseAll(const std::vector<int>& files) {
   for (const int file : files) close(file);
 }
 
-TEST_F(HttpServerTest, SilentPeersKeepNobodyOut) {
+TEST_F(HttpServerTest, SilentPeersCannotKeepOthersOut) {
   options_.timeout = absl::Hours(1);
   Serve();
   const int before = OpenFiles();
@@ -208,7 +208,7 @@ TEST_F(HttpServerTest, SilentPeersKeepNobodyOut) {
 }
 
 // An incomplete request counts as none.
-TEST_F(HttpServerTest, PeersThatBeginARequestKeepNobodyOut) {
+TEST_F(HttpServerTest, PeersThatBeginARequestCannotKeepOthersOut) {
   options_.timeout = absl::Hours(1);
   Serve();
   const std::vector<int> slow = ConnectSilently(port(), 100);
@@ -265,8 +265,7 @@ TEST_F(HttpServerTest, RequestsOfPeersThatWentAwayAreBounded) {
     send(file, kRequest.data(), kRequest.size(), MSG_NOSIGNAL);
     EXPECT_EQ(Get("/healthz").status, 200);
     close(file);
-    // A peer that is answered after a reset is answered after the server
-    // noticed it.
+    // Once this is answered, the server has noticed the reset.
     EXPECT_EQ(Get("/healthz").status, 200);
   }
   go_on.Notify();

@@ -42,7 +42,7 @@ double OpenFiles() {
   std::error_code error;
   const std::filesystem::directory_iterator files("/proc/self/fd", error);
   if (error) return kUnknown;
-  // One is that of the folder itself.
+  // One of the files is the folder itself.
   return Number(std::distance(begin(files), end(files)) - 1);
 }
 
@@ -68,7 +68,7 @@ double StartTime() {
   if (end == std::string::npos) return kUnknown;
   const std::vector<std::string> fields =
       absl::StrSplit(line.substr(end + 2), ' ');
-  // Field 22 of proc(5), of which two are before the end of the name.
+  // This is field 22 of proc(5); the fields here begin with number 3.
   constexpr size_t kStart = 22 - 3;
   double ticks = 0;
   if (fields.size() <= kStart || !absl::SimpleAtod(fields[kStart], &ticks)) {

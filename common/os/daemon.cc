@@ -118,9 +118,9 @@ void SayAddressSpace() {
       write(STDERR_FILENO, text, static_cast<size_t>(length));
 }
 
-// A thread that cannot be started and memory that is not there are exceptions
-// of the standard library, which end the process without saying what to do.
-// Neither is a bug, of which a core should be kept.
+// The standard library throws if it gets no thread or memory, which would end
+// the process without saying what to do. Neither is a bug, for which a core
+// should be kept.
 [[noreturn]] void ExplainLimits() {
   try {
     if (std::current_exception() != nullptr) throw;
@@ -142,7 +142,7 @@ void SayAddressSpace() {
   std::abort();
 }
 
-// Libraries in C, such as gRPC, abort where they get no memory or thread.
+// Libraries in C, such as gRPC, abort if they get no memory or thread.
 void ExplainAbort(int) { SayAddressSpace(); }
 
 absl::string_view ProgramName(absl::string_view path) {

@@ -94,8 +94,8 @@ absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& path) {
   }
 }
 
-// Returns the path to rename a new file to so that `path` then names it. A link
-// goes on to lead to its file. Refuses what is there and no file: a rename
+// Returns the path to rename a new file to so that `path` names it. A link
+// stays, and its target is replaced. Refuses anything but files, since a rename
 // would replace even a device, such as /dev/null.
 absl::StatusOr<std::string> ReplaceablePath(const std::string& path) {
   struct stat found;
@@ -365,8 +365,8 @@ absl::Status WriteFileAtomically(const std::string& path,
                                             : writer.Publish();
 }
 
-// Entries are used again, and never freed, so that a child can read the list
-// that its parent was changing.
+// Entries are reused, and never freed, so that a child can read the list that
+// its parent was changing.
 struct FileLock::Entry {
   static constexpr int kFree = -1;
   // The lock is the parent's.
@@ -428,7 +428,7 @@ FileLock::~FileLock() {
   if (entry_ == nullptr) return;
   const int descriptor = entry_->descriptor.exchange(Entry::kFree);
   if (descriptor < 0) return;
-  // A child that is forked just now may keep the open file.
+  // A child being forked now may keep the file open.
   flock(descriptor, LOCK_UN);
   close(descriptor);
 }

@@ -154,7 +154,7 @@ class AtomicFileWriter {
   // missing, or have any part of its content.
   absl::Status Publish();
 
-  // Where the file can be read before it is committed or published.
+  // Returns the path of the file until it is committed or published.
   const std::string& temporary_path() const { return temporary_path_; }
 
   int64_t bytes_written() const { return bytes_written_; }
@@ -181,7 +181,7 @@ class AtomicFileWriter {
   int64_t handed_over_ = 0;
 };
 
-// How to end a new file: by AtomicFileWriter's Commit, or by its Publish.
+// Says whether AtomicFileWriter's Commit or its Publish ends a new file.
 enum class Durability { kDurable, kVisible };
 
 // Writes the concatenation of `pieces` without building it in memory.
@@ -197,9 +197,9 @@ inline absl::Status WriteSecretAtomically(const std::string& path,
 }
 
 // An exclusive advisory lock (flock(2)) on a file that holds the owner's
-// process id as text. The file is created if it is missing, and stays. The
-// destructor releases the lock, and so does any end of the process, whatever
-// children it has forked: they do not hold its locks.
+// process id as text. The file is created if it is missing, and stays. The lock
+// is released by the destructor and by any end of the process, because forked
+// children do not hold it.
 class FileLock {
  public:
   // Does not wait. FAILED_PRECONDITION if another process holds the lock; the
@@ -215,9 +215,9 @@ class FileLock {
 
   explicit FileLock(Entry* entry) : entry_(entry) {}
 
-  // Enters a descriptor into the list of all.
+  // Enters a descriptor into the list of all locks.
   static Entry* Register(int descriptor);
-  // Closes all of them, in a child.
+  // Closes the descriptors of all locks, in a child.
   static void ForgetAll();
 
   static std::atomic<Entry*> entries_;

@@ -77,7 +77,7 @@ TEST_F(FileTest, ReplacesAnExistingFile) {
   EXPECT_THAT(ReadFile(PathOf("a")), IsOkAndHolds("second"));
 }
 
-TEST_F(FileTest, ALinkGoesOnToLeadToItsFile) {
+TEST_F(FileTest, ReplacesTheTargetOfALink) {
   ASSERT_OK(CreateDirectory(PathOf("there")));
   ASSERT_OK(WriteFileAtomically(PathOf("there/a"), {"first"}));
   ASSERT_EQ(symlink("there/a", PathOf("link").c_str()), 0);
@@ -88,7 +88,7 @@ TEST_F(FileTest, ALinkGoesOnToLeadToItsFile) {
   EXPECT_TRUE(S_ISLNK(link.st_mode));
 }
 
-TEST_F(FileTest, ReplacesNothingThatIsNoFile) {
+TEST_F(FileTest, RefusesToReplaceAnythingButFiles) {
   ASSERT_EQ(mkfifo(PathOf("pipe").c_str(), 0600), 0);
   ASSERT_EQ(symlink("pipe", PathOf("link").c_str()), 0);
   for (const char* const name : {"pipe", "link"}) {
@@ -254,7 +254,7 @@ TEST_F(FileTest, CreateDirectoryAcceptsADirectoryOnly) {
 }
 
 TEST_F(FileTest, ALockIsExclusiveAndNamesItsHolder) {
-  // Nothing of an earlier holder's process id is left.
+  // Nothing of an earlier holder's process id may remain.
   ASSERT_OK(WriteFileAtomically(PathOf("lock"), {"12345678901234567890\n"}));
   {
     ASSERT_OK_AND_ASSIGN(FileLock lock, FileLock::Acquire(PathOf("lock")));

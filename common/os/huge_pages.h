@@ -18,17 +18,16 @@ namespace causeway {
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 // Asks the kernel for huge pages in `bytes` bytes at `memory`, a multiple of
-// kHugePageBytes. Call it before they are touched. It is only advice:
-// everything works without huge pages, only slower. The last touched page does
-// not reach beyond the bytes.
+// kHugePageBytes. Call it before they are touched. Without huge pages
+// everything works, only slower. No huge page reaches beyond the bytes.
 inline void AdviseHugePages(void* memory, size_t bytes) {
   const size_t whole = bytes / kHugePageBytes * kHugePageBytes;
   if (whole > 0) madvise(memory, whole, MADV_HUGEPAGE);
 }
 
 // Allocates arrays that begin at multiples of a cache line, and large ones in
-// huge pages. Values that no argument initializes are unspecified, so that a
-// resized vector's memory is touched first by whoever fills it.
+// huge pages. Values that no argument initializes are unspecified, so that the
+// thread that fills a resized vector touches its memory first.
 template <typename T>
 class LargeAllocator {
  public:

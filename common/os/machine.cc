@@ -89,7 +89,7 @@ absl::StatusOr<DiskSpace> FindDiskSpace(const std::string& path) {
 }
 
 uint64_t ResidentBytes() {
-  // Counts of pages: of the address space, in memory, and there of files.
+  // These count pages: of the address space, of memory, and of files in memory.
   uint64_t size = 0;
   uint64_t resident = 0;
   uint64_t of_files = 0;

@@ -93,8 +93,7 @@ absl::StatusOr<SharedLibrary> SharedLibrary::Load(
       paths.push_back(std::move(path));
     }
   }
-  // The error of a library that cannot be used says more than that of a missing
-  // one.
+  // The error of an unusable library says more than that of a missing one.
   std::string error;
   for (const std::string& path : paths) {
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -48,7 +48,7 @@ class ThreadPool {
   const int threads_;
   std::vector<std::thread> workers_;
 
-  // Rises by one with each Run and with the end; workers wait for it to change.
+  // Rises by one with each Run and at the end; workers wait for it to change.
   // body_ and stopping_ are written before it rises and read after.
   alignas(64) std::atomic<uint32_t> generation_{0};
   const absl::FunctionRef<void(int)>* body_ = nullptr;

@@ -32,19 +32,19 @@ inline constexpr size_t kPlanesBlock = 1 << 20;
 // off. Returns an empty string if the result would not be shorter.
 std::string CompressPlanes(absl::string_view bytes, size_t width);
 
-// Compresses like CompressPlanes, on `threads` threads, and hands the result
-// on in pieces, in order, while others are made. It may be longer than `bytes`,
-// by 4 bytes for each plane of a block. Returns the first error of `sink`,
-// which is not called again then.
+// Compresses like CompressPlanes, on `threads` threads, and passes the result
+// to `sink` in pieces, in order, while it makes others. The result may be
+// longer than `bytes`, by 4 bytes for each plane of a block. Returns the first
+// error of `sink`, which is not called again then.
 absl::Status StreamPlanes(
     absl::string_view bytes, size_t width, int threads,
     absl::FunctionRef<absl::Status(absl::string_view)> sink);
 
-// Restores `bytes`, whose size the caller knows. Whatever `compressed` is,
-// takes memory for two blocks and time in proportion to the size.
+// Restores `bytes`, whose size the caller knows. For any `compressed`, takes
+// memory for two blocks and time in proportion to the size.
 //   INVALID_ARGUMENT  CompressPlanes cannot have made `compressed` from that
-//                     many bytes. Not all damage is found, which takes a
-//                     checksum. The content of `bytes` is undefined.
+//                     many bytes. Only a checksum finds all damage. The
+//                     content of `bytes` is undefined.
 absl::Status DecompressPlanes(absl::string_view compressed, size_t width,
                               absl::Span<char> bytes);
 

@@ -39,7 +39,7 @@ std::string Noise(size_t bytes) {
   return noise;
 }
 
-// Decompresses to `bytes` bytes, the last of which is followed by a guard.
+// Decompresses to `bytes` bytes, with a guard behind the last one.
 absl::StatusOr<std::string> Decompress(absl::string_view compressed,
                                        size_t width, size_t bytes) {
   std::string raw(bytes + 1, '#');

@@ -12,8 +12,8 @@
 
 namespace causeway {
 
-// The smallest value that rounds to 2^16, which F16 does not have, and not to
-// its largest value, 65504. This tie goes to the even one, 2^16.
+// The smallest value that rounds to 2^16, which F16 lacks, and not to 65504,
+// its largest value. It is half-way, and the tie goes to the even one, 2^16.
 inline constexpr float kTooLargeForF16 = 65520;
 
 inline float FromBf16(uint16_t bits) {

@@ -96,8 +96,8 @@ struct Entry {
 };
 
 // Takes the header's JSON event by event, and ends the parse at the first event
-// that the format does not allow, so that nothing is built of a header that is
-// nested, repeated or of other types.
+// that the format does not allow, so that nothing is built from a header that
+// is nested, repeated or of other types.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool key(string_t& name) override {

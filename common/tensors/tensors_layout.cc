@@ -40,8 +40,8 @@ absl::Status TensorError(absl::string_view name, absl::string_view problem) {
       absl::StrCat("tensor \"", Printable(name), "\" ", problem));
 }
 
-// Returns the shape in a message. An extent that is too large for any tensor
-// stays so.
+// Returns the shape in a message. Extents that are too large for any tensor
+// become kMostParameters + 1.
 template <typename Tensor>
 std::vector<int64_t> ShapeOf(const Tensor& tensor) {
   std::vector<int64_t> shape;

@@ -29,8 +29,8 @@ namespace causeway {
 // The most parameters of a run, 2^40: their fp32 values take 4 TiB.
 inline constexpr int64_t kMostParameters = int64_t{1} << 40;
 
-// Returns whether one of the patterns matches the whole name: `*` stands for
-// any characters, `?` for one, and [...] for one of a set (fnmatch(3)).
+// Returns whether one of the patterns matches the whole name: `*` matches any
+// characters, `?` one, and [...] one of a set (fnmatch(3)).
 template <typename Patterns>
 bool MatchesAny(const Patterns& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
@@ -59,8 +59,8 @@ std::vector<NamedShape> ListedTensors(const v1::TensorsConfig& config);
 absl::StatusOr<ModelLayout> MakeTensorsLayout(
     const v1::TensorsConfig& config, const std::vector<NamedShape>& tensors);
 
-// Returns the layout of a run that has a plan: that of its model, or else the
-// tensors of the plan, one fragment after the other, without blocks.
+// Returns the layout of a run that has a plan: its model's, or else the tensors
+// of the plan, one fragment after the other, without blocks.
 //   INVALID_ARGUMENT  The plan's shapes are not possible.
 absl::StatusOr<ModelLayout> RunLayout(const v1::RunConfig& config,
                                       const v1::FragmentPlan& plan);

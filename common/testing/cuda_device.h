@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 
 // Skips the test, and says why, if this process sees no device. On a machine
-// with GPUs, tests/gpu/run.sh takes that for a failure.
+// with GPUs, tests/gpu/run.sh counts that as a failure.
 #define SKIP_WITHOUT_CUDA_DEVICE()                                          \
   if (const absl::Status status = ::causeway::CudaDevice(); !status.ok()) { \
     GTEST_SKIP() << "no CUDA device: " << status.message();                 \

@@ -38,7 +38,7 @@ class ScopedHighwayTarget {
   explicit ScopedHighwayTarget(int64_t target) { Use(target); }
   ScopedHighwayTarget(const ScopedHighwayTarget&) = delete;
   ScopedHighwayTarget& operator=(const ScopedHighwayTarget&) = delete;
-  // 0 stands for all that the machine has.
+  // 0 allows all that the machine has.
   ~ScopedHighwayTarget() { Use(0); }
 
  private:

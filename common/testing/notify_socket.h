@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stands for the service manager in tests of common/os/service_manager.h.
+// Plays the service manager in tests of common/os/service_manager.h.
 #ifndef COMMON_TESTING_NOTIFY_SOCKET_H_
 #define COMMON_TESTING_NOTIFY_SOCKET_H_
 

@@ -17,14 +17,14 @@ class TemporaryDirectory {
   // Makes a new directory below the system's ($TMPDIR or /tmp); its name begins
   // with `prefix`. Errors as in common/os/file.h.
   static absl::StatusOr<TemporaryDirectory> Make(absl::string_view prefix);
-  // Uses the directory `wanted`, which it makes if it is missing, and keeps it
-  // in the end; makes a new one if `wanted` is empty.
+  // Uses the directory `wanted`, which it makes if missing and does not remove;
+  // makes a new one if `wanted` is empty.
   static absl::StatusOr<TemporaryDirectory> MakeUnless(
       const std::string& wanted, absl::string_view prefix);
 
   TemporaryDirectory(TemporaryDirectory&& other);
   TemporaryDirectory& operator=(TemporaryDirectory&& other) = delete;
-  // Removes the directory with its contents, unless it is to be kept.
+  // Removes the directory with its contents, unless it is kept.
   ~TemporaryDirectory();
 
   const std::string& path() const { return path_; }

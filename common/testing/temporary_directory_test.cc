@@ -41,7 +41,7 @@ TEST(TemporaryDirectoryTest, EachIsNew) {
   EXPECT_NE(one.path(), other.path());
 }
 
-TEST(TemporaryDirectoryTest, IsRemovedByWhoHasItLast) {
+TEST(TemporaryDirectoryTest, IsRemovedByItsLastOwner) {
   std::string path;
   {
     std::optional<TemporaryDirectory> last;
@@ -56,7 +56,7 @@ TEST(TemporaryDirectoryTest, IsRemovedByWhoHasItLast) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST(TemporaryDirectoryTest, StaysIfItIsToBeKeptOrWasNamed) {
+TEST(TemporaryDirectoryTest, StaysIfItIsKeptOrWasNamed) {
   ASSERT_OK_AND_ASSIGN(const TemporaryDirectory outer,
                        TemporaryDirectory::Make("some-test"));
   const std::string named = absl::StrCat(outer.path(), "/named");

@@ -8,7 +8,7 @@
 namespace causeway {
 namespace {
 
-// The number of arrived messages at which no further one is read. With one, the
+// With this number of arrived messages no further one is read. With one, the
 // end that follows a last message would be read only after that message.
 constexpr size_t kMostArrived = 2;
 
@@ -96,8 +96,7 @@ void BulkStream::OnReadDone(bool ok) {
     return ReadOn();
   }
   over_ = true;
-  // Without the hold, gRPC ends the call on this thread, so that no other is
-  // woken to do so.
+  // Without the hold, gRPC ends the call on this thread, and wakes no other.
   RemoveHold();
 }
 

@@ -58,7 +58,7 @@ class BulkStream
   void OnWriteDone(bool ok) override;
   void OnWritesDoneDone(bool) override { OnWriteDone(false); }
   void OnDone(const grpc::Status& status) override;
-  // Reads on if there is room for a message.
+  // Starts to read if there is room for a message.
   void ReadOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for the current write; returns whether another one may follow.
   bool AwaitWritable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -72,14 +72,14 @@ class BulkStream
   // The messages that Read will return.
   std::deque<grpc::ByteBuffer> arrived_ ABSL_GUARDED_BY(mu_);
   bool reading_ ABSL_GUARDED_BY(mu_) = true;
-  // Says that no message will arrive any more. The call has then lost its hold,
+  // Says that no further message will arrive. The call has then lost its hold,
   // and no operation may begin.
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   // The first says that the last write has ended, the second that it succeeded.
   bool written_ ABSL_GUARDED_BY(mu_) = true;
   bool writable_ ABSL_GUARDED_BY(mu_) = true;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether a reader has waited too long.
+  // Says whether a reader has waited too long.
   bool impatient_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
 };

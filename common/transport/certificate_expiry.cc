@@ -12,13 +12,13 @@
 namespace causeway {
 namespace {
 
-// The time for which what was read counts.
+// The time for which the contents of a file count as current.
 constexpr absl::Duration kKept = absl::Seconds(10);
 
 // The longest time before the end at which a notice begins.
 constexpr absl::Duration kNotice = absl::Hours(48);
 
-// The time between looks, and between two lines of the log about the same.
+// The time between checks, and between two log lines about the same notice.
 constexpr absl::Duration kTick = absl::Seconds(10);
 constexpr absl::Duration kRepeat = absl::Hours(1);
 constexpr absl::Duration kRepeatExpired = absl::Minutes(1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a certificate in a PEM file expires, and words about it in good time.
+// Finds when a certificate in a PEM file expires, and warns in good time.
 #ifndef COMMON_TRANSPORT_CERTIFICATE_EXPIRY_H_
 #define COMMON_TRANSPORT_CERTIFICATE_EXPIRY_H_
 
@@ -20,7 +20,7 @@ namespace causeway {
 // any time; it is read at most once in ten seconds. Thread-safe.
 class CertificateExpiry {
  public:
-  // `path` may be empty: there is no certificate. `now` is the wall clock.
+  // `path` is empty if there is no certificate. `now` is the wall clock.
   CertificateExpiry(std::string path, Clock now)
       : path_(std::move(path)), now_(std::move(now)) {}
 
@@ -35,8 +35,8 @@ class CertificateExpiry {
     // The time from which on there is a notice.
     absl::Time since = absl::InfiniteFuture();
   };
-  // Says so if the certificate has expired, or does so in two days, or in the
-  // last tenth of its life if that is less. Certificates that are renewed by
+  // Gives notice if the certificate has expired, or expires within two days or
+  // the last tenth of its life, whichever is less. Certificates that renew
   // themselves have more time left.
   Notice Check();
 
@@ -55,8 +55,8 @@ class CertificateExpiry {
   Life life_ ABSL_GUARDED_BY(mu_);
 };
 
-// Logs the notices of a certificate while it exists: when there is one, and
-// then once an hour; once a minute if it has expired.
+// While it exists, logs a certificate's notice at once and then once an hour,
+// or once a minute if the certificate has expired.
 class CertificateWatch {
  public:
   // `certificate` must outlive this.

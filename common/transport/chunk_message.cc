@@ -38,7 +38,7 @@ void ReleaseOwner(void* owner) {
   delete static_cast<std::shared_ptr<const void>*>(owner);
 }
 
-// Appends what comes before the `size` bytes of a field.
+// Appends the tag and the length of a field of `size` bytes.
 void AppendHeader(int field, uint64_t size, std::string& bytes) {
   StringOutputStream stream(&bytes);
   CodedOutputStream out(&stream);
@@ -63,9 +63,9 @@ absl::Status TakePieces(CodedInputStream& in,
   return absl::OkStatus();
 }
 
-// Splits the message up to the limit of `in`: calls take(), which reads up to
-// the limit that `in` has then, for the bytes of the field `large_field`, and
-// appends all other fields to `others`. Returns whether there is such a field.
+// Splits the message up to the limit of `in`. For the bytes of the field
+// `large_field`, calls take(), which reads up to the limit that `in` then has.
+// Appends all other fields to `others`. Returns whether there is such a field.
 template <typename Take>
 absl::StatusOr<bool> Split(CodedInputStream& in, int large_field,
                            const Take& take, std::string& others) {

@@ -31,8 +31,8 @@
 
 namespace causeway {
 
-// The most bytes that the fields other than the chunk may take, and those of
-// the chunk other than its data.
+// The most bytes of all fields other than the chunk, and of the chunk's fields
+// other than its data.
 inline constexpr uint64_t kMaxFieldBytes = 64 << 10;
 
 // Returns the bytes of `message`.

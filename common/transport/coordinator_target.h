@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How islands and tools find the run's coordinator, even after a follower has
-// taken over. They name it by one address, or by those of the coordinator and
-// its followers: "a.example:7070,b.example:7070". With several, gRPC keeps a
+// Finds the run's coordinator for islands and tools, even after a follower has
+// taken over. They name one address, or those of the coordinator and its
+// followers: "a.example:7070,b.example:7070". With several, gRPC keeps a
 // connection to each, and calls the one that reports the service
-// causeway.v1.Coordinator as healthy, which is the one that leads the run.
+// causeway.v1.Coordinator as healthy, which leads the run.
 //
 // gRPC resolves a single name, and again after a connection has failed. Names
-// of several hosts are resolved here; Again does so anew. A certificate that
+// of several hosts are resolved here, and anew by Again. A certificate that
 // must name the host (ClientTlsFiles::tls_ca) must name the first of several.
 #ifndef COMMON_TRANSPORT_COORDINATOR_TARGET_H_
 #define COMMON_TRANSPORT_COORDINATOR_TARGET_H_
@@ -28,7 +28,7 @@ inline constexpr int kMaxCoordinators = 8;
 // Returns INVALID_ARGUMENT unless `addresses` is a single address or a list of
 // at most kMaxCoordinators different ones, each host:port. A single one may
 // have another form of gRPC's with a path ("unix:/PATH", "dns:///NAME"). A host
-// alone is refused, because gRPC would take a port that nobody means.
+// alone is refused, because gRPC would assume a wrong port.
 absl::Status CheckCoordinators(absl::string_view addresses);
 
 // Returns whether `address` is host:port, without spaces.

@@ -237,7 +237,7 @@ TEST_F(CoordinatorTargetTest, CallsLeaveOneThatStandsDown) {
   EXPECT_TRUE(AwaitAnswerOf("a"));
 }
 
-TEST_F(CoordinatorTargetTest, NobodyLeads) {
+TEST_F(CoordinatorTargetTest, NoCoordinatorLeads) {
   NamedCoordinator a("a", /*leads=*/false);
   NamedCoordinator b("b", /*leads=*/false);
   Connect(absl::StrCat(a.address(), ",", b.address()));
@@ -262,7 +262,7 @@ TEST(CoordinatorAddressesTest, AnAnswerIsExplained) {
   }
 }
 
-// A later call may succeed, when the file was replaced.
+// A later call may succeed after the file is replaced.
 TEST_F(CoordinatorTargetTest, ACertificateThatHasExpiredIsNamed) {
   const absl::Time now = absl::Now();
   const Validity valid = {now - absl::Hours(9), now + absl::Hours(1)};
@@ -292,7 +292,7 @@ TEST_F(CoordinatorTargetTest, ASingleAddressIsAskedInAnyCase) {
 }
 
 // gRPC takes a proxy from the environment. Nothing listens at this one.
-TEST_F(CoordinatorTargetTest, AProxyStandsInTheWayOfNobodyWhoCanDoWithout) {
+TEST_F(CoordinatorTargetTest, AProxyIsNotAskedWithoutNeed) {
   setenv("http_proxy", "http://127.0.0.1:9", /*overwrite=*/1);
   NamedCoordinator a("a", /*leads=*/true);
   for (const std::string& addresses :

@@ -116,7 +116,7 @@ class CheckingVerifier
   const ServerCheck check_;
 };
 
-// Sets a check that takes the place of the check of the host's name.
+// Replaces the check of the host's name by `check`.
 void SetCheck(ServerCheck check,
               grpc::experimental::TlsChannelCredentialsOptions& options) {
   options.set_certificate_verifier(

@@ -85,8 +85,8 @@ MakeChannelCredentials(const ClientTlsFiles& files, absl::Time now);
 using ServerCheck = std::function<absl::Status(
     const grpc::experimental::TlsCustomVerificationCheckRequest& shown)>;
 
-// Returns credentials that accept the servers that pass `check`, in place of
-// gRPC's checks, which need an authority.
+// Returns credentials that accept servers that pass `check`. It replaces gRPC's
+// checks, which need an authority.
 std::shared_ptr<grpc::ChannelCredentials> CheckedCredentials(ServerCheck check);
 
 }  // namespace causeway

@@ -171,7 +171,7 @@ TEST_F(CredentialsTest, FilesThatChangeAreReadAgain) {
   const LocalGrpcServer server(
       {.credentials = server_credentials, .has_health = true});
 
-  // A client that does not know the first authority.
+  // This client does not know the first authority.
   TestAuthority next(Path("next"), valid_);
   const TestIdentity client = next.Sign("island.example", valid_);
   const TestIdentity next_server = next.Sign(kHost, valid_);

@@ -32,7 +32,7 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(20);
 // renew it.
 constexpr absl::Duration kShortestRetry = absl::Seconds(1);
 constexpr absl::Duration kLongestRetry = absl::Minutes(10);
-// The time between two looks at the clock, which may be put forward.
+// The time between two checks of the clock, which may be put forward.
 constexpr absl::Duration kLook = absl::Minutes(1);
 
 // Returns the digest of a certificate's key; empty if it has none.
@@ -129,7 +129,7 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
                    const std::string& island) {
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   RETURN_IF_ERROR(CreateDirectory(folder, 0700));
-  // Use the key of an earlier try again, because its token may be used up.
+  // Reuse the key of an earlier try, because its token may be used up.
   absl::StatusOr<PrivateKey> key = ReadKey(folder);
   if (absl::IsNotFound(key.status())) {
     key = MakeKey();
@@ -249,7 +249,7 @@ void CertificateRenewer::Run(const std::string& addresses,
                 << folder << "; the next try is in " << wait;
       continue;
     }
-    // A certificate that has expired does not renew itself.
+    // An expired certificate cannot renew itself.
     LOG(WARNING) << "cannot renew the certificate in " << folder << ": "
                  << renewed << "; "
                  << (absl::IsFailedPrecondition(renewed)

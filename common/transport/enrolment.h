@@ -32,8 +32,8 @@ namespace causeway {
 // coordinator at `addresses`. The coordinator must present a certificate of the
 // token's authority. Blocks for 20 s at most. After an error it can be repeated
 // with the same token, even if an answer was lost.
-//   INVALID_ARGUMENT   `join_token` is no join token, or not that of `island`,
-//                      unless this is empty.
+//   INVALID_ARGUMENT   `join_token` is no join token, or not for `island`,
+//                      unless `island` is empty.
 //   UNAVAILABLE,
 //   DEADLINE_EXCEEDED  No coordinator answers.
 //   UNAUTHENTICATED    The coordinator is not the token's, does not know the
@@ -44,14 +44,15 @@ absl::Status Enrol(const std::string& addresses, absl::string_view join_token,
 
 // Enrols unless the folder has a valid certificate of the token's authority.
 // While no coordinator answers, or it is overloaded, tries again after `pause`,
-// until that returns false. `seed` spreads the retries. Returns Enrol's errors.
+// until `pause` returns false. `seed` spreads the retries. Returns Enrol's
+// errors.
 absl::Status EnrolOnce(const std::string& addresses,
                        absl::string_view join_token, const std::string& island,
                        const std::string& folder, const Clock& now,
                        uint64_t seed,
                        const std::function<bool(absl::Duration)>& pause);
 
-// Returns the time at which the folder's certificate is to be renewed.
+// Returns when to renew the folder's certificate.
 absl::StatusOr<absl::Time> FolderRenewalTime(const std::string& folder);
 
 // Renews the folder's certificate. Blocks for 20 s at most.
@@ -59,8 +60,8 @@ absl::Status Renew(const std::string& addresses, const std::string& folder,
                    absl::Time now);
 
 // A thread that renews a folder's certificate when it is time, and tries again
-// after failures. A coordinator without an authority of its own is one, too: it
-// may have taken over, and get the authority later.
+// after failures. A coordinator without an authority of its own counts as a
+// failure: it may have taken over, and get the authority later.
 class CertificateRenewer {
  public:
   // `now` is the wall clock; `seed` spreads the retries.

@@ -23,9 +23,9 @@ constexpr int kDigest = 16;
 // A sentence; and an error with its causes.
 constexpr int kSentence = 256;
 constexpr int kReason = 1024;
-// One with a key on P-256 has 300.
+// A request with a key on P-256 has 300 bytes.
 constexpr int kCertificateRequest = 2048;
-// A host's name has 253 at most.
+// A host's name has at most 253 bytes.
 constexpr int kAddress = 259;
 // As many as fit into a request.
 constexpr int kFragments = 1500;

@@ -20,7 +20,7 @@ struct FieldLimit {
   // The most bytes of a text, or elements of a list. Texts in a list have at
   // most 64 bytes.
   int most = 0;
-  // Whether only people read the text, so that no program depends on it.
+  // Is true if only people read the text, so that no program depends on it.
   bool is_prose = false;
 };
 absl::Span<const FieldLimit> FieldLimits();

@@ -42,7 +42,7 @@ struct Identity {
 // Returns, for people, "island east".
 std::string Describe(const Identity& identity);
 
-// Both forms of a certificate's name.
+// Return the two forms of a certificate's name.
 std::string FormatUri(const Identity& identity);
 std::string FormatDns(const Identity& identity);
 

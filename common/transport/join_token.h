@@ -31,7 +31,7 @@ struct JoinToken {
 };
 
 std::string FormatJoinToken(const JoinToken& token);
-// The inverse.
+// Inverts FormatJoinToken.
 //   INVALID_ARGUMENT  `text` is not a join token. The message does not repeat
 //                     it.
 absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text);

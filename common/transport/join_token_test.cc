@@ -38,7 +38,7 @@ TEST(JoinTokenTest, RefusesEverythingElse) {
         absl::StrReplaceAll(text, {{"causeway1", "causeway2"}}),
         absl::StrReplaceAll(text, {{"0123456789ab", "0123456789AB"}}),
         absl::StrReplaceAll(text, {{"0123456789ab", "0123456789a"}}),
-        // Base64 ignores the last bits, which are to be zeros, and spaces.
+        // Base64 ignores the last bits, which must be zeros, and spaces.
         absl::StrReplaceAll(text, {{"___w", "___x"}}),
         absl::StrReplaceAll(text, {{"causeway1.-", "causeway1. -"}})}) {
     EXPECT_THAT(ParseJoinToken(wrong),

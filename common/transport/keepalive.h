@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arguments of connections to a coordinator that last: they notice when the
+// The arguments of lasting connections to a coordinator, which notice that the
 // other end is gone, and find it again.
 #ifndef COMMON_TRANSPORT_KEEPALIVE_H_
 #define COMMON_TRANSPORT_KEEPALIVE_H_
@@ -11,10 +11,10 @@
 namespace causeway {
 
 // Adds keepalives to the arguments of a channel: it notices within 20 s that
-// nothing comes through, also between calls. A NAT or firewall may forget a
-// connection, and a machine may go, without a word to the other end. A client
-// that only waits for what the server sends would then wait for ever.
-// Coordinators allow keepalives; other servers may take them for an attack.
+// nothing comes through, also between calls. Otherwise, a client that only
+// waits for the server would wait forever after a NAT or firewall forgets the
+// connection, or a machine is lost. Coordinators allow keepalives; other
+// servers may take them for an attack.
 inline void AddKeepalive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
@@ -27,8 +27,8 @@ inline void AddKeepalive(grpc::ChannelArguments& arguments) {
 inline grpc::ChannelArguments LastingChannelArguments() {
   grpc::ChannelArguments arguments;
   // By default gRPC shares connections between channels to the same address. A
-  // coordinator at the address of one that was lost should be dialled at once,
-  // and not when it is the turn of a connection that has failed before.
+  // new coordinator at the address of a lost one should be dialled at once, and
+  // not after the back-off of a connection that has failed before.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   AddKeepalive(arguments);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);

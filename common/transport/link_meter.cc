@@ -57,10 +57,10 @@ double LinkMeter::RateUnderWay(const Point& now) const {
   const double mean = Slope(begins_.front(), now);
   double rate = last_rate_ > 0 ? last_rate_ : mean;
   if (points_.size() > 1) {
-    // Buffers may have taken much between the first two points.
+    // Buffers may have taken many bytes between the first two points.
     rate = Slope(points_[points_.size() > 2 ? 1 : 0], points_.back());
   }
-  // No more has passed than has set out.
+  // Bytes cannot pass faster than they were added.
   if (counts_ == Counts::kOutgoing) rate = std::min(rate, mean);
   // Nothing was added for so long that the transfer stalls.
   if (!points_.empty() && now.busy - points_.back().busy > kWindow) {

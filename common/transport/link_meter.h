@@ -10,11 +10,11 @@
 //   }
 //   meter.Use();
 //
-// A chunk is added to a meter of outgoing ones when buffers of this host take
-// it. So at the begin of a transfer the bytes added run ahead of the link, and
-// at its end the link still carries what was added before. That cancels out
-// from the begin of a transfer to the end of one, and between two chunks in its
-// middle; so these are what the rate is measured between.
+// A meter of outgoing chunks counts a chunk when buffers of this host take it.
+// So at the start of a transfer the bytes added run ahead of the link, and at
+// its end the link still carries some of them. This cancels out between the
+// start of a transfer and the end of one, and between two chunks in the middle,
+// so the rate is measured between these.
 #ifndef COMMON_TRANSPORT_LINK_METER_H_
 #define COMMON_TRANSPORT_LINK_METER_H_
 
@@ -74,7 +74,7 @@ class LinkMeter {
     absl::Duration busy;
     uint64_t bytes = 0;
   };
-  // Removes points from before the time, but for the last of them.
+  // Removes the points before the time, except the last of them.
   static void ForgetBefore(absl::Duration busy, std::deque<Point>& points);
   // Returns the slope between two points; 0 if they have the same time.
   static double Slope(const Point& from, const Point& to);
@@ -93,17 +93,17 @@ class LinkMeter {
 
   mutable absl::Mutex mu_;
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
-  // When the current busy time began, if a transfer is under way, and the total
-  // of the earlier ones.
+  // The start of the current busy time, if a transfer is under way, and the
+  // total of the earlier ones.
   absl::Time busy_since_ ABSL_GUARDED_BY(mu_);
   absl::Duration busy_ ABSL_GUARDED_BY(mu_);
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_again_ ABSL_GUARDED_BY(mu_) = 0;
-  // The begins of busy times in the last kWindow, and one that is older.
+  // The starts of busy times in the last kWindow, and one that is older.
   std::deque<Point> begins_ ABSL_GUARDED_BY(mu_) = {Point()};
   // Points of the last kWindow of the current busy time, at most one per
-  // hundredth of it; what has passed by the time at which a chunk is added.
+  // hundredth of it, with the bytes that have passed when a chunk is added.
   std::deque<Point> points_ ABSL_GUARDED_BY(mu_);
   // The rate at the end of the last busy time.
   double last_rate_ ABSL_GUARDED_BY(mu_) = 0;

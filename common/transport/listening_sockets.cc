@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-// How long sent bytes may stay unacknowledged.
+// The longest time that sent bytes may stay unacknowledged.
 constexpr int kSentTimeoutMilliseconds = 10'000;
 
 void SetOption(int socket, int level, int option, int value) {
@@ -62,8 +62,7 @@ int ListenOn(const addrinfo& address) {
   return -1;
 }
 
-// Returns the addresses that stand for all of this machine, one for each
-// family.
+// Returns the addresses that mean all of this machine, one for each family.
 absl::StatusOr<Addresses> EveryAddress(const std::string& port) {
   const addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                           .ai_family = AF_UNSPEC,

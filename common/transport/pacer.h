@@ -25,7 +25,7 @@ namespace causeway {
 // A token bucket for one link. Thread-safe.
 class Pacer {
  public:
-  // The time whose bytes, at the rate, may go at once after a pause.
+  // After a pause, this much time's bytes, at the rate, may go at once.
   static constexpr absl::Duration kBurst = absl::Milliseconds(20);
 
   // Sets the rate for all later calls of Take; 0 turns pacing off.
@@ -51,7 +51,7 @@ class Pacer {
  private:
   mutable absl::Mutex mu_;
   double rate_ ABSL_GUARDED_BY(mu_) = 0;
-  // When all bytes taken will have been sent.
+  // The time at which all bytes taken will have been sent.
   absl::Time free_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 

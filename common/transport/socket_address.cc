@@ -51,7 +51,7 @@ std::string AddressText(const sockaddr_storage& address) {
     return absl::StrCat(text, ":", port);
   }
   inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof(text));
-  // A link's address is one only with the link.
+  // A link-local address is complete only with the link.
   const uint32_t scope = in6.sin6_scope_id;
   return absl::StrCat("[", text, scope == 0 ? "" : absl::StrCat("%", scope),
                       "]:", port);

@@ -37,7 +37,7 @@ absl::string_view HostOf(absl::string_view address);
 int PortOf(absl::string_view address);
 
 // Returns whether only this machine can reach host:port: 127.0.0.0/8, [::1] or
-// localhost. Other names may come to stand for other addresses.
+// localhost. The addresses of other names may change.
 bool IsLoopback(absl::string_view address);
 
 }  // namespace causeway
