@@ -115,8 +115,7 @@ def causeway_cc_test(name, srcs = None, copts = [], deps = [], size = "small", o
     # Half of a build compiles tests, and most tests compute little.
     more_copts, more_deps = _options(False)
     if optimized:
-        # What clang has parsed at -O0 differs from what it would parse now only
-        # in the macro __OPTIMIZE__.
+        # Headers parsed at -O0 differ only in the macro __OPTIMIZE__.
         more_copts = more_copts + ["-O1"] + _unless_gcc(["-Xclang", "-fno-validate-pch"])
     deps = _with_tested(name, deps)
     native.cc_test(

@@ -21,7 +21,6 @@
 
 namespace causeway {
 
-// The size of a digest in bytes.
 inline constexpr size_t kDigestBytes = 16;
 
 // Returns the CRC-32C (Castagnoli; RFC 3720 B.4) of `data`: reflected

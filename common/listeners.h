@@ -36,7 +36,6 @@ class Listeners {
     listeners_.erase(id);
   }
 
-  // Calls all listeners.
   void Notify() {
     absl::MutexLock lock(&mu_);
     for (const auto& [id, listener] : listeners_) listener();

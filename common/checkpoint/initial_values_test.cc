@@ -114,7 +114,6 @@ TEST_F(InitialValuesTest, NamesWhatDoesNotFit) {
   EXPECT_THAT(Open({}), IsInvalidArgument("; and 13 more"));
 }
 
-// Returns the names of a layout's tensors.
 std::vector<std::string> NamesOf(const ModelLayout& layout) {
   std::vector<std::string> names;
   for (const TensorSpec& tensor : layout.tensors) names.push_back(tensor.name);

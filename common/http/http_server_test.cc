@@ -181,7 +181,6 @@ TEST_F(HttpServerTest, CutsOffPeersThatReadSlowly) {
   EXPECT_LT(size, 1 << 20);
 }
 
-// Connects silent peers.
 std::vector<int> ConnectSilently(int port, int count) {
   std::vector<int> files;
   for (int i = 0; i < count; ++i) files.push_back(ConnectToPort(port));

@@ -125,7 +125,6 @@ void SetCheck(ServerCheck check,
   options.set_check_call_host(false);
 }
 
-// Checks that the server is the coordinator of the run.
 absl::Status CheckCoordinator(
     const std::string& run,
     const grpc::experimental::TlsCustomVerificationCheckRequest& shown) {

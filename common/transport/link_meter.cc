@@ -62,7 +62,7 @@ double LinkMeter::RateUnderWay(const Point& now) const {
   }
   // Bytes cannot pass faster than they were added.
   if (counts_ == Counts::kOutgoing) rate = std::min(rate, mean);
-  // Nothing was added for so long that the transfer stalls.
+  // The transfer stalls: nothing was added for kWindow.
   if (!points_.empty() && now.busy - points_.back().busy > kWindow) {
     rate = std::min(rate, Slope(points_.front(), now));
   }

@@ -30,13 +30,13 @@
 
 namespace causeway {
 
-// Measures one direction of a link. Thread-safe.
+// Thread-safe.
 class LinkMeter {
  public:
   // The busy time, with transfers under way, over which the rate is measured.
   static constexpr absl::Duration kWindow = absl::Seconds(10);
 
-  // Says which chunks are added: those that set out, or that have arrived.
+  // Says whether chunks are added when they set out or when they have arrived.
   enum class Counts { kOutgoing, kArrived };
 
   LinkMeter(Counts counts, Clock now) : counts_(counts), now_(std::move(now)) {}

@@ -22,7 +22,7 @@
 
 namespace causeway {
 
-// A token bucket for one link. Thread-safe.
+// Thread-safe.
 class Pacer {
  public:
   // After a pause, this much time's bytes, at the rate, may go at once.

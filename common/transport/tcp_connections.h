@@ -23,8 +23,8 @@ struct TcpConnection {
   std::string peer;
   // The payload bytes that this end has sent more than once.
   uint64_t bytes_retransmitted = 0;
-  // The payload bytes received, and those that the peer has confirmed, since
-  // the connection began.
+  // The payload bytes that this end has received, and that the peer has
+  // confirmed, since the connection began.
   uint64_t bytes_received = 0;
   uint64_t bytes_acknowledged = 0;
   // The smoothed round-trip time.

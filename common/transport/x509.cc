@@ -51,7 +51,6 @@ Owned<BIO> Reader(absl::string_view bytes) {
       BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())));
 }
 
-// Returns what `write` writes.
 template <typename Write>
 std::string Written(Write write) {
   const Owned<BIO> bio(BIO_new(BIO_s_mem()));

@@ -222,7 +222,6 @@ HWY_INLINE Overflow MakeRoom(const Coding& coding, Vec& state) {
   return overflow;
 }
 
-// Returns the state with the symbol put into it.
 HWY_INLINE Vec PutSymbol(const Coding& coding, Vec state) {
   const Lanes lanes;
   const Vec packed = coding.packed;

@@ -25,7 +25,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kRowsOfGroup = kNibbleGroup / kRow;
 
-// Ignores the codes.
 struct NoDecoded {
   HWY_INLINE void Put(size_t, IntVec) const {}
 };

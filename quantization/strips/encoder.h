@@ -49,7 +49,6 @@ class Encoder {
   uint64_t Finish();
 
  private:
-  // A strip that has all its values.
   struct FinishedStrip {
     const char* place = nullptr;
     uint64_t bytes = 0;

@@ -139,7 +139,6 @@ class EncodingReader {
     // NaN if a value is not finite or cannot be decoded.
     double squares = 0;
   };
-  // The strip that is being received.
   struct IncomingStrip {
     uint64_t read = 0;
     // 0 until the header is complete.

@@ -184,7 +184,6 @@ TEST_P(EncodingReaderTest, TheNormIsThatOfTheDecodedValues) {
   }
 }
 
-// Returns the sum of the squares of each strip's values.
 std::vector<double> SquaresByStrip(absl::Span<const float> values) {
   std::vector<double> squares;
   for (uint64_t i = 0; i < values.size(); ++i) {

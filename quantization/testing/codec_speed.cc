@@ -20,7 +20,6 @@ namespace {
 // 256 MiB of values.
 constexpr size_t kValues = 64 << 20;
 
-// Keeps the shortest of the times.
 class Shortest {
  public:
   explicit Shortest(absl::FunctionRef<double()> clock) : clock_(clock) {}

@@ -6,7 +6,7 @@
 // stored, and blocks above the diagonal are skipped. The backward pass
 // recomputes the scores from log_sum_exp (Dao et al. 2022).
 //
-// Arguments are those of Ops::Attention and Ops::AttentionBackward (ops.h);
+// Arguments are as for Ops::Attention and Ops::AttentionBackward (ops.h);
 // pointers are to the whole batch.
 #ifndef WORKER_MODEL_ATTENTION_CPU_H_
 #define WORKER_MODEL_ATTENTION_CPU_H_

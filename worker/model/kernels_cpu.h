@@ -3,7 +3,7 @@
 //
 // The vectorized row loops of the CPU backend, compiled for several instruction
 // sets and dispatched at run time (Highway). Each runs on the calling thread.
-// Arguments and results are those of the operations of the same name in ops.h,
+// Arguments and results are as for the operations of the same name in ops.h,
 // for `rows` rows from the pointers on; any size is allowed. Pointers need no
 // alignment. Several threads may call them with disjoint outputs.
 #ifndef WORKER_MODEL_KERNELS_CPU_H_

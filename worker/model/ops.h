@@ -56,7 +56,7 @@ struct AttentionShape {
   // Even.
   int64_t head_dim = 0;
   // Attention must compute the output of rows [first, length) of each sequence;
-  // it may compute that of the rows before as well.
+  // it may compute earlier rows as well.
   int64_t first = 0;
   // Device memory: for each row, the position in its sequence at which its
   // document begins. A row sees only its document. If null, a sequence is one

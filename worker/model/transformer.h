@@ -56,8 +56,8 @@ class Transformer {
   struct Options {
     // The largest number of sequences per call; bounds the memory.
     int64_t micro_batch = 1;
-    // If false, ForwardBackward may not be called, and memory is that of one
-    // block.
+    // If false, ForwardBackward may not be called, and there is memory for only
+    // one block.
     bool training = true;
     // TrainingConfig.recompute_activations. Changes no bit of the results.
     bool recompute_activations = false;
@@ -90,8 +90,8 @@ class Transformer {
   const ModelLayout& layout() const { return layout_; }
   int64_t sequence_length() const { return length_; }
   int64_t vocab_size() const { return vocab_; }
-  // Returns the bytes of device memory that the object holds, except those of
-  // the tokens.
+  // Returns the bytes of device memory that the object holds, without the
+  // tokens.
   int64_t activation_bytes() const { return arena_.size(); }
 
   // The functions below take at most micro_batch consecutive whole sequences;
@@ -210,7 +210,7 @@ class Transformer {
   void PrepareWeights(const float* parameters);
   // Computes the final normalized stream (normalized_) from the tokens. If
   // shape.first is not 0, there is one sequence, and the tokens and the stream
-  // are those of rows [first, length).
+  // have only rows [first, length).
   void Forward(const float* parameters, const AttentionShape& shape);
   // Begins a half of a block: sum <- x + delta, the residual stream, unless
   // delta is null. Returns the input of the half's first projection: the norm
@@ -244,8 +244,7 @@ class Transformer {
   // that input; x is the stream.
   const void* EnterHalfBackward(const void* x, const float* gain,
                                 const Half& half, int64_t rows, float* d_gain);
-  // Turns d_qkv_ from the gradient of attention's input into that of the
-  // projection.
+  // Turns d_qkv_ from the gradient of attention's input into the projection's.
   void BackwardQkv(const float* parameters, int block,
                    const AttentionShape& shape, float* gradients);
   // Passes `replay` the operations of AddGradients that are always the same.
@@ -309,7 +308,7 @@ class Transformer {
   DeviceArray<double> loss_;
   float* rope_cosine_ = nullptr;
   float* rope_sine_ = nullptr;
-  // streams_[b] is the input of block b; the last is that of the final norm.
+  // streams_[b] is the input of block b, and the last one of the final norm.
   // For inference all share the same memory.
   std::vector<void*> streams_;
   // One per block; all share the same memory unless every block's activations

@@ -292,8 +292,8 @@ TEST(TransformerTest, AKeptPrefixChangesNoLogits) {
   ExpectSameLogitsWithKeptPrefix(PostNormConfig());
 }
 
-// Documents that share a sequence are computed as if each had its own: the
-// logits of a token are those of its document alone.
+// Documents that share a sequence are computed as if each had its own: a token
+// has the logits of its document alone.
 TEST(TransformerTest, DocumentsOfASequenceDoNotSeeOneAnother) {
   const v1::ModelConfig config = SmallConfig();
   const std::unique_ptr<Ops> ops = MakeCpuOps(2);
@@ -332,8 +332,8 @@ TEST(TransformerTest, DocumentsOfASequenceDoNotSeeOneAnother) {
               IsOkAndHolds(testing::DoubleNear(mean, 1e-5)));
 }
 
-// The gradients of a sequence of two documents are the sum of those of two
-// sequences, in which the other half has no targets.
+// The gradients of a sequence of two documents are the sum over two sequences,
+// in each of which the other half has no targets.
 TEST(TransformerTest, GradientsOfDocumentsAndOfMaskedTargetsAddUp) {
   const v1::ModelConfig config = SmallConfig();
   const std::unique_ptr<Ops> ops = MakeCpuOps(2);

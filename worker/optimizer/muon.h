@@ -15,8 +15,8 @@
 //   m <- mu m + s gradient;     d = s gradient + mu m
 //   p <- p (1 - learning_rate weight_decay)
 //        - learning_rate learning_rate_factor scale NS(d)
-// where scale is 0.2 sqrt(max(rows, columns)), which makes the root mean square
-// of a step that of AdamW's (Liu et al., arXiv 2502.16982).
+// where scale is 0.2 sqrt(max(rows, columns)), which gives a step the root mean
+// square of AdamW's (Liu et al., arXiv 2502.16982).
 #ifndef WORKER_OPTIMIZER_MUON_H_
 #define WORKER_OPTIMIZER_MUON_H_
 

@@ -74,7 +74,7 @@ struct KeyGradientTiles : TileSizes<kHeadDim <= 64 ? 2 : 1, 32> {
 };
 
 // The matrices of one head of one sequence. `head` counts query heads; the keys
-// and values are those of its group.
+// and values belong to its group.
 struct HeadMatrices {
   CAUSEWAY_DEVICE HeadMatrices(const AttentionShape& shape, int64_t sequence,
                                int64_t head)
@@ -165,9 +165,9 @@ struct PassingKeys {
   int steps;
 };
 
-// Calls body(step) for each step when its copies have arrived and those of the
-// next step are in flight. Calls load(step) for each step except the first,
-// whose load the caller has started.
+// Calls body(step) for each step when its copies have arrived and the next
+// step's are in flight. Calls load(step) for each step except the first, whose
+// load the caller has started.
 template <typename Load, typename Body>
 CAUSEWAY_DEVICE void ForEachStep(int steps, const Load& load,
                                  const Body& body) {

@@ -253,12 +253,12 @@ void DescribePass(const AttentionShape& shape, const AttentionShape& part,
   graph.deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
 }
 
-// `values` of bf16 begin at `array`.
+// Returns the address after `values` values of bf16 at `array`.
 void* At(const void* array, int64_t values) {
   return const_cast<char*>(static_cast<const char*>(array)) + 2 * values;
 }
 
-// The arrays of a pass; those of the gradient are null in the forward pass.
+// The arrays of a pass; those for gradients are null in the forward pass.
 struct Arrays {
   const void* qkv = nullptr;
   const void* output = nullptr;

@@ -229,7 +229,8 @@ class KernelOps : public Ops {
                     std::optional<float> gradient_scale, void* logits,
                     float* losses) override {
     const bool vectors = vocab_size % kVector == 0;
-    // Take the fewest threads that need no more rounds than the most would.
+    // Take the fewest threads that need no more rounds than
+    // kCrossEntropyThreads.
     const int64_t of_thread = vectors ? kVector : 1;
     const int64_t rounds = Blocks(vocab_size, kCrossEntropyThreads * of_thread);
     const uint32_t threads =
@@ -302,7 +303,6 @@ class KernelOps : public Ops {
   }
   static Bf16* AsBf16(void* memory) { return static_cast<Bf16*>(memory); }
 
-  // Returns the device's stream.
   virtual cudaStream_t stream() const = 0;
   // Returns whether nothing has failed so far.
   virtual bool ok() const = 0;

@@ -114,8 +114,7 @@ TEST_F(ModelCudaTest, AModelTrainsAsOnTheCpu) {
   }
 }
 
-// The relative errors of the loss and of each gradient in the file are those of
-// bf16.
+// bf16 limits the relative errors of the loss and of each gradient in the file.
 TEST_F(ModelCudaTest, LossAndGradientsAreThoseOfPyTorch) {
   int models = 0;
   ASSERT_OK_AND_ASSIGN(const std::vector<GoldenCase> cases, ReadGolden());

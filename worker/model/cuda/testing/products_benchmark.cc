@@ -52,7 +52,6 @@ absl::StatusOr<Memory> NewMatrix(int64_t values, bool fp32) {
   return matrix;
 }
 
-// Returns the seconds of a product.
 absl::StatusOr<double> TimeProduct(const MatrixProduct& product,
                                    CublasLt* gemm) {
   ASSIGN_OR_RETURN(const Memory a,
