@@ -37,16 +37,15 @@ absl::StatusOr<File> ReadPem(absl::string_view flag, const std::string& path) {
   if (!pem.ok()) {
     return absl::Status(pem.status().code(),
                         absl::StrCat("cannot read ", file.Name(), ": ",
-                                     std::string(pem.status().message())));
+                                     pem.status().message()));
   }
   file.pem = *std::move(pem);
   return file;
 }
 
 absl::Status Explain(const File& file, const absl::Status& status) {
-  return absl::Status(
-      status.code(),
-      absl::StrCat(file.Name(), " ", std::string(status.message())));
+  return absl::Status(status.code(),
+                      absl::StrCat(file.Name(), " ", status.message()));
 }
 
 // Returns the certificates of the file, at least one.

@@ -119,7 +119,7 @@ absl::StatusOr<PrivateKey> ReadKey(const std::string& folder) {
   absl::StatusOr<PrivateKey> key = ParseKey(pem);
   if (key.ok()) return key;
   return absl::FailedPreconditionError(
-      absl::StrCat(path, " ", std::string(key.status().message())));
+      absl::StrCat(path, " ", key.status().message()));
 }
 
 }  // namespace
