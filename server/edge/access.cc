@@ -19,9 +19,9 @@ namespace causeway {
 
 struct AccessRule {
   absl::string_view method;
-  // The roles that may call it, a bit for each.
+  // One bit for each role that may call the method.
   uint32_t roles;
-  // Whether requests name the island that sends them.
+  // Is true if requests name the island that sends them.
   bool names_island = false;
   Precedence precedence = Precedence::kMember;
 };
@@ -84,7 +84,7 @@ const AccessRule* FindRule(absl::string_view method) {
 // authority signs far fewer certificates than this.
 constexpr size_t kMostRefused = 1024;
 
-// The most certificates that are remembered; 1 KB each.
+// The most certificates remembered, of 1 KB each.
 constexpr size_t kMostShown = 1024;
 
 void AppendIslands(const Message& message, std::vector<std::string>& islands) {

@@ -60,7 +60,7 @@ class Caller {
   //   PERMISSION_DENIED  The identity is of another run, or its role may not
   //                      call the method.
   absl::Status Check() const;
-  // Checks a request as well.
+  // Also checks a request.
   //   PERMISSION_DENIED  It names an island that the caller is not.
   absl::Status Check(const google::protobuf::Message& request) const;
 
@@ -69,9 +69,9 @@ class Caller {
   // Returns the caller's name for people, such as "operator anna", or its
   // address if it has no identity.
   std::string Name() const;
-  // Returns up to which load the call is served.
+  // Returns the load up to which the call is served.
   Precedence precedence() const;
-  // The address and port.
+  // Returns the caller's address and port.
   const std::string& peer() const { return peer_; }
   const ClientCertificate& certificate() const { return certificate_; }
 
@@ -87,7 +87,6 @@ class Caller {
   std::string method_;
   // Null if the method is not in the table.
   const AccessRule* rule_ = nullptr;
-  // The caller's address and port.
   std::string peer_;
   absl::StatusOr<Identity> identity_ =
       absl::UnauthenticatedError("callers need no certificate");
@@ -99,8 +98,8 @@ class Access {
   struct Options {
     // RunConfig.name.
     std::string run;
-    // Whether clients' certificates identify them. If not, every caller is
-    // unknown and may call everything.
+    // Is true if certificates identify clients. If not, every caller is unknown
+    // and may call everything.
     bool certificates = false;
     Clock now;
     // The wall clock, by which certificates expire. Not used without them.
@@ -120,7 +119,7 @@ class Access {
   Caller Identify(absl::string_view method,
                   const grpc::CallbackServerContext& context) const;
 
-  // Whether the table has this method.
+  // Returns whether the table has this method.
   static bool Knows(absl::string_view method);
 
  private:
@@ -135,14 +134,13 @@ class Access {
   Shown ReadCertificate(const grpc::AuthContext& context) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Records an event about refused calls.
   void RecordRefusal(const Caller& caller, const absl::Status& refusal) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   mutable absl::Mutex mu_;
-  // By certificate (PEM). All calls of a connection have the same one, and
-  // parsing it takes longer than the rest of a short call.
+  // By certificate (PEM). All calls of a connection show the same certificate,
+  // and parsing it takes longer than the rest of a short call.
   mutable absl::flat_hash_map<std::string, Shown> shown_ ABSL_GUARDED_BY(mu_);
   // By name of the caller.
   mutable std::map<std::string, QuietCount> refusals_ ABSL_GUARDED_BY(mu_);

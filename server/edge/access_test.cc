@@ -46,7 +46,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-// A request, as bytes, of a method.
+// A method and a serialized request.
 struct Cell {
   std::string service;
   std::string method;
@@ -95,7 +95,7 @@ std::vector<Cell> Cells(const std::string& island) {
   return cells;
 }
 
-// Sends one request, and reads answers up to the end.
+// Sends one request, and reads answers to the end.
 class OneRequest
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -132,8 +132,8 @@ class AccessTest : public testing::Test {
   void SetUp() override { ASSERT_OK(driver_.Start(TestRunConfig())); }
   void TearDown() override { driver_.StopServing(); }
 
-  // Starts a coordinator that asks for clients' certificates, and closes
-  // connections without one if they are `required`.
+  // Starts a coordinator that asks for clients' certificates. If they are
+  // `required`, it closes connections without one.
   void Start(bool required = true, int max_connections = 0) {
     const TestIdentity identity = authority_.Sign(kHost, valid_);
     std::shared_ptr<grpc::ServerCredentials> credentials;
@@ -178,7 +178,8 @@ class AccessTest : public testing::Test {
     return FormatUri({role, run, name});
   }
 
-  // Returns a connection with a certificate for these names, or with none.
+  // Returns a connection with a certificate for these names, or without one if
+  // `names` is empty.
   Channel Connect(const std::string& names) {
     if (names.empty()) return Connect(TestIdentity());
     return Connect(authority_.Sign(names, valid_));
@@ -223,7 +224,7 @@ class AccessTest : public testing::Test {
   static constexpr char kPause[] = "/causeway.v1.Control/PauseRun";
   const absl::Time start_ = absl::Now();
   const Validity valid_ = {start_ - absl::Hours(1), start_ + absl::Hours(1)};
-  // The time at which clients believe their certificates to be valid.
+  // The time at which clients check their certificates.
   absl::Time identity_made_ = start_;
   TestAuthority authority_{Path("authority"), valid_};
   ServedEngine driver_;
@@ -408,7 +409,7 @@ TEST_F(AccessTest, OperatorsActionsNameTheOperator) {
               Contains(HasSubstr("(by operator anna)")));
 }
 
-TEST_F(AccessTest, OperatorsAloneSayWhichDataAreTheRuns) {
+TEST_F(AccessTest, OnlyOperatorsAcceptData) {
   constexpr char kAccept[] = "/causeway.v1.Control/AcceptData";
   Start();
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity island, driver_.Join("a"));
@@ -469,7 +470,7 @@ TEST_F(AccessTest, UnderLoadAnOperatorIsServedAndAViewerIsNot) {
   EXPECT_OK(Call(Connect(Uri(Role::kOperator, "anna")), kGetRun));
 }
 
-// Lasting streams are checked with each message.
+// Long-lived streams are checked with each message.
 class SessionAccessTest : public AccessTest {
  protected:
   void SetUp() override {
@@ -501,7 +502,7 @@ class SessionAccessTest : public AccessTest {
       session_;
 };
 
-TEST_F(SessionAccessTest, NobodyElseCanEndIt) {
+TEST_F(SessionAccessTest, OthersCannotEndIt) {
   for (const std::string& other :
        {Uri(Role::kIsland, "b"), Uri(Role::kOperator, "a")}) {
     const Channel channel = Connect(other);

@@ -82,7 +82,7 @@ class TableService : public grpc::Service {
                                        is_known ? caller.Name() : ""),
                 std::move(caller)};
             Connection& connection = begun.ticket.connection();
-            // TLS asks for a certificate once in a connection.
+            // TLS asks for a certificate only once in a connection.
             if (absl::IsUnavailable(allowed)) connection.End();
             if (allowed.ok()) {
               allowed = connection.CheckLoad(begun.caller.precedence());
@@ -170,7 +170,7 @@ absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
 absl::Status CheckRequest(const Caller& caller,
                           const google::protobuf::Message& request,
                           const absl::Status& parsed) {
-  // Protobuf keeps a text that is not UTF-8, but does not say which one it is.
+  // Check first: protobuf's error does not say which text is not UTF-8.
   RETURN_IF_ERROR(CheckFieldLimits(request));
   RETURN_IF_ERROR(parsed);
   return caller.Check(request);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls that the coordinator serves. Every call is a pair of byte streams,
-// one in each direction. A connection counts the bytes that its calls read and
-// send, and a call checks bytes before protobuf parses them.
+// The calls that the coordinator serves, each a pair of byte streams, one in
+// each direction. A connection counts the bytes that its calls read and send,
+// and a call checks bytes before protobuf parses them.
 //
 //   Methods methods;
 //   methods["/causeway.v1.Status/GetRun"] = Unary(
@@ -33,7 +33,7 @@
 
 namespace causeway {
 
-// A call that is being served: its place on its connection, and its caller.
+// A call being served: its place on its connection, and its caller.
 struct BegunCall {
   CallTicket ticket;
   Caller caller;
@@ -51,10 +51,9 @@ class Call
   void OnDone() final;
 
  protected:
-  // Reads the next message. The call must be done with the one before.
+  // Reads the next message. The call must be done with the previous one.
   void Read(grpc::ByteBuffer* message);
-  // Called when the message has arrived, or, if not `ok`, when there are no
-  // more.
+  // Called when the message has arrived, or, if not `ok`, after the last one.
   virtual void OnRead(bool ok) = 0;
 
   // Sends a message. `lent` bytes of it are not this call's memory, or are
@@ -69,8 +68,7 @@ class Call
   virtual void OnEnd() {}
   const Caller& caller() const { return begun_.caller; }
 
-  // For OnEnd: notes that the call has ended while the peer may still be
-  // sending.
+  // For OnEnd: notes that the peer may still be sending.
   void CountAsBrokenOff() { connection().CallBrokeOff(); }
 
  private:
@@ -79,7 +77,7 @@ class Call
 
   const BegunCall begun_;
   grpc::ByteBuffer* reading_ = nullptr;
-  // The size of the message that was read last, while it is in use.
+  // The size of the message in use; 0 if there is none.
   uint64_t read_ = 0;
   bool sends_ = false;
   uint64_t sending_ = 0;
@@ -90,12 +88,12 @@ using Method = std::function<Call*(BegunCall)>;
 // Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
 
-// Returns the methods, which refuse calls while `check` returns an error. It is
-// called from any thread, and does not wait.
+// Returns the methods, which refuse calls while `check` returns an error.
+// `check` is called from any thread and must not block.
 Methods RefusedUnless(std::function<absl::Status()> check, Methods methods);
 
-// Returns a service with these methods, all of one service. `access` decides
-// about each call before its method gets it.
+// Returns a service with these methods, all of one service. `access` checks
+// each call before its method gets it.
 std::unique_ptr<grpc::Service> NewService(Methods methods,
                                           Connections* connections,
                                           const Access* access);
@@ -108,7 +106,7 @@ std::unique_ptr<grpc::Service> NewService(Methods methods,
 //   UNAUTHENTICATED, PERMISSION_DENIED  See Caller::Check.
 absl::Status ParseRequest(const Caller& caller, grpc::ByteBuffer& bytes,
                           google::protobuf::Message& request);
-// Does the same for a request that was read with the status `parsed`.
+// Does the same for a request that was parsed with the status `parsed`.
 absl::Status CheckRequest(const Caller& caller,
                           const google::protobuf::Message& request,
                           const absl::Status& parsed);

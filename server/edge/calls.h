@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server's side of each method that streams.
+// The server's side of the streaming methods.
 #ifndef SERVER_EDGE_CALLS_H_
 #define SERVER_EDGE_CALLS_H_
 
@@ -21,17 +21,17 @@ namespace causeway {
 // the run after each one and whenever it changes.
 Call* NewSessionCall(BegunCall begun, Engine* engine);
 
-// WatchEvents looks into the log whenever there is news. Both are those of an
-// engine or a follower, which outlives the call.
+// What WatchEvents reads, whenever there is news. The engine or follower that
+// both belong to outlives the call.
 struct EventHost {
   Listeners* news = nullptr;
   std::function<absl::StatusOr<std::shared_ptr<CommitLog>>()> log;
-  // Says whether the log is a copy, which may be behind what a watcher has
+  // Says whether the log is a copy, which may lack events that a watcher has
   // seen.
   bool is_copy = false;
 };
 
-// WatchEvents: sends the log's events, then new ones as they are added.
+// WatchEvents: sends the log's events, then new ones.
 Call* NewWatchEventsCall(BegunCall begun, EventHost host);
 
 // Follow: sends what a follower's copy of the run lacks, then every change.

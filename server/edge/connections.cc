@@ -19,50 +19,48 @@ namespace {
 // A connection may hold kHeldBytes, kHeldBytesPerCall for each of its calls,
 // and as much as its calls have already taken. Without a call it may hold
 // kHeldBytesWithoutCall more: under load, the first window of an upload arrives
-// before its call begins. This bound is not larger because gRPC reads an
-// unfinished header again with each piece that arrives: a header of 5 MiB costs
-// 0.5 s of processor time, 16 MiB cost 5 s.
+// before its call begins. A larger bound would cost time, because gRPC rereads
+// an unfinished header with each piece that arrives: 0.5 s of processor time
+// for 5 MiB, 5 s for 16 MiB.
 //
 // For a busy call gRPC reads ahead: a message that the call takes and one that
 // it awaits, of 1 MiB and 64 KiB each, and the stream's window. While there is
 // memory, the window is 4 MiB or twice the product of rate and round trip,
 // whichever is more, up to 32 MiB (flow_control.cc of gRPC 1.51). It follows
 // the product in some tenths of a second. By then a peer has delivered as much
-// as it may hold beyond the 4 MiB; the rest of the 8 MiB covers the time until
-// then.
+// as it may hold beyond the 4 MiB; until then, the rest of the 8 MiB covers it.
 constexpr uint64_t kHeldBytes = 1 << 20;
 constexpr uint64_t kHeldBytesPerCall = 8 << 20;
 constexpr uint64_t kHeldBytesWithoutCall = 4 << 20;
 
-// The longest time until a peer knows that a call has broken off and stops
-// sending to it.
+// The longest time until a peer learns that a call has broken off.
 constexpr absl::Duration kDropTime = absl::Seconds(10);
 
-// Memory that gRPC takes for a call (measured).
+// The memory that gRPC takes for a call (measured).
 constexpr uint64_t kBytesOfCall = 16 << 10;
 
-// Bytes that may come besides messages: headers for each call, frames of HTTP/2
-// and TLS for each message and for its bytes, window updates for the bytes that
-// this end sends, and pings.
+// The bytes that may come besides messages: headers for each call, frames of
+// HTTP/2 and TLS for each message and for its bytes, window updates for the
+// bytes that this end sends, and pings.
 constexpr uint64_t kBytesBesideCall = 1 << 10;
 constexpr uint64_t kBytesBesideMessage = 64;
 constexpr uint64_t kTakenBytesPerByteBeside = 256;
 constexpr uint64_t kSentBytesPerByteBeside = 32;
 constexpr double kBytesBesideSecond = 16;
 
-// A peer that takes less than this while there is something to send is not
-// reading. Even a link of 18 kbit/s is faster.
+// A peer that takes less than kLeastBytesRead in kMostTimeUnread, while there
+// is something to send, is not reading. Even a link of 18 kbit/s is faster.
 constexpr uint64_t kLeastBytesRead = 64 << 10;
 constexpr absl::Duration kMostTimeUnread = absl::Seconds(30);
 
-// The load from which on calls are refused.
+// The load from which calls are refused.
 constexpr double kFullForJoiners = 7.0 / 8;
 constexpr double kFullForWatchers = 3.0 / 4;
 
 // A connection without a call for this long is not in use.
 constexpr absl::Duration kUnused = absl::Minutes(1);
 
-// The most connections that are reset while gRPC has not closed them yet.
+// The most connections that are reset but not yet closed by gRPC.
 constexpr int kMostClosing = 64;
 
 // Seconds for which a kind of log line is not repeated.
@@ -146,8 +144,8 @@ void Connections::Audit() {
   uint64_t undelivered = 0;
   for (auto& [peer, entry] : entries_) {
     if (entry.cut) {
-      // gRPC misses some of the events of a reset, and then finds it only by
-      // its keepalive. This raises the event again.
+      // gRPC misses some resets, and finds them only by its keepalive. This
+      // raises the event again.
       shutdown(entry.file, SHUT_RDWR);
       continue;
     }
@@ -201,7 +199,7 @@ void Connections::Look() {
              "handshake does; "
           << unused_ << " of these so far";
     }
-    // Freed memory counts, too, until the process returns it to the system.
+    // Freed memory counts until the process returns it to the system.
     if (entry.cut && entry.held > kHeldBytes) malloc_trim(0);
     it = entries_.erase(it);
   }
@@ -234,8 +232,8 @@ std::string Connections::Examine(Entry& entry, absl::Time now) {
   const uint64_t taken = use.taken_;
   if (calls > 0) entry.used = now;
   uint64_t unread = FindUnread(entry, now);
-  // Bytes for calls that broke off cannot be distinguished from those that gRPC
-  // holds, except while there is no call: then it holds none.
+  // Bytes for calls that broke off cannot be distinguished from bytes that gRPC
+  // holds, except while there is no call, because then gRPC holds none.
   if (now >= entry.broke_off + kDropTime) {
     entry.droppable = std::min(entry.droppable, entry.held);
   }

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Limits the coordinator's TCP connections and the memory that each may hold.
-// gRPC owns their sockets, but limits neither their number nor what it buffers
-// for one (it stores a message as it arrives, whatever length it announces).
-// The kernel counts the bytes that a connection has received, and the calls
-// count the bytes they have taken; gRPC holds the difference. docs/security.md
-// has the limits.
+// gRPC owns their sockets, but limits neither their number nor its buffers (it
+// stores a message as it arrives, whatever length the message announces). The
+// kernel counts the bytes that a connection has received, and the calls count
+// the bytes they have taken; gRPC holds the difference. docs/security.md has
+// the limits.
 //
 // When connections or memory run short, calls are refused before connections:
 // first calls of watchers, then of joiners, never of members.
@@ -44,14 +44,14 @@ struct ConnectionLimits {
   int connections = 1024;
   int per_address = 512;
   // The most bytes that gRPC and the calls may hold for all connections
-  // together: beyond what each connection has delivered, and in all.
+  // together: in excess of what each connection has delivered, and in all.
   uint64_t undelivered_bytes = 64 << 20;
   uint64_t held_bytes = 320 << 20;
 };
 
-// Up to which load a call is served.
+// The load up to which a call is served.
 enum class Precedence {
-  // Always served: calls of members, and of operators.
+  // Always served: members and operators.
   kMember,
   // Served until seven eighths of the connections or the memory are in use.
   kJoiner,
@@ -64,7 +64,7 @@ class Connection {
  public:
   // Notes that the last begun call was refused, so that it does not count.
   void CallRefused() { ++calls_refused_; }
-  //   RESOURCE_EXHAUSTED  Such calls have to wait until the load has passed.
+  //   RESOURCE_EXHAUSTED  Such calls must wait until the load has passed.
   absl::Status CheckLoad(Precedence precedence) const;
   void CallBegan() {
     ++calls_begun_;
@@ -95,10 +95,11 @@ class Connection {
  private:
   friend class Connections;
 
-  // Returns whether it has had a call that was not refused.
+  // Returns whether the connection has had a call that was not refused.
   bool served() const { return calls_begun_ > calls_refused_; }
 
-  // The share of the limits that is in use, in all or by the peer's address.
+  // The share of the limits in use, in all or by the peer's address, whichever
+  // is larger.
   std::atomic<double> load_ = 0;
   std::atomic<int64_t> calls_ = 0;
   std::atomic<uint64_t> calls_begun_ = 0;
@@ -140,10 +141,10 @@ class Connections {
   // otherwise the caller closes it. If there are too many connections, a new
   // one replaces an unused one, if any: first one that has sent nothing, then
   // one without a served call, then one without a call for a minute; among
-  // equals, the least recently used. A second one from the address and port of
-  // another is refused, because calls name their connection by these. Admit and
-  // Audit belong to one thread, so that the file descriptor of a connection
-  // that gRPC has closed does not become that of a new one meanwhile.
+  // equals, the least recently used. A second one from the same address and
+  // port is refused, because these identify a call's connection. Call Admit and
+  // Audit on one thread, so that a new connection does not get the descriptor
+  // of a closed one during an audit.
   bool Admit(int file);
 
   // Cuts off connections that hold too much memory or do not read, and computes
@@ -157,8 +158,8 @@ class Connections {
   // Thread-safe.
   v1::ConnectionUse Use() const;
 
-  // Returns what each peer uses and has used: all peers with connections, and
-  // the last kMostGone others. Thread-safe.
+  // Returns the current and past use of each peer with connections, and of the
+  // last kMostGone others. Thread-safe.
   v1::ListPeersResponse Peers() const;
 
   static constexpr size_t kMostGone = 256;
@@ -168,21 +169,20 @@ class Connections {
   struct Entry {
     std::shared_ptr<Connection> use;
     int file = -1;
-    // Tells the socket from later ones with the same descriptor.
+    // Distinguishes the socket from later ones with the same descriptor.
     uint64_t cookie = 0;
     // The address that ConnectionLimits::per_address counts.
     std::string address;
     // The caller's name; empty while unknown.
     std::string name;
-    // The state at the last look.
+    // The state at the last Look.
     TcpConnection tcp;
-    // The bytes that it holds, and how many of them exceed what it has
-    // delivered.
+    // The bytes held, and by how many they exceed the bytes delivered.
     uint64_t held = 0;
     uint64_t undelivered = 0;
     // The bytes that may still arrive besides messages.
     uint64_t unused_allowance = 0;
-    // For calls that had broken off: the bytes that arrived, the bytes that may
+    // For calls that broke off: the bytes that arrived, the bytes that may
     // still be counted as such, the number of calls, and the time at which the
     // last one was noticed.
     uint64_t dropped = 0;
@@ -197,10 +197,10 @@ class Connections {
     absl::Time read;
     uint64_t sent = 0;
     uint64_t acknowledged = 0;
-    // Whether it has been reset; gRPC is about to close it.
+    // Is true once the connection is reset; gRPC is about to close it.
     bool cut = false;
   };
-  // By peer, as in TcpConnection::peer.
+  // By TcpConnection::peer.
   using Entries = std::map<std::string, Entry>;
   // The sums over a peer's closed connections.
   struct Gone {
@@ -208,16 +208,15 @@ class Connections {
     absl::Time last;
   };
 
-  // Adds the use of a connection.
   static void AddTo(const Entry& entry, v1::PeerUse& use);
   static bool IsInUse(const Entry& entry, absl::Time now);
   // Counts a refused connection from `address`.
   void NoteRefusal(const std::string& address)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the sums of a peer without connections, which may be new ones.
+  // Returns the sums over a peer's closed connections, adding them if absent.
   v1::PeerUse& Remember(const std::string& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sets the load of all connections.
+  // Updates the load of all connections.
   void SpreadLoad() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Updates all entries; removes those of closed connections.
@@ -227,7 +226,7 @@ class Connections {
   bool Displace(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int Count(const std::string& address) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the bytes that have arrived and that no call has taken.
+  // Returns the bytes that have arrived but that no call has taken.
   static uint64_t FindUnread(Entry& entry, absl::Time now);
   // Returns why the connection must be cut off; empty if it need not be.
   std::string Examine(Entry& entry, absl::Time now)
@@ -244,8 +243,8 @@ class Connections {
   uint64_t undelivered_ ABSL_GUARDED_BY(mu_) = 0;
   // The peers' sums, by name or address.
   std::map<std::string, Gone> gone_ ABSL_GUARDED_BY(mu_);
-  // Counts since the start of connections refused, closed to make room, cut
-  // off, and ended without a call.
+  // Count connections refused, closed to make room, cut off, and ended without
+  // a call.
   uint64_t refused_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t displaced_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t cut_ ABSL_GUARDED_BY(mu_) = 0;

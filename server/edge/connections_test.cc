@@ -37,12 +37,12 @@ class ConnectionsTest : public testing::Test {
       close(client);
       close(server);
     }
-    // Whether the client's end has not been reset.
+    // Returns whether the client's end has not been reset.
     bool open() const {
       pollfd polled = {.fd = client, .events = POLLRDHUP};
       return poll(&polled, 1, 0) == 0;
     }
-    // The peer, as grpc::ServerContext::peer() writes it.
+    // Returns the peer as grpc::ServerContext::peer() writes it.
     std::string peer() const {
       return absl::StrCat("ipv4:", AskTcpConnection(server)->peer);
     }
@@ -118,7 +118,7 @@ class ConnectionsTest : public testing::Test {
   sockaddr_in address_;
 };
 
-TEST_F(ConnectionsTest, TheOldestOfThoseThatSaidNothingMakesRoom) {
+TEST_F(ConnectionsTest, TheOldestSilentConnectionMakesRoom) {
   const auto spoke = Admit();
   spoke->Deliver(1);
   now_ += absl::Seconds(1);
@@ -133,7 +133,7 @@ TEST_F(ConnectionsTest, TheOldestOfThoseThatSaidNothingMakesRoom) {
   EXPECT_EQ(connections_.Use().displaced(), 1);
 }
 
-TEST_F(ConnectionsTest, NobodyWhoIsInUseMakesRoom) {
+TEST_F(ConnectionsTest, AConnectionInUseDoesNotMakeRoom) {
   std::vector<std::unique_ptr<Pair>> pairs;
   std::vector<CallTicket> calls;
   for (int i = 0; i < 3; ++i) {
@@ -167,7 +167,7 @@ TEST_F(ConnectionsTest, OneAddressAndPortHasOneConnection) {
   EXPECT_TRUE(connections_.Admit(second->server));
 }
 
-TEST_F(ConnectionsTest, ThoseThatAreClosedMakeRoom) {
+TEST_F(ConnectionsTest, ClosedConnectionsMakeRoom) {
   for (int i = 0; i < 10; ++i) Admit();
   EXPECT_EQ(connections_.Use().displaced(), 0);
   connections_.Audit();
@@ -175,7 +175,7 @@ TEST_F(ConnectionsTest, ThoseThatAreClosedMakeRoom) {
   EXPECT_EQ(connections_.Use().unused(), 10);
 }
 
-TEST_F(ConnectionsTest, WhatNoCallTakesIsBounded) {
+TEST_F(ConnectionsTest, BytesThatNoCallTakesAreBounded) {
   const auto greedy = Admit();
   greedy->Deliver(6 * kMiB);
   const auto calling = Admit();
@@ -194,15 +194,15 @@ TEST_F(ConnectionsTest, WhatNoCallTakesIsBounded) {
   EXPECT_EQ(connections_.Use().cut(), 1);
 }
 
-// What gRPC may read for an honest upload before its call gets a processor: the
+// Before the call of an honest upload gets a processor, gRPC may read the
 // window of the stream and two messages.
-TEST_F(ConnectionsTest, WhatGrpcReadsAheadOfABusyCallIsNoAttack) {
+TEST_F(ConnectionsTest, ReadingAheadForABusyCallIsNoAttack) {
   const auto busy = Admit();
   const CallTicket call = connections_.BeginCall(busy->peer());
   busy->Deliver(7 * kMiB);
   connections_.Audit();
   EXPECT_TRUE(busy->open());
-  // A window that has grown is covered by what was delivered until then.
+  // Delivered bytes allow for a larger window.
   busy->Deliver(40 * kMiB);
   for (int i = 0; i < 25; ++i) call.connection().Took(kMiB);
   connections_.Audit();
@@ -215,7 +215,7 @@ TEST_F(ConnectionsTest, WhatGrpcReadsAheadOfABusyCallIsNoAttack) {
 }
 
 // The window of an upload may arrive before its call gets a processor.
-TEST_F(ConnectionsTest, WhatArrivesBeforeItsCallBeginsIsNoAttack) {
+TEST_F(ConnectionsTest, AWindowBeforeItsCallBeginsIsNoAttack) {
   const auto early = Admit();
   early->Deliver(4 * kMiB + (64 << 10));
   connections_.Audit();
@@ -239,7 +239,7 @@ TEST_F(ConnectionsTest, FramesDoNotAddUp) {
   pair->Deliver(64 * kMiB + (128 << 10));
   connections_.Audit();
   EXPECT_EQ(HeldBytes(connections_), idle);
-  // A peer cannot save up what the frames did not take.
+  // A peer cannot save up the allowance for frames.
   pair->Deliver(256 << 10);
   connections_.Audit();
   EXPECT_EQ(HeldBytes(connections_), idle + (256 << 10));
@@ -289,7 +289,7 @@ TEST_F(ConnectionsTest, CallsThatBreakOffHideNoMemory) {
   EXPECT_FALSE(greedy->open());
 }
 
-TEST_F(ConnectionsTest, WhoHasDeliveredLeastIsCutFirst) {
+TEST_F(ConnectionsTest, ThePeerThatDeliveredLeastIsCutFirst) {
   const auto first = Admit();
   const auto second = Admit();
   const CallTicket first_call = connections_.BeginCall(first->peer());
@@ -304,7 +304,7 @@ TEST_F(ConnectionsTest, WhoHasDeliveredLeastIsCutFirst) {
   EXPECT_FALSE(second->open());
 }
 
-TEST_F(ConnectionsTest, WhatIsOfNoMoreUseIsCut) {
+TEST_F(ConnectionsTest, AnEndedConnectionIsCut) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
   connections_.Audit();
@@ -330,7 +330,7 @@ TEST_F(ConnectionsTest, ACutIsReportedUntilTheFileIsClosed) {
   close(watch);
 }
 
-TEST_F(ConnectionsTest, WhoDoesNotReadIsCut) {
+TEST_F(ConnectionsTest, APeerThatDoesNotReadIsCut) {
   const auto deaf = Admit();
   const CallTicket deaf_call = connections_.BeginCall(deaf->peer());
   deaf_call.connection().SendBegan(100);
@@ -354,20 +354,20 @@ TEST_F(ConnectionsTest, AMessageThatIsBeingSentIsHeld) {
   EXPECT_FALSE(pair->open());
 }
 
-TEST_F(ConnectionsTest, WhomALimitConcernsMakesRoom) {
+TEST_F(ConnectionsTest, AConnectionUnderTheReachedLimitMakesRoom) {
   const auto other = Admit(2);
   now_ += absl::Seconds(1);
   const auto oldest = Admit();
   now_ += absl::Seconds(1);
   const auto second = Admit();
   const auto third = Admit();
-  // One address has as many as it may have.
+  // One address has reached its limit.
   now_ += absl::Seconds(1);
   const auto fourth = Admit();
   EXPECT_TRUE(other->open());
   EXPECT_FALSE(oldest->open());
   connections_.Audit();
-  // All addresses have as many as they may have together.
+  // All addresses together have reached their limit.
   now_ += absl::Seconds(1);
   const auto fifth = Admit(3);
   EXPECT_FALSE(other->open());
@@ -378,7 +378,7 @@ TEST_F(ConnectionsTest, WhomALimitConcernsMakesRoom) {
   EXPECT_EQ(connections_.Use().displaced(), 3);
 }
 
-TEST_F(ConnectionsTest, WhoHasNeverCalledMakesRoomFirst) {
+TEST_F(ConnectionsTest, AConnectionWithoutACallMakesRoomFirst) {
   const auto called = Admit();
   { const CallTicket over = connections_.BeginCall(called->peer()); }
   now_ += absl::Minutes(2);
@@ -418,7 +418,7 @@ TEST_F(ConnectionsTest, TheMinuteOfDisuseBeginsAtTheEndOfACall) {
   EXPECT_FALSE(pair->open());
 }
 
-TEST_F(ConnectionsTest, WhoIsCutIsCountedOnce) {
+TEST_F(ConnectionsTest, ACutIsCountedOnce) {
   const auto first = Admit();
   const auto second = Admit();
   const CallTicket first_call = connections_.BeginCall(first->peer());
@@ -433,7 +433,7 @@ TEST_F(ConnectionsTest, WhoIsCutIsCountedOnce) {
   }
 }
 
-TEST_F(ConnectionsTest, OnlyWhoHasNeverCalledIsCountedAsUnused) {
+TEST_F(ConnectionsTest, OnlyConnectionsWithoutACallAreUnused) {
   {
     const auto pair = Admit();
     const CallTicket call = connections_.BeginCall(pair->peer());
@@ -492,7 +492,7 @@ TEST_F(ConnectionsTest, WatchersAreRefusedFirstThenJoinersAndMembersNever) {
   EXPECT_TRUE(call.connection().CheckLoad(Precedence::kWatcher).ok());
 }
 
-TEST_F(ConnectionsTest, MemoryIsALoadToo) {
+TEST_F(ConnectionsTest, MemoryIsLoadToo) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
   const CallTicket second = connections_.BeginCall(pair->peer());
@@ -509,7 +509,7 @@ TEST_F(ConnectionsTest, MemoryIsALoadToo) {
   EXPECT_TRUE(connection.CheckLoad(Precedence::kJoiner).ok());
 }
 
-TEST_F(ConnectionsTest, WhoseCallsAreRefusedMakesRoomFirst) {
+TEST_F(ConnectionsTest, APeerWhoseCallsAreRefusedMakesRoomFirst) {
   const auto served = Admit();
   { const CallTicket call = connections_.BeginCall(served->peer()); }
   now_ += absl::Seconds(1);
@@ -555,7 +555,7 @@ TEST_F(ConnectionsTest, PeersAreAccountedForAfterTheirEnd) {
   EXPECT_EQ(find("127.0.0.1").connections(), 0);
 }
 
-TEST_F(ConnectionsTest, PeersThatAreGoneAreForgottenAtSomeTime) {
+TEST_F(ConnectionsTest, TheOldestGonePeersAreForgotten) {
   for (uint32_t host = 1; host <= Connections::kMostGone + 2; ++host) {
     Admit(host);
     connections_.Audit();
@@ -569,10 +569,10 @@ TEST_F(ConnectionsTest, PeersThatAreGoneAreForgottenAtSomeTime) {
   EXPECT_EQ(peers.count("127.0.0.3"), 1);
 }
 
-TEST_F(ConnectionsTest, WhoReadsALittleIsNotCut) {
+TEST_F(ConnectionsTest, APeerThatReadsALittleIsNotCut) {
   const auto pair = Admit();
   const CallTicket call = connections_.BeginCall(pair->peer());
-  // For a long time there was nothing to read.
+  // There was nothing to read for a long time.
   now_ += absl::Minutes(1);
   connections_.Audit();
   call.connection().SendBegan(100);
@@ -583,7 +583,7 @@ TEST_F(ConnectionsTest, WhoReadsALittleIsNotCut) {
     pair->Answer(64 << 10);
     connections_.Audit();
   }
-  // A message that was sent counts, too, once.
+  // A message that was sent counts, but only once.
   now_ += absl::Seconds(20);
   call.connection().SendEnded(100);
   call.connection().SendBegan(100);

@@ -20,15 +20,16 @@
 namespace causeway {
 namespace {
 
-// Serves one upload (header, which may bring the first chunk, verdict, chunks,
-// trailer if the header was open or announced further streams, verdict), or one
-// of the further streams (lane, chunks). If a stream breaks, its bytes stay in
-// staging, and the next stream resumes there.
+// Serves one upload or one of its further streams. An upload is a header, which
+// may bring the first chunk, a verdict, chunks, a trailer if the header was
+// open or announced further streams, and a verdict. A further stream is a lane
+// and chunks. If a stream breaks, its bytes stay in staging, and the next
+// stream resumes there.
 //
-// gRPC calls one method at a time, with two exceptions: OnCancel, and OnRead in
-// an upload of one stream, which reads the next message while one is being
-// taken. A turn (server/edge/upload_turns.h) may come on another stream's
-// thread while nothing else is under way here.
+// gRPC calls one method at a time, except for OnCancel and, in an upload of one
+// stream, OnRead: the next message is read while one is being taken. A turn
+// (server/edge/upload_turns.h) may come on another stream's thread while
+// nothing else is under way here.
 class ContributeCall : public Call {
  public:
   ContributeCall(BegunCall begun, Engine* engine, SharedUploads* uploads)
@@ -174,8 +175,8 @@ class ContributeCall : public Call {
     return absl::OkStatus();
   }
 
-  // The thread that takes messages also takes this one, unless it has already
-  // found none left. So messages are taken in order.
+  // Lets the thread that is taking messages, if any, also take this one, so
+  // that messages are taken in order.
   void OnReadAhead(bool ok) {
     {
       absl::MutexLock lock(&mu_);
@@ -198,12 +199,11 @@ class ContributeCall : public Call {
       // Free the memory for reuse while it is in the cache.
       message.Clear();
       if (!last.ok()) Fail(last.status());
-      // No further messages are taken.
       if (!last.ok() || *last) return;
     }
   }
 
-  // If this returns false, the calling thread takes no more.
+  // If it returns false, the calling thread must take no more messages.
   bool IsAnotherToTake() {
     {
       absl::MutexLock lock(&mu_);
@@ -279,30 +279,28 @@ class ContributeCall : public Call {
   SharedUploads* const uploads_;
   Role role_ = Role::kUnknown;
   grpc::ByteBuffer received_;
-  // Used in turns: one message is taken while the other one is read.
+  // Used in turns: one is read into while the other is taken.
   grpc::ByteBuffer ahead_[2];
   grpc::ByteBuffer sent_;
-  // The upload's header and key.
   v1::ContributionHeader header_;
   ContributionKey key_;
-  // Points into the message that is being taken.
+  // Points into the message being taken.
   Chunk chunk_;
-  // Whether messages go to ahead_, as those after the header in an upload of
+  // Is true if messages are read into ahead_: after the header, in an upload of
   // one stream.
   bool reads_ahead_ = false;
-  // Whether this call will receive nothing more.
+  // Is true once this call expects no more messages.
   bool read_all_ = false;
 
   absl::Mutex mu_;
   // Null if the upload has only one stream.
   std::shared_ptr<UploadTurns> turns_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // The number of messages that arrived in ahead_, and whether no more will
-  // arrive.
+  // The number of messages that arrived in ahead_, and whether it is final.
   uint64_t arrived_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether a thread takes messages, and how many were taken; only that thread
-  // uses the count.
+  // Whether a thread is taking messages, and how many were taken; only that
+  // thread uses the count.
   bool taking_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t taken_ = 0;
 };

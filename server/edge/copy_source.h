@@ -20,15 +20,15 @@
 
 namespace causeway {
 
-// Answers as the Status service does, from a follower's copy. Thread-safe; the
+// Answers as the Status service does, from a follower's copy. Thread-safe. The
 // follower must outlive it.
 class CopySource {
  public:
   CopySource(Follower* follower, Clock now)
       : follower_(follower), now_(std::move(now)) {}
 
-  // Returns the run, islands and fragments. The copy is read again only when it
-  // has changed. UNAVAILABLE while it is not complete.
+  // Returns the run, islands and fragments. Reads the copy again only when it
+  // has changed. UNAVAILABLE while the copy is incomplete.
   absl::StatusOr<v1::PageData> Read() ABSL_LOCKS_EXCLUDED(mu_);
   // Opens the copy's log.
   absl::StatusOr<std::shared_ptr<CommitLog>> Log() const;
@@ -42,7 +42,7 @@ class CopySource {
   const Clock now_;
   absl::Mutex mu_;
   v1::PageData data_ ABSL_GUARDED_BY(mu_);
-  // The changes that the copy had when data_ was read.
+  // Follower::View::changes when data_ was read.
   uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -11,8 +11,8 @@
 namespace causeway {
 namespace {
 
-// Bounds the pace from below: in bytes per second, and by the time that a chunk
-// takes. A download keeps its object in memory until it ends.
+// Bound the pace from below, in bytes per second and by the time that a chunk
+// takes, because a download keeps its object in memory until it ends.
 constexpr double kSlowestPace = 1000;
 constexpr absl::Duration kLongestChunkTime = absl::Minutes(1);
 

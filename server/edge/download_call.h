@@ -39,7 +39,7 @@ namespace causeway {
 
 // The sender. What it points to must outlive the calls.
 struct DownloadServer {
-  // The news at which downloads try again.
+  // The news after which waiting downloads try again.
   Listeners* news = nullptr;
   std::atomic<uint64_t>* bytes_sent = nullptr;
   // Downloads are opened on these threads.
@@ -52,11 +52,11 @@ struct DownloadServer {
       find_near;
 };
 
-// Checks how a download is to be sent. INVALID_ARGUMENT says which value is out
-// of range.
+// Checks the options of a download. INVALID_ARGUMENT says which value is out of
+// range.
 absl::Status CheckDownload(const v1::StreamOptions& stream);
 
-// Returns the most bytes of a chunk.
+// Returns the size of all chunks but the last.
 uint64_t ChunkBytes(const v1::StreamOptions& stream);
 
 // One stream of a download. gRPC calls one method at a time, except OnCancel.
@@ -64,8 +64,9 @@ uint64_t ChunkBytes(const v1::StreamOptions& stream);
 template <typename Request, typename Response>
 class DownloadCall : public Call {
  public:
-  // Opens what a request asks for, or says why there is none. Returns nothing
-  // if it is not there yet; the call then tries again at the next news.
+  // Opens the object that a request asks for, or returns an error if it cannot
+  // be had. Returns nullopt if it does not exist yet; the call then tries again
+  // at the next news.
   using Opener = std::function<absl::StatusOr<std::optional<Opened<Response>>>(
       const Request&)>;
   // Called when a stream has sent its part.
@@ -83,7 +84,7 @@ class DownloadCall : public Call {
 
   void OnRead(bool ok) override {
     if (!ok) return Finish(ToGrpcStatus(absl::CancelledError("no request")));
-    // Listen before the first try, so that nothing in between is missed.
+    // Listen before the first try, so that no news is missed.
     listener_ = server_.news->Add([this] { OnNews(); });
     server_.openers->Run([this] { Try(); });
   }
@@ -103,7 +104,7 @@ class DownloadCall : public Call {
     {
       absl::MutexLock lock(&mu_);
       cancelled_ = true;
-      // A call that is over does not wait for the pacer.
+      // A cancelled call does not wait for the pacer.
       if (alarm_ != nullptr) alarm_->Cancel();
       if (state_ != State::kWaiting) return;
       state_ = State::kOpened;
@@ -117,7 +118,7 @@ class DownloadCall : public Call {
   enum class State {
     // The request is read, or Try runs or is about to run.
     kTrying,
-    // There was nothing to send; the call waits for news, or for its end.
+    // There was nothing to send; the call waits for news or its end.
     kWaiting,
     // The download is under way, or the call is ending.
     kOpened,
@@ -154,9 +155,9 @@ class DownloadCall : public Call {
     }
   }
 
-  // Returns whether what is asked for is there, and opens it.
+  // Opens what is asked for. Returns false if it does not exist yet.
   absl::StatusOr<bool> Open() {
-    // Each try finds out whether the caller still may ask.
+    // Each try checks again whether the caller may ask.
     RETURN_IF_ERROR(received_.Valid()
                         ? ParseRequest(caller(), received_, request_)
                         : caller().Check(request_));
@@ -188,13 +189,13 @@ class DownloadCall : public Call {
     const v1::StreamOptions& stream = request_.stream();
     chunk_bytes_ = ChunkBytes(stream);
     streams_ = std::max(1u, stream.count());
-    // The caller may have more bytes of an update that another coordinator has
-    // made again, shorter: the description tells.
+    // The caller may have more bytes than the update, if another coordinator
+    // made it again, shorter: the description tells it.
     offset_ = std::min<uint64_t>(request_.offset(), stored_.bytes.size()) +
               stream.index() * chunk_bytes_;
     if (IsLight() && offset_ < stored_.bytes.size()) return WriteChunk();
     // Send the description ahead of the first chunk: an island that has waited
-    // measures the link from here on.
+    // starts to measure the link with it.
     buffer_ = ToByteBuffer(message_);
     Write(&buffer_);
   }
@@ -239,8 +240,8 @@ class DownloadCall : public Call {
     return cancelled_;
   }
 
-  // Returns whether there are so few bytes that description, chunk and the end
-  // of the call are sent together.
+  // Returns whether there are few enough bytes to send description, chunk and
+  // the end of the call together.
   bool IsLight() const {
     constexpr size_t kLightBytes = 64 << 10;
     return stored_.bytes.size() < kLightBytes;
@@ -252,7 +253,7 @@ class DownloadCall : public Call {
 
   const DownloadServer server_;
   const Opener open_;
-  // Null if there is nobody to tell.
+  // May be null.
   Sent sent_;
   grpc::ByteBuffer received_;
   Request request_;
@@ -260,26 +261,24 @@ class DownloadCall : public Call {
 
   absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kTrying;
-  // Says whether there was news since the last try began.
+  // Is true if there was news since the last try began.
   bool news_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // The alarm of the next chunk.
   std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mu_);
 
-  // Valid once the download is opened, as are the fields below.
+  // This field and those below are valid once the download is opened.
   Opened<Response> stored_;
-  // The next message, without a chunk: the first one describes the download,
-  // and the others have nothing else.
+  // The next message, without its chunk. The first message describes the
+  // download; the others have only a chunk.
   Response message_;
   std::shared_ptr<IslandLink> link_;
-  // Where to compress chunks, if there is memory. Null if they are sent as they
-  // are.
+  // The memory for compressed chunks. Null if chunks are sent uncompressed.
   CompressedChunks* compress_ = nullptr;
   uint64_t chunk_bytes_ = 0;
   uint64_t streams_ = 1;
   // The offset of this stream's next chunk.
   uint64_t offset_ = 0;
-  // The bytes of data in the message that is being written.
+  // The bytes of data in the message being written.
   uint64_t sending_ = 0;
   grpc::ByteBuffer buffer_;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Enrolment and renewal against a coordinator with an authority of its own,
+// Tests enrolment and renewal against a coordinator with its own authority,
 // over real TLS.
 #include "common/transport/enrolment.h"
 
@@ -132,7 +132,7 @@ TEST_F(EnrolmentTest, EveryCellOfTheTrustService) {
       const std::string& name = service.method(i)->name();
       const absl::Status status =
           Call({.tls = Path(role)}, [&](auto& channel, auto& context) {
-            // Empty messages of all types are alike.
+            // All empty messages are alike.
             v1::ListTokensRequest request;
             v1::ListTokensResponse response;
             const std::string path =
@@ -151,7 +151,7 @@ TEST_F(EnrolmentTest, EveryCellOfTheTrustService) {
   }
 }
 
-TEST_F(EnrolmentTest, WithoutACertificateThereIsNothingElse) {
+TEST_F(EnrolmentTest, WithoutACertificateOnlyEnrolIsServed) {
   // The coordinator's certificate names no host.
   EXPECT_THAT(Watch({.tls_ca = Path("tls/ca.crt")}), IsUnavailable());
   const auto anonymous = [&](auto method) {
@@ -231,7 +231,7 @@ TEST_F(EnrolmentTest, OneOfSeveralAddressesHasTheCoordinator) {
 }
 
 // Islands behind one router have one address.
-TEST_F(EnrolmentTest, WrongTokensOfANeighbourKeepNobodyOut) {
+TEST_F(EnrolmentTest, WrongTokensDoNotLockOutANeighbour) {
   ASSERT_OK_AND_ASSIGN(JoinToken forged, ParseJoinToken(Token("island")));
   forged.secret[0] ^= 1;
   const auto forge = [&] {
@@ -261,7 +261,7 @@ TEST_F(EnrolmentTest, ARenewalForAnotherKeyIsRefused) {
   EXPECT_OK(Renew(address_, Path("tls/operator"), absl::Now()));
 }
 
-TEST_F(EnrolmentTest, WaitsForTheCoordinatorButNotIfItIsDone) {
+TEST_F(EnrolmentTest, WaitsForTheCoordinatorUnlessEnrolled) {
   const std::string token = Token("island");
   int pauses = 0;
   const auto pause = [&](absl::Duration) { return ++pauses < 3; };
@@ -292,7 +292,7 @@ TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
   const std::string key = *ReadFile(Path("a/tls.key"));
   const std::string first = *ReadFile(Path("a/tls.crt"));
   ASSERT_OK_AND_ASSIGN(const absl::Time due, FolderRenewalTime(folder));
-  // The clock is past the due time when it is asked for the second time.
+  // The second look at the clock is past the due time.
   absl::Notification renewed;
   int asked = 0;
   {
@@ -313,7 +313,7 @@ TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
   EXPECT_EQ(trust_->ListCertificates().certificates_size(), 2);
 }
 
-// As after a takeover, until the operator has brought the authority.
+// After a takeover, the authority is missing until the operator brings it.
 TEST_F(EnrolmentTest, ACoordinatorWithoutAnAuthorityIsAskedAgain) {
   const std::string folder = Path("a");
   ASSERT_OK(Enrol(address_, Token("island"), folder, absl::Now()));
@@ -324,7 +324,7 @@ TEST_F(EnrolmentTest, ACoordinatorWithoutAnAuthorityIsAskedAgain) {
   absl::Notification asks_again;
   absl::Notification has_authority;
   absl::Notification renewed;
-  // Each try looks twice at the clock, and the third look is of the second try.
+  // Each try looks at the clock twice, so the third look is the second try's.
   int looks = 0;
   CertificateRenewer renewer(
       address_, folder,

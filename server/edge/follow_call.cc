@@ -91,8 +91,8 @@ class FollowCall : public NewsCall {
       absl::MutexLock lock(&mu_);
       stream_.emplace(std::move(stream));
     }
-    // To copy the log may take long, and the news of other followers does not
-    // wait for it. Until the copy is sent, each message leads to the next.
+    // Copying the log may take long, and must not hold up the news of other
+    // followers. So do not listen until the copy is sent.
     OnNews();
     return absl::OkStatus();
   }

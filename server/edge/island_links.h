@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's end of the links to its islands. Paces what it sends to
-// each island, and measures what only a sender can.
+// The coordinator's end of the links to its islands: paces its data, and
+// measures what only a sender can.
 #ifndef SERVER_EDGE_ISLAND_LINKS_H_
 #define SERVER_EDGE_ISLAND_LINKS_H_
 
@@ -23,18 +23,17 @@
 
 namespace causeway {
 
-// The memory of chunks that are compressed to be sent, of all islands together.
-// Thread-safe.
+// The memory for compressed chunks on their way to all islands. Thread-safe.
 class CompressedChunks {
  public:
   static constexpr uint64_t kMostBytes = 128 << 20;
 
-  // Returns memory for a chunk of `bytes` bytes, which is counted until its
-  // last owner is gone; null if there is none left.
+  // Returns memory for a chunk of `bytes` bytes, or null if none is left. The
+  // memory is counted until its last owner is gone.
   std::shared_ptr<std::string> Allocate(uint64_t bytes);
 
  private:
-  // The owners of a chunk may outlive this object.
+  // Shared because the owners of a chunk may outlive this object.
   const std::shared_ptr<std::atomic<uint64_t>> bytes_ =
       std::make_shared<std::atomic<uint64_t>>(0);
 };
@@ -44,15 +43,15 @@ class IslandLink {
  public:
   explicit IslandLink(Clock now) : now_(std::move(now)) {}
 
-  // Notes that an island began a download on the connection `peer`, in
+  // Notes that the island began a download on the connection `peer`, in
   // PeerAddress's form. Paces the island's data to `bytes_per_second` from now
-  // on; 0 does not pace.
+  // on; 0 means no pacing.
   void BeginDownload(double bytes_per_second, std::string peer);
 
   // Returns how long to wait before `bytes` bytes may be sent.
   absl::Duration Take(uint64_t bytes);
 
-  // Adds what the sender knows to `downlink`. `retransmitted` is by peer.
+  // Adds the sender's measurements to `downlink`. `retransmitted` is by peer.
   void Describe(const std::map<std::string, uint64_t>& retransmitted,
                 v1::LinkUse& downlink) const;
 
@@ -62,7 +61,7 @@ class IslandLink {
 
   mutable absl::Mutex mu_;
   absl::Duration paced_ ABSL_GUARDED_BY(mu_);
-  // The peers of the newest downloads, without repetition, oldest first.
+  // The distinct peers of the newest downloads, oldest first.
   std::vector<std::string> peers_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -79,7 +78,7 @@ class IslandLinks {
 
   CompressedChunks& compressed_chunks() { return compressed_chunks_; }
 
-  // Completes the downlinks in `islands`.
+  // Adds the sender's measurements to `islands`.
   void Describe(v1::ListIslandsResponse& islands) const;
 
  private:

@@ -27,18 +27,17 @@ namespace {
 constexpr itimerspec kLookInterval = {.it_interval = {.tv_nsec = 20'000'000},
                                       .it_value = {.tv_nsec = 20'000'000}};
 
-// An audit takes two system calls for each connection. It follows a look at
-// which the memory has grown by so many bytes since the last audit, and in any
-// case every so many looks.
+// An audit takes two system calls for each connection. It follows a look that
+// finds memory grown by kGrowth bytes since the last audit, and every
+// kLooksPerAudit looks.
 constexpr uint64_t kGrowth = 1 << 20;
 constexpr int kLooksPerAudit = 5;
 
-// The most connections that are accepted between two looks at everything else.
+// The most connections accepted from a socket before the others are polled.
 constexpr int kAcceptedAtOnce = 64;
 
-// Descriptors for everything except open connections: files of fragments, of
-// the database and of updates that are being read, and connections that are
-// about to be closed.
+// Descriptors for everything except open connections: files of fragments, the
+// database and updates being read, and connections about to be closed.
 constexpr rlim_t kOtherDescriptors = 512;
 
 int OpenReserve() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
@@ -79,7 +78,7 @@ void Listener::Stop() {
     absl::MutexLock lock(&mu_);
     is_stopping_ = true;
   }
-  // Keep auditing meanwhile, so that a peer that sends too much cannot hold
+  // Keep auditing meanwhile, so that a peer that sends too much cannot block
   // this thread.
   hander_.join();
   eventfd_write(stop_, 1);
@@ -117,13 +116,12 @@ void Listener::Run() {
     if (polled[0].revents != 0) return;
     const bool is_look = polled[1].revents != 0;
     if (is_look) {
-      // A timer is read like an event.
       eventfd_t ticks;
       eventfd_read(timer_, &ticks);
       if (IsAuditDue()) connections_->Audit();
     }
     for (size_t i = 2; i < polled.size(); ++i) {
-      // Without descriptors, the socket is tried again after a look.
+      // If descriptors run out, try the socket again after the next look.
       if (polled[i].revents != 0 && !Accept(polled[i].fd)) {
         polled[i].events = 0;
       } else if (is_look) {

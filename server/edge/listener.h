@@ -35,10 +35,10 @@ class Listener {
 
   int port() const { return sockets_.port(); }
 
-  // Starts to accept, on a thread that also audits `connections`. Hands each
-  // admitted socket, non-blocking, to `take`, which then owns it. Calls `take`
-  // on another thread, because gRPC may use that thread for as long as a peer
-  // sends. Call once.
+  // Starts a thread that accepts connections and audits `connections`. Hands
+  // each admitted socket, non-blocking, to `take`, which then owns it. Calls
+  // `take` on another thread, because gRPC may keep that thread for as long as
+  // a peer sends. Call once.
   void Start(Connections* connections, std::function<void(int)> take);
 
   // Stops accepting. When this returns, `take` is not running and will not be
@@ -49,24 +49,25 @@ class Listener {
   Listener() = default;
 
   void Run();
-  // Returns whether a look at the memory makes an audit due.
+  // Looks at the process's memory, and returns whether an audit is due.
   bool IsAuditDue();
   // Accepts the connections that wait on `socket`. Returns false if descriptors
   // run out.
   bool Accept(int socket);
   // Calls take_ for the admitted sockets.
   void HandOver();
-  // Refuses one connection with the reserved descriptor; returns as Accept.
+  // Refuses one connection with the reserved descriptor. Returns false if there
+  // was none.
   bool RefuseOne(int socket);
 
   ListeningSockets sockets_;
   // Descriptors that wake the thread up to stop and to audit.
   int stop_ = -1;
   int timer_ = -1;
-  // The looks since the last audit, and the least memory that was seen since.
+  // The number of looks since the last audit, and the least memory they saw.
   int looks_ = 0;
   uint64_t least_memory_ = 0;
-  // A descriptor to give up when a connection must be refused without another.
+  // A descriptor to give up when no other is left to refuse a connection with.
   int reserve_ = -1;
   Connections* connections_ = nullptr;
   std::function<void(int)> take_;
@@ -79,7 +80,8 @@ class Listener {
 };
 
 // Raises the process's limit on open files to what `limits.connections` and
-// everything else need, or lowers that to what the system allows.
+// everything else need, or lowers `limits.connections` to what the system
+// allows.
 void ReserveDescriptors(ConnectionLimits& limits);
 
 }  // namespace causeway

@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// Whether connecting to `host` succeeds.
+// Returns whether connecting to `host` succeeds.
 bool CanConnect(const char* host, int port) {
   const addrinfo hints = {.ai_flags = AI_NUMERICHOST,
                           .ai_family = AF_UNSPEC,
@@ -41,7 +41,7 @@ bool HasIpv6() {
   return file >= 0;
 }
 
-TEST(ListenerTest, HandsOnWhatIsAdmitted) {
+TEST(ListenerTest, HandsOverAdmittedConnections) {
   Connections connections({.connections = 4, .per_address = 4},
                           [] { return absl::UnixEpoch(); });
   ASSERT_OK_AND_ASSIGN(const auto listener, Listener::Listen("127.0.0.1:0"));
@@ -83,7 +83,7 @@ TEST(ListenerTest, ListensOnBothFamiliesOnOnePort) {
   }
 }
 
-TEST(ListenerTest, ListensWhereItIsToldOnly) {
+TEST(ListenerTest, ListensOnlyOnItsAddress) {
   ASSERT_OK_AND_ASSIGN(const auto listener, Listener::Listen("127.0.0.1:0"));
   EXPECT_TRUE(CanConnect("127.0.0.1", listener->port()));
   EXPECT_FALSE(CanConnect("127.0.0.2", listener->port()));

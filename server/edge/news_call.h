@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The base of long calls that send messages when there is news.
+// The base of calls that send messages when there is news.
 #ifndef SERVER_EDGE_NEWS_CALL_H_
 #define SERVER_EDGE_NEWS_CALL_H_
 
@@ -18,7 +18,7 @@
 
 namespace causeway {
 
-// Writes one message at a time, and looks for the next when it is sent or when
+// Writes one message at a time, and asks for the next when it is sent or when
 // there is news.
 class NewsCall : public Call {
  public:

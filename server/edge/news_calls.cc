@@ -23,8 +23,8 @@
 namespace causeway {
 namespace {
 
-// The number of events that are read from the log at a time. Each watcher takes
-// the memory of a page.
+// The number of events read from the log at a time. Each watcher takes the
+// memory of a page.
 constexpr uint64_t kEventPage = 32;
 
 // A slow client gets fewer views, never an older one.
@@ -68,9 +68,9 @@ class SessionCall : public NewsCall {
   }
 
   Engine* const engine_;
-  // Nothing before the first heartbeat.
+  // Not set before the first heartbeat.
   std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
-  // This is true from a heartbeat to its answer.
+  // True from a heartbeat to its answer.
   bool owes_answer_ ABSL_GUARDED_BY(mu_) = false;
   // The last view that was sent.
   v1::SessionResponse shown_ ABSL_GUARDED_BY(mu_);
@@ -96,8 +96,8 @@ class WatchEventsCall : public NewsCall {
       recorded_only_ = request.recorded_only();
       last_id_ = request.after_id();
     }
-    // The first search may go through the whole log, and news does not wait for
-    // it.
+    // The first search may go through the whole log, and must not hold up news.
+    // So do not listen yet.
     OnNews();
     Listen();
     // Something may have changed in between.
@@ -124,8 +124,8 @@ class WatchEventsCall : public NewsCall {
     ASSIGN_OR_RETURN(const std::shared_ptr<CommitLog> log, host_.log());
     ASSIGN_OR_RETURN(const uint64_t newest, log->NewestEvent());
     if (last_id_ > newest && !host_.is_copy) {
-      // The last leader gave this id to an event that got lost, so this one
-      // gives it to another event.
+      // The previous leader gave this id to an event that was lost, so this one
+      // will give it to another.
       ASSIGN_OR_RETURN(
           const std::vector<v1::Event> takeover,
           log->NewestEvents(0, 1, {.kinds = {"follower_promoted"}}));
@@ -133,7 +133,7 @@ class WatchEventsCall : public NewsCall {
     }
     ASSIGN_OR_RETURN(std::vector<v1::Event> events,
                      log->EventsAfter(last_id_, kEventPage, filter_));
-    // Search events that the watcher does not want only once.
+    // Search unwanted events only once.
     if (events.empty()) last_id_ = std::max(last_id_, newest);
     page_.assign(std::make_move_iterator(events.begin()),
                  std::make_move_iterator(events.end()));

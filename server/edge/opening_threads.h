@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that open what islands fetch. To read and verify an update may take
-// the disk seconds, and gRPC has few threads, on which heartbeats are handled.
+// Threads that open what islands fetch. Reading and verifying an update may
+// take seconds, and gRPC needs its few threads for heartbeats.
 //
 //   OpeningThreads openers;
 //   openers.Run([this] { ... });
@@ -25,7 +25,7 @@ class OpeningThreads {
   static constexpr int kThreads = 4;
 
   OpeningThreads();
-  // Ends once everything has run.
+  // Returns once everything has run.
   ~OpeningThreads();
 
   OpeningThreads(const OpeningThreads&) = delete;

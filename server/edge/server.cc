@@ -29,12 +29,12 @@
 namespace causeway {
 namespace {
 
-// Calls on one connection besides those that move fragments: an island's
-// control stream and short calls, or an operator's calls.
+// Calls on one connection that move no fragment: an island's control stream and
+// short calls, or an operator's calls.
 constexpr int kOtherCalls = 16;
 
-// Memory for everything except uploads; and for an upload, whose window may
-// grow to 32 MiB (server/edge/connections.cc), with two messages.
+// Memory for everything except uploads, and for an island's upload: its window,
+// which may grow to 32 MiB (server/edge/connections.cc), and two messages.
 constexpr uint64_t kBytesForOthers = 32 << 20;
 constexpr uint64_t kMostBytesOfIsland = 36 << 20;
 
@@ -63,9 +63,9 @@ class NoReflection : public grpc::ServerBuilderOption {
   }
 };
 
-// gRPC logs nothing by itself. Most of its errors are about failed TLS
-// handshakes. A certificate without the name by which the client calls the
-// server is none: with --tls auto names do not matter.
+// Most of gRPC's errors are failed TLS handshakes. A certificate that lacks the
+// name by which the client calls the server is no error: with --tls auto, names
+// do not matter.
 void LogError(gpr_log_func_args* message) {
   if (absl::StrContains(message->message, "No match found for server name")) {
     return;
@@ -115,7 +115,7 @@ void Configure(const v1::RunConfig& config, grpc::ServerBuilder& builder) {
       grpc::ResourceQuota("coordinator").SetMaxThreads(kMostThreads));
 }
 
-// Clients that know several addresses call the one that is open.
+// Clients that know several addresses call the open one.
 void SetOpen(grpc::Server& server, bool is_open) {
   for (const char* const service : {v1::Coordinator::service_full_name(),
                                     v1::Control::service_full_name()}) {
@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   };
   server->news_ = engine->news().Add(note);
   // Something may have changed in between. Listeners are called one at a time,
-  // so no older answer replaces a newer one.
+  // so a newer answer is not replaced by an older one.
   engine->news().Notify();
   return server;
 }
@@ -247,7 +247,7 @@ CoordinatorServer::~CoordinatorServer() { Shutdown(absl::ZeroDuration()); }
 
 void CoordinatorServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
-  // After its end gRPC drops new connections without closing them.
+  // A gRPC server that has ended drops new connections without closing them.
   listener_->Stop();
   if (status_.engine != nullptr) status_.engine->news().Remove(news_);
   server_->GetHealthCheckService()->Shutdown();

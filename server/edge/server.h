@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A listening coordinator: an Engine behind gRPC, with health checking, and
-// with reflection where clients show no certificates. A coordinator that has
-// stood down is not healthy.
+// with reflection if clients show no certificates. A coordinator that has stood
+// down is not healthy.
 //
 //   ASSIGN_OR_RETURN(auto server,
 //                    CoordinatorServer::Start(
@@ -49,13 +49,13 @@ class CoordinatorServer {
     // client_certificates.
     Clock wall_clock;
     // The coordinator's region. Islands of other regions fetch from a follower
-    // of their own, if there is one.
+    // in theirs, if there is one.
     std::string region = "";
     // See common/transport/credentials.h.
     std::shared_ptr<grpc::ServerCredentials> credentials =
         grpc::InsecureServerCredentials();
-    // Whether `credentials` ask clients for certificates. If not, every client
-    // may do everything, which is for trusted networks only.
+    // Is true if `credentials` ask clients for certificates. If not, every
+    // client may do everything, which is for trusted networks only.
     bool client_certificates = false;
     // See Access::Options.
     std::function<absl::Status(const ClientCertificate&)> check_certificate =
@@ -66,8 +66,8 @@ class CoordinatorServer {
     // The coordinator's own authority, if it has one. It must outlive the
     // server.
     Trust* trust = nullptr;
-    // The most connections to accept; 0 means 256, and 8 more for each island
-    // that may take part.
+    // The most connections to accept; 0 means 256, plus 8 for each island that
+    // may take part.
     int max_connections = 0;
   };
 
@@ -75,8 +75,8 @@ class CoordinatorServer {
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(
       Engine* engine, const Options& options);
   // Does the same for a follower that knows the run: the server answers what it
-  // can from the copy, and refuses the rest. `source` is the follower's, and
-  // must outlive the server, too.
+  // can from the copy, and refuses the rest. `source` is the follower's; both
+  // must outlive the server.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> StartFollower(
       Follower* follower, CopySource* source, const Options& options);
   // Shuts down without grace if Shutdown was not called.
@@ -87,18 +87,18 @@ class CoordinatorServer {
   // followers.
   const StatusSource& status() const { return status_; }
 
-  // Returns whether islands may come (Engine::CheckOpen), as the server last
-  // heard. Does not wait for the engine. Not for followers.
+  // Returns whether islands may join (Engine::CheckOpen), as of the last news.
+  // Does not wait for the engine. Not for followers.
   bool is_open() const { return is_open_; }
 
-  // Stops taking calls, and cancels those still under way after `grace`.
+  // Stops taking calls, and cancels calls still under way after `grace`.
   void Shutdown(absl::Duration grace);
 
  private:
   CoordinatorServer(const ConnectionLimits& limits, Access::Options access,
                     std::unique_ptr<Listener> listener);
 
-  // Returns a server that listens, but does not serve yet.
+  // Returns a server that listens but does not serve yet.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Listen(
       const v1::RunConfig& config, const Options& options,
       std::function<void(const CoordinatorEvent&)> record);

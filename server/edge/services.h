@@ -25,8 +25,8 @@
 
 namespace causeway {
 
-// Answers as the Status service does, within the process. Thread-safe. What it
-// points to must outlive it.
+// Answers as the Status service does, within the process. Thread-safe. Its
+// pointers must outlive it.
 struct StatusSource {
   Engine* engine = nullptr;
   const IslandLinks* links = nullptr;
@@ -37,7 +37,7 @@ struct StatusSource {
   CertificateExpiry* certificate = nullptr;
 
   v1::RunStatus GetRun() const;
-  // Answers a request, or returns all islands at once (Engine::ListIslands).
+  // Calls Engine::ListIslands, and adds what the links know.
   v1::ListIslandsResponse ListIslands(const auto& which) const {
     v1::ListIslandsResponse islands = engine->ListIslands(which);
     links->Describe(islands);
@@ -45,8 +45,8 @@ struct StatusSource {
   }
 };
 
-// The pointers must outlive the methods.
-// Islands of `own_region` fetch from the coordinator itself.
+// Pointers must outlive the methods. Islands of `own_region` fetch from the
+// coordinator itself.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
                            OpeningThreads* openers,
                            const std::string& own_region);

@@ -129,7 +129,7 @@ TEST_F(ServicesTest, AnUpdateIsWaitedForUntilItIsMade) {
   EXPECT_EQ(response.head().version(), 1u);
 }
 
-TEST_F(ServicesTest, NobodyWaitsForAnUpdateThatCannotCome) {
+TEST_F(ServicesTest, AnUpdateThatCannotComeIsNotAwaited) {
   // This update is not the next one.
   WaitingFetch ahead(*stub_, identity_, /*from_version=*/1);
   EXPECT_THAT(ahead.End(), IsNotFound());
@@ -139,7 +139,7 @@ TEST_F(ServicesTest, NobodyWaitsForAnUpdateThatCannotCome) {
   EXPECT_THAT(fenced.End(), IsAborted());
 }
 
-TEST_F(ServicesTest, WhoWaitsHearsOfTheEndOfItsMembership) {
+TEST_F(ServicesTest, AWaitEndsWithTheMembership) {
   WaitingFetch waiting(*stub_, identity_, /*from_version=*/0);
   ASSERT_OK(driver_.Leave(identity_));
   EXPECT_THAT(waiting.End(), IsAborted());

@@ -29,7 +29,7 @@ using testing::ElementsAre;
 class StreamsTest : public testing::Test {
  protected:
   void SetUp() override {
-    // Its views are of about a kilobyte.
+    // Views of this run have about a kilobyte.
     ASSERT_OK(driver_.Start(TestRunConfig(
         "model { layers: 30 } training { total_steps: 100 } synchronization { "
         "fragments: 31 inner_steps_per_round: 50 }")));
@@ -43,7 +43,7 @@ class StreamsTest : public testing::Test {
   grpc::ClientContext context_;
 };
 
-TEST_F(StreamsTest, WhoLooksAtHealthLeavesACoordinatorThatWasReplaced) {
+TEST_F(StreamsTest, HealthCheckingClientsLeaveAReplacedCoordinator) {
   grpc::ChannelArguments arguments;
   arguments.SetServiceConfigJSON(
       R"({"loadBalancingConfig": [{"round_robin": {}}],
@@ -88,7 +88,7 @@ TEST_F(StreamsTest, ASlowIslandGetsTheNewestViewInTheEnd) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
-// A connection that makes no call gives way to one of the same address.
+// A connection without a call makes room for one from the same address.
 TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
   ASSERT_OK(driver_.Serve({.max_connections = 4}));
   sockaddr_in address = {.sin_family = AF_INET,
@@ -107,7 +107,7 @@ TEST_F(StreamsTest, OneAddressHasHalfOfTheConnections) {
   EXPECT_EQ(run.connections().displaced(), 1);
 }
 
-// Half of 16 connections are for one address, and six of these are in use.
+// One address may have half of the 16 connections, and six of these are in use.
 TEST_F(StreamsTest, UnderLoadWatchersAreToldWhenToTryAgain) {
   ASSERT_OK(driver_.Serve({.max_connections = 16}));
   const auto connect = [&] {
@@ -186,7 +186,7 @@ TEST_F(StreamsTest, AFollowerGetsTheEventsAfterTheOneItNames) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-// The leader before had events up to 100, of which some got lost.
+// The previous leader had events up to 100, and some were lost.
 TEST_F(StreamsTest, AfterATakeoverThatLostEventsAFollowerGetsTheNewOnes) {
   driver_.engine().Record({.kind = "follower_promoted"});
   driver_.engine().Record({.kind = "validated"});

@@ -25,8 +25,8 @@ void UploadTurns::Advance(uint64_t offset) {
   {
     absl::MutexLock lock(&mu_);
     next_ = offset;
-    // A turn advances, too. If each made the next one due within its call, the
-    // stack would grow with the number of chunks.
+    // A turn itself advances. If the next turn ran within that call, the stack
+    // would grow with the number of chunks.
     if (std::exchange(is_running_, true)) return;
   }
   while (const Turn turn = TakeDue()) turn(absl::OkStatus());
@@ -83,7 +83,7 @@ absl::StatusOr<std::shared_ptr<UploadTurns>> SharedUploads::Join(
         "the upload that this stream is a part of is not open (any more); "
         "offer the contribution again");
   }
-  // A stream of an earlier try that comes late takes the place of one of this
+  // A late stream of an earlier try may have taken the place of one of this
   // try, which is not the island's fault.
   if (upload->second.streams_left == 0) {
     return absl::UnavailableError(

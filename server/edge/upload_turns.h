@@ -47,12 +47,12 @@ class UploadTurns {
   void Break(const absl::Status& error);
 
  private:
-  // Removes a turn that is due and returns it, or else null.
+  // Removes and returns a turn that is due; null if there is none.
   Turn TakeDue();
 
   absl::Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_);
-  // Says whether an Advance runs turns.
+  // Is true while an Advance runs turns.
   bool is_running_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   // Turns by the offset they wait for.
@@ -76,7 +76,7 @@ class SharedUploads {
   //                that it announced.
   absl::StatusOr<std::shared_ptr<UploadTurns>> Join(const ContributionKey& key);
 
-  // Ends the upload, and breaks the turns that still wait.
+  // Ends the upload, and breaks waiting turns.
   void Close(const ContributionKey& key,
              const std::shared_ptr<UploadTurns>& turns);
 

@@ -53,13 +53,13 @@ TEST_F(UploadTurnsTest, TurnsThatAreDueOneAfterTheOtherDoNotNest) {
   EXPECT_EQ(log_.size(), kChunks);
 }
 
-TEST_F(UploadTurnsTest, WhatWasTakenAlreadyDoesNotWait) {
+TEST_F(UploadTurnsTest, AChunkTakenBeforeDoesNotWait) {
   // The taker must notice that a chunk arrived twice.
   Arrive(50, 50);
   EXPECT_THAT(log_, ElementsAre("50"));
 }
 
-TEST_F(UploadTurnsTest, ABreakEndsWhatWaitsAndWhatComes) {
+TEST_F(UploadTurnsTest, ABreakEndsWaitingAndLaterTurns) {
   Arrive(120, 10);
   Arrive(110, 10);
   turns_.Break(absl::DataLossError("a chunk is damaged"));
@@ -73,7 +73,7 @@ TEST_F(UploadTurnsTest, ABreakEndsWhatWaitsAndWhatComes) {
   EXPECT_THAT(told, IsDataLoss());
 }
 
-TEST(SharedUploadsTest, StreamsJoinWhatIsOpenUpToTheirNumber) {
+TEST(SharedUploadsTest, StreamsJoinAnOpenUploadUpToItsNumber) {
   SharedUploads uploads;
   ContributionKey key;
   key.island_id = "north";

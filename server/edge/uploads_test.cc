@@ -73,7 +73,7 @@ class UploadsTest : public testing::Test {
     stub_ = v1::Coordinator::NewStub(driver_.channel());
   }
 
-  // The contribution's bytes from `offset` on, at most `bytes` of them.
+  // Returns at most `bytes` bytes of the contribution, from `offset` on.
   v1::ContributeRequest ChunkOf(uint64_t offset, uint64_t bytes) const {
     v1::ContributeRequest request;
     v1::Chunk& chunk = *request.mutable_chunk();
@@ -99,8 +99,8 @@ class UploadsTest : public testing::Test {
         [&] { return driver_.engine().GetRun().bytes_received() == bytes; });
   }
 
-  // Offers with an open description, sends [0, end) and then `request`; returns
-  // how the call ends.
+  // Offers with an open description, sends bytes [0, end) and then `request`.
+  // Returns how the call ends.
   absl::Status SendBytesAnd(uint64_t end,
                             const v1::ContributeRequest& request) {
     Upload upload(*stub_);
@@ -115,7 +115,7 @@ class UploadsTest : public testing::Test {
     return upload.End();
   }
 
-  // Returns where an upload of the whole description would continue.
+  // Returns the offset from which an upload would be resumed.
   uint64_t ResumesAt() {
     Upload upload(*stub_);
     return upload.Offer(contribution_.header).next_offset();
@@ -273,7 +273,7 @@ TEST_F(UploadsTest, StreamsThatShareAnUploadTakeTurns) {
   header.set_streams(2);
   Upload main(*stub_);
   EXPECT_EQ(main.Offer(header).verdict(), v1::ContributeResponse::UPLOAD);
-  // Everything on the first stream has to wait for the second.
+  // All but the first chunk of the first stream must wait for the second.
   const uint64_t third = bytes() / 3;
   main.stream->Write(ChunkOf(0, third));
   main.stream->Write(ChunkOf(2 * third, bytes()));
@@ -324,7 +324,7 @@ TEST_F(UploadsTest, ADamagedChunkEndsAllStreamsOfAnUpload) {
   EXPECT_EQ(ResumesAt(), 0u);
 }
 
-TEST_F(UploadsTest, AStreamCannotJoinWhatIsNotOpen) {
+TEST_F(UploadsTest, AStreamCannotJoinAClosedUpload) {
   const auto join = [&](const v1::ContributeRequest& lane) {
     Upload further(*stub_);
     further.stream->Write(lane);
@@ -370,7 +370,7 @@ TEST_F(UploadsTest, ASmallContributionIsOneMessage) {
   EXPECT_TRUE(driver_.AwaitVersion(0, 1));
 }
 
-TEST_F(UploadsTest, GoOnBehindTheChunkBesideTheHeader) {
+TEST_F(UploadsTest, ContinueAfterTheFirstChunk) {
   Upload upload(*stub_);
   v1::ContributeRequest request = HeaderOf(contribution_.header);
   *request.mutable_first_chunk() = ChunkOf(0, 100).chunk();
@@ -435,7 +435,7 @@ TEST_F(UploadsTest, OnlyChunksFollowALane) {
     EXPECT_THAT(further.End(), IsInvalidArgument());
     EXPECT_THAT(main.End(), IsInvalidArgument()) << "an error ends all streams";
   }
-  // A message has a chunk or something else.
+  // A message with a chunk has nothing else.
   const std::string both =
       Lane().SerializeAsString() + ChunkOf(0, 100).SerializeAsString();
   EXPECT_THAT(driver_.Send("Coordinator/Contribute",

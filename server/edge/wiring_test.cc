@@ -34,7 +34,7 @@ class WiringTest : public testing::Test {
     control_ = v1::Control::NewStub(driver_.channel());
   }
 
-  // Calls a method that answers with one message, and returns that.
+  // Calls a method that answers with one message, and returns the message.
   template <typename Stub, typename Request, typename Response>
   Response Call(Stub& stub,
                 grpc::Status (Stub::*method)(grpc::ClientContext*,
@@ -87,7 +87,7 @@ TEST_F(WiringTest, BytesConnectionsAndPausesAreReported) {
   const std::string bytes = Fetch(options);
   EXPECT_EQ(bytes.size(), anchor_.size() * sizeof(float));
   EXPECT_EQ(Islands(false).islands(0).progress().downlink().paced_seconds(), 0);
-  // A part of it goes at once, as a burst.
+  // A part is sent at once, as a burst.
   options.set_pace_bytes_per_second(10'000);
   const absl::Time begin = absl::Now();
   EXPECT_EQ(Fetch(options), bytes);
@@ -104,7 +104,7 @@ TEST_F(WiringTest, BytesConnectionsAndPausesAreReported) {
   v1::RunStatus run;
   EXPECT_TRUE(driver_.Await([&] {
     run = Call(*status_, &v1::Status::Stub::GetRun, v1::GetRunRequest());
-    // The last ones may not have ended at once.
+    // The last calls may not have ended yet.
     return run.connections().calls() == 1;
   })) << "this one";
   EXPECT_EQ(run.bytes_sent(), 2 * bytes.size());
@@ -124,7 +124,7 @@ TEST_F(WiringTest, APacedDownloadEndsWithItsCallAndWithTheServer) {
   const auto seconds =
       static_cast<double>(anchor_.size() * sizeof(float)) / 1000;
   std::vector<std::unique_ptr<Download>> downloads;
-  // Each waits until the ones before it are sent, so most of them for minutes.
+  // Each download waits for the ones before it, so most wait for minutes.
   const auto open_many = [&] {
     const double paced =
         Islands(false).islands(0).progress().downlink().paced_seconds();
@@ -197,7 +197,7 @@ TEST_F(WiringTest, AHeartbeatIsAnsweredByOneView) {
     ASSERT_TRUE(stream->Read(&view));
     EXPECT_EQ(view.run_state(), v1::RUNNING);
   }
-  // The next view is that of the next news.
+  // The next view comes with the next news.
   ASSERT_OK(driver_.engine().Pause({}));
   ASSERT_TRUE(stream->Read(&view));
   EXPECT_EQ(view.run_state(), v1::PAUSED);

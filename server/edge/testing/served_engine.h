@@ -29,9 +29,9 @@ namespace causeway {
 
 class ServedEngine : public EngineDriver {
  public:
-  // Serves the engine that was started, in place of a server before it: on a
-  // port of loopback and with a real clock, unless `options` say otherwise. The
-  // server must have stopped before the engine is restarted.
+  // Serves the started engine, in place of an earlier server: on a loopback
+  // port and with a real clock, unless `options` say otherwise. Stop serving
+  // before restarting the engine.
   absl::Status Serve(CoordinatorServer::Options options = {}) {
     StopServing();
     if (options.address.empty()) options.address = "127.0.0.1:0";
@@ -47,11 +47,11 @@ class ServedEngine : public EngineDriver {
   std::string address() const {
     return absl::StrCat("127.0.0.1:", server_->port());
   }
-  // Returns the same channel at each call. It has no TLS.
+  // Returns a channel without TLS, the same one at each call.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
-  // Sends these bytes as the messages of a call to a method, "Service/Method",
-  // and returns how the call ends.
+  // Calls a method, "Service/Method", with these messages, and returns how the
+  // call ends.
   absl::Status Send(const std::string& method,
                     const std::vector<std::string>& messages) const {
     grpc::GenericStub raw(channel_);
