@@ -346,7 +346,7 @@ absl::Status CommitLog::CommitLocked() {
                                     ? database_.Execute("ROLLBACK")
                                     : absl::OkStatus();
   // If space was short or the lock was not granted, the mark that ends the
-  // transaction in the log was not written, and a rollback ends it. After any
+  // transaction in the log was not written, and a rollback undoes it. After any
   // other failure, above all of fsync, the mark may be on the disk.
   if (rollback.ok() &&
       (absl::IsResourceExhausted(status) || absl::IsUnavailable(status))) {
@@ -360,18 +360,18 @@ absl::Status CommitLog::CommitLocked() {
 absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   absl::MutexLock lock(&mutex_);
   if (unknown_outcome_.ok()) return DoubtfulWrite{};
-  // The path may name no file, or a database that does not know of the write.
+  // The path may name no file, or a database without the write.
   RETURN_IF_ERROR(CheckInPlaceLocked());
-  // While the disk takes no writes, the open database can still be read.
+  // Keep the database open while the disk takes no writes: it can be read.
   const std::string probe = absl::StrCat(path_, ".probe");
   RETURN_IF_ERROR(WriteFileAtomically(probe, {absl::string_view("probe")}));
   RETURN_IF_ERROR(RemoveFile(probe));
   RETURN_IF_ERROR(database_.Reopen());
   RETURN_IF_ERROR(PrepareSchema());
   RETURN_IF_ERROR(NoteFiles());
-  // The data read here may be only in the system's cache: after a failed sync
-  // they count as written and are not written again. A checkpoint writes all of
-  // them elsewhere, and later transactions begin a new log.
+  // After a failed sync, the data read here may be only in the system's cache,
+  // where they count as written. A checkpoint writes all of them elsewhere, and
+  // later transactions begin a new log.
   ASSIGN_OR_RETURN(const int64_t busy,
                    database_.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"));
   if (busy != 0) {

@@ -4,21 +4,21 @@
 // The durable history of a run in one SQLite database: its configuration, the
 // committed versions of every fragment, the members, the token ledger, the
 // quarantine and the events. The values are in files: the record of each merge
-// (server/storage/merge_store.h), and now and then a snapshot of a fragment
+// (server/storage/merge_store.h), and occasional snapshots of fragments
 // (server/storage/fragment_store.h) that this log names.
 //
 // Apply() writes everything, one batch in one transaction. After OK, the batch
 // survives a power loss (WAL, synchronous=FULL). After an error, nothing of the
-// batch is there, except that after UNKNOWN the outcome is unknown, because the
-// disk failed during the commit. The log then refuses every later write with
-// FAILED_PRECONDITION, until Reconcile() has read what is really there.
+// batch is written, unless the error is UNKNOWN: the disk failed during the
+// commit. The log then refuses every later write with FAILED_PRECONDITION,
+// until Reconcile() has read what the disk holds.
 //
 // The log counts its transactions and chains them by a hash: logs with equal
 // positions (v1::LogPosition) are equal. Followers get the rows that each
 // transaction changes, and apply them to a copy of the database.
 //
 // Other processes may read while the coordinator writes (OpenReadOnly). People
-// may read the database, too; times are microseconds since the Unix epoch:
+// may also read the database. Times are microseconds since the Unix epoch:
 //
 //   sqlite3 run.sqlite3 "SELECT fragment, version, merged_norm,
 //       datetime(committed_at / 1000000, 'unixepoch') FROM commits"
@@ -63,18 +63,18 @@ struct RunRecord {
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
-  // The epoch of the coordinator that writes the log, or the log that this one
-  // copies.
+  // The epoch of the coordinator that writes this log, or the log it copies.
   uint64_t epoch = 1;
 };
 
-// The coordinator whose log this one is a copy of.
+// The coordinator whose log this one copies.
 struct LeaderRecord {
-  // Whether it is still followed; not once the copy has taken over.
+  // Is true until the copy takes over.
   bool is_followed = false;
-  // The log's coordinator was elected; another one may have been since.
+  // Is true if the log's coordinator was elected. Another may have been elected
+  // since.
   bool is_elected = false;
-  // The address at which it was last reached, or empty.
+  // The address at which the leader was last reached, or empty.
   std::string address;
   v1::RunConfig config;
 };
@@ -90,17 +90,17 @@ class CommitLog {
   static absl::StatusOr<std::unique_ptr<CommitLog>> Open(
       const std::string& path);
 
-  // For tools, even while a coordinator runs. NOT_FOUND if there is no
-  // database. Writes fail with FAILED_PRECONDITION.
+  // Opens the database for tools, even while a coordinator runs. NOT_FOUND if
+  // there is none. Writes fail with FAILED_PRECONDITION.
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenReadOnly(
       const std::string& path);
-  // The same for a database that no process has open, in a directory that this
-  // process may not write to.
+  // Does the same for a database that no process has open, in a directory that
+  // this process may not write to.
   static absl::StatusOr<std::unique_ptr<CommitLog>> OpenUnused(
       const std::string& path);
 
-  // Reads the whole database. DATA_LOSS if its structure is damaged; values
-  // alone can be damaged without that.
+  // Reads the whole database. DATA_LOSS if its structure is damaged; does not
+  // find damaged values.
   absl::Status CheckStructure();
 
   // --- Writing. ---
@@ -139,8 +139,8 @@ class CommitLog {
   }
 
   // Calls `publish` with each transaction from now on, in order, once it is
-  // durable. Called under the log's lock, so it must not call the log. Returns
-  // the position before the first of them.
+  // durable. `publish` runs under the log's lock, so it must not call the log.
+  // Returns the position before the first transaction.
   using Publisher = std::function<void(std::shared_ptr<const v1::LogChange>)>;
   v1::LogPosition Publish(Publisher publish);
 
@@ -151,7 +151,7 @@ class CommitLog {
   absl::Status ApplyChanges(absl::Span<const v1::LogChange> changes,
                             uint64_t epoch);
 
-  // Makes this log a copy of the log of `leader`. It must have been made by
+  // Marks this log as a copy of the log of `leader`. It must have been made by
   // CopyTo, or have been a copy before.
   absl::Status Follow(const LeaderRecord& leader);
   // Makes these the only snapshots of a fragment.
@@ -160,15 +160,14 @@ class CommitLog {
   absl::StatusOr<LeaderRecord> LoadLeader();
 
   // Makes a copy, or the log of an elected coordinator, the run's log, whatever
-  // others have. Raises the epoch by one and returns it.
+  // other coordinators have. Raises the epoch by one and returns it.
   //   FAILED_PRECONDITION  The log is neither.
-  // With an `epoch`, makes any log that of a coordinator which was elected with
-  // it, and raises the log's epoch to that value.
+  // With an `epoch`, marks any log as written by a coordinator elected with
+  // that epoch, and raises the log's epoch to at least that value.
   absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {});
 
   // Returns FAILED_PRECONDITION if the database or its write-ahead log was
-  // removed or replaced since it was opened: writes would be lost with this
-  // process.
+  // removed or replaced since it was opened: writes would be lost.
   absl::Status CheckInPlace();
 
   // Copies everything committed to a database at `path`, even if this one's
@@ -183,10 +182,10 @@ class CommitLog {
   // Returns NOT_FOUND before CreateRun.
   absl::StatusOr<RunRecord> LoadRun();
 
-  // Checks that the rows of all commits of a run of `fragments` fragments are
-  // there: as many as were ever added, and from version 0 to the newest one of
-  // each fragment. Counts the rows by the pages of an index. OK for a run that
-  // was created but has not begun.
+  // Checks that no commits of a run of `fragments` fragments are missing: there
+  // are as many rows as were ever added, for version 0 to the newest of each
+  // fragment. Counts rows in an index. OK for a run that was created but has
+  // not begun.
   //   DATA_LOSS  Rows are missing.
   absl::Status CheckCommits(uint32_t fragments);
 
@@ -198,7 +197,7 @@ class CommitLog {
                                                     uint64_t limit);
 
   // Returns the newest `limit` snapshots of a fragment, newest first. The files
-  // of old ones may be gone.
+  // of old snapshots may be gone.
   absl::StatusOr<std::vector<SnapshotRecord>> Snapshots(uint32_t fragment,
                                                         uint64_t limit);
 
@@ -218,12 +217,12 @@ class CommitLog {
   // Returns the digest of the run's data (RunFlags); empty if it is not known.
   absl::StatusOr<std::string> LoadDataDigest();
 
-  // The most points of a series of the run's history. Beyond it, an eighth of
-  // them are dropped, and the rest are evenly spread. A point takes less than
+  // The most points of a series of the run's history. When there are more, an
+  // eighth is dropped, and the rest are evenly spread. A point takes less than
   // 16 KiB.
   static constexpr uint64_t kMostPoints = 1024;
-  // Returns the points of both series after the versions of the request, up to
-  // the one with which the page reaches kHistoryPageBytes.
+  // Returns the points of both series after the versions of the request, until
+  // the page reaches kHistoryPageBytes.
   static constexpr uint64_t kHistoryPageBytes = 256 << 10;
   absl::StatusOr<v1::GetHistoryResponse> HistoryAfter(
       const v1::GetHistoryRequest& request);
@@ -238,13 +237,13 @@ class CommitLog {
   // Returns the id of the newest event; 0 if there is none.
   absl::StatusOr<uint64_t> NewestEvent();
 
-  // Returns the newest events with ids above `after_id` that `filter` wants, at
-  // most `most`, oldest first. Writers wait for at most a part of the search.
+  // Returns the newest events with ids above `after_id` that pass `filter`, at
+  // most `most`, oldest first. Writers wait only for a part of the search.
   absl::StatusOr<std::vector<v1::Event>> NewestEvents(
       uint64_t after_id, uint64_t most, const EventFilter& filter = {});
 
-  // Returns the oldest such events instead: at most `limit`, and none after the
-  // event with which their texts reach kEventPageBytes.
+  // Returns the oldest such events instead: at most `limit`, until their texts
+  // reach kEventPageBytes.
   static constexpr uint64_t kEventPageBytes = 16 << 10;
   absl::StatusOr<std::vector<v1::Event>> EventsAfter(
       uint64_t after_id, uint64_t limit, const EventFilter& filter = {});
@@ -276,7 +275,7 @@ class CommitLog {
   absl::Status ReadPosition() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WritePosition(const v1::LogPosition& position, uint64_t epoch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Notes a change that is durable.
+  // Notes a durable change.
   void Advance(std::shared_ptr<const v1::LogChange> change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -285,9 +284,9 @@ class CommitLog {
 
   absl::Mutex mutex_;
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
-  // The files that this process writes: the database and its log.
+  // The files that this process writes: the database and its write-ahead log.
   std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
-  // The reason why the outcome of a write is unknown; OK if there is none.
+  // Says why the outcome of a write is unknown; OK if it is known.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
   // The change in doubt; null if there is none, or if it does not concern the
   // run.

@@ -188,7 +188,7 @@ TEST_F(CommitLogCopyTest, RefusesAChangeThatDoesNotContinueIt) {
   EXPECT_OK(copy->ApplyChanges({*changes_[begin]}, 1));
 }
 
-TEST_F(CommitLogCopyTest, FindsThatARowIsNotAsItWas) {
+TEST_F(CommitLogCopyTest, RefusesAChangeOfARowThatDiffers) {
   const std::unique_ptr<CommitLog> copy = Copy("copy");
   {
     ASSERT_OK_AND_ASSIGN(

@@ -43,7 +43,7 @@ class CommitLogDiskTest : public testing::Test {
     return log.ok() ? *std::move(log) : nullptr;
   }
 
-  // A log with version 0 of one fragment.
+  // Returns a log with version 0 of one fragment.
   std::unique_ptr<CommitLog> OpenWithRun() {
     std::unique_ptr<CommitLog> log = Open();
     RunRecord run{.run_id = "run-1", .created_at = kStart};
@@ -80,7 +80,7 @@ TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
     disk_.sync_error = EIO;
     EXPECT_THAT(CommitVersion(*log, 1), IsUnknown("outcome unknown"));
     disk_.sync_error = 0;
-    // The disk works again, but its content is not known.
+    // The disk works again, but its content is unknown.
     EXPECT_TRUE(log->InDoubt());
     EXPECT_THAT(CommitVersion(*log, 1),
                 IsFailedPrecondition("of an earlier one is unknown"));
@@ -93,11 +93,11 @@ TEST_F(CommitLogDiskTest, AFailedSyncStopsAllWritingUntilReopened) {
   EXPECT_OK(CommitVersion(*log, NewestVersion(*log) + 1));
 }
 
-TEST_F(CommitLogDiskTest, ADoubtfulCommitIsFoundOrNotAndWritingGoesOn) {
+TEST_F(CommitLogDiskTest, WritingContinuesAfterADoubtfulCommit) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   std::set<bool> seen;
-  // Different numbers of syncs fail. When the file is closed, the database
-  // looks for the transaction in its log, or has done without it.
+  // Different numbers of syncs fail, so that the reopened database has the
+  // transaction or not.
   for (int failing = 1; failing <= 4; ++failing) {
     const uint64_t version = NewestVersion(*log);
     disk_.sync_error = EIO;
@@ -136,7 +136,7 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
   EXPECT_OK(log->Apply(batch));
 }
 
-TEST_F(CommitLogDiskTest, ADiskThatTakesNothingLeavesTheDoubtAndIsRead) {
+TEST_F(CommitLogDiskTest, AReadOnlyDiskLeavesTheDoubt) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   disk_.sync_error = EIO;
   EXPECT_THAT(CommitVersion(*log, 1), IsUnknown());

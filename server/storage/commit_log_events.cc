@@ -16,8 +16,8 @@
 namespace causeway {
 namespace {
 
-// The rows that a search for events reads while it holds the lock: a
-// millisecond of work.
+// The rows that a search for events reads while it holds the lock, in about a
+// millisecond.
 constexpr uint64_t kEventSearch = 4096;
 
 // Reads a row of id, time, kind, island_id, text.
@@ -36,8 +36,9 @@ bool IsWanted(SqliteStatement& row, const EventFilter& filter) {
   return filter.Wants(row.Text(2), absl::FromUnixMicros(row.Int(1)));
 }
 
-// Begins a search for events with ids between two others. For one kind it reads
-// only that kind's; of several, SQLite would read and sort all.
+// Begins a search for events with ids between `after` and `before`. For one
+// kind it reads only events of that kind; of several kinds, SQLite would read
+// and sort all.
 absl::StatusOr<SqliteStatement> SearchEvents(uint64_t after, uint64_t before,
                                              absl::string_view order,
                                              const EventFilter& filter,

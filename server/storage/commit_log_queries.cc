@@ -132,8 +132,8 @@ absl::StatusOr<bool> AppendPoints(
   }
 }
 
-// Returns the newest version of each fragment, ordered by fragment. Reads no
-// more than a few rows of each.
+// Returns the newest version of each fragment, ordered by fragment. Reads only
+// a few rows of each.
 absl::StatusOr<std::vector<CommitRecord>> ReadHeads(SqliteDatabase& database) {
   return database.ReadRows(
       CommitOf,

@@ -92,7 +92,7 @@ TEST(CommitLogHistory, TheHistoryHasTheNormsOfWholeRounds) {
   }
 }
 
-TEST(CommitLogHistory, TheHistorySumsWhatWasMergedUntilTheLastRound) {
+TEST(CommitLogHistory, TheHistorySumsMergedContributions) {
   const std::unique_ptr<CommitLog> log = OpenLog();
   LogBatch batch;
   for (const uint64_t version : {2, 5, 4}) {
@@ -108,7 +108,7 @@ TEST(CommitLogHistory, TheHistorySumsWhatWasMergedUntilTheLastRound) {
                                 Field(&Settled::base_version, 5))));
 }
 
-TEST(CommitLogHistory, TheHistoryTellsWhoTookPart) {
+TEST(CommitLogHistory, TheHistoryHasTheParticipation) {
   const std::unique_ptr<CommitLog> log = OpenLog();
   for (const uint64_t version : {1, 2}) {
     CommitRecord commit = TestCommit(1, version);
@@ -158,13 +158,13 @@ TEST(CommitLogHistory, TheHistoryHasQuarantinedTokensByFate) {
                  Field(&Settled::tokens, tokens),
                  Field(&Settled::restored, restored));
   };
-  // The log has admitted ones among the merged contributions.
+  // The log has admitted contributions among the merged ones.
   EXPECT_THAT(history.settled,
               ElementsAre(settled(TokenLedger::Fate::kQuarantined, 1000, 1),
                           settled(TokenLedger::Fate::kRefused, 3000, 3)));
 }
 
-TEST(CommitLogHistory, WhatChangesOfAQuarantinedContributionIsWrittenAgain) {
+TEST(CommitLogHistory, ChangesOfAQuarantinedContributionAreWritten) {
   const std::unique_ptr<CommitLog> log = OpenLog();
   QuarantineEntry entry{.id = 1,
                         .norm = 9,

@@ -13,7 +13,7 @@
 
 namespace causeway {
 
-// Rises with every change that an earlier program cannot work with.
+// Rises with every change that earlier programs cannot handle.
 inline constexpr int64_t kCommitLogSchemaVersion = 7;
 // Marks the database as Causeway's: "CWAY".
 inline constexpr int64_t kCommitLogApplicationId = 0x43574159;
@@ -137,9 +137,9 @@ CREATE TABLE log (
 ) STRICT;
 INSERT INTO log (id, epoch, changes, hash) VALUES (1, 1, 0, '');
 
--- Sums over the rows of commits and contributions, so that nobody has to read
--- these from the run's beginning on. They have no PRIMARY KEY, for SQLite's
--- changesets leave such tables out: each copy of a log keeps its own sums.
+-- Sums over the rows of commits and contributions, so that a start need not
+-- read all rows. The tables have no PRIMARY KEY because SQLite's changesets
+-- leave such tables out: each copy of a log keeps its own sums.
 CREATE TABLE round_sums (
   fragment INTEGER NOT NULL UNIQUE,
   commits INTEGER NOT NULL,
@@ -160,7 +160,7 @@ CREATE TABLE token_sums (    -- of merged contributions
   UNIQUE (island_id, incarnation, fragment, fate)
 ) STRICT;
 
--- Keep the sums whoever adds the rows: a batch or a changeset.
+-- Update the sums, whether a batch or a changeset adds the rows.
 CREATE TRIGGER commits_added AFTER INSERT ON commits BEGIN
   INSERT INTO round_sums
     VALUES (NEW.fragment, 1, NEW.live, NEW.contributing, NEW.merged)
@@ -181,7 +181,7 @@ WHEN NEW.fate <> 'late' BEGIN
         max(newest_base_version, excluded.newest_base_version);
 END;
 
--- The index of versions is the smallest one, with which SQLite counts commits.
+-- The smallest index, with which SQLite counts commits.
 CREATE INDEX commits_of_versions ON commits (version);
 CREATE INDEX events_of_kinds ON events (kind);
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares what a start reads of random logs with what all their rows say.
+// Compares the sums that a start reads from random logs with sums over all
+// rows.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -89,7 +90,7 @@ class CommitLogSumsTest : public PublishedLogTest {
              .fate = static_cast<ContributionFate>(Below(3)),
              .at = kStart});
       }
-      // One that came late is noted twice.
+      // A late contribution is noted twice.
       batch.contributions.push_back({.fragment = fragment,
                                      .base_version = Below(base_version + 1),
                                      .island_id = "d",
@@ -105,7 +106,7 @@ class CommitLogSumsTest : public PublishedLogTest {
     }
   }
 
-  // Returns what all rows of commits and contributions say.
+  // Returns the sums over all rows of commits and contributions.
   std::string OfRows(const std::string& name) const {
     SqliteDatabase database = OpenDatabase(name);
     return absl::StrCat(
@@ -138,7 +139,7 @@ class CommitLogSumsTest : public PublishedLogTest {
     return absl::StrJoin(*rows, "");
   }
 
-  // Returns what a start reads of them.
+  // Returns the sums that a start reads.
   static std::string OfStart(CommitLog& log) {
     std::string text;
     const auto append = [&](const v1::Participation& participation) {

@@ -89,7 +89,7 @@ class CommitLogTest : public testing::Test {
     return log.ok() ? *std::move(log) : nullptr;
   }
 
-  // A log with TestRun and version 0 of both fragments.
+  // Returns a log with TestRun and version 0 of both fragments.
   std::unique_ptr<CommitLog> OpenWithRun() {
     std::unique_ptr<CommitLog> log = Open();
     LogBatch batch{.commits = {TestCommit(0, 0), TestCommit(1, 0)}};
@@ -275,7 +275,7 @@ TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
   EXPECT_EQ(b.tokens_merged, 0);
 }
 
-TEST_F(CommitLogTest, WhatChangesOfAMemberIsWrittenAgain) {
+TEST_F(CommitLogTest, ChangesOfAMemberAreWritten) {
   {
     const std::unique_ptr<CommitLog> log = OpenWithRun();
     Member member{.island_id = "a",

@@ -95,9 +95,9 @@ bool IsThere(const FragmentContents& contents,
   return !values->empty() || values == &contents.theta;
 }
 
-// Returns the beginning of a fragment's file, up to theta. `digests` are those
-// of the tensors that are there. All digests have the same length, so this has
-// a fixed length, too.
+// Returns the beginning of a fragment's file, up to theta. `digests` are of the
+// tensors that the fragment has. All digests have one length, so the header's
+// length is fixed, too.
 absl::StatusOr<std::string> FragmentHeader(
     const FragmentContents& contents, absl::Span<const std::string> digests) {
   Safetensors file{.metadata = HeadMetadata(contents.run_id, contents.head)};

@@ -4,12 +4,11 @@
 // The files that hold a run's parameters: snapshots, each of one version of a
 // fragment, and one file for each encoded update. No file changes. After a
 // snapshot is durable, the commit log (server/storage/commit_log.h) names it. A
-// snapshot that the log does not name is the remains of a crash and may be
-// removed.
+// snapshot that the log does not name was left by a crash and may be removed.
 //
-// An update is not durable at first: a power loss may tear it. A coordinator
-// that takes the run up makes the updates since the last snapshot again, and a
-// snapshot makes those before it durable.
+// An update is not durable at first: a power loss may tear it. A snapshot makes
+// the updates before it durable; a restarted coordinator makes the later ones
+// again.
 //
 //   fragments/fragment-0003-v00000012.safetensors
 //     tensors   "theta"; "momentum", "residual" and "gradient_sum" unless
@@ -21,9 +20,9 @@
 //               entropy_coded (0 or 1), the digest of the encoding and that of
 //               the parameters after the update
 //
-// The metadata also hold the CRC-32C of their other entries, so that no bit of
-// a file is trusted unchecked. Reading verifies everything: a file that is
-// torn, altered or not the expected one is DATA_LOSS.
+// The metadata also hold the CRC-32C of their other entries. Reading verifies
+// everything: a file that is torn, altered or not the expected one is
+// DATA_LOSS.
 //
 // Paths given and returned are relative to the state directory. Thread-safe
 // for calls about different files. Calls block on the disk.
@@ -87,7 +86,7 @@ class Stored {
 using StoredFragment = Stored<FragmentContents>;
 using StoredUpdate = Stored<UpdateContents>;
 
-// A fragment's file that is being written.
+// A fragment's file being written.
 class NewFragment {
  public:
   // Appends bytes of the tensors' values: theta, momentum, residual and
@@ -99,7 +98,7 @@ class NewFragment {
 
  private:
   friend class FragmentStore;
-  // A tensor that is there.
+  // A tensor that the fragment has.
   struct Part {
     uint64_t missing_bytes = 0;
     Digest128Stream digest;
@@ -113,7 +112,7 @@ class NewFragment {
   AtomicFileWriter file_;
   size_t header_bytes_ = 0;
   std::vector<Part> parts_;
-  // The first part that is not whole.
+  // The first incomplete part.
   size_t next_ = 0;
 };
 
@@ -128,7 +127,7 @@ class FragmentStore {
   static absl::StatusOr<FragmentStore> Create(std::string root,
                                               Options options);
 
-  // For tools: creates nothing, and must not be written to.
+  // Opens for tools: creates nothing, and must not be written to.
   static FragmentStore OpenReadOnly(std::string root) {
     return FragmentStore(std::move(root), Options());
   }
@@ -143,8 +142,7 @@ class FragmentStore {
   absl::StatusOr<std::string> CommitFragment(NewFragment fragment,
                                              v1::FragmentHead& head) const;
 
-  // Begins and commits a file with the values of `contents`; sets the digest in
-  // it.
+  // Begins and commits a file with the values of `contents`; sets its digest.
   absl::StatusOr<std::string> WriteFragment(FragmentContents& contents) const;
 
   // Returns the path of the update that led to `head`.
@@ -176,7 +174,7 @@ class FragmentStore {
 
   // Removes the files of the run for which `superseded` is true, and returns
   // their paths. Files that cannot be read or belong to another run stay. Must
-  // not run at the same time as a write of a file for which it is true.
+  // not run while such a file is being written.
   absl::StatusOr<std::vector<std::string>> RemoveIf(
       absl::string_view run_id,
       absl::FunctionRef<bool(const std::string& file)> superseded) const;

@@ -162,7 +162,7 @@ TEST_F(FragmentStoreTest, RefusesAFileOfAnotherRunVersionOrDigest) {
   EXPECT_THAT(store.OpenUpdate("updates/none", "run-1", head), IsNotFound());
 }
 
-// Whether `content` under the name of a good file is accepted.
+// Expects DATA_LOSS if the file has this content.
 template <typename Open>
 void ExpectDamaged(const std::string& path, absl::string_view content,
                    const Open& open) {
@@ -170,8 +170,8 @@ void ExpectDamaged(const std::string& path, absl::string_view content,
   EXPECT_THAT(open(), IsDataLoss(path));
 }
 
-// Every cut and every flipped bit of a file is found, wherever it is: length,
-// header, metadata, values. Only the header's padding is not covered.
+// Expects that every cut and every flipped bit of a file is found, except in
+// the header's padding.
 template <typename Open>
 void ExpectEveryDamageIsFound(const std::string& path, const Open& open) {
   ASSERT_OK_AND_ASSIGN(const std::string good, ReadFile(path));

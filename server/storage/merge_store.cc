@@ -57,18 +57,17 @@ absl::Status ReadMessage(const Safetensors& file, absl::string_view name,
   return absl::OkStatus();
 }
 
-// Returns the bytes per value of an encoding that is not entropy coded;
-// otherwise 1.
+// Returns the bytes per value of dense formats; 1 for all others.
 size_t WidthOf(const v1::EncodedObject& object) {
   return object.format() == v1::FP32 ? 4 : object.format() == v1::BF16 ? 2 : 1;
 }
 
 std::string PlanesName(size_t index) { return absl::StrCat(index, ".planes"); }
 
-// An object that a record has beside its messages.
+// An encoding or a merged gradient in a record.
 struct RecordedObject {
   v1::EncodedObject object;
-  // For people.
+  // For error messages.
   std::string name;
 };
 
@@ -125,8 +124,8 @@ absl::Status MergeStore::CreateFolder() const {
   return CreateDirectory(Directory(root_));
 }
 
-// A record that is being written: room for the header, then the tensors in the
-// order in which they came. Thread-safe.
+// A record being written: room for the header, then the tensors in the order in
+// which they came. Thread-safe.
 class MergeStore::Draft {
  public:
   // Begins the file of `version` with room for a header with `encodings`.
@@ -146,7 +145,7 @@ class MergeStore::Draft {
 
   uint64_t version() const { return version_; }
 
-  // Appends an encoding, unless it is there.
+  // Appends an encoding, unless the file has it.
   void Prepare(const v1::EncodedObject& object, absl::string_view encoding) {
     absl::MutexLock lock(&mu_);
     if (!file_.has_value()) return;
@@ -157,8 +156,7 @@ class MergeStore::Draft {
   }
 
   // Appends what is missing, writes the header, makes the file durable and
-  // returns its size. FAILED_PRECONDITION if something could not be prepared.
-  // Call at most once.
+  // returns its size. FAILED_PRECONDITION if Prepare failed. Call at most once.
   absl::StatusOr<uint64_t> Commit(const v1::RecordedMerge& merge,
                                   const v1::RunConfig& config,
                                   absl::Span<const absl::string_view> encodings,
@@ -233,7 +231,8 @@ class MergeStore::Draft {
     if (planes) {
       RETURN_IF_ERROR(StreamPlanes(encoding, WidthOf(object), kCompressors,
                                    [&](absl::string_view piece) {
-                                     // By the thread that waits for this one.
+                                     // The thread that waits for this one holds
+                                     // it.
                                      mu_.AssertHeld();
                                      return file_->AppendWithWriteback(piece);
                                    }));
@@ -245,7 +244,8 @@ class MergeStore::Draft {
     return absl::OkStatus();
   }
 
-  // Gives an encoding its place in the record.
+  // Names the encoding's tensor, and appends the encoding if it was not
+  // prepared.
   absl::Status Place(const v1::EncodedObject& object, size_t index,
                      absl::string_view encoding)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -274,7 +274,7 @@ class MergeStore::Draft {
     return absl::OkStatus();
   }
 
-  // Adds the bytes that were appended since the file had `begin`.
+  // Adds a tensor of the bytes appended since the file had `begin` bytes.
   void AddTensor(absl::string_view name, int64_t begin)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const auto size = static_cast<size_t>(file_->bytes_written() - begin);
@@ -282,14 +282,14 @@ class MergeStore::Draft {
         {.name = std::string(name),
          .dtype = "U8",
          .shape = {static_cast<int64_t>(size)},
-         // Nobody reads them: the header needs only the size.
+         // The header needs only the size.
          .bytes = absl::string_view(nullptr, size)});
   }
 
   const uint64_t version_;
   const size_t header_bytes_;
   absl::Mutex mu_;
-  // Says whether encodings that follow are compressed.
+  // Is true if further encodings are compressed.
   bool compress_ ABSL_GUARDED_BY(mu_);
   // None after an error, and after the commit.
   std::optional<AtomicFileWriter> file_ ABSL_GUARDED_BY(mu_);
@@ -307,7 +307,7 @@ std::shared_ptr<MergeStore::Draft> MergeStore::DraftOf(
   if (merges.draft != nullptr && merges.draft->version() == version) {
     return merges.draft;
   }
-  // A new round makes an earlier draft worthless.
+  // A new round makes an earlier draft useless.
   merges.draft = nullptr;
   auto begun = Draft::Begin(FilePath(root_, fragment, version), version,
                             config.membership().max_islands(), config);

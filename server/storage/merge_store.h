@@ -9,10 +9,10 @@
 //   merges/merge-0003-v00000012.safetensors
 //     tensors   "merge", a RecordedMerge; "config", its RunConfig; the
 //               encodings, in the order of the record: "0", "1", ..., or
-//               "0.planes", "1.planes", ... for those that are compressed
-//               to byte planes (common/tensors/byte_planes.h) of values. Flat,
-//               U8. In records that are kept for ever these are the encodings
-//               that are not entropy coded. Encodings that were prepared but
+//               "0.planes", "1.planes", ... for those that are compressed to
+//               byte planes (common/tensors/byte_planes.h) of values. Flat, U8.
+//               In records that are kept forever, encodings that are not
+//               entropy coded are compressed. Encodings that were prepared but
 //               not merged are "unmerged.0", "unmerged.1", .... A record with a
 //               gradient_digest has the merged pseudo-gradient in fp32,
 //               compressed, in place of the encodings.
@@ -22,8 +22,8 @@
 // never committed, the file is not read, and is replaced when the version is
 // made again.
 //
-// Encodings are written as they arrive (Prepare), while others arrive and while
-// the outer step is computed, so that the commit does little more than sync.
+// Encodings are written as they arrive (Prepare), before and during the outer
+// step, so that the commit does little more than sync.
 //
 // Thread-safe, except for two calls of Write for one fragment. Calls block on
 // the disk.
@@ -86,7 +86,7 @@ class MergeStore {
   void Prepare(const v1::ContributionHeader& contribution,
                const v1::RunConfig& config, absl::string_view encoding);
 
-  // Called with a record that is complete, and about to become durable.
+  // Called with a complete record that is about to become durable.
   using Written = std::function<void(MappedFile record)>;
   // Makes a record durable, and returns its size in bytes. Errors of
   // AtomicFileWriter and EncodeSafetensorsHeader.
@@ -100,36 +100,37 @@ class MergeStore {
   //   NOT_FOUND  The merge was not recorded.
   //   DATA_LOSS  The record is damaged.
   absl::StatusOr<StoredMerge> Open(uint32_t fragment, uint64_t version) const;
-  // Does the same for a record of BeginFile that is not committed.
+  // Does the same for an uncommitted record of BeginFile.
   static absl::StatusOr<StoredMerge> Open(const AtomicFileWriter& received);
 
   // Returns a record as the bytes of its file. NOT_FOUND if there is none.
   absl::StatusOr<MappedFile> OpenFile(uint32_t fragment,
                                       uint64_t version) const;
-  // Begins to write a record that another coordinator has made, byte by byte.
+  // Begins to write a copy of another coordinator's record.
   absl::StatusOr<AtomicFileWriter> BeginFile(uint32_t fragment,
                                              uint64_t version) const;
 
   // Returns the size of a record in bytes. NOT_FOUND if there is none.
   absl::StatusOr<uint64_t> Size(uint32_t fragment, uint64_t version) const;
 
-  // Removes the records of a fragment up to `version`, except those made with
-  // record_contributions and those before them. Several threads may at once.
+  // Removes the records of a fragment up to `version`, except records made with
+  // record_contributions and all before them. Several threads may call this at
+  // once.
   absl::Status RemoveThrough(uint32_t fragment, uint64_t version) const;
 
  private:
   class Draft;
   // The merges of one fragment.
   struct Fragment {
-    // The newest version whose record Write has written or tried to write.
+    // The newest version that Write was called with.
     uint64_t written = 0;
-    // The draft of a later version, whose encodings are arriving; may be null.
+    // The draft of a later version; may be null.
     std::shared_ptr<Draft> draft;
   };
 
   static absl::StatusOr<StoredMerge> OpenAt(const std::string& path);
-  // Returns the draft of a version, begun if necessary; null if its record is
-  // being written, or if the disk refuses.
+  // Returns the draft of a version, and begins it if necessary; null if Write
+  // was called for the version, or if the disk refuses.
   std::shared_ptr<Draft> DraftOf(uint32_t fragment, uint64_t version,
                                  const v1::RunConfig& config);
 

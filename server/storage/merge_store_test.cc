@@ -56,7 +56,7 @@ class MergeStoreTest : public testing::Test {
   std::vector<std::string> bytes_;
 };
 
-// The values of each format have one byte that repeats.
+// Some bytes of each value repeat.
 TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
   merge_.mutable_head()->set_fragment(3);
   merge_.mutable_head()->set_version(12);
@@ -176,7 +176,7 @@ TEST_F(MergeStoreTest, PreparedEncodingsFindTheirPlaces) {
   prepare(0, 12);
   for (int attempt = 0; attempt < 2; ++attempt) {
     ASSERT_OK(Write());
-    // The version is written: nothing may touch its file any more.
+    // The version is written: nothing may touch its file.
     prepare(1, 12);
     ASSERT_OK_AND_ASSIGN(const StoredMerge stored, store_.Open(3, 12));
     ASSERT_EQ(stored.encodings().size(), bytes_.size());

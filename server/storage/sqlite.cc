@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBusyTimeoutMilliseconds = 5000;
 
-// More than the statements without a filter of events.
+// More than there are statements without an event filter.
 constexpr size_t kMostIdle = 64;
 
 absl::StatusCode CodeOfResult(int result) {
@@ -53,7 +53,7 @@ absl::Status LastError(sqlite3* database, absl::string_view path) {
                                    " (SQLite result ", result, ")"));
 }
 
-// Whether there is a write-ahead log beside the database.
+// Returns whether there is a write-ahead log beside the database.
 bool HasLog(const std::string& path) {
   struct stat log;
   return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 && log.st_size > 0;
@@ -170,7 +170,7 @@ absl::Status SqliteDatabase::Reopen() {
   if (result != SQLITE_OK) return LastError(handle, path_);
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyTimeoutMilliseconds);
-  // The index of the log is then in memory and not in a file.
+  // Keep the index of the log in memory, not in a file.
   return vfs == nullptr ? absl::OkStatus()
                         : Execute("PRAGMA locking_mode = EXCLUSIVE");
 }
@@ -243,7 +243,7 @@ absl::StatusOr<std::string> SqliteDatabase::RecordChanges(
 }
 
 absl::Status SqliteDatabase::ApplyChanges(absl::string_view changes) {
-  // A conflict ends everything: its row is not the one that was recorded.
+  // On a conflict, a row is not as it was recorded.
   const auto abort = [](void*, int, sqlite3_changeset_iter*) {
     return SQLITE_CHANGESET_ABORT;
   };

@@ -67,7 +67,7 @@ class SqliteStatement {
   // Unused statements, by their text.
   using Idle =
       std::map<absl::string_view, std::unique_ptr<sqlite3_stmt, Finalizer>>;
-  // Makes the statement ready for its next use.
+  // Readies the statement for its next use.
   struct Returner {
     void operator()(sqlite3_stmt* statement) const;
     std::shared_ptr<Idle> idle;
@@ -95,7 +95,7 @@ class SqliteStatement {
   std::string path_;
 };
 
-// Returns what LIMIT and the ids of rows, which are signed, make of a number.
+// Clamps a number to the range of LIMIT and of row ids, which are signed.
 inline int64_t SqlLimit(uint64_t number) {
   return static_cast<int64_t>(
       std::min<uint64_t>(number, std::numeric_limits<int64_t>::max()));
@@ -115,13 +115,13 @@ class SqliteDatabase {
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path,
                                              Mode mode);
 
-  // Closes the file and opens it again, so that only the file's content counts,
-  // not this connection's caches. All statements must be gone. After an error
-  // every call fails until Reopen succeeds.
+  // Closes the file and opens it again, without this connection's caches. All
+  // statements must be gone. After an error every call fails until Reopen
+  // succeeds.
   absl::Status Reopen();
 
   // Writes everything that this connection reads to a database at `path`,
-  // replacing what is there. Works even if this database's file was removed.
+  // replacing its content. Works even if this database's file was removed.
   absl::Status CopyTo(const std::string& path);
 
   // Runs one or more statements that have neither parameters nor rows.
@@ -144,7 +144,7 @@ class SqliteDatabase {
     return statement.Run();
   }
 
-  // Returns what `read` makes of each row of a query.
+  // Returns the results of `read` for each row of a query.
   template <typename Read, typename... Values,
             typename Row = std::invoke_result_t<Read, const SqliteStatement&>>
   absl::StatusOr<std::vector<Row>> ReadRows(Read read, absl::string_view sql,
@@ -158,9 +158,9 @@ class SqliteDatabase {
     }
   }
 
-  // Returns what `body` changes, as a changeset of SQLite's session extension;
-  // empty if there is nothing. Tables whose names `is_left_out` accepts, and
-  // tables without a primary key, are left out.
+  // Runs `body`, and returns its changes as a changeset of SQLite's session
+  // extension; empty if there are none. Leaves out tables whose names
+  // `is_left_out` accepts, and tables without a primary key.
   absl::StatusOr<std::string> RecordChanges(
       bool (*is_left_out)(absl::string_view table),
       absl::FunctionRef<absl::Status()> body);

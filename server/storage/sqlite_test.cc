@@ -70,7 +70,7 @@ TEST(Sqlite, AStatementThatIsUsedAgainRemembersNothing) {
     EXPECT_EQ(rest.Int(0), 8);
     EXPECT_THAT(rest.Step(), IsOkAndHolds(false));
   }
-  // Both were left in the middle, and no longer read the database.
+  // A statement that was left in the middle no longer reads the database.
   EXPECT_THAT(database.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"),
               IsOkAndHolds(0));
   ASSERT_OK(database.Reopen());
@@ -81,7 +81,7 @@ TEST(Sqlite, AnUnusedDatabaseIsReadWithoutMakingFiles) {
   using Mode = SqliteDatabase::Mode;
   namespace fs = std::filesystem;
   const fs::path live = fs::path(testing::TempDir()) / "live";
-  // This name has characters with a meaning in URIs.
+  // The name has characters that are special in URIs.
   const fs::path copy = fs::path(testing::TempDir()) / "copy?x#y%41";
   for (const fs::path& folder : {live, copy}) fs::create_directory(folder);
   const auto files = [&] {
@@ -104,7 +104,7 @@ TEST(Sqlite, AnUnusedDatabaseIsReadWithoutMakingFiles) {
     ASSERT_OK(
         database.Execute("PRAGMA journal_mode = WAL;"
                          "CREATE TABLE t (a); INSERT INTO t VALUES (1)"));
-    // These are the files of a killed process, without the index.
+    // Copy the files of a killed process, without the index.
     for (const char* name : {"log.sqlite3", "log.sqlite3-wal"}) {
       fs::copy(live / name, copy / name);
     }

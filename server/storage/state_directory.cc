@@ -61,8 +61,8 @@ absl::StatusOr<FileLock> Lock(const std::string& path) {
       holder));
 }
 
-// Checks that the directory is empty, or a state directory, even a barely begun
-// one.
+// Checks that the directory is empty or a state directory, even one without a
+// log.
 absl::Status CheckUsable(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
   const auto is_ours = [](const std::string& name) {
@@ -119,8 +119,7 @@ absl::Status VisitRunFiles(
   return absl::OkStatus();
 }
 
-// Removes the files beside the log that have its name and then a suffix that is
-// `unneeded`.
+// Removes files that are named as the log with an `unneeded` suffix.
 absl::Status RemoveLogFiles(
     const std::string& root,
     absl::FunctionRef<bool(absl::string_view suffix)> unneeded) {
@@ -137,8 +136,7 @@ bool IsSnapshot(absl::string_view file) {
   return absl::StartsWith(file, "fragments/");
 }
 
-// Checks that the directory has no files of a run, because no log describes
-// them.
+// Checks that the directory, whose log has no run, has no files of a run.
 absl::Status CheckNoRunIsLost(const std::string& root) {
   std::vector<std::string> found;
   RETURN_IF_ERROR(VisitRunFiles(root, [&](const std::string& file) {
@@ -169,7 +167,7 @@ absl::Status CheckNoRunIsLost(const std::string& root) {
 }
 
 // Returns the fragment and version in a file name such as
-// fragments/fragment-0003-v00000012.safetensors; nothing for other names.
+// fragments/fragment-0003-v00000012.safetensors; nullopt for other names.
 std::optional<v1::FragmentHead> HeadInName(absl::string_view file) {
   std::vector<absl::string_view> parts =
       absl::StrSplit(absl::StripSuffix(file, ".safetensors"), '-');
@@ -197,10 +195,9 @@ Versions VersionsOf(absl::Span<const CommitRecord> heads) {
   return versions;
 }
 
-// Checks that no file is newer than a crash can leave: snapshots are of
-// committed versions, other files at most of the next one, and a fragment
-// without versions may have its first snapshot. Any other file shows that the
-// log is older.
+// Checks that the log is not older than the files. After a crash, snapshots are
+// of committed versions, other files at most of the next version, and a
+// fragment without versions may have its first snapshot.
 absl::Status CheckLogIsNewest(const std::string& root,
                               const Versions& committed) {
   return VisitRunFiles(root, [&](const std::string& file) -> absl::Status {
@@ -277,8 +274,8 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::OpenReadOnly(
   }
   absl::StatusOr<std::unique_ptr<CommitLog>> log =
       CommitLog::OpenReadOnly(LogPath(path));
-  // Reading a write-ahead log takes an index beside it. The coordinator has
-  // made it; it cannot be made here.
+  // Reading a write-ahead log takes an index beside it, which this process may
+  // not make.
   if ((absl::IsNotFound(log.status()) ||
        absl::IsPermissionDenied(log.status())) &&
       access(path.c_str(), W_OK) != 0 && !IsInUse(path)) {
@@ -297,8 +294,8 @@ absl::Status StateDirectory::RemoveIncompleteCopy(const std::string& path) {
   }));
   RETURN_IF_ERROR(RemoveLogFiles(
       path, [](absl::string_view suffix) { return !suffix.empty(); }));
-  // An empty log shows that the directory is a run's, whatever lies beside it:
-  // the folder of an authority, a file with the port.
+  // An empty log marks the directory as a run's, whatever else is there: the
+  // folder of an authority, a file with the port.
   RETURN_IF_ERROR(WriteFileAtomically(LogPath(path), {}));
   RETURN_IF_ERROR(RemoveFile(IncompletePath(path)));
   return SyncDirectory(path);
@@ -367,7 +364,7 @@ absl::StatusOr<std::string> StateDirectory::CopyLogFor(
   std::string copy = absl::StrCat(LogPath(path_), kForFollower, follower);
   const absl::Status copied = log->CopyTo(copy);
   if (!copied.ok()) {
-    // A part takes space, perhaps the last.
+    // A partial copy takes space, perhaps the last.
     RemoveFileIfThere(copy).IgnoreError();
     return copied;
   }

@@ -12,19 +12,19 @@
 //   quarantine/   contributions that wait for an operator's decision
 //   incomplete-copy   there while a copy of another coordinator's run is made
 //
-// A commit first makes the record of its merge durable, and then the
-// transaction that makes it count. The resulting parameters are in memory;
-// snapshots make them durable now and then, and a restart repeats the merges
-// since the newest one (server/fragment_merge.h). A crash in between leaves
-// unnamed files of the version that is made next; they are then written again.
+// A commit first makes the record of its merge durable, then the transaction
+// that makes it count. The resulting parameters are in memory; occasional
+// snapshots make them durable, and a restart repeats the merges since the
+// newest snapshot (server/fragment_merge.h). A crash between the two leaves
+// unnamed files of the next version, which are written again.
 //
 // A file of the run is removed only if the log names what supersedes it. A
-// directory is refused and stays untouched if its log is missing, empty or
-// older than its files, as after a partial restore, or lacks rows of commits.
+// directory is refused and left untouched if its log is missing or empty, is
+// older than its files (as after a partial restore), or lacks rows of commits.
 //
-// Tools open the directory read-only, even while a coordinator runs. A file
-// that they are about to open may then be superseded and removed: on NOT_FOUND
-// they ask the log again.
+// Tools open the directory read-only, even while a coordinator runs. A file may
+// be superseded and removed before they open it: on NOT_FOUND they ask the log
+// again.
 #ifndef SERVER_STORAGE_STATE_DIRECTORY_H_
 #define SERVER_STORAGE_STATE_DIRECTORY_H_
 
@@ -50,7 +50,7 @@ namespace causeway {
 class StateDirectory {
  public:
   struct Options {
-    // Whether to create the directory (not its parents) if it does not exist.
+    // If true, creates the directory (not its parents) if it does not exist.
     bool create = false;
     FragmentStore::Options fragments;
   };
@@ -67,28 +67,29 @@ class StateDirectory {
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
       const std::string& path, Options options);
 
-  // For tools: takes no lock and changes nothing. A directory that no process
-  // has open, such as a backup, need not be writable. NOT_FOUND if there is no
-  // run.
+  // Opens the directory for tools: takes no lock and changes nothing. A
+  // directory that no process has open, such as a backup, need not be writable.
+  // NOT_FOUND if there is no run.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> OpenReadOnly(
       const std::string& path);
 
   // --- Copies of another coordinator's run (server/replication/follower.h).
 
-  // Removes the run from a directory whose copy was never completed, and from
-  // no other.
+  // Removes the run from the directory if its copy was never completed.
   static absl::Status RemoveIncompleteCopy(const std::string& path);
-  // Makes the directory one that cannot be opened again until EndCopy.
+  // Marks the copy as incomplete, so that Open refuses the directory until
+  // EndCopy.
   absl::Status BeginCopy() const;
-  // Replaces the log of a directory that is not open by the file `log`.
+  // Replaces the log of a directory that is not open by the file `log`, and
+  // marks the copy as complete.
   static absl::Status EndCopy(const std::string& path, const std::string& log);
-  // The file into which the copy of the log is received.
+  // Returns the file into which the copy of the log is received.
   std::string ReceivedLog() const;
   // Removes a fragment's snapshots, updates and records.
   absl::Status RemoveFragment(uint32_t fragment) const;
 
   const std::string& path() const { return path_; }
-  // Returns whether it was opened for a coordinator, beside which nobody
+  // Returns whether it was opened for a coordinator, so that no other process
   // changes it.
   bool is_held() const { return lock_.has_value(); }
   CommitLog& log() { return *log_; }
@@ -97,25 +98,25 @@ class StateDirectory {
 
   // Returns FAILED_PRECONDITION, with what to do, if the lock or the log was
   // removed or replaced since the directory was opened. Nothing may then be
-  // committed: another coordinator could take the run up, or writes could be
-  // lost.
+  // committed, because another coordinator could take the run up, or writes
+  // could be lost.
   absl::Status CheckInPlace() const;
   // Copies the log to run.sqlite3.rescued if its files are not in place.
   // Returns whether it did.
   absl::StatusOr<bool> RescueLog() const;
 
-  // Copies the log by a connection of its own, so that no write waits for it.
-  // Returns the path of the copy, which the caller removes; otherwise the next
+  // Copies the log through its own connection, so that no write waits. Returns
+  // the path of the copy, which the caller removes; if it crashes, the next
   // Open does. Errors of CommitLog::OpenReadOnly and CopyTo.
   absl::StatusOr<std::string> CopyLogFor(absl::string_view follower) const;
 
-  // Reads the history by a connection of its own, so that no write waits for
-  // it. Errors of CommitLog::OpenReadOnly and HistoryAfter.
+  // Reads the history through its own connection, so that no write waits.
+  // Errors of CommitLog::OpenReadOnly and HistoryAfter.
   absl::StatusOr<v1::GetHistoryResponse> ReadHistory(
       const v1::GetHistoryRequest& request) const;
 
-  // The encoded bytes of quarantined contributions, by id. An entry whose bytes
-  // cannot be read cannot be admitted. Not thread-safe for the same id.
+  // Store the encoded bytes of quarantined contributions, by id. An entry whose
+  // bytes cannot be read cannot be admitted. Not thread-safe for the same id.
   absl::Status WriteQuarantined(uint64_t id, absl::string_view encoded) const;
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id) const;
   // Does nothing if there are none.
@@ -123,14 +124,14 @@ class StateDirectory {
 
   // Keeps the newest `versions_kept` snapshots of every fragment, the records
   // since the oldest of them, and the newest `updates_kept` updates. Removes
-  // the run's files before them, and returns the paths of snapshots and updates
-  // that it removed. Call it when a coordinator starts. Snapshots of committed
-  // versions may be made meanwhile (server/fragment_heads.h).
+  // the run's older files, and returns the paths of the removed snapshots and
+  // updates. Call it when a coordinator starts. Snapshots of committed versions
+  // may be made meanwhile (server/fragment_heads.h).
   absl::StatusOr<std::vector<std::string>> RemoveUnreferenced(
       absl::string_view run_id, uint64_t versions_kept, uint64_t updates_kept);
 
-  // Removes, after a new snapshot of a fragment, the one that is no longer kept
-  // and the records that only it needed.
+  // Call after each new snapshot of a fragment. Removes the snapshot that is no
+  // longer kept, and the records that only it needed.
   absl::Status RemoveOldSnapshot(uint32_t fragment, uint64_t versions_kept);
 
  private:

@@ -91,7 +91,7 @@ class StateDirectoryTest : public testing::Test {
                                           newest.at(0).head);
   }
 
-  // What a reader finds: the newest version, with its values checked.
+  // Returns the newest version, and checks its values.
   static uint64_t NewestVersion(StateDirectory& state) {
     const absl::StatusOr<StoredFragment> stored = ReadNewest(state);
     EXPECT_OK(stored);
@@ -155,10 +155,10 @@ bool SucceedsWithoutCapabilities(const std::function<absl::Status()>& check) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
-TEST_F(StateDirectoryTest, ToolsReadWhatTheyMayNotWrite) {
+TEST_F(StateDirectoryTest, ToolsReadADirectoryThatTheyMayNotWrite) {
   const std::string copy = path_ + "-copy";
   const auto read = [&]() -> absl::Status {
-    // The process may really not write there.
+    // Make sure that the process may not write there.
     if (WriteFileAtomically(copy + "/file", {"x"}).ok()) {
       return absl::InternalError("the directory can be written");
     }
@@ -183,8 +183,8 @@ TEST_F(StateDirectoryTest, ToolsReadWhatTheyMayNotWrite) {
     ASSERT_OK(Commit(*state, 1));
     EXPECT_TRUE(copy_and_read(/*with_index=*/true));
     EXPECT_TRUE(copy_and_read(/*with_index=*/false));
-    // While a coordinator has the lock, its files may change under the reader:
-    // they are read with its index, and not without.
+    // While a coordinator has the lock, its files may change under the reader,
+    // so they are read only with its index.
     const auto lock = FileLock::Acquire(copy + "/lock");
     std::filesystem::permissions(copy, std::filesystem::perms(0555));
     EXPECT_FALSE(SucceedsWithoutCapabilities(read));
@@ -215,7 +215,7 @@ TEST_F(StateDirectoryTest, NoticesThatALogOrLockIsNotInPlace) {
   }
 }
 
-TEST_F(StateDirectoryTest, WhatARemovedLogHeldIsKept) {
+TEST_F(StateDirectoryTest, ARemovedLogIsRescued) {
   {
     ASSERT_OK_AND_ASSIGN(const auto state, Open());
     ASSERT_OK(Commit(*state, 0));
@@ -346,7 +346,7 @@ TEST_F(StateDirectoryTest, ATornHeadIsDataLoss) {
   EXPECT_THAT(ReadNewest(*state), IsDataLoss(file));
 }
 
-// The checksum of every file below a directory.
+// Returns the checksum of every file below a directory.
 std::map<std::string, uint32_t> Snapshot(const std::string& directory) {
   std::map<std::string, uint32_t> files;
   for (const auto& entry :
@@ -518,8 +518,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::make_tuple("update-", WriteStage::kWritten),
                     std::make_tuple("update-", WriteStage::kRenamed)));
 
-// A merge is recorded in version order. A coordinator needs the records since
-// the oldest snapshot that it keeps.
+// A coordinator needs the records since the oldest snapshot that it keeps.
 TEST_F(StateDirectoryTest, RecordsStayUntilNoSnapshotNeedsThem) {
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   for (uint64_t version = 0; version <= 6; ++version) {
@@ -532,7 +531,7 @@ TEST_F(StateDirectoryTest, RecordsStayUntilNoSnapshotNeedsThem) {
     ASSERT_OK(state->merges().Write(merge, config, {}));
   }
   ASSERT_OK(state->RemoveOldSnapshot(0, 3));
-  // The fourth of seven snapshots alone is removed: older ones should be gone
+  // Only the fourth of seven snapshots is removed: older ones should be gone
   // already.
   EXPECT_THAT(ListDirectory(path_ + "/fragments"), IsOkAndHolds(SizeIs(6)));
   EXPECT_THAT(ListDirectory(path_ + "/merges"),
@@ -567,7 +566,7 @@ TEST_F(StateDirectoryTest, TemporaryFilesAreRemovedAtTheStart) {
   EXPECT_THAT(ListDirectory(path_ + "/updates"), IsOkAndHolds(IsEmpty()));
 }
 
-TEST_F(StateDirectoryTest, WhatIsNotInQuarantineNeedNotBeRemoved) {
+TEST_F(StateDirectoryTest, RemovingFromQuarantineTwiceIsOk) {
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   ASSERT_OK(state->WriteQuarantined(3, "bytes"));
   EXPECT_THAT(state->ReadQuarantined(3), IsOkAndHolds("bytes"));

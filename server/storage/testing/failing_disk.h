@@ -18,14 +18,15 @@ struct FailingDisk {
   // The errors of syncs and writes; 0 lets them succeed.
   std::atomic<int> sync_error = 0;
   std::atomic<int> write_error = 0;
-  // The syncs that fail or wait are those of files whose path has this part; of
-  // all files if it is null.
+  // Only syncs of files whose path has this part fail or wait; null means all
+  // files.
   std::atomic<const char*> path = nullptr;
-  // The number of these syncs that succeed first, and then of those that fail
-  // before they work again; if that is negative, all fail.
+  // The first `sound_syncs` of these succeed, the next `failing_syncs` fail,
+  // and later ones succeed. If `failing_syncs` is negative, all later ones
+  // fail.
   std::atomic<int> sound_syncs = 0;
   std::atomic<int> failing_syncs = -1;
-  // Syncs wait while `stands_still` is true; `waiting` of them do.
+  // Syncs wait while `stands_still` is true; `waiting` counts them.
   std::atomic<bool> stands_still = false;
   std::atomic<int> waiting = 0;
 
