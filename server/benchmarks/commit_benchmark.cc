@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures how many values an engine commits per second, and how many bytes it
-// writes for each byte that islands upload. The contributions are made
-// beforehand and passed by the engine's calls: there is neither gRPC nor
-// training.
+// writes for each byte that islands upload. Contributions are made beforehand
+// and passed by calls of the engine, without gRPC and training.
 //
 //   bazel run //server/benchmarks:commit_benchmark -- --json FILE
 //
@@ -66,8 +65,8 @@ double Seconds() {
       .count();
 }
 
-// Returns the bytes that this process has dirtied or written, less those that
-// were dropped before they reached the disk.
+// Returns the bytes that this process has written, less those that were dropped
+// before they reached the disk.
 double BytesWritten() {
   const auto text = ReadFile("/proc/self/io");
   CHECK(text.ok()) << text.status();
@@ -151,8 +150,8 @@ class Bench {
     engine_->news().Remove(listener_);
   }
 
-  // Uploads to one round of each fragment, and returns the seconds from the
-  // last upload's end to the last commit's.
+  // Uploads to one round of each fragment, and returns the seconds from the end
+  // of the last upload to the last commit.
   double Round() {
     double begin = 0;
     for (std::vector<Contribution>& island : islands_) {
@@ -250,7 +249,7 @@ class Bench {
     uploaded_ += static_cast<double>(bytes.size());
   }
 
-  // Waits for the versions. Takes news as they come, as gRPC's calls do.
+  // Waits for the versions by news, as gRPC's calls do.
   void Await() {
     while (true) {
       uint64_t seen;

@@ -44,7 +44,7 @@ synchronization {{
   uplink_format: {format} downlink_format: {format} {more} }}
 membership {{ min_islands: 2 max_islands: 2 }}
 """
-# A run in such a format has these settings, too, as the quickstart has.
+# More settings of a run in this format, as in the quickstart.
 MORE = {"ECQ": "ecq_bits: 1.8 error_feedback: 1"}
 # The vectors of the model above.
 VALUES = 10_818_816
@@ -71,8 +71,7 @@ for _ in range(int(count)):
 
 
 class Site:
-    """Where a process runs, and how others reach it: this machine, or a network
-    namespace."""
+    """Where a process runs: on this machine, or in a network namespace."""
 
     def __init__(self, namespace: str = "", address: str = "127.0.0.1"):
         self.prefix = ["nsenter", f"--net={namespace}"] if namespace else []
@@ -106,7 +105,7 @@ def sites(link: str):
 
 
 def programs() -> pathlib.Path:
-    """Returns the folder that the built programs lie in."""
+    """Returns the folder of the built programs."""
     return pathlib.Path(sys.argv[0] + ".runfiles") / "causeway"
 
 
@@ -118,7 +117,7 @@ def write_tokens(path: pathlib.Path) -> None:
 
 def run_processes(work: pathlib.Path, form: str, rounds: int, fragments: int,
                   places: list) -> None:
-    """Makes a whole run; every process leaves NAME.json, its trace."""
+    """Makes a whole run; every process writes its trace to NAME.json."""
     (work / "config").write_text(
         CONFIG.format(steps=2 * rounds, format=form, more=MORE.get(form, ""),
                       fragments=fragments))
@@ -164,7 +163,7 @@ def read_spans(path: pathlib.Path) -> list:
 
 def measure(work: pathlib.Path, form: str, rounds: int, fragments: int,
             places: list) -> dict:
-    """Returns the exchanges' times, and each stage's, by round."""
+    """Returns the times of exchanges and of their stages, by round."""
     run_processes(work, form, rounds, fragments, places)
     islands = [read_spans(work / f"{name}.json") for name in ("a", "b")]
     coordinator = read_spans(work / "coordinator.json")
@@ -179,7 +178,7 @@ def measure(work: pathlib.Path, form: str, rounds: int, fragments: int,
     windows = windows[WARM_UP:]
 
     def sums(spans: list, stage: str) -> list:
-        """A span belongs to the exchange in which it ends."""
+        """Sums spans by exchange; a span belongs to the one it ends in."""
         return [sum(last - max(first, begin) for name, first, last in spans
                     if name == stage and begin <= last <= end)
                 for begin, end in windows]

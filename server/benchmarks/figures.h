@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The figures of a benchmark: printed as they are measured, and written to a
+// The figures of a benchmark, printed as they are measured and written to a
 // file at the end.
 //
 //   BenchmarkFigures figures;
@@ -23,7 +23,7 @@ class BenchmarkFigures {
   void Add(const std::string& name, double value);
 
   // Writes all figures as one JSON object, in the order of Add, unless `path`
-  // is empty. If it cannot, it says so on stderr and returns false.
+  // is empty. On failure, says so on stderr and returns false.
   bool Write(const std::string& path) const;
 
  private:

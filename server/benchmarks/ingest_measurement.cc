@@ -214,7 +214,8 @@ class Bench {
     stream.WritesDone();
     return stream.Finish();
   }
-  // Whether the server has taken all of an upload and found its digest wrong.
+  // Returns whether the server took all of an upload and found its digest
+  // wrong.
   static bool IsWhole(const grpc::Status& status) {
     return status.error_code() == grpc::StatusCode::DATA_LOSS;
   }
@@ -258,7 +259,7 @@ class Bench {
     return upload;
   }
 
-  // Every channel sends `uploads` uploads on a new connection.
+  // Sends `uploads` uploads on every channel, over a new connection.
   template <typename Send>
   Cost Turn(int port, int uploads, const Send& send) {
     absl::Barrier* const ready = new absl::Barrier(channels_ + 1);

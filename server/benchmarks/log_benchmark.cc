@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures what a coordinator's start, a takeover and a follower's hello ask a
-// commit log with a long history. The argument is the number of rounds, each of
-// four fragments and eight islands. Writes below $TMPDIR, or /tmp: about
-// 6 KB for a round.
+// Measures the queries of a coordinator's start, a takeover and a follower's
+// hello on a commit log with a long history. The argument is the number of
+// rounds, each of four fragments and eight islands. Writes below $TMPDIR, or
+// /tmp, about 6 KB for a round.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint32_t kFragments = 4;
 
-// $0 rounds of $1 fragments and eight islands.
+// Adds $0 rounds of $1 fragments and eight islands.
 constexpr char kRounds[] = R"sql(
 BEGIN;
 WITH RECURSIVE v(version) AS (
@@ -93,7 +93,7 @@ class Scratch {
   std::unique_ptr<CommitLog> log_;
 };
 
-// Every measurement of as many rounds has the same log.
+// Returns the log of this number of rounds, which measurements share.
 Scratch& LogOf(const benchmark::State& run) {
   static std::map<int64_t, Scratch> logs;
   return logs.try_emplace(run.range(0), run.range(0)).first->second;

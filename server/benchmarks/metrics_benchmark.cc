@@ -3,7 +3,7 @@
 //
 // Measures the cost of a scrape: asking a coordinator with many live islands
 // for its status, and writing it as metrics. The argument is the number of
-// islands. --benchmark_filter=256; docs/metrics.md has the figures.
+// islands. docs/metrics.md has the figures, of --benchmark_filter=256.
 #include <memory>
 #include <string>
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares each stage of a fragment's way with the speed of memory or of gRPC:
-// one figure for each stage, a ratio of measurements in the same run.
+// Compares each stage of a fragment's way with the speed of memory or of gRPC.
+// Each figure is a ratio of two measurements in the same run.
 //
 //   bazel run //server/benchmarks:stages_benchmark -- --json FILE
 #include <chrono>  // NOLINT: for timing in a benchmark.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A coordinator's part in the elections of its run. They are held in etcd by
-// the rules of server/election/office.h; OfficeBook makes the requests.
+// A coordinator's part in the elections of its run. Elections are held in etcd
+// by the rules of server/election/office.h; OfficeBook makes the requests.
 //
 //   Election election(options);
 //   ... voter.Next(election.view(), holding) ...
@@ -10,10 +10,9 @@
 //   ... lead, until election.ReplacedBy() says that somebody else does ...
 //   election.Resign();
 //
-// A thread of its own reads the keys several times within a lease, keeps a
-// leader's lease alive, and gets a new one if it was lost while no other
-// coordinator leads. There is no watch: reading again finds everything, even
-// what watches of older etcds lose.
+// A thread reads the keys several times within a lease, keeps a leader's lease
+// alive, and gets a new one if the lease was lost while no other coordinator
+// leads. It does not watch keys, because watches of older etcds lose changes.
 //
 // While etcd does not answer, a leader keeps leading, because all members in
 // sync have what it publishes. Thread-safe.
@@ -45,7 +44,8 @@ class Election {
     std::string prefix;
     // This coordinator.
     v1::Replica self;
-    // How long a silent leader stays the leader; whole seconds, at least 2.
+    // The time for which a silent leader stays the leader; whole seconds, at
+    // least 2.
     absl::Duration lease = absl::Seconds(5);
   };
 
@@ -53,14 +53,14 @@ class Election {
   // Does not resign.
   ~Election();
 
-  // Returns etcd's last answer, or why it does not answer.
+  // Returns etcd's last answer, or why etcd does not answer.
   absl::StatusOr<OfficeView> view() const {
     absl::MutexLock lock(&mu_);
     return book_.view();
   }
 
   // Asks for the office, if it is still as in `before`. Returns the epoch with
-  // which this coordinator then leads.
+  // which this coordinator now leads.
   //   ABORTED  Another coordinator was faster.
   // After another error the outcome is unknown: look at view() later.
   absl::StatusOr<uint64_t> Campaign(const OfficeView& before,
@@ -68,26 +68,26 @@ class Election {
 
   // --- For a leader. ---
 
-  // Returns the epoch of the coordinator that is known to have replaced this
-  // one, or 0.
+  // Returns the epoch of the coordinator that has replaced this one, or 0 if
+  // none is known to have.
   uint64_t ReplacedBy() const;
-  // Returns the office as the leader has last written it.
+  // Returns the office as the leader last wrote it.
   v1::Office office() const {
     absl::MutexLock lock(&mu_);
     return book_.office();
   }
-  // Changes the run's id, or who is in sync. After an error, the change may
-  // have been made, or may still be made later.
+  // Changes the run's id, or who is in sync. After an error other than ABORTED,
+  // the change may have been made, or may still be made.
   absl::Status Change(const v1::Office& office);
-  // Gives the lease back, so that another coordinator may lead at once. Does
+  // Revokes the lease, so that another coordinator may lead at once. Does
   // nothing if this one does not lead.
   void Resign();
 
  private:
-  // Reads, and notes what was read.
+  // Reads the keys into book_.
   void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
   void Loop();
-  // Keeps the lease of a leader, or gets another one.
+  // Keeps a leader's lease alive, or gets another.
   void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
   // Asks for a change, and notes its outcome.
   absl::Status Write(const OfficeBook::Change& change) ABSL_LOCKS_EXCLUDED(mu_);
@@ -97,7 +97,7 @@ class Election {
 
   mutable absl::Mutex mu_;
   OfficeBook book_ ABSL_GUARDED_BY(mu_);
-  // This is true once the log has said whether etcd answers.
+  // Is true once it was logged whether etcd answers.
   bool has_asked_ ABSL_GUARDED_BY(mu_) = false;
   absl::Notification stop_;
   std::thread thread_;

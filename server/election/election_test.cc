@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elections at a real etcd.
+// Tests elections with a real etcd.
 #include "server/election/election.h"
 
 #include <signal.h>
@@ -56,7 +56,7 @@ class ElectionTest : public testing::Test {
     }
     return true;
   }
-  // Waits until an election has read this leader; "" means none.
+  // Waits until `election` has read this leader; "" means none.
   static bool AwaitLeader(const Election& election, const std::string& name) {
     return Await([&] {
       const absl::StatusOr<OfficeView> view = election.view();
@@ -82,7 +82,7 @@ class ElectionTest : public testing::Test {
   std::string member_;
 };
 
-TEST_F(ElectionTest, OneLeadsUntilItsLeaseHasEnded) {
+TEST_F(ElectionTest, ALeaderLeadsUntilItsLeaseEnds) {
   Election b(OptionsOf("b"));
   {
     Election a(OptionsOf("a"));
@@ -114,7 +114,7 @@ TEST_F(ElectionTest, AReplacedLeaderHearsOfItAndChangesNothing) {
   Win(a);
   ASSERT_TRUE(AwaitLeader(b, "a"));
   OfficeView expired = *b.view();
-  // This is as if a's lease had ended while "a" could not reach etcd.
+  // Act as if a's lease had ended while "a" could not reach etcd.
   EtcdClient etcd({.members = {member_}});
   ASSERT_OK(etcd.Revoke(expired.lease));
   expired.leader.reset();
@@ -171,8 +171,8 @@ TEST_F(ElectionTest, ALeaderWritesTheOfficeThatEtcdHasLost) {
   EXPECT_OK(a.Change(a.office()));
 }
 
-// As NATs and firewalls do, and machines that go without a word.
-TEST_F(ElectionTest, AConnectionThatIsForgottenIsReplaced) {
+// NATs, firewalls and machines that vanish forget connections silently.
+TEST_F(ElectionTest, AForgottenConnectionIsReplaced) {
   Relay relay(etcd_->port());
   EtcdClient client({.members = {absl::StrCat("127.0.0.1:", relay.port())}});
   ASSERT_TRUE(Await([&] { return client.Transact(Reading()).ok(); }));

@@ -22,7 +22,7 @@ std::optional<v1::Office> Electorate::Next(const v1::Office& office) {
   const bool is_new = office.run_id().empty();
   if (!in_sync_.Propose(due) && !is_new) return std::nullopt;
   SetFeed();
-  // Added followers may lack what was published before.
+  // Added followers may lack published versions.
   if (!feed_->HavePublished(followers)) return std::nullopt;
   v1::Office next = WithInSync(office, due);
   next.set_run_id(run_id_);

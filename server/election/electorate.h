@@ -20,15 +20,15 @@ namespace causeway {
 
 class Electorate {
  public:
-  // `office` is as the leader `self` has won it. `feed` is its log's, and must
-  // outlive this object.
+  // `office` is the office that the leader `self` won. `feed` is of its log,
+  // and must outlive this object.
   Electorate(const v1::Office& office, std::string self, std::string run_id,
              LogFeed* feed);
 
-  // Returns the office to ask etcd for, unless the leader's `office` is up to
-  // date. Call it often.
+  // Returns the change to ask etcd for, or nullopt if the leader's `office` is
+  // up to date, or cannot be changed yet. Call it often.
   std::optional<v1::Office> Next(const v1::Office& office);
-  // Notes that the last returned change is made.
+  // Notes that the last returned change was made.
   void NoteMade();
 
  private:

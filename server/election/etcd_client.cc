@@ -16,7 +16,7 @@ namespace {
 std::shared_ptr<grpc::Channel> Connect(const EtcdClient::Options& options,
                                        const std::string& member) {
   grpc::ChannelArguments arguments;
-  // A channel that replaces one must not share its connection.
+  // A channel must not share the connection of the one it replaces.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Find a member that comes back soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -70,13 +70,12 @@ absl::Status EtcdClient::Ask(const Call& call) {
     answered = FromGrpcStatus(call(channel, context));
   }
   absl::MutexLock lock(&mu_);
-  // A token ends after some time, and when the member that gave it restarts.
+  // A token expires, and ends when the member that gave it restarts.
   token_ = answered.ok() ? token : "";
   if (answered.ok()) return answered;
-  // The way to the member may have forgotten the connection, without a word.
-  // TCP would go on with it for many minutes. A new channel also looks the
-  // member's name up at once: after look-ups that have failed, gRPC pauses for
-  // up to two minutes.
+  // A NAT or firewall may have silently forgotten the connection, which TCP
+  // would keep using for many minutes. A new channel also looks the member's
+  // name up at once; after failed look-ups, gRPC pauses for up to two minutes.
   const bool is_lost = absl::IsDeadlineExceeded(answered) ||
                        channel->GetState(/*try_to_connect=*/false) ==
                            GRPC_CHANNEL_TRANSIENT_FAILURE;

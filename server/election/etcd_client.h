@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of etcd (version 3.4 or newer) with what elections need.
+// A client of etcd (version 3.4 or newer) for elections.
 //
-// Calls block for at most EtcdClient::kTimeout. A call that fails may still
-// have had its effect, and is not repeated; the next call asks the next member.
-// Thread-safe.
+// Calls block for at most EtcdClient::kTimeout. A failed call may have had its
+// effect, and is not repeated; the next call asks the next member. Thread-safe.
 #ifndef SERVER_ELECTION_ETCD_CLIENT_H_
 #define SERVER_ELECTION_ETCD_CLIENT_H_
 
@@ -35,7 +34,7 @@ class EtcdClient {
     std::vector<std::string> members;
     std::shared_ptr<grpc::ChannelCredentials> credentials =
         grpc::InsecureChannelCredentials();
-    // An etcd user and password; empty if etcd asks for none.
+    // An etcd user and password; empty if etcd needs none.
     std::string user;
     std::string password;
   };
@@ -55,7 +54,7 @@ class EtcdClient {
   using Call = std::function<grpc::Status(const std::shared_ptr<grpc::Channel>&,
                                           grpc::ClientContext&)>;
 
-  // Makes a call at the current member, as the user.
+  // Calls the current member, as the user.
   absl::Status Ask(const Call& call) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::string> Authenticate(
       const std::shared_ptr<grpc::Channel>& channel);
@@ -65,7 +64,7 @@ class EtcdClient {
   // A channel to each member.
   std::vector<std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mu_);
   size_t current_ ABSL_GUARDED_BY(mu_) = 0;
-  // The user's token; empty if it is yet to be asked for.
+  // The user's token; empty if a new one is needed.
   std::string token_ ABSL_GUARDED_BY(mu_);
 };
 

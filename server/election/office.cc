@@ -31,13 +31,14 @@ absl::StatusOr<Step> StepOf(const OfficeView& view, absl::string_view name,
     return view.leader->name() == name ? Step::kWait : Step::kFollow;
   }
   if (view.written.empty()) {
-    // The run is new to etcd, so the first coordinator begins with what it has.
+    // The run is new to etcd, so the first coordinator begins it with what it
+    // has.
     return holding.run_id.empty() || holding.is_complete ? Step::kCampaign
                                                          : Step::kWait;
   }
   if (!absl::c_linear_search(office.in_sync(), name)) return Step::kWait;
   // If the run has no id yet, its first coordinator died before it made the
-  // run, and is the only one in sync.
+  // run, and is the only member in sync.
   return holding.is_complete || office.run_id().empty() ? Step::kCampaign
                                                         : Step::kWait;
 }
@@ -86,7 +87,7 @@ absl::Status ReadKey(absl::string_view text,
 
 absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
                                         const Holding& holding) {
-  // While etcd is away, keep following the leader, which may be well.
+  // While etcd is away, keep following the leader, which may be healthy.
   if (!view.ok()) {
     if (following_ != 0) patience_ = kPatience;
     return Step::kWait;
@@ -94,7 +95,7 @@ absl::StatusOr<Voter::Step> Voter::Next(const absl::StatusOr<OfficeView>& view,
   ASSIGN_OR_RETURN(const Step step, StepOf(*view, name_, holding));
   if (step == Step::kFollow) {
     patience_ = 0;
-    // Dial a leader that was elected again at once.
+    // Reconnect at once to a leader that was elected again.
     const uint64_t before = std::exchange(following_, view->office.epoch());
     return before == following_ ? Step::kWait : Step::kFollow;
   }

@@ -5,11 +5,11 @@
 // (proto/election.proto): pure functions of what a coordinator reads in etcd
 // and has on its disk.
 //
-// No published version is lost, because a version is published once every
+// No published version is lost, because a version is published only once every
 // member of `in_sync` has it, and only such a member may lead next. A member
-// stops following before it asks for the office, so that a leader that does not
-// know yet publishes nothing more. Leases and clocks decide only how soon
-// another coordinator tries.
+// stops following before it asks for the office, so that a leader that has not
+// heard of its successor publishes nothing. Leases and clocks decide only how
+// soon another coordinator tries.
 #ifndef SERVER_ELECTION_OFFICE_H_
 #define SERVER_ELECTION_OFFICE_H_
 
@@ -26,9 +26,9 @@
 
 namespace causeway {
 
-// Holds what a coordinator has read at one moment.
+// What a coordinator has read at one moment.
 struct OfficeView {
-  // The holder of the lease; none if there is no lease.
+  // The holder of the lease; nullopt if there is no lease.
   std::optional<v1::Replica> leader;
   // The lease's id.
   int64_t lease = 0;
@@ -41,12 +41,12 @@ struct OfficeView {
 struct Holding {
   // Empty if it has no run.
   std::string run_id;
-  // Whether a run could continue from it.
+  // Is true if a run could continue from it.
   bool is_complete = false;
   uint64_t epoch = 0;
 };
 
-// Returns the office after `candidate`, which may campaign, has won. The
+// Returns the office once `candidate`, which may campaign, has won. The
 // previous leader is no longer in sync, so versions do not wait for it.
 v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
                      const Holding& holding);
@@ -57,24 +57,24 @@ std::set<std::string> InSync(const v1::Office& office);
 v1::Office WithInSync(v1::Office office, const std::set<std::string>& names);
 
 // The coordinators that a leader's versions wait for: all that may be in
-// `in_sync`. While it is unknown whether a change was made, these are more than
-// the leader intends.
+// `in_sync`. While the outcome of a change is unknown, these are more than the
+// leader intends.
 class SyncSet {
  public:
   explicit SyncSet(std::set<std::string> names) : names_(std::move(names)) {}
 
   const std::set<std::string>& names() const { return names_; }
 
-  // Returns whether `in_sync` must be changed to `due`. Versions also wait for
-  // `due` even before the change is requested.
+  // Returns whether `in_sync` must be changed to `due`. If so, versions wait
+  // for `due`, too, even before the change is requested.
   bool Propose(const std::set<std::string>& due) {
     if (is_settled_ && due == names_) return false;
     names_.insert(due.begin(), due.end());
     is_settled_ = false;
     return true;
   }
-  // Notes that `in_sync` was changed to `due`, and that no earlier change can
-  // still be made.
+  // Notes that `in_sync` was changed to `due`, so that no earlier change can be
+  // made any more.
   void Settle(const std::set<std::string>& due) {
     names_ = due;
     is_settled_ = true;
@@ -85,14 +85,14 @@ class SyncSet {
   bool is_settled_ = true;
 };
 
-// Convert a message to its text in etcd, and back.
+// Convert a message to its text in etcd and back.
 //   DATA_LOSS  The text was not written by this or an older version.
 std::string WriteKey(const google::protobuf::Message& message);
 absl::Status ReadKey(absl::string_view text,
                      google::protobuf::Message& message);
 
 // Decides what a coordinator that does not lead does next. A host reads the
-// office and what its disk has, does what Next() says, and asks again.
+// office and its disk, does what Next() says, and asks again.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 class Voter {
@@ -102,16 +102,16 @@ class Voter {
     kWait,
     // Follow the leader at its address.
     kFollow,
-    // Stop following, and ask again at once: what arrived until then may have
-    // changed the disk.
+    // Stop following, and ask again at once: changes that arrived meanwhile may
+    // have changed the disk.
     kPause,
-    // Ask for the office, as it was read.
+    // Ask for the office as it was read.
     kCampaign,
   };
 
-  // The lease of a leader that is well may have ended while etcd was away. A
-  // follower gives it time to get another: it asks so often before it stands
-  // for the office.
+  // The lease of a healthy leader may have ended while etcd was away. To give
+  // the leader time to get another, a follower waits for this many calls of
+  // Next() before it campaigns.
   static constexpr int kPatience = 20;
 
   explicit Voter(std::string name) : name_(std::move(name)) {}
@@ -122,9 +122,9 @@ class Voter {
 
  private:
   const std::string name_;
-  // The epoch of the leader that is followed; 0 if none is.
+  // The epoch of the followed leader; 0 if there is none.
   uint64_t following_ = 0;
-  // How often to wait yet.
+  // Counts the remaining waits.
   int patience_ = 0;
 };
 

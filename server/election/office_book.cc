@@ -70,10 +70,10 @@ void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
   const bool was_written = view_.ok() && !view_->written.empty();
   view_ = Parse(answer);
   if (was_written && view_.ok() && view_->written.empty()) {
-    // Its leader, if it lives, now has time to write the office again.
+    // Gives a living leader time to write the office again.
     view_ = absl::DataLossError("it has lost the run's office");
   }
-  // A change of this leader may have been made after its call failed.
+  // A change by this leader may have been made although its call failed.
   if (view_.ok() && leads() && view_->office.epoch() == office_.epoch()) {
     written_ = view_->written;
     office_ = view_->office;
@@ -91,7 +91,7 @@ OfficeBook::LeaseStep OfficeBook::lease_step() const {
       (view_->written != written_ && !view_->written.empty())) {
     return LeaseStep::kNone;
   }
-  // Check the key, because older etcds keep revoked leases alive.
+  // Check the key, because older etcds answer keep-alives of revoked leases.
   return view_->leader.has_value() ? LeaseStep::kKeepAlive
                                    : LeaseStep::kReplace;
 }
@@ -102,7 +102,7 @@ int64_t OfficeBook::Resign() {
 }
 
 OfficeBook::Change OfficeBook::Renew(int64_t lease) const {
-  // An etcd whose data are lost has no office any more.
+  // An etcd that lost its data has no office.
   const bool is_lost = view_.ok() && view_->written.empty();
   return Write(is_lost ? "" : written_, office_, lease);
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps what a coordinator knows of its run's office and has written there.
-// Makes the transactions for etcd, and interprets answers and their absence.
+// Keeps what a coordinator has read and written of its run's office. Makes the
+// transactions for etcd, and interprets answers and their absence.
 //
 //   answer = etcd.Transact(book.Reading());
 //   book.NoteRead(answer);
@@ -29,17 +29,17 @@ namespace causeway {
 
 class OfficeBook {
  public:
-  // A change of the office that is asked for.
+  // A requested change of the office.
   struct Change {
     etcdserverpb::TxnRequest request;
-    // The office once it is made.
+    // The office after the change.
     v1::Office office;
     // The lease that the leader's key gets; 0 leaves it unchanged.
     int64_t lease = 0;
   };
   enum class LeaseStep {
     kNone,
-    // Keep lease() alive. If it has ended, replace it.
+    // Keep lease() alive; if it has ended, replace it.
     kKeepAlive,
     // Get another lease, and Renew() with it.
     kReplace,
@@ -49,25 +49,25 @@ class OfficeBook {
   OfficeBook(std::string prefix, v1::Replica self)
       : prefix_(std::move(prefix)), self_(std::move(self)) {}
 
-  // Returns etcd's last answer, or why it does not answer.
+  // Returns etcd's last answer, or why etcd does not answer.
   const absl::StatusOr<OfficeView>& view() const { return view_; }
 
   // Returns the transaction that reads both keys.
   etcdserverpb::TxnRequest Reading() const;
   void NoteRead(const absl::StatusOr<etcdserverpb::TxnResponse>& answer);
 
-  // Asks for the office, if it is still as in `before`.
+  // Asks for the office if it is still as in `before`.
   Change Claim(const OfficeView& before, const Holding& holding,
                int64_t lease) const;
 
   // --- For a leader. ---
 
   bool leads() const { return !written_.empty(); }
-  // The office as the leader has last written it.
+  // Returns the office as the leader last wrote it.
   const v1::Office& office() const { return office_; }
   int64_t lease() const { return lease_; }
-  // Returns the epoch of the coordinator that is known to have replaced this
-  // one, or 0.
+  // Returns the epoch of the coordinator that has replaced this one, or 0 if
+  // none is known to have.
   uint64_t ReplacedBy() const;
   LeaseStep lease_step() const;
   // Asks for the leader's key again, and for the office if etcd has lost it.
@@ -75,7 +75,7 @@ class OfficeBook {
   Change Alter(const v1::Office& office) const {
     return Write(written_, office, 0);
   }
-  // Stops leading. Returns the lease, which is to be revoked.
+  // Stops leading. Returns the lease, which the caller revokes.
   int64_t Resign();
 
   // --- For both. ---
@@ -92,8 +92,9 @@ class OfficeBook {
   std::string OfficeKey() const { return prefix_ + "office"; }
   absl::StatusOr<OfficeView> Parse(
       const absl::StatusOr<etcdserverpb::TxnResponse>& answer) const;
-  // Writes both keys, or only the office if `lease` is 0, unless the office is
-  // no longer `before`, or the leader's key, if it is to be written, exists.
+  // Writes both keys, or only the office if `lease` is 0. The change is not
+  // made if the office is no longer `before`, or if the leader's key would be
+  // written but exists.
   Change Write(const std::string& before, const v1::Office& after,
                int64_t lease) const;
 
@@ -101,7 +102,7 @@ class OfficeBook {
   const v1::Replica self_;
   absl::StatusOr<OfficeView> view_ =
       absl::UnavailableError("etcd was not asked yet");
-  // The leader's office as written; empty if it does not lead.
+  // The leader's office as written; empty if this coordinator does not lead.
   std::string written_;
   v1::Office office_;
   int64_t lease_ = 0;

@@ -18,8 +18,8 @@ etcdserverpb::TxnResponse AnswerWith(const v1::Office& office) {
   return answer;
 }
 
-// A follower that sees etcd without an answer gives the leader time.
-TEST(OfficeBookTest, AnOfficeThatIsGoneIsNoAnswerAtFirst) {
+// While etcd does not answer, a follower gives the leader time.
+TEST(OfficeBookTest, ALostOfficeIsNoAnswerAtFirst) {
   OfficeBook book("/run/", {});
   const etcdserverpb::TxnResponse nothing;
   book.NoteRead(nothing);

@@ -21,7 +21,7 @@ v1::Replica ReplicaOf(const std::string& name) {
   return replica;
 }
 
-// Returns what is read after "a" has led run "r", with "b" in sync.
+// Returns the view after "a" has led run "r", with "b" in sync.
 OfficeView ViewOf(const std::string& leader) {
   OfficeView view;
   view.office.set_run_id("r");
@@ -40,7 +40,7 @@ TEST(OfficeTest, ALeaderIsFollowed) {
   EXPECT_THAT(Voter("b").Next(ViewOf("a"), kCopy), IsOkAndHolds(Step::kFollow));
   EXPECT_THAT(Voter("c").Next(ViewOf("a"), kNothing),
               IsOkAndHolds(Step::kFollow));
-  // "a" was started again, and its lease of before has not ended.
+  // "a" was started again, and its previous lease has not ended.
   EXPECT_THAT(Voter("a").Next(ViewOf("a"), kCopy), IsOkAndHolds(Step::kWait));
 }
 
@@ -58,10 +58,10 @@ TEST(OfficeTest, OnlyThoseInSyncCampaign) {
               IsOkAndHolds(Step::kWait));
 }
 
-TEST(OfficeTest, ANewRunBeginsWithWhoComesFirst) {
+TEST(OfficeTest, TheFirstCandidateBeginsANewRun) {
   const OfficeView empty;
   EXPECT_THAT(Voter("a").Next(empty, kNothing), IsOkAndHolds(Step::kCampaign));
-  // A run that had no followers before.
+  // The run had no followers before.
   EXPECT_THAT(Voter("a").Next(empty, kCopy), IsOkAndHolds(Step::kCampaign));
   // Its first coordinator died before the run had an id.
   OfficeView unnamed;
@@ -81,7 +81,7 @@ TEST(OfficeTest, RunsAreNotMixedUp) {
   }
 }
 
-TEST(OfficeTest, TheSuccessorHasAHigherEpochAndNotTheOneBefore) {
+TEST(OfficeTest, TheSuccessorHasAHigherEpochWithoutTheOldLeader) {
   const v1::Office after = Successor(ViewOf("").office, ReplicaOf("b"), kCopy);
   EXPECT_EQ(after.epoch(), 4);
   EXPECT_EQ(after.leader().name(), "b");
@@ -95,12 +95,12 @@ TEST(OfficeTest, TheSuccessorHasAHigherEpochAndNotTheOneBefore) {
   EXPECT_EQ(Successor(ViewOf("").office, ReplicaOf("b"), promoted).epoch(), 8);
 }
 
-TEST(OfficeTest, VersionsWaitForAllWhoMayBeInSync) {
+TEST(OfficeTest, VersionsWaitForAllThatMayBeInSync) {
   SyncSet set({"a", "b"});
   EXPECT_FALSE(set.Propose({"a", "b"}));
   ASSERT_TRUE(set.Propose({"a", "c"}));
   EXPECT_THAT(set.names(), ElementsAre("a", "b", "c"));
-  // The outcome is not known, and "c" is behind meanwhile.
+  // The outcome is unknown, and meanwhile "c" is behind.
   ASSERT_TRUE(set.Propose({"a", "b"})) << "the change may still be made";
   EXPECT_THAT(set.names(), ElementsAre("a", "b", "c"));
   set.Settle({"a", "b"});
@@ -132,7 +132,7 @@ class VoterTest : public testing::Test {
   Voter voter_{"b"};
 };
 
-TEST_F(VoterTest, AFollowerPausesBeforeItStands) {
+TEST_F(VoterTest, AFollowerPausesBeforeItCampaigns) {
   SetLeads(true);
   Expect(Step::kFollow);
   Expect(Step::kWait);
@@ -155,7 +155,7 @@ TEST_F(VoterTest, ALeaderHasTimeForAnotherLeaseAfterEtcdWasAway) {
   Expect(Step::kWait);
   SetLeads(true);
   Expect(Step::kWait);
-  // The next time it is gone it is replaced at once.
+  // The next time, the leader is replaced at once.
   SetLeads(false);
   Expect(Step::kPause);
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes what a follower receives durable, in order and on a thread of its own,
-// while the follower receives more and makes outer steps. Changes that come
-// while the disk is busy form a group, so that they share its syncs.
+// Makes received changes durable, in order and on its own thread, while the
+// follower receives more and makes outer steps. Changes that arrive while the
+// disk is busy form a group, which shares syncs.
 //
 //   ChangeWriter writer([&](std::vector<ReceivedChange> group) {...},
 //                       [&] { call.TryCancel(); });
@@ -29,7 +29,7 @@
 
 namespace causeway {
 
-// A version that the follower has made, and the record of its merge.
+// A version that the follower made, and the record of its merge.
 struct ReceivedVersion {
   StoredFragment after;
   StoredUpdate update;
@@ -49,10 +49,10 @@ class ChangeWriter {
   // Makes a group durable.
   using Write = std::function<absl::Status(std::vector<ReceivedChange> group)>;
 
-  // Calls `write` with one group after the other, until one fails. Then it
-  // drops all others and calls `failed`.
+  // Calls `write` with one group after the other. After an error, drops all
+  // later changes and calls `failed`.
   ChangeWriter(Write write, std::function<void()> failed);
-  // Writes what is left.
+  // Writes the remaining changes.
   ~ChangeWriter();
 
   // Waits while kMostWaiting changes wait.

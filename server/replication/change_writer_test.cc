@@ -28,7 +28,7 @@ std::vector<uint64_t> IndicesOf(const std::vector<ReceivedChange>& group) {
   return indices;
 }
 
-TEST(ChangeWriterTest, WritesTogetherWhatComesWhileTheDiskIsBusy) {
+TEST(ChangeWriterTest, ChangesThatArriveWhileTheDiskIsBusyFormAGroup) {
   std::vector<std::vector<uint64_t>> groups;
   absl::Notification begun;
   absl::Notification may_end;

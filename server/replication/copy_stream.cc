@@ -106,11 +106,11 @@ void CopyStream::QueueState(uint32_t fragment) {
 absl::Status CopyStream::QueueLog() {
   log_is_due_ = false;
   const absl::StatusOr<std::string> path = source_.state->CopyLogFor(name_);
-  // This waits for a write under way, so that the feed has every change that
-  // the copy has.
+  // CheckInPlace waits for a write under way, so that the feed has every change
+  // in the copy.
   if (const absl::Status in_place = source_.state->log().CheckInPlace();
       !in_place.ok()) {
-    // The copy, or what could not be copied, may be of another database.
+    // The copy, or the error, may be of another database.
     return absl::UnavailableError(in_place.message());
   }
   RETURN_IF_ERROR(path.status());
@@ -148,8 +148,7 @@ absl::Status CopyStream::QueueWhatIsLacking(
   ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
                    source_.state->log().Heads());
   for (const CommitRecord& head : newest) {
-    // The changes up to now are sent with their records, so the records must be
-    // kept.
+    // Past changes are sent with their records, so the records must be kept.
     std::optional<uint64_t>& held = held_[head.head.fragment()];
     if (held.has_value()) {
       ASSIGN_OR_RETURN(

@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator sends to one that follows it (proto/replication.proto):
-// first what the follower's copy lacks, then each change as it is committed,
-// and before it the records of the merges that it commits
+// What a coordinator sends to a follower (proto/replication.proto): first what
+// the follower's copy lacks, then each change as it is committed, preceded by
+// the records of the merges that the change commits
 // (server/replication/feed_reader.h).
 //
-// A copy that is only behind gets just changes and records. Otherwise the
-// stream begins with states of fragments, then a copy of the log, then the
-// records of the merges between the two; a change without rows says that the
-// copy is complete. None of this holds up a round.
+// A copy that is only behind gets just changes and records. Any other copy gets
+// states of fragments, then a copy of the log, then the records of the merges
+// between the two. A change without rows says that the copy is complete. None
+// of this holds up a round.
 //
 // Not thread-safe.
 #ifndef SERVER_REPLICATION_COPY_STREAM_H_
@@ -53,20 +53,20 @@ class CopyStream {
   static absl::StatusOr<CopyStream> Begin(
       const FollowedSource& source, const v1::FollowRequest::Hello& hello);
 
-  // Returns the next message, a v1::FollowResponse, if it is there
+  // Returns the next message, a v1::FollowResponse; nullopt until there is news
   // (LogFeed::news).
   //   UNAVAILABLE  The follower has fallen behind what is kept: it must begin
   //                another stream.
   absl::StatusOr<std::optional<grpc::ByteBuffer>> Next();
 
-  // Returns whether the messages up to now have made the copy complete. Before
-  // that, there is always a next message, and it may take long to make.
+  // Returns whether the messages so far complete the copy. Until then, there is
+  // always a next message, which may take long to make.
   bool HasSentCopy() const {
     return reader_.has_value() && objects_.empty() && change_ == nullptr;
   }
 
  private:
-  // An object that is sent, in one or more parts.
+  // An object to send, in one or more parts.
   struct Object {
     v1::ReplicatedObject description;
     std::vector<absl::string_view> parts;
@@ -76,56 +76,55 @@ class CopyStream {
   CopyStream(const FollowedSource& source, const std::string& name)
       : source_(source), name_(name) {}
 
-  // Determines which versions in `hello` are the run's.
+  // Fills held_ with the versions in `hello` that are the run's.
   absl::Status Recognize(const v1::FollowRequest::Hello& hello);
   static Object RecordOf(const v1::FragmentHead& head,
                          std::shared_ptr<const MappedFile> file);
   // Returns the records of a fragment after the version `held` up to `version`;
-  // nothing if one is not kept.
+  // nullopt if one is no longer kept.
   absl::StatusOr<std::optional<std::vector<Object>>> RecordsAfter(
       uint32_t fragment, uint64_t held, uint64_t version) const;
   // Queues the records of a fragment after the copy's version, up to `version`.
-  // Returns false, and queues none, if one is not kept.
+  // Returns false, and queues none, if one is no longer kept.
   absl::StatusOr<bool> QueueRecords(uint32_t fragment, uint64_t version);
   // Queues the newest state of a fragment.
   void QueueState(uint32_t fragment);
   // Queues a copy of the log, and the records that it needs. Fragments whose
-  // records are not kept get new states.
+  // records are no longer kept get new states.
   absl::Status QueueLog();
   absl::Status QueueWhatIsLacking(const v1::FollowRequest::Hello& hello);
   void EndCatchUp(const v1::LogPosition& position);
-  // Queues what the feed has for the follower; returns whether that is
-  // anything.
+  // Queues what the feed has for the follower. Returns whether it had anything.
   absl::StatusOr<bool> QueueNext();
-  // Returns a published version that the follower does not know of, if any.
+  // Returns a published version that the follower was not told of, if any.
   std::optional<v1::FragmentHead> NextPublished();
 
   grpc::ByteBuffer NextPiece();
 
   FollowedSource source_;
-  // The follower's.
+  // The follower's name.
   std::string name_;
-  // By fragment, the version that the copy will have once it has what is
-  // queued, if any.
+  // By fragment, the version that the copy will have after the queued objects,
+  // if any.
   std::vector<std::optional<uint64_t>> held_;
-  // The newest version that the follower knows to be published, by fragment.
+  // By fragment, the newest published version that the follower was told of.
   std::vector<std::optional<uint64_t>> told_;
-  // The revoked certificates that it knows of; null if it knows of none.
+  // The revoked certificates that the follower was told of; null if none.
   std::shared_ptr<const v1::RevokedCertificates> revoked_;
   // Messages to send, before objects.
   std::optional<v1::FollowResponse> first_;
   std::deque<Object> objects_;
-  // The part of the first object that is being sent, and how many bytes of the
-  // part and the object are sent.
+  // The part of the first object being sent, and how many bytes of the part and
+  // of the object are sent.
   bool is_described_ = false;
   size_t part_ = 0;
   uint64_t offset_ = 0;
   uint64_t object_offset_ = 0;
-  // The change that is sent after the objects; null if there is none.
+  // The change to send after the objects; null if there is none.
   std::shared_ptr<const v1::LogChange> change_;
-  // None before the copy is complete.
+  // Not set before the copy is complete.
   std::optional<FeedReader> reader_;
-  // Whether to queue a log once the objects are sent.
+  // If true, a log is queued once the objects are sent.
   bool log_is_due_ = false;
 };
 

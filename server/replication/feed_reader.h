@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides what a follower that has caught up gets next from a feed
-// (server/replication/log_feed.h):
+// Decides what a feed (server/replication/log_feed.h) sends next to a follower
+// that has caught up:
 //
 //   * A record goes ahead of its change, as soon as it is announced, so that
 //     the follower writes it and makes the outer step while the leader's disk
 //     is busy. It follows all changes so far, because the outer step begins
-//     with the version before.
+//     with the previous version.
 //   * A change follows the records of the merges that it commits. A record that
-//     went ahead is not sent again, unless another one took its place
-//     meanwhile.
+//     went ahead is not sent again, unless another one has replaced it.
 //
 // Not thread-safe.
 #ifndef SERVER_REPLICATION_FEED_READER_H_
@@ -30,12 +29,12 @@ namespace causeway {
 
 class FeedReader {
  public:
-  // The sender sends its parts in this order.
+  // What to send, in this order.
   struct Step {
     std::vector<LogFeed::AnnouncedRecord> ahead;
     // The versions of `change` whose records did not go ahead.
     std::vector<v1::FragmentHead> lacking;
-    // Null if there is none yet.
+    // Null if there is none.
     std::shared_ptr<const v1::LogChange> change;
   };
 
@@ -50,7 +49,7 @@ class FeedReader {
  private:
   const LogFeed* feed_;
   uint64_t index_;
-  // By fragment, the number of the record that went ahead last.
+  // By fragment, the number of the last record that went ahead.
   std::map<uint32_t, uint64_t> ahead_;
 };
 

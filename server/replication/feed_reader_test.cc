@@ -31,7 +31,7 @@ class FeedReaderTest : public testing::Test {
     *change->add_commits() = head;
     feed_.Add(std::move(change));
   }
-  // Returns what is sent from now on, in order.
+  // Returns what is sent next, in order.
   std::string Read(FeedReader& reader) {
     std::string read;
     while (true) {

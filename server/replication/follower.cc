@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// The memory of versions that are no longer read.
+// The memory to keep of versions that are no longer read.
 constexpr uint64_t kIdleBytes = 256 << 20;
 
 std::shared_ptr<grpc::Channel> Connect(
@@ -37,7 +37,7 @@ bool IsFinal(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
-// Adds what to do about a copy that is damaged.
+// Adds what to do about a damaged copy.
 absl::Status WithRemedy(const absl::Status& damaged) {
   return absl::Status(
       damaged.code(),
@@ -113,8 +113,8 @@ absl::Status Follower::OpenDirectory() {
   run_.reset();
   is_copying_ = false;
   const absl::Status opened = OpenCopy();
-  // The next try opens it again. Who follows with a directory that is half
-  // open says that there is no copy, and gets another in its place.
+  // The next try opens it again. If a half-open directory stayed, the follower
+  // would say that it has no copy, and get another in its place.
   if (!opened.ok()) state_ = nullptr;
   return opened;
 }
@@ -133,8 +133,8 @@ absl::Status Follower::OpenCopy() {
   if (is_copy_) {
     run->config = leader.config;
   } else {
-    // A coordinator that ended before the run had its first versions has
-    // nothing to go on with; who is elected makes them (Engine::Start).
+    // If a coordinator ended before the run had its first versions, there is
+    // nothing to follow with: the elected leader makes them (Engine::Start).
     ASSIGN_OR_RETURN(const std::vector<CommitRecord> heads,
                      state_->log().Heads());
     if (heads.empty()) return absl::OkStatus();
@@ -164,7 +164,7 @@ void Follower::Loop() {
     published_.Disconnect();
     absl::MutexLock lock(&mu_);
     const bool was_connected = std::exchange(view_.is_connected, false);
-    // While the disk is full, the leader should not send again all the time.
+    // While the disk is full, do not make the leader send again all the time.
     if (was_connected && !absl::IsResourceExhausted(broken)) backoff.Reset();
     if (stopping_) return;
     LOG(WARNING) << "not following " << leader_ << ": " << broken;
@@ -182,8 +182,7 @@ absl::Status Follower::FollowOnce() {
   if (state_ == nullptr || is_copying_) RETURN_IF_ERROR(OpenDirectory());
   if (state_->log().InDoubt()) {
     RETURN_IF_ERROR(state_->log().Reconcile().status());
-    // The log may have a change that was in doubt, whose versions are not
-    // installed.
+    // The log may now have a change whose versions are not installed.
     RETURN_IF_ERROR(OpenDirectory());
   }
   grpc::ClientContext context;
@@ -194,8 +193,8 @@ absl::Status Follower::FollowOnce() {
   }
   if (channel_->GetState(/*try_to_connect=*/false) ==
       GRPC_CHANNEL_TRANSIENT_FAILURE) {
-    // A new channel looks the leader's name up at once. After look-ups that
-    // have failed, gRPC pauses for up to two minutes.
+    // A new channel looks the leader's name up at once. After failed look-ups,
+    // gRPC pauses for up to two minutes.
     channel_ = Connect(leader_, options_.credentials);
   }
   const std::unique_ptr<Stream> stream =
@@ -215,7 +214,7 @@ absl::Status Follower::FollowOnce() {
   if (!handled.ok()) context.TryCancel();
   const absl::Status written = writer_->Flush();
   writer_ = nullptr;
-  // The temporary files go, too: the process may come to lead.
+  // Remove temporary files, too, because this process may come to lead.
   ahead_.clear();
   incoming_.reset();
   const absl::Status ended = FromGrpcStatus(stream->Finish());
@@ -223,7 +222,7 @@ absl::Status Follower::FollowOnce() {
   call_ = nullptr;
   const absl::Status& failed = handled.ok() ? written : handled;
   if (!failed.ok() && state_ != nullptr && state_->log().InDoubt()) {
-    // The log refuses all writes until the next try has found out the outcome.
+    // The log refuses all writes until the next try reconciles it.
     return absl::UnavailableError(failed.message());
   }
   RETURN_IF_ERROR(handled);
@@ -272,7 +271,7 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
   }
   Pause();
   absl::StatusOr<v1::PromoteResponse> response = TakeOverAfter(now);
-  // The run may go on at the leader, or at another follower.
+  // The run may continue at the leader, or at another follower.
   if (!response.ok()) Follow(leader_);
   return response;
 }
@@ -316,7 +315,7 @@ absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
            "$0 has taken the run over$1; the epoch is $2", options_.name,
            leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised),
        .time = options_.now()});
-  // The directory has taken over, whether or not the log says so.
+  // The takeover stands even if its event cannot be recorded.
   const absl::Status noted = state_->log().Apply(batch);
   LOG_IF(WARNING, !noted.ok()) << "the log lacks the event that this "
                                   "coordinator has taken the run over: "

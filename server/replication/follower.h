@@ -13,12 +13,12 @@
 //   ASSIGN_OR_RETURN(auto promoted, follower->Promote(request));
 //   Engine::Start(engine_options, follower->Release());
 //
-// While a copy is incomplete, its directory has the file kIncomplete, and no
-// coordinator takes it up.
+// While a copy is incomplete, its directory has the file incomplete-copy, and
+// no coordinator takes it up.
 //
-// A thread of its own follows, and keeps reconnecting while the leader cannot
-// be reached; another one makes durable what it receives. Thread-safe, except
-// that Follow and Pause are for one thread.
+// One thread follows, and keeps reconnecting while the leader cannot be
+// reached. Another makes received changes durable. Thread-safe, except that
+// Follow and Pause are for one thread.
 #ifndef SERVER_REPLICATION_FOLLOWER_H_
 #define SERVER_REPLICATION_FOLLOWER_H_
 
@@ -54,7 +54,7 @@ namespace causeway {
 class Follower {
  public:
   struct Options {
-    // For the leader.
+    // The credentials for calls to the leader.
     std::shared_ptr<grpc::ChannelCredentials> credentials =
         grpc::InsecureChannelCredentials();
     std::string state_dir;
@@ -63,11 +63,11 @@ class Follower {
     // See FollowRequest.Hello.
     std::string region;
     std::string address;
-    // This is true if coordinators elect the one that leads (server/election).
-    // Then an election makes this one the leader, and no operator does.
+    // Is true if the coordinators elect their leader (server/election). Then an
+    // operator cannot promote this one.
     bool is_candidate = false;
     Clock now;
-    // Spreads the retries.
+    // The seed that spreads retries.
     uint64_t seed = 0;
     // Threads of an outer step, at least 1.
     int merge_threads = 1;
@@ -77,23 +77,24 @@ class Follower {
 
   // What the follower knows.
   struct View {
-    // The address of the leader that it follows or last followed, or empty.
+    // The address of the current or last leader, or empty.
     std::string leader;
-    // Empty until it knows the run.
+    // Empty until the run is known.
     std::string run_id;
     // The configuration that the leader runs with.
     v1::RunConfig config;
     uint64_t epoch = 0;
-    // Whether the run can continue from the directory.
+    // Is true if the run can continue from the directory.
     bool is_complete = false;
-    // Whether the leader sends.
+    // Is true while the leader sends.
     bool is_connected = false;
-    // The changes that the copy has, and that the leader is known to have.
+    // The number of changes that the copy has, and that the leader is known to
+    // have.
     uint64_t changes = 0;
     uint64_t leader_changes = 0;
-    // Why following has permanently ended; OK if it has not.
+    // Says why following has permanently ended; OK if it has not.
     absl::Status ended;
-    // Whether the copy has taken over.
+    // Is true once the copy has taken over.
     bool is_promoted = false;
   };
 
@@ -117,13 +118,14 @@ class Follower {
   // revoked. `serial` is in lower-case hexadecimal digits.
   //   UNAUTHENTICATED  It was revoked.
   absl::Status CheckCertificate(absl::string_view serial) const;
-  // Returns what others may read.
+  // Returns the part of the copy that islands may read.
   PublishedCopy& published() { return published_; }
   const std::string& state_dir() const { return options_.state_dir; }
 
   // Stops following and makes the copy the run's state directory, which an
-  // Engine may take up once this object is gone. After an error it follows on.
-  // Errors as in proto/replication.proto, and those of CommitLog::TakeOver.
+  // Engine may take up once this object is gone. After an error it continues to
+  // follow. Errors as in proto/replication.proto, and those of
+  // CommitLog::TakeOver.
   absl::StatusOr<v1::PromoteResponse> Promote(
       const v1::PromoteRequest& request);
   // Does the same for a paused follower that was elected with this epoch.
@@ -137,7 +139,7 @@ class Follower {
   using Stream =
       grpc::ClientReaderWriter<v1::FollowRequest, v1::FollowResponse>;
 
-  // The object that is being received.
+  // The object being received.
   struct Incoming {
     v1::ReplicatedObject description;
     // One of these takes the bytes.
@@ -147,12 +149,11 @@ class Follower {
   };
   explicit Follower(Options options);
 
-  // Opens the state directory, and what the copy has. After an error neither is
-  // open.
+  // Opens the state directory and its copy. After an error neither is open.
   absl::Status OpenDirectory() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenCopy() ABSL_LOCKS_EXCLUDED(mu_);
   void Loop();
-  // Follows until the stream breaks, and says why it did.
+  // Follows until the stream breaks, and returns why.
   absl::Status FollowOnce();
   v1::FollowRequest Hello();
   absl::Status Handle(v1::FollowResponse& response, Stream& stream);
@@ -161,20 +162,20 @@ class Follower {
   absl::Status BeginState(const v1::ReplicatedObject& object);
   absl::Status TakeChunk(const v1::Chunk& chunk);
   absl::Status EndObject();
-  // Makes the outer step of a record again.
+  // Repeats the outer step of a record.
   absl::Status Repeat(const v1::FragmentHead& head, AtomicFileWriter record);
   absl::Status TakeChange(v1::LogChange change);
   // Makes changes durable. Runs on the thread of the writer.
   absl::Status WriteGroup(std::vector<ReceivedChange> group, Stream& stream);
-  // Tells the leader, and others, that all changes up to this one are durable.
+  // Tells the leader, and view(), that all changes up to this one are durable.
   void Acknowledge(uint64_t index, Stream& stream);
-  // Notes that the copy has everything that it lacked at first.
+  // Notes that the copy is complete.
   absl::Status EndCatchUp();
-  // Discards what the directory has, because a new log comes.
+  // Discards the old copy, because a new log comes.
   absl::Status BeginCopy();
   // Puts the new log in place, and opens the copy.
   absl::Status EndCopy();
-  // Makes the copy the run's; `last` is what was known before the pause.
+  // Makes the copy the run's. `last` is the view before the pause.
   absl::StatusOr<v1::PromoteResponse> TakeOverAfter(const View& last)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Raises the epoch, by one if none is given, and returns it.
@@ -184,7 +185,7 @@ class Follower {
 
   PublishedCopy published_;
 
-  // --- For the following thread, and for others while it does not run. ---
+  // --- For the following thread, or for others while it does not run. ---
 
   std::string leader_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -192,16 +193,17 @@ class Follower {
   // Null while the copy is incomplete.
   std::unique_ptr<FragmentHeads> heads_;
   std::optional<RunRecord> run_;
-  // Whether the directory has a copy and not a run of its own.
+  // Is true if the directory has a copy, not its own run.
   bool is_copy_ = false;
   ThreadPool pool_;
   BufferPool memory_;
   std::optional<Incoming> incoming_;
-  // By fragment, a version that is made and whose change has not come.
+  // By fragment, a version that was made but whose change has not come.
   std::map<uint32_t, ReceivedVersion> ahead_;
   // Null while no call is under way.
   std::unique_ptr<ChangeWriter> writer_;
-  // Whether a new copy is being made, and, by fragment, its received states.
+  // Says whether a new copy is being made, and has, by fragment, its received
+  // states.
   bool is_copying_ = false;
   std::map<uint32_t, SnapshotRecord> states_;
 

@@ -65,7 +65,7 @@ class FollowerFaultsTest : public FollowerTest {
   FailingDisk& disk_ = TheFailingDisk();
 };
 
-TEST_F(FollowerFaultsTest, FollowsOnAfterADoubtAboutASnapshot) {
+TEST_F(FollowerFaultsTest, KeepsFollowingAfterADoubtAboutASnapshot) {
   StartLeader("storage { snapshot_log_ratio: 0 }");
   std::atomic<bool> is_armed = false;
   std::atomic<bool> is_held = false;
@@ -75,7 +75,7 @@ TEST_F(FollowerFaultsTest, FollowsOnAfterADoubtAboutASnapshot) {
     if (response.change().commits().empty() || !is_armed.exchange(false)) {
       return true;
     }
-    // The write after this change is the note of the version's snapshot.
+    // The write after this change records the version's snapshot.
     index = response.change().position().index();
     EXPECT_TRUE(AwaitChanges(index - 1));
     FailSyncs(/*sound=*/1, /*failing=*/1);
@@ -107,8 +107,8 @@ TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
     if (response.object().kind() == v1::ReplicatedObject::LOG) ++logs;
     if (!response.change().commits().empty() && is_armed.exchange(false)) {
       EXPECT_TRUE(AwaitChanges(response.change().position().index() - 1));
-      // The database cannot take its write back either, so the change is found
-      // when it is opened again.
+      // The database cannot undo the write either, so the change is found when
+      // the database is reopened.
       FailSyncs(/*sound=*/0, /*failing=*/2);
     }
     return true;
@@ -117,8 +117,8 @@ TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
   ASSERT_TRUE(AwaitAll());
   Train();
   ASSERT_TRUE(AwaitAll());
-  // Who opens the copy writes the update of the change that was in doubt. The
-  // disk is full for the first try.
+  // Opening the copy writes the update of the change in doubt. The disk is full
+  // for the first try.
   const std::string update =
       absl::StrCat(copy_dir(), "/updates/update-0000-v00000002.safetensors",
                    AtomicFileWriter::kTemporaryMarker, getpid());
@@ -149,7 +149,7 @@ TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForAnother) {
   EXPECT_TRUE(AwaitAll());
   EXPECT_FALSE(slow->view().is_complete);
   disk_.Repair();
-  // It misses nothing of what has come meanwhile, nor what comes now.
+  // The slow follower misses no change of the meantime, and no later one.
   for (int times = 0; times < 2; ++times) {
     EXPECT_TRUE(Await([&](const Follower::View& view) {
       return slow->view().is_complete && slow->view().changes == view.changes;
@@ -176,8 +176,9 @@ TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
   EXPECT_TRUE(follower_->view().is_promoted);
 }
 
-// The first coordinator ended between the run's row and its first versions.
-TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToWhoIsElected) {
+// The first coordinator ended after it wrote the run's row, but before the
+// first versions.
+TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToTheElectedLeader) {
   const auto start = [&] {
     return Engine::Start({.state_dir = copy_dir(),
                           .config = TestRunConfig(),
@@ -196,7 +197,7 @@ TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToWhoIsElected) {
   EXPECT_OK(start().status());
 }
 
-TEST_F(FollowerFaultsTest, WithoutACopyNothingIsTakenOver) {
+TEST_F(FollowerFaultsTest, ACandidateWithoutACopyCannotTakeOver) {
   ASSERT_OK_AND_ASSIGN(follower_, OpenCandidate());
   EXPECT_THAT(follower_->TakeOver(3), IsFailedPrecondition("not complete"));
 }

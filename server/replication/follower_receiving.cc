@@ -117,7 +117,7 @@ absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
       return absl::OkStatus();
     }
     case v1::ReplicatedObject::MERGE: {
-      // Both would have the same temporary name.
+      // Both files would have the same temporary name.
       ahead_.erase(head.fragment());
       ASSIGN_OR_RETURN(
           AtomicFileWriter file,
@@ -195,7 +195,7 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
   if (fragment >= heads_->size()) return NotSent("a record of no fragment");
   std::shared_ptr<const StoredFragment> before = heads_->Newest(fragment);
   if (head.version() > before->contents().head.version() + 1) {
-    // The version before it is being written.
+    // The previous version is being written.
     RETURN_IF_ERROR(writer_->Flush());
     before = heads_->Newest(fragment);
   }

@@ -37,7 +37,7 @@ TEST_F(FollowerTest, MakesTheSameOuterSteps) {
   ExpectTheSameRun();
 }
 
-TEST_F(FollowerTest, GoesOnAfterARestart) {
+TEST_F(FollowerTest, ContinuesAfterARestart) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
@@ -66,7 +66,7 @@ TEST_F(FollowerTest, GetsStatesWhereRecordsAreGone) {
   ExpectTheSameRun();
 }
 
-// Ends the stream after each of the first messages, once.
+// Ends the stream once after each of the first messages.
 TEST_F(FollowerTest, SurvivesAStreamThatBreaksAnywhere) {
   StartLeader("storage { snapshot_log_ratio: 0 }");
   for (int i = 0; i < 4; ++i) Train();
@@ -86,7 +86,7 @@ TEST_F(FollowerTest, SurvivesAStreamThatBreaksAnywhere) {
   ExpectTheSameRun();
 }
 
-TEST_F(FollowerTest, AsksAgainForWhatWasDamagedOnItsWay) {
+TEST_F(FollowerTest, AsksAgainForADamagedChunk) {
   StartLeader();
   Train();
   int damages = 3;
@@ -159,7 +159,7 @@ TEST_F(FollowerTest, RefusesTheDirectoryOfARunThatWasNotReplaced) {
   EXPECT_THAT(follower_->Promote({}), IsFailedPrecondition());
 }
 
-TEST_F(FollowerTest, NoOperatorPromotesOneThatMayBeElected) {
+TEST_F(FollowerTest, AnOperatorCannotPromoteACandidate) {
   StartLeader();
   Follow(leader(), /*is_candidate=*/true);
   ASSERT_TRUE(AwaitAll());
@@ -171,7 +171,7 @@ TEST_F(FollowerTest, NoOperatorPromotesOneThatMayBeElected) {
   EXPECT_EQ(follower_->view().epoch, 1);
 }
 
-TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
+TEST_F(FollowerTest, AnEngineDoesNotTakeUpACopy) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
@@ -184,7 +184,7 @@ TEST_F(FollowerTest, ACopyIsNotTakenUpAsARunOfItsOwn) {
       IsFailedPrecondition("--promote"));
 }
 
-TEST_F(FollowerTest, AFollowerThatCannotTakeOverFollowsOn) {
+TEST_F(FollowerTest, AFollowerThatCannotTakeOverKeepsFollowing) {
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
@@ -192,12 +192,12 @@ TEST_F(FollowerTest, AFollowerThatCannotTakeOverFollowsOn) {
   v1::PromoteRequest request;
   request.set_force(true);
   EXPECT_THAT(follower_->Promote(request), IsFailedPrecondition("removed"));
-  // It finds the same when it follows.
+  // Following ends with the same error.
   EXPECT_TRUE(
       Await([](const Follower::View& view) { return !view.ended.ok(); }));
 }
 
-// A follower by hand, whose acknowledgements the test decides.
+// A follower whose acknowledgements the test decides.
 class ManualFollower {
  public:
   explicit ManualFollower(const std::string& leader)
@@ -243,7 +243,7 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
   const auto state = [&] {
     return driver_.engine().GetRun().followers(0).state();
   };
-  // The events of its coming and of its being in sync are changes, too.
+  // The events that it joined and is in sync are changes, too.
   while (state() != v1::FollowerStatus::IN_SYNC) {
     follower.Acknowledge(follower.Next());
   }
@@ -257,7 +257,7 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
   EXPECT_EQ(driver_.Head(0).version(), 0) << "it is committed, but not told";
   follower.Acknowledge(change);
   ASSERT_TRUE(driver_.AwaitVersion(0, 1));
-  // Versions do not wait for ever for a silent follower.
+  // Versions do not wait forever for a silent follower.
   Contribute(1);
   await_commit();
   EXPECT_EQ(driver_.Head(1).version(), 0);
@@ -270,7 +270,7 @@ TEST_F(FollowerTest, AVersionIsPublishedOnceTheFollowersInSyncHaveIt) {
 
 TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
   StartLeader();
-  // The follower learns of version 1 at most.
+  // The follower learns of no version after 1.
   Proxy proxy(leader(), [](v1::FollowResponse& response) {
     if (response.has_published()) {
       v1::FragmentHead& head = *response.mutable_published();
@@ -316,7 +316,7 @@ TEST_F(FollowerTest, IslandsReadWhatIsPublished) {
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code([](auto& r) { r.set_fragment(9); }),
             absl::StatusCode::kNotFound);
-  // Nothing more will come, and the published versions can be read.
+  // Nothing else will come, but published versions can be read.
   follower_->Pause();
   EXPECT_EQ(code([](auto&) {}), absl::StatusCode::kUnavailable);
   EXPECT_EQ(code([](auto& r) { r.set_from_version(0); }),
@@ -358,7 +358,7 @@ TEST_F(FollowerTest, ItsServerSendsParametersAsTheLeadersDoes) {
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
   const auto stub = v1::Coordinator::NewStub(ServeCopy());
-  // The version is still to come when the call begins.
+  // The call begins before the version exists.
   v1::FetchParametersRequest request;
   *request.mutable_identity() = islands_[0];
   request.set_version(1);

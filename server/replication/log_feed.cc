@@ -141,7 +141,7 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   follower.is_connected = true;
   follower.peer = peer;
   follower.place = std::move(place);
-  // Versions do not wait longer for a follower because it reconnects.
+  // Reconnecting does not make versions wait longer for a follower.
   if (!follower.is_due) follower.joined_at = now;
   if (!unsteady_.contains(name)) {
     events_.push_back(
@@ -260,7 +260,7 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
     kept->at = now;
   }
   for (auto& [name, follower] : followers_) {
-    // A follower that was set before it came counts from now.
+    // Count from now for a follower that was set before it came.
     if (follower.joined_at == absl::InfinitePast()) follower.joined_at = now;
     if (!follower.is_due || now - LacksSince(follower) < kBehindAfter) continue;
     follower.is_due = false;
@@ -270,7 +270,7 @@ std::vector<CoordinatorEvent> LogFeed::Tick(absl::Time now) {
 }
 
 bool LogFeed::IsDurable(uint64_t index, uint32_t replicas) const {
-  // Nobody knows yet who must have it.
+  // It is unknown which followers must have it.
   if (is_elected_ && !is_set_) return false;
   uint32_t in_sync = 0;
   uint32_t durable = 0;
@@ -331,7 +331,7 @@ std::vector<v1::FollowerStatus> LogFeed::Report(absl::Time now) const {
     status.set_state(follower.state);
     status.set_changes_behind(newest - std::min(newest, follower.durable));
     const absl::Time since = LacksSince(follower);
-    // The next Tick sets when a follower that has not come yet began to lack.
+    // The next Tick sets this time for a follower that has not come yet.
     if (since > absl::InfinitePast() && since < absl::InfiniteFuture()) {
       status.set_seconds_behind(absl::ToDoubleSeconds(now - since));
     }

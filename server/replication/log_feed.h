@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the newest changes of a run's log in memory for the coordinators that
-// follow it, and how far each of them is.
+// Keeps the newest changes of a run's log in memory for followers, and how far
+// each follower is.
 //
 //   log.Publish([&](auto change) { feed.Add(std::move(change)); });
 //   ...
@@ -13,7 +13,8 @@
 // A follower is in sync once it has everything. Once it has lacked a change for
 // kBehindAfter, versions no longer wait for it until it has everything again.
 // Where coordinators are elected (server/election), the feed only proposes
-// this, and versions wait for all followers of SetInSync, connected or not.
+// changes of this set (DueInSync), and versions wait for all followers of
+// SetInSync, connected or not.
 //
 // Thread-safe.
 #ifndef SERVER_REPLICATION_LOG_FEED_H_
@@ -49,7 +50,7 @@ class LogFeed {
   // The kept changes take about this many bytes.
   static constexpr uint64_t kMostBytes = 16 << 20;
 
-  // The record of a merge whose change may be still to come. If the change
+  // The record of a merge whose change may not have come yet. If the commit
   // fails, it never comes.
   struct AnnouncedRecord {
     // 1, 2, ... in the order of announcement.
@@ -62,20 +63,20 @@ class LogFeed {
 
   // --- The log. ---
 
-  // `position` is the log's before the first change to come. If the coordinator
-  // is elected, nothing is durable or begun before SetInSync.
+  // `position` is the log's position before the first call of Add. If the
+  // coordinator is elected, nothing is durable or begun before SetInSync.
   void Begin(const v1::LogPosition& position, bool is_elected = false);
   void Add(std::shared_ptr<const v1::LogChange> change);
 
-  // Announces the record of the merge to a fragment's next version; it takes
-  // the place of one that was announced before. Followers may get it at once.
+  // Announces the record of the merge to a fragment's next version, in place of
+  // the fragment's previous record. Followers may get it at once.
   void Announce(const v1::FragmentHead& head,
                 std::shared_ptr<const MappedFile> file);
   // Returns the announced records whose changes have not come; none while there
-  // is a change after the first `index`, since that one goes first.
+  // is a change after the first `index`, because that change goes first.
   std::vector<AnnouncedRecord> RecordsAfter(uint64_t index) const;
-  // Returns whether the record with this number is the one that the commit of
-  // `head` followed.
+  // Returns whether this is the number of the record that the commit of `head`
+  // followed.
   bool IsNewestRecord(const v1::FragmentHead& head, uint64_t number) const;
 
   // Returns the position of the newest change.
@@ -90,19 +91,19 @@ class LogFeed {
   absl::StatusOr<std::shared_ptr<const v1::LogChange>> After(
       uint64_t index) const;
 
-  // Returns listeners that a thread of the feed's own, which the first call
-  // starts, notifies of changes and of published versions.
+  // Returns listeners for changes and published versions. A thread of the feed,
+  // which the first call starts, notifies them.
   Listeners& news();
-  // Wakes the listeners: a version is published.
+  // Notifies the listeners that a version is published.
   void Published();
-  // Set and return the revoked certificates that are sent to followers; null if
-  // never set.
+  // Set and return the revoked certificates to send to followers; null if never
+  // set.
   void SetRevoked(v1::RevokedCertificates revoked);
   std::shared_ptr<const v1::RevokedCertificates> revoked() const;
 
   // --- Followers. ---
 
-  // Where a follower serves reads; both are empty if it does not.
+  // Says where a follower serves reads; both are empty if it does not.
   struct Place {
     std::string region;
     std::string address;
@@ -111,18 +112,18 @@ class LogFeed {
   absl::Status Join(const std::string& name, const std::string& peer,
                     absl::Time now, Place place = {});
   // Returns the address of a follower in `region` that keeps up; empty if there
-  // is none. Callers with different keys share the followers of a region.
+  // is none. Keys are spread over the followers of a region.
   std::string FindNear(absl::string_view region, absl::string_view key) const;
-  // Notes what the follower has made durable.
+  // Notes that the first `index` changes are durable at the follower.
   void Acknowledge(const std::string& name, uint64_t index);
   void CountSent(const std::string& name, uint64_t bytes);
   void Leave(const std::string& name, const std::string& why);
 
-  // Determines which followers are behind; a change counts from the first call
+  // Determines which followers are behind. A change counts from the first call
   // after it. Returns the events since the last call. Call it often.
   std::vector<CoordinatorEvent> Tick(absl::Time now);
 
-  // From now on, versions wait for these followers, until others are set.
+  // Makes versions wait for these followers, until the next call.
   void SetInSync(const std::set<std::string>& names);
   // Returns the names that should be in sync.
   std::set<std::string> DueInSync() const;
@@ -132,14 +133,13 @@ class LogFeed {
   // all in sync have.
   //   UNAVAILABLE  Stop was called before.
   absl::Status AwaitDurable(uint64_t index, uint32_t replicas);
-  // The same without waiting: returns whether they have.
+  // Does the same without waiting: returns whether the changes are durable.
   bool TryDurable(uint64_t index, uint32_t replicas);
-  // Returns whether all followers of SetInSync have got what the log began
-  // with. Before that, its versions may be in no other log and must not be
-  // published.
+  // Returns whether all followers of SetInSync have what the log began with.
+  // Until then, its versions may be in no other log and must not be published.
   bool IsBegun();
-  // Returns whether these followers have everything that AwaitDurable or
-  // TryDurable has reported as durable.
+  // Returns whether these followers have all changes that were reported as
+  // durable.
   bool HavePublished(const std::set<std::string>& names) const;
   // Ends all waits, now and later.
   void Stop() {
@@ -153,7 +153,7 @@ class LogFeed {
  private:
   struct Kept {
     std::shared_ptr<const v1::LogChange> change;
-    // The time at which Tick saw it first.
+    // The time at which Tick first saw the change.
     absl::Time at = absl::InfiniteFuture();
   };
   struct Follower {
@@ -161,7 +161,7 @@ class LogFeed {
     Place place;
     bool is_connected = false;
     v1::FollowerStatus::State state = v1::FollowerStatus::CATCHING_UP;
-    // Whether it should be in sync.
+    // Is true if it should be in sync.
     bool is_due = false;
     uint64_t durable = 0;
     uint64_t bytes_sent = 0;
@@ -184,7 +184,8 @@ class LogFeed {
   }
   bool IsDurable(uint64_t index, uint32_t replicas) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  // Returns whether they are durable, and notes that they may be published.
+  // If the changes are durable, notes that they may be published, and returns
+  // true.
   bool PublishIfDurable(uint64_t index, uint32_t replicas)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -192,8 +193,8 @@ class LogFeed {
   v1::LogPosition begin_ ABSL_GUARDED_BY(mu_);
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  // By fragment, the record that was announced last, and whether its change has
-  // come; it has no file then.
+  // By fragment, the record announced last. It has no file once its change has
+  // come.
   struct Announced {
     AnnouncedRecord record;
     bool is_committed = false;
@@ -201,22 +202,22 @@ class LogFeed {
   std::map<uint32_t, Announced> announced_ ABSL_GUARDED_BY(mu_);
   uint64_t announcements_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, Follower> followers_ ABSL_GUARDED_BY(mu_);
-  // The changes that the log began with.
+  // The number of changes that the log began with.
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 0;
   bool is_elected_ ABSL_GUARDED_BY(mu_) = false;
   bool is_begun_ ABSL_GUARDED_BY(mu_) = false;
-  // The changes that may be published.
+  // The number of changes that may be published.
   uint64_t published_ ABSL_GUARDED_BY(mu_) = 0;
-  // Whether SetInSync says who is in sync.
+  // Is true once SetInSync was called.
   bool is_set_ ABSL_GUARDED_BY(mu_) = false;
-  // The followers that have gone before they were in sync. Their further tries
-  // are not recorded, because these may be many: a full disk stays full.
+  // The followers that left before they were in sync. Their further tries, of
+  // which there may be many, as with a full disk, are not recorded.
   std::set<std::string> unsteady_ ABSL_GUARDED_BY(mu_);
   std::vector<CoordinatorEvent> events_ ABSL_GUARDED_BY(mu_);
-  // The changes of which listeners were notified.
+  // The number of changes that listeners were notified of.
   uint64_t notified_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<const v1::RevokedCertificates> revoked_ ABSL_GUARDED_BY(mu_);
-  // Whether listeners must be notified of something other than changes.
+  // Is true if listeners must be notified of something other than changes.
   bool is_woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -186,7 +186,7 @@ TEST_F(LogFeedTest, WaitsForTheFollowersInSync) {
   std::thread two = wait(2);
   feed_.Acknowledge("b", 11);
   one.join();
-  // "a" is dropped from those that are waited for.
+  // Versions no longer wait for "a".
   feed_.Tick(kNow);
   feed_.Tick(kNow + LogFeed::kBehindAfter);
   two.join();
@@ -208,7 +208,7 @@ TEST_F(LogFeedTest, AStopEndsWaits) {
 
 // Where coordinators are elected, only SetInSync changes the set of followers
 // that versions wait for.
-TEST_F(LogFeedTest, OnlyTheElectionDropsAndAdds) {
+TEST_F(LogFeedTest, OnlyTheElectionChangesTheFollowersInSync) {
   feed_.SetInSync({"gone"});
   EXPECT_EQ(StateOfFirst(), v1::FollowerStatus::IN_SYNC);
   EXPECT_EQ(feed_.Report(kNow)[0].seconds_behind(), 0) << "it may come yet";
@@ -234,7 +234,7 @@ TEST_F(LogFeedTest, OnlyTheElectionDropsAndAdds) {
   EXPECT_THAT(feed_.Report(kNow), SizeIs(1));
 }
 
-TEST_F(LogFeedTest, KnowsWhoHasWhatWasPublished) {
+TEST_F(LogFeedTest, KnowsWhichFollowersHaveThePublishedVersions) {
   feed_.SetInSync({});
   ASSERT_OK(feed_.Join("a", "", kNow));
   feed_.Acknowledge("a", 10);
@@ -250,7 +250,7 @@ TEST_F(LogFeedTest, KnowsWhoHasWhatWasPublished) {
   EXPECT_FALSE(feed_.HavePublished({"a", "stranger"}));
 }
 
-TEST_F(LogFeedTest, BeginsWhenFollowersHaveWhatTheLogBeganWith) {
+TEST_F(LogFeedTest, BeginsOnceFollowersHaveTheFirstChanges) {
   feed_.SetInSync({"a"});
   Add(11);
   EXPECT_FALSE(feed_.IsBegun());
@@ -263,11 +263,11 @@ TEST_F(LogFeedTest, BeginsWhenFollowersHaveWhatTheLogBeganWith) {
   EXPECT_TRUE(feed_.IsBegun()) << "for good";
 }
 
-TEST_F(LogFeedTest, BeginsAtOnceWhereNobodyIsElected) {
+TEST_F(LogFeedTest, BeginsAtOnceWithoutElections) {
   EXPECT_TRUE(feed_.IsBegun());
 }
 
-TEST_F(LogFeedTest, WhoIsElectedDoesNotBeginBeforeItKnowsWhoIsInSync) {
+TEST_F(LogFeedTest, AnElectedLeaderBeginsOnceItKnowsWhoIsInSync) {
   feed_.Begin(PositionOf(10), /*is_elected=*/true);
   EXPECT_FALSE(feed_.IsBegun());
   EXPECT_FALSE(feed_.TryDurable(10, 0));

@@ -3,7 +3,7 @@
 //
 // The part of a follower's copy that islands read: updates and parameters of
 // versions that the leader has published. While the leader sends, a version
-// that the copy lacks is still to come.
+// that the copy lacks is expected to come.
 //
 // Thread-safe, except that Open and Close are for one thread.
 #ifndef SERVER_REPLICATION_PUBLISHED_COPY_H_
@@ -33,19 +33,19 @@ class PublishedCopy {
   // Makes the copy readable from now on.
   void Open(StateDirectory* state, FragmentHeads* heads,
             const std::string& run_id) ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
-  // Waits for readers. Afterwards nothing is read or published.
+  // Waits for readers. Afterwards, nothing is read or published.
   void Close() ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
 
-  // Note that the leader with this epoch sends, and that it no longer does.
+  // Note that the leader with this epoch sends, or no longer does.
   void Connect(uint64_t epoch) ABSL_LOCKS_EXCLUDED(mu_);
   void Disconnect() ABSL_LOCKS_EXCLUDED(mu_);
-  // Notes that this version and those before it are published.
+  // Notes that this version and all before it are published.
   void Publish(const v1::FragmentHead& head) ABSL_LOCKS_EXCLUDED(mu_);
   // Notes that the copy has another change.
   void Added() { news_.Notify(); }
 
-  // Open what an island asks for; return nothing if it is still to come, which
-  // `news` reports. Errors as in proto/coordinator.proto.
+  // Open what an island asks for; return nullopt if it is expected to come,
+  // which `news` reports. Errors as in proto/coordinator.proto.
   absl::StatusOr<std::optional<OpenedUpdate>> OpenUpdate(
       const v1::FetchUpdateRequest& request) ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
   absl::StatusOr<std::optional<OpenedParameters>> OpenParameters(
@@ -53,16 +53,16 @@ class PublishedCopy {
       ABSL_LOCKS_EXCLUDED(copy_mu_, mu_);
 
   Listeners& news() { return news_; }
-  // The bytes of data that were sent.
+  // Counts the bytes of data sent.
   std::atomic<uint64_t>& bytes_sent() { return bytes_sent_; }
 
  private:
-  // Returns whether the version can be read; if not, it is still to come.
+  // Returns whether the version can be read; if not, it is expected to come.
   absl::StatusOr<bool> IsReadable(const v1::IslandIdentity& identity,
                                   uint32_t fragment, uint64_t version)
       ABSL_SHARED_LOCKS_REQUIRED(copy_mu_) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Held by readers while they open something.
+  // Held by readers while they open an object.
   absl::Mutex copy_mu_;
   // Null while there is no copy.
   StateDirectory* state_ ABSL_GUARDED_BY(copy_mu_) = nullptr;
@@ -70,7 +70,7 @@ class PublishedCopy {
   std::string run_id_ ABSL_GUARDED_BY(copy_mu_);
 
   absl::Mutex mu_ ABSL_ACQUIRED_AFTER(copy_mu_);
-  // By fragment; none if no version is published.
+  // By fragment; nullopt if no version is published.
   std::vector<std::optional<uint64_t>> published_ ABSL_GUARDED_BY(mu_);
   bool is_connected_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;

@@ -37,8 +37,8 @@ absl::Status EtcdProcess::Start() {
   const std::string peers = absl::StrCat("http://127.0.0.1:", FreePort());
   const std::string clients = absl::StrCat("http://", member_);
   process_ = std::make_unique<Process>(
-      // Leases are short, and a busy disk syncs slowly. What a killed etcd
-      // has written is there without that.
+      // Do not sync: leases are short, and a busy disk syncs slowly. A killed
+      // etcd's writes survive without syncs.
       DyingWithParent({kProgram, "--name=e", "--unsafe-no-fsync",
                        absl::StrCat("--data-dir=", directory(), "/data"),
                        absl::StrCat("--listen-client-urls=", clients),

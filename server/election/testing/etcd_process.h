@@ -18,14 +18,14 @@ class EtcdProcess {
  public:
   // Returns whether this machine has an etcd.
   static bool IsInstalled();
-  // Makes one with an empty directory, and starts it.
+  // Starts one with an empty directory.
   static absl::StatusOr<std::unique_ptr<EtcdProcess>> Make();
 
-  // Starts it, again once it has ended.
+  // Starts it, or restarts it once it has ended.
   absl::Status Start();
   Process& process() { return *process_; }
   int port() const { return port_; }
-  // Its address, host:port.
+  // Returns its address, host:port.
   const std::string& member() const { return member_; }
   const std::string& directory() const { return directory_.path(); }
 

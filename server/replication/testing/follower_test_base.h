@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leading coordinator with two islands, and a follower of it.
+// A leader with two islands, and a follower.
 #ifndef SERVER_REPLICATION_TESTING_FOLLOWER_TEST_BASE_H_
 #define SERVER_REPLICATION_TESTING_FOLLOWER_TEST_BASE_H_
 
@@ -111,7 +111,7 @@ class FollowerTest : public testing::Test {
                                grpc::InsecureChannelCredentials());
   }
 
-  // Lets both islands contribute to the next version.
+  // Makes both islands contribute to the next version.
   void Contribute(uint32_t fragment) {
     const uint64_t version = driver_.Head(fragment).version();
     for (const v1::IslandIdentity& island : islands_) {
@@ -144,7 +144,7 @@ class FollowerTest : public testing::Test {
              view.changes == driver_.engine().followed().feed->Newest().index();
     });
   }
-  // Promotes the follower, and expects that an engine has the leader's
+  // Promotes the follower, and expects that its engine has the leader's
   // versions.
   void ExpectTheSameRun() {
     driver_.StopServing();
