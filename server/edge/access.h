@@ -37,7 +37,7 @@
 
 namespace causeway {
 
-// What is checked of a client's certificate besides its names.
+// The parts of a client's certificate that are checked besides its names.
 struct ClientCertificate {
   // In lower-case hexadecimal digits, two for each byte.
   std::string serial;

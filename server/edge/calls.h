@@ -21,8 +21,8 @@ namespace causeway {
 // the run after each one and whenever it changes.
 Call* NewSessionCall(BegunCall begun, Engine* engine);
 
-// What WatchEvents reads, whenever there is news. The engine or follower that
-// both belong to outlives the call.
+// Says where WatchEvents finds news and events: in an engine or a follower,
+// which outlives the call.
 struct EventHost {
   Listeners* news = nullptr;
   std::function<absl::StatusOr<std::shared_ptr<CommitLog>>()> log;

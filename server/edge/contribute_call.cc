@@ -299,7 +299,7 @@ class ContributeCall : public Call {
   // The number of messages that arrived in ahead_, and whether it is final.
   uint64_t arrived_ ABSL_GUARDED_BY(mu_) = 0;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether a thread is taking messages, and how many were taken; only that
+  // Say whether a thread is taking messages, and how many were taken; only that
   // thread uses the count.
   bool taking_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t taken_ = 0;

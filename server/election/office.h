@@ -26,7 +26,7 @@
 
 namespace causeway {
 
-// What a coordinator has read at one moment.
+// Holds what a coordinator has read at one moment.
 struct OfficeView {
   // The holder of the lease; nullopt if there is no lease.
   std::optional<v1::Replica> leader;
@@ -37,7 +37,7 @@ struct OfficeView {
   v1::Office office;
 };
 
-// What a coordinator has on its disk.
+// Says what a coordinator has on its disk.
 struct Holding {
   // Empty if it has no run.
   std::string run_id;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a coordinator sends to a follower (proto/replication.proto): first what
-// the follower's copy lacks, then each change as it is committed, preceded by
-// the records of the merges that the change commits
+// Makes what a coordinator sends to a follower (proto/replication.proto): first
+// what the follower's copy lacks, then each change as it is committed, preceded
+// by the records of the merges that the change commits
 // (server/replication/feed_reader.h).
 //
 // A copy that is only behind gets just changes and records. Any other copy gets
@@ -102,7 +102,6 @@ class CopyStream {
   grpc::ByteBuffer NextPiece();
 
   FollowedSource source_;
-  // The follower's name.
   std::string name_;
   // By fragment, the version that the copy will have after the queued objects,
   // if any.

@@ -29,7 +29,7 @@ namespace causeway {
 
 class FeedReader {
  public:
-  // What to send, in this order.
+  // Says what to send, in this order.
   struct Step {
     std::vector<LogFeed::AnnouncedRecord> ahead;
     // The versions of `change` whose records did not go ahead.

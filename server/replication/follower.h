@@ -75,7 +75,7 @@ class Follower {
     bool evictable_state = false;
   };
 
-  // What the follower knows.
+  // Says what the follower knows.
   struct View {
     // The address of the current or last leader, or empty.
     std::string leader;

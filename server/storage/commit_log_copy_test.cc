@@ -214,7 +214,7 @@ TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
   EXPECT_EQ(copy->LoadLeader()->address, "leader:7070");
   EXPECT_EQ(copy->LoadLeader()->config.name(), "leading");
   EXPECT_EQ(Open("copy")->LoadRun()->epoch, 2);
-  // The same change by both makes different logs.
+  // One change by both makes different logs.
   LogBatch batch{.events = {{.kind = "k", .time = kStart}}};
   LogBatch same = batch;
   ASSERT_OK(log_->Apply(batch));

@@ -59,7 +59,7 @@ TEST(Sqlite, AStatementThatIsUsedAgainRemembersNothing) {
   }
   constexpr char kValues[] = "SELECT a FROM t WHERE rowid >= ?";
   for (int i = 0; i < 2; ++i) {
-    // The same text is used twice at once.
+    // Use one text twice at once.
     ASSERT_OK_AND_ASSIGN(SqliteStatement all, database.Prepare(kValues, 1));
     ASSERT_OK_AND_ASSIGN(SqliteStatement rest, database.Prepare(kValues, 2));
     EXPECT_THAT(all.Step(), IsOkAndHolds(true));
