@@ -107,7 +107,6 @@ struct Upload {
   std::vector<grpc::ByteBuffer> chunks;
 };
 
-// The cost of one turn.
 struct Cost {
   double seconds = 0;
   double cpu_seconds = 0;

@@ -45,7 +45,6 @@ struct ClientCertificate {
 };
 
 class Access;
-// A line of the table.
 struct AccessRule;
 
 // The caller and the method of a call. Thread-safe; its Access must outlive it.
@@ -125,12 +124,10 @@ class Access {
  private:
   friend class Caller;
 
-  // The contents of a certificate.
   struct Shown {
     absl::StatusOr<Identity> identity;
     ClientCertificate certificate;
   };
-  // Returns what the certificate in a call's context says.
   Shown ReadCertificate(const grpc::AuthContext& context) const
       ABSL_LOCKS_EXCLUDED(mu_);
 

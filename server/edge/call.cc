@@ -42,7 +42,6 @@ class UnaryCall : public Call {
   grpc::ByteBuffer message_;
 };
 
-// Ends a call at once.
 class RefusedCall : public Call {
  public:
   RefusedCall(BegunCall begun, const absl::Status& why)

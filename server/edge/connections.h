@@ -165,7 +165,6 @@ class Connections {
   static constexpr size_t kMostGone = 256;
 
  private:
-  // A connection that was admitted.
   struct Entry {
     std::shared_ptr<Connection> use;
     int file = -1;
@@ -210,13 +209,11 @@ class Connections {
 
   static void AddTo(const Entry& entry, v1::PeerUse& use);
   static bool IsInUse(const Entry& entry, absl::Time now);
-  // Counts a refused connection from `address`.
   void NoteRefusal(const std::string& address)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the sums over a peer's closed connections, adding them if absent.
   v1::PeerUse& Remember(const std::string& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Updates the load of all connections.
   void SpreadLoad() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Updates all entries; removes those of closed connections.

@@ -30,7 +30,6 @@ class CopySource {
   // Returns the run, islands and fragments. Reads the copy again only when it
   // has changed. UNAVAILABLE while the copy is incomplete.
   absl::StatusOr<v1::PageData> Read() ABSL_LOCKS_EXCLUDED(mu_);
-  // Opens the copy's log.
   absl::StatusOr<std::shared_ptr<CommitLog>> Log() const;
   absl::StatusOr<v1::GetHistoryResponse> History(
       const v1::GetHistoryRequest& request) const;

@@ -72,7 +72,6 @@ class SessionCall : public NewsCall {
   std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
   // True from a heartbeat to its answer.
   bool owes_answer_ ABSL_GUARDED_BY(mu_) = false;
-  // The last view that was sent.
   v1::SessionResponse shown_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -115,7 +115,6 @@ class CoordinatorServer {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   // Uses acceptor_.
   const std::unique_ptr<Listener> listener_;
-  // Listens to the engine's news.
   uint64_t news_ = 0;
   std::atomic<bool> is_open_ = false;
 };

@@ -54,7 +54,6 @@ Methods StatusMethods(const StatusSource* source);
 Methods ControlMethods(Engine* engine, const Connections* connections);
 Methods ReplicationMethods(Engine* engine);
 Methods TrustMethods(Trust* trust);
-// All services of a follower.
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
                                      IslandLinks* links,
                                      OpeningThreads* openers);

@@ -42,7 +42,6 @@ class Election {
     EtcdClient::Options etcd;
     // The prefix of the run's keys in etcd.
     std::string prefix;
-    // This coordinator.
     v1::Replica self;
     // The time for which a silent leader stays the leader; whole seconds, at
     // least 2.
@@ -89,7 +88,6 @@ class Election {
   void Loop();
   // Keeps a leader's lease alive, or gets another.
   void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
-  // Asks for a change, and notes its outcome.
   absl::Status Write(const OfficeBook::Change& change) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

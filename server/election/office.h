@@ -30,7 +30,6 @@ namespace causeway {
 struct OfficeView {
   // The holder of the lease; nullopt if there is no lease.
   std::optional<v1::Replica> leader;
-  // The lease's id.
   int64_t lease = 0;
   // The key as written; empty if the run is new.
   std::string written;
@@ -51,9 +50,7 @@ struct Holding {
 v1::Office Successor(const v1::Office& before, const v1::Replica& candidate,
                      const Holding& holding);
 
-// Returns the names in `in_sync`.
 std::set<std::string> InSync(const v1::Office& office);
-// Returns the office with these names in `in_sync`.
 v1::Office WithInSync(v1::Office office, const std::set<std::string>& names);
 
 // The coordinators that a leader's versions wait for: all that may be in

@@ -29,7 +29,6 @@ namespace causeway {
 
 class OfficeBook {
  public:
-  // A requested change of the office.
   struct Change {
     etcdserverpb::TxnRequest request;
     // The office after the change.
@@ -52,7 +51,6 @@ class OfficeBook {
   // Returns etcd's last answer, or why etcd does not answer.
   const absl::StatusOr<OfficeView>& view() const { return view_; }
 
-  // Returns the transaction that reads both keys.
   etcdserverpb::TxnRequest Reading() const;
   void NoteRead(const absl::StatusOr<etcdserverpb::TxnResponse>& answer);
 

@@ -34,7 +34,6 @@ struct ReceivedVersion {
   StoredFragment after;
   StoredUpdate update;
   AtomicFileWriter record;
-  // The time that the merge took.
   absl::Duration duration;
 };
 
@@ -46,7 +45,6 @@ struct ReceivedChange {
 
 class ChangeWriter {
  public:
-  // Makes a group durable.
   using Write = std::function<absl::Status(std::vector<ReceivedChange> group)>;
 
   // Calls `write` with one group after the other. After an error, drops all

@@ -66,7 +66,6 @@ class CopyStream {
   }
 
  private:
-  // An object to send, in one or more parts.
   struct Object {
     v1::ReplicatedObject description;
     std::vector<absl::string_view> parts;

@@ -75,7 +75,6 @@ class Follower {
     bool evictable_state = false;
   };
 
-  // Says what the follower knows.
   struct View {
     // The address of the current or last leader, or empty.
     std::string leader;
@@ -139,7 +138,6 @@ class Follower {
   using Stream =
       grpc::ClientReaderWriter<v1::FollowRequest, v1::FollowResponse>;
 
-  // The object being received.
   struct Incoming {
     v1::ReplicatedObject description;
     // One of these takes the bytes.

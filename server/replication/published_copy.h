@@ -41,7 +41,6 @@ class PublishedCopy {
   void Disconnect() ABSL_LOCKS_EXCLUDED(mu_);
   // Notes that this version and all before it are published.
   void Publish(const v1::FragmentHead& head) ABSL_LOCKS_EXCLUDED(mu_);
-  // Notes that the copy has another change.
   void Added() { news_.Notify(); }
 
   // Open what an island asks for; return nullopt if it is expected to come,

@@ -23,7 +23,6 @@
 namespace causeway {
 namespace {
 
-// Returns the hash of the log after a change.
 std::string Chain(absl::string_view hash, uint64_t epoch,
                   absl::string_view rows) {
   return Digest128(absl::StrCat(hash, "/", epoch, "/", rows));

@@ -132,7 +132,6 @@ class CommitLog {
 
   // --- Copies of the log. ---
 
-  // Returns what the log holds.
   v1::LogPosition Position() {
     absl::MutexLock lock(&mutex_);
     return position_;
@@ -275,7 +274,6 @@ class CommitLog {
   absl::Status ReadPosition() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WritePosition(const v1::LogPosition& position, uint64_t epoch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Notes a durable change.
   void Advance(std::shared_ptr<const v1::LogChange> change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -286,7 +284,6 @@ class CommitLog {
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
   // The files that this process writes: the database and its write-ahead log.
   std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
-  // Says why the outcome of a write is unknown; OK if it is known.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
   // The change in doubt; null if there is none, or if it does not concern the
   // run.

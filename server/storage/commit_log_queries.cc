@@ -97,7 +97,6 @@ absl::Status ParseText(const std::string& text, absl::string_view what,
       "the stored ", what, " cannot be read by this version: ", text));
 }
 
-// Returns the newest point of a series, if there is one.
 template <typename Point>
 absl::StatusOr<std::optional<Point>> NewestPoint(absl::string_view series,
                                                  SqliteDatabase& database) {

@@ -204,7 +204,6 @@ DELETE FROM history WHERE series = ?1 AND version IN (
   WHERE number % 2 = 0 AND gap IS NOT NULL ORDER BY gap, version LIMIT ?2)
 )sql";
 
-// The series of `history`.
 inline constexpr char kTrainingSeries[] = "training";
 inline constexpr char kValidationSeries[] = "validation";
 

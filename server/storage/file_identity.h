@@ -21,7 +21,6 @@ namespace causeway {
 
 class FileIdentity {
  public:
-  // Notes which file `path` names now.
   static absl::StatusOr<FileIdentity> Of(const std::string& path) {
     struct stat file;
     if (stat(path.c_str(), &file) != 0) {

@@ -86,7 +86,6 @@ class Stored {
 using StoredFragment = Stored<FragmentContents>;
 using StoredUpdate = Stored<UpdateContents>;
 
-// A fragment's file being written.
 class NewFragment {
  public:
   // Appends bytes of the tensors' values: theta, momentum, residual and
@@ -98,7 +97,6 @@ class NewFragment {
 
  private:
   friend class FragmentStore;
-  // A tensor that the fragment has.
   struct Part {
     uint64_t missing_bytes = 0;
     Digest128Stream digest;

@@ -69,7 +69,6 @@ class StoredMerge {
   v1::RecordedMerge merge_;
   v1::RunConfig config_;
   std::vector<absl::string_view> encodings_;
-  // The encodings that were compressed.
   std::list<std::string> decompressed_;
 };
 
@@ -120,7 +119,6 @@ class MergeStore {
 
  private:
   class Draft;
-  // The merges of one fragment.
   struct Fragment {
     // The newest version that Write was called with.
     uint64_t written = 0;

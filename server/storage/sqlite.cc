@@ -53,13 +53,11 @@ absl::Status LastError(sqlite3* database, absl::string_view path) {
                                    " (SQLite result ", result, ")"));
 }
 
-// Returns whether there is a write-ahead log beside the database.
 bool HasLog(const std::string& path) {
   struct stat log;
   return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 && log.st_size > 0;
 }
 
-// Returns a path in a URI's form.
 std::string UriPath(absl::string_view path) {
   return absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}});
 }

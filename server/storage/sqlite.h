@@ -67,7 +67,6 @@ class SqliteStatement {
   // Unused statements, by their text.
   using Idle =
       std::map<absl::string_view, std::unique_ptr<sqlite3_stmt, Finalizer>>;
-  // Readies the statement for its next use.
   struct Returner {
     void operator()(sqlite3_stmt* statement) const;
     std::shared_ptr<Idle> idle;
@@ -174,7 +173,6 @@ class SqliteDatabase {
   // Returns the only value of a query with one row and one column.
   absl::StatusOr<int64_t> QueryInt(absl::string_view sql);
 
-  // Returns whether a transaction is open.
   bool in_transaction() const;
 
  private:

@@ -49,7 +49,6 @@ bool IsIncomplete(const std::string& directory) {
   return access(IncompletePath(directory).c_str(), F_OK) == 0;
 }
 
-// Locks the directory for its only coordinator.
 absl::StatusOr<FileLock> Lock(const std::string& path) {
   absl::StatusOr<FileLock> lock =
       FileLock::Acquire(absl::StrCat(path, "/", kLockName));

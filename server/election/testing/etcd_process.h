@@ -16,7 +16,6 @@ namespace causeway {
 
 class EtcdProcess {
  public:
-  // Returns whether this machine has an etcd.
   static bool IsInstalled();
   // Starts one with an empty directory.
   static absl::StatusOr<std::unique_ptr<EtcdProcess>> Make();

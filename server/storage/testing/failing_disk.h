@@ -39,7 +39,6 @@ struct FailingDisk {
   }
 };
 
-// Returns the disk of this process.
 FailingDisk& TheFailingDisk();
 
 }  // namespace causeway
