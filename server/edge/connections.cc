@@ -23,12 +23,12 @@ namespace {
 // an unfinished header with each piece that arrives: 0.5 s of processor time
 // for 5 MiB, 5 s for 16 MiB.
 //
-// For a busy call gRPC reads ahead: a message that the call takes and one that
-// it awaits, of 1 MiB and 64 KiB each, and the stream's window. While there is
-// memory, the window is 4 MiB or twice the product of rate and round trip,
-// whichever is more, up to 32 MiB (flow_control.cc of gRPC 1.51). It follows
-// the product in some tenths of a second. By then a peer has delivered as much
-// as it may hold beyond the 4 MiB; until then, the rest of the 8 MiB covers it.
+// For a busy call gRPC holds the message that the call takes and the next one,
+// of 1 MiB and 64 KiB each, and the stream's window. While there is memory, the
+// window is 4 MiB or twice the product of rate and round trip, whichever is
+// more, up to 32 MiB (flow_control.cc of gRPC 1.51). It follows the product in
+// some tenths of a second. By then a peer has delivered as much as it may hold
+// beyond the 4 MiB; until then, the rest of the 8 MiB covers it.
 constexpr uint64_t kHeldBytes = 1 << 20;
 constexpr uint64_t kHeldBytesPerCall = 8 << 20;
 constexpr uint64_t kHeldBytesWithoutCall = 4 << 20;

@@ -139,12 +139,12 @@ class Connections {
 
   // Returns whether `file`, which was just accepted, may be handed to gRPC;
   // otherwise the caller closes it. If there are too many connections, a new
-  // one replaces an unused one, if any: first one that has sent nothing, then
-  // one without a served call, then one without a call for a minute; among
-  // equals, the least recently used. A second one from the same address and
-  // port is refused, because these identify a call's connection. Call Admit and
-  // Audit on one thread, so that a new connection does not get the descriptor
-  // of a closed one during an audit.
+  // one replaces an unused one, if any. Connections that have sent nothing go
+  // first, then connections without a served call, then without a call for a
+  // minute; among equals, the least recently used. A second connection from the
+  // same address and port is refused, because these identify a call's
+  // connection. Call Admit and Audit on one thread, so that a new connection
+  // does not get the descriptor of a closed one during an audit.
   bool Admit(int file);
 
   // Cuts off connections that hold too much memory or do not read, and computes

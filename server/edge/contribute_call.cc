@@ -203,7 +203,7 @@ class ContributeCall : public Call {
     }
   }
 
-  // If it returns false, the calling thread must take no more messages.
+  // Returns false if the calling thread must take no more messages.
   bool IsAnotherToTake() {
     {
       absl::MutexLock lock(&mu_);

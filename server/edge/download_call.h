@@ -37,7 +37,7 @@
 
 namespace causeway {
 
-// The sender. What it points to must outlive the calls.
+// The sender. Its pointers must outlive the calls.
 struct DownloadServer {
   // The news after which waiting downloads try again.
   Listeners* news = nullptr;

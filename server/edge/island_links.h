@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The coordinator's end of the links to its islands: paces its data, and
+// The coordinator's end of the links to its islands: paces what it sends, and
 // measures what only a sender can.
 #ifndef SERVER_EDGE_ISLAND_LINKS_H_
 #define SERVER_EDGE_ISLAND_LINKS_H_

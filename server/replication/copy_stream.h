@@ -36,7 +36,7 @@
 
 namespace causeway {
 
-// A run that can be followed. What it points to must outlive the streams.
+// A run that can be followed. Its pointers must outlive the streams.
 struct FollowedSource {
   std::string run_id;
   uint64_t epoch = 0;

@@ -136,7 +136,7 @@ TEST_F(CommitLogDiskTest, ABatchOfEventsInDoubtIsKnownByItsEvents) {
   EXPECT_OK(log->Apply(batch));
 }
 
-TEST_F(CommitLogDiskTest, AReadOnlyDiskLeavesTheDoubt) {
+TEST_F(CommitLogDiskTest, AFailingDiskLeavesTheDoubtButIsRead) {
   const std::unique_ptr<CommitLog> log = OpenWithRun();
   disk_.sync_error = EIO;
   EXPECT_THAT(CommitVersion(*log, 1), IsUnknown());

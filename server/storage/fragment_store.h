@@ -49,7 +49,7 @@ namespace causeway {
 // The state of one fragment at one version; values are not owned.
 struct FragmentContents {
   std::string run_id;
-  // The digest is that of theta; FragmentStore fills it in.
+  // FragmentStore fills in the digest, which is of theta.
   v1::FragmentHead head;
   absl::Span<const float> theta;
   // Each is as long as theta, or empty.

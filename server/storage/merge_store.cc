@@ -231,8 +231,7 @@ class MergeStore::Draft {
     if (planes) {
       RETURN_IF_ERROR(StreamPlanes(encoding, WidthOf(object), kCompressors,
                                    [&](absl::string_view piece) {
-                                     // The thread that waits for this one holds
-                                     // it.
+                                     // The waiting thread holds it.
                                      mu_.AssertHeld();
                                      return file_->AppendWithWriteback(piece);
                                    }));
@@ -278,12 +277,11 @@ class MergeStore::Draft {
   void AddTensor(absl::string_view name, int64_t begin)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const auto size = static_cast<size_t>(file_->bytes_written() - begin);
-    contents_.tensors.push_back(
-        {.name = std::string(name),
-         .dtype = "U8",
-         .shape = {static_cast<int64_t>(size)},
-         // The header needs only the size.
-         .bytes = absl::string_view(nullptr, size)});
+    contents_.tensors.push_back({.name = std::string(name),
+                                 .dtype = "U8",
+                                 .shape = {static_cast<int64_t>(size)},
+                                 // The header needs only the size.
+                                 .bytes = absl::string_view(nullptr, size)});
   }
 
   const uint64_t version_;

@@ -135,7 +135,7 @@ bool IsSnapshot(absl::string_view file) {
   return absl::StartsWith(file, "fragments/");
 }
 
-// Checks that the directory, whose log has no run, has no files of a run.
+// Checks that a directory without a run in its log has no files of a run.
 absl::Status CheckNoRunIsLost(const std::string& root) {
   std::vector<std::string> found;
   RETURN_IF_ERROR(VisitRunFiles(root, [&](const std::string& file) {

@@ -106,8 +106,8 @@ class StateDirectory {
   absl::StatusOr<bool> RescueLog() const;
 
   // Copies the log through its own connection, so that no write waits. Returns
-  // the path of the copy, which the caller removes; if it crashes, the next
-  // Open does. Errors of CommitLog::OpenReadOnly and CopyTo.
+  // the path of the copy, which the caller removes; if the caller crashes, the
+  // next Open does. Errors of CommitLog::OpenReadOnly and CopyTo.
   absl::StatusOr<std::string> CopyLogFor(absl::string_view follower) const;
 
   // Reads the history through its own connection, so that no write waits.

@@ -21,9 +21,8 @@ struct FailingDisk {
   // Only syncs of files whose path has this part fail or wait; null means all
   // files.
   std::atomic<const char*> path = nullptr;
-  // The first `sound_syncs` of these succeed, the next `failing_syncs` fail,
-  // and later ones succeed. If `failing_syncs` is negative, all later ones
-  // fail.
+  // The first `sound_syncs` of these succeed, and the next `failing_syncs`
+  // fail; if that is negative, all others fail.
   std::atomic<int> sound_syncs = 0;
   std::atomic<int> failing_syncs = -1;
   // Syncs wait while `stands_still` is true; `waiting` counts them.
