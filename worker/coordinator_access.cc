@@ -22,7 +22,7 @@
 namespace causeway {
 namespace {
 
-// The time in which a process that begins to lead has made its key.
+// A process that begins to lead makes its key within this time.
 constexpr absl::Duration kLeaderEnrols = absl::Seconds(5);
 
 absl::StatusOr<std::string> Token() {
@@ -33,8 +33,7 @@ absl::StatusOr<std::string> Token() {
   return token;
 }
 
-// See EnrolOnce. Does nothing without a token, nor where the token's file was
-// removed after it was used.
+// Calls EnrolOnce, unless there is no token, or its file was removed after use.
 absl::Status EnrolUnlessDone(const Clock& wall_clock, uint64_t seed,
                              const std::function<bool(absl::Duration)>& pause) {
   const std::string folder = absl::GetFlag(FLAGS_tls);
@@ -91,8 +90,8 @@ AccessKeeper::~AccessKeeper() {
 }
 
 void AccessKeeper::Run(const Clock& wall_clock, uint64_t seed) {
-  // The leader may have the same folder, in which two must not make keys at
-  // the same time.
+  // The leader may use the same folder, and two processes must not make keys
+  // there at the same time.
   if (stop_.WaitForNotificationWithTimeout(kLeaderEnrols)) return;
   const absl::Status enrolled =
       EnrolUnlessDone(wall_clock, seed, [this](absl::Duration pause) {

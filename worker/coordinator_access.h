@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the process that leads an island reaches the coordinator, as the flags of
+// Connects the process that leads an island to the coordinator, as the flags of
 // causeway-worker say.
 #ifndef WORKER_COORDINATOR_ACCESS_H_
 #define WORKER_COORDINATOR_ACCESS_H_
@@ -23,16 +23,15 @@ ClientTlsFiles IslandTlsFiles();
 
 // Returns the credentials for the coordinator; enrols first if necessary. Takes
 // a missing island name from the certificate.
-//   CANCELLED  A signal has come meanwhile.
-//   NOT_FOUND  The folder --tls has no valid certificate, and --join_file is
-//              not there.
+//   CANCELLED  A signal has come.
+//   NOT_FOUND  --tls has no valid certificate, and --join_file is missing.
 //   EnrolOnce's and MakeChannelCredentials' errors.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PrepareAccess(
     const Clock& wall_clock, const std::function<uint64_t()>& random_seed);
 
-// Keeps ready what this process needs to lead the island one day: enrols if
-// necessary, and renews its certificate, on a thread. Does nothing without
-// --tls. Failures are logged. Not for a process that leads.
+// Keeps a process ready to lead the island one day: enrols it if necessary, and
+// renews its certificate, on a thread. Does nothing without --tls. Failures are
+// logged. Not for a process that leads.
 class AccessKeeper {
  public:
   AccessKeeper(Clock wall_clock, uint64_t seed);

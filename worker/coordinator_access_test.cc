@@ -71,7 +71,7 @@ TEST_F(CoordinatorAccessTest, WithoutAValidCertificateTheTokenIsNeeded) {
   EXPECT_THAT(Prepare(now_), IsNotFound(token_file_, "no valid certificate"));
 }
 
-// A new token may be that of another authority.
+// A new token may come from another authority.
 TEST_F(CoordinatorAccessTest, ATokensFileThatIsThereIsRead) {
   EXPECT_OK(WriteFileAtomically(token_file_, {absl::string_view("no token")}));
   EXPECT_THAT(Prepare(now_), IsInvalidArgument("token"));

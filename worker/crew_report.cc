@@ -26,7 +26,7 @@ std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks) {
   std::vector<int> missing = MissingFrom(rules, present);
-  // A process that is left out because of its link or its pace lives.
+  // A process left out for its link or its pace is alive.
   missing.erase(std::remove_if(missing.begin(), missing.end(),
                                [&](int process) {
                                  return rules.avoided.count(process) > 0;

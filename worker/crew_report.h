@@ -15,18 +15,18 @@
 
 namespace causeway {
 
-// Returns words on the processes that the island goes without if those in
-// `present` are there, as "2 of 3 processes, without 1"; or "".
+// Returns a text on the processes that are not in `present`, as "2 of 3
+// processes, without 1", or "" if none is missing.
 std::string WithoutText(const CrewRules& rules, const std::set<int>& present);
 
-// Returns the same for the coordinator: their first rank is dead. `ranks` are
-// those of each process.
+// Returns the same for the coordinator, as a dead rank: the first one of the
+// missing processes that are not avoided. Each process has `ranks` ranks.
 std::optional<v1::RankTrouble> WithoutTrouble(const CrewRules& rules,
                                               const std::set<int>& present,
                                               int ranks);
 
-// Tells the supervisor, if there is one, that this process has `count` ranks
-// from `first` on, and no others.
+// Tells the supervisor, if any, that this process has only the ranks from
+// `first` to `first` + `count` - 1.
 void StampOwnRanks(int first, int count);
 
 }  // namespace causeway

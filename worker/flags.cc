@@ -264,7 +264,7 @@ bool LeaderIsOnLoopback() {
 
 namespace {
 
-// Returns whether this supervisor has all processes of the island.
+// Returns whether this supervisor starts all processes of the island.
 bool SupervisesWholeIsland() {
   return absl::GetFlag(FLAGS_island_rank) == 0 &&
          absl::GetFlag(FLAGS_island_size) <= absl::GetFlag(FLAGS_supervise);
@@ -285,8 +285,8 @@ void SetSupervisedIsland() {
 
 namespace {
 
-// Returns the name of a flag that is given but means nothing without
-// --supervise, or "". A supervisor's processes have all its flags.
+// Returns the name of a flag that is set but means nothing without --supervise,
+// or "". A supervisor's processes inherit all its flags.
 std::string SupervisorsFlag() {
   if (std::getenv(kRankStampsVariable) != nullptr) return "";
   for (const char* const name :
@@ -405,8 +405,8 @@ std::string UsageProblem() {
     return "--leave_timeout must be 0 or more";
   }
   const int exit_code = absl::GetFlag(FLAGS_interrupted_exit_code);
-  // Others mean a failure, wrong use, that the island must not be started
-  // again, a program that cannot be started, or a signal.
+  // Other codes mean failure, wrong usage, an island that must not be
+  // restarted, a program that cannot be started, or a signal.
   if (exit_code != 0 && (exit_code <= kGaveUpExitCode || exit_code > 125)) {
     return absl::StrCat("--interrupted_exit_code is ", exit_code,
                         "; allowed: 0, and ", kGaveUpExitCode + 1, " to 125");
@@ -454,7 +454,7 @@ std::string UsageProblem() {
   }
   for (const double rate : {absl::GetFlag(FLAGS_uplink_mbit_s),
                             absl::GetFlag(FLAGS_downlink_mbit_s)}) {
-    // With less, a chunk would take minutes.
+    // At lower rates a chunk would take minutes.
     if (rate != 0 && !(rate >= 0.2 && std::isfinite(rate))) {
       return "--uplink_mbit_s and --downlink_mbit_s must be 0, or 0.2 or more";
     }

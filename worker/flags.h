@@ -61,43 +61,43 @@ ABSL_DECLARE_FLAG(std::string, metrics_listen);
 
 namespace causeway {
 
-// An --island_leader that stands for a port that is free at the start.
+// An --island_leader that stands for any free port.
 inline constexpr char kAnyLoopbackPort[] = "127.0.0.1:0";
 
-// With --supervise: sets --island_size and --island_leader if they are not
-// given. Call before the next one.
+// With --supervise, sets --island_size and --island_leader if they are not
+// given. Call before UsageProblem.
 void SetSupervisedIsland();
 
 // Returns the problem with the flags, or "".
 std::string UsageProblem();
 
-// Returns --data_weights. A text that is not a number gives 0, which is no
-// valid weight.
+// Returns --data_weights. Text that is not a number becomes 0, which is
+// invalid.
 std::vector<double> DataWeights();
 
 // Returns --threads, or the number of processors.
 int ThreadsOfAll();
 
-// Returns --on_rank_fault, or nothing if it is none of the allowed words.
+// Returns --on_rank_fault, or nothing if it is invalid.
 std::optional<RankFaultAction> OnRankFault();
 
-// Returns --island_size, --min_island_size and --shrink_after, as the rules of
-// a crew that this process leads.
+// Returns the rules of a crew that this process leads, from --island_size,
+// --min_island_size and --shrink_after.
 CrewRules IslandCrewRules();
 
 // Returns the addresses of --island_leader, in order of succession; none if it
 // is not given.
 std::vector<LeaderAddress> IslandLeaders();
 
-// Returns the directory in which --supervise keeps copies of another host's
-// checkpoint (--keep_checkpoint_copy), or "".
+// Returns the directory for copies of another host's checkpoint
+// (--keep_checkpoint_copy), or "".
 std::string CheckpointCopyDirectory();
 
 // Returns whether other processes may succeed process 0.
 bool HasSuccessors();
 
-// Returns whether this process, or with --supervise one of its processes, leads
-// the island or may come to.
+// Returns whether this process, or one that it supervises, may ever lead the
+// island.
 bool MayLead();
 
 // Returns whether only this machine can reach --island_leader.

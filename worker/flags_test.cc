@@ -32,8 +32,7 @@ TEST_F(FlagsTest, SeveralLeadersNeedSeveralProcesses) {
   EXPECT_EQ(UsageProblem(), "");
 }
 
-// A supervisor would take a failure for an end in order, or the other way
-// round.
+// Otherwise a supervisor would confuse failures with orderly ends.
 TEST_F(FlagsTest, TheExitCodeOfAnInterruptionHasNoOtherMeaning) {
   for (const int code : {0, 4, 75, 125}) {
     absl::SetFlag(&FLAGS_interrupted_exit_code, code);

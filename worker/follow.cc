@@ -33,7 +33,7 @@ namespace causeway {
 namespace {
 
 // A process that waits for a place looks for another leader if this one has not
-// answered for so long.
+// answered for this long.
 constexpr absl::Duration kAwaitLeader = absl::Seconds(3);
 
 // Returns whether a leader has not answered.
@@ -42,8 +42,8 @@ bool IsUnanswered(const absl::Status& status) {
          absl::IsNotFound(status);
 }
 
-// Returns `status`, with which this process ends, and stamps whether it ends
-// because nobody leads the island.
+// Returns `status`, after stamping whether this process ends for lack of a
+// leader.
 absl::Status WithoutLeader(const absl::Status& status) {
   if (IsUnanswered(status)) StampOthersMissing();
   return status;
@@ -60,10 +60,11 @@ absl::StatusOr<FollowEnd> FollowLeader(
     const std::function<uint64_t()>& random_seed, bool failed) {
   ASSIGN_OR_RETURN(const LocalRanks local, FindLocalRanks());
   absl::Mutex mu;
-  // The rank and the table of this process while its ranks connect.
+  // The place of this process while its ranks connect, or null.
   const ProcessRankOptions* connecting = nullptr;
   bool is_connected = false;
-  // True while this process looks for a leader, so that perhaps nobody leads.
+  // True while this process looks for a leader, so that the island may have
+  // none.
   bool is_looking = false;
   const auto set_looking = [&](bool looking) {
     absl::MutexLock lock(&mu);
@@ -77,8 +78,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
   Terminator terminator(
       [&](const std::string& reason) {
         absl::MutexLock lock(&mu);
-        // Rank 0 needs connected ranks until it has led the island out of the
-        // run.
+        // Rank 0 needs connected ranks until the island has left the run.
         if (is_connected) return;
         if (connecting != nullptr) {
           ReportDeadRank(connecting->rank * connecting->threads,
@@ -104,7 +104,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
       if (!leader.ok()) return WithoutLeader(leader.status());
       if (!leader->has_value()) return FollowEnd::kLeads;
       options.address = last = **leader;
-      // Token and certificate might end before this process leads.
+      // Token and certificate might expire before this process leads.
       if (!access.has_value() &&
           PlaceInSuccession(succession.leaders, succession.process) >= 0) {
         access.emplace(WallClock(), random_seed());
@@ -117,7 +117,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
     if (absl::IsAborted(given.status())) return EndedForGood(given.status());
     if (!given.ok()) return WithoutLeader(given.status());
     const std::optional<CrewPlace>& place = *given;
-    // The island did not need it.
+    // The island did not need this process.
     if (!place.has_value()) return FollowEnd::kIslandEnded;
     ProcessRankOptions ranks =
         RankOptions(local, place->rank, place->size, place->table.get());
@@ -135,10 +135,10 @@ absl::StatusOr<FollowEnd> FollowLeader(
       if (!IsWithoutRank0(ended)) SayDone(*place);
       return ended;
     }
-    // Rank 0 ends the others in order even if it fails itself, and then says
-    // so, perhaps after it has waited for a checkpoint that is being written to
-    // remove it. If it has nothing to say, its server ends with it. It needs no
-    // ranks any more, so this process may be told to end.
+    // Even if rank 0 fails, it ends the others in order. It then reports its
+    // failure, perhaps only after it has removed a checkpoint whose write it
+    // had to await; without a failure its server just ends. Rank 0 needs no
+    // ranks now, so a signal may end this process.
     set_state(nullptr, false);
     const absl::StatusOr<std::optional<std::string>> why =
         WhyEnded(*place, kAwaitProcess);
@@ -149,7 +149,7 @@ absl::StatusOr<FollowEnd> FollowLeader(
       return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));
     }
     StampOwnRanks(0, 0);
-    // The island goes on without a process that was told to end meanwhile.
+    // The island continues without a process that was told to end.
     if (IsInterrupted()) return FollowEnd::kIslandEnded;
   }
 }

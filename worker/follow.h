@@ -13,16 +13,16 @@ namespace causeway {
 enum class FollowEnd {
   // The island has left the run.
   kIslandEnded,
-  // The island has ended, and must not be started again as it is.
+  // The island has ended, and must not be restarted before someone has looked
+  // at it.
   kIslandEndedForGood,
-  // Nobody leads the island, and this process is to (--island_leader).
+  // No process leads the island, and this one must (--island_leader).
   kLeads,
 };
 
-// Runs a process of the island that does not have rank 0, as the flags of
-// causeway-worker say. `failed` says that it has tried to lead, and another
-// process leads. Errors of its ranks and of FindLeader; ABORTED if rank 0 has
-// failed.
+// Runs a process of the island without rank 0, as the flags of causeway-worker
+// say. `failed` is true if it has tried to lead but another process leads.
+// Returns errors of its ranks and of FindLeader; ABORTED if rank 0 has failed.
 absl::StatusOr<FollowEnd> FollowLeader(
     const std::function<uint64_t()>& random_seed, bool failed);
 

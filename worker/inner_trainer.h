@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner training of one island, which the island (worker/island.h) drives
-// step by step. How many ranks take part and how they communicate is up to the
-// implementation.
+// The inner training of one island, which worker/island.h drives step by step.
+// The implementation decides how many ranks take part and how they communicate.
 #ifndef WORKER_INNER_TRAINER_H_
 #define WORKER_INNER_TRAINER_H_
 
@@ -31,13 +30,13 @@ struct InnerStepResult {
   uint64_t tokens = 0;
   // The micro-batches in the step, by rank.
   std::vector<int64_t> rank_micro_batches;
-  // How long the ranks communicated while they computed, and how much of this
-  // time this rank had nothing to compute. Both are zero if ranks communicate
-  // only after they have computed (DDP).
+  // How long the ranks communicated during computation, and for how much of
+  // this time this rank had nothing to compute. Both are zero if ranks
+  // communicate only after computing (DDP).
   absl::Duration communication;
   absl::Duration exposed_communication;
-  // The trouble that slows the ranks down at present; its kind is unspecified
-  // if there is none.
+  // The trouble that slows the ranks down now; its kind is unspecified if there
+  // is none.
   v1::RankTrouble trouble;
 };
 
@@ -76,10 +75,10 @@ class InnerTrainer {
   //   otherwise     A rank failed, and the trainer must not be used any more.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
-  // Save writes the trainer's state, between steps; Restore continues from such
-  // a state, before the first step, and leaves the anchors as they are.
-  // Gradients accumulated so far are not part of it. Errors are those of Step.
-  // A trainer that keeps no checkpoints overrides neither.
+  // Save writes the trainer's state, between steps, without accumulated
+  // gradients. Restore continues from such a state, before the first step, and
+  // leaves the anchors as they are. Errors are those of Step. A trainer that
+  // keeps no checkpoints overrides neither.
   virtual absl::Status Save(TrainerState& /*state*/) {
     return absl::OkStatus();
   }
@@ -95,7 +94,7 @@ class InnerTrainer {
       std::vector<float> /*parameters*/, uint32_t /*max_sequences*/) {
     return ValidationLoss();
   }
-  // Returns Dataset::Digest of the data; empty if there are none.
+  // Returns Dataset::Digest of the data, or "" without data.
   virtual std::string DataDigest() const { return ""; }
 };
 

@@ -154,8 +154,8 @@ std::string Island::Activity() const {
   return loop_.Read([](const OuterLoop& core, absl::Time) {
     const std::string activity = core.Activity();
     const IslandMembership& membership = core.membership();
-    // A coordinator that hears this from a heartbeat answers again, so that
-    // OuterLoop::Activity leaves it out.
+    // OuterLoop::Activity leaves this out, because a coordinator that hears it
+    // from a heartbeat answers again.
     return membership.connection() > 0 && !membership.connected() &&
                    !core.is_training()
                ? absl::StrCat(activity, "; the coordinator does not answer")
@@ -306,8 +306,8 @@ absl::Status Island::NoteProcess() {
   if (recent == nullptr) return absl::OkStatus();
   const absl::Status noted = recent->SetProcess(process);
   if (noted.ok()) return absl::OkStatus();
-  // The memory may be full. Nobody may go on from what is there, because this
-  // process will contribute, and another one would not know.
+  // The memory may be full. No process may continue from the old checkpoint,
+  // because it would not know that this process has contributed.
   LOG(WARNING) << "no checkpoint is kept in memory for now: "
                << noted.message();
   return recent->Remove();
@@ -410,8 +410,8 @@ IslandCheckpointStore* Island::DueCheckpoints(uint64_t step,
   }
   IslandCheckpointStore* const recent = options_.recent_checkpoints;
   if (recent == nullptr || recent->busy()) return nullptr;
-  // Writing takes a processor from training, too. What the first checkpoint
-  // costs is not known: nothing added to InfinitePast makes that later.
+  // Writing takes a processor from training, too. The first checkpoint is due
+  // at once, because InfinitePast plus any cost stays InfinitePast.
   const absl::Duration cost = time_to_save_ + recent->least_write();
   return now >= saved_recent_ + cost / kShareOfSaving ? recent : nullptr;
 }
@@ -445,7 +445,7 @@ absl::Status Island::Do(const action::Save& save) {
       saved_step_ = step;
     } else {
       saved_recent_ = options_.now();
-      // The least time is what it costs, without waiting for a rank that
+      // The shortest time is the true cost, without waits for a rank that
       // starts.
       time_to_save_ = std::min(time_to_save_, saved_recent_ - begin);
     }
@@ -473,13 +473,13 @@ void Island::Leave(const absl::Status& status) {
   // An island that never joined has nothing to leave.
   if (request.identity().run_id().empty()) return;
   *request.mutable_progress() = progress_.Report();
-  // Tell the coordinator that the replica has diverged, if it does not know.
+  // Tell the coordinator that the replica has diverged.
   if (absl::IsOutOfRange(status) && !SaysVersionIsLost(status)) {
     request.mutable_progress()->set_loss(
         std::numeric_limits<double>::quiet_NaN());
   }
   request.set_reason(status.ok() ? "finished" : std::string(status.message()));
-  // A supervisor has seen more than the other ranks.
+  // A supervisor knows more than the other ranks.
   std::optional<v1::RankTrouble> trouble = TakeVerdict();
   if (!trouble.has_value()) trouble = RankTroubleOf(status);
   if (trouble.has_value()) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One island, from join to leave: takes the run's configuration and parameters
-// from the coordinator, trains, and carries out the orders of the outer loop
+// One island, from join to leave: fetches the run's configuration and
+// parameters, trains, and carries out the orders of the outer loop
 // (worker/outer_loop/outer_loop.h).
 //
 //   Island island(options, client);
@@ -10,7 +10,7 @@
 //   island.RequestLeave("pre-emption");   // from another: in good order
 //   island.Stop();                        // or at once
 //
-// A training loop of its own calls the island instead, and its trainer makes no
+// A foreign training loop calls the island instead, and its trainer makes no
 // steps:
 //
 //   island.Start();
@@ -55,8 +55,8 @@
 
 namespace causeway {
 
-// Makes the trainer of an island that has joined a run. `parameters` are those
-// to start from.
+// Makes the trainer of an island that has joined a run. It starts from
+// `parameters`.
 using TrainerFactory =
     std::function<absl::StatusOr<std::unique_ptr<InnerTrainer>>(
         const v1::JoinResponse& joined, std::vector<float> parameters)>;
@@ -66,11 +66,11 @@ class Island {
   struct Options {
     v1::JoinRequest join;
     TrainerFactory make_trainer;
-    // Returns why the island cannot train the run that it has joined. Called
-    // before anything is fetched. If null, the island can train any run.
+    // Returns an error if the island cannot train the run that it has joined.
+    // Called before anything is fetched. Null accepts any run.
     std::function<absl::Status(const v1::JoinResponse& joined)> check_run;
-    // The island's own tau, as its link needs it, instead of the run's
-    // overlap_steps. Less than the run's inner_steps_per_round.
+    // The island's own tau, which replaces the run's overlap_steps. Less than
+    // the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
     // The island's own bits per value; see OuterLoop::Options.
     std::optional<double> uplink_bits;
@@ -78,17 +78,17 @@ class Island {
     IslandCheckpointStore* checkpoints = nullptr;
     // The inner steps between two checkpoints, at least 1.
     uint64_t checkpoint_steps = 1;
-    // Checkpoints in memory, which the island saves as often as costs it 1 % of
-    // its time; null keeps none. Must outlive the island.
+    // Checkpoints in memory, for which the island spends 1 % of its time; null
+    // keeps none. Must outlive the island.
     IslandCheckpointStore* recent_checkpoints = nullptr;
-    // The newest of these states, if any. The island continues from it
-    // unless the run is too far ahead. Its values are moved from.
+    // The newest of these states, or null. The island continues from it unless
+    // the run is too far ahead. Its values are moved from.
     std::shared_ptr<IslandState> resume;
-    // The island asks this after each step. If it is true, it calls hand_over
-    // with its state, from which a new Island can go on, and ends with ABORTED,
-    // or with an error of hand_over. While a contribution is under way, it puts
-    // that off, for a round at most: the new Island would make the
-    // contribution's step again, to send it. May be null.
+    // The island calls hands_over after each step. If it returns true, the
+    // island passes its state to hand_over, for a new Island to continue from,
+    // and ends with ABORTED or with an error of hand_over. The island delays
+    // this by up to a round while a contribution is under way, because the new
+    // Island would have to repeat that step. May be null.
     std::function<bool()> hands_over = nullptr;
     std::function<absl::Status(IslandState)> hand_over = nullptr;
     // A copy of the checkpoint that the run began with
@@ -98,19 +98,18 @@ class Island {
     // The seed of the back-off's jitter.
     uint64_t seed = 0;
     Clock now;
-    // The longest time that a leaving island takes to hand in its training.
+    // The time limit for a leaving island to hand in its training.
     absl::Duration leave_timeout = absl::Seconds(30);
     // The time between two log lines on training progress.
     absl::Duration log_interval = absl::Seconds(5);
-    // The shortest time of a step of Run, after which it sleeps: for
-    // experiments in which a small model stands for a large one, as on slow
-    // links (tests/wan). Later steps do not make up for a longer one.
+    // The shortest time of a step: Run sleeps after faster ones. For
+    // experiments in which a small model stands for a large one (tests/wan).
+    // Steps do not make up for an earlier slow one.
     absl::Duration step_time = absl::ZeroDuration();
     std::function<void(absl::Duration)> sleep = absl::SleepFor;
-    // Returns, once, what a supervisor has found out about a rank of this
-    // island or of the one before. The island asks when it has joined, when it
-    // has made its trainer, for which it needs all ranks, and when it leaves.
-    // May be null.
+    // Returns, once, a supervisor's verdict on a rank of this island or its
+    // predecessor. The island calls it after the join, after it has made its
+    // trainer, which needs all ranks, and when it leaves. May be null.
     std::function<std::optional<v1::RankTrouble>()> take_verdict = nullptr;
   };
 
@@ -126,7 +125,7 @@ class Island {
   //   otherwise     The reason why the island cannot take part.
   absl::Status Run();
 
-  // Begins to join. Call once, and End afterwards.
+  // Begins to join. Call once, and call End afterwards.
   void Start();
   // Waits until the island has joined, and returns the run, with the island's
   // own overlap_steps.
@@ -137,13 +136,13 @@ class Island {
   // Returns the step's number, 0 if the run is finished, or nothing at
   // `deadline`. After an error (see Run), every call returns it again.
   absl::StatusOr<std::optional<uint64_t>> NextStep(absl::Time deadline);
-  // Makes the next call of NextStep, before the returned step is trained, wait
-  // until the updates of everything sent are applied.
+  // Call instead of training the step that NextStep returned: the next call of
+  // NextStep first waits until the updates of everything sent are applied.
   void SettleFirst();
-  // Notes that the step that NextStep returned is trained.
+  // Records that the step that NextStep returned is trained.
   void Stepped(const InnerStepResult& result);
-  // Returns for how many rounds' steps it has trained itself. For the training
-  // thread.
+  // Returns how many rounds' worth of steps this object has trained. For the
+  // training thread.
   uint64_t RoundsMade() const;
   // Makes Run or NextStep return `status` soon. Thread-safe.
   void Fail(const absl::Status& status);
@@ -161,8 +160,7 @@ class Island {
   // training has begun, the step that it has reached, and how long training has
   // stood still for synchronization. Thread-safe.
   v1::IslandProgress Progress() { return progress_.Report(); }
-  // Like Progress, but reports nothing: the next heartbeat has the mean loss of
-  // all steps since the last one.
+  // Like Progress, but takes nothing from the next heartbeat's report.
   v1::IslandProgress CurrentProgress() { return progress_.Current(); }
   std::string Activity() const;
   bool IsTraining() const;
@@ -216,7 +214,6 @@ class Island {
   absl::StatusOr<std::string> ReadAnchor(uint32_t fragment,
                                          absl::Span<float> model);
   std::optional<v1::RankTrouble> TakeVerdict() const;
-  // Reports the verdict, if there is one.
   void NoteVerdict();
   void Leave(const absl::Status& status);
 
@@ -233,10 +230,10 @@ class Island {
   std::optional<v1::JoinResponse> joined_;
   // The step of the last checkpoint in `checkpoints`.
   std::optional<uint64_t> saved_step_;
-  // The step after which the island was first to be handed over.
+  // The step after which hands_over first returned true.
   std::optional<uint64_t> hands_over_since_;
-  // When the last recent checkpoint was made, and how long training waited for
-  // the one for which it waited least.
+  // When the last recent checkpoint was made, and the shortest time that
+  // training has waited for one.
   absl::Time saved_recent_ = absl::InfinitePast();
   absl::Duration time_to_save_ = absl::InfiniteDuration();
   std::optional<FragmentMap> map_;

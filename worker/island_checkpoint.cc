@@ -132,7 +132,7 @@ IslandCheckpointStore::Open(const std::string& directory,
   RETURN_IF_ERROR(RemoveUnfinishedCheckpoints(directory));
   std::unique_ptr<IslandCheckpointStore> store(
       new IslandCheckpointStore(directory, std::move(lock), patience));
-  // Foreign files that happen to have our names must not be replaced.
+  // Must not replace foreign files that happen to have our names.
   RETURN_IF_ERROR(store->ReadProcess().status());
   return store;
 }
@@ -198,7 +198,7 @@ absl::StatusOr<std::optional<IslandState>> LoadNewest(
   const auto add = [&](const absl::StatusOr<std::optional<uint64_t>>& saved,
                        auto load) {
     LOG_IF(WARNING, !saved.ok()) << saved.status().message();
-    // Nothing is less than any step.
+    // An absent `step` is less than any other.
     if (saved.ok() && saved->has_value() && *saved >= step) {
       in_memory.push_back({*saved, std::move(load)});
     }

@@ -46,8 +46,8 @@ namespace causeway {
 // The checkpoint's name in its directory.
 inline constexpr char kIslandCheckpointFile[] = "island.safetensors";
 
-// Removes what processes that were killed have left of checkpoints that they
-// wrote, which may take much memory. For who holds the directory's lock.
+// Removes unfinished checkpoints of killed processes, which may take much
+// memory. The caller must hold the directory's lock.
 absl::Status RemoveUnfinishedCheckpoints(const std::string& directory);
 
 struct IslandState {
@@ -59,23 +59,23 @@ struct IslandState {
 
 class IslandCheckpointStore {
  public:
-  // Makes the directory (not its parents) if it is missing. `patience` is how
-  // long the end waits for a write; at least three times what one has taken.
+  // Makes the directory (not its parents) if it is missing. `patience` limits
+  // the wait for a write; the limit is at least three times the shortest write.
   //   FAILED_PRECONDITION  Another process uses the directory.
   //   DATA_LOSS            Its file `process` is damaged or not an island's.
   static absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> Open(
       const std::string& directory, absl::Duration patience = absl::Minutes(1));
-  // Waits for a write in progress. If the disk stands still, logs what is not
-  // written, and leaves the write and the directory's lock to a thread.
+  // Waits for a write in progress. If that takes too long, logs this, and
+  // leaves the write and the directory's lock to a thread.
   ~IslandCheckpointStore();
 
-  // Returns the last saved state, if any. Its instance_id is that of the last
-  // process that was a member, even if another one saved it. DATA_LOSS: the
-  // checkpoint is damaged.
+  // Returns the last saved state, if any. Its instance_id names the last
+  // process that was a member, even if another one saved the state. DATA_LOSS:
+  // the checkpoint is damaged.
   absl::StatusOr<std::optional<IslandState>> Load() const;
 
   // Returns the run_step of the state that Load returns, without reading its
-  // values. Errors are those of Load, except that values may be damaged.
+  // values. Errors are those of Load, but damaged values go unnoticed.
   absl::StatusOr<std::optional<uint64_t>> SavedStep() const;
 
   // Notes that this process has become a member. Call before it contributes.
@@ -83,23 +83,23 @@ class IslandCheckpointStore {
 
   // Returns whether a write is in progress, for which SaveLater would wait.
   bool busy() const;
-  // Writes the state atomically, on a thread of its own that asks `now` how
-  // long it takes. The previous checkpoint stays until then. A failure is only
+  // Writes the state atomically, on a thread of its own, and measures the time
+  // by `now`. The previous checkpoint stays until then. A failure is only
   // logged: the next write may succeed.
   void SaveLater(IslandState state, Clock now);
-  // Returns the least time that a write of SaveLater has taken, which other
-  // threads have not delayed; InfiniteDuration before the first one. There must
+  // Returns the shortest time that a write of SaveLater has taken, free of
+  // delays by other threads; InfiniteDuration before the first one. There must
   // be no write in progress.
   absl::Duration least_write() const;
   // Writes the state atomically. There must be no write in progress.
   absl::Status Save(const IslandState& state) const;
-  // Waits for a write in progress, then removes the checkpoint, if there is
-  // one, and the note of the last process, so that no process continues from
-  // it. UNAVAILABLE if the write takes too long, as for the destructor.
+  // Waits for a write in progress, then removes the checkpoint and the record
+  // of the last process, if they exist, so that no process continues from them.
+  // UNAVAILABLE if the write takes too long.
   absl::Status Remove();
 
  private:
-  // What the thread of a write uses, which may outlive the store.
+  // The data of the writing thread, which may outlive the store.
   struct Writing {
     explicit Writing(FileLock held) : lock(std::move(held)) {}
     bool IsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -136,11 +136,12 @@ class IslandCheckpointStore {
   const std::shared_ptr<Writing> writing_;
 };
 
-// Returns the newest state in two stores, each of which may be null, and in the
-// directory `copy`, into which another process may write, unless it is "". Does
-// not read the values of an older one. The instance_id of a copy's state is 0:
-// the process that made it may live. If the state in `recent` or `copy` is
-// damaged, logs that and returns the next.
+// Returns the newest state of `store` and `recent`, either of which may be
+// null, and of the directory `copy`, unless that is "". Another process may
+// write into `copy`. Does not read the values of older states. The instance_id
+// of a copy's state is 0, because the process that made it may live. If the
+// state in `recent` or `copy` is damaged, logs that and returns the next
+// newest.
 absl::StatusOr<std::optional<IslandState>> LoadNewest(
     const IslandCheckpointStore* store, const IslandCheckpointStore* recent,
     const std::string& copy = "");

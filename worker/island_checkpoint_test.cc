@@ -46,7 +46,7 @@ IslandState SomeState(uint64_t step) {
 }
 
 // The write begins when it reads the clock.
-TEST(IslandCheckpointTest, ADiskThatStandsStillDelaysTheEndByALimit) {
+TEST(IslandCheckpointTest, AStuckDiskDelaysTheEndByTheLimitOnly) {
   const std::string directory = Directory("still");
   absl::Notification go_on;
   {
@@ -60,7 +60,7 @@ TEST(IslandCheckpointTest, ADiskThatStandsStillDelaysTheEndByALimit) {
     EXPECT_THAT((*store)->Remove(),
                 IsUnavailable("checkpoint of step 10 is not in", directory));
   }
-  // Nobody else uses the directory as long as the write may go on.
+  // No other process can use the directory while the write may continue.
   EXPECT_THAT(IslandCheckpointStore::Open(directory), IsFailedPrecondition());
   go_on.Notify();
   absl::StatusOr<std::unique_ptr<IslandCheckpointStore>> next;
@@ -101,7 +101,7 @@ TEST(IslandCheckpointTest, TheLastOneSavedComesBack) {
             want.trainer.optimizer.second_moment);
 }
 
-TEST(IslandCheckpointTest, TheShortestWriteTellsWhatOneCosts) {
+TEST(IslandCheckpointTest, LeastWriteIsTheShortest) {
   const auto store = IslandCheckpointStore::Open(Directory("shortest"));
   ASSERT_OK(store.status());
   EXPECT_EQ((*store)->least_write(), absl::InfiniteDuration());
@@ -125,7 +125,7 @@ std::unique_ptr<IslandCheckpointStore> StoreWith(const char* name,
   return *std::move(store);
 }
 
-// Changes the last byte of a checkpoint, which is one of a moment.
+// Changes the last byte of a checkpoint, which belongs to a moment.
 void DamageLastByte(const std::string& path) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-1, std::ios::end);
@@ -153,7 +153,7 @@ TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
   EXPECT_EQ(newest(nullptr, older.get()), 8);
   EXPECT_EQ(newest(nullptr, nullptr), 0);
 
-  // A copy counts, too, whoever uses its directory.
+  // A copy counts, too, even if a process has locked its directory.
   const auto copied = [&](const char* copy) -> IslandState {
     const auto state = LoadNewest(store.get(), older.get(), Directory(copy));
     EXPECT_OK(state.status());
@@ -166,7 +166,7 @@ TEST(IslandCheckpointTest, TheNewestOfTwoStoresCounts) {
             (*store->Load())->position.instance_id());
   EXPECT_EQ(copied("missing").position.run_step(), 10);
 
-  // Only the values of the newest are read.
+  // Only the newest state's values are read.
   DamageLastByte(Directory("older") + "/island.safetensors");
   EXPECT_EQ(newest(store.get(), older.get()), 10);
   EXPECT_THAT(older->SavedStep(), IsOkAndHolds(std::optional<uint64_t>(8)));
@@ -200,7 +200,7 @@ TEST(IslandCheckpointTest, KnowsThatAnotherProcessMayHaveContributedSince) {
   EXPECT_EQ((*other)->position.fragments(0).tokens(), 640);
 }
 
-TEST(IslandCheckpointTest, WhatIsRemovedStaysAway) {
+TEST(IslandCheckpointTest, ARemovedCheckpointStaysAway) {
   const auto store = IslandCheckpointStore::Open(Directory("removed"));
   ASSERT_OK(store.status());
   EXPECT_OK((*store)->Remove()) << "nothing to remove";
@@ -212,7 +212,7 @@ TEST(IslandCheckpointTest, WhatIsRemovedStaysAway) {
   const auto none = (*store)->Load();
   ASSERT_OK(none.status());
   EXPECT_FALSE(none->has_value());
-  // The process of a checkpoint that is removed says nothing about a later one.
+  // The process of a removed checkpoint is unrelated to a later one.
   const IslandState later = SomeState(20);
   EXPECT_OK((*store)->Save(later));
   const auto state = (*store)->Load();
@@ -272,7 +272,7 @@ TEST(IslandCheckpointTest, AnyDamageIsSeen) {
   }
 }
 
-TEST(IslandCheckpointTest, ADirectoryWithSomebodyElsesFilesIsLeftAlone) {
+TEST(IslandCheckpointTest, ADirectoryWithForeignFilesIsLeftAlone) {
   const std::string directory = Directory("foreign");
   ASSERT_OK(CreateDirectory(directory));
   ASSERT_OK(WriteFileAtomically(directory + "/process", {"of a novel"}));

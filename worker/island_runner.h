@@ -4,7 +4,7 @@
 // An island that starts again when its replica diverges, or has a version that
 // was lost with a coordinator: it drops its parameters and its optimizer's
 // state and joins, like a new process, from the run's parameters. The
-// coordinator keeps what the island had handed in before.
+// coordinator keeps the island's earlier contributions.
 #ifndef WORKER_ISLAND_RUNNER_H_
 #define WORKER_ISLAND_RUNNER_H_
 
@@ -33,15 +33,15 @@ class IslandRunner {
     // Removes the island's own checkpoint after it diverged, before it starts
     // again or ends. May be null.
     std::function<absl::Status()> give_up = nullptr;
-    // The number of times that it may start again in a row. An island that
-    // always diverges has another problem: bad data, or too high a learning
-    // rate. One that does so after kSoundRounds rounds, or has a version that
-    // was lost, does not always diverge.
+    // The number of restarts in a row. An island that always diverges has
+    // another problem: bad data, or too high a learning rate. The count begins
+    // anew if the island has trained for kSoundRounds rounds, or if its version
+    // was lost.
     int restarts = 3;
   };
 
-  // The rounds of training after which all restarts are there again. The island
-  // counts its own: the run's step rises whatever this island does.
+  // The rounds of this island's own training after which all restarts are
+  // available again.
   static constexpr uint64_t kSoundRounds = 100;
 
   explicit IslandRunner(Options options) : options_(std::move(options)) {}
@@ -57,13 +57,13 @@ class IslandRunner {
   void RequestLeave(absl::string_view reason);
   void Stop();
 
-  // Returns the island's progress, as its heartbeats report it; nothing between
-  // two starts. Thread-safe.
+  // Returns the island's progress as in its heartbeats; nothing between two
+  // starts. Thread-safe.
   std::optional<v1::IslandProgress> Progress();
 
-  // Returns whether the island has made a step since the last call, or is doing
-  // something else: joining, waiting, validating or leaving. If it stays false
-  // for long, training hangs. Thread-safe.
+  // Returns whether the island has made a step since the last call, or is not
+  // training: joining, waiting, validating or leaving. If it stays false for
+  // long, training hangs. Thread-safe.
   bool GetsOn();
 
  private:

@@ -34,7 +34,7 @@ class IslandRunnerTest : public testing::Test {
     ASSERT_OK(driver_.Serve());
   }
 
-  // Islands whose trainer cannot be made for this reason, unless it is OK.
+  // Returns the options of islands whose trainers fail with `reason`.
   IslandRunner::Options Options(absl::Status reason) {
     return {.connect =
                 [this] {
@@ -86,7 +86,7 @@ TEST_F(IslandRunnerTest, AnIslandThatAlwaysDivergesEndsAfterItsRestarts) {
   EXPECT_EQ(islands.islands(0).reason(), "diverged");
 }
 
-TEST_F(IslandRunnerTest, AnIslandThatTrainsForLongBetweenStartsAgainEachTime) {
+TEST_F(IslandRunnerTest, LongTrainingBetweenFailuresRenewsTheRestarts) {
   std::unique_ptr<IslandRunner> runner;
   int start = 0;
   uint64_t steps = 0;
@@ -113,7 +113,7 @@ TEST_F(IslandRunnerTest, AVersionThatWasLostIsNoDivergence) {
   EXPECT_EQ(islands.islands(0).state(), v1::IslandStatus::LEFT);
 
   options.restarts = 2;
-  // Nobody may go on from its checkpoint. This also ends the test.
+  // The island's checkpoint is removed, too. This also ends the test.
   options.give_up = [&] {
     return ++given_up_ < 5 ? absl::OkStatus() : absl::DataLossError("enough");
   };
@@ -134,7 +134,7 @@ TEST_F(IslandRunnerTest, ACheckpointThatCannotBeRemovedIsTheEnd) {
   EXPECT_EQ(starts_, 1);
 }
 
-TEST_F(IslandRunnerTest, WhoIsToLeaveDoesNotStart) {
+TEST_F(IslandRunnerTest, ALeaveBeforeTheStartPreventsIt) {
   for (const bool stop : {false, true}) {
     IslandRunner runner(Options(absl::OutOfRangeError("diverged")));
     stop ? runner.Stop() : runner.RequestLeave("SIGTERM");
@@ -144,7 +144,7 @@ TEST_F(IslandRunnerTest, WhoIsToLeaveDoesNotStart) {
   }
 }
 
-TEST_F(IslandRunnerTest, WhoIsToLeaveBeforeItTrainsHasNotBegun) {
+TEST_F(IslandRunnerTest, AnIslandThatLeavesBeforeItTrainsHasNotBegun) {
   std::unique_ptr<IslandRunner> runner;
   IslandRunner::Options options = Options(absl::OkStatus());
   options.island = [&, island = std::move(options.island)] {
@@ -160,7 +160,7 @@ TEST_F(IslandRunnerTest, WhoIsToLeaveBeforeItTrainsHasNotBegun) {
   EXPECT_FALSE(runner->HasBegun());
 }
 
-TEST_F(IslandRunnerTest, AnIslandThatRunsHearsThatItIsToLeave) {
+TEST_F(IslandRunnerTest, ARunningIslandLeavesOnRequest) {
   for (const bool stop : {false, true}) {
     std::unique_ptr<IslandRunner> runner;
     IslandRunner::Options options = Options(absl::OkStatus());

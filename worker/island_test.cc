@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests an island over gRPC: with a real coordinator, and with one whose
-// answers the test decides.
+// Tests an island over gRPC: with a real coordinator, and with a fake one.
 #include "worker/island.h"
 
 #include <atomic>
@@ -104,7 +103,7 @@ TEST_F(IslandTest, AStepLastsAtLeastTheSimulatedTime) {
   const Clock now = [&, real = SteadyWallClock()] {
     return real() + absl::Milliseconds(slept_milliseconds.load());
   };
-  // The ends of steps.
+  // The times at which steps end.
   std::vector<absl::Time> ends = {now()};
   const auto sleep = [&](absl::Duration time) {
     slept_milliseconds +=
@@ -112,7 +111,7 @@ TEST_F(IslandTest, AStepLastsAtLeastTheSimulatedTime) {
     ends.push_back(now());
   };
   Island::Options options = Options([&](uint64_t step) {
-    // It does not shorten the next step.
+    // A slow step does not shorten the next one.
     if (step == 5) sleep(kSlowStep);
     return absl::OkStatus();
   });
@@ -155,7 +154,7 @@ TEST_F(IslandTest, ARunThatItCannotTrainIsLeftBeforeAnythingIsFetched) {
   EXPECT_EQ(Status().reason(), "unknown tensors");
 }
 
-TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
+TEST_F(IslandTest, ContinuesFromACheckpoint) {
   Start();
   ASSERT_OK_AND_ASSIGN(
       const auto store,
@@ -187,8 +186,8 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   }
   EXPECT_EQ(state->trainer.parameters, parameters);
 
-  // The successor begins with a checkpoint of the state that it found. To see
-  // which state is whose, the anchors are not those of the run.
+  // The successor begins with a checkpoint of the state that it found. Its
+  // anchors differ from the run's to show which state it has.
   for (float& value : state->anchors) value += 1;
   state->position.set_instance_id(7);
   options.resume = std::make_shared<IslandState>(*std::move(state));
@@ -205,8 +204,8 @@ TEST_F(IslandTest, ACheckpointIsAllThatItGoesOnWith) {
   }
 }
 
-// Two islands, one after the other, hand in what one would.
-TEST_F(IslandTest, AnotherGoesOnFromTheStateThatItHandsOver) {
+// Two islands, one after the other, make the steps that one would.
+TEST_F(IslandTest, AnotherIslandContinuesFromTheStateHandedOver) {
   Start("synchronization { overlap_steps: 4 }");
   int steps = 0;
   Island::Options options = Options([&](uint64_t) {
@@ -232,13 +231,13 @@ TEST_F(IslandTest, AnotherGoesOnFromTheStateThatItHandsOver) {
   EXPECT_EQ(Status().reason(), "finished");
 }
 
-TEST_F(IslandTest, MaySendOtherBitsThanTheRunHas) {
+TEST_F(IslandTest, MaySendFewerBitsThanTheRunAsksFor) {
   Start("synchronization { uplink_format: ECQ ecq_bits: 4 }");
   Island::Options options = Options(GoOn);
   options.make_trainer = [](const v1::JoinResponse& joined,
                             std::vector<float> values)
       -> absl::StatusOr<std::unique_ptr<InnerTrainer>> {
-    // The replica takes them from here.
+    // The replica reads its bits from here.
     EXPECT_EQ(joined.config().synchronization().ecq_bits(), 1.5);
     return std::make_unique<DriftingTrainer>(std::move(values), GoOn);
   };
@@ -261,7 +260,7 @@ TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {
   options.checkpoints = store.get();
   options.checkpoint_steps = 100;
   options.recent_checkpoints = recent.get();
-  // Saving takes no time of a clock that stands still.
+  // While the clock stands still, saving costs nothing.
   options.now = [at = options.now()] { return at; };
   EXPECT_THAT(Run(options), IsDataLoss());
   ASSERT_OK_AND_ASSIGN(std::optional<IslandState> state,
@@ -283,7 +282,7 @@ TEST_F(IslandTest, ARecentCheckpointIsLaterTheLongerWritingTakes) {
     return step < 5 ? absl::OkStatus() : absl::DataLossError("bad sector");
   });
   options.recent_checkpoints = recent.get();
-  // Training takes no time, and what other threads do takes seconds.
+  // For the training thread the clock stands still; for others it advances.
   options.now = [at = options.now(), training = std::this_thread::get_id(),
                  others = std::make_shared<std::atomic<int>>(0)] {
     return std::this_thread::get_id() == training
@@ -301,7 +300,7 @@ class FalseCoordinator : public v1::Coordinator::Service {
  public:
   v1::JoinResponse joined;
   std::string parameters;
-  // Whether parameters never come.
+  // Is true if parameters never come.
   bool stalls = false;
   absl::Notification fetching;
   v1::LeaveRequest left;
@@ -365,7 +364,6 @@ class FalseCoordinatorTest : public testing::Test {
     joined.add_first_contribution_version(0);
 
     client_ = NewGrpcCoordinatorClient({.address = server_.address(),
-                                        // No test can wait for this.
                                         .call_deadline = absl::Hours(1),
                                         .now = SteadyWallClock()});
   }
@@ -428,7 +426,7 @@ TEST_F(FalseCoordinatorTest, TellsWhichRankIsToBlame) {
   EXPECT_EQ(coordinator_.left.rank_trouble().rank(), 1);
 }
 
-TEST_F(FalseCoordinatorTest, TellsWhatIsKnownOnceAllRanksAreThere) {
+TEST_F(FalseCoordinatorTest, ReportsTheVerdictOnceAllRanksHaveConnected) {
   bool are_there = false;
   Island::Options options =
       Options([](uint64_t) { return absl::DataLossError("seen enough"); });
@@ -457,7 +455,7 @@ TEST_F(FalseCoordinatorTest, TellsThatItHasDiverged) {
   EXPECT_FALSE(std::isfinite(coordinator_.left.progress().loss()));
 }
 
-TEST_F(FalseCoordinatorTest, WhoIsToEndDoesNotWaitForParameters) {
+TEST_F(FalseCoordinatorTest, ALeaveDoesNotWaitForParameters) {
   head().set_version(2);
   coordinator_.stalls = true;
   Island island(Options(GoOn), client_.get());

@@ -61,15 +61,15 @@ namespace {
 
 using RandomSeed = std::function<uint64_t()>;
 
-// The leader looks this often who has come.
+// The leader checks for new processes at this interval.
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
-// The longest time that the other processes of a crew take to end their ranks.
+// The other processes of a crew must end their ranks within this time.
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);
-// The end of an island whose supervisor has given up.
+// The reason why an island leaves when its supervisor has given up.
 constexpr char kGaveUp[] =
     "its supervisor has given up, because its ranks fail again and again "
     "without a step between";
-// The time for which a slow process is left out doubles so often.
+// The time for which a slow process is left out doubles at most this often.
 constexpr int kMostDoublings = 6;
 
 // Returns the checkpoints in a directory, or null if there is none.
@@ -84,9 +84,8 @@ int FarEnd(const v1::RankTrouble& trouble) {
   return static_cast<int>(std::max(trouble.rank(), trouble.to_rank()));
 }
 
-// Returns the rank that `status` blames because it is dead or stuck, or because
-// the network does not join it with rank 0, so that nobody need wait for it; 0
-// if there is none.
+// Returns the rank that `status` blames for being dead, stuck or behind a slow
+// link to rank 0, and that need not be waited for; 0 if there is none.
 int LostRank(const absl::Status& status) {
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   if (!trouble.has_value()) return 0;
@@ -111,15 +110,14 @@ class LeadingProcess {
   absl::Status Run();
 
  private:
-  // Finds out early what is missing.
   absl::Status Prepare();
   // Begins a new crew.
   absl::Status OpenRendezvous();
   bool MayShrink() const { return rules_.least < rules_.size; }
-  // Returns whether this process is to tell the coordinator and the island's
-  // other processes that the island has ended, and no more.
+  // Returns whether this process only tells the coordinator and the island's
+  // other processes that the island has ended.
   bool GaveUp() const { return stamps_ != nullptr && stamps_->gave_up() > 0; }
-  // Waits for a moment. Returns false if the process is to end.
+  // Waits for a moment. Returns false if the process must end.
   bool PauseForProcesses();
 
   // Returns a description of the island for people.
@@ -128,30 +126,29 @@ class LeadingProcess {
   absl::Status CheckRun(const v1::JoinResponse& joined);
   absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeTrainer(
       const v1::JoinResponse& joined, std::vector<float> parameters);
-  // Decides whether the island is to go on without a process that is slow.
+  // Decides whether to leave out a slow process.
   void Diagnosed(const CollectiveDiagnosis& diagnosis);
-  // Keeps the island's state for the next crew, and ends this one in order.
+  // Keeps the island's state for the next crew, and tells this one to end.
   absl::Status HandOver(IslandState state);
-  // Removes what an island that diverged has kept.
+  // Removes the checkpoints of an island that diverged.
   absl::Status GiveUp();
   absl::Status RemoveRecent();
 
   // Runs the island, with one crew after the other, until it has left.
   absl::Status RunCrews(IslandRunner& runner);
   absl::Status RunCrew(IslandRunner& runner);
-  // Like RunCrew, and gives up if another process leads the island.
+  // Runs a crew, unless another process leads the island.
   //   ALREADY_EXISTS  Another process does, or the coordinator says so.
   absl::Status RunCrewWithoutRivals(IslandRunner& runner);
   // Tells the other processes and the supervisor how the island has ended, and
   // whether training had begun.
   absl::Status End(const absl::Status& status, bool has_begun);
-  // Returns the process without which the island is to go on after `status`,
-  // because the network does not join it with another one; kNoProcess if there
-  // is none.
+  // Returns the process to leave out after `status` because its link to another
+  // one is slow; kNoProcess if there is none.
   int ProcessToAvoid(const absl::Status& status);
-  // Decides what follows after `status`, of an audit that has found wrong
-  // numbers: returns another status if the island goes on without the process
-  // at fault.
+  // Handles the `status` of an audit that has found wrong numbers. Returns
+  // ABORTED if the island continues without the process at fault, and `status`
+  // otherwise.
   absl::Status Isolate(const absl::Status& status);
 
   const RandomSeed& random_seed_;
@@ -167,28 +164,28 @@ class LeadingProcess {
   // Looks for rivals until this process has joined; null if there can be none.
   std::unique_ptr<RivalWatch> rivals_;
   std::atomic<bool> has_rival_ = false;
-  // The processes that were there before the join.
+  // The processes that were present before the join.
   std::set<int> present_;
   LocalRanks local_;
   // A description of this process's devices.
   std::string devices_;
   ServiceManager manager_{now_};
   WorkerMetrics metrics_;
-  // Null if there is no directory for them.
+  // Null without a directory for them.
   std::unique_ptr<IslandCheckpointStore> checkpoints_;
   std::unique_ptr<IslandCheckpointStore> recent_checkpoints_;
-  // The state with which the next start goes on, or null.
+  // The state from which the next start continues, or null.
   std::shared_ptr<IslandState> resume_;
   // True if that is the state of a crew that ended in order for another one.
   bool hands_over_ = false;
-  // The trouble of a rank that the coordinator is to be told of.
+  // The rank trouble to report to the coordinator.
   std::optional<v1::RankTrouble> news_;
-  // The crew's size, and what its ranks have agreed on in the last windows.
+  // The crew's size, and the diagnoses of its last windows.
   int crew_size_ = 1;
   std::vector<CollectiveDiagnosis> windows_;
-  // The process without which the island goes on after this step.
+  // The process to leave out after this step.
   int left_out_ = kNoProcess;
-  // How often each process was left out because it was slow.
+  // Counts the times that each process was left out for being slow.
   std::map<int, int> times_left_out_;
 };
 
@@ -205,8 +202,8 @@ absl::Status LeadingProcess::Run() {
       {.connect = [&] { return ConnectToCoordinator(credentials, now_); },
        .island = [this] { return MakeIslandOptions(); },
        .give_up = [this] { return GiveUp(); },
-       // Ranks in other processes end with rank 0's trainer,
-       // and must be started again from outside.
+       // Ranks in other processes end with rank 0's trainer, and only their
+       // supervisors can restart them.
        .restarts = rendezvous_ == nullptr ? 3 : 0});
   CertificateExpiry certificate(IslandTlsFiles().CertificatePath(),
                                 WallClock());
@@ -229,8 +226,8 @@ absl::Status LeadingProcess::Run() {
   const absl::Status status = RunCrews(runner);
   if (teller.joinable()) teller.join();
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  // systemd takes a service that ends before it was ready, as one does that is
-  // late for the run, for one that has failed.
+  // To systemd, a service that ends before it is ready has failed, but one that
+  // comes too late for the run has not.
   if (absl::IsCancelled(status)) {
     LOG(INFO) << status.message();
     manager_.Ready();
@@ -248,21 +245,22 @@ absl::Status LeadingProcess::Prepare() {
       rules_.avoided[process] = absl::InfiniteFuture();
     }
   }
-  // Nobody waits for them, or for the processes that this one succeeds.
+  // The crew waits neither for these nor for the processes before this one in
+  // the succession.
   rules_.awaited =
       rules_.size - static_cast<int>(rules_.avoided.size()) -
       std::max(0, PlaceInSuccession(IslandLeaders(), rules_.leader));
   // The server starts first, so that the other ranks find it.
   if (rules_.size > 1) RETURN_IF_ERROR(OpenRendezvous());
-  // Find devices before the join, so that a missing one is reported at once.
+  // Report a missing device before the join.
   ASSIGN_OR_RETURN(local_, FindLocalRanks());
   ASSIGN_OR_RETURN(devices_, DescribeDevices(local_.devices));
   ASSIGN_OR_RETURN(checkpoints_,
                    OpenCheckpoints(absl::GetFlag(FLAGS_checkpoint_dir)));
   ASSIGN_OR_RETURN(recent_checkpoints_,
                    OpenCheckpoints(absl::GetFlag(FLAGS_recent_checkpoint_dir)));
-  // A process that only says that the island has ended, in the name of the one
-  // before it, goes on from none.
+  // A process that only reports the island's end in place of a dead member
+  // needs no checkpoint.
   if (GaveUp() && stamps_->member() != 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<IslandState> newest,
                    LoadNewest(checkpoints_.get(), recent_checkpoints_.get(),
@@ -330,16 +328,15 @@ Island::Options LeadingProcess::MakeIslandOptions() {
   // An island that diverged starts again from the run's parameters.
   options.resume = std::exchange(resume_, nullptr);
   if (options.resume != nullptr) {
-    // The lock on the directory shows that the earlier process is dead. That of
-    // a copy may live, so this one replaces nobody, and only says that it goes
-    // on from a checkpoint.
+    // The directory's lock proves that the earlier process is dead. The process
+    // that wrote a copy may live, so this one does not replace it: its own id
+    // only says that it continues from a checkpoint.
     const uint64_t dead = options.resume->position.instance_id();
     options.join.set_replaces_instance_id(dead == 0 ? instance_ : dead);
   }
   if (stamps_ != nullptr && stamps_->member() != 0) {
-    // The supervisor starts no process before the earlier one is dead, which
-    // may have joined and not come to the point where it would have noted
-    // itself beside the checkpoint.
+    // The supervisor starts a process only after the earlier one is dead, which
+    // may have joined without recording its id beside the checkpoint.
     options.join.set_replaces_instance_id(stamps_->member());
   }
   if (MayShrink()) {
@@ -439,7 +436,7 @@ void LeadingProcess::Diagnosed(const CollectiveDiagnosis& diagnosis) {
 absl::Status LeadingProcess::HandOver(IslandState state) {
   resume_ = std::make_shared<IslandState>(std::move(state));
   if (left_out_ == kNoProcess) return crew_->SayStartAgain();
-  // Who is slow each time is tried more and more rarely.
+  // A process that is slow again and again is retried less and less often.
   const int times = std::min(times_left_out_[left_out_]++, kMostDoublings);
   return crew_->SayStartAgain(left_out_,
                               now_() + QuietTime(rules_) * std::exp2(times));
@@ -447,7 +444,7 @@ absl::Status LeadingProcess::HandOver(IslandState state) {
 
 absl::Status LeadingProcess::GiveUp() {
   if (stamps_ != nullptr) stamps_->member() = 0;
-  // One that is left is no reason to leave the other.
+  // If one checkpoint cannot be removed, the other still must go.
   absl::Status removed = RemoveRecent();
   if (checkpoints_ != nullptr) removed.Update(checkpoints_->Remove());
   return removed;
@@ -490,7 +487,7 @@ absl::Status LeadingProcess::RunCrewWithoutRivals(IslandRunner& runner) {
                                            runner.Stop();
                                          });
   absl::Status status = RunCrew(runner);
-  // Its thread may still write.
+  // Its thread, which may still write `rival`, ends here.
   rivals_ = nullptr;
   if (has_rival_) status = absl::AlreadyExistsError(rival);
   if (absl::IsAlreadyExists(status)) {
@@ -501,7 +498,7 @@ absl::Status LeadingProcess::RunCrewWithoutRivals(IslandRunner& runner) {
 }
 
 absl::Status LeadingProcess::RunCrew(IslandRunner& runner) {
-  // No island waits for one that has not joined.
+  // Processes gather before the join, so that no other island waits for them.
   if (MayShrink() && !GaveUp()) {
     ASSIGN_OR_RETURN(
         present_, crew_->AwaitEnough([this] { return PauseForProcesses(); }));
@@ -513,7 +510,7 @@ absl::Status LeadingProcess::End(const absl::Status& status, bool has_begun) {
   if (status.ok() || absl::IsCancelled(status)) {
     if (crew_.has_value()) crew_->Dismiss();
     // An island that leaves before it trains, or between two crews, has not
-    // handed in what it is to go on from.
+    // handed in its state.
     const bool is_needed = absl::IsCancelled(status) &&
                            !SaysRunIsFinished(status) &&
                            (!has_begun || resume_ != nullptr);
@@ -528,7 +525,7 @@ absl::Status LeadingProcess::End(const absl::Status& status, bool has_begun) {
   if (!crew_.has_value()) return end;
   const bool for_good = IsFoundByAudit(end) && !HasSuccessors();
   crew_->SayFailed(status, for_good);
-  // A supervisor that is to end hears that by this process's exit code.
+  // After an audit, this process's exit code makes the supervisor end.
   if (stamps_ != nullptr && !IsFoundByAudit(end)) {
     stamps_->SetAvoided(ProcessToAvoid(status));
     stamps_->left() = true;
@@ -543,12 +540,12 @@ int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
       !MayShrink()) {
     return kNoProcess;
   }
-  // The leader, whose rank is 0, is needed.
+  // Of the two ends this is never rank 0, which leads.
   return crew_->ProcessWithRank(FarEnd(*trouble));
 }
 
 absl::Status LeadingProcess::Isolate(const absl::Status& status) {
-  // The wrong numbers since the last audit are in the parameters of all ranks.
+  // The parameters of all ranks contain the wrong numbers since the last audit.
   const absl::Status removed = GiveUp();
   LOG_IF(ERROR, !removed.ok())
       << "a checkpoint with wrong numbers is left: " << removed.message();

@@ -10,12 +10,12 @@
 
 namespace causeway {
 
-// Runs the process of the island that has rank 0, as the flags of
-// causeway-worker say, until the island has left the run. CANCELLED if it was
-// asked to; ALREADY_EXISTS if another process leads the island; a status of an
-// audit (IsFoundByAudit) if the island computes wrong numbers, and cannot go on
-// without the process that does; errors of Island::Run and of the flags' files
-// and devices.
+// Runs rank 0's process of the island, as the flags of causeway-worker say,
+// until the island has left the run. Returns CANCELLED if it was asked to
+// leave; ALREADY_EXISTS if another process leads the island; an audit's status
+// (IsFoundByAudit) if a process computes wrong numbers and the island cannot
+// continue without it; or errors of Island::Run and of the flags' files and
+// devices.
 absl::Status LeadIsland(const std::function<uint64_t()>& random_seed);
 
 }  // namespace causeway

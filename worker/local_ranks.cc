@@ -19,11 +19,12 @@
 namespace causeway {
 namespace {
 
-// A process waits less for one that has a place, if the island can go on
-// without it.
+// A process waits only this long for another that has a place, if the island
+// can continue without that one.
 constexpr absl::Duration kAwaitRank = absl::Minutes(1);
 
-// Returns this process's own address of --island_leader, or else process 0's.
+// Returns this process's address in --island_leader, or the first if it has
+// none.
 std::string OwnLeaderAddress() {
   const std::vector<LeaderAddress> leaders = IslandLeaders();
   const int place =

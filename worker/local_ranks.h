@@ -33,16 +33,17 @@ absl::StatusOr<LocalRanks> FindLocalRanks();
 
 IslandRanksOptions TrainerOptions(const LocalRanks& local);
 
-// Returns the options of process `rank` of `size`, which finds the others in
+// Returns the options of process `rank` of `size`, which meets the others in
 // `rendezvous`.
 ProcessRankOptions RankOptions(const LocalRanks& local, int rank, int size,
                                Rendezvous* rendezvous);
 
-// Returns where this process listens if it leads the island, and otherwise
-// where process 0 does. Fails if the secret cannot be read.
+// Returns the address where this process listens if it may lead the island, and
+// otherwise process 0's, with the secret. Fails if the secret cannot be read.
 absl::StatusOr<RendezvousOptions> IslandRendezvousOptions();
 
-// Returns who may lead the island. Fails like the above.
+// Returns the processes that may lead the island. Fails if the secret cannot be
+// read.
 absl::StatusOr<Succession> IslandSuccession();
 
 }  // namespace causeway

@@ -45,8 +45,8 @@ uint64_t RandomSeed() {
 
 // Returns the exit code.
 absl::StatusOr<int> Run() {
-  // Check now that the files can be read. The configuration, which says more
-  // about them, comes with the join.
+  // Check early that the files can be read; the rest needs the run's
+  // configuration, which comes with the join.
   for (const std::string& path : absl::GetFlag(FLAGS_data)) {
     if (access(path.c_str(), R_OK) != 0) {
       return absl::NotFoundError(

@@ -78,8 +78,8 @@ absl::StatusOr<CheckpointCopies> StartCopies(const Clock& now) {
   return copies;
 }
 
-// Removes the recent checkpoint of a host that has led the island, and may have
-// been lost then.
+// Removes this host's recent checkpoint, which may be left from a time when it
+// led the island.
 absl::Status RemoveOwnCheckpoint() {
   const std::string recent = absl::GetFlag(FLAGS_recent_checkpoint_dir);
   if (!HasSuccessors() || !MayLead() || recent.empty()) return absl::OkStatus();
@@ -137,7 +137,7 @@ absl::StatusOr<int> SuperviseRanks(std::vector<std::string> arguments) {
   const Clock now = SteadyWallClock();
   ASSIGN_OR_RETURN(const CheckpointCopies copies, StartCopies(now));
   ServiceManager manager(now);
-  // systemd listens to its own child only.
+  // systemd accepts messages from its own child only.
   unsetenv("NOTIFY_SOCKET");
   const CrewRules rules = IslandCrewRules();
   bool is_ready = false;

@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<bool> interrupted = false;
 
-// Returns why the process is to end; empty if it is not.
+// Returns why the process must end, or "" if it need not.
 std::string Reason(int signal) {
   if (signal != 0) return absl::StrCat("SIG", sigabbrev_np(signal));
   const std::string notice = absl::GetFlag(FLAGS_preemption_notice_file);

@@ -19,8 +19,8 @@ namespace causeway {
 // Thread-safe.
 bool IsInterrupted();
 
-// Waits before there is a Terminator. Returns false if a signal has come
-// meanwhile.
+// Waits for `pause` before there is a Terminator. Returns false if a signal has
+// come.
 bool PauseUnlessInterrupted(absl::Duration pause);
 
 // Calls `leave` with the reason at the first termination signal or notice of

@@ -18,7 +18,7 @@ namespace {
 // The shortest period over which speed is measured.
 constexpr absl::Duration kRateWindow = absl::Seconds(2);
 
-// Returns the part of a progress line that is about several ranks.
+// Returns the part of a progress line about several ranks.
 std::string RankReport(const InnerStepResult& result) {
   std::string report;
   if (result.rank_micro_batches.size() > 1) {
@@ -101,7 +101,7 @@ void TrainingProgress::RecordValidation(uint64_t version,
   LOG(INFO) << absl::StrFormat(
       "version %d of the model: validation loss %.4f over %d tokens, %.3f s",
       version, measured.loss, measured.tokens, absl::ToDoubleSeconds(duration));
-  // The coordinator takes only possible values.
+  // Even impossible values are sent: the coordinator refuses them.
   absl::MutexLock lock(&mu_);
   v1::Validation& validation = *progress_.mutable_validation();
   validation.set_version(version);
@@ -199,7 +199,7 @@ void TrainingProgress::Record(uint64_t step, const InnerStepResult& result,
     loss_sum_ += result.loss;
     ++loss_count_;
   }
-  // NaN stands for an unknown loss.
+  // NaN means that the loss is unknown.
   LOG_IF(WARNING, std::isinf(result.loss))
       << "the loss of step " << step << " is " << result.loss;
   UpdateRate(result.tokens, duration, now);

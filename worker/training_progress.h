@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An island's reports on its training: to the coordinator with each heartbeat,
-// and to the log at intervals.
+// An island's training reports: to the coordinator with each heartbeat, and to
+// the log at intervals.
 #ifndef WORKER_TRAINING_PROGRESS_H_
 #define WORKER_TRAINING_PROGRESS_H_
 
@@ -33,7 +33,7 @@ class TrainingProgress {
   // one.
   v1::IslandProgress Report();
 
-  // Returns the last report, with the steps since.
+  // Returns the last report, with the steps and tokens since.
   v1::IslandProgress Current();
 
   // Sets the configuration of the run that the island takes part in.
@@ -44,11 +44,10 @@ class TrainingProgress {
   void Record(uint64_t step, const InnerStepResult& result,
               absl::Duration duration);
 
-  // Sets a trouble of a rank that the next report has, whatever steps do until
-  // then.
+  // Adds a rank's trouble to the next report. Steps until then do not clear it.
   void SetTrouble(const v1::RankTrouble& trouble);
 
-  // Names the data that the island reads.
+  // Sets the digest of the island's data.
   void SetData(std::string digest);
 
   // Records a measurement of the merged model, which took `duration`. Logs it.
@@ -59,7 +58,7 @@ class TrainingProgress {
   absl::Duration waited() const;
 
  private:
-  // The steps and tokens of a period, and the time in it that the steps took.
+  // The steps and tokens of a period, and the time that the steps took.
   struct Rate {
     absl::Time since = absl::InfinitePast();
     uint64_t tokens = 0;
@@ -82,7 +81,7 @@ class TrainingProgress {
   absl::Mutex mu_;
   v1::IslandProgress progress_ ABSL_GUARDED_BY(mu_);
   uint64_t total_steps_ ABSL_GUARDED_BY(mu_) = 0;
-  // Whether no report has had the trouble of SetTrouble yet.
+  // Is true while no report has had the trouble of SetTrouble.
   bool trouble_is_new_ ABSL_GUARDED_BY(mu_) = false;
   // Names such as "training (ACCO)", for one rank and for several. DDP on one
   // rank is plain training.

@@ -41,7 +41,7 @@ class FakeClient : public UnreachableClient {
   uint64_t down = 9;
 };
 
-// Keeps the messages that are logged during its life.
+// Collects the messages that are logged during its life.
 class LogLines : public google::LogSink {
  public:
   LogLines() { google::AddLogSink(this); }
@@ -91,7 +91,7 @@ class TrainingProgressTest : public testing::Test {
                              absl::Minutes(1)};
 };
 
-TEST_F(TrainingProgressTest, WhatRanksHaveDoneAddsUp) {
+TEST_F(TrainingProgressTest, TheWorkOfRanksAddsUp) {
   const InnerStepResult step = {.tokens = 400,
                                 .rank_micro_batches = {3, 1},
                                 .communication = absl::Seconds(2),
@@ -130,7 +130,7 @@ TEST_F(TrainingProgressTest, TheLossIsTheMeanSinceTheLastReport) {
   EXPECT_EQ(progress_.Report().loss(), 1) << "no step since";
 }
 
-TEST_F(TrainingProgressTest, WhoLooksInBetweenTakesNothingFromTheNextReport) {
+TEST_F(TrainingProgressTest, CurrentTakesNothingFromTheNextReport) {
   progress_.Record(1, {.loss = 5, .tokens = 2}, absl::Seconds(1));
   EXPECT_EQ(progress_.Report().loss(), 5);
   progress_.Record(2, {.loss = 3, .tokens = 2}, absl::Seconds(1));
@@ -141,7 +141,7 @@ TEST_F(TrainingProgressTest, WhoLooksInBetweenTakesNothingFromTheNextReport) {
   EXPECT_EQ(progress_.Report().loss(), 3);
 }
 
-TEST_F(TrainingProgressTest, TheRateIsThatOfTheLastSeconds) {
+TEST_F(TrainingProgressTest, TheRateCoversTheLastSeconds) {
   // The first step is a warm-up.
   progress_.Record(1, {.tokens = 1000}, absl::Seconds(9));
   for (const uint64_t tokens : {100, 300}) {
@@ -193,14 +193,14 @@ TEST_F(TrainingProgressTest, ReportsWhatTheClientKnows) {
   EXPECT_EQ(report.round_trip_seconds(), 0.25);
 }
 
-TEST_F(TrainingProgressTest, LossesThatAreNotKnownDoNotCount) {
+TEST_F(TrainingProgressTest, UnknownLossesDoNotCount) {
   Join(v1::RUNNING);
   progress_.Record(1, {.loss = 3}, absl::Seconds(1));
   progress_.Record(2, {.loss = std::nan("")}, absl::Seconds(1));
   EXPECT_EQ(progress_.Report().loss(), 3);
 }
 
-TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
+TEST_F(TrainingProgressTest, ReportsTheActivityOfTheLoop) {
   EXPECT_EQ(Activity(), "joining");
   Join(v1::WAITING_FOR_ISLANDS);
   EXPECT_EQ(Activity(), "loading parameters");
@@ -217,7 +217,7 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
   slow.trouble.set_text("rank 1 is slow");
   progress_.Record(1, slow, absl::Seconds(1));
   EXPECT_EQ(Activity(), "training (DDP); rank 1 is slow");
-  // Only native trainers have the algorithm; a run of tensors has none.
+  // The algorithm is shown for native trainers only, not for a run of tensors.
   v1::RunConfig of_tensors;
   of_tensors.mutable_tensors();
   progress_.SetRun(of_tensors);
@@ -237,8 +237,8 @@ TEST_F(TrainingProgressTest, TheActivityIsThatOfTheLoop) {
   EXPECT_FALSE(progress_.Current().has_wait());
 }
 
-// The contribution that is sent after step 4 has no update after step 6, which
-// is one step later than it should come.
+// The update for the contribution of step 4 has not come after step 6, one step
+// after it was due.
 TEST_F(TrainingProgressTest, WaitsForLateUpdatesAreReported) {
   EXPECT_EQ(progress_.Report().overlap_steps(), 0);
   EXPECT_EQ(progress_.Report().uplink_bits(), 0);
@@ -268,7 +268,7 @@ TEST_F(TrainingProgressTest, WaitsForLateUpdatesAreReported) {
   EXPECT_EQ(progress_.waited(), absl::Seconds(3));
 }
 
-TEST_F(TrainingProgressTest, TheMemoryIsThatInUseNow) {
+TEST_F(TrainingProgressTest, ReportsTheMemoryInUseNow) {
   constexpr size_t kBytes = 128 << 20;
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

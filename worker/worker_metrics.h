@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metrics of a worker: its island's reports to the coordinator, and what
-// only its own machine knows.
+// The metrics of a worker: its island's reports to the coordinator, and facts
+// that only its own machine knows.
 #ifndef WORKER_WORKER_METRICS_H_
 #define WORKER_WORKER_METRICS_H_
 
@@ -20,7 +20,7 @@ namespace causeway {
 // Thread-safe.
 class WorkerMetrics {
  public:
-  // The island has joined the run.
+  // Records that the island has joined the run.
   void SetRun(const v1::JoinResponse& joined);
 
   //   UNAVAILABLE  The island has not joined the run yet.
