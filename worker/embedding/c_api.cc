@@ -41,13 +41,13 @@
 struct causeway_island {
   pid_t process = getpid();
   std::unique_ptr<causeway::EmbeddedIsland> island;
-  // Set by causeway_await_run, with the next two.
+  // Set by causeway_await_run, like the next two.
   bool joined = false;
   std::string configuration;
   std::vector<uint32_t> fragment_of_tensor;
   bool attached = false;
   bool in_step = false;
-  // Texts that were handed out.
+  // Texts handed out to the caller.
   std::string activity;
   std::string progress;
 };
@@ -81,7 +81,7 @@ absl::Status CheckAttached(const causeway_island* island) {
       "causeway_attach has not said yet where the parameters are");
 }
 
-// Tells the program that has started this rank, if it watches, which ranks may
+// Tells the program that started this rank, if it watches, which ranks may
 // compute wrong numbers.
 void StampCorrupt(const absl::Status& verdict, size_t ranks) {
   RankStampPage* const stamps = OpenedRankStamps();
@@ -191,7 +191,7 @@ causeway_code causeway_open(const causeway_options* options,
           " bytes: start from CAUSEWAY_OPTIONS_INIT, with a library that is "
           "not older than the header"));
     }
-    // Options that an older header does not have yet keep their defaults.
+    // Options that an older header lacks keep their defaults.
     causeway_options known = CAUSEWAY_OPTIONS_INIT;
     std::memcpy(&known, options, options->struct_size);
     causeway::PrepareLogging(known.verbose != 0);
@@ -200,7 +200,7 @@ causeway_code causeway_open(const causeway_options* options,
     converted.instance_id = causeway::RandomId();
     RETURN_IF_ERROR(causeway::OpenRankStamps(converted.connection.now));
     {
-      // A supervisor sees the rank from now on, and not from its first order.
+      // From here on, before the first order, a supervisor sees the rank.
       const causeway::RankSectionScope stamp(converted.rank,
                                              causeway::RankLane::kTraining,
                                              causeway::RankSection::kState);
@@ -219,7 +219,7 @@ const char* causeway_leader(const causeway_island* island) {
 
 void causeway_close(causeway_island* island) {
   if (island == nullptr) return;
-  // A fork has none of the island's threads, so their locks stay held.
+  // A fork lacks the island's threads, so their locks stay held.
   if (island->process != getpid()) return;
   const causeway::KeepCurrentDevice keep;
   delete island;

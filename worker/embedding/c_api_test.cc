@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C interface without a run; tests/end_to_end/embedding_test.cc has one.
+// Tests the C interface without a run; tests/end_to_end/embedding_test.cc has
+// one.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,11 +79,11 @@ TEST_F(CApiTest, RefusesWrongOptionsAndSaysWhichAndWhy) {
   EXPECT_EQ(causeway_open(nullptr, &island_), CAUSEWAY_INVALID_ARGUMENT);
 }
 
-// A program of an older header passes fewer bytes.
+// A program compiled with an older header passes fewer bytes.
 TEST_F(CApiTest, OlderOptionsKeepTheDefaultsOfNewerFields) {
   causeway_options options = Unreachable();
   options.struct_size = offsetof(causeway_options, rank);
-  // The library must not read these.
+  // The library must not read this.
   options.rank = 77;
   EXPECT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK)
       << causeway_last_error();
@@ -125,7 +126,7 @@ TEST_F(CApiTest, ACertificateThatExpiresSoonIsLogged) {
               HasSubstr(soon.certificate + "\" expires at "));
 }
 
-TEST_F(CApiTest, AnIslandThatIsAskedToLeaveBeforeItJoinsEnds) {
+TEST_F(CApiTest, ALeaveBeforeTheJoinEndsTheIsland) {
   const causeway_options options = Unreachable();
   ASSERT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK);
   ASSERT_EQ(causeway_request_leave(island_, "no time"), CAUSEWAY_OK);

@@ -20,12 +20,12 @@ namespace causeway {
 // Returns the text; "" for null.
 std::string Text(const char* text);
 
-// Returns the message as JSON, with the fields' own names and every field of a
-// basic type.
+// Returns the message as JSON, with the fields' original names, including all
+// primitive fields.
 std::string Json(const google::protobuf::Message& message);
 
-// Both return INVALID_ARGUMENT, with the name of what is wrong. ConvertOptions
-// sets no instance_id.
+// Both return INVALID_ARGUMENT and name the wrong option or tensor.
+// ConvertOptions sets no instance_id.
 absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
     const causeway_options& from);
 absl::StatusOr<std::vector<TensorBuffer>> ConvertBuffers(

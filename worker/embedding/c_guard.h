@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every function of the C interface does about errors.
+// The error handling of every function of the C interface.
 #ifndef WORKER_EMBEDDING_C_GUARD_H_
 #define WORKER_EMBEDDING_C_GUARD_H_
 
@@ -20,8 +20,8 @@ inline std::string& LastError() {
   return error;
 }
 
-// Does `work`, which returns a status; keeps its message, and restores the
-// current device.
+// Runs `work`, which returns a status; keeps the message of an error, and
+// restores the current device.
 template <typename Work>
 causeway_code Guard(Work work) {
   const KeepCurrentDevice keep;

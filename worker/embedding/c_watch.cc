@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the C interface that is for programs that start ranks.
+// The part of the C interface for programs that start ranks.
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +30,8 @@ struct causeway_watch {
 
 namespace {
 
-// Has rank 0 report this. `replaces` says that it takes the place of what was
-// said before; no rank may run then, so that none takes that meanwhile.
+// Has rank 0 report the trouble. With `replaces` it replaces earlier reports,
+// and no rank may run, because it could take one of those.
 absl::Status Say(causeway_watch* watch, causeway::v1::RankTrouble::Kind kind,
                  int32_t rank, const char* text, bool replaces) {
   if (rank < 0) {

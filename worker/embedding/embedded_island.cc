@@ -98,7 +98,7 @@ class LeadingIsland : public EmbeddedIsland {
     if (end_.has_value() && !end_->ok()) return *end_;
     if (end_.has_value()) return 0;
     const absl::Time deadline = now_() + timeout;
-    // Before the ranks are there, there is nothing to hand in.
+    // Before all ranks have attached, there is nothing to hand in.
     if (!asked_to_leave_ && attached_ < options_.ranks) {
       const absl::StatusOr<bool> all = AwaitAttached(deadline);
       if (!all.ok()) return End(all.status());
@@ -230,8 +230,8 @@ class LeadingIsland : public EmbeddedIsland {
     return rendezvous_ == nullptr ? &alone_ : rendezvous_->table();
   }
 
-  // Returns whether all ranks have attached their tensors. Waits for it until
-  // `deadline`; ranks_deadline_ is that of the ranks.
+  // Returns whether all ranks have attached their tensors, for which it waits
+  // until `deadline`. The ranks have time until ranks_deadline_.
   absl::StatusOr<bool> AwaitAttached(absl::Time deadline) {
     for (; attached_ < options_.ranks; ++attached_) {
       const absl::Duration left = std::min(deadline, ranks_deadline_) - now_();
@@ -267,9 +267,10 @@ class LeadingIsland : public EmbeddedIsland {
   absl::Status End(const absl::Status& status) {
     const bool in_order = status.ok() || absl::IsCancelled(status);
     end_ = has_run() ? FinalError(status) : status;
-    // Common work of the ranks must not delay the end.
+    // The ranks' common work must not delay the end.
     if (!in_order && rank_ != nullptr) rank_->Fail(status);
-    // They hear it meanwhile: the program may close the table right after this.
+    // The ranks hear this during the leave; the program may close the table
+    // right after that.
     if (rank_ == nullptr) TellEnd();
     island_->End(status);
     if (absl::IsOutOfRange(status) || IsFoundByAudit(status)) DropCheckpoint();
@@ -284,8 +285,7 @@ class LeadingIsland : public EmbeddedIsland {
     return *end_;
   }
 
-  // Tells the other ranks, which are not connected yet, that none of what they
-  // wait for comes.
+  // Tells the other ranks, which are not connected yet, to stop waiting.
   void TellEnd() {
     const absl::Status end =
         end_->ok() ? absl::CancelledError("the run is finished") : *end_;
@@ -294,8 +294,8 @@ class LeadingIsland : public EmbeddedIsland {
               0, end, table());
   }
 
-  // The coordinator lets no process continue from a checkpoint of an island
-  // that diverged. After an audit, one has wrong numbers.
+  // The coordinator lets no process continue from the checkpoint of an island
+  // that diverged. After an audit, the checkpoint has wrong numbers.
   void DropCheckpoint() {
     if (checkpoints_ == nullptr) return;
     const absl::Status removed = checkpoints_->Remove();
@@ -318,14 +318,14 @@ class LeadingIsland : public EmbeddedIsland {
   std::unique_ptr<Island> island_;
   // Owned by the island.
   EmbeddedRank* rank_ = nullptr;
-  // How many ranks are known to have attached their tensors, this one first,
-  // and the deadline of the others.
+  // Ranks below this number have attached their tensors; the others have a
+  // deadline.
   int attached_ = 1;
   absl::Time ranks_deadline_;
-  // While the training loop is in a step.
+  // Set while the training loop is in a step.
   std::optional<RankSectionScope> stamp_;
   std::atomic<bool> asked_to_leave_ = false;
-  // How the island has ended, if it has.
+  // The status with which the island has ended, if it has.
   std::optional<absl::Status> end_;
 };
 

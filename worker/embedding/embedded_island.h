@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One process of an island with a foreign training loop, as the C interface
-// shows it (worker/embedding/causeway.h): rank 0, which is a member of the run,
-// or a rank that follows it.
+// One process of an island with a foreign training loop, behind the C interface
+// (worker/embedding/causeway.h): rank 0, which is a member of the run, or a
+// rank that follows it.
 #ifndef WORKER_EMBEDDING_EMBEDDED_ISLAND_H_
 #define WORKER_EMBEDDING_EMBEDDED_ISLAND_H_
 
@@ -29,8 +29,8 @@
 namespace causeway {
 
 struct EmbeddedIslandOptions {
-  // How rank 0 reaches the coordinator, and the files for it. `connection` has
-  // no credentials yet.
+  // Rank 0's connection to the coordinator, still without credentials, and the
+  // files for those.
   GrpcCoordinatorClientOptions connection;
   ClientTlsFiles tls;
   // If not empty, the island enrols into the folder tls.tls first.
@@ -41,7 +41,7 @@ struct EmbeddedIslandOptions {
   std::string checkpoint_directory;
   std::string resume_directory;
   bool anchors_on_device = false;
-  // A random number other than 0, of this process alone.
+  // A random number other than 0, unique to this process.
   uint64_t instance_id = 0;
 
   // The ranks, if there are several.
@@ -56,7 +56,7 @@ struct EmbeddedIslandOptions {
   absl::Duration rank_timeout = absl::Minutes(5);
 };
 
-// For use by one thread, except RequestLeave and Progress. Destroying it ends
+// For use by one thread, except RequestLeave and Progress. Its destruction ends
 // the island at once.
 class EmbeddedIsland {
  public:
@@ -73,24 +73,25 @@ class EmbeddedIsland {
 
   // Waits until the island has joined.
   virtual absl::Status AwaitRun(absl::Duration timeout) = 0;
-  // The rest needs AwaitRun. Return the run, and its tensors.
+  // Return the run, and its tensors. These and all functions below need
+  // AwaitRun.
   const v1::JoinResponse& run() const { return *run_; }
   const ModelLayout& layout() const { return layout_; }
 
   virtual absl::Status Attach(const std::vector<TensorBuffer>& buffers) = 0;
   // Call the next two after Attach. See LocalTensors.
   virtual void SetStream(void* stream) = 0;
-  // Returns 0 if the run is finished, and nothing at the
-  // timeout. Any error has ended the island.
+  // Returns 0 if the run is finished, and nothing at the timeout. Any error
+  // ends the island.
   virtual absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) = 0;
   virtual void Stepped(const InnerStepResult& result) = 0;
-  // Makes the next NextStep wait until the updates of everything sent are
-  // applied. Call before the step is trained, on all ranks.
+  // Call on all ranks instead of training the step: the next NextStep waits
+  // until the updates of everything sent are applied.
   virtual void SettleFirst() = 0;
 
-  // Ends the island because of an error of the training loop, which is reported
-  // to the coordinator and the other ranks. Nothing is handed in.
+  // Ends the island because of an error of the training loop, reports it to the
+  // coordinator and the other ranks, and hands nothing in.
   virtual void Fail(const absl::Status& status) = 0;
   // Returns the error that has ended the island, if one has.
   virtual absl::Status Failure() = 0;
@@ -98,8 +99,8 @@ class EmbeddedIsland {
   // The rest is for rank 0. Other ranks do nothing, or return INVALID_ARGUMENT.
   virtual void RequestLeave(absl::string_view reason) = 0;
   virtual absl::StatusOr<v1::IslandProgress> Progress() = 0;
-  // Return what the island does or waits for, and how long training has stood
-  // still.
+  // Return what the island is doing or waiting for, and how long training has
+  // stood still.
   virtual std::string Activity() const = 0;
   virtual absl::Duration Waited() const = 0;
   // Copies the merged parameters of the whole model.
@@ -110,8 +111,8 @@ class EmbeddedIsland {
  protected:
   bool has_run() const { return run_.has_value(); }
   absl::Status SetRun(v1::JoinResponse run);
-  // Returns the error that ends a joined island, with a code that does not mean
-  // "call again" or "nothing has changed": ABORTED if a rank is late or gone,
+  // Returns the error that ends a joined island, without the codes for "call
+  // again" and "nothing has changed": ABORTED if a rank is late or gone,
   // FAILED_PRECONDITION if the coordinator refuses.
   static absl::Status FinalError(const absl::Status& status);
 

@@ -14,7 +14,7 @@
 //
 // The replica's shards are ranges of the model as usual; TensorExchange moves
 // values between them and the tensors. A single rank with fp32 tensors on a GPU
-// needs no such copies: the device's kernels work on the tensors themselves.
+// needs no copies: the device's kernels work on the tensors themselves.
 #ifndef WORKER_EMBEDDING_EMBEDDED_RANK_H_
 #define WORKER_EMBEDDING_EMBEDDED_RANK_H_
 
@@ -48,12 +48,12 @@ namespace causeway {
 // For use by one thread.
 class EmbeddedRank : public InnerTrainer {
  public:
-  // Not steps: say that the run is finished, or that the island has left it.
+  // Pseudo-steps: the run is finished, or the island has left it.
   static constexpr uint64_t kFinished = 0;
   static constexpr uint64_t kLeft = kNoStep;
 
   // All ranks call it together. `tensors` outlives the object; the tensors of
-  // all ranks must be the model. `pulse` and `on_failure` are those of Orders.
+  // all ranks must cover the model. See Orders for `pulse` and `on_failure`.
   //   INVALID_ARGUMENT  A tensor is on no rank. Other errors are those of a
   //                     Communicator.
   static absl::StatusOr<std::unique_ptr<EmbeddedRank>> Create(
@@ -73,21 +73,22 @@ class EmbeddedRank : public InnerTrainer {
   absl::Status Restore(TrainerState state) override {
     return ShareParameters(std::move(state.parameters));
   }
-  // Lets the other ranks train a step, or tells them by one of the numbers
-  // above that there is none.
+  // Lets the other ranks train a step, or tells them by a pseudo-step that
+  // there is none.
   absl::Status BeginStep(uint64_t run_step);
   // UNIMPLEMENTED: the training loop makes the steps.
   absl::StatusOr<InnerStepResult> Step(uint64_t run_step) override;
 
   // Ends the island on all ranks, for the reason in `status`. Thread-safe.
   void Fail(const absl::Status& status);
-  // Returns why the island has ended on all ranks, if it has. Thread-safe.
+  // Returns the error that has ended the island on all ranks, if any.
+  // Thread-safe.
   absl::Status failure() const { return orders_.failure(); }
 
   // On the other ranks: carries out rank 0's orders until it ends. Calls
-  // `train` for each step and `free` before each order about the tensors; both
-  // return once the tensors are free for orders. Calls `saved` when a state was
-  // read from the tensors.
+  // `train` for each step and `free` before each order that uses the tensors;
+  // both return once the tensors are free. Calls `saved` after reading a state
+  // from the tensors.
   absl::Status Follow(absl::FunctionRef<absl::Status(uint64_t run_step)> train,
                       absl::FunctionRef<absl::Status()> free,
                       absl::FunctionRef<void()> saved);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors of a training loop on a GPU, of which parts are either those of the
-// device's kernels or copies in host memory: both have the bits of tensors in
-// host memory.
+// Tests that a training loop's tensors on a GPU give the same bits as tensors
+// in host memory, whether the replica's parts are on the device or in host
+// memory.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -88,11 +88,11 @@ struct Case {
 
 class EmbeddedRankCudaTest : public testing::TestWithParam<Case> {
  protected:
-  // An island of one rank with its tensors.
+  // An island of one rank, with its tensors.
   struct Rank {
     std::vector<std::vector<char>> host;
     std::vector<std::unique_ptr<DeviceTensor>> device;
-    // On which training writes them.
+    // Training writes the tensors on this stream.
     cudaStream_t stream = nullptr;
     std::optional<LocalTensors> tensors;
     LocalRendezvous rendezvous;
@@ -204,7 +204,7 @@ TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
     for (uint32_t fragment = 0; fragment < host.fragments.size(); ++fragment) {
       const std::string contribution = Contribution(host, fragment);
       EXPECT_EQ(Contribution(device, fragment), contribution);
-      // The next anchor is a little beside the last one.
+      // The next anchor differs a little from the last one.
       std::vector<float> anchor(host.fragments[fragment]->size());
       ASSERT_OK(host.fragments[fragment]->ReadAnchor(absl::MakeSpan(anchor)));
       for (float& value : anchor) value += 0.01f;
@@ -221,7 +221,8 @@ TEST_P(EmbeddedRankCudaTest, HasTheBitsOfTensorsInHostMemory) {
   }
 }
 
-// A model of 16 bits has its parts in host memory, as ranks of several have.
+// A model of 16 bits has its parts in host memory, like islands of several
+// ranks.
 TEST_P(EmbeddedRankCudaTest, OnlyPartsOnTheDeviceTakeItsMemory) {
   size_t before = 0, after = 0, total = 0;
   ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);

@@ -14,7 +14,7 @@
 namespace causeway {
 namespace {
 
-// How often a rank checks whether it is behind, within the time that it may be.
+// Within the time that a rank may be behind, it checks this often.
 constexpr int kLooks = 20;
 
 }  // namespace
@@ -134,7 +134,7 @@ absl::Status FollowingIsland::AwaitTensors() {
   const auto free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return closing_ || in_save_ || (!ordered_.has_value() && !in_step_);
   };
-  // A step may take any time while rank 0 is also in it.
+  // A step may take any time while rank 0 is in the same step.
   std::optional<TimeLimit> behind;
   const absl::Duration look =
       std::min(options_.rank_timeout / kLooks, TimeLimit::kSlice);

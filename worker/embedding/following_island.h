@@ -28,7 +28,7 @@
 
 namespace causeway {
 
-// A rank that follows rank 0. A thread of its own carries out the orders, and
+// A rank that follows rank 0. Its own thread carries out the orders, and
 // touches the tensors only while the training loop is in NextStep or Save.
 class FollowingIsland : public EmbeddedIsland {
  public:
@@ -44,7 +44,7 @@ class FollowingIsland : public EmbeddedIsland {
   absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;
-  // Only rank 0 knows what to wait for.
+  // Only rank 0 waits for updates.
   void SettleFirst() override { Stepped({}); }
   void Fail(const absl::Status& status) override;
   absl::Status Failure() override;
@@ -68,7 +68,7 @@ class FollowingIsland : public EmbeddedIsland {
   TimeLimit Limit() const {
     return {options_.rank_timeout, &options_.connection.now};
   }
-  // Whether rank 0 has said that no other step comes.
+  // Returns whether rank 0 has ordered the last step.
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ordered_ == EmbeddedRank::kFinished ||
            ordered_ == EmbeddedRank::kLeft;
@@ -80,7 +80,7 @@ class FollowingIsland : public EmbeddedIsland {
   absl::Status Follow();
   absl::Status Train(uint64_t step);
   void Saved();
-  // Waits until the training loop does not use the tensors.
+  // Waits until the training loop stops using the tensors.
   //   DEADLINE_EXCEEDED  The loop must hang: rank 0 has long had other orders.
   absl::Status AwaitTensors();
 
@@ -90,16 +90,16 @@ class FollowingIsland : public EmbeddedIsland {
   std::thread thread_;
 
   absl::Mutex mu_;
-  // Null before the ranks are connected, and when the thread has ended.
+  // Null before the ranks are connected, and after the thread has ended.
   EmbeddedRank* rank_ ABSL_GUARDED_BY(mu_) = nullptr;
-  // The step that rank 0 has ordered and NextStep has not returned yet.
+  // The step that rank 0 has ordered but NextStep has not returned yet.
   std::optional<uint64_t> ordered_ ABSL_GUARDED_BY(mu_);
   // The last step that was ordered.
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 0;
-  // Whether the training loop is in a step, and in Save within it.
+  // Say whether the training loop is in a step, and in Save within it.
   bool in_step_ ABSL_GUARDED_BY(mu_) = false;
   bool in_save_ ABSL_GUARDED_BY(mu_) = false;
-  // How rank 0's orders have ended, if they have.
+  // The status with which rank 0's orders have ended, if they have.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -56,8 +56,8 @@ absl::StatusOr<const TensorSpec*> Find(
   return &tensor;
 }
 
-// Returns the first tensor of which `covered`, in model order, lacks a value;
-// null if there is none.
+// Returns the first tensor with a value outside `covered`, which is in model
+// order; null if there is none.
 const TensorSpec* FirstMissing(const ModelLayout& layout,
                                absl::Span<const Slice> covered) {
   int64_t end = 0;
@@ -87,7 +87,7 @@ void WriteHalves(absl::Span<const float> values, uint16_t (*to_bits)(float),
   for (size_t i = 0; i < values.size(); ++i) bits[i] = to_bits(values[i]);
 }
 
-// Like ToF16, but values that are too large become infinities.
+// Like ToF16, but turns values that are too large into infinities.
 uint16_t ToF16OrInfinity(float value) {
   if (std::fabs(value) < kTooLargeForF16) return ToF16(value);
   return std::signbit(value) ? 0xfc00 : 0x7c00;
@@ -97,7 +97,7 @@ size_t BytesOf(ElementType type) {
   return type == ElementType::kFloat32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-// Both convert values in host memory; `reference` is that of 16-bit types.
+// Both convert values in host memory; only 16-bit types use `reference`.
 void ReadHost(ElementType type, const char* data, const float* reference,
               absl::Span<float> values) {
   switch (type) {

@@ -5,10 +5,10 @@
 // tensors, whole or in parts, of three types. The outer loop sees fp32 values
 // at their places in the model (common/tensors/model_layout.h).
 //
-// Changes smaller than half a step of a 16-bit value, as outer steps often are,
-// would be lost. So each 16-bit value has a reference r in fp32: the value that
-// was last written. A value p that equals r rounded counts as r; one that
-// training has moved counts as r + (p - rounded r).
+// Changes smaller than half a step of a 16-bit value, like many outer steps,
+// would be lost. So each 16-bit value has a reference r in fp32: the value last
+// written. A value p counts as r + (p - rounded r), which is r until training
+// moves p.
 #ifndef WORKER_EMBEDDING_LOCAL_TENSORS_H_
 #define WORKER_EMBEDDING_LOCAL_TENSORS_H_
 
@@ -35,12 +35,12 @@ struct TensorBuffer {
   std::string name;
   // The tensor's extents, if known.
   std::optional<std::vector<int64_t>> shape;
-  // The values' indices in the tensor; all of them if none are given.
+  // The values' indices in the tensor; all if none are given.
   std::optional<Slice> values;
   ElementType type = ElementType::kFloat32;
   void* data = nullptr;
-  // Whether `data` is memory of a CUDA device, which the training loop writes
-  // on the stream, a cudaStream_t.
+  // Is true if `data` is memory of a CUDA device, which the training loop
+  // writes on `stream`, a cudaStream_t.
   bool on_device = false;
   void* stream = nullptr;
 };
@@ -48,8 +48,8 @@ struct TensorBuffer {
 // Thread-compatible. The buffers' memory outlives the object.
 class LocalTensors {
  public:
-  // Finds the tensors in the layout. With `whole`, together they must be the
-  // model. For anchors_on_device see PartDevice.
+  // Finds the tensors in the layout. With `whole`, they must cover the model.
+  // For anchors_on_device see PartDevice.
   //   INVALID_ARGUMENT     A tensor is not in the layout, has another shape, is
   //                        there twice or, with `whole`, is missing; or tensors
   //                        are on several devices.
@@ -65,18 +65,18 @@ class LocalTensors {
   // The device that has the tensors; null if they are in host memory.
   TensorDevice* device() const { return device_.get(); }
   // Sets the stream on which the training loop writes tensors on a device from
-  // now on, in place of the buffers' streams. Thread-safe.
+  // now on, instead of the buffers' streams. Thread-safe.
   void SetStream(void* stream);
-  // Waits until the training loop's work so far has written the tensors. Call
-  // before Read or Write.
+  // Waits until the training loop's work so far is done. Call before Read or
+  // Write.
   absl::Status AwaitTraining() const;
 
-  // Copy the model's values in `slice`, which must all be here. Write also sets
-  // the references. Errors are the device's.
+  // Copy the model's values in `slice`, which must all be local. Write also
+  // sets the references. Errors are the device's.
   absl::Status Read(const Slice& slice, absl::Span<float> values) const;
   absl::Status Write(const Slice& slice, absl::Span<const float> values);
-  // Waits like AwaitTraining, then writes all local values from those of the
-  // whole model.
+  // Waits like AwaitTraining, then writes all local values from the whole
+  // model's.
   absl::Status WriteAll(absl::Span<const float> model);
 
   // Returns where the values of `slices` lie, as segments of the memory from

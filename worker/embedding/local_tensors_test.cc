@@ -79,7 +79,7 @@ TEST_F(LocalTensorsTest, PartsOfTensorsAreSeparateSlices) {
   EXPECT_THAT(values, ElementsAre(11, 12));
 }
 
-TEST_F(LocalTensorsTest, NamesWhatDoesNotFitTheRun) {
+TEST_F(LocalTensorsTest, NamesTensorsThatDoNotFitTheRun) {
   std::vector<TensorBuffer> buffers = All();
   // Afterwards the buffers are right again.
   const auto expect_refused = [&](const char* why) {
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Types, HalfTensorsTest,
                          testing::Values(ElementType::kBfloat16,
                                          ElementType::kFloat16));
 
-// A thousand steps of a tenth of the tensor's own step add up.
+// A thousand changes of at most a tenth of the type's own step add up.
 TEST_P(HalfTensorsTest, SmallStepsAddUp) {
   std::vector<uint16_t> bits(4);
   ASSERT_OK_AND_ASSIGN(
@@ -139,15 +139,15 @@ TEST_P(HalfTensorsTest, SmallStepsAddUp) {
   EXPECT_NEAR(values[1], -1 + 1000 * step, 1e-4);
   EXPECT_EQ(bits[0], ToBits(values[0]));
 
-  // If training moves a value by its own steps, the read value moves by the
-  // same.
+  // If training moves a value by a step of its type, the read value moves by
+  // the same.
   const float before = values[3];
   const float moved = FromBits(++bits[3]) - FromBits(bits[3] - 1);
   ASSERT_OK(tensors.Read(all, absl::MakeSpan(values)));
   EXPECT_EQ(values[3], before + moved);
 }
 
-TEST_P(HalfTensorsTest, WhatIsNotFiniteStaysSo) {
+TEST_P(HalfTensorsTest, NonFiniteValuesStayNonFinite) {
   std::vector<uint16_t> bits(4);
   ASSERT_OK_AND_ASSIGN(
       LocalTensors tensors,

@@ -28,7 +28,7 @@ constexpr char kEncrypted = 'E';
 constexpr char kPlain = 'P';
 constexpr char kNone = 'N';
 
-// Ranks may come to the replica's operations at any time.
+// Ranks may reach the replica's operations at any time.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
 // How often a waiting rank checks whether it must stop.
@@ -48,7 +48,7 @@ std::string Said(int rank, const absl::Status& status) {
   return said.SerializeAsString();
 }
 
-// Returns what the others make of it; see AwaitRank.
+// Returns the status that the others derive from `text`; see AwaitRank.
 absl::Status Heard(int rank, const std::string& text) {
   v1::RankFailure said;
   if (!said.ParseFromString(text)) {
@@ -203,7 +203,7 @@ absl::StatusOr<RankCommunicators> ConnectRanks(
 }
 
 absl::Duration Pulse(const EmbeddedIslandOptions& options) {
-  // Often enough for the other ranks to notice in time.
+  // The other ranks notice a missing pulse in time.
   return options.rank_timeout / 4;
 }
 

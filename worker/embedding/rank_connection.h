@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the processes of an embedded island find each other.
+// Connects the processes of an embedded island.
 #ifndef WORKER_EMBEDDING_RANK_CONNECTION_H_
 #define WORKER_EMBEDDING_RANK_CONNECTION_H_
 
@@ -27,23 +27,22 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> FindRendezvous(
     const EmbeddedIslandOptions& options);
 
 // On rank 0: publishes the run for the other ranks, and whether ranks encrypt.
-// On the others: waits for it; DEADLINE_EXCEEDED if it is not there in time.
 absl::Status ShareRun(const v1::JoinResponse& joined, bool encrypt,
                       Rendezvous* rendezvous);
-// On rank 0: says instead why it has ended without a run. The others get this
-// error as AwaitRank returns it.
+// On rank 0: says instead why it has ended without a run.
 void ShareNoRun(const absl::Status& status, Rendezvous* rendezvous);
+// On the others: waits for the run. DEADLINE_EXCEEDED if it does not come in
+// time. If rank 0 has none, returns its error like AwaitRank.
 absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
                                                 absl::Duration timeout,
                                                 bool& encrypt);
 
 // Milestones that each rank reports once to the others, until the ranks are
-// connected. A status other than OK says why it goes no further.
+// connected. A status other than OK says why the rank stops.
 enum class Milestone {
   // The rank has attached its tensors.
   kAttached,
-  // Rank 0 knows that all ranks have attached, has loaded the parameters, and
-  // connects.
+  // All ranks have attached; rank 0 has loaded the parameters, and connects.
   kBegun,
 };
 void TellRanks(Milestone milestone, int rank, const absl::Status& status,
@@ -54,8 +53,8 @@ void TellRanks(Milestone milestone, int rank, const absl::Status& status,
 //   UNAVAILABLE        Rank 0 has ended.
 absl::Status AwaitRank(Milestone milestone, int rank, absl::Duration timeout,
                        Rendezvous* rendezvous);
-// Waits until rank 0 has begun. Returns errors of rank 0, which name it. Gives
-// up soon after `stop` returns true.
+// Waits until rank 0 has begun. Errors of rank 0 name it. Gives up soon after
+// `stop` returns true.
 absl::Status AwaitBegin(const EmbeddedIslandOptions& options,
                         const std::function<bool()>& stop,
                         Rendezvous* rendezvous);

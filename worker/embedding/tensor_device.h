@@ -30,21 +30,21 @@ class TensorDevice {
   int number() const { return number_; }
 
   // Sets the streams (each a cudaStream_t) on which the training loop writes
-  // the tensors, in place of the ones before.
+  // the tensors, and forgets earlier ones.
   void SetStreams(std::set<void*> streams);
-  // Waits until these streams have done what they were given so far.
+  // Waits until these streams have done their work so far.
   absl::Status AwaitStreams() const;
 
   // Copies from the device to pinned memory, and calls use(piece, offset,
   // bytes) for each piece.
   absl::Status Read(const char* from, size_t bytes,
                     absl::FunctionRef<void(const char*, size_t, size_t)> use);
-  // The reverse: fill(piece, offset, bytes) writes what is copied.
+  // Copies to the device; fill(piece, offset, bytes) writes each piece.
   absl::Status Write(absl::FunctionRef<void(char*, size_t, size_t)> fill,
                      size_t bytes, char* to);
 
   // Returns the device for the replica's parts. The first call takes memory of
-  // the device for pieces. RESOURCE_EXHAUSTED: there is not enough.
+  // the device for pieces. RESOURCE_EXHAUSTED if there is not enough.
   absl::StatusOr<PartDevice*> Parts();
 
  private:

@@ -19,9 +19,9 @@ size_t CountValues(absl::Span<const Slice> slices) {
   return static_cast<size_t>(values);
 }
 
-// Calls copy(slice, position) for each slice of `part`, until one fails;
-// `position` is that of its first value among the values of `whole`, which
-// contains it.
+// Calls copy(slice, position) for each slice of `part`, until a call fails;
+// `position` is the index of the slice's first value in `whole`, which contains
+// `part`.
 template <typename Copy>
 absl::Status ForEach(absl::Span<const Slice> part,
                      absl::Span<const Slice> whole, Copy copy) {
@@ -35,7 +35,7 @@ absl::Status ForEach(absl::Span<const Slice> part,
   return absl::OkStatus();
 }
 
-// Exchanges vectors between ranks, by rank; their sizes are known to both.
+// Exchanges vectors between ranks, by rank; both sides know the sizes.
 absl::Status Exchange(Communicator* communicator,
                       const std::vector<std::vector<float>>& to,
                       std::vector<std::vector<float>>& from) {

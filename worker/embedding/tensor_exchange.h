@@ -3,9 +3,8 @@
 //
 // Moves a fragment's values between two distributions over an island's ranks.
 // In the replica's, one rank holds each value
-// (worker/replica/fragment_share.h). In the training loop's, several ranks may
-// have a value (copies of the model), or each rank has its part of every tensor
-// (sharded parameters).
+// (worker/replica/fragment_share.h). In the training loop's, ranks have copies
+// of the model, or each has its part of every tensor (sharded parameters).
 #ifndef WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
 #define WORKER_EMBEDDING_TENSOR_EXCHANGE_H_
 
@@ -19,10 +18,10 @@
 
 namespace causeway {
 
-// Sets of values of the model: disjoint slices, in order.
+// A set of the model's values: disjoint slices, in order.
 using Slices = std::vector<Slice>;
 
-// Returns the values that are in both sets, and those that are only in `a`.
+// Return the values that are in both sets, and those that are only in `a`.
 Slices Intersect(absl::Span<const Slice> a, absl::Span<const Slice> b);
 Slices Subtract(absl::Span<const Slice> a, absl::Span<const Slice> b);
 
@@ -34,11 +33,11 @@ class TensorExchange {
   TensorExchange(int rank, const std::vector<Slices>& held,
                  const std::vector<Slices>& trained);
 
-  // held <- the values that this rank holds, in order, from its own tensors or,
-  // where it lacks them, from those of the first rank that has them.
+  // Reads the values that this rank holds into `held`, in order, from its own
+  // tensors or else from the first rank that has them.
   absl::Status Fetch(const LocalTensors& tensors, Communicator* communicator,
                      absl::Span<float> held) const;
-  // Writes the held values of all ranks to all tensors that have them.
+  // Writes the held values of all ranks to all tensors that contain them.
   absl::Status Bring(absl::Span<const float> held, Communicator* communicator,
                      LocalTensors& tensors) const;
 
@@ -46,14 +45,15 @@ class TensorExchange {
   const int rank_;
   // The values that this rank holds.
   const Slices held_;
-  // By rank: the held values that come from it, and the values that it trains.
+  // By rank: this rank's held values that it fetches from there, and those that
+  // are trained there.
   std::vector<Slices> fetched_from_;
   std::vector<Slices> brought_to_;
-  // By rank: the values that it fetches from this one, and those that it holds
-  // and this one trains.
+  // By rank: the values that are fetched there from this rank, and those that
+  // are held there and trained here.
   std::vector<Slices> fetched_by_;
   std::vector<Slices> brought_by_;
-  // Whether anything moves between ranks.
+  // Say whether anything moves between ranks.
   bool fetches_ = false;
   bool brings_ = false;
 };

@@ -33,7 +33,7 @@ std::vector<bool> Members(const Slices& slices) {
   return members;
 }
 
-// Returns a set that has each of many short runs with probability `share`.
+// Returns a set that contains each of many short runs with probability `share`.
 Slices RandomSlices(std::mt19937& random, double share) {
   Slices slices;
   for (int64_t begin = 0; begin < kValues;) {
@@ -46,7 +46,7 @@ Slices RandomSlices(std::mt19937& random, double share) {
   return slices;
 }
 
-TEST(SlicesTest, IntersectAndSubtractAreThoseOfSets) {
+TEST(SlicesTest, IntersectAndSubtractAreSetOperations) {
   std::mt19937 random(1);
   for (int i = 0; i < 200; ++i) {
     const Slices a = RandomSlices(random, 0.5);
@@ -70,7 +70,7 @@ ModelLayout OneTensor() {
   return layout;
 }
 
-// An island whose ranks train `trained` and hold `held` of one tensor.
+// Tests islands whose ranks train `trained` and hold `held` of one tensor.
 class TensorExchangeTest : public testing::Test {
  protected:
   void Check(const std::vector<Slices>& held,
