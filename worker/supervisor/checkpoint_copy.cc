@@ -20,13 +20,13 @@
 namespace causeway {
 namespace {
 
-// How often a mirror looks for a new checkpoint.
+// A mirror looks for a new checkpoint at this interval.
 constexpr absl::Duration kLook = absl::Milliseconds(500);
-// How long one side waits for the other's next bytes. A host that was lost says
-// nothing, and must not keep its replacement waiting.
+// Each side waits this long for the other's next bytes. A lost host is silent,
+// and must not keep its replacement waiting.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kFetchPatience = absl::Seconds(10);
-// A receiver reads little at once, which comes in time at any sensible rate.
+// Such small reads arrive in time at any sensible rate.
 constexpr uint64_t kReadBytes = 16 << 10;
 
 // A mirror gives this name when it connects.
@@ -62,7 +62,7 @@ absl::StatusOr<Message> ReadMessage(const Clock& now, SecureSocket& socket) {
   return message;
 }
 
-// Replaces the file at `path` by what comes.
+// Replaces the file at `path` by the next `bytes` bytes.
 absl::Status ReadIntoFile(uint64_t bytes, const std::string& path,
                           const Clock& now, SecureSocket& socket) {
   ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Create(path));
@@ -178,8 +178,8 @@ std::optional<CheckpointMirror::Version> CheckpointMirror::Newest() const {
 absl::Status CheckpointMirror::Follow() {
   const std::optional<Version> newest = Newest();
   if (newest == copied_) return absl::OkStatus();
-  // Until it has answered, nobody knows what the keeper has: perhaps a copy
-  // from before this supervisor's start.
+  // Until the keeper answers, its version is unknown: it may have a copy from
+  // before this supervisor's start.
   copied_ = Version();
   ASSIGN_OR_RETURN(const auto socket,
                    SecureSocket::ConnectOnce(

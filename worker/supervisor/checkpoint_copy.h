@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A copy of an island's recent checkpoint in the memory of another host, from
-// which the island goes on if the host of its process 0 is lost:
+// which the island continues if the host of its process 0 is lost:
 //
 //   the other host      CheckpointKeeper keeps the copy.
 //   process 0's host    FetchCheckpoint(...);   // before the first start
 //                       CheckpointMirror sends each new checkpoint, at a rate.
 //
-// Both sides have the secret of the island's ranks, and all goes encrypted. The
-// file itself has digests, which its reader checks (worker/island_checkpoint).
+// Both sides have the secret of the island's ranks and encrypt everything. The
+// file has digests, which its reader checks (worker/island_checkpoint).
 #ifndef WORKER_SUPERVISOR_CHECKPOINT_COPY_H_
 #define WORKER_SUPERVISOR_CHECKPOINT_COPY_H_
 
@@ -33,7 +33,7 @@
 namespace causeway {
 
 struct CheckpointCopyOptions {
-  // The keeper's, host:port.
+  // The keeper's address, host:port.
   std::string address;
   std::string secret;
   // The directory of recent checkpoints on this host.
@@ -43,7 +43,7 @@ struct CheckpointCopyOptions {
   Clock now;
 };
 
-// Keeps the checkpoint that a mirror sends in its directory, on a thread.
+// Keeps a mirror's checkpoint in its directory, on a thread.
 class CheckpointKeeper {
  public:
   // Port 0 takes a free one.
@@ -70,31 +70,31 @@ class CheckpointKeeper {
   std::thread thread_;
 };
 
-// Puts the keeper's checkpoint into the directory if that has none. Waits up to
-// 10 s for a keeper. Changes nothing if the keeper has none.
+// Puts the keeper's checkpoint, if any, into the directory if that has none.
+// Waits up to 10 s for a keeper.
 absl::Status FetchCheckpoint(const CheckpointCopyOptions& options);
 
-// Sends each new checkpoint in the directory to the keeper, on a thread; those
-// that come while one is on its way are left out. If the checkpoint is removed,
-// so is the copy, at the latest at the end. Failures are logged.
+// Sends each new checkpoint in the directory to the keeper, on a thread, but
+// skips those that appear during a transfer. Also removes the copy of a removed
+// checkpoint, at the end at the latest. Failures are logged.
 class CheckpointMirror {
  public:
   explicit CheckpointMirror(CheckpointCopyOptions options);
   ~CheckpointMirror();
 
  private:
-  // The file's inode and the time of its last change.
+  // A file's inode and the time of its last change.
   using Version = std::pair<uint64_t, int64_t>;
 
   std::optional<Version> Newest() const;
-  // Makes the copy the newest version. UNAVAILABLE: no keeper listens.
+  // Brings the copy up to date. UNAVAILABLE if no keeper listens.
   absl::Status Follow();
   absl::Status Send(absl::string_view file, SecureSocket& socket);
   void Run();
 
   const CheckpointCopyOptions options_;
   Pacer pacer_;
-  // The keeper has this version. Version() says that nobody knows.
+  // The keeper's version; Version() if it is unknown.
   std::optional<Version> copied_;
   absl::Notification stop_;
   std::thread thread_;

@@ -19,7 +19,7 @@
 namespace causeway {
 namespace {
 
-// Two directories stand for the memory of two hosts.
+// Two directories represent the memory of two hosts.
 class CheckpointCopyTest : public testing::Test {
  protected:
   CheckpointCopyTest()
@@ -59,7 +59,7 @@ class CheckpointCopyTest : public testing::Test {
     if (!contents.ok()) return std::nullopt;
     return *contents;
   }
-  // Waits as long as the test may run.
+  // Waits without a time limit.
   void AwaitCopy(const std::optional<std::string>& contents) const {
     while (Contents("b") != contents) absl::SleepFor(absl::Milliseconds(1));
   }
@@ -76,7 +76,7 @@ TEST_F(CheckpointCopyTest, AnotherHostHasTheNewestCheckpoint) {
     Save(contents);
     AwaitCopy(contents);
   }
-  // The host is lost, and another one takes its place.
+  // The host is lost and replaced.
   ASSERT_OK(RemoveFile(File("a")));
   ASSERT_OK(FetchCheckpoint(OwnOptions()));
   EXPECT_EQ(Contents("a"), large);
@@ -145,7 +145,7 @@ TEST_F(CheckpointCopyTest, AKeeperThatComesBackGetsTheNext) {
   AwaitCopy("two");
 }
 
-TEST_F(CheckpointCopyTest, WhoHasAnotherSecretGetsNothing) {
+TEST_F(CheckpointCopyTest, AnotherSecretIsRefused) {
   ASSERT_OK(WriteFileAtomically(File("b"), {"one"}));
   secret_ = "another secret";
   EXPECT_THAT(FetchCheckpoint(OwnOptions()), IsPermissionDenied());

@@ -20,10 +20,10 @@
 namespace causeway {
 namespace {
 
-// A line that is longer is printed in parts.
+// A longer line is printed in parts.
 constexpr size_t kLongestLine = 64 << 10;
 
-// Becomes `argv`. Calls only functions that are safe after fork().
+// Executes `argv`. Calls only functions that are safe after fork().
 [[noreturn]] void Become(char* const* argv, pid_t parent, int output) {
   // A group of its own: Ctrl-C is for the supervisor, which passes it on.
   setpgid(0, 0);
@@ -105,7 +105,7 @@ void RankProcess::Tend(absl::Span<const std::unique_ptr<RankProcess>> processes,
        static_cast<int>(absl::ToInt64Milliseconds(time)));
   for (const auto& process : processes) {
     int status = 0;
-    // What it printed is read after its end, so that nothing is missed.
+    // Read the output after checking for the end, so that none is missed.
     const bool ended =
         process->running() && waitpid(process->pid_, &status, WNOHANG) != 0;
     if (process->output_ >= 0 && !process->Forward()) {

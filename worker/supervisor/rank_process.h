@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process of an island as a child of its supervisor. The system kills it
-// when the supervisor ends, whatever ends that.
+// A process of an island as a child of its supervisor. The system kills it when
+// the supervisor ends for any reason.
 #ifndef WORKER_SUPERVISOR_RANK_PROCESS_H_
 #define WORKER_SUPERVISOR_RANK_PROCESS_H_
 
@@ -18,11 +18,11 @@
 
 namespace causeway {
 
-// For use by the thread that starts it, which must not end before.
+// For use by the thread that starts it, which must outlive the process.
 class RankProcess {
  public:
-  // Starts `command`, whose first word is the path of a program. What it prints
-  // goes to stderr, with `prefix` before each line that is not JSON.
+  // Starts `command`, whose first word is the path of a program. Forwards its
+  // output to stderr, with `prefix` before each line that is not JSON.
   static absl::StatusOr<std::unique_ptr<RankProcess>> Start(
       const std::vector<std::string>& command, std::string prefix);
   // Kills the process if it still runs.
@@ -40,14 +40,14 @@ class RankProcess {
   // Does nothing if the process has ended.
   void Signal(int signal) const;
 
-  // Forwards what the processes print, for `time`, and notes which have ended.
+  // Forwards the processes' output for `time`, and records which have ended.
   static void Tend(absl::Span<const std::unique_ptr<RankProcess>> processes,
                    absl::Duration time);
 
  private:
   RankProcess(pid_t pid, int output, std::string prefix)
       : pid_(pid), output_(output), prefix_(std::move(prefix)) {}
-  // Forwards what can be read. Returns whether more may come.
+  // Forwards the available output. Returns whether more may come.
   bool Forward();
   void Print(std::string line);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kLongestTimes = 5;
 
-// An order for a rank, and the collective operations in it.
+// The lane of a rank's order, and of the collective operations in it.
 constexpr std::array<std::pair<RankLane, RankLane>, 2> kOrders = {
     {{RankLane::kTraining, RankLane::kTrainingCollective},
      {RankLane::kReplica, RankLane::kReplicaCollective}}};
@@ -26,7 +26,7 @@ std::string Seconds(absl::Duration time) {
   return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(100)));
 }
 
-// Knows how long the sections of all ranks may take.
+// The limits for the sections of all ranks.
 class Limits {
  public:
   Limits(absl::Span<const RankView> ranks, const WatchLimits& limits)
@@ -36,7 +36,7 @@ class Limits {
     }
   }
 
-  // Returns the longest time of any rank for what the lane of `rank` does.
+  // Returns the longest time of any rank for the current section of `rank`.
   absl::Duration Longest(const RankView& rank, RankLane lane) const {
     const auto section = static_cast<int>(LaneOf(rank, lane).section);
     absl::Duration longest;
@@ -46,8 +46,7 @@ class Limits {
     return longest;
   }
 
-  // Returns how long the lane of `rank` has been in its section, as a share of
-  // what it may take.
+  // Returns the time of `rank` in its current section as a share of the limit.
   double Share(const RankView& rank, RankLane lane) const {
     if (LaneOf(rank, lane).section == RankSection::kNone) return 0;
     const absl::Duration longest = Longest(rank, lane);
@@ -71,8 +70,8 @@ std::optional<RankFault> FindSilentRank(absl::Span<const RankView> ranks,
   for (const RankView& rank : ranks) {
     const absl::Duration limit =
         rank.is_stopped ? limits.stopped : limits.silence;
-    // Beats are apart, so ranks that are stopped together do not exceed their
-    // limit together.
+    // Ranks beat at different times, so ranks that stop together exceed their
+    // limit one after the other.
     if (rank.is_stopped || rank.silence > limit / 2) ++silent;
     if (first == nullptr && rank.silence > limit) first = &rank;
   }
@@ -104,7 +103,7 @@ std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
           LaneOf(rank, collective).section != RankSection::kNone;
       const RankLane lane = is_waiting ? collective : order;
       const double share = learned.Share(rank, lane);
-      // Ranks that began together do not exceed their limit together.
+      // Even ranks that began together do not exceed their limit together.
       if (!is_waiting && share > 0.5) ++busy_ranks;
       if (share <= 1) continue;
       some_wait = some_wait || is_waiting;
@@ -119,7 +118,7 @@ std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
                                  Seconds(learned.Longest(rank, lane)), ")")};
     }
     if (!busy.has_value()) continue;
-    // Ranks of a foreign training loop wait for one another unseen.
+    // Ranks of a foreign training loop wait for one another without a stamp.
     busy->is_sure = some_wait || busy_ranks == 1;
     if (busy->is_sure) {
       busy->text =
@@ -146,7 +145,7 @@ std::optional<absl::Duration> RestartBudget::AfterFailureAt(uint64_t step,
   }
   ++without_progress_;
   if (is_limited && ++limited_ > kMost) return std::nullopt;
-  // A cause that lasts, such as a full disk, may go away.
+  // Even a lasting cause, such as a full disk, may go away.
   return std::min(first_pause_ * std::exp2(without_progress_ - 1),
                   absl::Minutes(1));
 }

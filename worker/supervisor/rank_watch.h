@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides, from what the ranks of a host have stamped
-// (worker/collective/rank_stamps.h), whether one is stuck, and whether an
-// island that has failed is to be started again. Does nothing itself.
+// Decides, from the stamps of a host's ranks (worker/collective/rank_stamps.h),
+// whether one is stuck, and whether to start a failed island again. Takes no
+// action itself.
 //
-// A rank is stuck if its process does not run, or if it takes far longer for
-// something than any rank has taken before. The ranks that wait for it take
-// long, too; but they are in a collective operation, and it is not.
+// A rank is stuck if its process does not run, or if it takes far longer for an
+// activity than any rank before. Ranks that wait for it also take long, but
+// these are in a collective operation, and the stuck rank is not.
 #ifndef WORKER_SUPERVISOR_RANK_WATCH_H_
 #define WORKER_SUPERVISOR_RANK_WATCH_H_
 
@@ -24,72 +24,72 @@
 
 namespace causeway {
 
-// What a rank does, as its stamps say.
+// A rank's activity, according to its stamps.
 struct RankView {
   struct Lane {
     RankSection section = RankSection::kNone;
     // How long the lane has been in the section.
     absl::Duration time;
-    // By section: the longest time so far.
+    // The longest time so far, by section.
     std::array<absl::Duration, kRankSections> longest = {};
   };
 
   int rank = 0;
   pid_t process = 0;
-  // Whether a signal has stopped its process.
+  // Is true if a signal has stopped its process.
   bool is_stopped = false;
-  // For how long its process has shown no life.
+  // The time since its process last showed life.
   absl::Duration silence;
   uint64_t rounds = 0;
   std::array<Lane, kRankLanes> lanes;
 };
 
-// When something takes too long: 5 times the longest time so far, but within
-// these bounds. In the first rounds, and for what no rank has done yet, it is
-// `most`.
+// The time after which an activity takes too long: 5 times the longest time so
+// far, but within `least` and `most`. In the first rounds, and for an activity
+// new to all ranks, it is `most`.
 struct WatchLimits {
   absl::Duration least = absl::Seconds(10);
   absl::Duration most = absl::Minutes(10);
-  // How long a process may be silent for no known reason.
+  // A process may be silent this long for no known reason.
   absl::Duration silence = absl::Seconds(10);
-  // How long it may be stopped: about as long as a restart takes, so that
-  // waiting costs no more than that.
+  // A process may be stopped this long. A restart takes about as long, so that
+  // waiting never costs more.
   absl::Duration stopped = absl::Milliseconds(500);
 };
 
 struct RankFault {
   int rank = 0;
   pid_t process = 0;
-  // Whether it is known which rank is at fault; otherwise `rank` is one that
-  // waits.
+  // Is true if `rank` is certainly at fault; otherwise it may only be waiting.
   bool is_sure = false;
   // A sentence for people.
   std::string text;
 };
 
-// Returns the rank that is stuck, if one is; sure faults first.
+// Returns the stuck rank, if any; sure faults first.
 std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
                                        const WatchLimits& limits);
 
-// Counts the times that an island starts again without getting any further.
+// Counts an island's restarts without progress.
 class RestartBudget {
  public:
   static constexpr int kMost = 3;
 
-  // The pauses between such starts begin with `first_pause`, and double.
+  // The pauses before such restarts begin with `first_pause`, and double up to
+  // a minute.
   explicit RestartBudget(absl::Duration first_pause = absl::Seconds(1))
       : first_pause_(first_pause) {}
 
   // Call after a failure with the last step that the island has made since its
-  // start. Returns how long to wait before the next start, or nothing if there
-  // should be none. Without `is_limited` there always is one.
+  // start. Returns the pause before the next start or, with `is_limited`,
+  // nothing after kMost restarts without progress.
   std::optional<absl::Duration> AfterFailureAt(uint64_t step, bool is_limited);
 
  private:
   absl::Duration first_pause_;
   uint64_t furthest_step_ = 0;
   int without_progress_ = 0;
-  // The part of these for which there was a limit.
+  // Counts those of `without_progress_` with `is_limited`.
   int limited_ = 0;
 };
 

@@ -38,8 +38,8 @@ class FindStuckRankTest : public testing::Test {
   RankView::Lane& Lane(int i, RankLane lane) {
     return ranks_[i].lanes[static_cast<int>(lane)];
   }
-  // Rank i has been in a step for `step`, and in an operation in it for
-  // `operation`, if that is not 0.
+  // Makes rank i be in a step for `step`, and, unless `operation` is 0, in an
+  // operation within it for `operation`.
   void SetStep(int i, absl::Duration step, absl::Duration operation = {}) {
     Lane(i, RankLane::kTraining).section = RankSection::kStep;
     Lane(i, RankLane::kTraining).time = step;
@@ -47,7 +47,8 @@ class FindStuckRankTest : public testing::Test {
     Lane(i, RankLane::kTrainingCollective).section = RankSection::kCollective;
     Lane(i, RankLane::kTrainingCollective).time = operation;
   }
-  // The text of the sure fault; the rank's number if it is not sure; or "".
+  // Returns the text of a sure fault, the rank's number if it is not sure, or
+  // "".
   std::string Found() const {
     const std::optional<RankFault> fault = FindStuckRank(ranks_, kLimits);
     if (!fault.has_value()) return "";
@@ -57,7 +58,7 @@ class FindStuckRankTest : public testing::Test {
   std::vector<RankView> ranks_;
 };
 
-TEST_F(FindStuckRankTest, NobodyIsStuckWhoTakesFiveTimesAsLong) {
+TEST_F(FindStuckRankTest, FiveTimesTheLongestTimeIsAllowed) {
   SetStep(0, absl::Seconds(20));
   SetStep(1, absl::Seconds(20), absl::Seconds(15));
   EXPECT_EQ(Found(), "");
@@ -85,7 +86,7 @@ TEST_F(FindStuckRankTest, IfNoProcessRunsTheHostIsToBlame) {
   EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 4"));
 }
 
-TEST_F(FindStuckRankTest, TheHostIsToBlameThoughOneRankExceedsTheLimitFirst) {
+TEST_F(FindStuckRankTest, TheHostIsBlamedEvenIfOneRankExceedsTheLimitFirst) {
   for (RankView& rank : ranks_) rank.silence = absl::Seconds(9.9);
   ranks_[1].silence = absl::Seconds(10.1);
   EXPECT_THAT(Found(), HasSubstr("all ranks of a host are stuck, from rank 5"));
@@ -101,7 +102,7 @@ TEST_F(FindStuckRankTest, TheHostIsToBlameThoughOneRankExceedsTheLimitFirst) {
   EXPECT_THAT(Found(), HasSubstr("rank 5 is stuck"));
 }
 
-TEST_F(FindStuckRankTest, WhoWaitsIsNotStuck) {
+TEST_F(FindStuckRankTest, AWaitingRankIsNotStuck) {
   for (const int i : {0, 1, 3}) {
     SetStep(i, absl::Seconds(30), absl::Seconds(29));
   }
@@ -110,15 +111,15 @@ TEST_F(FindStuckRankTest, WhoWaitsIsNotStuck) {
                                  "30s (the longest so far took 4s)"));
 }
 
-TEST_F(FindStuckRankTest, IfAllWaitItIsNotKnownWhoIsToBlame) {
+TEST_F(FindStuckRankTest, IfAllRanksWaitTheFaultIsNotSure) {
   for (const int i : {0, 1, 2, 3}) {
     SetStep(i, absl::Seconds(30), absl::Seconds(29));
   }
   EXPECT_EQ(Found(), "4");
 }
 
-// Ranks in PyTorch wait for one another where no stamp shows it.
-TEST_F(FindStuckRankTest, IfSeveralAreBusyAndNoneWaitsItIsNotKnownEither) {
+// Ranks in PyTorch wait for one another without a stamp.
+TEST_F(FindStuckRankTest, IfSeveralAreBusyAndNoneWaitsTheFaultIsNotSure) {
   SetStep(0, absl::Seconds(20.1));
   SetStep(2, absl::Seconds(19.9));
   EXPECT_EQ(Found(), "4");
@@ -137,7 +138,7 @@ TEST_F(FindStuckRankTest, TheReplicaIsWatchedToo) {
   EXPECT_THAT(Found(), HasSubstr("rank 5 is stuck"));
 }
 
-TEST_F(FindStuckRankTest, WhatIsNewMayTakeTheMostTime) {
+TEST_F(FindStuckRankTest, NewActivitiesMayTakeTheMostTime) {
   SetStep(0, absl::Seconds(599));
   ranks_[3].rounds = kFirstRounds - 1;
   EXPECT_EQ(Found(), "") << "the first rounds";
@@ -183,7 +184,7 @@ TEST(RestartBudgetTest, WithoutALimitPausesGrowToAMinute) {
               Optional(absl::Minutes(1)));
 }
 
-// A host may lead an island after it has tried for long to be taken in.
+// A host may lead an island after long attempts to be taken in by another.
 TEST(RestartBudgetTest, OnlyFailuresWithALimitUseItUp) {
   RestartBudget budget;
   for (int i = 0; i < 10; ++i) budget.AfterFailureAt(0, /*is_limited=*/false);

@@ -12,13 +12,13 @@
 namespace causeway {
 namespace {
 
-// A reader that was stopped itself, perhaps with the ranks, must not take that
-// for their silence, or for the time of what they do.
+// A reader that was itself stopped, perhaps with the ranks, must not count that
+// time as their silence or activity.
 constexpr absl::Duration kLongestTime = absl::Milliseconds(200);
 
 enum class ChildState { kGone, kRuns, kStopped };
 
-// Leaves the news of its state for others to wait for.
+// Returns the child's state, and leaves it to be reaped by others.
 ChildState StateOf(pid_t child) {
   siginfo_t info = {};
   if (waitid(P_PID, static_cast<id_t>(child), &info,
@@ -44,8 +44,8 @@ RankView::Lane StampReader::ViewOf(const RankStamps::Lane& stamps,
   const uint64_t now = stamps.now;
   lane.section = static_cast<RankSection>(now & 0xff);
   if (now != 0) {
-    // The first is the time by the rank's clock, which runs on while all are
-    // stopped.
+    // The first value is the time by the rank's clock, which runs on while all
+    // processes are stopped.
     lane.time = std::min(absl::Microseconds(static_cast<int64_t>(beat) -
                                             static_cast<int64_t>(now >> 8)),
                          seen.time);

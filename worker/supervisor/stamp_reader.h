@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns the stamps of ranks (worker/collective/rank_stamps.h), whose processes
-// have clocks of their own, into times.
+// Turns the stamps of ranks (worker/collective/rank_stamps.h), whose clocks
+// differ, into times.
 #ifndef WORKER_SUPERVISOR_STAMP_READER_H_
 #define WORKER_SUPERVISOR_STAMP_READER_H_
 
@@ -23,18 +23,18 @@ class StampReader {
  public:
   explicit StampReader(RankStampPage* page) : page_(page) {}
 
-  // Returns what the ranks do whose process is a child of this one and has not
-  // ended, at the time `now` of any clock. Call it five times a second or more.
+  // Returns the views, at the time `now` of any clock, of the ranks whose
+  // processes are live children of this one. Call it at least five times a
+  // second.
   std::vector<RankView> Read(absl::Time now);
 
-  // Returns the last step of the run that a rank has begun, of processes that
-  // have ended, too.
+  // Returns the last step that any rank has begun, including ranks of ended
+  // processes.
   uint64_t LastStep();
 
  private:
-  // Keeps what this reader has seen of a rank. The times leave out those in
-  // which the reader did not run, because then the ranks may not have run
-  // either.
+  // The reader's observations of a rank. The times exclude those in which the
+  // reader did not run, because then the ranks may not have run either.
   struct Seen {
     struct Lane {
       uint64_t count = 0;
@@ -47,7 +47,7 @@ class StampReader {
     std::array<Lane, kRankLanes> lanes;
   };
 
-  // Returns what a rank does in a lane, `since_last` after the last reading.
+  // Returns a rank's activity in a lane, `since_last` after the last reading.
   static RankView::Lane ViewOf(const RankStamps::Lane& stamps, uint64_t beat,
                                absl::Duration since_last, Seen::Lane& seen);
 

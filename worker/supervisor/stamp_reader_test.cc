@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::Field;
 using testing::IsEmpty;
 
-// A child of this process that waits for signals stands for a rank's.
+// A child of this process that waits for signals plays a rank's process.
 class StampReaderTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -40,8 +40,8 @@ class StampReaderTest : public testing::Test {
     waitpid(child_, nullptr, 0);
   }
 
-  // Sends the child a signal and waits for what comes of it, which others can
-  // still see.
+  // Sends the child a signal and waits for the state change `news`, which
+  // others can still see.
   void Send(int signal, int news) const {
     kill(child_, signal);
     siginfo_t info;
@@ -73,7 +73,7 @@ TEST_F(StampReaderTest, SeesWhetherASignalHasStoppedTheProcess) {
   EXPECT_THAT(ReadAfter(absl::ZeroDuration()), IsEmpty());
 }
 
-TEST_F(StampReaderTest, TheTimeOfAReaderThatStoodStillIsNobodysSilence) {
+TEST_F(StampReaderTest, AStoppedReaderCountsNoSilence) {
   const auto is_silent_for = [](absl::Duration time) {
     return ElementsAre(Field(&RankView::silence, time));
   };
@@ -104,14 +104,14 @@ TEST_F(StampReaderTest, ASectionTakesNoTimeWhileAllStandStill) {
   begin_step();
   EXPECT_EQ(read_after(absl::ZeroDuration()), absl::ZeroDuration());
   EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(100));
-  // The supervisor and the rank are stopped. The first beat after that may come
-  // before or after the first reading.
+  // The supervisor and the rank are stopped. The next beat may come before or
+  // after the next reading.
   EXPECT_EQ(read_after(absl::Hours(1)), absl::Milliseconds(300));
   EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(400));
   ReadAfter(absl::Hours(1));
   stamps.beat += 3'600'000'000;
   EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(700));
-  // They are stopped right after the step has begun, before a reading.
+  // Both are stopped right after the step has begun, before a reading.
   begin_step();
   EXPECT_EQ(read_after(absl::Hours(1)), absl::ZeroDuration());
   EXPECT_EQ(read_after(absl::Milliseconds(100)), absl::Milliseconds(100));
@@ -128,7 +128,7 @@ TEST_F(StampReaderTest, ASectionLastsUntilTheLastBeat) {
             absl::Milliseconds(50));
 }
 
-TEST_F(StampReaderTest, TheLastStepIsThatOfAnyRank) {
+TEST_F(StampReaderTest, TheLastStepMayBeOfAnyRank) {
   EXPECT_EQ(reader_->LastStep(), 0);
   page_->rank(3).step = 7;
   page_->rank(1).step = 5;

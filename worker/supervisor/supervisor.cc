@@ -28,11 +28,11 @@ namespace causeway {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
-// Longer than ranks take to find out who is at fault, and to leave the run.
+// Ranks take less time to find out which one is at fault, and to leave the run.
 constexpr absl::Duration kEndTogether = absl::Seconds(15);
 constexpr int kUsageExitCode = 2;
 
-// Returns whether no process is to be started again after one with this code.
+// Returns whether no process may be started again after one with this code.
 bool IsFinal(int code) {
   return code == kUsageExitCode || code == kGaveUpExitCode;
 }
@@ -76,26 +76,26 @@ class Supervisor {
 
  private:
   bool acts() const { return options_.action == RankFaultAction::kAct; }
-  // Perhaps there are spares, too.
+  // Returns whether all processes of the island are here, perhaps with spares.
   bool is_whole_island() const {
     return options_.first_process == 0 &&
            static_cast<int>(processes_.size()) >= options_.island_size;
   }
 
-  // Returns whether the island has process 0 here, and needs it.
+  // Returns whether process 0 is here, and the island needs it.
   bool HasProcess0() const {
     return options_.first_process == 0 && !options_.has_successors;
   }
 
-  // Returns whether the island does not go on without this host. One that does
-  // takes it in again when it is well, or can be reached.
+  // Returns whether the island cannot continue without this host. Otherwise the
+  // island takes this host in again once it is well and reachable.
   bool IsNeeded() const {
     return HasProcess0() || !options_.has_spares ||
            FindProcess(static_cast<pid_t>(page_->rank(0).process)) != nullptr;
   }
 
-  // Returns whether the end of this start is a failure of an island that does
-  // not go on without this host. If others have not come, it waits for them.
+  // Returns whether this start's failure counts: the island cannot continue
+  // without this host, and did not just wait in vain for other hosts.
   bool IsOwnFailure() const { return IsNeeded() && !page_->others_missing(); }
 
   absl::Status Start() {
@@ -116,8 +116,8 @@ class Supervisor {
     return absl::OkStatus();
   }
 
-  // Leaves the verdict of an earlier start to the next one if this start has
-  // taken it, and ended before rank 0 can have told the coordinator.
+  // Repeats an earlier start's verdict to the next one if rank 0 cannot have
+  // told the coordinator before this start ended.
   void RepeatVerdict(bool got_on) {
     if (!fault_has_verdict_ && (got_on || page_->left())) verdict_.reset();
     if (!fault_has_verdict_ && verdict_.has_value()) {
@@ -126,9 +126,9 @@ class Supervisor {
   }
 
   // Lets process 0 tell the coordinator that the island has ended, and which
-  // rank was at fault, and the processes of other hosts that it does not start
-  // again. Without it the coordinator would wait for a lease, and say no more
-  // than that no heartbeat has come, and those hosts would wait for process 0.
+  // rank was at fault, and tell other hosts' processes that it does not start
+  // again. Otherwise the coordinator would wait for a lease, and report only a
+  // missing heartbeat, and those hosts would wait for process 0.
   void TakeLeave() {
     if (!HasProcess0()) return;
     page_->Clear();
@@ -154,7 +154,7 @@ class Supervisor {
                               absl::StrCat("[", NumberOf(i), "] "));
   }
 
-  // Returns whether the process has ended, and is to be started again alone.
+  // Returns whether the process has ended, and will be started again alone.
   bool AwaitsRetry(size_t i) const {
     return retries_[i].at != absl::InfiniteFuture();
   }
@@ -196,9 +196,9 @@ class Supervisor {
     return IsInOrder(process.exit_code());
   }
 
-  // Returns whether the others are to end soon, too, because this process has.
-  // Rank 0 may hand in and write a checkpoint for long after others have ended
-  // in order, and a spare that is told to end does so at once.
+  // Returns whether the others must end soon, too, because this process has.
+  // Rank 0 may spend long on handing in and on a checkpoint after others have
+  // ended in order, and a spare ends as soon as it is told to.
   bool IsEndOfAll(const RankProcess& process) const {
     if (!EndedInOrder(process)) return true;
     const RankProcess* const rank0 =
@@ -222,7 +222,7 @@ class Supervisor {
       }
       if (EndedInOrder(process) || leaving_) continue;
       // A process that was not killed may have ended because of another rank,
-      // and a spare may have been killed because of one.
+      // and a spare may have been killed because of another.
       const bool was_killed = process.exit_code() > 128;
       is_known_ = is_known_ ||
                   (was_killed && (fault_.empty() || FirstRankOf(process) >= 0));
@@ -241,8 +241,8 @@ class Supervisor {
                               code, ": ", PrintableLines(process.last_line()));
   }
 
-  // Returns what to add about a signal that the kernel may have sent because
-  // memory ran out.
+  // Returns a text to add if the kernel may have sent the signal because memory
+  // ran out.
   absl::string_view LackOfMemory(int signal) const {
     return signal == SIGKILL && OutOfMemoryKills(options_.root) > memory_kills_
                ? "; the kernel has killed a process of this machine for lack "
@@ -252,7 +252,7 @@ class Supervisor {
   }
 
   // Returns whether a process that has ended had no rank, so that the island
-  // goes on without it.
+  // continues without it.
   bool IsDispensable(size_t i) const {
     const RankProcess& process = *processes_[i];
     return options_.has_spares && acts() && !leaving_ && fault_.empty() &&
@@ -284,8 +284,8 @@ class Supervisor {
     return -1;
   }
 
-  // Reports the first fault of this start, here and, if it is known which rank
-  // is to blame, through rank 0.
+  // Logs the first fault of this start and, if the rank to blame is known,
+  // reports it through rank 0.
   void NoteFault(const std::string& text, v1::RankTrouble::Kind kind = {},
                  int rank = -1) {
     if (!fault_.empty()) return;
@@ -335,12 +335,12 @@ class Supervisor {
     if (acts()) FindProcess(fault->process)->Signal(SIGKILL);
   }
 
-  // Ends the processes that remain when others have ended for some time.
+  // Ends the remaining processes some time after others have ended.
   void EndTogether(absl::Time now) {
     if (!acts() && !leaving_) return;
     EndSpares();
-    // If it is known who is at fault, or rank 0 has found out and reported it,
-    // nobody needs the others. Ranks of other hosts may still need them.
+    // Once the rank at fault is known, or rank 0 has reported it, the other
+    // processes are not needed, except perhaps by ranks of other hosts.
     const bool is_settled = acts() && is_whole_island() && !fault_.empty() &&
                             (is_known_ || page_->left());
     if (is_settled || now - ended_at_ > kEndTogether) {
@@ -348,9 +348,9 @@ class Supervisor {
     }
   }
 
-  // Ends the processes without a rank after a fault. One would wait for the
-  // next crew, or get a place there, before the ranks of this host have ended
-  // and all processes here start again.
+  // Ends the processes without a rank after a fault. Such a process would wait
+  // for the next crew, or get a place there, before this host's ranks have
+  // ended and all its processes start again.
   void EndSpares() {
     if (!acts() || !options_.has_spares || fault_.empty()) return;
     for (size_t i = HasProcess0() ? 1 : 0; i < processes_.size(); ++i) {
@@ -358,7 +358,7 @@ class Supervisor {
     }
   }
 
-  // Returns the exit code if the processes are not to be started again.
+  // Returns the exit code if the processes must not be started again.
   std::optional<int> FinalCode() const {
     std::vector<int> codes;
     bool in_order = true;
@@ -369,7 +369,7 @@ class Supervisor {
       in_order = in_order && EndedInOrder(*processes_[i]);
       codes.push_back(code > 128 ? 1 : code);
     }
-    // Nothing has ended but processes that wait to be started again.
+    // All processes wait to be started again.
     if (codes.empty()) return options_.interrupted_exit_code;
     int highest = *std::max_element(codes.begin(), codes.end());
     if (HasProcess0()) {
@@ -389,7 +389,7 @@ class Supervisor {
   // The newest verdict that rank 0 may not have told yet.
   std::optional<v1::RankTrouble> verdict_;
 
-  // Says when a process is started again.
+  // The time of a process's next start.
   struct Retry {
     absl::Time at = absl::InfiniteFuture();
     RestartBudget budget;
@@ -403,19 +403,20 @@ class Supervisor {
     }
   };
 
-  // Since the last start.
+  // The following are renewed at each start.
   std::vector<std::vector<std::string>> commands_;
   std::vector<std::unique_ptr<RankProcess>> processes_;
   std::vector<Retry> retries_;
-  // When a process ended with which the others are to end.
+  // When the first process ended with which the others must end.
   absl::Time ended_at_ = absl::InfiniteFuture();
   std::string fault_;
   bool fault_has_verdict_ = false;
-  // How many processes the kernel had killed for lack of memory by this start.
+  // Counts the processes that the kernel had killed for lack of memory before
+  // this start.
   uint64_t memory_kills_ = 0;
-  // This is true if it is known which process is at fault.
+  // Is true if the process at fault is known.
   bool is_known_ = false;
-  // The rank of the fault that was found in the last tick, or -1.
+  // The rank at fault in the last tick, or -1.
   int suspected_ = -1;
 };
 

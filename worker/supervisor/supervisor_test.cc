@@ -28,17 +28,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// The begin of a second process's script, which lets the first one write its
-// line. Sets n to the number of starts.
+// The beginning of a second process's script, which lets the first one write
+// its line. Sets n to the number of starts.
 constexpr char kWritesSecond[] =
     "echo b >>second; n=$(wc -l <second); "
     "until [ $(cat first | wc -l) = $n ]; do sleep 0.01; done; ";
 
-// The begin of a script whose process has a rank.
+// The beginning of a script whose process has a rank.
 constexpr char kSaysPid[] =
     "echo $$ >>pids; until [ -e stamped ]; do sleep 0.01; done; ";
 
-// A script of some seconds that writes a file at the end.
+// Returns a script of some seconds that writes a file at the end.
 std::string WritesLate(const std::string& file) {
   return absl::StrCat(
       "n=0; while [ $n -lt 60 ]; do n=$((n+1)); sleep 0.05; "
@@ -46,13 +46,13 @@ std::string WritesLate(const std::string& file) {
       file, "; ");
 }
 
-// Returns a clock that is so fast that seconds pass in a moment.
+// Returns a clock that runs 100 times too fast.
 Clock FastClock() {
   const Clock now = SteadyWallClock();
   return [now, begin = now()] { return begin + 100 * (now() - begin); };
 }
 
-// Shell scripts stand for an island's processes.
+// Shell scripts play an island's processes.
 class SupervisorTest : public testing::Test {
  protected:
   SupervisorTest() : directory_(*TemporaryDirectory::Make("supervisor_test")) {
@@ -90,7 +90,7 @@ class SupervisorTest : public testing::Test {
           RankFaultAction action = RankFaultAction::kAct) {
     return Run(Options(scripts, action));
   }
-  // The same, but with pauses of a moment between starts.
+  // Runs the scripts with short pauses between starts.
   int RunHastily(const std::vector<std::string>& scripts) {
     return Run(Hasty(Options(scripts, RankFaultAction::kAct)));
   }
@@ -98,8 +98,8 @@ class SupervisorTest : public testing::Test {
     options.first_pause = absl::Milliseconds(10);
     return options;
   }
-  // Lets the processes of the first start whose scripts begin with kSaysPid
-  // have the first ranks.
+  // Gives the first `count` ranks to those processes of the first start whose
+  // scripts begin with kSaysPid.
   SupervisorOptions WithRanks(SupervisorOptions options, size_t count) {
     options.all_is_well = [this, count](bool) {
       std::ifstream file(directory_.path() + "/pids");
@@ -184,7 +184,7 @@ TEST_F(SupervisorTest, RanksAreStartedAgainTogether) {
   EXPECT_EQ(Contents("second"), "b\nb\nb\n");
 }
 
-TEST_F(SupervisorTest, NobodyWaitsForAProcessThatWasKilledBeforeItHadARank) {
+TEST_F(SupervisorTest, AProcessKilledBeforeItHadARankIsNotAwaited) {
   EXPECT_EQ(Run({"echo a >>first; [ $(wc -l <first) = 2 ] || exec sleep 12",
                  absl::StrCat(kWritesSecond, "[ $n = 2 ] || kill -KILL $$")}),
             0);
@@ -203,7 +203,7 @@ TEST_F(SupervisorTest, SaysIfMemoryHasRunOut) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("process 0 was killed by signal 9; the kernel has "
                         "killed a process of this machine for lack of memory"));
-  // Nothing more was killed for it since.
+  // No other process has been killed for lack of memory since.
   testing::internal::CaptureStderr();
   EXPECT_EQ(Run(options), 1);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
@@ -211,7 +211,7 @@ TEST_F(SupervisorTest, SaysIfMemoryHasRunOut) {
                     Not(HasSubstr("memory"))));
 }
 
-TEST_F(SupervisorTest, WrongUseIsNotTriedAgain) {
+TEST_F(SupervisorTest, WrongUsageIsNotTriedAgain) {
   EXPECT_EQ(Run({"exit 1", "exit 2"}), 2);
   EXPECT_EQ(starts_, 1);
 }
@@ -221,8 +221,8 @@ TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
 }
 
-// Another host is gone for hours.
-TEST_F(SupervisorTest, AnIslandWaitsForOtherHostsHoweverLongTheyTake) {
+// For example, another host is gone for hours.
+TEST_F(SupervisorTest, AnIslandWaitsForOtherHostsWithoutALimit) {
   SupervisorOptions options =
       Options({absl::StrCat("until [ -e stamped ]; do sleep 0.01; done; "
                             "rm stamped; echo a >>first; "
@@ -244,15 +244,15 @@ TEST_F(SupervisorTest, AnIslandWaitsForOtherHostsHoweverLongTheyTake) {
 }
 
 // Process 0 is started once more, alone, to tell the coordinator.
-TEST_F(SupervisorTest, WhoGivesUpTakesItsLeave) {
+TEST_F(SupervisorTest, TellsTheCoordinatorThatItGivesUp) {
   EXPECT_EQ(RunHastily({"echo a >>first; exit 1", "echo b >>second; exit 1"}),
             kGaveUpExitCode);
   EXPECT_EQ(Contents("first"), "a\na\na\na\na\n");
   EXPECT_EQ(Contents("second"), "b\nb\nb\nb\n");
 }
 
-// Each of the later starts takes the verdict and ends before it is told.
-TEST_F(SupervisorTest, AVerdictThatWasTakenInVainIsGivenAgain) {
+// Each later start takes the verdict and ends before reporting it.
+TEST_F(SupervisorTest, AVerdictThatWasNotReportedIsRepeated) {
   SupervisorOptions options =
       Options({"echo $$ >pid; until [ -e stamped ]; do sleep 0.01; done; "
                "kill -KILL $$"},
@@ -317,8 +317,8 @@ TEST_F(SupervisorTest, AProcessThatIsTriedAgainAloneEndsWithASignal) {
   EXPECT_EQ(starts_, 1);
 }
 
-// On the host of process 0, and on another one.
-TEST_F(SupervisorTest, NobodyWaitsForASpareIfARankIsLost) {
+// This holds on the host of process 0, and on another one.
+TEST_F(SupervisorTest, SparesAreNotAwaitedIfARankIsLost) {
   for (const int first : {0, 3}) {
     for (const char* file : {"again", "pids", "stamped"}) {
       std::filesystem::remove(directory_.path() + "/" + file);
@@ -343,7 +343,8 @@ TEST_F(SupervisorTest, NobodyWaitsForASpareIfARankIsLost) {
   }
 }
 
-// Its report may say who was at fault, so the end of the spare does not end it.
+// The rank's report may say which rank was at fault, so the end of the spare
+// does not end that rank.
 TEST_F(SupervisorTest, ARankMayReportAFaultAfterTheSparesHaveEnded) {
   SupervisorOptions options = WithRanks(
       Options(
@@ -361,8 +362,8 @@ TEST_F(SupervisorTest, ARankMayReportAFaultAfterTheSparesHaveEnded) {
   EXPECT_EQ(starts_, 2);
 }
 
-// It hands in, and writes a checkpoint.
-TEST_F(SupervisorTest, ProcessZeroMayGoOnAfterOthersHaveEndedInOrder) {
+// Process 0 hands in its training, and writes a checkpoint.
+TEST_F(SupervisorTest, Process0MayContinueAfterOthersHaveEndedInOrder) {
   const std::string waits = "while :; do sleep 0.05; done";
   SupervisorOptions signalled = Options(
       {absl::StrCat("trap '", WritesLate("handed_in"), "exit 75' TERM; ",
@@ -384,7 +385,7 @@ TEST_F(SupervisorTest, ProcessZeroMayGoOnAfterOthersHaveEndedInOrder) {
   EXPECT_EQ(starts_, 2) << "one for each";
 }
 
-TEST_F(SupervisorTest, NobodyGoesOnForLongAfterProcess0) {
+TEST_F(SupervisorTest, TheOthersEndSoonAfterProcess0) {
   SupervisorOptions options = Options(
       {"exit 0", "while :; do sleep 0.05; done"}, RankFaultAction::kAct);
   options.now = FastClock();

@@ -16,7 +16,7 @@
 namespace causeway {
 namespace {
 
-// The values that the host digests at a time.
+// The number of values that the host digests at a time.
 constexpr size_t kPiece = size_t{1} << 22;
 // The payload of a status that says that ranks disagree.
 constexpr char kAuditUrl[] = "causeway/audit";

@@ -3,8 +3,8 @@
 //
 // Finds a rank whose processor computes wrong numbers without an error (silent
 // data corruption): all ranks compute the gradient of one micro-batch at the
-// same parameters, and compare the bits. These are equal on processors of one
-// kind (GradientSource).
+// same parameters, and compare the bits, which must be equal on processors of
+// one kind (GradientSource).
 #ifndef WORKER_TRAINING_GRADIENT_AUDIT_H_
 #define WORKER_TRAINING_GRADIENT_AUDIT_H_
 
@@ -22,10 +22,10 @@ namespace causeway {
 
 // All ranks call it together, with the same micro-batch, between two steps.
 // `scratch` has the size of the parameters and is overwritten; both are in the
-// memory of `ops`. The loss of the micro-batch does not count.
-//   DATA_LOSS  The ranks disagree. If all ranks but one agree, and these are
-//              two or more, the status blames that one (RankTroubleOf).
-//              IsFoundByAudit tells it from other losses of data.
+// memory of `ops`. Discards the micro-batch's loss.
+//   DATA_LOSS  The ranks disagree. If two or more agree against a single one,
+//              the status blames that one (RankTroubleOf). IsFoundByAudit
+//              distinguishes this from other losses of data.
 //   otherwise  See Communicator and GradientSource.
 absl::Status AuditGradients(int64_t micro_batch,
                             absl::Span<const float> parameters,
@@ -36,13 +36,13 @@ absl::Status AuditGradients(int64_t micro_batch,
 // Returns whether `status` says that ranks disagree.
 bool IsFoundByAudit(const absl::Status& status);
 
-// Holds digests of what a rank has at an audit.
+// The digests of a rank's values in an audit.
 struct AuditedRank {
   std::string parameters;
   std::string gradient;
 };
 
-// Returns the verdict on all ranks: OK, or an error as above.
+// Returns OK or DATA_LOSS, as above.
 absl::Status CompareRanks(absl::Span<const AuditedRank> ranks);
 
 }  // namespace causeway

@@ -30,14 +30,14 @@ TEST(GradientAuditTest, OneAgainstAllOthersIsBlamed) {
   EXPECT_TRUE(IsFoundByAudit(status));
 }
 
-// Gradients at other parameters say nothing.
+// Gradients at different parameters cannot be compared.
 TEST(GradientAuditTest, ParametersAreComparedFirst) {
   const absl::Status status =
       CompareRanks({{"p", "g"}, {"q", "h"}, {"p", "i"}});
   EXPECT_THAT(status, IsDataLoss("rank 1 computes", "other parameters"));
 }
 
-TEST(GradientAuditTest, NobodyIsBlamedWithoutAMajority) {
+TEST(GradientAuditTest, BlamesNoRankWithoutAMajority) {
   for (const std::vector<AuditedRank>& ranks :
        {std::vector<AuditedRank>{{"p", "g"}, {"p", "h"}},
         {{"p", "g"}, {"p", "g"}, {"p", "h"}, {"p", "h"}},

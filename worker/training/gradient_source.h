@@ -20,22 +20,22 @@ class GradientSource {
  public:
   virtual ~GradientSource() = default;
 
-  // Adds the gradient of the mean loss of micro-batch `number` (from 0, of the
-  // island's endless series) at `parameters` to `gradients`. Both are whole
-  // vectors in the order of common/tensors/model_layout.h. The result depends
-  // only on the arguments. May return before a device has finished.
+  // Adds to `gradients` the gradient, at `parameters`, of the mean loss of
+  // micro-batch `number` (from 0) of the island's endless series. Both are
+  // whole vectors in the order of common/tensors/model_layout.h. The result
+  // depends only on the arguments. May return before a device has finished.
   virtual absl::Status Accumulate(int64_t number, const float* parameters,
                                   float* gradients) = 0;
   // Prepares Accumulate for these vectors, after a micro-batch with others, so
-  // that later calls take no memory, record nothing and load no code.
+  // that later calls allocate no memory, record nothing and load no code.
   virtual void Prepare(const float* /*parameters*/, float* /*gradients*/) {}
-  // Waits for all micro-batches, and returns the sum of their losses since the
+  // Waits for all micro-batches, and returns the sum of the losses since the
   // last call.
   virtual absl::StatusOr<double> TakeLoss() = 0;
 
   // Returns the loss of `parameters` on this rank's share of at most
-  // `max_sequences` held-out sequences (0: all). Call it between steps. A
-  // source that holds nothing out returns no sequences.
+  // `max_sequences` held-out sequences (0: all). Call it between steps. Without
+  // held-out data, the result has no sequences.
   virtual absl::StatusOr<HeldOutLoss> MeasureHeldOut(
       const float* /*parameters*/, int64_t /*max_sequences*/, int /*rank*/,
       int /*ranks*/) {

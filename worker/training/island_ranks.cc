@@ -31,7 +31,7 @@ namespace {
 // The key under which rank 0 leaves the run for the other ranks.
 constexpr char kRunKey[] = "run";
 
-// Ranks may come to the replica's operations at any time.
+// Ranks may reach the replica's operations at any time.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
 // The ranks on threads of this process that follow rank 0.
@@ -85,7 +85,7 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .threads = options.threads,
       .anchors_on_device = options.anchors_on_device,
       .beside_other_gpus = options.devices.size() > 1,
-      // Often enough for the other ranks to notice in time.
+      // The other ranks notice a missing pulse in time.
       .pulse = options.timeout / 4,
       .now = options.now,
       .diagnosed = options.diagnosed};
@@ -104,10 +104,10 @@ absl::Status CheckRanksPerDevice(const IslandRanksOptions& options, int ranks,
       "of one process, one for all of them"));
 }
 
-// Makes the rank with number `thread` in this process. Must run on the rank's
-// own thread, because ranks on GPUs wait for each other. `shared` says that all
-// ranks are threads of this process with one GPU. `connect` makes a transport
-// between all ranks for each name.
+// Makes rank `thread` of this process. Must run on the rank's own thread,
+// because ranks on GPUs wait for each other. With `shared` all ranks are
+// threads of this process with one GPU. `connect` makes a transport between all
+// ranks for each name.
 template <typename Connect>
 absl::StatusOr<std::unique_ptr<Rank>> MakeRank(
     Rank::Options own, const IslandRanksOptions& options, int thread,
@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     std::vector<float> parameters) {
   const bool shared = options.devices.size() == 1;
   RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
-  // Errors in the data are reported before any memory is taken.
+  // Report errors in the data before taking memory.
   ASSIGN_OR_RETURN(Rank::Options own,
                    OptionsFor(config, options, options.shard));
   const auto followers = std::make_shared<Followers>();
@@ -239,7 +239,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const ProcessRankOptions& process, std::vector<float> parameters) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
-  // The others read their data at the same time, which may take minutes.
+  // Let the others read their data at the same time, which may take minutes.
   v1::IslandRun run;
   *run.mutable_config() = config;
   run.set_shard(options.shard);

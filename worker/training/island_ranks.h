@@ -5,11 +5,11 @@
 // process, or processes on one or several hosts, connected by TCP. The outer
 // loop sees only the InnerTrainer of rank 0.
 //
-// The AdamW moments belong to these processes: they start from zero when an
-// island joins without a checkpoint or the state of an earlier crew, and the
-// outer loop never touches them. The learning rate follows the run's step.
-// Ranks share their fate: when one fails, all do, and the island joins again as
-// a whole.
+// The moments of the optimizer belong to these processes: they start from zero
+// unless the island continues from a checkpoint or the state of an earlier
+// crew, and the outer loop never touches them. The learning rate follows the
+// run's step. When one rank fails, all do, and the island joins again as a
+// whole.
 #ifndef WORKER_TRAINING_ISLAND_RANKS_H_
 #define WORKER_TRAINING_ISLAND_RANKS_H_
 
@@ -34,13 +34,13 @@
 namespace causeway {
 
 struct IslandRanksOptions {
-  // Text or token files, as the run's tokenizer needs.
+  // Text or token files, as the run's tokenizer requires.
   std::vector<std::string> data;
   // See Dataset::weights.
   std::vector<double> data_weights;
   uint32_t shard = 0;
-  // The devices, at least one, that the ranks of this process take in turn: a
-  // GPU for each rank, or one for all in an island of threads.
+  // The devices, at least one, for this process's ranks in turn: a GPU for each
+  // rank, or one for all in an island of threads.
   std::vector<Device> devices = {Device{}};
   // The threads of each rank, on the CPU.
   int threads = 1;
@@ -58,8 +58,8 @@ struct IslandRanksOptions {
 absl::Status CheckTrainable(const v1::JoinResponse& joined);
 
 // Makes an island whose `ranks` are all threads of this process. `config` is
-// resolved; `parameters` are those of the whole model. Errors are those of
-// OpenDataset (the data does not fit the run) and Rank::Create.
+// resolved; `parameters` has the whole model. Errors are those of OpenDataset
+// (the data does not fit the run) and Rank::Create.
 absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
     const v1::RunConfig& config, const IslandRanksOptions& options, int ranks,
     std::vector<float> parameters);
@@ -69,19 +69,19 @@ struct ProcessRankOptions {
   // The number of the process, among `size` processes.
   int rank = 0;
   int size = 1;
-  // The ranks in each process, which are its threads. This process's ranks
-  // start at rank * threads.
+  // The ranks in each process, which are threads. This process's first rank is
+  // rank * threads.
   int threads = 1;
   // See TcpTransportOptions.
   std::string host;
-  // Whether ranks encrypt their messages. Rank 0's process decides.
+  // Is true if ranks encrypt their messages. Rank 0's process decides.
   bool encrypt = false;
   // Rank 0's table. It must be new, and must outlive the trainer.
   Rendezvous* rendezvous = nullptr;
-  // The time that ranks wait for each other at the start.
+  // The longest time that ranks wait for each other at the start.
   absl::Duration connect_timeout = absl::Minutes(5);
-  // Called, perhaps on several threads, when a rank of a process that follows
-  // has connected to all others. May be null.
+  // Called, perhaps on several threads, when a rank of a following process has
+  // connected to all others. May be null.
   std::function<void()> connected;
 };
 
@@ -91,9 +91,9 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const v1::RunConfig& config, const IslandRanksOptions& options,
     const ProcessRankOptions& process, std::vector<float> parameters);
 
-// Runs one of the other processes until rank 0 ends (OK) or one of its ranks
-// fails, whose error it returns. Run and shard come from rank 0; options.shard
-// and process.encrypt are not used.
+// Runs one of the other processes until rank 0 ends (OK), or returns the error
+// of a rank of this process. Run and shard come from rank 0; options.shard and
+// process.encrypt are ignored.
 absl::Status RunFollowingRank(const IslandRanksOptions& options,
                               ProcessRankOptions process);
 

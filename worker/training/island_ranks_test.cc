@@ -73,7 +73,7 @@ class IslandRanksTest : public testing::Test {
     return InitialParameters(MakeModelLayout(config_.model()), 1);
   }
 
-  // Returns an island of so many threads.
+  // Returns an island with ranks on threads.
   absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeRanks(int ranks) {
     return MakeThreadedIsland(config_, options_, ranks, Start());
   }
@@ -123,7 +123,7 @@ class IslandRanksTest : public testing::Test {
         .rank = rank, .size = 2, .host = "127.0.0.1", .rendezvous = rendezvous};
   }
 
-  // Compares islands of two ranks each.
+  // Compares an island of two processes with one of two threads.
   void ExpectProcessesAreThreads() {
     // Two terms can only be added in one order, so the bits are the same.
     ASSERT_OK_AND_ASSIGN(const auto threads, MakeRanks(2));
@@ -199,7 +199,7 @@ TEST_F(IslandRanksTest, EveryAlgorithmLearnsWithEveryOptimizer) {
   }
 }
 
-TEST_F(IslandRanksTest, TheLossIsThatOfTheShardsText) {
+TEST_F(IslandRanksTest, TheLossDependsOnTheShardsText) {
   config_.mutable_data()->set_shards(2);
   std::vector<double> losses;
   const auto train = [&] {
@@ -217,8 +217,8 @@ TEST_F(IslandRanksTest, TheLossIsThatOfTheShardsText) {
   EXPECT_NE(losses[1], losses[2]);
 }
 
-// An untrained model finds every token about equally likely.
-TEST_F(IslandRanksTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
+// To an untrained model all tokens are about equally likely.
+TEST_F(IslandRanksTest, TheLossIsTheMeanOverUnmaskedTargets) {
   ASSERT_OK_AND_ASSIGN(const auto plain, MakeRanks(1));
   ASSERT_OK_AND_ASSIGN(const InnerStepResult all, plain->Step(1));
   config_.mutable_data()->set_loss_masks(true);
@@ -233,7 +233,7 @@ TEST_F(IslandRanksTest, TheLossIsTheMeanOverTargetsThatNoMaskHides) {
 
 TEST_F(IslandRanksTest, MicroBatchesHideTheCommunication) {
   config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
-  // Communication ends long before eight of these batches are made.
+  // Communication ends long before a rank has made eight of these batches.
   config_.mutable_training()->set_batch_size(512);
   ASSERT_OK_AND_ASSIGN(const auto trainer, MakeRanks(2));
   for (int step = 1; step <= 3; ++step) {
@@ -244,7 +244,7 @@ TEST_F(IslandRanksTest, MicroBatchesHideTheCommunication) {
   }
 }
 
-TEST_F(IslandRanksTest, AllRanksGoOnFromTheBatchOfACheckpoint) {
+TEST_F(IslandRanksTest, AllRanksContinueFromTheBatchOfACheckpoint) {
   config_.mutable_training()->set_inner_algorithm(v1::TrainingConfig::ACCO);
   config_.mutable_training()->set_fixed_micro_batches(true);
   for (const auto optimizer :
@@ -305,9 +305,9 @@ TEST_F(IslandRanksTest, AnchorsBeginWithTheRunsParameters) {
   }
 }
 
-// With a learning rate near zero the parameters of all ranks stay as they were
-// set, so the loss shows whether all ranks have the change.
-TEST_F(IslandRanksTest, EveryRankHearsOfChangedParameters) {
+// With a learning rate near zero, ranks keep the parameters that they were
+// given, so the loss shows whether all ranks have the change.
+TEST_F(IslandRanksTest, EveryRankGetsChangedParameters) {
   config_.mutable_training()->set_learning_rate(1e-12);
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
@@ -322,7 +322,7 @@ TEST_F(IslandRanksTest, EveryRankHearsOfChangedParameters) {
       ASSERT_OK(fragment->Apply(/*includes_island=*/true));
     }
     ASSERT_OK_AND_ASSIGN(InnerStepResult result, trainer->Step(2));
-    // This is the first step without gradients from before the change.
+    // Step 3 is the first one without gradients from before the change.
     if (algorithm == v1::TrainingConfig::ACCO) {
       ASSERT_OK_AND_ASSIGN(result, trainer->Step(3));
     }
@@ -379,8 +379,8 @@ TEST_F(IslandRanksTest, SlownessIsFoundWhileTheIslandTrains) {
   follower.join();
 }
 
-// Large data take minutes to read.
-TEST_F(IslandRanksTest, NobodyWaitsForRank0ToReadItsData) {
+// Reading large data takes minutes.
+TEST_F(IslandRanksTest, OtherRanksDoNotWaitForRank0ToReadItsData) {
   LocalRendezvous rendezvous;
   options_.data = {"missing"};
   EXPECT_THAT(
@@ -390,7 +390,6 @@ TEST_F(IslandRanksTest, NobodyWaitsForRank0ToReadItsData) {
   EXPECT_OK(rendezvous.Get("run", absl::ZeroDuration()));
 }
 
-// The other processes learn the shard from rank 0.
 TEST_F(IslandRanksTest, ValidationChangesNothingOfTraining) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
@@ -451,6 +450,7 @@ TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
   EXPECT_EQ(none.tokens, 0) << "nothing is held out";
 }
 
+// The follower learns the shard from rank 0.
 TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsCompute) {
   config_.mutable_data()->set_shards(2);
   options_.shard = 1;
@@ -533,7 +533,7 @@ TEST_F(IslandRanksTest, RanksOfProcessesDoNotShareGpus) {
   EXPECT_THAT(MakeRanks(4), IsInvalidArgument("4 ranks have 2 GPUs"));
 }
 
-TEST_F(IslandRanksTest, WhatIsWrongIsSaidBeforeTraining) {
+TEST_F(IslandRanksTest, ErrorsAreReportedBeforeTraining) {
   EXPECT_THAT(MakeRanks(3), IsInvalidArgument("3 ranks needs a multiple of"));
   options_.data = {"/nowhere.txt"};
   EXPECT_THAT(MakeRanks(2), IsNotFound("nowhere"));

@@ -15,14 +15,14 @@
 namespace causeway {
 namespace {
 
-// Covers scratch memory of operations, the outer loop's pieces, and
-// fragmentation, but not that of cuDNN's gradient, without which attention
-// takes other kernels.
+// Covers the operations' scratch memory, the outer loop's pieces and
+// fragmentation, but not the memory of cuDNN's gradient, without which
+// attention uses other kernels.
 constexpr int64_t kReserve = int64_t{192} << 20;
 
-// Returns the bytes of a snapshot of the largest fragment or, with anchors on
-// the device, those of the anchors, and of snapshots and the next anchors: the
-// largest fragment's, or all if their memory is reserved.
+// Returns the bytes of a snapshot of the largest fragment. With anchors on the
+// device, returns the bytes of all anchors, and of a snapshot and next anchor
+// of the largest fragment, or of all fragments if their memory is reserved.
 int64_t OuterLoopBytes(const v1::RunConfig& config, const ModelLayout& layout,
                        const RankShare& share) {
   const absl::StatusOr<v1::FragmentPlan> plan =

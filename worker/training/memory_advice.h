@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Advice for users whose model does not fit into a rank's device: the memory
-// that it needs there, and a configuration that fits.
+// that it needs, and a configuration that fits.
 #ifndef WORKER_TRAINING_MEMORY_ADVICE_H_
 #define WORKER_TRAINING_MEMORY_ADVICE_H_
 
@@ -14,24 +14,23 @@
 
 namespace causeway {
 
-// A rank's share in an island.
+// The size of a rank's share in an island.
 struct RankShare {
   int ranks = 1;
-  // Whether the outer loop's anchors are also on its device.
+  // Is true if the outer loop's anchors are also on the rank's device.
   bool anchors_on_device = false;
   // See PartDevice::Options.
   bool reserves = false;
 };
 
-// Returns the bytes that a rank needs on its device to train: for model,
-// gradients, optimizer, activations and outer loop, and a reserve for
-// operations.
+// Returns the bytes that a rank needs on its device: for model, gradients,
+// optimizer, activations and outer loop, and a reserve for operations.
 int64_t TrainingBytes(const v1::RunConfig& config, const RankShare& share,
                       Ops* ops);
 
 // Returns a sentence for a rank whose `free_bytes` do not suffice for the
 // resolved `config`. It names the largest training.micro_batch_size that fits,
-// perhaps with training.recompute_activations, or says that none does.
+// if necessary with training.recompute_activations, or says that none does.
 std::string MemoryAdvice(const v1::RunConfig& config, const RankShare& share,
                          int64_t free_bytes, Ops* ops);
 

@@ -51,10 +51,9 @@ TEST_F(MemoryAdviceTest, NamesTheLargestMicroBatchThatFits) {
   // A rank has 24 / 2 sequences: 12, 8, 6, 4, 3, 2 or 1 at a time.
   SetMicroBatch(8);
   const int64_t need = Need();
-  EXPECT_THAT(Advice(need), HasSubstr("; 8 would fit"));
   EXPECT_THAT(Advice(need), testing::EndsWith("; 8 would fit"));
   EXPECT_THAT(Advice(need - 1), HasSubstr("; 6 would fit"));
-  // This divides the batch, but not a rank's part of it.
+  // 16 divides the batch, but not a rank's part of it.
   SetMicroBatch(16);
   EXPECT_THAT(Advice(Need()), HasSubstr("; 12 would fit"));
 }
@@ -77,7 +76,7 @@ TEST_F(MemoryAdviceTest, SaysSoIfNothingFits) {
   EXPECT_THAT(Advice(0), HasSubstr("and 0 MiB were free"));
 }
 
-TEST_F(MemoryAdviceTest, KnowsNothingOfMemoryThatNobodyCounts) {
+TEST_F(MemoryAdviceTest, WithoutAMeasureOfFreeMemoryGivesGeneralAdvice) {
   EXPECT_THAT(Advice(std::numeric_limits<int64_t>::max()),
               HasSubstr("a smaller one, or training.recompute_activations"));
 }
@@ -91,8 +90,8 @@ TEST_F(MemoryAdviceTest, MoreRanksNeedLessEach) {
   EXPECT_EQ(two - four, MakeModelLayout(config_.model()).size * (8 + 4) / 4);
 }
 
-// Each value has an anchor; the largest fragment, here all values, has another
-// one. Its snapshot is there in any case.
+// Each value has an anchor, and each value of the largest fragment (here all)
+// also has a next one. The snapshot is counted in any case.
 TEST_F(MemoryAdviceTest, CountsAnchorsOnTheDevice) {
   const int64_t without = Need();
   share_.anchors_on_device = true;
@@ -110,7 +109,7 @@ TEST_F(MemoryAdviceTest, CountsNextAnchorsAndSnapshotsThatAreReserved) {
     const int64_t none = Need();
     share_.anchors_on_device = true;
     EXPECT_EQ(Need() - without, size * 2 * 4 / 2) << fragments;
-    // The snapshot is that of the largest fragment.
+    // Without anchors there is only the largest fragment's snapshot.
     EXPECT_LE(none, without);
   }
 }

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of one process on several GPUs take no memory, record nothing and load
-// no code while NCCL may run: the driver may then wait for all GPUs, and one of
-// them for this rank. Counted in the emulator; on a GPU only the training is
-// tested. Skipped where there is no device.
+// Tests that ranks of one process on several GPUs take no memory, record
+// nothing and load no code while NCCL may run: the driver could then wait for
+// all GPUs, and one of them for this rank. Such calls are counted in the
+// emulator only; on a GPU only the training is tested. Skipped without a
+// device.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -101,7 +102,7 @@ TEST_F(OverlapCudaTest, AfterTheFirstStepNothingWaitsForOtherGpus) {
     uint64_t step = 1;
     ASSERT_OK(island_->Step(step));
     const int64_t before = DeviceWideCalls();
-    // Until then vectors have changed places in every way.
+    // By then vectors have been swapped in every way.
     while (step < 8) ASSERT_OK(island_->Step(++step));
     EXPECT_EQ(DeviceWideCalls(), before);
   }

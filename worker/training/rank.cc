@@ -283,7 +283,7 @@ absl::Status Rank::SaveOwn(TrainerState& state) {
   state.parameters.resize(static_cast<size_t>(layout_.size));
   ops_->CopyToHost(master.data(), master.size() * sizeof(float),
                    state.parameters.data() + trainer_->shard().begin);
-  // Fails here if the device has failed, before its values are kept.
+  // Fails if the device has failed, before its values are kept.
   RETURN_IF_ERROR(ops_->Synchronize());
   return GatherShards(communicator(), absl::MakeSpan(state.parameters));
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of an island with all it needs to train: model, data, optimizer and
-// communicators. Rank 0 leads: only it talks to the outer loop, and it gives
-// all ranks their orders (worker/replica/orders.h).
+// One rank of an island with its model, data, optimizer and communicators. Rank
+// 0 leads: only it talks to the outer loop, and it gives all ranks their orders
+// (worker/replica/orders.h).
 //
 //   rank 0                              other ranks
 //   ASSIGN_OR_RETURN(auto rank, Rank::Create(options, communicators));
@@ -60,16 +60,16 @@ class Rank : public InnerTrainer {
     Device device;
     // The threads that compute gradients, on the CPU.
     int threads = 1;
-    // For a GPU; see PartDevice::Options. By default anchors are there if a
-    // quarter of the free memory then stays free.
+    // For a GPU; see PartDevice::Options. By default anchors are on the GPU if
+    // a quarter of its free memory then stays free.
     std::optional<bool> anchors_on_device;
-    // Whether other ranks of this process use other GPUs. It becomes
+    // Is true if other ranks of this process use other GPUs. It becomes
     // PartDevice::Options::reserves.
     bool beside_other_gpus = false;
     // The period at which rank 0 shows that it is alive; see Orders.
     absl::Duration pulse = absl::Seconds(15);
     Clock now;
-    // Called on rank 0, between steps, with each diagnosis. May be null.
+    // Called on rank 0, between steps, for each diagnosis. May be null.
     std::function<void(const CollectiveDiagnosis&)> diagnosed;
     // An object that must outlive rank 0, such as the other ranks of its
     // process.
@@ -88,7 +88,7 @@ class Rank : public InnerTrainer {
   // The following are for rank 0. After an error of any rank the object must
   // not be used.
 
-  // Gives every rank the whole model's `parameters`. Call before the first
+  // Gives the whole model's `parameters` to every rank. Call before the first
   // step.
   absl::Status ShareParameters(std::vector<float> parameters);
   absl::StatusOr<std::vector<std::unique_ptr<FragmentReplica>>> MakeReplica(
@@ -112,8 +112,8 @@ class Rank : public InnerTrainer {
   absl::Status WithAdvice(absl::Status status) const;
   Communicator* communicator() const { return orders_.training(); }
 
-  // Each carries out an order on all ranks together. Ranks other than 0 pass
-  // empty arguments and get unspecified results.
+  // All ranks call each of these together to carry out an order. Ranks other
+  // than 0 pass empty arguments and get unspecified results.
   absl::Status CarryOut(const Order& order);
   absl::Status ExchangeParameters(std::vector<float> parameters);
   // Copies rank 0's vector to `to`, in the memory of ops_, on all ranks.
@@ -139,7 +139,7 @@ class Rank : public InnerTrainer {
   const std::string data_digest_;
   Orders orders_;
   std::unique_ptr<Ops> ops_;
-  // The bytes of device memory that were free before this rank took any.
+  // The free bytes of device memory before this rank took any.
   int64_t free_bytes_ = 0;
   std::unique_ptr<Ops> communication_ops_;
   std::unique_ptr<GradientSource> gradients_;
@@ -151,7 +151,7 @@ class Rank : public InnerTrainer {
   bool anchors_on_device_ = false;
   const bool beside_other_gpus_;
   std::unique_ptr<PartDevice> part_device_;
-  // Whether the masters have changed since the last step.
+  // Is true if the masters have changed since the last step.
   bool changed_ = false;
   // Null before MakeReplica.
   std::unique_ptr<ReplicaRank> replica_;

@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-// Returns the result of a step that has committed `reduced`.
+// Returns the result of a step that committed `reduced`.
 InnerStepResult MakeInnerStepResult(const ReducedGradient& reduced,
                                     double learning_rate,
                                     const GradientSource& gradients) {
@@ -87,8 +87,8 @@ class Trainer : public RankTrainer {
     return options_.communicator->AllGather(parameters());
   }
 
-  // With DDP, gradients start again in each step; otherwise every step writes
-  // the exchanged vector before it reads it.
+  // With DDP, each step zeroes the gradients; otherwise each step writes the
+  // exchanged vector before reading it.
   absl::Span<float> scratch() override {
     return All(is_ddp() ? gradients_ : exchange_);
   }
@@ -137,7 +137,8 @@ class Trainer : public RankTrainer {
 
   void Restore(const TrainerState& state) override {
     optimizer_->Restore(state.optimizer);
-    // A state from before the first step has none: it follows the run's step.
+    // A state from before the first step has no position, which then follows
+    // from the run's step.
     started_ = state.next_micro_batch > 0;
     next_micro_batch_ = static_cast<int64_t>(state.next_micro_batch) +
                         options_.communicator->rank();
@@ -187,7 +188,7 @@ class Trainer : public RankTrainer {
   // ACCO's first half: communicates an estimate of the next parameters, which
   // becomes the compute copy, and meanwhile accumulates at the true ones.
   absl::Status EstimateHalf(double rate) {
-    // The gradients are copied because the real update needs them, too.
+    // Copy the gradients, because the real update needs them, too.
     options_.ops->Copy(gradients_.data(), gradients_.size(), exchange_.data());
     RETURN_IF_ERROR(
         Overlap(first_half(), [this, rate, own = own_]() -> absl::Status {
@@ -219,7 +220,7 @@ class Trainer : public RankTrainer {
     return reduced;
   }
 
-  // Prepares gradients at every pair of vectors that swapping can make.
+  // Prepares gradients for every pair of vectors that swaps can produce.
   void PrepareGradients() {
     if (is_ddp()) {
       options_.gradients->Prepare(compute_.data(), gradients_.data());
@@ -241,7 +242,7 @@ class Trainer : public RankTrainer {
     return options_.communicator->AllGather(All(exchange_));
   }
 
-  // Runs `communicate` on a thread of its own and accumulates meanwhile.
+  // Runs `communicate` on its own thread and accumulates meanwhile.
   absl::Status Overlap(int64_t share,
                        const std::function<absl::Status()>& communicate) {
     // The communicated values must be written before.
@@ -268,8 +269,8 @@ class Trainer : public RankTrainer {
     return computed.ok() ? status : computed;
   }
 
-  // Accumulates micro-batches at the compute copy, as many as the rule says if
-  // communication ends when most_in_half() are made.
+  // Accumulates micro-batches at the compute copy by options_.accumulate, to
+  // which communication seems to end after most_in_half() at the latest.
   absl::Status Accumulate(int64_t share,
                           const std::function<bool()>& communicating) {
     for (int64_t count = 0; options_.accumulate(
@@ -297,18 +298,19 @@ class Trainer : public RankTrainer {
   // The communicated vector: first gradients, then parameters. Empty with DDP,
   // which communicates both in place.
   DeviceArray<float> exchange_;
-  // The shard of the committed parameters. Empty with DDP, whose parameters
-  // these are.
+  // The shard of the committed parameters. Empty with DDP, which has them in
+  // `compute_`.
   DeviceArray<float> master_;
 
   // The micro-batches in `gradients_`.
   MicroBatches own_;
   bool started_ = false;
   // False in the first step, in which operations take memory, load code and
-  // connect GPUs. These may wait for all GPUs of the process, for ever if one
-  // of these waits for this rank in NCCL.
+  // connect GPUs. These may wait for all GPUs of the process, and forever if
+  // one of those waits for this rank in NCCL.
   bool prepared_ = false;
-  // The next one in the island's series, in which the ranks take turns.
+  // This rank's next micro-batch in the island's series, in which ranks take
+  // turns.
   int64_t next_micro_batch_ = 0;
   // Times of the current step.
   absl::Duration communication_;

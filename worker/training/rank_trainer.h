@@ -4,7 +4,7 @@
 // The inner training of one rank of an island. The ranks step together: each
 // calls Step for the same run step and computes gradients on its own
 // micro-batches, and after the step all hold the same parameters. The run's
-// training.inner_algorithm chooses how.
+// training.inner_algorithm is one of these:
 //
 // DDP: data parallel training with a sharded optimizer (ZeRO-1). A step
 // computes the gradients of the rank's part of the batch, then does a
@@ -24,14 +24,14 @@
 //      compute      G      = sum of gradients at theta, n of them
 //   2. communicate  theta' = Opt(theta, (G~ + G) / (n~ + n))    the real update
 //      compute      G~'    = sum of gradients at theta~
-// The first step computes its G~ at theta, without overlap. An estimate leaves
-// the optimizer's state as it was.
+// The first step computes its G~ at theta, without overlap. Estimates do not
+// change the optimizer's state.
 //
 // Memory per parameter in bytes, with N ranks: 4 for parameters, 4 for
 // gradients, 4 for communication, and 12 / N for master and moments. DDP takes
-// 8 / N for moments, because parameters are their own masters, and nothing for
-// communication. A matrix of Muon has momentum, 4 / N, instead of moments; its
-// owner also has room to orthogonalize it (MuonScratchSize).
+// only 8 / N, for moments, because its parameters are the masters, and nothing
+// for communication. A matrix of Muon has momentum, 4 / N, instead of moments;
+// its owner also takes room to orthogonalize it (MuonScratchSize).
 #ifndef WORKER_TRAINING_RANK_TRAINER_H_
 #define WORKER_TRAINING_RANK_TRAINER_H_
 
@@ -71,8 +71,8 @@ class RankTrainer {
   // accumulated gradients. Errors are those of Communicator.
   virtual absl::Status MastersChanged() = 0;
 
-  // Between steps: room for a vector of the size of parameters(), in the same
-  // memory. The next step overwrites it.
+  // Between steps: scratch space like parameters(), in the same memory, which
+  // the next step overwrites.
   virtual absl::Span<float> scratch() = 0;
 
   // Makes one inner step, number `run_step` (from 1).
@@ -81,26 +81,26 @@ class RankTrainer {
   //                 be used afterwards.
   virtual absl::StatusOr<InnerStepResult> Step(uint64_t run_step) = 0;
 
-  // All ranks call both together. Save writes the state of all ranks, between
-  // steps; Restore continues from a state, the same on all ranks, before the
-  // first step. See InnerTrainer.
+  // All ranks call each together. Save writes the state of all ranks, between
+  // steps; Restore continues from the same state on all ranks, before the first
+  // step. See InnerTrainer.
   virtual absl::Status Save(TrainerState& state) = 0;
   virtual void Restore(const TrainerState& state) = 0;
 };
 
 // Returns whether a rank should compute another micro-batch before it joins the
 // next communication. `count` is the number of micro-batches since the last
-// communication, `share` the rank's share of the batch, and `communicating`
-// says whether the current communication is unfinished and there are fewer
-// micro-batches than half of those that count in a step (kMostBatchesPerStep).
+// communication, and `share` the rank's share of the batch. `communicating` is
+// true while the current communication is unfinished, but only up to half of
+// the micro-batches that count in a step (kMostBatchesPerStep).
 using AccumulationRule =
     std::function<bool(int64_t count, int64_t share, bool communicating)>;
 
-// The rule to compute the share, at least one micro-batch, and more while
+// This rule computes the share, at least one micro-batch, and more while
 // communication lasts.
 bool AccumulateWhileCommunicating(int64_t count, int64_t share,
                                   bool communicating);
-// The rule to compute the share, at least one micro-batch
+// This rule computes the share, at least one micro-batch
 // (training.fixed_micro_batches).
 bool AccumulateShare(int64_t count, int64_t share, bool communicating);
 
@@ -120,8 +120,8 @@ struct RankTrainerOptions {
   Clock now;
 };
 
-// Returns the bytes that a trainer, without GradientSource, needs on the rank
-// that needs the most.
+// Returns the bytes that a trainer needs, without its GradientSource, on the
+// rank that needs most.
 int64_t RankTrainerBytes(const v1::TrainingConfig& training,
                          const ModelLayout& layout, int ranks);
 

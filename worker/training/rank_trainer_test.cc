@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compares the trainers with the equations of rank_trainer.h over whole
-// vectors: the bits must be the same, for any number of ranks and
-// micro-batches.
+// vectors: the bits must be equal for any number of ranks and micro-batches.
 #include "worker/training/rank_trainer.h"
 
 #include <algorithm>
@@ -37,8 +36,7 @@
 
 namespace {
 
-// The bytes allocated in large pieces, over all threads, since the program
-// began.
+// The bytes that all threads have allocated in large pieces.
 std::atomic<int64_t> large_allocations = 0;
 void Count(size_t bytes) {
   if (bytes >= 4096) large_allocations += static_cast<int64_t>(bytes);
@@ -64,7 +62,7 @@ extern "C" void* aligned_alloc(size_t alignment, size_t bytes) {
 namespace causeway {
 namespace {
 
-// ACCO's equations. Each rank has a vector of gradients; they are summed in
+// ACCO's equations. Each rank has a vector of gradients, which are summed in
 // order of rank.
 class Equations {
  public:
@@ -194,15 +192,13 @@ TEST_P(OverlappedTrainerTest, RanksThatMakeMoreMicroBatchesWeighMore) {
       .counts = {.first_half = {1, 7, 2}, .second_half = {4, 1, 3}}};
   ASSERT_OK_AND_ASSIGN(const Outcome outcome, Train(scenario));
   EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
-  const bool acco = std::get<0>(GetParam()) == v1::TrainingConfig::ACCO;
   for (const InnerStepResult& step : outcome.steps) {
-    EXPECT_EQ(step.rank_micro_batches, acco ? std::vector<int64_t>({5, 8, 5})
-                                            : std::vector<int64_t>({4, 1, 3}));
-    EXPECT_EQ(step.tokens, 4 * (acco ? 18 : 8));
+    EXPECT_EQ(step.rank_micro_batches, std::vector<int64_t>({5, 8, 5}));
+    EXPECT_EQ(step.tokens, 4 * 18);
   }
 }
 
-TEST_P(OverlappedTrainerTest, TheBitsDoNotDependOnWhoIsLate) {
+TEST_P(OverlappedTrainerTest, TheBitsDoNotDependOnLateRanks) {
   Scenario scenario = {
       .config = ParamConfig(2), .ranks = 2, .counts = SharesOf(2)};
   ASSERT_OK_AND_ASSIGN(const Outcome undisturbed, Train(scenario));
@@ -216,7 +212,7 @@ TEST_P(OverlappedTrainerTest, TheBitsDoNotDependOnWhoIsLate) {
   }
 }
 
-TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
+TEST_P(OverlappedTrainerTest, KeepsGradientsWhenParametersChange) {
   const Scenario scenario = {.config = ParamConfig(2),
                              .ranks = 2,
                              .counts = SharesOf(2),
@@ -229,9 +225,9 @@ TEST_P(OverlappedTrainerTest, GoesOnFromChangedParametersWithWhatItHasMade) {
   EXPECT_EQ(outcome.parameters, Equations(scenario).Run());
 }
 
-// The state has no gradients that are only accumulated: the trainer computes
-// them again, and skips none.
-TEST_P(OverlappedTrainerTest, ARestartMakesAgainWhatWasAccumulatedOnly) {
+// The state lacks accumulated gradients: the trainer computes them again, and
+// skips none.
+TEST_P(OverlappedTrainerTest, ARestartRecomputesAccumulatedGradients) {
   constexpr int kRanks = 2;
   std::vector<std::vector<int64_t>> made(kRanks);
   const Scenario scenario = {.config = ParamConfig(kRanks),
@@ -305,8 +301,8 @@ TEST_P(AuditTest, NamesTheRankThatComputesWrongNumbers) {
   EXPECT_THAT(Train(scenario), IsDataLoss("rank 1 computes wrong"));
 }
 
-// With beta1 = 0 and a huge epsilon AdamW is gradient descent, and with one
-// batch that never changes both halves have one gradient each:
+// With beta1 = 0 and a huge epsilon AdamW is gradient descent. With a batch
+// that never changes, each half has one gradient:
 //   theta' = theta - eta / 2 (grad(theta) + grad(theta~))
 //   theta~ = theta - eta grad(theta~ of the step before)
 TEST(AccoTest, WithPlainGradientDescentFollowsTheClosedForm) {
@@ -400,7 +396,7 @@ TEST(RankTrainerTest, ABatchThatCannotBeDividedIsRefused) {
               IsInvalidArgument("multiple of ranks * micro_batch_size = 2"));
 }
 
-// More would not count, and the island would be refused for them.
+// With more, the coordinator would refuse the island.
 TEST(RankTrainerTest, ARankThatWaitsLongMakesNoMoreThanCount) {
   const Scenario scenario = {.config = Config(v1::TrainingConfig::ACCO, 2),
                              .ranks = 2,
@@ -418,7 +414,7 @@ TEST(RankTrainerTest, ARankThatWaitsLongMakesNoMoreThanCount) {
   EXPECT_EQ(most, kMostBatchesPerStep * kShare);
 }
 
-TEST(RankTrainerTest, DivergenceIsToldOnEveryRank) {
+TEST(RankTrainerTest, EveryRankReportsDivergence) {
   for (const auto algorithm :
        {v1::TrainingConfig::DDP, v1::TrainingConfig::ACCO}) {
     const Scenario scenario = {
@@ -459,12 +455,12 @@ INSTANTIATE_TEST_SUITE_P(
                      kOptimizers),
     kAlgorithmName);
 
-TEST_P(MemoryTest, IsWhatIsForetold) {
+TEST_P(MemoryTest, MatchesRankTrainerBytes) {
   const ModelLayout layout = MakeModelLayout(model_);
   for (const int ranks : {1, 4}) {
     const auto foretold = static_cast<double>(
         RankTrainerBytes(ParamConfig(ranks), layout, ranks));
-    // Each rank of the test starts from a vector of its own.
+    // Each rank of the test has its own vector of initial parameters.
     EXPECT_NEAR(BytesPerParameter(ranks, 0) - 4,
                 foretold / static_cast<double>(layout.size), 0.05);
   }
@@ -475,7 +471,8 @@ TEST_P(MemoryTest, StepsTakeNoMore) {
   EXPECT_NEAR(BytesPerParameter(4, 5) - BytesPerParameter(4, 2), 3 * 4, 0.05);
 }
 
-// Each matrix has one moment less, and there is room to orthogonalize one.
+// Each matrix has one moment less, and there is scratch space to orthogonalize
+// one.
 TEST(RankTrainerBytesTest, MuonHasMomentumOnlyInMatrices) {
   const ModelLayout layout = MakeModelLayout(SmallModel());
   v1::TrainingConfig config = Config(v1::TrainingConfig::DDP, 1);

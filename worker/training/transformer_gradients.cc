@@ -75,7 +75,7 @@ class TransformerGradients : public GradientSource {
   const std::unique_ptr<Transformer> model_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> targets_;
-  // Since the last TakeLoss.
+  // Count the positions and targets since the last TakeLoss.
   int64_t positions_ = 0;
   int64_t targets_seen_ = 0;
 };

@@ -16,10 +16,9 @@
 
 namespace causeway {
 
-// Makes the source. Micro-batch n starts at sequence n * micro_batch_size of
-// the shard's series (worker/data/sampler.h). `config` is resolved; `ops`
-// outlives the object. Errors are those of Sampler::Create and
-// Transformer::Create (out of memory).
+// Micro-batch n starts at sequence n * micro_batch_size of the shard's series
+// (worker/data/sampler.h). `config` is resolved; `ops` outlives the object.
+// Errors are those of Sampler::Create and Transformer::Create (out of memory).
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
     uint32_t shard, Ops* ops);

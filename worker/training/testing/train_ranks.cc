@@ -28,8 +28,8 @@ v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
   config.set_micro_batch_size(1);
   config.set_learning_rate(0.05);
   config.set_warmup_steps(3);
-  // Norms of shards are added in another order than the norm of the whole, so
-  // clipping would change bits.
+  // Norms of shards are added in a different order than the norm of the whole,
+  // so clipping would change bits.
   config.set_gradient_clip(0);
   return config;
 }

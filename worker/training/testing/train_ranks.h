@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of rank trainers: ranks that are threads train a model whose loss
-// is that of springs.
+// For tests of rank trainers: ranks on threads train a model with the loss of
+// springs.
 //
 //   ASSERT_OK_AND_ASSIGN(
 //       const Outcome outcome,
@@ -28,14 +28,14 @@
 
 namespace causeway {
 
-// Each rank has three micro-batches of one sequence: with ACCO two of them in
-// the first half and one in the second.
+// Each rank has three micro-batches of one sequence: with ACCO two in the first
+// half and one in the second.
 inline constexpr int kShare = 3;
 
 v1::TrainingConfig Config(v1::TrainingConfig::InnerAlgorithm algorithm,
                           int ranks);
 
-// Micro-batch k pulls each parameter to a place of its own:
+// Micro-batch k pulls each parameter to its own place:
 //   loss = mean of (parameter - place)^2 / 2, times the number of values.
 class Springs : public GradientSource {
  public:
@@ -107,7 +107,7 @@ struct Scenario {
   // The rank whose gradients have an error, or -1.
   int corrupt_rank = -1;
   v1::ModelConfig model = SmallModel();
-  // Whether vectors are on a device that all ranks share.
+  // Is true if vectors are on a device that all ranks share.
   bool device = false;
 };
 
