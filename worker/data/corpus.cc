@@ -93,7 +93,7 @@ void Corpus::ForEachFile(int64_t begin, absl::Span<int32_t> tokens,
   CHECK_GE(begin, 0);
   CHECK_LE(begin, size_);
   CHECK_LE(static_cast<int64_t>(tokens.size()), size_ - begin);
-  // `part` is the last one that begins at or before `begin`.
+  // Start with the last part that begins at or before `begin`.
   auto part = std::upper_bound(
       parts_.begin(), parts_.end(), begin,
       [](int64_t index, const Part& p) { return index < p.begin; });

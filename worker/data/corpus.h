@@ -3,9 +3,9 @@
 //
 // One stream of tokens from one or more token files.
 //
-// Text files are documents: the stream has an end-of-text token (257), which is
-// in no file, between them. Files of ids hold their own separators and follow
-// one another directly.
+// Text files are documents: the stream inserts an end-of-text token (257)
+// between them. Files of ids contain their own separators and follow one
+// another directly.
 //
 //   ASSIGN_OR_RETURN(Corpus corpus, Corpus::Open(config.data().tokenizer(),
 //                                                {"a.txt", "b.txt"}));
@@ -59,8 +59,8 @@ class Corpus {
   // be in range, to `tokens`. Requires a successful CheckFits.
   void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
 
-  // Does the same, but writes kNoTarget for tokens that a mask hides. The
-  // separators of text files are never hidden.
+  // Does the same, but writes kNoTarget for tokens that a mask hides.
+  // Separators are never hidden.
   void CopyTargets(int64_t begin, absl::Span<int32_t> targets) const;
 
   // Returns the number of files, and the index in the stream of a file's first

@@ -140,7 +140,7 @@ TEST(CorpusTest, ReportsTheFileThatCannotBeRead) {
 TEST(CorpusTest, MasksHideTargets) {
   const std::string a = WriteTestFile("a", "abcdefghij");
   const std::string b = WriteTestFile("b", "kl");
-  // The lowest bit is the first token's.
+  // The lowest bit belongs to the first token.
   WriteTestFile("a.mask", std::string("\x0d\x02", 2));
   WriteTestFile("b.mask", "\x02");
   ASSERT_OK_AND_ASSIGN(const Corpus corpus,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures the data path: the scan of a token file when it is opened, and the
-// making of a batch. Both read from the page cache.
+// Measures the scan of a token file when it is opened, and the making of a
+// batch. Both read from the page cache.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a run as an island or a tool uses it: opened, checked against the
-// model and divided. Errors in the data are reported here, before training
-// starts.
+// The data of a run for an island or a tool: opened, checked against the model
+// and divided. Errors in the data are reported here, before training.
 //
 //   ASSIGN_OR_RETURN(Dataset dataset, OpenDataset(config, paths));
 //   ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(&dataset, ...));
-//   ASSIGN_OR_RETURN(ValidationSet validation, ...);
+//   const ValidationSet validation(&dataset, /*max_windows=*/0);
 #ifndef WORKER_DATA_DATASET_H_
 #define WORKER_DATA_DATASET_H_
 
@@ -28,8 +27,8 @@ namespace causeway {
 struct Dataset {
   Corpus corpus;
   Split split;
-  // The relative numbers of sequences that the trainer reads of each file; in
-  // proportion to their sizes if empty.
+  // The relative numbers of sequences that the trainer reads from each file. If
+  // empty, files are read in proportion to their sizes.
   std::vector<double> weights;
 
   // Returns 16 bytes that identify the stream of tokens and its masks: the same
@@ -40,7 +39,7 @@ struct Dataset {
 
   // Writes as many windows as the spans hold: rows of sequence_length tokens,
   // and the token that follows each, or kNoTarget if a mask hides it. next()
-  // returns the place in the corpus of each window's first token.
+  // returns the index in the corpus of each window's first token.
   void CopyWindows(absl::FunctionRef<int64_t()> next,
                    absl::Span<int32_t> tokens,
                    absl::Span<int32_t> targets) const;

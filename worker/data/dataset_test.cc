@@ -46,7 +46,7 @@ TEST(DatasetTest, TooShortForTheSplitNamesFilesAndMinimum) {
               IsInvalidArgument("tiny.txt: too few tokens: 10", "at least 27"));
 }
 
-TEST(DatasetTest, DataThatDoNotFitTheModelAreRefused) {
+TEST(DatasetTest, DataThatDoesNotFitTheModelIsRefused) {
   v1::RunConfig config = ByteConfig(8, 1);
   config.mutable_model()->set_vocab_size(100);
   const std::string path = WriteTestFile("a.txt", std::string(1000, 'z'));
@@ -57,8 +57,8 @@ TEST(DatasetTest, DataThatDoNotFitTheModelAreRefused) {
               IsInvalidArgument("less than one training sequence"));
 }
 
-// The digest of long data reads pieces of them, which include both ends.
-TEST(DatasetTest, TheDigestOfLongDataIsOfBothEnds) {
+// The digest of long data reads only pieces, which include both ends.
+TEST(DatasetTest, TheDigestOfLongDataIncludesBothEnds) {
   const std::string text(5'000'000, 'z');
   const auto digest = [](const char* name, const std::string& content) {
     return OpenDataset(ByteConfig(8, 1), {WriteTestFile(name, content)})

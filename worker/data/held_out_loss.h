@@ -17,27 +17,26 @@ namespace causeway {
 struct HeldOutLoss {
   // The sum over tokens, in nats.
   double sum = 0;
-  // The predicted tokens: those that no mask hides.
+  // The predicted tokens, without those that a mask hides.
   int64_t tokens = 0;
   int64_t sequences = 0;
 };
 
-// Computes Transformer::Loss: the loss of some sequences, given their tokens
-// and the token that follows each or kNoTarget, divided by the number of all
-// tokens.
+// Computes Transformer::Loss: the loss of some sequences, divided by the number
+// of all tokens. `targets` are the tokens that follow `tokens`, or kNoTarget.
 using LossFunction = std::function<absl::StatusOr<double>(
     absl::Span<const int32_t> tokens, absl::Span<const int32_t> targets)>;
 
-// One rank's part: the `ranks` ranks take batches in turn.
+// One rank's share: the `ranks` ranks take batches in turn.
 struct HeldOutShare {
-  // The most sequences of a batch.
+  // The most sequences in a batch.
   int64_t batch = 1;
   int rank = 0;
   int ranks = 1;
 };
 
-// Sums the losses of the rank's share of `validation`. Calls `progress`, if it
-// is not null, after each batch with the number of its sequences. Errors of
+// Sums the losses of the rank's share of `validation`. Calls `progress`, if not
+// null, after each batch with its number of sequences. Returns errors of
 // `loss`.
 absl::StatusOr<HeldOutLoss> SumHeldOutLoss(
     const ValidationSet& validation, const HeldOutShare& share,

@@ -35,7 +35,7 @@ absl::StatusOr<Mixture> Mixture::Create(absl::Span<const double> weights) {
   Mixture mixture;
   mixture.counts_.resize(weights.size());
   for (int64_t place = 1; place <= kCycle; ++place) {
-    // The source that is farthest behind its share of the places so far.
+    // Find the source that is farthest behind its share of the places so far.
     size_t source = 0;
     double behind = -1;
     for (size_t i = 0; i < weights.size(); ++i) {

@@ -3,7 +3,7 @@
 //
 // Mixes several series into one by weights. The mixture repeats a cycle of
 // kCycle places, over which each source's share is evenly spread. So a number's
-// source, and the number of earlier places of that source, need no state.
+// source, and its index in that source, need no state.
 //
 //   ASSIGN_OR_RETURN(const Mixture mixture, Mixture::Create({0.75, 0.25}));
 //   mixture.At(0);  // {.source = 0, .index = 0}
@@ -28,7 +28,7 @@ class Mixture {
 
   struct Place {
     size_t source = 0;
-    // How many earlier numbers have the same source.
+    // The number of earlier places with the same source.
     int64_t index = 0;
   };
 
@@ -44,7 +44,7 @@ class Mixture {
  private:
   Mixture() = default;
 
-  // The places of the first cycle, and each source's number of them.
+  // The places of the first cycle, and the number of them for each source.
   std::vector<Place> cycle_;
   std::vector<int64_t> counts_;
 };

@@ -10,7 +10,7 @@
 // again until it falls inside, fewer than four times on average for sizes above
 // 64. It is statistically even, but not cryptographic. Immutable, thread-safe.
 //
-// The mapping never changes: a run that a newer build continues keeps its
+// The mapping never changes, so a newer build continues a run in the same
 // order.
 #ifndef WORKER_DATA_PERMUTATION_H_
 #define WORKER_DATA_PERMUTATION_H_
@@ -41,7 +41,7 @@ class Permutation {
 
 // Returns SplitMix64's output function: a bijection of 64-bit words in which
 // every input bit flips each output bit with a probability close to one half.
-// The round function, and keys made from several numbers, are built from it.
+// The round function, and keys made from several numbers, use it.
 uint64_t MixBits(uint64_t x);
 
 }  // namespace causeway

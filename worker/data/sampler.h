@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides which training windows an island reads, and in which order.
+// Decides which training windows an island reads, in which order.
 //
 // The island's sequences form one endless series, which trainers take in order:
 // number n is window n mod W of epoch floor(n / W), where W is the number of
-// windows of the island's shard. Each epoch visits every window once, in an
-// order of its own (permutation.h, keyed by seed, shard and epoch).
+// windows of the island's shard. Each epoch visits every window once, in its
+// own order (permutation.h, keyed by seed, shard and epoch).
 //
-// If the dataset has weights, each file has such a series of the shard's
-// windows that begin in it, and mixture.h says which file comes when.
+// If the dataset has weights, each file has its own series, of the shard's
+// windows that begin in it, and mixture.h orders the files.
 //
-// So a sequence is a pure function of (seed, shard, number). It depends neither
-// on the age of the process nor on the number of ranks, and an island that
-// comes back continues where it was.
+// So a sequence is a pure function of (seed, shard, number), whatever the age
+// of the process and the number of ranks, and an island that comes back
+// continues where it was.
 //
 // Immutable, thread-safe.
 #ifndef WORKER_DATA_SAMPLER_H_
@@ -51,7 +51,7 @@ class Sampler {
             absl::Span<int32_t> targets) const;
 
  private:
-  // Windows of the shard that have a series of their own.
+  // Windows of the shard with their own series.
   struct Source {
     int64_t first = 0;
     int64_t windows = 0;
@@ -68,7 +68,7 @@ class Sampler {
   int64_t shard_;
   int64_t epoch_windows_;
   Mixture mixture_;
-  // One, or one for each file.
+  // One source, or one for each file.
   std::vector<Source> sources_;
 };
 

@@ -30,7 +30,7 @@ Sampler MakeSampler(const Dataset& dataset, uint64_t seed, int64_t shard = 0) {
   return *std::move(sampler);
 }
 
-// Returns the tokens of `sequences` sequences of the series, from `first` on.
+// Returns the tokens of `sequences` sequences from `first` on.
 std::vector<int32_t> Tokens(const Sampler& sampler, int64_t first,
                             int64_t sequences) {
   std::vector<int32_t> tokens(sequences * kTestSequenceLength);
@@ -93,7 +93,7 @@ TEST(SamplerTest, SequencesNeverCrossIntoOtherShardsOrValidation) {
   EXPECT_EQ(total, dataset.split.blocks() * dataset.split.block_tokens());
 }
 
-TEST(SamplerTest, TheSeriesIsTheSameWhereverItIsEntered) {
+TEST(SamplerTest, TheSeriesDoesNotDependOnWhereItIsEntered) {
   const Dataset dataset = PositionsDataset(1);
   const std::vector<int32_t> all = Tokens(MakeSampler(dataset, 3), 0, 1000);
   EXPECT_TRUE(absl::c_equal(
@@ -116,7 +116,7 @@ TEST(SamplerTest, OrderIsFrozen) {
   EXPECT_THAT(begins, testing::ElementsAre(5756, 8376, 5708, 13512, 13746));
 }
 
-TEST(SamplerTest, AShardThatIsNotThereIsRefused) {
+TEST(SamplerTest, AMissingShardIsRefused) {
   const Dataset dataset = PositionsDataset(2);
   EXPECT_THAT(Sampler::Create(&dataset, 0, 2),
               IsInvalidArgument("data shard is 2"));
@@ -155,7 +155,7 @@ TEST(SamplerTest, WeightsDecideHowOftenAFileIsRead) {
   EXPECT_EQ(read[0].size(), kSequences / 4);
   EXPECT_EQ(read[1].size(), kSequences / 2);
   EXPECT_EQ(read[2].size(), kSequences / 4);
-  // A file is read whole before any of it is read again.
+  // The whole file is read before any of it is read again.
   const std::set<int64_t> windows(read[1].begin(), read[1].end());
   EXPECT_GT(windows.size(), 200);
   const std::set<int64_t> epoch(

@@ -4,11 +4,10 @@
 // The protocol between a program and the process that holds libsentencepiece
 // (sentencepiece_tool.cc).
 //
-// A separate process is necessary: Debian's libsentencepiece exports an old
-// protobuf of its own, and its header declares an absl::string_view of its own.
-// In one process with the protobuf that the rest of Causeway uses, each would
-// call the other's functions and crash before main. The tool links nothing but
-// the library.
+// A separate process is necessary: Debian's libsentencepiece exports its own
+// old protobuf, and its header declares its own absl::string_view. In one
+// process, this protobuf and Causeway's would call each other's functions and
+// crash before main. The tool links nothing but the library.
 //
 // The two ends of a stream socket, on one machine, exchange requests and
 // answers in turn. Each is a Frame and `payload_bytes` bytes, in native byte

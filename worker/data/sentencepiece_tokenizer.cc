@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<ToolProcess>> ToolProcess::Start(
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // dup2 clears the close-on-exec flag of the copy.
+  // dup2 clears the copy's close-on-exec flag.
   posix_spawn_file_actions_adddup2(&actions, sockets[1], STDIN_FILENO);
   std::string program = tool_path;
   char* const arguments[] = {program.data(), nullptr};

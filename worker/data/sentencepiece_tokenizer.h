@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tokenizer of a SentencePiece model file. libsentencepiece runs in a
-// process of its own, for as long as the tokenizer lives;
-// sentencepiece_protocol.h gives the reason.
+// The tokenizer of a SentencePiece model file. libsentencepiece runs in its own
+// process while the tokenizer lives; sentencepiece_protocol.h gives the reason.
 //
 //   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
 //                    LoadSentencePiece("english.model",

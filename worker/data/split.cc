@@ -45,8 +45,8 @@ bool HasPreferredBlocks(int64_t blocks, double fraction, int64_t shards) {
          TrainingBlocks(blocks, fraction) >= kPreferredBlocksPerShard * shards;
 }
 
-// Marks `chosen` of `blocks` blocks, those b at which floor((b * chosen +
-// offset) / blocks) steps up. Returns the marked block with number `rank`.
+// Marks `chosen` of `blocks` blocks: those b after which floor((b * chosen +
+// offset) / blocks) steps up. Returns marked block number `rank`.
 int64_t MarkedBlock(int64_t rank, int64_t chosen, int64_t blocks,
                     int64_t offset) {
   // The product exceeds 2^64 for streams of more than about 10^11 tokens.

@@ -2,16 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Divides a token stream into validation and training, and the training part
-// into disjoint shards, by a rule that needs no state and no file: all islands
-// and tools that have the same Split::Options agree.
+// into disjoint shards, by a rule that needs no state: all islands and tools
+// with the same Split::Options agree.
 //
 // Terms. A *window* is one training sequence: sequence_length + 1 consecutive
 // tokens, of which the first sequence_length are inputs and the last
 // sequence_length are targets. A *block* is a run of windows that overlap by
 // one token (the last target of one is the first input of the next):
-// windows_per_block * sequence_length + 1 tokens. Blocks do not overlap, and a
-// window lies in one block. So no token of a validation block, as input or as
-// target, is in a training window, and no token of one shard is in another's.
+// windows_per_block * sequence_length + 1 tokens. Blocks do not overlap, and
+// each window lies in one block. So no token of a validation block, as input or
+// as target, is in a training window, and no token of one shard is in
+// another's.
 //
 // The rule, in integers:
 //   blocks B = tokens / block_tokens; the tokens after the last are not used.
@@ -41,7 +42,7 @@ class Split {
     // The number of tokens in the stream.
     int64_t tokens = 0;
     int64_t sequence_length = 0;
-    // The share of blocks that are for validation, in [0, 1).
+    // The share of validation blocks, in [0, 1).
     double validation_fraction = 0;
     // The number of shards; at least 1.
     int64_t shards = 1;
@@ -50,7 +51,7 @@ class Split {
   // Creates a split.
   //   INVALID_ARGUMENT  an option is out of range; or the stream is too short
   //                     for one validation window and one training window per
-  //                     shard: the message says how many tokens that takes.
+  //                     shard; the message says how many tokens that takes.
   static absl::StatusOr<Split> Create(const Options& options);
 
   int64_t shards() const { return shards_; }

@@ -21,9 +21,8 @@ using ::testing::HasSubstr;
 constexpr int kUnused = -1;
 constexpr int kValidation = -2;
 
-// Returns the reader of each token of the stream, as input or target: a shard,
-// kValidation or kUnused. Fails if a token has two readers or is a target
-// twice.
+// Returns the reader of each token, as input or target: a shard, kValidation or
+// kUnused. Fails if a token has two readers or is a target twice.
 std::vector<int> Readers(const Split& split, int64_t tokens) {
   std::vector<int> readers(tokens, kUnused);
   std::vector<bool> is_target(tokens);
@@ -74,7 +73,7 @@ TEST(SplitTest, EveryWindowStaysInItsPartAndNothingIsReadTwice) {
   }
 }
 
-TEST(SplitTest, ValidationBlocksAreAsManyAsAskedForAndEvenlySpread) {
+TEST(SplitTest, ValidationBlocksHaveTheirShareAndAreEvenlySpread) {
   ASSERT_OK_AND_ASSIGN(const Split split,
                        Split::Create({.tokens = 1'000'000,
                                       .sequence_length = 64,
@@ -135,7 +134,7 @@ TEST(SplitTest, SmallStreamsGetShorterBlocks) {
   EXPECT_EQ(small.windows_per_block(), 7);
 }
 
-// The minimum that the message names works; one token less does not.
+// The minimum in the message works; one token less does not.
 TEST(SplitTest, TooFewTokensNamesTheExactMinimum) {
   for (const double fraction : {0.0, 0.05, 0.5, 0.9}) {
     for (const int64_t shards : {1, 2, 5, 64}) {

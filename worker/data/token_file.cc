@@ -17,8 +17,8 @@
 namespace causeway {
 namespace {
 
-// Calls visit(pointer to the payload's tokens in their own type). The payload
-// starts on a page or kTokenFileHeaderBytes after one, so it is aligned for
+// Calls visit(pointer to the payload's tokens in their type). The payload
+// starts at a page or kTokenFileHeaderBytes after it, so it is aligned for
 // every type.
 template <typename Visitor>
 auto VisitTokens(absl::string_view payload, int token_bytes, Visitor visit) {
@@ -58,7 +58,7 @@ absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path,
   } else if (tokenizer == v1::DataConfig::BYTES) {
     file.payload_ = file.file_.bytes();
     file.size_ = static_cast<int64_t>(file.payload_.size());
-    // This is known without reading the bytes.
+    // Text needs no scan.
     file.vocabulary_ = kByteVocabulary;
     return file;
   } else {

@@ -6,8 +6,7 @@
 // Text needs no preparation: each byte is a token (id = byte value). Files of
 // ids are nanoGPT's, llm.c's or `causeway prepare`'s (token_file_format.h).
 // Opening a file of ids reads all of it once, to find its largest id and to
-// check a prepared file's digest, so that errors are reported before training
-// starts.
+// check a prepared file's digest, so errors are reported before training.
 //
 // The file must not be written to while it is open (see common/os/file.h).
 // Immutable after Open, thread-safe.
@@ -29,8 +28,8 @@ namespace causeway {
 
 class TokenFile {
  public:
-  // Opens `path` as data for `tokenizer`. A token file header, if the file has
-  // one, decides how it is read; any other file is text for BYTES, and flat
+  // Opens `path` as data for `tokenizer`. A token file header, if there is one,
+  // says how to read the file; any other file is text for BYTES, and flat
   // uint16 ids for PRETOKENIZED and SENTENCEPIECE.
   //   NOT_FOUND, PERMISSION_DENIED, ...  the file cannot be read.
   //   INVALID_ARGUMENT  it is empty, has half an id at its end, has a header
@@ -63,8 +62,8 @@ class TokenFile {
   // and below 2^31, to `tokens`.
   void Copy(int64_t begin, absl::Span<int32_t> tokens) const;
 
-  // Opens the file's mask: path() + ".mask", a bit for each token, the lowest
-  // bit of a byte first. HideMasked is allowed then.
+  // Opens the file's mask for HideMasked: path() + ".mask", with a bit for each
+  // token, the lowest bit of a byte first.
   //   NOT_FOUND, PERMISSION_DENIED, ...  the mask cannot be read.
   //   INVALID_ARGUMENT  it has another number of bytes than the tokens need.
   absl::Status OpenMask();

@@ -19,8 +19,8 @@ static_assert(std::endian::native == std::endian::little);
 constexpr int32_t kExtensionMagic = 0x59575343;
 constexpr int32_t kExtensionVersion = 1;
 
-// The words of the header, as they stand in the file. Those after `tokens` are
-// the extension.
+// The words of the header as in the file. Words after `tokens` are the
+// extension.
 struct Words {
   int32_t magic = 0;
   int32_t version = 0;
@@ -35,7 +35,7 @@ struct Words {
 };
 static_assert(sizeof(Words) == 16 * sizeof(int32_t));
 
-// A variant of llm.c's format; llm.c has two.
+// One of the two variants of llm.c's format.
 struct Variant {
   int32_t magic;
   int32_t version;

@@ -43,7 +43,7 @@ inline constexpr size_t kTokenFileHeaderBytes = 1024;
 // Word 2 is an int32.
 inline constexpr int64_t kMaxTokensPerFile = 0x7fffffff;
 
-// The facts that a prepared file contains about its ids.
+// A prepared file's facts about its ids.
 struct PreparedInfo {
   // Greater than every id; at most 2^31 - 1.
   int64_t vocabulary = 0;

@@ -98,9 +98,9 @@ TEST(TokenFileFormatTest, DamagedPreparedWordsAreDataLoss) {
               IsDataLoss("tokenizer 77"));
 }
 
-// Damaged headers of every length are either refused or parsed into something
-// that fits the file; nothing crashes or reads past the end. (The string is
-// copied to the heap at its exact size for AddressSanitizer.)
+// Damaged headers of every length are either refused or fit the file; nothing
+// crashes or reads past the end. (AddressSanitizer needs the string at its
+// exact size on the heap.)
 TEST(TokenFileFormatTest, RandomDamageNeverCrashes) {
   std::mt19937_64 random(20261121);
   int accepted = 0;
@@ -109,7 +109,7 @@ TEST(TokenFileFormatTest, RandomDamageNeverCrashes) {
     if (round % 4 == 0) bytes = LlmcHeader(20240801, 7, 12);
     const int flips = static_cast<int>(random() % 4);
     for (int i = 0; i < flips; ++i) {
-      // Most damage hits the words that have a meaning.
+      // Most damage hits words with a meaning.
       bytes[random() % (random() % 8 == 0 ? 1024 : 64)] =
           static_cast<char>(random());
     }

@@ -91,8 +91,7 @@ TEST(TokenFileTest, CopiesAnyRange) {
   }
 }
 
-// The largest id is found at every place, including the last lanes of a
-// vectorized loop.
+// Includes the last lanes of a vectorized loop.
 TEST(TokenFileTest, FindsTheLargestIdAnywhere) {
   for (size_t i = 0; i < 67; ++i) {
     std::vector<uint16_t> ids(67, 9);

@@ -9,7 +9,7 @@
 //   RETURN_IF_ERROR(writer.Commit());
 //
 // The header counts and hashes the ids that follow it, so Commit writes it
-// last. A file at `path` is replaced as a whole or stays. Not thread-safe.
+// last. A file at `path` is replaced as a whole or not at all. Not thread-safe.
 #ifndef WORKER_DATA_TOKEN_FILE_WRITER_H_
 #define WORKER_DATA_TOKEN_FILE_WRITER_H_
 
@@ -55,7 +55,7 @@ class TokenFileWriter {
   TokenFileHeader header_;
   // The digest of the ids' bytes.
   Digest128Stream digest_;
-  // The ids of one Append as they are written.
+  // The ids of one Append in the file's encoding.
   std::string encoded_;
 };
 

@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A tokenizer with a vocabulary and nothing else.
+// A tokenizer that has only a vocabulary.
 class FakeTokenizer : public Tokenizer {
  public:
   explicit FakeTokenizer(int64_t vocabulary) : vocabulary_(vocabulary) {}
@@ -59,7 +59,7 @@ class TokenFileWriterTest : public testing::Test {
   std::string path_;
 };
 
-TEST_F(TokenFileWriterTest, WhatIsWrittenIsReadInBothWidths) {
+TEST_F(TokenFileWriterTest, WrittenFilesCanBeReadInBothWidths) {
   for (const int64_t vocabulary : {65536, 65537}) {
     ASSERT_OK_AND_ASSIGN(
         TokenFileWriter writer,

@@ -7,9 +7,8 @@
 //   std::vector<int32_t> ids;
 //   RETURN_IF_ERROR(tokenizer->Encode("Hello", ids));
 //
-// sentencepiece_tokenizer.h has another kind. Training itself needs no
-// tokenizer: text is trained on as bytes in place, anything else through
-// `causeway prepare`.
+// sentencepiece_tokenizer.h has another kind. Training needs no tokenizer: it
+// reads text as bytes in place, and otherwise the files of `causeway prepare`.
 #ifndef WORKER_DATA_TOKENIZER_H_
 #define WORKER_DATA_TOKENIZER_H_
 
@@ -66,7 +65,7 @@ class Tokenizer {
 //   INVALID_ARGUMENT  one is not; names index and value of the first.
 absl::Status CheckIds(absl::Span<const int32_t> ids, int64_t vocabulary);
 
-// Returns a tokenizer whose tokens are the bytes' values. Any byte string
+// Returns a tokenizer whose tokens are byte values. Any byte string
 // round-trips.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small SentencePiece model for tests, trained on first use. A test that uses
-// it has the programs named here among its `data`.
+// A small SentencePiece model for tests, trained on first use. Tests that use
+// it need the programs named here in their `data`.
 #ifndef WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_
 #define WORKER_DATA_TESTING_SENTENCEPIECE_MODEL_H_
 
@@ -18,7 +18,7 @@ namespace causeway {
 
 inline constexpr int kTestModelVocabulary = 300;
 
-// Returns the path of a program of this package among the running test's data.
+// Returns the path of a program of this package in the running test's data.
 inline std::string TestProgram(const std::string& name) {
   return absl::StrCat(getenv("TEST_SRCDIR"), "/", getenv("TEST_WORKSPACE"),
                       "/worker/data/", name);
@@ -28,8 +28,8 @@ inline std::string TestSentencePieceTool() {
   return TestProgram("causeway-sentencepiece");
 }
 
-// Trains the model `name` and returns the path of its file. `flags` are more
-// flags of the trainer.
+// Trains the model `name` with additional `flags` and returns the path of its
+// file.
 inline std::string TrainModel(const std::string& name,
                               const std::string& flags) {
   const std::string text =
