@@ -88,7 +88,7 @@ class InnerTrainer {
 
   // Measures the `parameters` of a whole model on at most `max_sequences`
   // held-out sequences (0: all). Call between steps, after MakeReplica;
-  // training is not affected. The loss may be not finite. Errors are those of
+  // training is not affected. The loss may be non-finite. Errors are those of
   // Step, except OUT_OF_RANGE.
   virtual absl::StatusOr<ValidationLoss> Validate(
       std::vector<float> /*parameters*/, uint32_t /*max_sequences*/) {

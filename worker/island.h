@@ -132,7 +132,7 @@ class Island {
   //   DEADLINE_EXCEEDED  It has not joined before `deadline`; call again.
   //   otherwise          See Run.
   absl::StatusOr<const v1::JoinResponse*> AwaitRun(absl::Time deadline);
-  // Carries out the outer loop's orders until the next step is to be trained.
+  // Carries out the outer loop's orders until the next step can be trained.
   // Returns the step's number, 0 if the run is finished, or nothing at
   // `deadline`. After an error (see Run), every call returns it again.
   absl::StatusOr<std::optional<uint64_t>> NextStep(absl::Time deadline);

@@ -83,9 +83,9 @@ class IslandCheckpointStore {
 
   // Returns whether a write is in progress, for which SaveLater would wait.
   bool busy() const;
-  // Writes the state atomically, on a thread of its own, and measures the time
-  // by `now`. The previous checkpoint stays until then. A failure is only
-  // logged: the next write may succeed.
+  // Writes the state atomically, on its own thread, and measures the time by
+  // `now`. The previous checkpoint stays until then. A failure is only logged:
+  // the next write may succeed.
   void SaveLater(IslandState state, Clock now);
   // Returns the shortest time that a write of SaveLater has taken, free of
   // delays by other threads; InfiniteDuration before the first one. There must

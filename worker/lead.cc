@@ -63,7 +63,7 @@ using RandomSeed = std::function<uint64_t()>;
 
 // The leader checks for new processes at this interval.
 constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
-// The other processes of a crew must end their ranks within this time.
+// The leader waits this long for a crew's other processes to end their ranks.
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);
 // The reason why an island leaves when its supervisor has given up.
 constexpr char kGaveUp[] =
@@ -84,8 +84,8 @@ int FarEnd(const v1::RankTrouble& trouble) {
   return static_cast<int>(std::max(trouble.rank(), trouble.to_rank()));
 }
 
-// Returns the rank that `status` blames for being dead, stuck or behind a slow
-// link to rank 0, and that need not be waited for; 0 if there is none.
+// Returns the rank that `status` blames for being dead, stuck or behind a
+// broken link to rank 0, and that need not be waited for; 0 if there is none.
 int LostRank(const absl::Status& status) {
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   if (!trouble.has_value()) return 0;
@@ -144,7 +144,7 @@ class LeadingProcess {
   // whether training had begun.
   absl::Status End(const absl::Status& status, bool has_begun);
   // Returns the process to leave out after `status` because its link to another
-  // one is slow; kNoProcess if there is none.
+  // one is broken; kNoProcess if there is none.
   int ProcessToAvoid(const absl::Status& status);
   // Handles the `status` of an audit that has found wrong numbers. Returns
   // ABORTED if the island continues without the process at fault, and `status`
@@ -540,7 +540,7 @@ int LeadingProcess::ProcessToAvoid(const absl::Status& status) {
       !MayShrink()) {
     return kNoProcess;
   }
-  // Of the two ends this is never rank 0, which leads.
+  // The far end is never rank 0, which leads.
   return crew_->ProcessWithRank(FarEnd(*trouble));
 }
 

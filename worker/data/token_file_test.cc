@@ -91,7 +91,7 @@ TEST(TokenFileTest, CopiesAnyRange) {
   }
 }
 
-// Includes the last lanes of a vectorized loop.
+// The places include the last lanes of a vectorized loop.
 TEST(TokenFileTest, FindsTheLargestIdAnywhere) {
   for (size_t i = 0; i < 67; ++i) {
     std::vector<uint16_t> ids(67, 9);

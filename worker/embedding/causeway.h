@@ -347,11 +347,11 @@ CAUSEWAY_EXPORT causeway_code causeway_after_step(causeway_island* island,
                                                   double timeout_seconds,
                                                   causeway_step* step);
 
-/* Call on all ranks, instead of training the step that was ordered: waits for
- * the updates of everything that the island has sent, applies them, and then
- * does what causeway_next_step does. The merged parameters then contain
- * everything sent. After CAUSEWAY_DEADLINE_EXCEEDED, continue with
- * causeway_next_step, which waits for the same. */
+/* Call on all ranks, before training the ordered step: waits for the updates of
+ * everything that the island has sent, applies them, and then does what
+ * causeway_next_step does. The merged parameters then contain everything sent.
+ * After CAUSEWAY_DEADLINE_EXCEEDED, continue with causeway_next_step, which
+ * waits for the same. */
 CAUSEWAY_EXPORT causeway_code causeway_synchronize(causeway_island* island,
                                                    double timeout_seconds,
                                                    causeway_step* step);

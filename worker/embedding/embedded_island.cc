@@ -257,7 +257,7 @@ class LeadingIsland : public EmbeddedIsland {
         "the island has no parameters yet: causeway_next_step loads them");
   }
 
-  // Returns `status`; if a rank is to blame, the island has ended.
+  // Returns `status`; ends the island if a rank is to blame.
   absl::Status Checked(const absl::Status& status) {
     const bool goes_on = status.ok() || rank_->failure().ok();
     return goes_on || end_.has_value() ? status : End(status);

@@ -69,7 +69,7 @@ class EmbeddedIsland {
   // Returns host:port of the rendezvous; empty with one rank.
   virtual const char* leader() const = 0;
 
-  // The errors of the next three are those of causeway.h.
+  // For the errors of the next three see causeway.h.
 
   // Waits until the island has joined.
   virtual absl::Status AwaitRun(absl::Duration timeout) = 0;

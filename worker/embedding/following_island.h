@@ -68,7 +68,7 @@ class FollowingIsland : public EmbeddedIsland {
   TimeLimit Limit() const {
     return {options_.rank_timeout, &options_.connection.now};
   }
-  // Returns whether rank 0 has ordered the last step.
+  // Returns whether rank 0 has said that there are no more steps.
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ordered_ == EmbeddedRank::kFinished ||
            ordered_ == EmbeddedRank::kLeft;

@@ -51,8 +51,8 @@ class LocalTensors {
   // Finds the tensors in the layout. With `whole`, they must cover the model.
   // For anchors_on_device see PartDevice.
   //   INVALID_ARGUMENT     A tensor is not in the layout, has another shape, is
-  //                        there twice or, with `whole`, is missing; or tensors
-  //                        are on several devices.
+  //                        passed twice or, with `whole`, is missing; or
+  //                        tensors are on several devices.
   //   FAILED_PRECONDITION  Tensors are on a device, and the program was built
   //                        without CUDA.
   static absl::StatusOr<LocalTensors> Create(

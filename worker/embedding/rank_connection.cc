@@ -31,7 +31,7 @@ constexpr char kNone = 'N';
 // Ranks may reach the replica's operations at any time.
 constexpr absl::Duration kNoLimit = absl::Hours(24 * 365);
 
-// How often a waiting rank checks whether it must stop.
+// A waiting rank checks at this interval whether it must stop.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 std::string Key(Milestone milestone, int rank) {

@@ -25,7 +25,8 @@ constexpr size_t kLongestLine = 64 << 10;
 
 // Executes `argv`. Calls only functions that are safe after fork().
 [[noreturn]] void Become(char* const* argv, pid_t parent, int output) {
-  // A group of its own: Ctrl-C is for the supervisor, which passes it on.
+  // The child gets its own group, because Ctrl-C is for the supervisor, which
+  // passes it on.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The supervisor may have ended before the call.

@@ -28,7 +28,7 @@ namespace causeway {
 struct RankView {
   struct Lane {
     RankSection section = RankSection::kNone;
-    // How long the lane has been in the section.
+    // The time that the lane has been in the section.
     absl::Duration time;
     // The longest time so far, by section.
     std::array<absl::Duration, kRankSections> longest = {};

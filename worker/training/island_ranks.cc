@@ -42,7 +42,7 @@ class Followers {
   // The ranks' table, if all ranks are in this process.
   Rendezvous* rendezvous() { return &rendezvous_; }
 
-  // Starts a rank: calls follow() on a thread of its own.
+  // Starts a rank: calls follow() on its own thread.
   template <typename Follow>
   void Start(Follow follow) {
     threads_.emplace_back([this, follow = std::move(follow)]() mutable {

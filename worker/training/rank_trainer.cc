@@ -269,8 +269,8 @@ class Trainer : public RankTrainer {
     return computed.ok() ? status : computed;
   }
 
-  // Accumulates micro-batches at the compute copy by options_.accumulate, to
-  // which communication seems to end after most_in_half() at the latest.
+  // Accumulates micro-batches at the compute copy as options_.accumulate says.
+  // After most_in_half() of them it is told that communication has ended.
   absl::Status Accumulate(int64_t share,
                           const std::function<bool()>& communicating) {
     for (int64_t count = 0; options_.accumulate(
