@@ -36,7 +36,6 @@ namespace {
 // answered for this long.
 constexpr absl::Duration kAwaitLeader = absl::Seconds(3);
 
-// Returns whether a leader has not answered.
 bool IsUnanswered(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status);

@@ -193,7 +193,6 @@ class Island {
   absl::Status Do(const action::Apply& apply);
   absl::Status Do(const action::Validate& validate);
   absl::Status Do(const action::Save& save);
-  // Returns whether to hand the island over after this step.
   bool HandsOver(uint64_t step);
 
   absl::StatusOr<IslandState> StateAt(v1::IslandCheckpoint position);

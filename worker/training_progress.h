@@ -36,7 +36,6 @@ class TrainingProgress {
   // Returns the last report, with the steps and tokens since.
   v1::IslandProgress Current();
 
-  // Sets the configuration of the run that the island takes part in.
   void SetRun(const v1::RunConfig& config);
 
   // Records a step that took `duration`. Logs it if a line is due or it is the
@@ -47,7 +46,6 @@ class TrainingProgress {
   // Adds a rank's trouble to the next report. Steps until then do not clear it.
   void SetTrouble(const v1::RankTrouble& trouble);
 
-  // Sets the digest of the island's data.
   void SetData(std::string digest);
 
   // Records a measurement of the merged model, which took `duration`. Logs it.

@@ -81,7 +81,7 @@ TEST_F(LocalTensorsTest, PartsOfTensorsAreSeparateSlices) {
 
 TEST_F(LocalTensorsTest, NamesTensorsThatDoNotFitTheRun) {
   std::vector<TensorBuffer> buffers = All();
-  // Afterwards the buffers are right again.
+  // Also restores the buffers.
   const auto expect_refused = [&](const char* why) {
     EXPECT_THAT(LocalTensors::Create(layout_, buffers, /*whole=*/true),
                 IsInvalidArgument(why));

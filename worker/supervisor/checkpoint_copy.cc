@@ -26,7 +26,7 @@ constexpr absl::Duration kLook = absl::Milliseconds(500);
 // and must not keep its replacement waiting.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kFetchPatience = absl::Seconds(10);
-// Such small reads arrive in time at any sensible rate.
+// A receiver reads small pieces, which arrive in time at any sensible rate.
 constexpr uint64_t kReadBytes = 16 << 10;
 
 // A mirror gives this name when it connects.

@@ -53,7 +53,6 @@ class CheckpointCopyTest : public testing::Test {
   void Save(const std::string& contents) const {
     ASSERT_OK(WriteFileAtomically(File("a"), {contents}));
   }
-  // Returns the contents of a host's checkpoint; nothing without one.
   std::optional<std::string> Contents(const std::string& host) const {
     const absl::StatusOr<std::string> contents = ReadFile(File(host));
     if (!contents.ok()) return std::nullopt;

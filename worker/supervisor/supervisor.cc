@@ -307,7 +307,7 @@ class Supervisor {
            "started again";
   }
 
-  // Returns the process with this number, or null.
+  // Returns null if this supervisor has no such process.
   RankProcess* FindProcess(pid_t pid) const {
     for (const auto& process : processes_) {
       if (process->pid() == pid) return process.get();

@@ -128,7 +128,6 @@ class Rank : public InnerTrainer {
   absl::Status RestoreOwn(TrainerState state);
   // Sends bytes from rank 0 to all ranks.
   absl::Status ExchangeBytes(absl::Span<char> bytes);
-  // Diagnoses the times of the communication.
   absl::Status Diagnose();
 
   const std::shared_ptr<void> others_;
@@ -146,10 +145,10 @@ class Rank : public InnerTrainer {
   std::unique_ptr<RankTrainer> trainer_;
   // The snapshots of parts of the replica in host memory.
   SnapshotPool snapshots_;
-  // The device of parts on a GPU; null if there are none, and before
-  // MakeReplica.
   bool anchors_on_device_ = false;
   const bool beside_other_gpus_;
+  // The device of parts on a GPU; null if there are none, and before
+  // MakeReplica.
   std::unique_ptr<PartDevice> part_device_;
   // Is true if the masters have changed since the last step.
   bool changed_ = false;

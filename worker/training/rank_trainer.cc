@@ -21,7 +21,6 @@
 namespace causeway {
 namespace {
 
-// Returns the result of a step that committed `reduced`.
 InnerStepResult MakeInnerStepResult(const ReducedGradient& reduced,
                                     double learning_rate,
                                     const GradientSource& gradients) {
@@ -176,7 +175,7 @@ class Trainer : public RankTrainer {
     if (!std::exchange(prepared_, true)) PrepareGradients();
     ASSIGN_OR_RETURN(own.loss, options_.gradients->TakeLoss());
     const absl::Span<float> gradients = All(gradients_);
-    // The communicated values must be written before.
+    // Values must be written before they are communicated.
     RETURN_IF_ERROR(options_.ops->Synchronize());
     ASSIGN_OR_RETURN(const ReducedGradient reduced,
                      optimizer_->Reduce(own, gradients));
@@ -245,7 +244,7 @@ class Trainer : public RankTrainer {
   // Runs `communicate` on its own thread and accumulates meanwhile.
   absl::Status Overlap(int64_t share,
                        const std::function<absl::Status()>& communicate) {
-    // The communicated values must be written before.
+    // Values must be written before they are communicated.
     RETURN_IF_ERROR(options_.ops->Synchronize());
     const absl::Time begin = options_.now();
     absl::Time end;

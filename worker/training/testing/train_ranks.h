@@ -82,7 +82,6 @@ struct Counts {
   std::vector<int64_t> second_half;
 };
 
-// Returns the counts for kShare.
 Counts SharesOf(int ranks);
 
 // The results, by step.
