@@ -30,9 +30,8 @@ std::vector<int64_t> BlockSizes(const ModelLayout& layout) {
   return sizes;
 }
 
-// Packs the largest block first, each into the bin that holds least so far (the
-// lower one of equals). There are at least as many blocks as bins, so no bin is
-// empty.
+// Puts each block, largest first, into the lightest bin (the first of equals).
+// There are at least as many blocks as bins, so no bin stays empty.
 std::vector<uint32_t> PackBlocks(const std::vector<int64_t>& sizes,
                                  uint32_t bins) {
   std::vector<size_t> order(sizes.size());
@@ -72,7 +71,7 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
   return absl::StrFormat("[%s]", absl::StrJoin(shape, ", "));
 }
 
-// Checks that the placement is of `tensor` and begins at `offset`.
+// Checks that the placement has the shape of `tensor` and begins at `offset`.
 absl::Status CheckPlacement(const v1::TensorPlacement& placement,
                             const TensorSpec& tensor, uint64_t offset) {
   const std::vector<int64_t> shape(placement.shape().begin(),

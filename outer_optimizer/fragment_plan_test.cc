@@ -209,7 +209,7 @@ TEST(FragmentPlanTest, RefusesImpossibleNumbers) {
   }
 }
 
-// Without tensors outside the blocks, the last fragment would be empty.
+// A last fragment for tensors outside of blocks would be empty.
 TEST(FragmentPlanTest, BlocksAloneTakeAllFragments) {
   ModelLayout layout;
   for (int block = 0; block < 4; ++block) {

@@ -26,8 +26,8 @@ struct Effort {
 //   UNIFORM                  equal shares
 //   TOKENS_SQUARED_PER_STEP  proportional to tokens * (tokens / inner_steps),
 //                            as in Decoupled DiLoCo
-// Without a weight there is no share: it is NaN if there are no inner steps, or
-// no tokens in any contribution.
+// A share is NaN if its weight needs inner steps and there are none. All shares
+// are NaN if all weights are 0.
 std::vector<float> MergeShares(v1::OuterOptimizerConfig::Weighting weighting,
                                absl::Span<const Effort> efforts);
 

@@ -34,10 +34,10 @@ void Assign(absl::Span<const float> anchor, absl::Span<float> parameters);
 
 // Applies an update: parameters = anchor + (parameters - trained_from), with
 // the new anchor. The training since `trained_from` stays, and is part of the
-// next contribution. These are the parameters as sent if the update contains
-// that contribution. If it does not (the contribution came late, or the island
-// joined later), they are the old anchor, since nothing of the training is
-// merged yet; the island's parameters are then rebased.
+// next contribution. If the update contains the island's contribution,
+// `trained_from` is the parameters as sent. Otherwise (the contribution came
+// late, or the island joined later) it is the old anchor, since none of the
+// training is merged yet: the island rebases.
 //
 // Parameters that equal `trained_from` become the anchor, bit for bit except
 // for signs of zeros.

@@ -19,11 +19,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kLine = kStreamAlignment / sizeof(float);
 using Floats = hn::CappedTag<float, kLine>;
-// One lane, for the rest of a tile: the same operations on the same types.
+// Takes the rest of a tile with the same operations, one lane at a time.
 using OneFloat = hn::CappedTag<float, 1>;
 
-// How far ahead of the reads to prefetch, in values: about as many as the outer
-// step takes at once, so that the next values arrive while these are encoded.
+// The distance of prefetches ahead of reads: about as many values as the outer
+// step takes at once, so that the next ones arrive while these are encoded.
 // Prefetching beyond the end of an array is harmless.
 constexpr size_t kPrefetchValues = 512;
 
@@ -51,7 +51,7 @@ HWY_INLINE bool CanStream(const float* array) {
   return reinterpret_cast<uintptr_t>(array) % kStreamAlignment == 0;
 }
 
-// Stores a part of the new state.
+// Stores new state, past the caches if kStream.
 template <bool kStream, class Tag>
 HWY_INLINE void Put(hn::Vec<Tag> value, Tag tag, float* destination) {
   if constexpr (kStream && std::is_same_v<Tag, Floats>) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner loops of the outer step over one tile, and of an island that
-// follows it: one source in Highway, compiled for several instruction sets.
-// Every operation is rounded separately, in the order written here, so that all
+// Inner loops over one tile, for the outer step and for islands that apply its
+// update: one Highway source, compiled for several instruction sets. Every
+// operation is rounded separately, in the order written here, so that all
 // instruction sets give the same bits.
 //
 // Arrays have `count` values and need no alignment. New and old state must not
@@ -32,7 +32,7 @@ struct StepCoefficients {
   float intake = 0;
   float gradient_share = 0;
   float momentum_share = 0;
-  // Whether the step sets the sum to 0 instead of sum'.
+  // Sets the sum to 0 instead of sum'.
   bool clears_sum = false;
 };
 
@@ -58,7 +58,7 @@ bool ApplyDecoded(const float* change, const float* decoded,
                   size_t count);
 
 // Computes new_anchor = anchor + change, as ApplyDecoded does for theta, and
-// leaves it in `change`, too, for whoever needs it from the cache.
+// leaves it in `change`, too, to be read from the cache.
 void AdvanceAnchor(const float* anchor, float* change, float* new_anchor,
                    size_t count);
 

@@ -66,7 +66,8 @@ class Array {
   const absl::Span<float> values_;
 };
 
-// Every part of the state present or absent, streamed or not, in every length.
+// Tries each part of the state present and absent, streamed and not, in every
+// length.
 TEST_P(OuterKernelsTest, MakeChangeEqualsItsFormula) {
   const std::vector<float> g = Values(kMost, 3);
   const std::vector<float> m = Values(kMost, 4);

@@ -25,8 +25,8 @@ namespace {
 
 using Outer = v1::OuterOptimizerConfig;
 
-// Refuses what a record of another machine may have. The configuration of this
-// one was checked when it was read.
+// Refuses bad input, which may come from another machine's record. This
+// machine's configuration was checked when it was read.
 absl::Status CheckState(const OuterStepOptions& options,
                         const OuterStateView& state) {
   const auto fits = [&](absl::Span<const float> part, bool is_needed) {
@@ -170,9 +170,9 @@ class FusedStep {
     hwy::AlignedFreeUniquePtr<float[]> decoded;
   };
 
-  // The values that go through the whole step together: few, so that memory
-  // traffic is even, because encoding needs none and the rest more than there
-  // is.
+  // The values that go through the whole step together. They are few, so that
+  // encoding, which needs no memory traffic, alternates quickly with the rest,
+  // which memory bandwidth limits.
   static constexpr uint64_t kPieceValues = 512;
 
   // Runs a tile or, if it is larger, a piece.

@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
              (info.param.entropy_coded ? "_coded" : "");
     });
 
-// The equations of the header, computed one whole vector after the other.
+// Computes the header's equations, one whole vector after the other.
 TEST_P(OuterStepTilesTest, EqualsTheEquationsBitForBit) {
   std::vector<float> gradient(kSize);
   for (const MergeInput& input : inputs_) {
@@ -247,7 +247,7 @@ TEST_P(OuterStepTilesTest, BitsDoNotDependOnThreadsOrMemory) {
   ASSERT_OK_AND_ASSIGN(OuterStepResult want,
                        RunOuterStep(options_, state_, inputs_));
   for (int threads = 1; threads <= 5; ++threads) {
-    // Memory that was used before, aligned so that it is streamed to, or not.
+    // The memory was used before, and is aligned for streaming or not.
     const size_t shift = threads % 2;
     const auto memory = hwy::AllocateAligned<float>(4 * (kSize + 16));
     std::fill_n(memory.get(), 4 * (kSize + 16), NAN);
@@ -306,8 +306,7 @@ TEST_P(OuterStepTilesTest, WhatTheEncodingLosesComesWithLaterUpdates) {
   }
   // The bound is 20 rounded additions to values below 2.
   EXPECT_LE(worst, 40 * 0x1p-24);
-  // The error of one rounding, not of twenty: at most that of the largest
-  // value.
+  // The residual has the error of one rounding, not of twenty.
   double largest = 0;
   for (const float change : last_update) {
     largest = std::max(largest, std::abs(double{change}));

@@ -10,11 +10,11 @@
 //
 //   w_i f_i / (sum of w_j f_j),   f_i = min(1, M / n_i)^power
 //
-// No contribution gets more than its full weight, so that one that has hardly
-// trained does not dominate the round. With power 1 a contribution moves the
-// tensor no further than one of the median norm with its tokens; with 2 and
-// above, the larger its norm, the less it moves. If no norm is above the
-// median, as with two equal norms, the shares keep their bits.
+// f_i is at most 1, so that a contribution that has hardly trained does not
+// dominate the round. With power 1 a contribution moves the tensor no further
+// than a contribution of the median norm and the same share would; with 2 and
+// above, the larger its norm, the less it moves the tensor. If no norm is above
+// the median, as with two equal norms, the shares keep their bits.
 //
 // In addition, membership.outlier_factor excludes contributions by the norm of
 // the whole fragment.
@@ -34,8 +34,8 @@ namespace causeway {
 // Norms below this count as zeros, which the median ignores.
 inline constexpr double kLeastTensorNorm = 0x1p-100;
 
-// Returns the shares in one tensor in which the contributions have `norms`. A
-// power of 0 changes nothing. Changed shares add up to 1 up to rounding.
+// Returns the shares in a tensor where the contributions have `norms`. A power
+// of 0 changes nothing. Changed shares add up to 1, up to rounding.
 std::vector<double> PenalizedShares(uint32_t power,
                                     absl::Span<const float> shares,
                                     absl::Span<const double> norms);

@@ -39,7 +39,7 @@ TEST(PenalizedSharesTest, KeepTheirBitsWhereNothingIsUnusual) {
   EXPECT_THAT(PenalizedShares(4, {1}, {5}), ElementsAre(1));
 }
 
-TEST(PenalizedSharesTest, WhoHasTrainedNothingDoesNotShowWhatIsUsual) {
+TEST(PenalizedSharesTest, TheMedianIgnoresZeros) {
   // The median of 2 and 4 is 3; zeros keep their share.
   EXPECT_THAT(PenalizedShares(1, {0.25f, 0.25f, 0.25f, 0.25f}, {0, 0, 2, 4}),
               ElementsAre(DoubleEq(4.0 / 15), DoubleEq(4.0 / 15),

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures how much the contributions to a round have the same direction,
-// without another pass over their values. g is the sum of the contributions'
-// parts x_i, each the contribution d_i times its weights
+// Measures how much the contributions to a round agree in direction, without
+// another pass over their values. g is the sum of the contributions' parts x_i,
+// each the contribution d_i times its weights
 // (outer_optimizer/weighted_merge.h), so |g|^2 contains the products of all
 // pairs:
 //
@@ -15,8 +15,7 @@
 // d_2. It is 1 if all have the same direction and 0 if they are orthogonal; for
 // n parts of equal norm it is at least -1 / (n - 1).
 //
-// With weights by tensor, the similarity is that of the merged parts: a tensor
-// counts by what it adds to g, not to d_i.
+// With weights by tensor, a tensor counts by its part of g, not of d_i.
 #ifndef OUTER_OPTIMIZER_SIMILARITY_H_
 #define OUTER_OPTIMIZER_SIMILARITY_H_
 

@@ -56,7 +56,7 @@ std::optional<double> StepSimilarity(const Vectors& vectors,
   return RunOuterStep(options, state, inputs).value().similarity;
 }
 
-// Returns the same by its definition: all pairs of the parts.
+// Returns the similarity by its definition, over all pairs of parts.
 double PairSimilarity(const Vectors& parts) {
   double dots = 0;
   double lengths = 0;
@@ -95,7 +95,7 @@ TEST(SimilarityTest, ThePairsOfManyWeighAsTheirLengths) {
   EXPECT_LT(want, 0.5);
   EXPECT_THAT(StepSimilarity(vectors, shares),
               Optional(DoubleNear(want, 1e-6)));
-  // The smallest that three of one length can have.
+  // Three vectors of one length have at least this similarity.
   const float s = std::sqrt(0.75f);
   EXPECT_THAT(
       StepSimilarity({{1, 0}, {-0.5f, s}, {-0.5f, -s}}, {0.25f, 0.25f, 0.25f}),
@@ -103,7 +103,7 @@ TEST(SimilarityTest, ThePairsOfManyWeighAsTheirLengths) {
 }
 
 // One contribution has a large norm in one radial tensor, which changes its
-// weight there; the tensors leave values at both ends.
+// weight there; values at both ends are in no tensor.
 TEST(SimilarityTest, RadialPartsAreAsTheyAreMerged) {
   constexpr size_t kSize = 9000;
   Vectors vectors = {Values(kSize, 1), Values(kSize, 1), Values(kSize, 3)};

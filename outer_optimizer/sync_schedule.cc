@@ -72,7 +72,7 @@ std::optional<SyncSchedule::Send> SyncSchedule::NextSend(uint32_t fragment,
                                                          uint64_t step) const {
   if (step >= options_.total_steps) return std::nullopt;
   const uint64_t offset = options_.send_offsets[fragment];
-  // The versions whose regular send is at or before `step`.
+  // The number of regular sends up to `step`.
   const uint64_t sent =
       step < offset ? 0 : (step - offset) / options_.round_steps;
   const uint64_t version = sent + 1;

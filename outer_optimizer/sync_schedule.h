@@ -14,9 +14,9 @@
 //   * its update is applied tau steps later, so that training overlaps with
 //     the transfer;
 //   * at the last step, every fragment whose last regular send was earlier is
-//     sent once more, so that no training is lost. Updates that are still on
-//     their way are applied before that, and those of the last sends at once,
-//     because there is no training left to overlap with.
+//     sent once more, so that no training is lost. Updates on their way are
+//     applied before that, and updates of the last sends at once, because no
+//     training is left to overlap with.
 //
 // P = 1, t_0 = 0, tau = 0 is DiLoCo: send and apply at H, 2H, 3H, ...
 //

@@ -18,8 +18,8 @@
 //   radial   c_i = w_i / |v_i| * (sum of w_j |v_j|) / |u|
 //   mean     c_i = w_i
 //
-// with the penalized shares. It takes two passes over the contributions with
-// radial tensors, and one without. For formats of few bits, that is little
+// with the penalized shares as w_i. It takes two passes over the contributions
+// with radial tensors, and one without. For formats of few bits, that is little
 // compared with the step itself.
 //
 // Degenerate cases of radial tensors: a contribution of zeros has no direction,
@@ -43,9 +43,9 @@
 
 namespace causeway {
 
-// How to merge those tensors of a fragment that have weights of their own.
+// The merge of the fragment's tensors that have weights of their own.
 struct TensorMerge {
-  // Ascending and disjoint; all tensors of the fragment with a penalty.
+  // Ascending and disjoint. With a penalty, these are all tensors.
   std::vector<ValueRange> tensors;
   // For each tensor, whether it is merged radial-directionally.
   std::vector<bool> radial;
@@ -53,8 +53,8 @@ struct TensorMerge {
 };
 
 // Merges all matrices radial-directionally except embedding and head, or what
-// tensors.mean_only matches. Their rows belong to tokens, some of which a
-// contribution has seen more often than others. Norm gains also take the mean:
+// tensors.mean_only matches. Their rows belong to tokens, and a contribution
+// has seen some tokens more often than others. Norm gains also take the mean:
 // each value scales one channel, so together they have no direction, and they
 // are too few for their mean to get short.
 TensorMerge MakeTensorMerge(const v1::RunConfig& config,

@@ -184,7 +184,7 @@ TEST(PenalizedWeightsTest, EqualNormsKeepTheBitsOfTheShares) {
   EXPECT_EQ(opened.Weights(merge, shares, 2).tensor_weights, shares);
 }
 
-TEST(TensorMergeTest, RadialAreMatricesButNotThoseOfTokens) {
+TEST(TensorMergeTest, MatricesAreRadialExceptEmbeddingAndHead) {
   v1::Fragment fragment;
   uint64_t offset = 0;
   const auto add = [&](const std::string& name,
@@ -216,7 +216,7 @@ TEST(TensorMergeTest, RadialAreMatricesButNotThoseOfTokens) {
   EXPECT_THAT(MakeTensorMerge(model, fragment).radial,
               ElementsAre(false, false, true, true, false, false));
   model.mutable_outer_optimizer()->clear_penalty_power();
-  // A run of tensors names those that belong to tokens.
+  // In a run of tensors, the configuration names the exceptions.
   v1::RunConfig config;
   *config.mutable_outer_optimizer() = model.outer_optimizer();
   config.mutable_tensors()->add_mean_only("model.layers.*.mlp.*");

@@ -36,7 +36,7 @@ struct ValueRange {
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 
-// Opened contributions. Their readers do not own them.
+// Decoders of the contributions, whose bytes they do not own.
 using Contributions = std::vector<std::unique_ptr<Decoder>>;
 
 // The factors of the contributions.

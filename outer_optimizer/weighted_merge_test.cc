@@ -31,7 +31,7 @@ class WeightedMergeTest
     }
   }
 
-  // The definition, with weight(j, i) for value j of contribution i.
+  // Computes the definition, with weight(j, i) for value j of contribution i.
   template <typename Weight>
   std::vector<float> Plain(const Weight& weight) const {
     std::vector<float> sum(kSize);
@@ -98,8 +98,8 @@ TEST_P(WeightedMergeTest, EqualsItsDefinitionBitForBit) {
                  Plain([&](uint64_t, size_t i) { return shares[i]; }));
 }
 
-// Tensors that begin and end inside blocks, one within a block, a gap, and the
-// rest of the vector without a tensor.
+// Tensors begin and end inside blocks, one lies within a block, and values in a
+// gap and at the end are in no tensor.
 TEST_P(WeightedMergeTest, TensorsHaveWeightsOfTheirOwn) {
   const MergeWeights weights = {
       .shares = {0.2f, 0.3f, 0.5f},
