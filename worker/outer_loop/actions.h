@@ -52,14 +52,14 @@ struct OpenStream {};
 // Send a heartbeat. Answer: IslandMembership::HeartbeatSent, or StreamBroke.
 struct Heartbeat {
   v1::IslandIdentity identity;
-  // Whether the island can train, which its progress reports.
+  // Is true if the island can train. Its progress says so.
   bool ready = false;
 };
 // Close the stream. Answer: IslandMembership::StreamEnded with its status.
 struct CloseStream {
-  // Whether the stream must be cancelled, because it does not end by itself.
+  // Is true if the stream must be cancelled, because it does not end by itself.
   bool cancel = false;
-  // True if that is because the coordinator has been silent for too long.
+  // Is true if the coordinator has been silent for too long.
   bool is_silent = false;
 };
 
@@ -72,10 +72,10 @@ struct CloseStream {
 struct Contribute {
   // The header, without the description of the encoding.
   v1::ContributionHeader header;
-  // Whether the snapshot was never offered, and must first be made a
-  // contribution. If not, an earlier try broke off, and all of the contribution
-  // must be encoded first, because only an upload whose header describes the
-  // whole encoding can be resumed.
+  // Is true if the snapshot was never offered, and must first be made a
+  // contribution. Otherwise an earlier try broke off, and the whole
+  // contribution must be encoded first, because only an upload whose header
+  // describes the whole encoding can be resumed.
   bool is_new = false;
   // The connection on which the contribution is offered.
   uint64_t connection = 0;
@@ -86,8 +86,7 @@ struct Contribute {
 // Receive and decode an update. Answer: FragmentExchange::UpdateAnswered.
 struct ReceiveUpdate {
   v1::FetchUpdateRequest request;
-  // Whether the host already asked for the update when it had sent the
-  // contribution.
+  // Is true if the host asked for the update when it had sent the contribution.
   bool is_under_way = false;
 };
 // Fetch a fragment's parameters. A fragment's actor makes them the new anchor
@@ -104,7 +103,7 @@ struct AskWhatIsMerged {
 };
 // End the replica's contribution. Answer: FragmentExchange::ContributionEnded.
 struct EndContribution {
-  // Whether the received update contains it.
+  // Is true if the received update contains it.
   bool merged = false;
 };
 
@@ -129,7 +128,7 @@ struct TakeSnapshot {
 // Apply a fragment's update, which is ready. Answer: OuterLoop::Applied.
 struct Apply {
   uint32_t fragment = 0;
-  // Whether the update contains the training up to the snapshot.
+  // Is true if the update contains the training up to the snapshot.
   bool includes_island = false;
 };
 // Measure the loss of the anchors, together a version of the whole model, on

@@ -60,7 +60,7 @@ FragmentAction FragmentExchange::Next(const IslandMembership& membership,
 
 bool FragmentExchange::MayOffer(const IslandMembership& membership) const {
   const v1::SessionResponse& state = membership.state();
-  // An island that is fenced off without knowing is not expected.
+  // An island that does not know yet that it is fenced off is not expected.
   const int fragment = static_cast<int>(options_.fragment);
   const bool expected = fragment < state.first_contribution_version_size() &&
                         state.first_contribution_version(fragment) <= version_;
@@ -74,9 +74,8 @@ bool FragmentExchange::MayOffer(const IslandMembership& membership) const {
 bool FragmentExchange::accepted(const IslandMembership& membership) const {
   if (!accepted_ || !membership.connected()) return false;
   if (offered_on_ == membership.connection()) return true;
-  // Only the control stream has ended. A coordinator that is restarted breaks
-  // the call that waits for the update, too, and one that takes the run over
-  // has a higher epoch.
+  // Only the control stream has ended: a restart also breaks the call that
+  // waits for the update, and a takeover raises the epoch.
   const v1::IslandIdentity& identity = membership.identity();
   return expecting_ && offered_as_.epoch() == identity.epoch() &&
          offered_as_.incarnation() == identity.incarnation();

@@ -43,7 +43,7 @@ namespace causeway {
 struct UpdateAnswer {
   // NOT_FOUND if the update is no longer kept.
   absl::Status status;
-  // Whether any bytes of the update have arrived.
+  // Is true if any bytes of the update have arrived.
   bool began = false;
   // The description of the update, as in FetchUpdateResponse; default values if
   // it has not arrived.
@@ -107,8 +107,7 @@ class FragmentExchange {
 
   // The version of the anchor.
   uint64_t version() const { return version_; }
-  // Returns whether the update of a handed-over contribution is not applied
-  // yet.
+  // Returns whether a contribution was handed over whose update is not applied.
   bool in_flight() const { return in_flight_; }
   // Returns whether the coordinator has accepted the handed-over contribution,
   // so that it is not lost if the island ends now. A coordinator that was
@@ -128,11 +127,11 @@ class FragmentExchange {
     FragmentWindow::Training training;
     bool partial = false;
     bool offered = false;
-    // The digest of the encoding. Empty while the encoding is incomplete, and
-    // so cannot have been accepted.
+    // The encoding's digest; empty while the encoding is incomplete, and so
+    // cannot have been accepted.
     std::string digest;
   };
-  // How far the exchange has come on the way to its next version.
+  // The exchange's progress to its next version.
   enum class Step {
     // No update has arrived.
     kNone,
@@ -167,7 +166,7 @@ class FragmentExchange {
   v1::IslandIdentity offered_as_;
   bool in_flight_ = false;
   bool accepted_ = false;
-  // Whether the host has asked for the update that will contain the
+  // Is true if the host has asked for the update that will contain the
   // contribution.
   bool expecting_ = false;
   Step step_ = Step::kNone;

@@ -15,8 +15,7 @@
 namespace causeway {
 namespace {
 
-// The exchange of fragment 0, which has version 2, against a membership that a
-// driver keeps.
+// Tests the exchange of fragment 0, at version 2, with a driver's membership.
 class FragmentExchangeTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -52,7 +51,7 @@ class FragmentExchangeTest : public testing::Test {
     exchange_.ContributionSent(membership(), "digest");
     Answer(*contribute, v1::ContributeResponse::ACCEPTED);
   }
-  // An update to version 3 that was received whole.
+  // Returns the answer with a whole update to version 3.
   static UpdateAnswer Received() {
     UpdateAnswer answer{.began = true, .anchor_digest = "anchor"};
     answer.head.set_version(3);
@@ -139,9 +138,8 @@ TEST_F(FragmentExchangeTest, ReceivesTheUpdatesOfOthersWithoutAContribution) {
   EXPECT_TRUE(exchange_.ready());
 }
 
-// What was sent after the update had come is on top of parameters that the
-// update replaces.
-TEST_F(FragmentExchangeTest, AContributionThatCameTooLateGoesWithTheUpdate) {
+// The contribution builds on parameters that the update replaces.
+TEST_F(FragmentExchangeTest, AContributionSentAfterTheUpdateCameIsDropped) {
   driver_.Publish({3, 0});
   exchange_.UpdateAnswered(Received(), driver_.now());
   ASSERT_TRUE(exchange_.ready());
@@ -315,8 +313,8 @@ TEST_F(FragmentExchangeTest, ParametersReplaceUpdatesThatAreNoLongerKept) {
   EXPECT_EQ(exchange_.version(), 7);
 }
 
-// What an earlier process handed in may be part of any version up to the
-// fourth: the updates that the parameters skip are asked about.
+// Any version up to the fourth may contain training of an earlier process, so
+// the exchange asks about the updates that the parameters skip.
 TEST_F(FragmentExchangeTest, AsksWhatSkippedUpdatesContainOfAnEarlierProcess) {
   FragmentExchange exchange({.fragment = 0, .earlier_until = 4, .seed = 1}, 2);
   const auto next = [&] { return exchange.Next(membership(), driver_.now()); };

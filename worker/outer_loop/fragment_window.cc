@@ -42,7 +42,7 @@ bool FragmentWindow::Settle(const AnchorChange& update) {
     training_ -= sent;
     return true;
   }
-  // Updates that were not asked about are from after the join.
+  // Later updates contain no training of an earlier process.
   if (update.from_version >= earlier_until_ || update.other.tokens == 0) {
     return false;
   }

@@ -10,14 +10,14 @@
 // training is one series, and its contributions are consecutive pieces of it.
 // The coordinator remembers all merges, and says for each update how much
 // training of the island it contains besides the contribution that the island
-// names. That much training is removed from the start of the window. What
-// exceeds the window was trained after the checkpoint was made; if the island
-// has trained since, it has repeated that training, which is removed, too.
+// names. That much training is removed from the start of the window. Training
+// beyond the window was done after the checkpoint was made. If the island has
+// trained since, it has repeated that training, which is removed, too.
 //
-// The island's join fenced off the previous process. What that process had
-// handed in is part of a version up to that of the round open at the join, or
-// of none. The island also asks about skipped updates, which are no longer
-// kept.
+// The island's join fenced off the previous process. Training that it had
+// handed in is part of the version of the round open at the join, of an earlier
+// version, or of none. The island also asks about updates that it skips because
+// they are no longer kept.
 //
 // Pure rules, for one thread.
 #ifndef WORKER_OUTER_LOOP_FRAGMENT_WINDOW_H_
@@ -36,7 +36,7 @@ class FragmentWindow {
  public:
   struct Training {
     uint64_t tokens = 0;
-    // How many of the tokens an earlier process of the island trained.
+    // Counts the tokens among them that an earlier process trained.
     uint64_t restored_tokens = 0;
     uint64_t inner_steps = 0;
 
@@ -85,9 +85,9 @@ class FragmentWindow {
 struct AnchorChange {
   uint64_t from_version = 0;
   v1::FragmentHead head;
-  // Whether it contains the handed-over contribution.
+  // Is true if the update contains the handed-over contribution.
   bool includes_island = false;
-  // The island's training in it that an earlier process handed over.
+  // The island's training in the update that an earlier process handed over.
   FragmentWindow::Training other;
 };
 

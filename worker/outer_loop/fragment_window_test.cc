@@ -21,7 +21,7 @@ AnchorChange Own(uint64_t from_version) {
   update.includes_island = true;
   return update;
 }
-// With training of an earlier process, ten tokens in each step.
+// Returns an update with training of an earlier process, ten tokens a step.
 AnchorChange Other(uint64_t from_version, uint64_t tokens) {
   AnchorChange update = Update(from_version);
   update.other = {.tokens = tokens, .inner_steps = tokens / 10};
@@ -61,7 +61,7 @@ TEST(FragmentWindow, WhatIsLateStays) {
   EXPECT_FALSE(window.all_sent());
 }
 
-TEST(FragmentWindow, WhoBeganWithTheRunsParametersHasHandedInNothingBefore) {
+TEST(FragmentWindow, AFreshStartHasNoEarlierTraining) {
   FragmentWindow window;
   window.Add(10);
   EXPECT_FALSE(window.Settle(Other(4, 10)));
@@ -76,13 +76,12 @@ TEST(FragmentWindow, WhatEarlierProcessesHandedInLeavesTheWindow) {
   EXPECT_EQ(
       window.training(),
       (Training{.tokens = 110, .restored_tokens = 100, .inner_steps = 11}));
-  // Part of the checkpoint's window was in flight when it was made.
+  // Part of the window was in flight when the checkpoint was made.
   EXPECT_TRUE(window.Settle(Other(4, 40)));
   EXPECT_EQ(window.training(),
             (Training{.tokens = 70, .restored_tokens = 60, .inner_steps = 7}));
   EXPECT_FALSE(window.Settle(Update(5)));
-  // The rest was handed in with 30 tokens that were trained after it. Of those,
-  // 10 have been trained again.
+  // The rest was handed in with 30 later tokens, 10 of which were repeated.
   EXPECT_TRUE(window.Settle(Other(6, 90)));
   EXPECT_EQ(window.training(), Training());
 }
@@ -94,7 +93,7 @@ TEST(FragmentWindow, WhatWasTrainedBeyondAnEarlierContributionStays) {
   EXPECT_EQ(window.training(), (Training{.tokens = 30, .inner_steps = 3}));
 }
 
-TEST(FragmentWindow, NobodyElseIsMergedAfterTheRoundThatWasOpenAtTheJoin) {
+TEST(FragmentWindow, LaterRoundsContainNoEarlierTraining) {
   FragmentWindow window = Restored();
   EXPECT_FALSE(window.Settle(Other(7, 40)));
   EXPECT_EQ(window.training().restored_tokens, 100);

@@ -11,7 +11,7 @@
 namespace causeway {
 namespace {
 
-// While an island waits for its control stream, the run does without it.
+// The run does without an island that has no control stream.
 constexpr absl::Duration kLongestStreamPause = absl::Seconds(1);
 
 absl::Status Replaced(uint64_t epoch, uint64_t highest) {
@@ -62,7 +62,7 @@ void IslandMembership::JoinAnswered(
     join_error_ = Replaced(response->identity().epoch(), identity_.epoch());
   }
   if (!join_error_.ok()) {
-    // An island that is started once more has done its part.
+    // An island that is started again after the run has nothing to do.
     if (SaysRunIsFinished(join_error_)) {
       return Fail(absl::CancelledError(join_error_.message()));
     }

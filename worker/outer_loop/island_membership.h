@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps an island a member of a run: joins, trying for as long as it makes
-// sense; sends heartbeats; holds the newest state that the coordinator
+// Keeps an island a member of a run: joins, and tries again while that may
+// help; sends heartbeats; holds the newest state that the coordinator
 // published; reconnects when the stream breaks; and joins again, as a new
 // incarnation, when it was fenced off.
 //
@@ -12,8 +12,8 @@
 //      +------------stream ended: ABORTED---------+
 //
 // If a follower has taken the run over, epochs distinguish the old coordinator
-// from the new one: the island believes no coordinator whose epoch is lower
-// than the highest that it knows, and tries again until it finds the new one.
+// from the new one: the island ignores a coordinator whose epoch is lower than
+// the highest that it knows, and tries again until it finds the new one.
 //
 // Pure rules: no thread, socket or clock. Not thread-safe.
 #ifndef WORKER_OUTER_LOOP_ISLAND_MEMBERSHIP_H_
@@ -83,16 +83,17 @@ class IslandMembership {
   // The number of streams that have brought a view. The coordinator may have
   // forgotten what it was told on earlier ones.
   uint64_t connection() const { return connection_; }
-  // Whether the island can train: it has parameters and a trainer.
+  // Returns whether the island can train: it has parameters and a trainer.
   bool ready() const { return ready_; }
   // The error of the last join; OK after success, or before the first.
   const absl::Status& join_error() const { return join_error_; }
-  // Whether the stream is up.
+  // Returns whether the stream is open and has brought a view.
   bool connected() const { return connected_; }
   // OK, or why the island can no longer be part of the run.
   const absl::Status& failure() const { return failure_; }
   bool stopping() const { return stopping_; }
-  // Whether the island was asked to leave, here or by an operator, and why.
+  // Return whether the island was asked to leave, here or by an operator, and
+  // why.
   bool must_leave() const { return leaving_ || state_.drain(); }
   std::string leave_reason() const {
     return leaving_ ? leave_reason_ : "drained";
@@ -102,8 +103,8 @@ class IslandMembership {
   enum class Phase { kJoining, kConnecting, kStream, kFailed };
 
   void Fail(const absl::Status& status);
-  // Returns whether a coordinator of this epoch was replaced. Epoch 0 is that
-  // of a coordinator that knows none.
+  // Returns whether a coordinator of this epoch was replaced. A coordinator
+  // without epochs sends 0.
   bool IsReplaced(uint64_t epoch) const {
     return epoch != 0 && epoch < identity_.epoch();
   }

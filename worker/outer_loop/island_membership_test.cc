@@ -62,7 +62,7 @@ TEST_F(IslandMembershipTest, ReadinessIsToldAtOnce) {
   // Loads the parameters, and makes the trainer.
   driver_.Train(1);
   EXPECT_TRUE(membership().ready());
-  // A heartbeat that was under way does not say it.
+  // The heartbeat that was under way did not say so.
   membership().HeartbeatSent(before, driver_.now());
   const auto after = Next<action::Heartbeat>();
   EXPECT_TRUE(after.ready);
@@ -169,7 +169,7 @@ TEST_F(IslandMembershipTest, AnIslandThatWasFencedOffJoinsTheSameRunAgain) {
 
 class EpochsTest : public IslandMembershipTest {
  protected:
-  // A view of a coordinator of this epoch arrives.
+  // Delivers a view of a coordinator of this epoch.
   void Publish(uint64_t epoch) {
     v1::SessionResponse view = membership().state();
     view.set_epoch(epoch);

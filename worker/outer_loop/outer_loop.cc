@@ -131,8 +131,8 @@ TrainerAction OuterLoop::Decide(absl::Time now) {
   }
   if (phase_ == Phase::kLoading) return Load(now);
   if (phase_ == Phase::kStarting) {
-    // A run that was paused before it began may yet wait for islands. Who has a
-    // checkpoint of it has training to hand in.
+    // A run that was paused before it began may still need islands. An island
+    // with a checkpoint has training to hand in.
     if (membership_.state().run_state() == v1::PAUSED && !resumes_) {
       return WaitFor(v1::Wait::PAUSED);
     }
@@ -250,8 +250,8 @@ void OuterLoop::Begun() {
         {.exchange = std::move(exchange), .window = std::move(window)});
   }
   if (resumes_) {
-    // Contributions that were in flight at the checkpoint and not accepted must
-    // be sent again: at this step, unless an earlier one is repeated.
+    // Contributions in flight at the checkpoint that were not accepted are sent
+    // again at this step, unless the island must repeat an earlier step.
     is_astray_ = true;
     StartSynchronizing();
     for (const SyncSchedule::Send& send : sends_) {

@@ -10,8 +10,8 @@
 // A host has three kinds of actors (worker/outer_loop/actions.h). Each
 // repeatedly asks what to do next, does it, and reports the result by an event.
 // An actor that is told to wait asks again at the given time and after every
-// event of any actor; but Stepped changes only what the trainer is to do. This
-// is the trainer's part:
+// event of any actor; Stepped, however, changes only the trainer's next action.
+// This is the trainer's part:
 //
 //   while (true) {
 //     TrainerAction action = loop.NextForTrainer(now);
@@ -66,12 +66,12 @@ class OuterLoop {
   struct Options {
     // Names the island and its process.
     v1::JoinRequest join;
-    // The island's own tau, as its link needs it, instead of the run's
-    // overlap_steps. Less than the run's inner_steps_per_round.
+    // The island's own tau, for its link, instead of the run's overlap_steps.
+    // Less than the run's inner_steps_per_round.
     std::optional<uint32_t> overlap_steps;
-    // The island's own bits per value of its contributions, as its link needs
-    // them, instead of the run's ecq_bits: 0.5 to 8. Needs the uplink format
-    // ECQ, which is read without knowing them.
+    // The island's own bits per value of contributions, for its link, instead
+    // of the run's ecq_bits: 0.5 to 8. Needs the uplink format ECQ, whose
+    // readers need not know them.
     std::optional<double> uplink_bits;
     // The inner steps between two checkpoints; 0 for no checkpoints.
     uint64_t checkpoint_steps = 0;
@@ -111,8 +111,8 @@ class OuterLoop {
   void Begun();
   // The step has trained `tokens` tokens.
   void Stepped(uint64_t tokens);
-  // Says that the trainer, which was ordered to train a step, first wants the
-  // updates of everything in flight. Ignored if no step is ordered.
+  // Says that the trainer wants the updates of everything in flight before the
+  // step that it was ordered to train. Ignored if no step is ordered.
   void SettleFirst();
   void SnapshotTaken();
   void Applied();
@@ -134,13 +134,13 @@ class OuterLoop {
 
   const IslandMembership& membership() const { return membership_; }
   // The run's configuration, with the island's own overlap_steps and ecq_bits.
-  // Empty until the trainer knows of the join.
+  // Empty until the trainer's first action after the join.
   const v1::RunConfig& config() const { return config_; }
   // The island's own tau; 0 before the island has joined.
   uint32_t overlap_steps() const;
-  // The bits per value that the next contribution aims at: the island's own, or
-  // those that the coordinator plans for its uplink, or the run's; 0 if the
-  // format has no such target.
+  // The bits per value that the next contribution aims at: the island's own,
+  // the coordinator's plan for its uplink, or the run's; 0 if the format has no
+  // such target.
   double uplink_bits() const;
   bool has_own_uplink_bits() const { return options_.uplink_bits.has_value(); }
   // The number of the run's inner steps that are complete.
@@ -164,14 +164,14 @@ class OuterLoop {
 
   // Returns why training stands still, or no reason if it does not.
   v1::Wait wait(absl::Time now) const;
-  // Whether the trainer's action is a step.
+  // Returns whether the trainer's action is a step.
   bool is_training() const {
     return ordered_.has_value() &&
            std::holds_alternative<action::Train>(*ordered_);
   }
   // Returns whether training has begun.
   bool has_begun() const { return phase_ >= Phase::kTraining; }
-  // Returns what the island does or waits for, for people.
+  // Tells people what the island does or waits for.
   std::string Activity() const;
 
   // Counts for the updates of the island's own contributions so far.
@@ -193,9 +193,9 @@ class OuterLoop {
   struct Fragment {
     FragmentExchange exchange;
     FragmentWindow window;
-    // The step after which the update of its contribution is to be applied.
+    // The step after which the update of its contribution is due.
     uint64_t apply_step = 0;
-    // Whether that step came before the update arrived.
+    // Is true if that step came before the update.
     bool late = false;
   };
   // The snapshot that was ordered last.
@@ -229,7 +229,7 @@ class OuterLoop {
   void StartSynchronizing();
   // Returns the next action after a step; none once training may continue.
   std::optional<TrainerAction> Synchronize();
-  // Sets the step of an island that is not where the run is.
+  // Moves the step to where the run is.
   void FindStep();
   // Returns the next action that brings a fragment to its newest version with
   // nothing in flight, if any is needed.
@@ -243,10 +243,10 @@ class OuterLoop {
   // Counts the updates that are late after this step.
   void BookLateness();
   bool IsDue(const Fragment& fragment) const;
-  // Returns whether a fragment that is sent at `step` has no training.
+  // Returns whether a fragment would have nothing to send at `step`.
   bool MustTrain(uint64_t step) const;
-  // Returns the order to measure the merged model, if the island was asked to
-  // and the anchors are such a version.
+  // Returns the order to measure the merged model if the island was asked to
+  // measure the anchors' version.
   std::optional<TrainerAction> ValidateIfDue();
   bool SaveIsDue() const;
   // Returns whether the run is finished and the fragment has its last update.
@@ -264,8 +264,8 @@ class OuterLoop {
 
   v1::RunConfig config_;
   std::optional<SyncSchedule> schedule_;
-  // Whether the island begins with its checkpoint, the heads of its first
-  // anchors, and how many of these are loaded.
+  // The start: whether from the checkpoint, the heads of the first anchors, and
+  // the number of these that are loaded.
   bool resumes_ = false;
   std::vector<v1::FragmentHead> heads_;
   uint32_t loaded_ = 0;
@@ -274,15 +274,15 @@ class OuterLoop {
 
   std::vector<Fragment> fragments_;
   uint64_t step_ = 0;
-  // Whether the actions after a step are under way, whether sends are, the next
-  // send, and whether lateness was counted.
+  // The actions after a step: whether they are under way, the step's sends, the
+  // next send, and whether lateness was counted.
   bool synchronizing_ = false;
   std::vector<SyncSchedule::Send> sends_;
   size_t next_send_ = 0;
   bool lateness_booked_ = false;
-  // Whether no update may be in flight at the next step.
+  // Is true if no update may be in flight at the next step.
   bool settling_ = false;
-  // Whether the step may have to change, because a round closed without the
+  // Is true if the step may have to change, because a round closed without the
   // island or the island began with a checkpoint.
   bool is_astray_ = false;
   // The steps of this process's last checkpoint and of the last one ordered.
@@ -293,8 +293,8 @@ class OuterLoop {
   absl::Time leave_deadline_;
 
   Lateness lateness_;
-  // The current wait, if any; the time since which `wait_` has its reason; and
-  // the duration of the earlier waits for synchronization.
+  // The current wait, if any; the time when it got its reason; and the duration
+  // of the earlier waits for synchronization.
   v1::Wait wait_;
   absl::Time wait_since_;
   absl::Duration waited_;

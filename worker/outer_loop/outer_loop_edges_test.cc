@@ -26,7 +26,7 @@ void SetStepsPerRound(IslandDriver& driver, uint64_t steps) {
   driver.loop().membership().ViewArrived(view, driver.now());
 }
 
-// A round has four steps, of which the island trains the last.
+// The island trains only the last of a round's four steps.
 TEST_F(ConnectedIslandTest, FragmentsAreSentAtStepsThatAreNotTrained) {
   SetStepsPerRound(driver_, 1);
   EXPECT_THAT(driver_.Train(4), ElementsAre("begin", "train 4", "snapshot 0",
@@ -86,7 +86,7 @@ TEST_F(ConnectedIslandTest, ApplyingAnUpdateIsNoWait) {
   EXPECT_EQ(driver_.loop().waited(driver_.now()), absl::ZeroDuration());
 }
 
-TEST(OuterLoopEdgesTest, ARunThatIsFinishedKeepsNobodyWaiting) {
+TEST(OuterLoopEdgesTest, AnIslandDoesNotWaitForAFinishedRun) {
   for (const bool last : {false, true}) {
     IslandDriver driver;
     driver.Connect();
@@ -114,7 +114,7 @@ TEST(OuterLoopEdgesTest, ARunThatIsFinishedKeepsNobodyWaiting) {
   }
 }
 
-TEST_F(ConnectedIslandTest, WhoLeavesHandsInNothingWithoutTraining) {
+TEST_F(ConnectedIslandTest, LeavingWithoutTrainingHandsInNothing) {
   driver_.Train(0);
   driver_.loop().RequestLeave("signal 15");
   driver_.Trainer();
@@ -122,7 +122,7 @@ TEST_F(ConnectedIslandTest, WhoLeavesHandsInNothingWithoutTraining) {
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-TEST_F(ConnectedIslandTest, WhoLeavesHandsNothingInToRoundsThatAreOver) {
+TEST_F(ConnectedIslandTest, LeavingHandsInNothingToRoundsThatAreOver) {
   driver_.Train(2);
   driver_.Publish({3, 1});
   driver_.loop().RequestLeave("signal 15");
@@ -142,7 +142,7 @@ TEST_F(ConnectedIslandTest, WhoLeavesHandsNothingInToRoundsThatAreOver) {
   }
 }
 
-TEST_F(ConnectedIslandTest, WhoLeavesHandsInWhatItHasTrainedSinceItsLastSend) {
+TEST_F(ConnectedIslandTest, LeavingHandsInTheTrainingSinceTheLastSend) {
   driver_.Train(4);
   driver_.Contribute(0);
   driver_.loop().RequestLeave("signal 15");
@@ -157,8 +157,8 @@ TEST_F(ConnectedIslandTest, WhoLeavesHandsInWhatItHasTrainedSinceItsLastSend) {
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-// An island that leaves, all of whose training the coordinator has accepted,
-// when its control stream ends.
+// The control stream of a leaving island ends after the coordinator has
+// accepted all of its training.
 class CutOffLeaverTest : public ConnectedIslandTest {
  protected:
   CutOffLeaverTest() {
@@ -193,7 +193,7 @@ TEST_F(CutOffLeaverTest, WaitsUntilARestartedCoordinatorHasItsOffers) {
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-// The calls for its updates still wait there.
+// The calls that wait for its updates have not broken.
 TEST_F(CutOffLeaverTest, NeedNotOfferAgainToTheSameCoordinator) {
   EXPECT_THAT(driver_.Train(), ElementsAre("wait 30s"));
   driver_.Sleep(absl::Seconds(10));
@@ -267,8 +267,7 @@ TEST_F(ResumeEdgesTest, GoesBackToTheFirstSendThatIsLost) {
   EXPECT_EQ(driver.Contribute(1).tokens(), 100);
 }
 
-// Islands that wait for one another's contributions in different orders would
-// wait for ever.
+// Islands that sent in different orders would wait for each other forever.
 TEST_F(ResumeEdgesTest, SendsInTheOrderOfTheSchedule) {
   options_.resume->set_run_step(8);
   IslandDriver driver(options_);

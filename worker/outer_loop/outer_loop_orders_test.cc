@@ -105,7 +105,7 @@ TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnBits) {
   EXPECT_EQ(driver.loop().config().synchronization().ecq_bits(), 0.75);
 }
 
-// Returns the bits of the contribution that fragment 0 is to begin.
+// Returns the bits of fragment 0's next contribution.
 double BitsOfContribution(IslandDriver& driver) {
   driver.Train(4);
   const FragmentAction action = driver.OfFragment(0);
@@ -180,7 +180,7 @@ TEST_F(ConnectedIslandTest, EveryActorEndsWhenTheMembershipFails) {
               ElementsAre("train 2", "end PERMISSION_DENIED: who?"));
 }
 
-TEST_F(ConnectedIslandTest, WhoLeavesARunThatIsOverDoesNotWait) {
+TEST_F(ConnectedIslandTest, LeavingAFinishedRunDoesNotWait) {
   driver_.Train(2);
   driver_.loop().RequestLeave("signal 15");
   EXPECT_THAT(driver_.Train(),
@@ -189,8 +189,8 @@ TEST_F(ConnectedIslandTest, WhoLeavesARunThatIsOverDoesNotWait) {
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-// Trains a whole run, whose rounds have this island alone. Returns the orders
-// to validate, with the order before each, and the last order.
+// Trains a whole run of this island alone. Returns the orders to validate, with
+// the order before each, and the last order.
 std::vector<std::string> ValidationsOf(IslandDriver& driver) {
   std::vector<std::string> done;
   const auto take = [&](std::vector<std::string> orders) {

@@ -61,7 +61,7 @@ TEST_F(ConnectedIslandTest, BeginsAtThePositionThatTheRunHasByThen) {
   view.mutable_heads(1)->set_version(1);
   driver_.loop().membership().ViewArrived(view, driver_.now());
   EXPECT_FALSE(driver_.loop().membership().ready());
-  // Its version 1 is sent after step 4: no island gets beyond that without it.
+  // Version 1 of fragment 0 is sent after step 4: no island gets further yet.
   EXPECT_THAT(driver_.Train(3), ElementsAre("fetch 1 at 1", "begin"));
   EXPECT_TRUE(driver_.loop().membership().ready());
   EXPECT_EQ(driver_.loop().step(), 3);
@@ -85,7 +85,7 @@ TEST_F(ConnectedIslandTest, AsksForTheSameActionUntilItIsAnswered) {
   }
 }
 
-// A whole run, whose rounds have this island alone.
+// Trains a whole run of this island alone.
 TEST_F(ConnectedIslandTest, SendsOnScheduleAndMixesOneStepLater) {
   EXPECT_THAT(driver_.Train(4),
               ElementsAre("begin", "train 1", "train 2", "train 3", "train 4",
@@ -131,10 +131,10 @@ TEST_F(ConnectedIslandTest, FragmentsGoUpInTheOrderInWhichTheyAreSent) {
   EXPECT_TRUE(contributes(0));
 }
 
-TEST_F(ConnectedIslandTest, WaitsForAnUpdateThatIsLaterThanMayBe) {
+TEST_F(ConnectedIslandTest, WaitsForAnUpdateThatIsTooLate) {
   driver_.Train(4);
   driver_.Contribute(0);
-  // Meant to be applied after step 5, and at the latest after step 6.
+  // The update is due after step 5, and must be applied after step 6.
   EXPECT_THAT(driver_.Train(),
               ElementsAre("train 5", "train 6", "snapshot 1", "wait"));
   EXPECT_EQ(driver_.loop().lateness().updates, 1);
@@ -151,8 +151,8 @@ TEST_F(ConnectedIslandTest, SettlesEverythingThatIsInFlightBeforeAStep) {
   driver_.loop().SettleFirst();
   driver_.Train(4);
   driver_.Contribute(0);
-  // Nothing is trained before the update is there, which is then applied
-  // although it is due one step later.
+  // No step is trained before the update comes, which is then applied one step
+  // before it is due.
   driver_.loop().SettleFirst();
   EXPECT_THAT(driver_.Train(), ElementsAre("wait"));
   driver_.ReceiveUpdate(0, true);
@@ -175,7 +175,7 @@ TEST_F(ConnectedIslandTest, EveryLateUpdateOfAFragmentIsCounted) {
   for (const uint64_t sent_at : {4, 8}) {
     driver_.Train(sent_at);
     driver_.Contribute(0);
-    // The update is to be applied after this step.
+    // The update is due after this step.
     driver_.Train(sent_at + 1);
     EXPECT_EQ(driver_.loop().lateness().updates, sent_at / 4);
     driver_.ReceiveUpdate(0, true);
@@ -211,9 +211,9 @@ TEST_F(ConnectedIslandTest, CatchesUpWithOthersBeforeItSends) {
   EXPECT_EQ(driver_.loop().window(0).training().tokens, 60);
 }
 
-// Otherwise it would also come too late for the next round.
+// Otherwise it would be late for the next round, too.
 TEST_F(ConnectedIslandTest,
-       GoesOnFromTheStepOfTheOthersWhenARoundWasTooFastForIt) {
+       ContinuesFromTheRunsStepWhenARoundClosedWithoutIt) {
   driver_.Train(3);
   v1::SessionResponse view = driver_.loop().membership().state();
   view.set_run_step(5);
@@ -292,7 +292,7 @@ TEST_F(ConnectedIslandTest, HandsInWhatItHasTrainedBeforeItLeaves) {
   EXPECT_THAT(driver_.Train(), ElementsAre("end CANCELLED: signal 15"));
 }
 
-TEST_F(ConnectedIslandTest, LeavesWithoutWhatNobodyTakesInTime) {
+TEST_F(ConnectedIslandTest, LeavesWhenHandingInTakesTooLong) {
   driver_.Train(2);
   driver_.loop().RequestLeave("signal 15");
   EXPECT_THAT(driver_.Train(),
@@ -358,8 +358,8 @@ OuterLoop::Options WithCheckpoints() {
 TEST(OuterLoopTest, SavesCheckpointsWithWhatNoUpdateContains) {
   IslandDriver driver(WithCheckpoints());
   driver.Connect();
-  // The first is due at once, so that a successor knows which process it
-  // replaces.
+  // The first checkpoint is due at once, so that a successor knows which
+  // process it replaces.
   EXPECT_THAT(driver.Train(5),
               ElementsAre("begin", "save 0", "train 1", "train 2", "train 3",
                           "save 3", "train 4", "snapshot 0", "train 5"));
@@ -373,7 +373,7 @@ TEST(OuterLoopTest, SavesCheckpointsWithWhatNoUpdateContains) {
   EXPECT_EQ(saved.run_step(), 6);
   EXPECT_EQ(saved.fragments(0).anchor().version(), 1);
   EXPECT_EQ(saved.fragments(0).tokens(), 20);
-  // What is in flight may be lost.
+  // Contributions in flight may be lost.
   EXPECT_EQ(saved.fragments(1).anchor().version(), 0);
   EXPECT_EQ(saved.fragments(1).tokens(), 60);
 }
@@ -402,7 +402,7 @@ class ResumeTest : public testing::Test {
     options_.resume = first.saved();
   }
 
-  // A process goes on from the checkpoint while the run has these versions.
+  // Starts a process with the checkpoint while the run has these versions.
   void Resume(uint64_t version_0, uint64_t version_1) {
     driver_.emplace(options_);
     driver_->joined().mutable_heads(0)->set_version(version_0);
@@ -416,8 +416,8 @@ class ResumeTest : public testing::Test {
 TEST_F(ResumeTest, GoesOnFromTheCheckpoint) {
   Resume(1, 0);
   driver_->Connect();
-  // What was in flight when the checkpoint was made is sent again, and counts
-  // as an earlier process's.
+  // Training in flight at the checkpoint is sent again, and counts as an
+  // earlier process's.
   EXPECT_THAT(driver_->Train(6),
               ElementsAre("begin from checkpoint", "snapshot 1", "save 6"));
   const v1::ContributionHeader header = driver_->Contribute(1);
@@ -437,8 +437,8 @@ TEST_F(ResumeTest, TrainingThatTheRunHasMergedCountsOnce) {
   EXPECT_EQ(driver_->loop().exchange(1).version(), 1);
 }
 
-// Others may wait for a contribution of the last round, and all that the
-// checkpoint has is merged.
+// All training in the checkpoint is merged, but others may wait for a
+// contribution to the last round.
 TEST_F(ResumeTest, RepeatsTheLastStepIfItHasNothingToSend) {
   options_.resume->set_run_step(12);
   options_.resume->mutable_fragments(1)->mutable_anchor()->set_version(3);
@@ -464,7 +464,7 @@ TEST_F(ResumeTest, AllTheUpdatesThatAreKeptLeadOnFromTheCheckpoint) {
   EXPECT_THAT(driver_->Train(0), Contains("begin from checkpoint"));
 }
 
-// The checkpoint's version is newer than the run, or is another one.
+// The checkpoint's version is newer than the run's, or has other values.
 TEST_F(ResumeTest, StartsAfreshInARunWithAnotherHistory) {
   for (const uint64_t version : {0, 1}) {
     Resume(version, 0);
@@ -492,7 +492,7 @@ TEST_F(ResumeTest, ACheckpointOfAnotherOptimizerIsRefused) {
               ElementsAre(StartsWith("end FAILED_PRECONDITION")));
 }
 
-// Checkpoints of older versions do not name it.
+// Checkpoints of older releases do not name the optimizer.
 TEST_F(ResumeTest, AnOptimizerWithoutANameIsAdamW) {
   options_.resume->clear_optimizer();
   Resume(1, 0);

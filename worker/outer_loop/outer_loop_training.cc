@@ -80,7 +80,7 @@ std::optional<TrainerAction> OuterLoop::Synchronize() {
     // A contribution builds on the newest version: catch up first.
     auto action = ReachNewest(send.fragment);
     if (action.has_value()) return action;
-    // The version that was caught up with may be this round's.
+    // Catching up may have reached this round's version.
     if (fragment.exchange.version() >= send.version) continue;
     // Catching up may have left nothing to send. The step is repeated, as after
     // every rebase to a version before this send's.
@@ -110,8 +110,8 @@ void OuterLoop::FindStep() {
     versions.push_back(fragment.exchange.version() +
                        (fragment.exchange.in_flight() ? 1 : 0));
   }
-  // An island that a round did not wait for is far behind those that close
-  // rounds. From its own step it would be late for every round.
+  // An island that a round did not wait for is far behind. From its own step it
+  // would be late for every round.
   step_ = schedule_->ClampToVersions(
       std::max(step_, membership_.state().run_step()), versions);
 }
@@ -141,8 +141,8 @@ std::optional<TrainerAction> OuterLoop::Finish() {
     if (!fragment.window.empty()) {
       return Send(id, /*partial=*/false, /*apply_step=*/0);
     }
-    // Its update was an earlier process's, and others may wait for it, so the
-    // last step is repeated.
+    // Its training, by an earlier process, is merged, but others may wait for a
+    // contribution, so the last step is repeated.
     step_ = schedule_->total_steps() - 1;
     return std::nullopt;
   }

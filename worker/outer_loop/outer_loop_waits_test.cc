@@ -16,8 +16,8 @@ namespace {
 
 class OuterLoopWaitsTest : public testing::Test {
  protected:
-  // Carries out what the trainer is told until it waits. Expects that the
-  // action, and the loop after two seconds, say why.
+  // Carries out the trainer's actions until it waits. Expects the action, and
+  // the loop after two seconds, to say why.
   void ExpectWait(v1::Wait::Reason reason, const std::string& activity) {
     driver_.Train();
     const TrainerAction next = driver_.Trainer();
@@ -34,13 +34,13 @@ class OuterLoopWaitsTest : public testing::Test {
   }
   v1::Wait wait() { return driver_.loop().wait(driver_.now()); }
 
-  // This many more islands must be ready.
+  // Publishes that this many islands are missing.
   void Miss(uint32_t islands) {
     v1::SessionResponse view = driver_.loop().membership().state();
     view.set_islands_missing(islands);
     driver_.loop().membership().ViewArrived(view, driver_.now());
   }
-  // The update of `sent` comes.
+  // Sends a contribution of the fragment and receives the update.
   void Update(uint32_t sent) {
     driver_.Contribute(sent);
     driver_.ReceiveUpdate(sent, true);

@@ -25,17 +25,17 @@ inline bool IsRetryable(const absl::Status& status) {
   }
 }
 
-// Returns whether a join was refused because nothing is left to train, as the
-// coordinator says it, or as the island ends then. The code alone does not say
-// it (docs/protocol.md).
+// Returns whether `status` says that nothing is left to train: the
+// coordinator's refusal of a join, or the end of the island after it. The code
+// alone does not say so (docs/protocol.md).
 inline bool SaysRunIsFinished(const absl::Status& status) {
   return (absl::IsFailedPrecondition(status) || absl::IsCancelled(status)) &&
          absl::StrContains(status.message(), " is finished: ");
 }
 
 // Returns whether a contribution was refused because its version was lost with
-// the coordinator that had made it. Such a replica has not diverged, though the
-// code is the same (docs/protocol.md).
+// the coordinator that had made it. Such a replica has not diverged, though
+// diverged ones get the same code (docs/protocol.md).
 inline bool SaysVersionIsLost(const absl::Status& status) {
   return absl::IsOutOfRange(status) &&
          absl::StrContains(status.message(), " was lost with ");

@@ -42,7 +42,7 @@ struct ReplicaOptions {
   float error_feedback = 0;
   CodecSpec downlink;
   // If true, parameters rest from a snapshot until its update is applied,
-  // because training waits for it, and need not be copied.
+  // because training waits for the update, and snapshots need no copy.
   bool parameters_rest = false;
 };
 
@@ -51,7 +51,7 @@ ReplicaOptions MakeReplicaOptions(const v1::SynchronizationConfig& config);
 struct EncodedBytes {
   // The number of bytes that are final.
   uint64_t ready = 0;
-  // Whether these are all bytes of the encoding.
+  // Is true if these are all bytes of the encoding.
   bool complete = false;
 };
 
@@ -66,21 +66,21 @@ class FragmentPart {
   // In both, `master` is the rank's whole shard of the parameters in the
   // trainer's memory, which may be on a device.
 
-  // Copies the held values for the next contribution, unless they rest; then
-  // the master must live until Apply, which ends the snapshot.
+  // Copies the held values for the next contribution, unless parameters rest;
+  // then the master must live until Apply, which ends the snapshot.
   virtual absl::Status TakeSnapshot(float* master) = 0;
   // Applies the step that FinishUpdate or ReplaceAnchor has prepared to the
   // held values and the anchor. If the update contains the training up to the
   // snapshot (`includes_island`), parameters mix (outer_optimizer/mixing.h),
-  // otherwise they rebase. If an island that began with a checkpoint has no
-  // snapshot of what was sent before, its parameters become the anchor. A
-  // contribution must have ended, except that EndContribution may come beside
+  // otherwise they rebase. An island that began with a checkpoint has no
+  // snapshot of an earlier process's contribution; its parameters become the
+  // anchor. Of a contribution, only EndContribution may still come, beside
   // Apply or after it.
   virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the
-  // anchor. If `ecq_bits` is not 0, ECQ aims at so many bits per value from now
-  // on, instead of what the options say.
+  // anchor. If `ecq_bits` is not 0, ECQ aims at this many bits per value from
+  // now on, instead of at the options' target.
   virtual absl::Status BeginContribution(double ecq_bits) = 0;
   // Moves the first share.edge_out() values of the pseudo-gradient to `values`.
   virtual absl::Status TakeEdge(absl::Span<float> values) = 0;
@@ -95,8 +95,8 @@ class FragmentPart {
   // goes into the next one. Does nothing without a contribution.
   virtual absl::Status EndContribution(bool merged) = 0;
 
-  // Decodes the new strips among those of the update that have held values.
-  // `received` holds the first bytes of these strips, more in every call.
+  // Decodes the update's strips that have held values. `received` holds the
+  // first bytes of these strips, more in every call.
   //   INVALID_ARGUMENT  See EncodingReader; call DropUpdate to continue.
   virtual absl::Status Decode(absl::string_view received) = 0;
   // Prepares the update. Call when all bytes of these strips are decoded.

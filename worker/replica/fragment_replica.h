@@ -30,9 +30,9 @@ class FragmentReplica {
 
   // The number of values in the fragment.
   virtual uint64_t size() const = 0;
-  // Returns where the parts end that the ranks hold, by rank, as a
-  // contribution's header says it. Returns nothing if there is one rank, or if
-  // a part has values of other ranks.
+  // Returns the ends of the ranks' parts, by rank, for a contribution's header.
+  // Returns nothing if there is one rank, or if a part has values of other
+  // ranks.
   virtual std::vector<uint64_t> rank_ends() const { return {}; }
 
   // The training thread calls these between steps; see FragmentPart.

@@ -133,8 +133,8 @@ TEST(FragmentShareTest, OneRankHasAllAndNoEdges) {
   EXPECT_EQ(shares[0].edge_in(), 0);
 }
 
-// A rank holds one piece of a fragment, which it could not if tensors came in
-// another order than in the model.
+// If tensors came in another order than in the model, a rank could not hold one
+// piece of a fragment.
 TEST(FragmentShareTest, TensorsMustHaveTheModelsOrder) {
   const auto [layout, plan] = LayoutAndPlan(3, 64, 1);
   v1::FragmentPlan mixed = plan;

@@ -161,8 +161,7 @@ class HostFragmentPart : public FragmentPart {
     Gather(master, held);
     return absl::OkStatus();
   }
-  // Returns the master's shard, or memory for a copy of the values of it that
-  // the part holds.
+  // Returns the master's shard or, with copy_, memory for the held values.
   absl::Span<float> Borrow(float* master) {
     if (copy_ == nullptr) {
       return absl::MakeSpan(master, static_cast<size_t>(share_.shard_size));
@@ -230,7 +229,7 @@ class HostFragmentPart : public FragmentPart {
     subtracted_ += values.size();
   }
 
-  // Does the same for what `segment` has of the next `values`, in place.
+  // Makes the differences that `segment` has among the next `values`.
   void SubtractResting(const FragmentMap::Segment& segment,
                        absl::Span<float> values) const {
     const uint64_t begin = std::max(subtracted_, segment.fragment_offset);
@@ -245,8 +244,8 @@ class HostFragmentPart : public FragmentPart {
                    values.subspan(begin - subtracted_, size));
   }
 
-  // Returns the next strip to encode, whose differences are made now, in the
-  // cache, unless all of them are made.
+  // Returns the next strip to encode. Unless whole_, makes its differences now,
+  // so that they are in the cache.
   absl::Span<float> NextStrip() {
     const size_t count =
         std::min(kStripValues, EncodedSize() - encoded_values_);
@@ -270,7 +269,7 @@ class HostFragmentPart : public FragmentPart {
         progress_.complete ? encoder_->Finish() : encoder_->ready();
     if (!progress_.complete) return;
     encoder_.reset();
-    // With error feedback, values_ holds the error to keep if it is merged.
+    // With error feedback, values_ holds the error, kept if this is merged.
     if (!feedback_.is_on()) ReturnValues();
   }
 
@@ -305,12 +304,12 @@ class HostFragmentPart : public FragmentPart {
   // The contribution.
   ErrorFeedback feedback_;
   // The number of values of the pseudo-gradient that were made, and whether
-  // values_ has all values that are to be encoded.
+  // values_ has all values to encode.
   size_t subtracted_ = 0;
   bool whole_ = false;
   // The pseudo-gradient. Without error feedback, which needs it later, it
-  // passes through strip_ if it can: it takes as long to write it to memory as
-  // to read what it is made of.
+  // passes through strip_ if possible, because writing it to memory takes as
+  // long as reading its inputs.
   LargeVector<float> values_;
   std::vector<float> strip_;
   std::unique_ptr<Encoder> encoder_;

@@ -121,7 +121,7 @@ std::vector<float> ErrorOf(const ReplicaOptions& options,
   return error;
 }
 
-TEST(HostFragmentPartTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
+TEST(HostFragmentPartTest, OnlyAMergedContributionLeavesItsErrorToTheNext) {
   for (const float decay : {1.0f, 0.5f}) {
     const ReplicaOptions options = WithErrorFeedback(decay);
     const auto encoding = [&](const std::vector<float>& values) {
@@ -144,7 +144,7 @@ TEST(HostFragmentPartTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
 
 // The coordinator got the contribution from elsewhere, so the island stops
 // encoding it.
-TEST(HostFragmentPartTest, WhatWasNotWhollyEncodedLeavesNoError) {
+TEST(HostFragmentPartTest, APartlyEncodedContributionLeavesNoError) {
   const ReplicaOptions options = WithErrorFeedback(1);
   Replica replica(options);
   replica.master() = Wave(1);
@@ -257,8 +257,8 @@ TEST(HostFragmentPartTest, AnUpdateWithoutTheIslandKeepsAllItsTraining) {
   EXPECT_EQ(replica.master(), Sum(trained, Wave(2)));
 }
 
-// A process that began with a checkpoint did not send what is merged. A
-// snapshot is used once.
+// A process that began with a checkpoint has no snapshot of the merged
+// training. A snapshot is used once.
 TEST(HostFragmentPartTest, WithoutASnapshotParametersBecomeTheAnchor) {
   for (const bool had_one : {false, true}) {
     SCOPED_TRACE(had_one);

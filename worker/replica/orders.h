@@ -75,8 +75,8 @@ struct Order {
   uint32_t fragment = 0;
   // For kMakeReplica.
   uint64_t bytes = 0;
-  // For kStep: the number of the step, and whether the ranks then compare what
-  // they have observed of the communication.
+  // For kStep: the number of the step, and whether the ranks then compare their
+  // observations of the communication.
   uint64_t run_step = 0;
   bool diagnose = false;
   // For kValidate: the most sequences, or 0.
@@ -108,8 +108,8 @@ struct RankCommunicators {
 // for training.
 class Orders {
  public:
-  // Rank 0 shows every `period`, which is shorter than the communicator's time
-  // limit, that it is alive, so that the other ranks keep waiting.
+  // Rank 0 shows every `period` that it is alive, so that the other ranks keep
+  // waiting. `period` is shorter than the communicator's time limit.
   // `on_failure`, if not null, is called once, from any thread, with the
   // failure that has ended the orders.
   Orders(RankCommunicators communicators, absl::Duration period,
@@ -154,7 +154,7 @@ class Orders {
     uint64_t after = 0;
   };
 
-  // Calls `work` for the order, and stamps that (rank_stamps.h).
+  // Calls `work` for the order, with stamps (rank_stamps.h).
   absl::Status Stamped(const Order& order,
                        absl::FunctionRef<absl::Status()> work) const;
   // Broadcasts rank 0's order.
@@ -181,7 +181,7 @@ class Orders {
 
   mutable absl::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  // Whether the last order has come. Earlier orders are still carried out.
+  // Is true if the last order has come. Earlier orders are still carried out.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // On rank 0: the orders to broadcast, and how many were queued and broadcast.
   std::deque<Order> to_give_ ABSL_GUARDED_BY(mu_);

@@ -52,7 +52,7 @@ class OrdersTest : public testing::Test {
     }
   }
 
-  // Rank 0 ends the orders of the other ranks.
+  // Makes rank 0 end the orders of the other ranks.
   void End() {
     if (!orders_.empty()) orders_[0].reset();
     Join();
@@ -114,7 +114,7 @@ TEST_F(OrdersTest, TrainingGoesOnBesideTheReplica) {
   End();
 }
 
-TEST_F(OrdersTest, TheReplicaWaitsForWhatTrainingWasTold) {
+TEST_F(OrdersTest, TheReplicaWaitsForEarlierOrdersForTraining) {
   absl::Notification ordered;
   absl::Notification begun;
   Start(2, [&](int, const Order& order) {
@@ -179,7 +179,7 @@ TEST_F(OrdersTest, Rank0sFailureIsToldToTheOthers) {
 
 // Divergence is the reason, even if the rank first learned that another one has
 // given up.
-TEST_F(OrdersTest, WhatARankSeesItselfSaysMoreThanThatAnotherGaveUp) {
+TEST_F(OrdersTest, ARanksOwnFailureReplacesTheAbortOfAnother) {
   Start(1, nullptr);
   Orders& orders = *orders_[0];
   EXPECT_EQ(orders.Fail(absl::AbortedError("rank 1 has given up")),

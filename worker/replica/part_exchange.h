@@ -28,8 +28,8 @@ class PartExchange {
                absl::Span<const FragmentShare> shares)
       : communicator_(communicator), shares_(shares) {}
 
-  // Sends edges of the pseudo-gradient from the ranks that hold them to those
-  // that encode them.
+  // Sends edges of the pseudo-gradient from the ranks that hold them to the
+  // ranks that encode them.
   absl::Status ExchangeEdges(FragmentPart& part) const;
 
   // Rank 0 gathers the encodings of the other ranks' strips consecutively at

@@ -213,7 +213,7 @@ absl::Status ReplicaRank::CarryOut(const Order& order,
       ASSIGN_OR_RETURN(const std::vector<float> held,
                        exchange.ScatterHeld(operands.new_anchor));
       RETURN_IF_ERROR(own.ReplaceAnchor(held));
-      // Training does not wait for the replica of the other ranks.
+      // The other ranks' training does not wait for their replica.
       return exchange.AwaitOthers();
     }
     case Order::What::kReadAnchor: {

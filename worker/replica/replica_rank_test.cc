@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares replicas of several ranks with that of one rank: the bytes for the
+// Compares replicas of several ranks with one rank's: the bytes for the
 // coordinator, the parameters, the anchors and the digests must be the same.
 #include "worker/replica/replica_rank.h"
 
@@ -26,7 +26,7 @@
 
 namespace {
 
-// Bytes allocated at present in large pieces, over all threads.
+// The bytes that all threads have allocated in large pieces.
 std::atomic<int64_t> live_bytes = 0;
 int64_t Large(void* memory) {
   const auto bytes = static_cast<int64_t>(malloc_usable_size(memory));
@@ -63,8 +63,7 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// The parameter says whether TCP connects the ranks; they are threads in any
-// case.
+// The parameter says whether TCP connects the ranks, which are always threads.
 class ReplicaRankTest : public testing::TestWithParam<bool> {
  protected:
   static ReplicaRanks::Options Several(int size, int fragments,
@@ -136,12 +135,12 @@ TEST_P(ReplicaRankTest, AnchorsAreSharded) {
   }
 }
 
-// Ranks need to know it to all-gather before the next step.
+// Ranks all-gather changed masters before the next step.
 TEST_P(ReplicaRankTest, EveryRankIsToldThatItsMastersChange) {
   ReplicaRanks ranks(Several(3, 1));
   FragmentReplica& fragment = ranks.fragment(0);
   const auto expect_changed = [&](bool changed) {
-    // After this, all ranks have carried out the orders before it.
+    // Afterwards all ranks have carried out the earlier orders.
     ASSERT_OK(fragment.BeginContribution(0));
     std::string encoded = EncodeAll(fragment, ranks.options().uplink);
     ASSERT_OK(fragment.EndContribution(false));

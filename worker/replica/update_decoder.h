@@ -37,8 +37,8 @@ class UpdateDecoder {
   UpdateDecoder(const CodecSpec& spec, uint64_t size, uint64_t begin,
                 uint64_t count);
 
-  // Decodes the new strips in `received`, the encoding so far from the strip
-  // with value `begin` up to the one with the last value. After an error the
+  // Decodes the new strips in `received`: the encoding so far, from the strip
+  // with value `begin` to the strip with the last value. After an error the
   // decoder must not be used.
   //   INVALID_ARGUMENT  See EncodingReader.
   absl::Status Advance(absl::string_view received, Sink sink);

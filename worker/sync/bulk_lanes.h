@@ -49,7 +49,7 @@ class BulkLanes {
 
   int connections() const { return connections_; }
 
-  // Uses other channels, as many as before, for lanes to come.
+  // Uses other channels, as many as before, for later lanes.
   void Replace(std::vector<std::shared_ptr<grpc::Channel>> channels)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -79,8 +79,9 @@ class BulkLanes {
 };
 
 // Waits a moment for the channel to connect. gRPC notices a new connection only
-// while the channel is waited for, which pauses between tries do not do.
-// Without this call, a coordinator that is back would be found seconds later.
+// while a thread waits for the channel, and pauses between tries do not.
+// Without this call, the island would find a coordinator that is back seconds
+// later.
 void AwaitConnection(grpc::Channel& channel);
 
 }  // namespace causeway

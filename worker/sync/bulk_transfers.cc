@@ -18,14 +18,13 @@
 namespace causeway {
 namespace {
 
-// Links that are paced to more bytes per second than this get parameters
-// uncompressed.
-// A coordinator compresses 600 MB/s on each connection (docs/benchmarks.md,
-// "Parameters for a joiner").
+// Links paced to this many bytes per second or more get parameters
+// uncompressed. A coordinator compresses 600 MB/s on each connection
+// (docs/benchmarks.md, "Parameters for a joiner").
 constexpr double kFastestCompressed = 250e6;
 
 // The bytes of a chunk if lanes take turns, so that a small object also uses
-// several lanes; also of a follower's chunks, which must keep coming.
+// several lanes, and from a follower, whose chunks must keep coming.
 constexpr uint64_t kSmallChunk = 256 << 10;
 
 // The largest encoding that goes whole with its header. Coordinators of earlier
@@ -53,7 +52,7 @@ const std::string& DigestOf(const v1::FetchParametersResponse& parameters) {
   return parameters.head().digest();
 }
 
-// Returns the size in bytes of what a response describes.
+// Returns the size in bytes of the object that a response describes.
 absl::StatusOr<uint64_t> SizeOf(const v1::FetchUpdateResponse& update) {
   if (update.has_object()) return update.object().encoded_bytes();
   return absl::NotFoundError(
@@ -185,8 +184,8 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
       turn.reset();
       sent();
     }
-    // These streams end as soon as their chunks are received; the verdict would
-    // not come before.
+    // These streams end as soon as their chunks are received; the verdict comes
+    // no earlier.
     for (const auto& lane : upload.further) {
       RETURN_IF_ERROR(
           CallStatus(CoordinatorName(options_), lane->stream().Finish()));
@@ -261,7 +260,7 @@ std::unique_ptr<BulkLane> BulkTransfers::OpenUploadLane(
 // Sends the encoding as it becomes ready, a chunk over each stream in turn:
 // from the answer's offset or, before the answer has come, from the beginning.
 // Returns false if the answer leaves nothing to send, or if the main stream is
-// broken, which its next message explains.
+// broken; reading from it then says why.
 absl::StatusOr<bool> BulkTransfers::SendChunks(Upload& upload,
                                                StreamedEncoding& encoding) {
   const uint64_t chunk_bytes = ChunkBytes(options_.uplink_bytes_per_second);
@@ -328,7 +327,7 @@ absl::Status BulkTransfers::FetchParameters(
 }
 
 // Starts a try to download at most `max_bytes`, of which `request.offset` have
-// arrived, from `near` or, if that is null, from the coordinator.
+// arrived, from `near` or, if `near` is null, from the coordinator.
 template <typename Request>
 BulkTransfers::Incoming BulkTransfers::OpenDownload(Request request,
                                                     uint64_t max_bytes,
@@ -361,7 +360,7 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(Request request,
 }
 
 // Receives a download into `bytes`, in which `describe` makes room at the first
-// response. A download that has to wait begins with that response.
+// response. A download that waits is metered from that response on.
 template <typename Response>
 absl::Status BulkTransfers::Receive(
     const Incoming& incoming, IncomingBytes& bytes,
@@ -428,8 +427,8 @@ absl::Status BulkTransfers::ReceiveFrom(
                            check, progress);
 }
 
-// Receives what `request` has asked for, and verifies it. Calls `described`
-// once the coordinator has described it.
+// Receives and verifies the object that `request` has asked for. Calls
+// `described` once the coordinator has described it.
 template <typename Request, typename Response>
 absl::Status BulkTransfers::ReceiveWhole(
     const Incoming& incoming, const Request& request, uint64_t max_bytes,
@@ -465,7 +464,7 @@ absl::Status BulkTransfers::ReceiveWhole(
     received = ReceiveFrom(follower, request, max_bytes, download, progress);
   }
   RETURN_IF_ERROR(received);
-  // A coordinator that is broken may describe the same bytes by another size.
+  // A broken coordinator may describe the same bytes with another size.
   ASSIGN_OR_RETURN(const uint64_t size, SizeOf(download.description));
   if (download.bytes.received().size() == size &&
       download.bytes.digest() == DigestOf(download.description)) {

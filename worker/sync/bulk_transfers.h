@@ -44,7 +44,7 @@ class BulkTransfers {
 
   // Starts to connect, so that the first transfer need not wait.
   void Connect() { bulk_.Connect(); }
-  // Uses other channels, as many as before, for transfers to come.
+  // Uses other channels, as many as before, for later transfers.
   void Replace(std::vector<std::shared_ptr<grpc::Channel>> channels) {
     bulk_.Replace(std::move(channels));
     bulk_.Connect();
@@ -89,9 +89,9 @@ class BulkTransfers {
 
   struct Incoming {
     Lanes lanes;
-    // Who sends it, for errors.
+    // The sender, for errors.
     std::string peer;
-    // Whether the answer may come long after the request.
+    // Is true if the answer may come long after the request.
     bool waits = false;
     // The longest time without a message.
     absl::Duration patience = absl::InfiniteDuration();
@@ -119,7 +119,7 @@ class BulkTransfers {
   const GrpcCoordinatorClientOptions options_;
   CallGroup* const calls_;
   BulkLanes bulk_;
-  // The upload whose turn it is holds it.
+  // Held by the upload whose turn it is.
   absl::Mutex uploads_;
   // Paces that upload.
   Pacer pacer_;

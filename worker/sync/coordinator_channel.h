@@ -36,7 +36,7 @@ struct GrpcCoordinatorClientOptions {
   // Credentials from common/transport/credentials.h.
   std::shared_ptr<grpc::ChannelCredentials> credentials =
       grpc::InsecureChannelCredentials();
-  // Whether they are for TLS.
+  // Is true if `credentials` are for TLS.
   bool tls = false;
   // Connections for bulk data, 1 to kMaxBulkConnections.
   int bulk_connections = 1;

@@ -109,7 +109,7 @@ absl::Status FragmentActor::Do(const action::ReceiveUpdate& receive) {
   answer.includes_island = update_.description.includes_island();
   answer.other = {.tokens = update_.description.other_tokens(),
                   .inner_steps = update_.description.other_inner_steps()};
-  // A download that broke off is continued by the next attempt.
+  // The next attempt continues a download that broke off.
   if (answer.status.ok() || absl::IsNotFound(answer.status)) update_ = {};
   loop_->Tell([&](OuterLoop& core, absl::Time now) {
     core.exchange(options_.fragment).UpdateAnswered(answer, now);

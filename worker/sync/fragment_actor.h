@@ -71,7 +71,7 @@ class FragmentActor {
   // contribution was sent.
   std::unique_ptr<UpdateStream> expected_;
   UpdateDownload update_;
-  // Whether the description of update_ has been checked.
+  // Is true if the description of update_ has been checked.
   bool described_ = false;
   ParametersDownload parameters_;
   absl::Status replica_failure_;

@@ -72,8 +72,7 @@ class FencingStream : public ControlStream {
 
 class BreakingClient;
 
-// A null stream stands for a call whose deadline passes before anything
-// arrives.
+// If the stream is null, the call's deadline passes before anything arrives.
 class BreakingUpdateStream : public UpdateStream {
  public:
   BreakingUpdateStream(BreakingClient* client,
@@ -285,8 +284,7 @@ class FragmentActorTest : public testing::Test {
     }
   }
 
-  // Removes the updates up to the newest version, which are in memory until
-  // they are in files.
+  // Removes all updates, which are in memory until they are in files.
   void RemoveUpdates(const v1::IslandIdentity& reader) {
     v1::FetchUpdateRequest request;
     *request.mutable_identity() = reader;
@@ -361,7 +359,7 @@ TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
   // The snapshot took the pool's memory.
   EXPECT_NE(replica_->snapshots().Take(0).data(), place);
   ExpectMixed();
-  // Then the update took it, and gave back that of the old anchor.
+  // Then the update took that memory, and gave back the old anchor's.
   EXPECT_GE(replica_->snapshots().Take(0).capacity(), anchor_.size());
 }
 
@@ -376,7 +374,7 @@ TEST_F(FragmentActorTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
               ElementsAre(Pair(true, SizeIs(kDigestBytes))));
 }
 
-TEST_F(FragmentActorTest, NothingIsOfferedOnAViewOfWhoIsFencedOff) {
+TEST_F(FragmentActorTest, NothingIsOfferedOnTheViewOfAFencedOffIsland) {
   client_->fenced_views = 3;
   Begin();
   Send();
@@ -404,7 +402,7 @@ TEST_F(FragmentActorTest, AfterAWaitInVainTheSessionTellsOfTheUpdate) {
               ElementsAre(Pair(true, _), Pair(false, SizeIs(kDigestBytes))));
 }
 
-TEST_F(FragmentActorTest, WhoseVerdictIsLostOffersAgainAndIsCountedOnce) {
+TEST_F(FragmentActorTest, AContributionWhoseVerdictIsLostCountsOnce) {
   client_->lose_verdict = true;
   Begin();
   Send();
@@ -459,7 +457,7 @@ TEST_F(FragmentActorTest, EveryUpdateMustHaveTheFormatOfTheRun) {
   EXPECT_THAT(Next<action::End>().status, IsFailedPrecondition());
 }
 
-TEST_F(FragmentActorTest, WhoWasMergedIsKnownWhenTheUpdateIsNoLongerKept) {
+TEST_F(FragmentActorTest, TheMergeIsKnownWhenTheUpdateIsNoLongerKept) {
   client_->lose_waits = true;
   client_->before_update = [&](const v1::FetchUpdateRequest& request) {
     RemoveUpdates(request.identity());
@@ -482,7 +480,7 @@ class FragmentActorErrorTest : public FragmentActorTest {
   }
 };
 
-TEST_F(FragmentActorErrorTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
+TEST_F(FragmentActorErrorTest, OnlyAMergedContributionLeavesItsErrorToTheNext) {
   std::vector<std::string> sent;
   v1::IslandIdentity other;
   client_->before_contribute = [&](const std::string& digest) {
@@ -508,9 +506,8 @@ TEST_F(FragmentActorErrorTest, OnlyWhatWasMergedLeavesItsErrorToTheNext) {
   EXPECT_EQ(sent[2], sent[1]);
 }
 
-// An earlier process of the island has handed in 1000 tokens for each of the
-// updates, which the coordinator no longer keeps; only other islands were
-// merged into the third.
+// An earlier process of the island has handed in 1000 tokens for each of two
+// updates, which the coordinator no longer keeps.
 TEST_F(FragmentActorTest, WhatWasMergedIntoUpdatesThatAreSkippedIsAskedFor) {
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity dead, driver_.Join("a", 7));
   v1::IslandCheckpoint checkpoint;

@@ -38,8 +38,8 @@ constexpr absl::Duration kTryWait = absl::Seconds(2);
 // The least time between attempts to resolve the names of coordinators.
 constexpr absl::Duration kResolvePause = absl::Seconds(10);
 
-// The time for which TCP's figures on the connections are reported again. To
-// ask for them takes time for each open file of the process.
+// The time for which TCP's figures on the connections are reported again,
+// because asking for them takes time for each open file of the process.
 constexpr absl::Duration kFiguresAge = absl::Seconds(10);
 
 // Waits for the end of one try to connect, so that a call fails with its
@@ -102,7 +102,7 @@ class GrpcControlStream : public ControlStream {
   grpc::GenericStub stub_;
   BulkLane lane_;
   std::function<void(std::string)> answered_;
-  // Why a message was not understood, which ended the stream.
+  // The error of a malformed message, which ended the stream.
   absl::Status malformed_;
 };
 
@@ -224,8 +224,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     resolve_at_ = options_.now() + kResolvePause;
     if (found.uri() == before.uri()) {
       if (!found.IsName()) return;
-      // New channels look the name up at once. After look-ups that have failed,
-      // gRPC pauses for up to two minutes. Transfers under way go on.
+      // New channels look the name up at once; old ones pause for up to two
+      // minutes after failed look-ups. Transfers under way continue.
       ReplaceChannels();
       AwaitConnection(*ControlChannel());
       return;
@@ -246,8 +246,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     return control_channel_;
   }
 
-  // Leaves the coordinator before, which does not answer, for the one at
-  // `address`. New channels connect only to coordinators that answer.
+  // Leaves the previous coordinator, which does not answer, for the one at
+  // `address`: new channels connect only to coordinators that answer.
   void GoOver(const std::string& address) {
     LOG(WARNING) << "the coordinator at " << address
                  << " leads the run now; leaving the one before";
@@ -314,13 +314,13 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   CoordinatorTarget target_ ABSL_GUARDED_BY(mu_);
   // The address at the other end of the connections; empty before the join.
   std::string coordinator_ ABSL_GUARDED_BY(mu_);
-  // The figures on these connections, and until when they are reported.
+  // The figures on these connections, and the end of their age.
   mutable OwnConnections figures_ ABSL_GUARDED_BY(mu_);
   mutable absl::Time figures_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 
-  // The time from which on names are resolved again.
+  // The earliest time to resolve names again.
   absl::Time resolve_at_ = absl::InfinitePast();
-  // Uses everything else.
+  // Destroyed first, because it uses everything else.
   std::optional<LeaderWatch> watch_;
 };
 

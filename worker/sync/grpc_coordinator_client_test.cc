@@ -102,7 +102,7 @@ class GrpcCoordinatorClientTest : public testing::Test {
     return response.ok() ? response->verdict()
                          : v1::ContributeResponse::VERDICT_UNSPECIFIED;
   }
-  // For the coordinator, an upload broke off after this chunk.
+  // Makes the coordinator see an upload break off after this chunk.
   void BreakOff(const Chunk& chunk) {
     v1::ContributionHeader open = contribution_.header;
     *open.mutable_object() = DescribeOpen({}, anchor_.size());
@@ -283,8 +283,8 @@ TEST_F(GrpcCoordinatorClientTest, DownloadsComeInPieces) {
   EXPECT_EQ(client_->bytes_down(), bytes);
 }
 
-// A coordinator was lost with the update whose download broke off. The next one
-// has made a shorter one.
+// A coordinator was lost with the update whose download broke off, and the next
+// coordinator has made a shorter update.
 TEST_F(GrpcCoordinatorClientTest, AnUpdateThatIsShorterThanWhatCameBeginsAnew) {
   StreamedEncoding encoding = Encoding();
   EXPECT_EQ(Contribute(encoding), v1::ContributeResponse::ACCEPTED);
@@ -421,7 +421,7 @@ TEST_F(GrpcCoordinatorClientTest, CutsTheProseOfEveryRequest) {
   EXPECT_OK(client_->Leave(leave));
 }
 
-// Does not know that a chunk may come with the header.
+// Ignores a chunk that comes with the header.
 class OlderCoordinator : public v1::Coordinator::Service {
  public:
   // The bytes of the chunks.
@@ -461,7 +461,7 @@ TEST_F(GrpcCoordinatorClientVersionTest,
   EXPECT_EQ(response.verdict(), v1::ContributeResponse::ACCEPTED);
   EXPECT_EQ(coordinator_.received, encoding.Await(0));
   EXPECT_EQ(sent, 1);
-  // Once beside the header, and once more.
+  // The bytes were sent with the header, and again in a chunk.
   EXPECT_EQ(client_->bytes_up(), 2 * encoding.Await(0).size());
 }
 

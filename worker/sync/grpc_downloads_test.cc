@@ -37,7 +37,7 @@ using testing::UnorderedElementsAreArray;
 
 constexpr uint64_t kBytes = 1000;
 
-// Sends `bytes`, and claims that their digest is that of `announced`.
+// Sends `bytes`, but announces the digest of `announced`.
 class FalseCoordinator : public v1::Coordinator::Service {
  public:
   std::string announced = std::string(kBytes, 'a');
@@ -49,7 +49,7 @@ class FalseCoordinator : public v1::Coordinator::Service {
       [](v1::FetchUpdateResponse&) {};
   // The follower that islands of a region are sent to.
   std::string follower;
-  // A call ends after so many bytes.
+  // A call ends after this many bytes.
   uint64_t most_bytes = kBytes;
 
   std::vector<v1::FetchParametersRequest> parameters_requests() const {
@@ -174,7 +174,7 @@ TEST_F(GrpcDownloadsTest, WaitingForAnUpdateDoesNotCountAsTimeOnTheLink) {
          return absl::UnixEpoch() + absl::Seconds(seconds.load());
        }});
   coordinator_.before_update = [&] { seconds += 100; };
-  // Several, as the coordinator may be ready before the client waits.
+  // Tries often, because the coordinator may be ready before the client waits.
   for (int i = 0; i < 20; ++i) {
     UpdateDownload download;
     EXPECT_OK(FetchUpdate(*client, /*wait=*/true, download));
@@ -248,7 +248,7 @@ TEST_F(GrpcDownloadsTest, ParametersThatBreakOffAreResumed) {
   EXPECT_EQ(client_->bytes_down(), kBytes);
 }
 
-// The coordinator has no more of the version whose download broke off.
+// The coordinator no longer has the version whose download broke off.
 TEST_F(GrpcDownloadsTest, ParametersOfAnotherVersionBeginAnew) {
   coordinator_.most_bytes = 600;
   ParametersDownload download;
@@ -325,8 +325,8 @@ class NearDownloadsTest : public GrpcDownloadsTest {
     EXPECT_TRUE(download.description.includes_island())
         << "the coordinator's word";
   }
-  // Expects that the last update came from the coordinator, and that the next
-  // do until the pause is over.
+  // Expects the last update, and those until the pause is over, to come from
+  // the coordinator.
   void ExpectPause(absl::Duration pause) {
     const size_t asked = follower_.update_requests().size();
     EXPECT_EQ(coordinator_.update_requests().back().region(), "");
@@ -360,19 +360,19 @@ TEST_F(NearDownloadsTest, TheRestComesFromTheCoordinatorIfTheFollowerFails) {
   EXPECT_EQ(coordinator_.update_requests().back().offset(), 600);
   EXPECT_EQ(client_->bytes_down(), kBytes) << "no byte comes twice";
   ExpectPause(absl::Seconds(5));
-  // It is tried again, and then avoided for longer.
+  // The follower is tried again, and then avoided for longer.
   ExpectUpdate();
   ExpectPause(absl::Seconds(10));
   follower_.most_bytes = kBytes;
   ExpectUpdate();
   EXPECT_EQ(coordinator_.update_requests().back().region(), "b");
-  // A success sets the time back.
+  // A success resets the pause.
   follower_.most_bytes = 600;
   ExpectUpdate();
   ExpectPause(absl::Seconds(5));
 }
 
-// Who only wants to know what is merged needs no bytes.
+// An actor that only asks what is merged needs no bytes.
 TEST_F(NearDownloadsTest, ADownloadThatIsNotWantedAnyMoreEnds) {
   UpdateDownload download;
   EXPECT_THAT(

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Notices that another coordinator leads the run while the one before has
-// fallen silent. Connections to a process that hangs, or to a machine that is
-// lost without a word, count as alive until keepalives have waited long enough
-// for slow links. The other coordinator says at once that it leads.
+// Notices when another coordinator begins to lead the run while the previous
+// one is silent. A connection to a hung process or a lost machine counts as
+// alive until keepalives, which allow for slow links, time out. The new
+// coordinator says at once that it leads.
 #ifndef WORKER_SYNC_LEADER_WATCH_H_
 #define WORKER_SYNC_LEADER_WATCH_H_
 
@@ -25,8 +25,8 @@ class LeaderWatch {
   using Address = CoordinatorTarget::OneAddress;
 
   // Receives the address of a coordinator that has begun to lead. If
-  // `beside_another`, the connection to another one that leads seems alive.
-  // Otherwise nobody needs to leave: calls to the other have failed.
+  // `beside_another`, the connection to another leader seems alive. Otherwise
+  // calls to the other have failed already.
   using Began =
       std::function<void(const std::string& address, bool beside_another)>;
 
@@ -49,7 +49,7 @@ class LeaderWatch {
   const Began began_;
 
   absl::Mutex mu_;
-  // Empty once the object is to be destroyed.
+  // Empty once destruction has begun.
   std::vector<Address> addresses_ ABSL_GUARDED_BY(mu_);
   // The states that were noted last.
   std::vector<grpc_connectivity_state> states_ ABSL_GUARDED_BY(mu_);

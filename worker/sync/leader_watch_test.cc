@@ -76,7 +76,7 @@ class LeaderWatchTest : public testing::Test {
     }
   }
 
-  // Waits for `count` calls, and returns what they told.
+  // Waits for `count` calls, and returns their arguments.
   std::vector<std::pair<std::string, bool>> Began(size_t count) {
     const auto has_all = [&] {
       mu_.AssertReaderHeld();

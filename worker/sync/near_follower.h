@@ -24,8 +24,8 @@ class NearFollower {
  public:
   // A follower that sends nothing for this long has failed.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
-  // How long a failed follower is not used: doubles with each failure, and
-  // starts over after a success.
+  // The pause before a failed follower is used again doubles with each failure,
+  // and starts over after a success.
   static constexpr absl::Duration kShortestPause = absl::Seconds(5);
   static constexpr absl::Duration kLongestPause = absl::Minutes(5);
 
@@ -39,11 +39,11 @@ class NearFollower {
   NearFollower(const GrpcCoordinatorClientOptions& options, CallGroup* calls)
       : options_(options), calls_(calls) {}
 
-  // Returns the region to name to the coordinator; empty if it is to send
-  // everything.
+  // Returns the region to name to the coordinator; empty if the coordinator
+  // must send everything.
   std::string region() const;
   std::shared_ptr<Link> Connect(const std::string& address);
-  // Notes how a download from it has ended.
+  // Records how a download from the follower has ended.
   void Ended(const std::string& address, const absl::Status& status);
 
  private:

@@ -101,7 +101,7 @@ class FakeCoordinator {
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<v1::SessionRequest> heartbeats_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::SessionResponse> views_ ABSL_GUARDED_BY(mu_);
-  // How the open stream has ended.
+  // The status of the open stream's end, if it has ended.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -158,7 +158,7 @@ class SessionActorTest : public testing::Test {
     EXPECT_TRUE(coordinator_.cancelled());
   }
 
-  // A view arrives, and reaches the loop.
+  // Sends a view, and waits until it reaches the loop.
   void Publish(uint64_t version) {
     v1::SessionResponse view;
     view.add_heads()->set_version(version);
@@ -211,13 +211,13 @@ TEST_F(SessionActorTest, AStreamThatBreaksIsOpenedAgain) {
   EXPECT_FALSE(coordinator_.cancelled());
 }
 
-TEST_F(SessionActorTest, WhoIsFencedOffJoinsAgain) {
+TEST_F(SessionActorTest, AFencedOffIslandJoinsAgain) {
   coordinator_.AwaitHeartbeat();
   coordinator_.End(absl::AbortedError("fenced off"));
   EXPECT_EQ(coordinator_.AwaitHeartbeat().identity().incarnation(), 2);
 }
 
-TEST_F(SessionActorTest, WhoIsRefusedHearsTheReason) {
+TEST_F(SessionActorTest, ARefusedIslandHearsTheReason) {
   coordinator_.AwaitHeartbeat();
   coordinator_.End(absl::PermissionDeniedError("who?"));
   Await([](const OuterLoop& core, absl::Time) {

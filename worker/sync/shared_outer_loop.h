@@ -66,8 +66,8 @@ class SharedOuterLoop {
     ++events_;
     return event(core_, now_());
   }
-  // Tells of a step. Wakes nobody, as it changes only what the trainer, who
-  // calls this, is to do.
+  // Tells of a step. Wakes no actor, because a step changes only the next
+  // action of the trainer, which calls this.
   void Stepped(uint64_t tokens) {
     absl::MutexLock lock(&mu_);
     core_.Stepped(tokens);

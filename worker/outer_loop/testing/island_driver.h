@@ -66,7 +66,7 @@ class IslandDriver {
   }
 
   OuterLoop& loop() { return loop_; }
-  // What the coordinator answers to a Join.
+  // The coordinator's answer to a Join.
   v1::JoinResponse& joined() { return joined_; }
   absl::Time now() const { return now_; }
   void Sleep(absl::Duration duration) { now_ += duration; }
@@ -87,7 +87,7 @@ class IslandDriver {
     view.set_run_state(joined_.run_state());
     loop_.membership().ViewArrived(view, now_);
   }
-  // A view comes that has these versions.
+  // Delivers a view with these versions.
   void Publish(const Versions& versions, v1::RunState run_state = v1::RUNNING) {
     v1::SessionResponse view = loop_.membership().state();
     SetHeads(versions, *view.mutable_heads());
@@ -95,7 +95,7 @@ class IslandDriver {
     loop_.membership().ViewArrived(view, now_);
   }
 
-  // The island is asked to measure the model at every `rounds`-th version.
+  // Asks the island to measure the model at every `rounds`-th version.
   void AskToValidate(uint64_t rounds) {
     v1::SessionResponse view = loop_.membership().state();
     view.mutable_validation()->set_every_rounds(rounds);
@@ -109,8 +109,8 @@ class IslandDriver {
     return loop_.NextForFragment(id, now_);
   }
 
-  // Carries out the trainer's actions, and says which they were, until it waits
-  // or ends, or `step` is trained and what follows it is done.
+  // Carries out and returns the trainer's actions until it waits or ends, or
+  // has trained `step` and done what follows it.
   std::vector<std::string> Train(uint64_t step = UINT64_MAX) {
     std::vector<std::string> done;
     while (true) {
@@ -133,7 +133,7 @@ class IslandDriver {
     }
   }
 
-  // The fragment's contribution is sent and accepted. Returns its header.
+  // Sends the fragment's contribution, which is accepted. Returns its header.
   v1::ContributionHeader Contribute(uint32_t id) {
     const FragmentAction action = OfFragment(id);
     const auto* contribute = std::get_if<action::Contribute>(&action);
@@ -146,7 +146,7 @@ class IslandDriver {
     exchange.ContributionAnswered(*contribute, accepted, "digest", now_);
     return contribute->header;
   }
-  // The update to the next version comes, and is ready to be applied.
+  // Receives the update to the next version, which is then ready.
   void ReceiveUpdate(uint32_t id, bool includes_island,
                      FragmentWindow::Training other = {}) {
     ASSERT_TRUE(std::holds_alternative<action::ReceiveUpdate>(OfFragment(id)));
@@ -166,7 +166,7 @@ class IslandDriver {
 
   // The last checkpoint.
   const v1::IslandCheckpoint& saved() const { return saved_; }
-  // Whether checkpoints can be saved from now on.
+  // Sets whether checkpoints can be saved from now on.
   void set_saves(bool saves) { saves_ = saves; }
 
  private:

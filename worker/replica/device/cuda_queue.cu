@@ -118,8 +118,8 @@ __global__ void CopyRunsKernel(const DeviceRun* runs, int64_t count,
   }
 }
 
-// Makes a device current in the calling thread. Until its end, a graph that
-// another thread of a foreign program captures forbids this thread nothing.
+// Makes a device current in the calling thread. Until its destruction, a graph
+// capture in another thread of a foreign program does not restrict this thread.
 class DeviceUse {
  public:
   explicit DeviceUse(int device) {
@@ -288,7 +288,7 @@ KeepCurrentDevice::KeepCurrentDevice() {
 }
 KeepCurrentDevice::~KeepCurrentDevice() {
   int device = kNone;
-  // Choosing a device makes a context there, which takes its memory.
+  // Choosing a device makes a context there, which takes memory of the device.
   if (device_ != kNone && cudaGetDevice(&device) == cudaSuccess &&
       device != device_) {
     cudaSetDevice(device_);

@@ -193,7 +193,8 @@ class DeviceFragmentPart : public FragmentPart {
   };
 
   uint64_t held_size() const { return held_end_ - held_begin_; }
-  // Returns where the strips end that this rank encodes without others' values.
+  // Returns the end of the strips that this rank encodes without others'
+  // values.
   static uint64_t InnerEnd(const FragmentShare& share) {
     const auto end = static_cast<uint64_t>(share.encoded.end);
     // The last strip has values that other ranks hold.
@@ -206,7 +207,7 @@ class DeviceFragmentPart : public FragmentPart {
   uint64_t EncodedSize() const {
     return static_cast<uint64_t>(share_.encoded.size());
   }
-  // Returns the bytes of what goes to the device of an update at a time.
+  // Returns the most bytes of an update that go to the device at a time.
   uint64_t PieceSize() const {
     return std::min(device_->piece_values(), cover_size()) * kFloat;
   }
@@ -215,21 +216,21 @@ class DeviceFragmentPart : public FragmentPart {
     return {std::max(begin, held_begin_), std::min(end, held_end_)};
   }
 
-  // Returns the bytes of what comes from the device at a time for a digest.
+  // Returns the most bytes that come from the device at a time for a digest.
   uint64_t DigestedSize() const {
     return std::min(device_->piece_values(), held_size()) * kFloat;
   }
 
-  // Reserves what contributions and updates lease during training.
+  // Reserves the memory that contributions and updates lease during training.
   absl::Status ReserveForUpdates() {
-    // They are for the next anchor and the snapshot.
+    // One is for the next anchor, and one for the snapshot.
     RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
     RETURN_IF_ERROR(device_->ReserveAnchor(held_size()));
     if (!anchor_.is_pinned()) {
       RETURN_IF_ERROR(device_->ReservePinned(DigestedSize()));
     }
     RETURN_IF_ERROR(device_->ReservePinned(inner_size() * kFloat));
-    // FetchDifference has less than a strip each of anchor and snapshot.
+    // FetchDifference takes less than a strip each of anchor and snapshot.
     if (share_.edge_out() > 0 || share_.edge_in() > 0) {
       RETURN_IF_ERROR(device_->ReservePinned(2 * kStripValues * kFloat));
     }
@@ -282,15 +283,15 @@ class DeviceFragmentPart : public FragmentPart {
     }
   }
 
-  // For the training thread.
+  // Copies the held values on the training thread.
   absl::Status CopyHeld(const float* master, float* to) const {
     CopySegments(device_->training(), const_cast<float*>(master),
                  {held_begin_, held_end_}, to, /*to_master=*/false);
     return device_->training().queue->Synchronize();
   }
 
-  // Mix() of outer_optimizer/mixing.h, or Assign() if there is nothing that the
-  // parameters were trained from.
+  // Does Mix() of outer_optimizer/mixing.h, or Assign() if `trained_from` is
+  // empty.
   void MixIn(const Stage& stage, const Lease& trained_from,
              float* master) const {
     if (trained_from.empty()) {
@@ -337,12 +338,12 @@ class DeviceFragmentPart : public FragmentPart {
     progress_.complete = encoded_values_ == EncodedSize();
     progress_.ready =
         progress_.complete ? encoder_->Finish() : encoder_->ready();
-    // With error feedback, inner_ holds the error to keep if it is merged.
+    // With error feedback, inner_ holds the error, kept if this is merged.
     if (progress_.complete && !feedback_.is_on()) inner_.Release();
   }
 
-  // Both are for the threads beside training. Read copies values of `from` from
-  // `begin` on, Write copies to the first values of `to`.
+  // Both are for the threads beside training. Read copies the values of `from`
+  // that start at `begin`; Write copies to the first values of `to`.
   absl::Status Read(const Lease& from, uint64_t begin,
                     absl::Span<float> values) const {
     const PartDevice::Background stage(device_);
@@ -404,8 +405,8 @@ class DeviceFragmentPart : public FragmentPart {
     return absl::OkStatus();
   }
 
-  // Makes the new anchor of the held values among values [begin, end) of the
-  // fragment, whose update is in piece_.
+  // Makes the new anchor of the values held in [begin, end) of the fragment,
+  // whose update is in piece_.
   absl::Status MakeNewAnchor(uint64_t begin, uint64_t end) const {
     const Held held = HeldIn(begin, end);
     const uint64_t at = held.begin - held_begin_;
@@ -436,18 +437,18 @@ class DeviceFragmentPart : public FragmentPart {
   Lease anchor_;
   Lease snapshot_;
 
-  // The contribution, of which inner_ has the strips before inner_end_.
+  // The contribution. inner_ has its strips before inner_end_.
   ErrorFeedback feedback_;
   Lease inner_;
   std::unique_ptr<Encoder> encoder_;
   uint64_t encoded_values_ = 0;
-  // The values that another rank encodes, and those that this rank encodes
+  // The values that another rank encodes, and the values that this rank encodes
   // together with values of other ranks.
   std::vector<float> head_;
   std::vector<float> tail_;
   EncodedBytes progress_;
 
-  // The update, of which piece_ has strips on their way to the device.
+  // The update. piece_ has its strips on their way to the device.
   std::optional<EncodingReader> reader_;
   uint64_t decoded_strips_ = 0;
   Lease piece_;

@@ -119,7 +119,7 @@ TEST(CudaQueueTest, AddsAndSubtractsAsTheHostDoes) {
 }
 
 // Returns the share of a rank that holds [begin, end), in two pieces of its
-// shard, or in many if these are long.
+// shard, or in 11 if these are more than a strip.
 FragmentShare ShareOf(int64_t begin, int64_t end) {
   const auto next_strip = [](int64_t value) {
     return std::min((value + kStrip - 1) / kStrip * kStrip, kFragment);
@@ -303,7 +303,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     }
     ASSERT_OK(host_->FinishUpdate());
     ASSERT_OK(part_->FinishUpdate());
-    // Dropping its bytes then leaves the finished update.
+    // A finished update is not dropped.
     ASSERT_OK(host_->DropUpdate());
     ASSERT_OK(part_->DropUpdate());
   }
@@ -392,8 +392,8 @@ INSTANTIATE_TEST_SUITE_P(, DeviceFragmentPartTest,
                          });
 
 TEST_P(DeviceFragmentPartTest, ComputesWhatThePartInHostMemoryComputes) {
-  // All values; from the middle of a strip into another; up to a strip's end;
-  // from there on; less than a strip's rest; none.
+  // The rank holds all values; from the middle of a strip into another; up to a
+  // strip's end; from a strip's start on; a few in a strip; none.
   const std::pair<int64_t, int64_t> held[] = {{0, kFragment},
                                               {100, kStrip + 48},
                                               {kStrip + 48, 2 * kStrip},
@@ -445,7 +445,6 @@ TEST_P(DeviceFragmentPartTest, TakesAnchorsInsteadOfFinishedUpdates) {
   ASSERT_NO_FATAL_FAILURE(Rounds());
 }
 
-// The actors of the fragments do so.
 TEST_P(DeviceFragmentPartTest, ThreadsWorkOnFragmentsAtOnce) {
   constexpr uint32_t kFragments = 3;
   ASSERT_NO_FATAL_FAILURE(Begin(ShareOf(0, kFragment), 1));

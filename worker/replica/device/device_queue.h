@@ -55,8 +55,8 @@ class DeviceQueue {
   // is slower.
   virtual void Copy(const void* from, size_t bytes, void* to) = 0;
 
-  // The rest is for memory of the device, in arrays that are aligned to 16
-  // bytes and do not overlap. All bits are those of the host.
+  // The rest is for device memory, in arrays that are aligned to 16 bytes and
+  // do not overlap. The host computes the same bits.
 
   // values += change, and values -= other.
   virtual void Add(const float* change, uint64_t count, float* values) = 0;
@@ -91,7 +91,7 @@ class KeepCurrentDevice {
 
  private:
   static constexpr int kNone = -1;
-  // Builds without CUDA leave it.
+  // Builds without CUDA do not use it.
   [[maybe_unused]] int device_ = kNone;
 };
 

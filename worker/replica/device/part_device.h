@@ -12,8 +12,8 @@
 // The device holds the staged pieces (64 MiB at the usual size) and one
 // snapshot of the largest part. Pinned host memory holds the rest: anchors,
 // their prepared successors, snapshots whose pseudo-gradient is made, and
-// snapshots beyond the first. If the options say so, all of that is on the
-// device. What the host encodes and decodes is in pinned memory in any case.
+// snapshots beyond the first. If the options say so, all of these are on the
+// device. Values that the host encodes or decodes are always in pinned memory.
 #ifndef WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 #define WORKER_REPLICA_DEVICE_PART_DEVICE_H_
 
@@ -43,9 +43,9 @@ class PartDevice {
     // memory. That takes 4 bytes per parameter there, and 8 for the fragments
     // whose updates are on their way; training then waits for no bus.
     bool anchors_on_device = false;
-    // Whether parts reserve all memory that their updates need. A process with
-    // several GPUs must set it, because allocating while they exchange data can
-    // stop all of them.
+    // If true, parts reserve all memory that their updates need. A process with
+    // several GPUs must set this, because allocating while they exchange data
+    // can stop all of them.
     bool reserves = false;
     // The size of staged pieces, in strips.
     uint64_t piece_strips = 64;
@@ -114,9 +114,9 @@ class PartDevice {
   const Stage& training() const { return training_; }
   uint64_t piece_values() const { return options_.piece_strips * kStripValues; }
 
-  // Makes room on the device for a snapshot of `values` values that all
-  // snapshots share, unless anchors are there, too. Must not be called while a
-  // snapshot is leased. RESOURCE_EXHAUSTED: out of memory.
+  // Makes room on the device for a snapshot of `values` values, which all
+  // snapshots share, unless anchors are on the device. Must not be called while
+  // a snapshot is leased. RESOURCE_EXHAUSTED: out of memory.
   absl::Status ReserveSnapshot(uint64_t values);
   // Reserves memory for one later lease of this size, in addition to other
   // reservations, if the options say so. RESOURCE_EXHAUSTED: out of memory.

@@ -124,7 +124,7 @@ TEST_F(PartDeviceTest, AnchorsArePinnedIfTheDeviceIsFull) {
   EXPECT_TRUE(snapshot.is_pinned());
 }
 
-TEST_F(PartDeviceTest, NothingNeedsNone) {
+TEST_F(PartDeviceTest, EmptyLeasesTakeNoMemory) {
   const std::unique_ptr<PartDevice> device = NewDevice();
   ASSERT_OK(device->ReserveSnapshot(1000));
   const int64_t allocations = memory_.allocations;
@@ -160,7 +160,7 @@ TEST_F(PartDeviceTest, LeasesOfReservedSizesTakeNoMemory) {
     ASSERT_OK(device->ReserveAnchor(1000));
     const int64_t allocations = memory_.allocations;
     {
-      // Small leases before large ones.
+      // Small leases come before large ones.
       ASSERT_OK_AND_ASSIGN(const auto a, device->TakePinned(800));
       ASSERT_OK_AND_ASSIGN(const auto b, device->TakePinned(3900));
       ASSERT_OK_AND_ASSIGN(const auto c, device->TakeAnchor(1000));

@@ -27,8 +27,7 @@ namespace causeway {
 
 class HostReplica {
  public:
-  // `parameters` are those of the whole model. They outlive the replica and do
-  // not move.
+  // `parameters`, of the whole model, outlive the replica and do not move.
   static absl::StatusOr<std::unique_ptr<HostReplica>> Create(
       const FragmentMap& map, const ReplicaOptions& options,
       absl::Span<float> parameters) {

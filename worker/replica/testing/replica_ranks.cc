@@ -159,7 +159,7 @@ std::string EncodeAll(FragmentReplica& fragment, const CodecSpec& spec) {
   std::string buffer(MaxEncodedBytes(spec, fragment.size()), 0);
   const auto room = absl::MakeSpan(&buffer[0], buffer.size());
   EncodedBytes ready;
-  // The pieces are those of a sender.
+  // Encodes in pieces, as a sender does.
   for (uint64_t want = 20'000; !ready.complete; want += 20'000) {
     const auto progress = fragment.Encode(want, room);
     EXPECT_OK(progress);

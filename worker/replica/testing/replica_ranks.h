@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The replicas of an island of several ranks, whose training threads are those
-// of Orders, and rounds of the outer loop with them. The trace must not depend
-// on the number of ranks.
+// Runs rounds of the outer loop with the replicas of an island of several
+// ranks, which train on the threads of Orders. The trace must not depend on the
+// number of ranks.
 //
 //   ReplicaRanks ranks({.size = 3, .config = config, .options = options});
 //   const ReplicaTrace trace = RunRounds(ranks, 4);
@@ -41,7 +41,7 @@ class ReplicaRanks {
     int size = 1;
     v1::RunConfig config;
     ReplicaOptions options;
-    // Whether the ranks are connected as processes are, or else as threads.
+    // Is true if TCP connects the ranks, as between processes.
     bool tcp = false;
     bool mixes_ranks = false;
     // Makes a rank's parts; if null they are in host memory.
@@ -62,8 +62,7 @@ class ReplicaRanks {
   bool changed(int rank) const { return changed_[rank]; }
 
   // Returns the whole model's parameters. All ranks must have carried out the
-  // orders for training before it, as they have once an order for the replica
-  // is done.
+  // earlier orders for training, as they have after an order for the replica.
   std::vector<float> Parameters() const;
   // Makes a training step, a different one in every round.
   void Train(int round);

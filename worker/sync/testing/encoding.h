@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-//
-// For tests: a streamed encoding of given values, strip by strip.
 #ifndef WORKER_SYNC_TESTING_ENCODING_H_
 #define WORKER_SYNC_TESTING_ENCODING_H_
 
