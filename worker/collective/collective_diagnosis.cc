@@ -24,8 +24,8 @@ struct Totals {
 
   // The time in operations and between them.
   absl::Duration time;
-  // By rank, without the longest time of each: how long it came after all
-  // others, and how long its data took.
+  // By rank, without each one's longest time: the time by which it came after
+  // all others, and the time that its data took.
   std::vector<absl::Duration> late;
   std::vector<absl::Duration> transfer;
   std::vector<int64_t> bytes;
@@ -34,7 +34,7 @@ struct Totals {
 Totals Add(int rank, absl::Span<const CollectiveTimes> times) {
   const size_t ranks = times[0].peers.size();
   Totals totals(ranks);
-  // The longest.
+  // The longest, by rank.
   std::vector<absl::Duration> latest(ranks);
   std::vector<CollectiveTimes::Peer> slowest(ranks);
   for (const CollectiveTimes& operation : times) {
@@ -122,7 +122,7 @@ CollectiveDiagnosis DiagnoseCollectives(
 
 absl::StatusOr<CollectiveDiagnosis> WorstOf(const CollectiveDiagnosis& own,
                                             Communicator* communicator) {
-  // Ranks run the same program, so diagnoses are sent in their memory's form.
+  // Ranks run the same program, so they send diagnoses as they are in memory.
   std::vector<CollectiveDiagnosis> all(communicator->size(), own);
   const std::vector<absl::Span<const char>> to(
       all.size(), AsBytes(absl::MakeConstSpan(&own, 1)));

@@ -45,8 +45,8 @@ struct CollectiveDiagnosis {
 
 // Returns the diagnosis of `rank` from its own communicator's `times`. Ignores
 // broadcasts, in which ranks wait for orders, and shares below a fifth. Neither
-// a rank nor a link is called slow for a single operation: while one link does
-// not work for a moment, other ranks wait for its ends.
+// a rank nor a link is called slow for a single operation: while a link fails
+// for a moment, other ranks wait for the ranks at its ends.
 CollectiveDiagnosis DiagnoseCollectives(
     int rank, absl::Span<const CollectiveTimes> times);
 

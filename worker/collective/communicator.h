@@ -49,12 +49,12 @@ absl::string_view CollectiveName(Collective collective);
 // finds slow ranks and slow links in it.
 struct CollectiveTimes {
   struct Peer {
-    // How long the peer, by its own clock, did other things before this
+    // The time that the peer, by its own clock, did other things before this
     // operation.
     absl::Duration away;
-    // How long this rank waited for the peer to begin the operation.
+    // The time that this rank waited for the peer to begin the operation.
     absl::Duration wait;
-    // How long this rank then waited for the peer to send or take data.
+    // The time that this rank then waited for the peer to send or take data.
     absl::Duration transfer;
     // The bytes that came from the peer.
     int64_t bytes = 0;
@@ -98,12 +98,12 @@ class Communicator {
   // same bits. Meant for a few values such as counts and norms, as each rank
   // sends all of them to every other.
   virtual absl::Status AllReduce(absl::Span<double> values) = 0;
-  // bytes <- those of `root`, which sends them to each rank.
+  // bytes <- the bytes of `root`, which sends them to each rank.
   virtual absl::Status Broadcast(int root, absl::Span<char> bytes) = 0;
 
   // from[r] <- to[this rank] of rank r, for every other rank r: any number of
   // bytes, even none, but the same on both sides. Always by messages, from host
-  // memory to host memory. An empty list stands for no bytes.
+  // memory to host memory. An empty list means no bytes.
   virtual absl::Status AllToAll(std::vector<absl::Span<const char>> to,
                                 std::vector<absl::Span<char>> from) = 0;
 

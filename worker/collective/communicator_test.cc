@@ -126,7 +126,7 @@ TEST_P(CommunicatorTest, OperationsDoWhatTheySay) {
   std::mt19937 random(3);
   for (const int ranks : {1, 2, 3, 5}) {
     const auto island = MakeIsland(ranks);
-    // Fewer values than ranks, indivisible sizes, several pieces of a
+    // These are fewer values than ranks, indivisible sizes, several pieces of a
     // reduce-scatter, and random sizes.
     std::vector<int64_t> sizes = {0, 1, 15, 16, 17, 33, 1'700'001};
     for (int i = 0; i < 20; ++i) sizes.push_back(random() % 5000);
@@ -244,7 +244,7 @@ TEST_P(CommunicatorTest, SumsAreAddedInOrderOfRank) {
   });
 }
 
-// Each operation works on the results of those before it.
+// Each operation works on the results of the previous ones.
 TEST_P(CommunicatorTest, ManyOperationsFollowOneAnother) {
   constexpr int kRanks = 3;
   constexpr int kOperations = 200;
@@ -299,7 +299,7 @@ TEST_P(CommunicatorTest, ARankThatDoesNotComeIsNamedInTime) {
   });
 }
 
-TEST_P(CommunicatorTest, ItIsKnownHowMuchAnAllToAllHasWaitedFor) {
+TEST_P(CommunicatorTest, AStuckAllToAllSaysHowManyBytesItWaitsFor) {
   const auto island = MakeIsland(2, absl::Milliseconds(300));
   std::string bytes(7, 'x');
   EXPECT_THAT(
@@ -439,9 +439,8 @@ TEST_P(CommunicatorTest, TimesSayWhoWasAwayAndWhatCame) {
 
 // --- Devices that fail.
 
-// The process is stopped, and its clocks run on, while it waits in the middle
-// of an operation.
-TEST_P(CommunicatorTest, AProcessThatWasStoppedBlamesNobodyForIt) {
+// The process is stopped in the middle of an operation, but clocks run on.
+TEST_P(CommunicatorTest, AProcessThatWasStoppedBlamesNoOther) {
   std::atomic<int> hours = 0;
   const auto clock = [&](int /*rank*/) -> Clock {
     return [&, steady = SteadyWallClock()] {
@@ -453,7 +452,7 @@ TEST_P(CommunicatorTest, AProcessThatWasStoppedBlamesNobodyForIt) {
     if (rank == 2) {
       absl::SleepFor(absl::Milliseconds(100));
       hours = 1;
-      // Longer than they wait before they look at the clock.
+      // Sleeps longer than ranks wait before they look at the clock.
       absl::SleepFor(2 * TimeLimit::kSlice);
       hours = 2;
     }
@@ -481,8 +480,8 @@ class FakeDevice : public DeviceCollectives {
   const Body body_;
 };
 
-// Returns the results of the ranks when `bodies` are their devices. Each rank's
-// thread ends when all others have.
+// Returns the results of ranks whose devices run `bodies`. The communicators
+// live until all ranks are done.
 std::vector<absl::Status> WithDevices(
     const std::vector<FakeDevice::Body>& bodies) {
   const int size = static_cast<int>(bodies.size());
@@ -571,7 +570,7 @@ TEST(DeviceCollectivesTest, DevicesHaveTheWholeTimeLimitAfterALateRank) {
   });
 }
 
-TEST(DeviceCollectivesTest, WithEveryRankThereItIsTheDevices) {
+TEST(DeviceCollectivesTest, WithEveryRankThereTheFailureIsTheDevices) {
   const auto fails = [](absl::Time) {
     return absl::DeadlineExceededError("NCCL did not finish");
   };

@@ -31,16 +31,16 @@ constexpr absl::Duration kLongestWait = absl::Minutes(5);
 constexpr int kQuiet = 10;
 
 constexpr char kPlaces[] = "place/";
-// The key that says why the ranks have ended, and what it says if they start
+// The key that says why the ranks have ended, and its value if they start
 // again.
 constexpr char kEnd[] = "end";
 constexpr char kStartAgain[] = "";
-// This key and that of a place begin so if the island has ended for good; the
-// reason follows.
+// The values of this key and of places begin with this text if the island has
+// ended for good; the reason follows.
 constexpr char kForGood[] = "the island has ended for good: ";
 
-// The key with which the process of a rank says that it needs the server no
-// more.
+// The key with which the process of a rank says that it no longer needs the
+// server.
 std::string DoneKey(int rank) { return absl::StrCat("done/", rank); }
 
 std::string PlaceKey(int process, uint64_t life, int ranks) {
@@ -52,7 +52,7 @@ std::string PlaceText(int rank, int size, int leader, int ranks) {
   return absl::StrCat(rank, "/", size, "/", leader, "/", ranks);
 }
 
-// The key with the rank, among the crew's processes, of a process.
+// The key with a process's rank among the crew's processes.
 std::string RankKey(int process) { return absl::StrCat("rank of/", process); }
 
 // Tells the ranks that still wait to connect to an earlier life of this process
@@ -405,7 +405,7 @@ absl::StatusOr<std::optional<std::string>> WhyEnded(const CrewPlace& place,
 }
 
 void SayDone(const CrewPlace& place) {
-  // The leader goes on at once, perhaps before it answers.
+  // The leader continues at once, perhaps before it answers.
   place.table->Put(DoneKey(place.rank), "").IgnoreError();
 }
 

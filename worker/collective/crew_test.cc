@@ -36,7 +36,7 @@ using testing::StartsWith;
 
 constexpr absl::Duration kShrinkAfter = absl::Seconds(30);
 
-// Sizes that share a batch of so many micro-batches.
+// Allows sizes that share a batch of this many micro-batches.
 CrewSizeAllowed Sharing(int micro_batches) {
   return
       [micro_batches](int processes) { return micro_batches % processes == 0; };
@@ -84,7 +84,7 @@ TEST(CrewRulesTest, ACrewIsAllowedOrderedAndHasProcess0First) {
   EXPECT_GT(crews, 100);
 }
 
-TEST(CrewRulesTest, ACrewIsChosenAtOnceOnlyIfNobodyCouldMakeItLarger) {
+TEST(CrewRulesTest, ACrewIsChosenAtOnceOnlyIfItCannotGetLarger) {
   ForAllCrews([](const CrewRules& rules, const std::set<int>& present,
                  const CrewSizeAllowed& allowed) {
     const std::vector<int> at_once =
@@ -108,7 +108,7 @@ TEST(CrewRulesTest, ACrewIsChosenAtOnceOnlyIfNobodyCouldMakeItLarger) {
   });
 }
 
-TEST(CrewRulesTest, ASpareTakesThePlaceOfWhoIsMissing) {
+TEST(CrewRulesTest, ASpareTakesThePlaceOfAMissingProcess) {
   const CrewRules rules{.size = 3, .least = 3};
   EXPECT_THAT(ChooseCrew(rules, {0, 1, 2, 3}, Sharing(6), {}),
               ElementsAre(0, 1, 2));
@@ -117,8 +117,8 @@ TEST(CrewRulesTest, ASpareTakesThePlaceOfWhoIsMissing) {
   EXPECT_THAT(ChooseCrew(rules, {0, 2}, Sharing(6), absl::Hours(1)), IsEmpty());
 }
 
-// A crew that grows does not wait again for who was not there before.
-TEST(CrewRulesTest, NobodyWaitsForMoreThanTheProcessesThatAreAwaited) {
+// A crew that grows does not wait again for processes that were missing before.
+TEST(CrewRulesTest, TheLeaderWaitsForNoMoreProcessesThanAwaited) {
   const CrewRules rules{.size = 4, .least = 1, .awaited = 3};
   EXPECT_THAT(ChooseCrew(rules, {0, 2}, Sharing(12), {}), IsEmpty());
   EXPECT_THAT(ChooseCrew(rules, {0, 2, 3}, Sharing(12), {}),
@@ -135,7 +135,7 @@ TEST(CrewRulesTest, TheLeaderComesFirstWhateverItsNumber) {
               ElementsAre(1, 2));
 }
 
-TEST(CrewRulesTest, WhoIsMissingIsKnown) {
+TEST(CrewRulesTest, MissingProcessesAreKnown) {
   EXPECT_THAT(MissingFrom({.size = 4, .least = 2}, {0, 3}), ElementsAre(1, 2));
   EXPECT_THAT(MissingFrom({.size = 3, .least = 2}, {0, 2, 5}), IsEmpty());
   // Such an island waits for all.
@@ -145,7 +145,7 @@ TEST(CrewRulesTest, WhoIsMissingIsKnown) {
 // The ranks of each process.
 constexpr int kRanks = 2;
 
-// A leader whose clock runs on as fast as the test wants.
+// Tests a leader whose clock the test can advance.
 class CrewTest : public testing::Test {
  protected:
   void SetUp() override { StartServer("127.0.0.1:0"); }
@@ -216,7 +216,7 @@ TEST_F(CrewTest, ProcessesGetTheirRanksAndOthersWaitUntilTheyAreDismissed) {
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(first), 1, 3);
   ExpectPlace(std::move(fifth), 2, 3);
-  // Three are enough, whoever waits.
+  // Three are enough, although another one waits.
   gap_ = absl::Hours(1);
   AwaitPresent({0, 7});
   EXPECT_FALSE(leader_->CanGrow());
@@ -233,7 +233,7 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   int looks = 0;
   EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
                               [&] {
-                                // Time passes from look to look.
+                                // The clock advances from look to look.
                                 if (++looks >= 3 && gap_ < later) {
                                   gap_ += absl::Seconds(1);
                                 }
@@ -283,7 +283,7 @@ TEST_F(CrewTest, ALeaderThatWasStoppedWaitsAsLongAsBefore) {
   ExpectPlace(std::move(second), 2, 3);
 }
 
-TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
+TEST_F(CrewTest, AProcessWithABrokenLinkGetsNoPlaceForSomeTime) {
   rules_.avoided = {{2, SteadyWallClock()() + absl::Minutes(5)}};
   rules_.awaited = 2;
   StartServer(server_->address());
@@ -294,7 +294,7 @@ TEST_F(CrewTest, WhoHasABrokenLinkWaitsForAPlaceForSomeTime) {
   }
   AwaitPresent({0, 1});
   ASSERT_OK(server_->table()->Put("key", "value"));
-  // Nobody waits for it.
+  // The leader does not wait for it.
   EXPECT_THAT(Choose(6), IsOkAndHolds(2));
   ExpectPlace(std::move(first), 1, 2);
   EXPECT_EQ(leader_->ProcessWithRank(3), 1);
@@ -321,7 +321,7 @@ TEST_F(CrewTest, ASlowProcessIsLeftOutForSomeTime) {
   EXPECT_THAT(WhyEnded(places.second, absl::Seconds(30)),
               IsOkAndHolds(std::nullopt));
   rules_ = leader_->NextRules();
-  // Without process 1, and with the spare.
+  // Process 1 does not count, but the spare does.
   EXPECT_EQ(rules_.awaited, 3);
   EXPECT_THAT(rules_.avoided, ElementsAre(std::pair(1, until)));
 
@@ -337,7 +337,7 @@ TEST_F(CrewTest, ASlowProcessIsLeftOutForSomeTime) {
   ExpectPlace(std::move(second), 1, 3);
   ExpectPlace(std::move(spare), 2, 3);
   EXPECT_THAT(leader_->NextRules().avoided, ElementsAre(std::pair(1, until)));
-  // Who is left out is told that the island has ended.
+  // The process that is left out hears that the island has ended.
   leader_->Dismiss();
   EXPECT_EQ(first.get()->has_value(), false);
 }
@@ -375,8 +375,7 @@ TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
   EXPECT_EQ(zeroth.get()->has_value(), false);
 }
 
-// A process that is gone is not waited for, and nobody takes its place.
-TEST_F(CrewTest, WhoNoLongerAsksIsGone) {
+TEST_F(CrewTest, AProcessThatNoLongerAsksIsGone) {
   ASSERT_OK_AND_ASSIGN(
       const auto table,
       ConnectRendezvous(At(server_->address()), absl::Seconds(30)));
@@ -446,7 +445,7 @@ TEST_F(CrewTest, TheOthersHearLateThatTheIslandHasEndedForGood) {
   EXPECT_THAT(second.get(), IsAborted());
 }
 
-TEST_F(CrewTest, NobodyWaitsForALostHost) {
+TEST_F(CrewTest, TheLeaderDoesNotWaitForALostHost) {
   ChooseThree();
   EXPECT_THAT(FindCulprit({.rank = 0,
                            .ranks = 3 * kRanks,

@@ -20,8 +20,8 @@ constexpr absl::Duration kAsk = absl::Seconds(1);
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 
 constexpr char kHeld[] = "held/";
-// The key that a process asks for as long as it lives, and the one that it
-// writes when it is connected.
+// The key that a process asks for while it lives, and the key that it writes
+// once it is connected.
 std::string HeldKey(int process) { return absl::StrCat(kHeld, process); }
 std::string ConnectedKey(int process) {
   return absl::StrCat("connected/", process);
@@ -69,7 +69,7 @@ void CrewWatch::Run() {
     uint64_t calls = 0;
     TimeLimit patience;
   };
-  // The leader may be stopped itself, and has then not heard what others said.
+  // A leader that was stopped has not heard the others meanwhile.
   std::vector<Heard> heard(processes_,
                            {.patience = TimeLimit(kLostAfter, &now_)});
   do {

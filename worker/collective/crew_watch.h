@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds a process that has got its place in a crew (crew.h) and is lost before
-// its ranks have connected to the others, which would wait for it in vain: no
-// connection to it is there to break, and if its host is lost, nobody starts it
-// again there.
+// Finds a process that has got its place in a crew (crew.h) but is lost before
+// its ranks have connected to the others. These would wait for it in vain:
+// there is no connection to break, and on a lost host no supervisor starts it
+// again.
 //
 //   the leader                              the others
 //   const CrewWatch watch(...);             PlaceHolder holder(place);

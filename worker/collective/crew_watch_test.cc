@@ -39,7 +39,7 @@ class CrewWatchTest : public testing::Test {
     }
   }
 
-  // A watch whose clock the test moves on, at once or with every look.
+  // Returns a watch whose clock the test advances, at once or with every look.
   std::unique_ptr<CrewWatch> Watch() {
     return std::make_unique<CrewWatch>(
         kProcesses, kRanks, server_.get(), [this, clock = SteadyWallClock()] {
@@ -88,7 +88,7 @@ TEST_F(CrewWatchTest, ALeaderThatWasStoppedReportsNobody) {
   const auto watch = Watch();
   AwaitAsked("held/1");
   AwaitAsked("held/2");
-  // It hears nothing while it is stopped, and for a moment after that.
+  // The leader hears nothing while it is stopped, and for a moment afterwards.
   first = nullptr;
   absl::SleepFor(absl::Milliseconds(300));
   seconds_ += 3600;

@@ -50,8 +50,8 @@ v1::RankFailure MakeReport(int rank, const absl::Status& status) {
   return report;
 }
 
-// Writes `report` as that of `rank` and returns it, or returns the rank's
-// earlier report.
+// Writes and returns `report` as the report of `rank`, or returns its earlier
+// one.
 absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
                                        Rendezvous* rendezvous) {
   const absl::Status put =
@@ -63,8 +63,9 @@ absl::StatusOr<v1::RankFailure> Report(int rank, const v1::RankFailure& report,
   return report;
 }
 
-// Returns how long a report of `rank` may take, for which `reporter` waited. It
-// comes to rank 0, and so hardly comes late if that does not reach `rank`.
+// Returns how long to wait for the report of `rank`, for which `reporter`
+// waited. It may come late only if the network reaches `rank` from rank 0,
+// which gets the reports, but not from `reporter`.
 absl::Duration ReportTime(const SeenFailure& failure, int reporter, int rank,
                           Rendezvous* rendezvous) {
   const bool may_be_late =
@@ -82,11 +83,11 @@ absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
   return status;
 }
 
-// Blames the rank that the report of `reporter` names and that has reported
-// nothing itself. Compares what the others reach, a row of a matrix for each: a
-// rank that some reach, but not the reporter or rank 0, has a broken link to
-// these, and the host of one that nobody reaches is dead. No row comes from a
-// rank that rank 0 does not reach, as from another one of a lost host.
+// Blames the silent rank that the report of `reporter` names. Compares what the
+// other ranks reach. If some reach the silent rank, but the reporter or rank 0
+// does not, its link to that one is broken; if none does, its host is dead.
+// Nothing is known of ranks that rank 0 does not reach, such as others on a
+// lost host.
 absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
                              const v1::RankFailure& report,
                              Rendezvous* rendezvous) {
@@ -175,8 +176,8 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                          absl::FunctionRef<void()> reported) {
   const int rank = failure.rank;
-  // This may reach rank 0 where its data do not: the leader can have an address
-  // in another network.
+  // The report may reach rank 0 where data do not: the leader can have an
+  // address in another network.
   const absl::StatusOr<v1::RankFailure> told =
       Report(rank, MakeReport(failure.suspect, failure.status), rendezvous);
   if (told.ok()) {
@@ -185,7 +186,7 @@ absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
         .IgnoreError();
   }
   reported();
-  // Another communicator of this rank may have found it.
+  // Another communicator of this rank may have found the culprit.
   RETURN_IF_ERROR(CheckUnconnected(absl::ZeroDuration(), rendezvous));
   if (!told.ok()) {
     // Without rank 0 there is no island, whatever else failed.

@@ -19,8 +19,8 @@
 
 namespace causeway {
 
-// How long after a failure other ranks may need the rendezvous. If rank 0 ends
-// sooner, they blame it.
+// Other ranks may need the rendezvous for this long after a failure. If rank 0
+// ends sooner, they blame it.
 inline constexpr absl::Duration kReportsNeeded = absl::Seconds(4);
 
 // Tells the other ranks that `rank` gives up for a reason of its own. Has no
@@ -39,20 +39,22 @@ struct SeenFailure {
   absl::Status status;
   // The ranks that the network does not reach from here.
   std::vector<int> unreached;
-  // How long a rank takes, at most, to notice on its own that the network does
-  // not reach another, or that one has ended which does not reach rank 0.
+  // The longest time that a rank takes to notice by itself that the network
+  // does not reach another rank, or that a rank has ended which does not reach
+  // rank 0.
   absl::Duration patience = absl::Seconds(5);
 };
 
 // Reports the failure, calls `reported`, which lets the other ranks fail, too,
-// and returns the status for every rank, whose message names the culprit,
-// perhaps another rank. Takes up to a second for each rank on the way to the
-// culprit, and more if rank 0 is stuck, or reaches a rank that others do not.
+// and returns the status for every rank. Its message names the culprit, which
+// may be neither this rank nor the suspect. Takes up to a second for each rank
+// on the way to the culprit, and more if rank 0 is stuck, or reaches a rank
+// that others do not.
 absl::Status FindCulprit(const SeenFailure& failure, Rendezvous* rendezvous,
                          absl::FunctionRef<void()> reported);
 
-// Returns whether the network reaches rank `to` from rank `from`, if that has
-// said so in its report of a failure, within `timeout`.
+// Returns whether the network reaches rank `to` from rank `from`, by the report
+// of `from`; nothing if no report comes within `timeout`.
 std::optional<bool> Reaches(int from, int to, absl::Duration timeout,
                             Rendezvous* rendezvous);
 
@@ -64,8 +66,8 @@ absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
 // Reports that `rank` has ended before it was connected.
 void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous);
 
-// Returns the status for every rank, if a rank that cannot connect has been
-// reported or is within `timeout`.
+// Returns the status for every rank if a rank that cannot connect is reported
+// within `timeout`, otherwise OK.
 absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
@@ -77,8 +79,8 @@ absl::Status BlameRank(int culprit, absl::StatusCode code,
 absl::Status BlameCorruptRank(int culprit, absl::string_view what);
 
 // Returns whether `status`, from one of these functions, says that rank 0 is
-// dead or stuck. Then nothing that others tell it arrives, and each try takes
-// time.
+// dead or stuck. Then nothing that other ranks tell it arrives, and each try
+// takes time.
 bool IsWithoutRank0(const absl::Status& status);
 
 // Returns the rank that `status`, from one of these functions, blames,

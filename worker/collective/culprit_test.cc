@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::Optional;
 using testing::StartsWith;
 
-// Reports what a rank of five has seen, and returns whom it then blames.
+// Reports what a rank of five has seen, and returns the resulting status.
 absl::Status Find(int rank, int suspect, const absl::Status& seen,
                   Rendezvous* rendezvous, std::vector<int> unreached = {},
                   absl::Duration patience = absl::Seconds(1.5)) {
@@ -40,7 +40,7 @@ absl::Status Find(int rank, int suspect, const absl::Status& seen,
 const absl::Status kWaited = absl::DeadlineExceededError("waited in vain");
 const absl::Status kLost = absl::UnavailableError("lost the connection");
 
-TEST(CulpritTest, OneThatSaysNothingIsTheCulprit) {
+TEST(CulpritTest, ASilentRankIsTheCulprit) {
   LocalRendezvous rendezvous;
   EXPECT_THAT(Find(0, 2, kWaited, &rendezvous),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -50,7 +50,7 @@ TEST(CulpritTest, OneThatSaysNothingIsTheCulprit) {
                        "rank 2 is dead: lost the connection"));
 }
 
-TEST(CulpritTest, AStatusCarriesWhomItBlames) {
+TEST(CulpritTest, AStatusCarriesTheRankThatItBlames) {
   LocalRendezvous rendezvous;
   const auto stuck = RankTroubleOf(Find(0, 2, kWaited, &rendezvous));
   ASSERT_TRUE(stuck.has_value());
@@ -65,7 +65,7 @@ TEST(CulpritTest, AStatusCarriesWhomItBlames) {
   EXPECT_FALSE(RankTroubleOf(absl::OkStatus()).has_value());
 }
 
-TEST(CulpritTest, OneThatWaitsItselfIsAVictim) {
+TEST(CulpritTest, ARankThatWaitsItselfIsAVictim) {
   LocalRendezvous rendezvous;
   // Rank 0 waits for 1, which waits for 2, which has lost 3.
   std::thread rank2(
@@ -80,7 +80,7 @@ TEST(CulpritTest, OneThatWaitsItselfIsAVictim) {
   rank2.join();
 }
 
-TEST(CulpritTest, OneThatGaveUpIsToldWithItsReason) {
+TEST(CulpritTest, ARankThatGaveUpIsNamedWithItsReason) {
   LocalRendezvous rendezvous;
   ReportOwnFailure(1, absl::OutOfRangeError("training diverged"), &rendezvous);
   // Its later failures are only consequences.
@@ -107,7 +107,7 @@ class AwayRendezvous : public Rendezvous {
   const absl::Status status_;
 };
 
-TEST(CulpritTest, WithoutTheRendezvousItIsRank0) {
+TEST(CulpritTest, WithoutTheRendezvousRank0IsToBlame) {
   AwayRendezvous gone(absl::UnavailableError("connection refused"));
   EXPECT_THAT(Find(1, 2, kLost, &gone),
               IsUnavailable(StartsWith("rank 0 is dead: ")));
@@ -116,8 +116,8 @@ TEST(CulpritTest, WithoutTheRendezvousItIsRank0) {
               IsDeadlineExceeded(StartsWith("rank 0 is stuck: ")));
 }
 
-// Rank 0 may stand still without a word, and each try would take time.
-TEST(CulpritTest, NobodyTellsARank0ThatIsLost) {
+// Rank 0 may be stuck, and each try would take time.
+TEST(CulpritTest, ALostRank0IsToldNothing) {
   LocalRendezvous rendezvous;
   for (const auto code :
        {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded}) {
@@ -196,7 +196,7 @@ TEST(CulpritTest, AHostIsDeadWhenTheRanksThatAreLeftHaveSaidSo) {
   EXPECT_EQ(Reaches(3, 0, {}, &rendezvous), std::nullopt);
 }
 
-// Only rank 0 does not reach that host, and another rank says so late.
+// Ranks 0 and 1 do not reach that host. Rank 4 does, but reports late.
 TEST(CulpritTest, AHostThatALateRankReachesIsNotDead) {
   LocalRendezvous rendezvous;
   const auto broken = IsDeadlineExceeded("and 2 do not reach one another");

@@ -114,7 +114,7 @@ void ExpectCollectivesWork(int ranks, const std::function<int(int)>& device_of,
     const auto communicator = MakeMessageCommunicator(
         {.timeout = absl::Seconds(60), .now = now}, std::move(transports[rank]),
         &rendezvous, std::move(device));
-    // Equal shards, unequal ones, and fewer values than ranks.
+    // These give equal shards, unequal ones, and fewer values than ranks.
     const int64_t most = IsEmulated() ? 1 << 20 : 64 << 20;
     for (const int64_t size :
          {int64_t{1'600} * ranks, int64_t{100'003}, int64_t{1}, most}) {
@@ -178,8 +178,8 @@ TEST(DeviceCollectivesCudaTest, NcclConnectsOneRankOnEachGpu) {
   }
 }
 
-// Shards of different sizes are exchanged by other functions of NCCL than those
-// of one size. The second shard stands for the rank that is not there.
+// Other functions of NCCL exchange shards of different sizes than shards of one
+// size. The second shard belongs to a rank that is not there.
 TEST(DeviceCollectivesCudaTest, NcclExchangesUnequalShardsOnOneGpu) {
   SKIP_WITHOUT_CUDA_DEVICE();
   LocalRendezvous id;
@@ -216,7 +216,7 @@ TEST(DeviceCollectivesCudaTest, NcclDoesNotWaitForARankForever) {
       IsDeadlineExceeded());
 }
 
-TEST(DeviceCollectivesCudaTest, WithoutADriverItIsSaid) {
+TEST(DeviceCollectivesCudaTest, SaysThatThereIsNoDriver) {
   if (CudaDevice().ok()) GTEST_SKIP() << "there is a device";
   EXPECT_THAT(MakeSharedGpuCollectives(0, 0).status(), IsFailedPrecondition());
   LocalRendezvous id;

@@ -224,8 +224,7 @@ class NcclCollectives : public DeviceCollectives {
     });
   }
 
-  // Calls operation(rank, its shard, values) for all ranks as one NCCL
-  // operation.
+  // Calls operation(rank, shard, size) for all ranks as one NCCL operation.
   template <typename Operation>
   ncclResult_t ForEachShard(const DeviceVectors& vectors, Operation operation) {
     ncclResult_t result = nccl_.group_start();

@@ -21,9 +21,9 @@ namespace causeway {
 struct GpuCollectivesOptions {
   // CUDA ordinal.
   int device = 0;
-  // Whether all ranks are threads of this process that share this device.
+  // Is true if all ranks are threads of this process that share this device.
   bool shared = false;
-  // How long NCCL may take to connect the ranks once all are there.
+  // The time that NCCL may take to connect the ranks once all are there.
   absl::Duration timeout = absl::Minutes(1);
   Clock now;
 };

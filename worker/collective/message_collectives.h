@@ -41,7 +41,7 @@ class MessageCollectives {
                         OperationMessages& messages);
 
  private:
-  // Returns the memory in which a piece of a peer's contribution is received.
+  // Returns the memory that receives a piece of a peer's contribution.
   absl::Span<float> Staging(int peer, int64_t piece, size_t values);
   // own <- the sum of a piece over all ranks, in order of rank.
   void AddPiece(int64_t piece, const OperationMessages& messages,

@@ -21,12 +21,12 @@ namespace {
 
 constexpr size_t kTimesKept = 1024;
 
-// How long after its time limit ranks wait for the outcomes of a device
-// operation: failing ranks report at slightly different times.
+// Ranks wait this long after the time limit for the outcomes of a device
+// operation, because failing ranks report at slightly different times.
 constexpr absl::Duration kOutcomeTime = absl::Seconds(2);
 
-// The operation that a rank is about to do. Headers and values are sent in
-// their memory's form, because ranks run the same program on the same kind of
+// The operation that a rank is about to do. Headers and values are sent as they
+// are in memory, because ranks run the same program on the same kind of
 // machine.
 struct Header {
   uint64_t sequence = 0;
@@ -241,8 +241,8 @@ class MessageCommunicator : public Communicator {
         (device_.get()->*run)(vectors, begin + options_.timeout);
     const absl::Time end = options_.now();
     if (IsOwnFailure(own.code())) {
-      // The other ranks' devices wait for this one until the deadline; it is
-      // known by then why.
+      // The other ranks' devices wait for this one until the deadline. By then,
+      // the ranks must know why.
       ReportOwnFailure(rank(), own, rendezvous_);
     }
     if (!own.ok()) device_->Abort();
@@ -282,7 +282,7 @@ class MessageCommunicator : public Communicator {
         return absl::UnavailableError("its device has failed");
       });
     };
-    // This rank may only have waited for the device of another.
+    // This rank may only have waited for another rank's device.
     RETURN_IF_ERROR(check([](int32_t outcome) {
       return IsOwnFailure(static_cast<absl::StatusCode>(outcome));
     }));

@@ -14,9 +14,9 @@
 // waiting for a third. So a failing rank writes to the rendezvous which rank it
 // waited for, and then checks whether that rank has written there, too. If so,
 // that rank is also a victim, and the search continues with the rank that it
-// names. It ends at the culprit: a rank that others wait for and that has
-// written nothing, or, if the network does not reach it from some, their link
-// to it.
+// names. It ends at a rank that others wait for and that has written nothing.
+// The culprit is this rank or, if the network does not reach it from some
+// ranks, their link to it.
 #ifndef WORKER_COLLECTIVE_MESSAGE_COMMUNICATOR_H_
 #define WORKER_COLLECTIVE_MESSAGE_COMMUNICATOR_H_
 

@@ -25,8 +25,8 @@ namespace {
 
 constexpr absl::Duration kBeat = absl::Milliseconds(100);
 
-// What a process needs to stamp. Never destroyed, because threads stamp until
-// the process ends.
+// The page and the clock for stamps. Never destroyed, because threads stamp
+// until the process ends.
 struct Opened {
   std::unique_ptr<RankStampPage> page;
   Clock now;
@@ -208,7 +208,7 @@ RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section,
   if (stamps_ == nullptr) return;
   const auto self = static_cast<uint32_t>(getpid());
   if (stamps_->process != self) {
-    // Perhaps the stamps are those of an earlier process.
+    // The stamps may be an earlier process's.
     stamps_->Clear();
     stamps_->beat = begin_;
     stamps_->process = self;

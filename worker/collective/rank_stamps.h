@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of a host are doing and since when, in memory that they share
-// with their supervisor (worker/supervisor). A stamp costs a reading of the
-// clock and an atomic store; without a supervisor, the load of a pointer.
+// Shows what the ranks of a host are doing and since when, in memory that they
+// share with their supervisor (worker/supervisor). A stamp costs a reading of
+// the clock and an atomic store; without a supervisor, the load of a pointer.
 //
 //   supervisor                        each process
 //   RankStampPage::Create()           OpenRankStamps(now);      // in main
@@ -61,22 +61,21 @@ enum class RankSection : uint8_t {
 };
 inline constexpr int kRankSections = 8;
 
-// Returns a word for people.
+// Returns the section's name for people.
 absl::string_view RankSectionName(RankSection section);
 
 // The stamps of a rank. Times are in microseconds of its process's clock.
 struct RankStamps {
   struct Lane {
-    // The time since which the lane is in its section, shifted left by 8 bits,
-    // and the section.
+    // The time when the lane's section began, shifted left by 8 bits, and the
+    // section; 0 if there is none.
     std::atomic<uint64_t> now;
-    // How many sections the lane has begun.
+    // Counts the sections that the lane has begun.
     std::atomic<uint64_t> count;
-    // By section: the longest time, without the first rounds.
+    // The longest time in each section, without the first rounds.
     std::array<std::atomic<uint64_t>, kRankSections> longest;
   };
 
-  // Clears all.
   void Clear();
 
   // The process; 0 before the rank has stamped anything.
@@ -84,19 +83,19 @@ struct RankStamps {
   std::atomic<uint64_t> beat;
   // The last step of the run that the rank has begun.
   std::atomic<uint64_t> step;
-  // How many rounds the rank has completed since its start.
+  // Counts the rounds that the rank has completed since its start.
   std::atomic<uint64_t> rounds;
   std::array<Lane, kRankLanes> lanes;
 };
 
-// The rounds in which sections take longer, because all is new.
+// The number of first rounds, in which sections take longer.
 inline constexpr uint64_t kFirstRounds = 5;
 
 class RankStampPage {
  public:
   // Makes an empty page, for all ranks that an island can have.
   static absl::StatusOr<std::unique_ptr<RankStampPage>> Create();
-  // Maps the page of another process, which lives.
+  // Maps the page of another live process.
   static absl::StatusOr<std::unique_ptr<RankStampPage>> Open(
       const std::string& path);
   ~RankStampPage();
@@ -111,32 +110,32 @@ class RankStampPage {
   RankStamps& rank(int rank) { return memory_->ranks[rank]; }
   // The instance_id of the island's process that is a member of the run, or 0.
   std::atomic<uint64_t>& member() { return memory_->member; }
-  // The process that the island's next crew goes without (CrewRules::avoided),
-  // or -1; whoever takes it, takes it once.
+  // The process that the island's next crew leaves out (CrewRules::avoided), or
+  // -1. TakeAvoided also resets it.
   void SetAvoided(int process) { memory_->avoided = process + 1; }
   int TakeAvoided() { return memory_->avoided.exchange(0) - 1; }
-  // The processes that no crew of the island has from now on, because an audit
-  // has found that they compute wrong numbers; each less than kMostRanks.
+  // The processes, each less than kMostRanks, that later crews of the island
+  // leave out, because an audit has found that they compute wrong numbers.
   void SetCorrupt(int process) { memory_->corrupt[process] = true; }
   bool IsCorrupt(int process) const { return memory_->corrupt[process]; }
-  // Returns the same, once: later processes may have other numbers.
+  // Resets and returns IsCorrupt: later processes may have other numbers.
   bool TakeCorrupt(int process) {
     return memory_->corrupt[process].exchange(false);
   }
-  // The number of processes of the supervisor, which alone sets it, if it has
-  // given up; otherwise 0. A process that leads the island then only tells the
+  // The supervisor's number of processes if it has given up, otherwise 0; only
+  // the supervisor sets it. A process that leads the island then only tells the
   // coordinator and the processes of other hosts so.
   std::atomic<int>& gave_up() { return memory_->gave_up; }
-  // Whether rank 0 has nothing to do any more.
+  // Says whether rank 0 has nothing left to do.
   std::atomic<bool>& left() { return memory_->left; }
   // Says whether a process ends because others of the island have not come.
   std::atomic<bool>& others_missing() { return memory_->others_missing; }
   // Says whether the island has ended in order without handing in its state, so
   // that its next start needs the recent checkpoint.
   std::atomic<bool>& keeps_checkpoint() { return memory_->keeps_checkpoint; }
-  // The supervisor's verdict on a rank, until a rank takes it, to report it. Of
-  // several the first counts. One thread sets verdicts; of the processes that
-  // take one at a time, one gets it.
+  // The supervisor's verdict on a rank, until a rank takes it to report it. The
+  // first of several counts. One thread sets verdicts; if several processes
+  // take a verdict at the same time, one gets it.
   void SetVerdict(const v1::RankTrouble& verdict);
   std::optional<v1::RankTrouble> TakeVerdict();
   // Removes the verdict. No process may take it meanwhile.
@@ -158,8 +157,8 @@ class RankStampPage {
     std::atomic<bool> left;
     std::atomic<bool> others_missing;
     std::atomic<bool> keeps_checkpoint;
-    // The bytes of the verdict, which are written before; and kTaking while a
-    // process reads them.
+    // The number of bytes in `verdict`, set after they are written; with
+    // kTaking while a process reads them.
     std::atomic<uint32_t> verdict_bytes;
     char verdict[kMostVerdictBytes];
     RankStamps ranks[kMostRanks];
@@ -172,8 +171,8 @@ class RankStampPage {
   Memory* const memory_;
 };
 
-// Opens the page that the environment names, if it names one, for the rest of
-// the process's life, and beats there.
+// Opens the page that the environment names, if any, for the rest of the
+// process's life, and beats there.
 absl::Status OpenRankStamps(Clock now);
 
 // Returns the page that was opened, or null.
@@ -182,11 +181,11 @@ RankStampPage* OpenedRankStamps();
 // Takes the verdict from that page, if there is one.
 std::optional<v1::RankTrouble> TakeOpenedVerdict();
 
-// A number that is no step, like 0: orders say by both that there is none.
+// Like 0, this number says that an order has no step.
 inline constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
 
-// Stamps that `rank` begins `section`, of the run's `step` if that is one, and
-// at the destruction that it has ended. Does nothing without a page.
+// Stamps that `rank` begins `section`, in the run's `step` if there is one, and
+// at its destruction that the section has ended. Does nothing without a page.
 class RankSectionScope {
  public:
   RankSectionScope(int rank, RankLane lane, RankSection section,

@@ -23,7 +23,7 @@ namespace {
 
 std::atomic<int64_t> seconds = 1000;
 
-// A process opens one page only, so this test has all that needs it.
+// A process opens only one page, so this test has everything that needs it.
 TEST(RankStampsTest, AnotherProcessSeesWhatARankDoes) {
   const RankSectionScope without(0, RankLane::kTraining, RankSection::kStep);
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<RankStampPage> page,

@@ -19,8 +19,7 @@
 
 namespace causeway {
 
-// Enough for an answer of the table's keeper about a key that may not be
-// written.
+// Enough time for the table's keeper to answer about a key that may be missing.
 inline constexpr absl::Duration kRendezvousAnswer = absl::Milliseconds(200);
 
 // Thread-safe.

@@ -140,7 +140,7 @@ TEST(TcpRendezvousTest, AServerThatIsGoneIsUnavailable) {
   EXPECT_THAT(client->Get("key", absl::Seconds(30)), IsUnavailable());
 }
 
-TEST(TcpRendezvousTest, WhoHasNotTheSecretCanDoNothing) {
+TEST(TcpRendezvousTest, ACallerWithoutTheSecretCanDoNothing) {
   ASSERT_OK_AND_ASSIGN(auto server, RendezvousServer::Start(At("127.0.0.1:0")));
   const RendezvousOptions right = At(server->address());
   for (const char* const secret : {"", "another"}) {

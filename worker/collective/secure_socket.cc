@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kMostHandshakes = 64;
 constexpr absl::Duration kHandshakeTime = absl::Seconds(10);
-// Another host's system answers long before, whatever its processes do.
+// Another host's system answers long before, even if its processes do not.
 constexpr absl::Duration kReachTime = absl::Seconds(10);
 // No event says when another host begins to listen. Ranks that start together
 // do so some milliseconds apart, so the first pauses between tries are short.
@@ -36,7 +36,7 @@ constexpr absl::Duration kLongestConnectPause = absl::Milliseconds(200);
 // AES-GCM is safe for 2^24.5 records of 2^14 bytes (RFC 8446, section 5.5). New
 // keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
-// A system that has left so many questions in a row unanswered is silent.
+// A system that leaves this many questions in a row unanswered is silent.
 constexpr int kQuestions = 2;
 
 absl::Status SystemError(absl::string_view what) {
@@ -57,7 +57,7 @@ int SetOption(int descriptor, int level, int option, int value = 1) {
   return setsockopt(descriptor, level, option, &value, sizeof(value));
 }
 
-// Returns the host:port of one end of a connection, or why not.
+// Returns the host:port of one end of a connection, or the error.
 std::string AddressOf(int descriptor, int (*get)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
@@ -144,7 +144,7 @@ SecureSocket::SecureSocket(int descriptor, std::string key)
   SSL_set_app_data(ssl_.get(), this);
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY);
   // After a second without traffic the system asks once a second whether the
-  // other one is there. It gives up by itself after about two minutes only.
+  // other one is there. By itself it gives up only after about two minutes.
   SetOption(descriptor, SOL_SOCKET, SO_KEEPALIVE);
   SetOption(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, 1);
   SetOption(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 1);

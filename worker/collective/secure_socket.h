@@ -6,9 +6,8 @@
 // 8446, section 2.2): both sides prove that they have the key without revealing
 // it, and a recorded handshake cannot be replayed.
 //
-// Sockets do not block; PollUntil waits for them. Making one makes the process
-// ignore SIGPIPE, which writing to a socket that the other side has closed
-// would raise.
+// Sockets do not block; PollUntil waits for them. The first one makes the
+// process ignore SIGPIPE, which writing to a closed connection would raise.
 #ifndef WORKER_COLLECTIVE_SECURE_SOCKET_H_
 #define WORKER_COLLECTIVE_SECURE_SOCKET_H_
 
@@ -75,10 +74,9 @@ class SecureSocket {
   absl::Status WriteAll(absl::Span<const char> bytes, absl::Time deadline,
                         const Clock& now);
 
-  // Returns for how long the other side's system has answered nothing, though
-  // it was asked to: this system sends again what is not acknowledged, and asks
-  // every second if there is nothing to send. Zero if it answers, even if its
-  // process does not.
+  // Returns how long the other side's system has been silent. This system
+  // resends what is not acknowledged, and asks every second if there is nothing
+  // to send. Zero if the other system answers, even if its process does not.
   absl::Duration Silence() const;
 
   // Breaks the connection: reads and writes of both sides fail. Thread-safe.
@@ -98,7 +96,7 @@ class SecureSocket {
   absl::StatusOr<bool> ContinueHandshake();
   // Returns OK if the operation with this result only has to wait.
   absl::Status TlsStatus(int result) const;
-  // Returns what the handshake or the last operation waits for.
+  // Returns the event that the handshake or the last operation waits for.
   int16_t events() const;
 
   static SSL_CTX* Context();
@@ -137,7 +135,7 @@ class SecureListener {
   //   DEADLINE_EXCEEDED  None came.
   //   CANCELLED          Stop was called.
   absl::StatusOr<std::unique_ptr<SecureSocket>> Accept(absl::Time deadline);
-  // Ends this call of Accept and later ones.
+  // Ends the current call of Accept and later ones.
   void Stop();
 
  private:

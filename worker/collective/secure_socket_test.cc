@@ -101,12 +101,12 @@ class SecureSocketTest : public testing::Test {
   std::unique_ptr<SecureListener> listener_;
   std::thread acceptor_;
   absl::Mutex mu_;
-  // How far the listener's clock is ahead.
+  // The time by which the listener's clock is ahead.
   absl::Duration ahead_ ABSL_GUARDED_BY(mu_);
   std::vector<Socket> accepted_ ABSL_GUARDED_BY(mu_);
 };
 
-TEST_F(SecureSocketTest, WhoHasTheKeyConnects) {
+TEST_F(SecureSocketTest, APeerWithTheKeyConnects) {
   for (const bool encrypt : {true, false}) {
     ASSERT_OK_AND_ASSIGN(const Socket client,
                          Connect(listener_->address(), key_));
@@ -162,7 +162,7 @@ TEST_F(SecureSocketTest, TlsWithoutAKeyIsClosed) {
   ExpectOnlyTheRightOneComesIn();
 }
 
-TEST_F(SecureSocketTest, SilentOnesKeepNobodyOut) {
+TEST_F(SecureSocketTest, SilentPeersKeepNoOtherOut) {
   std::vector<std::unique_ptr<RawSocket>> silent;
   for (int i = 0; i < 200; ++i) {
     silent.push_back(std::make_unique<RawSocket>(listener_->address()));
@@ -172,14 +172,14 @@ TEST_F(SecureSocketTest, SilentOnesKeepNobodyOut) {
   EXPECT_EQ(silent[0]->ReadToEnd(), "");
 }
 
-TEST_F(SecureSocketTest, ASilentOneIsClosedInTheEnd) {
+TEST_F(SecureSocketTest, ASilentPeerIsClosedInTheEnd) {
   RawSocket silent(listener_->address());
   ExpectOnlyTheRightOneComesIn();
   {
     absl::MutexLock lock(&mu_);
     ahead_ = absl::Seconds(11);
   }
-  // The listener waits by this machine's clock; this wakes it.
+  // The listener waits by this machine's clock; a connection wakes it.
   ExpectOnlyTheRightOneComesIn();
   EXPECT_EQ(silent.ReadToEnd(), "");
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides whether an island would be faster without one of its processes, from
-// what its ranks have agreed on in consecutive windows
-// (collective_diagnosis.h). Does nothing itself.
+// Finds out whether an island would be faster without one of its processes,
+// from the diagnoses of consecutive windows that its ranks have agreed on
+// (collective_diagnosis.h).
 #ifndef WORKER_COLLECTIVE_SLOW_PROCESS_H_
 #define WORKER_COLLECTIVE_SLOW_PROCESS_H_
 
@@ -14,32 +14,33 @@
 
 namespace causeway {
 
-// One window may be an incident, so nobody is left out for fewer.
+// A process is left out only for this many windows, because one may be an
+// incident.
 inline constexpr int kSlowWindows = 3;
 
 struct SlowProcessRules {
   // The least share of its time that the island must save.
   double least_saved = 0.1;
-  // The ranks of each process, and the processes of the crew.
+  // The number of ranks of each process, and of processes in the crew.
   int ranks = 1;
   int processes = 1;
-  // The size of the crew that goes on without one process; 0 if none may.
+  // The size of the crew without one process; 0 if there may be none.
   int fewer = 0;
 };
 
 struct SlowProcess {
   // The place of the process in the crew: rank / ranks.
   int place = 0;
-  // The share of the time that it has cost, in the window in which that is
-  // least, and the share that the island saves without it.
+  // The share of the time that the process has cost, in the window where it
+  // cost least, and the share that the island saves without it.
   double share = 0;
   double saved = 0;
 };
 
-// Returns the share of its time that an island saves if `fewer` of its
-// `processes` go on, without what costs it `share` of the time. The fewer share
-// all the computing, so what is left takes longer in proportion. Negative: the
-// island would be slower.
+// Returns the share of its time that an island saves if `fewer` instead of
+// `processes` processes train, without the cause that costs `share` of the
+// time. They share all the computing, so the rest takes longer in proportion.
+// Negative: the island would be slower.
 double ShareSaved(double share, int processes, int fewer);
 
 // Returns the process without which the island would be faster. It is blamed in

@@ -73,7 +73,7 @@ TEST(SlowProcessTest, OnlyIfTheIslandIsFasterWithoutIt) {
   // (1 - share) 4 / 3 of the time is left.
   EXPECT_EQ(LeftOut(Windows(3, SlowRank(1, 0.32))), -1);
   EXPECT_EQ(LeftOut(Windows(3, SlowRank(1, 0.33))), 1);
-  // The window in which it cost least counts.
+  // The window in which the process cost least counts.
   EXPECT_EQ(LeftOut({SlowRank(1), SlowRank(1, 0.3), SlowRank(1)}), -1);
   // Two must do the work of four.
   SlowProcessRules rules = kRules;
@@ -83,7 +83,7 @@ TEST(SlowProcessTest, OnlyIfTheIslandIsFasterWithoutIt) {
   // A spare takes its place.
   rules.fewer = 4;
   EXPECT_EQ(LeftOut(Windows(3, SlowRank(1, 0.2)), rules), 1);
-  // The island may have no fewer.
+  // The crew may not shrink.
   rules.fewer = 0;
   EXPECT_EQ(LeftOut(Windows(3, SlowRank(1, 0.99)), rules), -1);
 }

@@ -16,8 +16,7 @@
 namespace causeway {
 namespace {
 
-// A leader answers at once; more passes only if its host is lost or its process
-// is stuck.
+// A leader answers sooner, unless its host is lost or its process is stuck.
 constexpr absl::Duration kAnswer = absl::Seconds(1);
 // The time between two looks at all addresses.
 constexpr absl::Duration kLook = absl::Milliseconds(200);

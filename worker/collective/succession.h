@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Decides which process leads an island whose process 0 may be lost with its
-// host. Such an island has several addresses, in order of succession, and each
-// belongs to a process: the one that leads listens at its own.
+// host. Such an island has several addresses, in order of succession. Each
+// belongs to a process, which listens there if it leads.
 //
-// A process follows whoever answers at one of the addresses. If nobody does for
-// some time, the process that owns the first of them leads at once, and the
-// others wait longer, each until those before it had time to begin.
+// A process follows the leader that answers at one of the addresses. If none
+// does, the owner of the first address leads at once, and each other owner once
+// those before it had time to begin.
 //
 // Two processes that do not reach one another may both begin to lead. That is
 // safe, because of three rules:
@@ -17,13 +17,13 @@
 //     it has not heard of the first for a lease, and then fences that one off.
 //     So only one of them trains for the island, and contributes.
 //  2. A successor does not claim that the process before it is dead, which
-//     would let it in sooner: it may only be out of its reach.
-//  3. A crew finds itself in the table of one leader, which is new for each
-//     crew. So no ranks of two leaders connect.
+//     would let it in sooner: that process may only be out of its reach.
+//  3. A crew meets in the table of its leader, which is new for each crew. So
+//     no ranks of two leaders connect.
 //
 // A leader that has not joined gives up for one that has, or whose address is
-// earlier (RivalWatch), and then follows it. One that has joined goes on until
-// the coordinator refuses it.
+// earlier (RivalWatch), and then follows it. A leader that has joined continues
+// until the coordinator refuses it.
 #ifndef WORKER_COLLECTIVE_SUCCESSION_H_
 #define WORKER_COLLECTIVE_SUCCESSION_H_
 
@@ -60,7 +60,7 @@ struct Succession {
   std::vector<LeaderAddress> leaders;
   // This process, which may own none of the addresses.
   int process = 0;
-  // How long nobody has to answer before the next process leads.
+  // The time without an answer after which the next process leads.
   absl::Duration patience;
   // The ranks' secret, and a clock; the address is not used.
   RendezvousOptions rendezvous;
@@ -69,18 +69,18 @@ struct Succession {
 // Returns the place of `process` among the leaders, or -1.
 int PlaceInSuccession(absl::Span<const LeaderAddress> leaders, int process);
 
-// Returns how long nobody has to answer before the process leads; nothing if it
-// never does. `failed` says that it has tried before, and another one led.
+// Returns the time without an answer after which the process leads; nothing if
+// it never does. `failed` says that it has tried before, and another one led.
 std::optional<absl::Duration> SilenceBeforeLeading(const Succession& succession,
                                                    bool failed);
 
-// Tells processes that look for a leader, in the leader's own table, that
+// Tell processes that look for a leader, in the leader's own table, that
 // `process` leads, and that it has joined the run.
 absl::Status SayLeads(int process, Rendezvous* table);
 absl::Status SayJoined(Rendezvous* table);
 
-// Returns the address at which a leader answers, `last` if that is one. Returns
-// nothing if this process is to lead; `failed` is as above.
+// Returns the address at which a leader answers, preferably `last`. Returns
+// nothing if this process must lead; `failed` is as above.
 //   PERMISSION_DENIED  Only processes with another secret answer.
 //   DEADLINE_EXCEEDED  Nobody has answered for `timeout`.
 absl::StatusOr<std::optional<std::string>> FindLeader(
@@ -88,20 +88,20 @@ absl::StatusOr<std::optional<std::string>> FindLeader(
     absl::Duration timeout);
 
 // Looks, on a thread, for another leader for which this process, which leads
-// and has not joined yet, has to give up.
+// but has not joined yet, must give up.
 class RivalWatch {
  public:
-  // Calls `found` once, with words on the rival. A process that `keeps` the
-  // island's newest state gives up only for one that has joined.
+  // Calls `found` once, with a description of the rival. A process that `keeps`
+  // the island's newest state gives up only for a leader that has joined.
   RivalWatch(Succession succession, bool keeps,
              std::function<void(const std::string&)> found);
   ~RivalWatch();
 
-  // Ends the watch, because this process has joined. Does not wait for it.
+  // Ends the watch, because this process has joined. Does not wait for its end.
   void Stop();
 
  private:
-  // Returns words on a rival, or "".
+  // Returns the description of a rival, or "".
   std::string Rival() const;
   void Run();
 

@@ -59,7 +59,7 @@ TEST(SuccessionTest, EachWaitsForThoseBeforeIt) {
   EXPECT_THAT(silence(4, false), Optional(kPatience));
   EXPECT_THAT(silence(8, false), Optional(2 * kPatience));
   EXPECT_EQ(silence(1, false), std::nullopt);
-  // One that was refused leaves the others their time.
+  // A process that was refused leaves the others their time.
   EXPECT_THAT(silence(0, true), Optional(kPatience));
   EXPECT_THAT(silence(8, true), Optional(2 * kPatience));
   EXPECT_EQ(silence(1, true), std::nullopt);
@@ -69,7 +69,7 @@ TEST(SuccessionTest, EachWaitsForThoseBeforeIt) {
 class LeadersTest : public testing::Test {
  protected:
   LeadersTest() {
-    // A port that was free a moment ago.
+    // The ports were free a moment ago.
     for (const char* const host : {"127.0.0.2", "127.0.0.3"}) {
       auto server = RendezvousServer::Start(
           {.address = absl::StrCat(host, ":0"), .now = SteadyWallClock()});
@@ -113,24 +113,25 @@ class LeadersTest : public testing::Test {
                          .rendezvous = {.now = SteadyWallClock()}};
 };
 
-TEST_F(LeadersTest, AProcessFollowsWhoAnswers) {
+TEST_F(LeadersTest, AProcessFollowsTheLeaderThatAnswers) {
   const auto second = Lead(1);
   for (const int process : {0, 2}) {
     EXPECT_THAT(Find(process), IsOkAndHolds(Optional(Address(1))));
   }
-  // If there are two, the first; but rather the one that it has followed.
+  // Of two leaders it follows the one that it followed before, or else the
+  // first.
   const auto first = Lead(0);
   EXPECT_THAT(Find(2), IsOkAndHolds(Optional(Address(0))));
   EXPECT_THAT(Find(2, Address(1)), IsOkAndHolds(Optional(Address(1))));
 }
 
-TEST_F(LeadersTest, WithoutALeaderThoseThatMayLeadDo) {
+TEST_F(LeadersTest, WithoutALeaderTheOwnersOfAddressesLead) {
   EXPECT_THAT(Find(0), IsOkAndHolds(std::nullopt));
   EXPECT_THAT(Find(1), IsOkAndHolds(std::nullopt));
   EXPECT_THAT(Find(2), IsDeadlineExceeded("no process leads the island"));
 }
 
-TEST_F(LeadersTest, WhoHasAnotherSecretIsNotFollowed) {
+TEST_F(LeadersTest, ALeaderWithAnotherSecretIsNotFollowed) {
   const auto second = Lead(1);
   succession_.rendezvous.secret = "another one";
   EXPECT_THAT(Find(2), IsPermissionDenied(Address(1)));
@@ -141,7 +142,7 @@ TEST_F(LeadersTest, TheLaterOfTwoThatHaveNotJoinedGivesUp) {
   const auto first = Lead(0);
   const auto second = Lead(1);
   EXPECT_THAT(RivalOf(1, /*keeps=*/false), HasSubstr("process 0 leads"));
-  // The first does not, nor does one that keeps the newest state.
+  // The first does not give up, nor does one that keeps the newest state.
   for (const int process : {0, 1}) {
     Succession succession = succession_;
     succession.process = process;

@@ -26,8 +26,8 @@ namespace {
 constexpr absl::Duration kPutTimeout = absl::Seconds(3);
 // A caller sends its request and takes the answer at once.
 constexpr absl::Duration kServeTimeout = absl::Seconds(10);
-// The longest message has the run with the names of all tensors, which take a
-// few MB at most. It is as long as those of the coordinator may be.
+// The longest message has the run with the names of all tensors, a few MB at
+// most. The coordinator's messages have the same limit.
 constexpr uint32_t kMostBytes = 16 << 20;
 
 // Any rank may call; the table does not check which one.
@@ -144,7 +144,7 @@ class TcpRendezvousServer : public RendezvousServer {
   LocalRendezvous table_;
   absl::Mutex asked_mu_;
   std::map<std::string, uint64_t> asked_ ABSL_GUARDED_BY(asked_mu_);
-  // For the acceptor, and for the destructor once that has ended.
+  // Used by the acceptor, and by the destructor once the acceptor has ended.
   std::list<Call> calls_;
   std::thread acceptor_;
 };

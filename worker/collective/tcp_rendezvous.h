@@ -22,10 +22,10 @@
 namespace causeway {
 
 struct RendezvousOptions {
-  // Where rank 0 listens, host:port. For rank 0, port 0 takes a free one.
+  // The host:port at which rank 0 listens. For rank 0, port 0 takes a free one.
   std::string address;
-  // The same on all ranks. A short one can be guessed; without one, anyone may
-  // call.
+  // All ranks have the same secret. A short one can be guessed; without one,
+  // anyone may call.
   std::string secret;
   Clock now;
 };

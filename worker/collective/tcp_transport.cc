@@ -28,8 +28,8 @@ namespace {
 // The bytes that one connection moves before the others have their turn.
 constexpr size_t kTurnBytes = 1 << 20;
 
-// A host that has been silent for so long is not reached. Ranks that compare
-// what they reach have not lost a host at the same moment.
+// A host that has been silent for this long is not reached. Ranks that compare
+// what they reach may have lost a host at different moments.
 constexpr absl::Duration kSilence = absl::Seconds(3);
 
 using Sockets = std::vector<std::unique_ptr<SecureSocket>>;
@@ -48,7 +48,7 @@ class TcpTransport : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
 
-  // The order of the messages stands for their tags.
+  // The order of the messages replaces their tags.
   std::unique_ptr<Transfer> Send(int peer, uint64_t /*tag*/,
                                  absl::Span<const char> bytes) override {
     return std::make_unique<TcpTransfer<const char>>(this, peer, bytes);
@@ -77,7 +77,7 @@ class TcpTransport : public Transport {
   }
 
  private:
-  // The bytes of a message that have not moved. They are const if it is sent.
+  // The bytes of a message that have not moved; const if the message is sent.
   using Outgoing = absl::Span<const char>;
   using Incoming = absl::Span<char>;
 
@@ -153,7 +153,7 @@ class TcpTransport : public Transport {
     peer.incoming.clear();
   }
 
-  // Moves bytes of the messages by `move`. Returns whether it could, or the
+  // Moves bytes of the messages by `move`. Returns whether bytes moved or the
   // connection failed.
   template <typename Byte, typename Move>
   static bool Advance(Peer& peer, std::deque<absl::Span<Byte>*>& messages,
@@ -217,7 +217,7 @@ std::string RankKey(const TcpTransportOptions& options, int rank) {
   return absl::StrCat("tcp/", options.name, "/", rank);
 }
 
-// Returns host:0, at which this rank is to listen.
+// Returns host:0, the address at which this rank listens.
 std::string ListenAddress(std::string host) {
   if (host.empty()) {
     char name[256] = "";
@@ -227,8 +227,8 @@ std::string ListenAddress(std::string host) {
   return absl::StrCat(host, ":0");
 }
 
-// Calls wait(time) again and again, within `limit`, until a rank that cannot
-// connect has been reported.
+// Calls wait(time) until it returns in time, `limit` is over, or a rank that
+// cannot connect has been reported.
 template <typename Wait>
 auto WaitWhileRanksConnect(TimeLimit& limit, Rendezvous* rendezvous, Wait wait)
     -> decltype(wait(absl::Duration())) {

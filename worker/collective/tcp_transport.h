@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The transport between processes and hosts: a TCP connection between every two
-// ranks (secure_socket.h), with consecutive messages in their memory's form.
-// The thread that waits for a transfer moves the bytes of all transfers.
+// ranks (secure_socket.h), with consecutive messages as they are in memory. The
+// thread that waits for a transfer moves the bytes of all transfers.
 //
 // A rank accepts only ranks that have read its random key in the rendezvous, so
 // the connections are as safe as the rendezvous. After the handshakes they are

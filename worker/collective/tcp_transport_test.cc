@@ -44,7 +44,7 @@ class TcpTransportTest : public testing::Test {
                       &rendezvous_);
   }
 
-  // Returns where a rank listens.
+  // Returns the address at which a rank listens.
   v1::RankAddress AddressOf(int rank) {
     const auto text =
         rendezvous_.Get(absl::StrCat("tcp/test/", rank), absl::Seconds(60));
@@ -129,7 +129,7 @@ TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {
   EXPECT_THAT(rank, IsDeadlineExceeded("rank 0 of 3", "did not come: 1, 2"));
 }
 
-TEST_F(TcpTransportTest, WhoeverWaitsHearsOfABrokenLink) {
+TEST_F(TcpTransportTest, EveryRankThatWaitsHearsOfABrokenLink) {
   // Rank 0 has ended because it cannot connect.
   v1::RankAddress address;
   address.set_key(RandomKey());

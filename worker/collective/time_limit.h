@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A time limit for something that others do. A process that was stopped, by a
-// signal or with its machine, may find all deadlines over when it goes on. It
+// signal or with its machine, may find all deadlines over when it continues. It
 // must not blame others for that: it has not looked at what they did, and they
-// may have been stopped, too. So this counts little of such a time.
+// may have been stopped, too. So the limit counts little of such a stop.
 //
 //   TimeLimit limit(timeout, &now);
 //   do {
@@ -25,9 +25,9 @@ namespace causeway {
 // Not thread-safe.
 class TimeLimit {
  public:
-  // Who waits looks at the limit at least so often.
+  // A waiting thread looks at the limit at least this often.
   static constexpr absl::Duration kSlice = absl::Seconds(1);
-  // This much of the time between two looks counts, at most.
+  // At most this much of the time between two looks counts.
   static constexpr absl::Duration kMostCounted = absl::Milliseconds(1500);
 
   // `now` outlives the object.

@@ -37,9 +37,9 @@ class Transfer {
   virtual absl::Status Wait(TimeLimit& limit) = 0;
 };
 
-// A peer that the network has not reached for so long is not waited for. A
-// break of half the time does no harm: TCP sends again what was lost, at
-// intervals that double.
+// Nothing waits for a peer that the network has not reached for this long. A
+// break of half the time does no harm: TCP resends what was lost, at intervals
+// that double.
 inline constexpr absl::Duration kLongestSilence = absl::Seconds(10);
 
 // One thread calls Send and Receive, and waits for the transfers; Close is

@@ -20,8 +20,8 @@
 namespace causeway {
 namespace {
 
-// Runs one rank: calls `again` before each step, and ends when it says so on
-// rank 0.
+// Runs one rank: calls `again` before each step, and ends when it returns false
+// on rank 0.
 template <typename Again>
 void RunRank(int rank, int size, bool encrypt, int64_t values,
              Rendezvous* rendezvous, Again again) {

@@ -33,7 +33,7 @@ TEST(VerdictsTest, TheTextsOfTwoAreJoined) {
   EXPECT_EQ(both->text(), "a; b");
 }
 
-TEST(VerdictsTest, RankZeroTakesThoseOfAllHostsOnce) {
+TEST(VerdictsTest, RankZeroTakesTheVerdictsOfAllHostsOnce) {
   LocalRendezvous table;
   Verdicts verdicts(&table, 4);
   EXPECT_FALSE(verdicts.Take().has_value());

@@ -269,7 +269,7 @@ class HostFragmentPart : public FragmentPart {
         progress_.complete ? encoder_->Finish() : encoder_->ready();
     if (!progress_.complete) return;
     encoder_.reset();
-    // With error feedback, values_ holds the error, kept if this is merged.
+    // With error feedback, values_ holds the error until EndContribution.
     if (!feedback_.is_on()) ReturnValues();
   }
 

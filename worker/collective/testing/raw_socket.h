@@ -21,7 +21,7 @@ class RawSocket {
   ~RawSocket();
 
   int descriptor() const { return descriptor_; }
-  // Returns whether the other side has not closed the connection.
+  // Returns false if the other side has closed the connection.
   bool Send(const std::string& bytes);
   // Returns what comes until the other side closes the connection.
   std::string ReadToEnd();
@@ -51,7 +51,7 @@ class Recorder {
   explicit Recorder(const std::string& server);
   ~Recorder();
 
-  // Returns where the client is to connect.
+  // Returns the address for the client.
   const std::string& address() const { return listener_.address(); }
   // Waits until both sides have closed their connections.
   void Finish() { thread_.join(); }

@@ -338,7 +338,7 @@ class DeviceFragmentPart : public FragmentPart {
     progress_.complete = encoded_values_ == EncodedSize();
     progress_.ready =
         progress_.complete ? encoder_->Finish() : encoder_->ready();
-    // With error feedback, inner_ holds the error, kept if this is merged.
+    // With error feedback, inner_ holds the error until EndContribution.
     if (progress_.complete && !feedback_.is_on()) inner_.Release();
   }
 

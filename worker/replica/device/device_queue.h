@@ -62,8 +62,8 @@ class DeviceQueue {
   virtual void Add(const float* change, uint64_t count, float* values) = 0;
   virtual void Subtract(const float* other, uint64_t count, float* values) = 0;
   // Copies the part's values [begin, end) between the shard and `values`, which
-  // begins with value `begin`. `runs` has `count` of them, in the part's order
-  // and with all its values; they need no alignment in the shard.
+  // begins with value `begin`. `runs` has `count` runs, in the part's order and
+  // with all its values; runs need no alignment in the shard.
   virtual void CopyRuns(const DeviceRun* runs, uint64_t count, uint64_t begin,
                         uint64_t end, float* shard, float* values,
                         bool to_shard) = 0;
