@@ -18,7 +18,6 @@
 namespace causeway {
 namespace {
 
-// Returns the number of values in each transformer block.
 std::vector<int64_t> BlockSizes(const ModelLayout& layout) {
   std::vector<int64_t> sizes;
   for (const TensorSpec& tensor : layout.tensors) {
@@ -145,7 +144,6 @@ absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
 
 absl::StatusOr<FragmentMap> FragmentMap::Create(const ModelLayout& layout,
                                                 const v1::FragmentPlan& plan) {
-  // Tensors that no fragment has taken yet.
   absl::flat_hash_map<std::string, const TensorSpec*> free_tensors;
   for (const TensorSpec& tensor : layout.tensors) {
     free_tensors.emplace(tensor.name, &tensor);

@@ -63,9 +63,8 @@ class FragmentMap {
                                             const v1::FragmentPlan& plan);
 
   uint32_t fragments() const { return static_cast<uint32_t>(parts_.size()); }
-  // The number of values in the whole model.
+  // The number of values in the whole model, and in a fragment.
   uint64_t model_size() const { return model_size_; }
-  // The number of values in the fragment.
   uint64_t size(uint32_t fragment) const { return parts_[fragment].size; }
   // The fragment's segments, in fragment order. Neighbouring tensors share one,
   // so they are few and long.

@@ -132,7 +132,6 @@ TEST(FragmentPlanTest, IslandsThatWaitForUpdatesSendAllFragmentsTogether) {
               ElementsAre(0, 0, 0));
 }
 
-// For every pattern and number of fragments, the plan partitions the model.
 TEST(FragmentPlanTest, EachValueIsInExactlyOneFragment) {
   for (const Sync::Pattern pattern :
        {Sync::STRIDED, Sync::SEQUENTIAL, Sync::BALANCED}) {

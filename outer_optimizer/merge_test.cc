@@ -22,7 +22,6 @@ constexpr Outer::Weighting kWeightings[] = {Outer::TOKENS, Outer::UNIFORM,
                                             Outer::TOKENS_SQUARED_PER_STEP};
 
 TEST(MergeSharesTest, FollowTheirFormulas) {
-  // Tokens 100 in 10 steps, 300 in 10 steps.
   const std::vector<Effort> efforts = {{100, 10}, {300, 10}};
   EXPECT_THAT(MergeShares(Outer::TOKENS, efforts), ElementsAre(0.25f, 0.75f));
   EXPECT_THAT(MergeShares(Outer::UNIFORM, efforts), ElementsAre(0.5f, 0.5f));

@@ -238,7 +238,6 @@ class FusedStep {
   StripQueue queue_;
 };
 
-// Returns why strip `strip` is not finite.
 absl::Status NotFiniteError(const Contributions& contributions, uint64_t strip,
                             uint64_t values) {
   for (size_t i = 0; i < contributions.size(); ++i) {

@@ -143,7 +143,6 @@ struct OuterStepOutput {
 };
 
 struct OuterStepSummary {
-  // The size of the update in bytes.
   uint64_t update_bytes = 0;
   // The Euclidean norm of the merged pseudo-gradient g.
   double gradient_norm = 0;

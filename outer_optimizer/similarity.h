@@ -29,7 +29,7 @@ namespace causeway {
 // Returns the similarity, in [-1, 1]; none if all parts but one are too small
 // for the norms' precision, or a norm is not a number. `norms` has the
 // contributions' Euclidean norms, in the order of the weights; `gradient_norm`
-// is that of g.
+// is the norm of g.
 std::optional<double> Similarity(const MergeWeights& weights,
                                  absl::Span<const double> norms,
                                  double gradient_norm);

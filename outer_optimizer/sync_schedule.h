@@ -50,7 +50,6 @@ class SyncSchedule {
     uint64_t total_steps = 0;
   };
 
-  // One send of a fragment.
   struct Send {
     uint32_t fragment = 0;
     uint64_t step = 0;
@@ -99,7 +98,6 @@ class SyncSchedule {
   uint64_t ModelVersion(absl::Span<const uint64_t> versions) const;
   // Returns whether the set is exactly this version, with no fragment ahead.
   bool IsModelVersion(absl::Span<const uint64_t> versions) const;
-  // Returns the version of the model at the end of the run.
   uint64_t FinalModelVersion() const;
 
   // Returns the run's position, in inner steps, for a set of versions (one for

@@ -138,7 +138,7 @@ TEST(SyncScheduleTest, ClampsAStepToWhereTheVersionsAre) {
       const SyncSchedule schedule,
       SyncSchedule::Create(
           {.round_steps = 10, .send_offsets = {0, 5}, .total_steps = 33}));
-  // Versions (1, 1) stand for step 15; the next open send is at 20.
+  // Versions (1, 1) contain training up to step 15; the next send is at 20.
   EXPECT_EQ(schedule.ClampToVersions(0, {1, 1}), 15u);
   EXPECT_EQ(schedule.ClampToVersions(17, {1, 1}), 17u);
   EXPECT_EQ(schedule.ClampToVersions(30, {1, 1}), 19u);
@@ -165,7 +165,6 @@ TEST(SyncScheduleTest, IsReadFromConfigAndPlan) {
   EXPECT_TRUE(schedule.IsSentAt(1, 12));
 }
 
-// Compares all small schedules with the rule in the header.
 TEST(SyncScheduleTest, HoldsTheRuleForAllSmallNumbers) {
   for (uint64_t round = 1; round <= 6; ++round) {
     for (uint64_t offset = 0; offset < round; ++offset) {

@@ -39,7 +39,6 @@ struct ValueRange {
 // Decoders of the contributions, whose bytes they do not own.
 using Contributions = std::vector<std::unique_ptr<Decoder>>;
 
-// The factors of the contributions.
 struct MergeWeights {
   // Outside of `tensors`, one factor for each contribution.
   std::vector<float> shares;

@@ -43,9 +43,8 @@ struct CrewRules {
   // trains.
   int size = 1;
   int least = 1;
-  // The process that leads.
   int leader = 0;
-  // The leader waits this long for all of them before it begins without some.
+  // The leader waits this long for all processes before it begins without some.
   absl::Duration shrink_after = absl::Seconds(30);
   // The leader waits for no more processes than these.
   int awaited = std::numeric_limits<int>::max();

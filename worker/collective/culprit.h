@@ -31,7 +31,6 @@ void ReportOwnFailure(int rank, const absl::Status& reason,
 // Describes a failure as one rank has seen it.
 struct SeenFailure {
   int rank = 0;
-  // The number of ranks.
   int ranks = 1;
   // `rank` waited in vain for `suspect` (DEADLINE_EXCEEDED) or lost its
   // connection to it (UNAVAILABLE).

@@ -45,7 +45,6 @@ void ForEachRank(int size, const std::function<void(int rank)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A vector on a device.
 class DeviceVector {
  public:
   DeviceVector(int device, const std::vector<float>& values) {

@@ -39,7 +39,7 @@ class OperationMessages {
   void Begin(Collective collective, absl::Duration limit);
   // Returns the number of operations so far, including this one.
   uint64_t sequence() const { return times_.sequence; }
-  // Returns what is left of the operation's time limit.
+  // Returns the rest of the operation's time limit.
   absl::Duration Left() { return limit_.Left(); }
   // Begins another time limit, now.
   void set_limit(absl::Duration limit) { limit_ = TimeLimit(limit, &now_); }

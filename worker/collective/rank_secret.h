@@ -22,7 +22,6 @@ absl::StatusOr<std::string> ReadRankSecret(const std::string& path);
 inline constexpr size_t kRankKeyBytes = 32;
 // Returns a key that depends on all bytes of `secret`.
 std::string KeyOfSecret(absl::string_view secret);
-// Returns a random key.
 std::string RandomKey();
 
 }  // namespace causeway

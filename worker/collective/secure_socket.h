@@ -94,7 +94,7 @@ class SecureSocket {
                          absl::Time deadline, const Clock& now);
   // Continues the handshake, and returns whether it is complete.
   absl::StatusOr<bool> ContinueHandshake();
-  // Returns OK if the operation with this result only has to wait.
+  // Returns OK if the operation with this result must only wait.
   absl::Status TlsStatus(int result) const;
   // Returns the event that the handshake or the last operation waits for.
   int16_t events() const;

@@ -65,7 +65,6 @@ class SecureSocketTest : public testing::Test {
                                  SteadyWallClock());
   }
 
-  // Returns the next admitted connection.
   Socket NextAccepted() {
     absl::MutexLock lock(&mu_);
     const auto one = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

@@ -52,8 +52,8 @@ struct LeaderAddress {
 // by commas; each may follow the number of its process, as in
 // "4=10.1.0.2:7100", and otherwise belongs to the process whose number is its
 // place in the list.
-//   INVALID_ARGUMENT  There is none, the first is not that of process 0, or two
-//                     are alike.
+//   INVALID_ARGUMENT  There is none, the first does not belong to process 0, or
+//                     two are alike.
 absl::StatusOr<std::vector<LeaderAddress>> ParseLeaders(absl::string_view text);
 
 struct Succession {
@@ -82,7 +82,7 @@ absl::Status SayJoined(Rendezvous* table);
 // Returns the address at which a leader answers, preferably `last`. Returns
 // nothing if this process must lead; `failed` is as above.
 //   PERMISSION_DENIED  Only processes with another secret answer.
-//   DEADLINE_EXCEEDED  Nobody has answered for `timeout`.
+//   DEADLINE_EXCEEDED  No process has answered for `timeout`.
 absl::StatusOr<std::optional<std::string>> FindLeader(
     const Succession& succession, const std::string& last, bool failed,
     absl::Duration timeout);

@@ -209,7 +209,7 @@ void FragmentExchange::Retry(const absl::Status& status, absl::Time now) {
     return;
   }
   const absl::Duration pause = backoff_.Next();
-  // The host cancels what is under way when the island ends.
+  // The host cancels calls under way when the island ends.
   LOG_IF(WARNING, !absl::IsCancelled(status))
       << "fragment " << options_.fragment << ": " << status.message()
       << "; next try in " << absl::FormatDuration(pause);

@@ -169,7 +169,6 @@ class OuterLoop {
     return ordered_.has_value() &&
            std::holds_alternative<action::Train>(*ordered_);
   }
-  // Returns whether training has begun.
   bool has_begun() const { return phase_ >= Phase::kTraining; }
   // Tells people what the island does or waits for.
   std::string Activity() const;
@@ -288,7 +287,6 @@ class OuterLoop {
   // The steps of this process's last checkpoint and of the last one ordered.
   std::optional<uint64_t> saved_step_;
   std::optional<uint64_t> save_ordered_step_;
-  // The last measured version of the model.
   uint64_t validated_version_ = 0;
   absl::Time leave_deadline_;
 

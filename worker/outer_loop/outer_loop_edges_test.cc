@@ -71,7 +71,6 @@ TEST_F(ConnectedIslandTest, AStepIsCountedAsLateOnce) {
   EXPECT_EQ(driver_.loop().lateness().steps, 1);
 }
 
-// Only waiting counts, not what the trainer does meanwhile.
 TEST_F(ConnectedIslandTest, ApplyingAnUpdateIsNoWait) {
   driver_.Train(4);
   driver_.Contribute(0);

@@ -199,7 +199,6 @@ TEST_F(ConnectedIslandTest,
   EXPECT_EQ(driver_.Contribute(0).tokens(), 80);
 }
 
-// Before the fragment is sent, its anchor is the newest version.
 TEST_F(ConnectedIslandTest, CatchesUpWithOthersBeforeItSends) {
   driver_.Train(3);
   driver_.Publish({1, 0});
@@ -225,7 +224,6 @@ TEST_F(ConnectedIslandTest,
   EXPECT_EQ(driver_.loop().window(0).training().inner_steps, 5);
 }
 
-// An island that was left behind continues where the run is.
 TEST_F(ConnectedIslandTest, MovesOnWithTheRunWhenItHasMissedRounds) {
   driver_.Train(2);
   driver_.Publish({2, 2});

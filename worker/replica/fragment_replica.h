@@ -39,7 +39,6 @@ class FragmentReplica {
   virtual absl::Status TakeSnapshot() = 0;
   virtual absl::Status Apply(bool includes_island) = 0;
 
-  // Reads the whole anchor.
   virtual absl::Status ReadAnchor(absl::Span<float> values) = 0;
 
   // The fragment's thread calls the rest.

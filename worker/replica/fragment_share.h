@@ -37,7 +37,7 @@ struct FragmentShare {
   // Consists of whole strips.
   Slice encoded;
   // The held values: model_offset counts from the beginning of the shard,
-  // fragment_offset from that of `held`.
+  // fragment_offset from the beginning of `held`.
   std::vector<FragmentMap::Segment> segments;
 
   // Returns the number of first held values that another rank encodes.

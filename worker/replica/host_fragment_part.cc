@@ -169,7 +169,6 @@ class HostFragmentPart : public FragmentPart {
     held_ = snapshots_->Take(anchor_.size());
     return absl::MakeSpan(held_);
   }
-  // Writes the copy back.
   absl::Status BringBack(float* master) {
     if (copy_ == nullptr) return absl::OkStatus();
     const absl::Status copied =
@@ -275,7 +274,6 @@ class HostFragmentPart : public FragmentPart {
 
   void ReturnValues() { snapshots_->Return(std::exchange(values_, {})); }
 
-  // A step of the anchor.
   struct Update {
     LargeVector<float> new_anchor;
     // The digest of the new anchor, made while the values were in the cache.

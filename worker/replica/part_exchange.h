@@ -45,8 +45,8 @@ class PartExchange {
   // Returns the digest of the whole new anchor. It passes through all ranks.
   absl::StatusOr<std::string> DigestNewAnchor(FragmentPart& part) const;
 
-  // On rank 0, `values` are those of the whole fragment. Each rank returns the
-  // values that it holds.
+  // On rank 0, `values` is the whole fragment. Each rank returns the values
+  // that it holds.
   absl::StatusOr<std::vector<float>> ScatterHeld(
       absl::Span<const float> values) const;
   // The reverse: `own` are the values that the rank holds.

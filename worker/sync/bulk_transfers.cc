@@ -238,7 +238,6 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::ReadVerdict(
   return response;
 }
 
-// Reads the answer to the header.
 absl::Status BulkTransfers::ReadAnswer(Upload& upload) const {
   ASSIGN_OR_RETURN(upload.answer, ReadVerdict(upload.main));
   return absl::OkStatus();

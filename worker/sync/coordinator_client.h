@@ -69,8 +69,8 @@ class CoordinatorClient {
   virtual std::unique_ptr<ControlStream> OpenSession() = 0;
 
   // Offers the contribution, uploads the bytes that the coordinator lacks, and
-  // meanwhile completes an incomplete encoding. The header's object is that of
-  // the encoding. An incomplete encoding was never offered, so its bytes follow
+  // meanwhile completes an incomplete encoding. Sets the header's object to the
+  // encoding's. An incomplete encoding was never offered, so its bytes follow
   // the offer at once. Uploads go one after the other. Calls `sent` when all
   // bytes are sent, before the verdict comes, unless nothing had to be sent.
   // The verdict is ACCEPTED or LATE.

@@ -264,7 +264,6 @@ TEST_F(GrpcDownloadsTest, ParametersOfAnotherVersionBeginAnew) {
   EXPECT_EQ(download.bytes.received(), coordinator_.announced);
 }
 
-// Compression is slower than the fastest links.
 TEST_F(GrpcDownloadsTest, ParametersAreCompressedUnlessTheLinkIsFaster) {
   for (const double rate : {0.0, 249e6, 250e6, 1e9}) {
     const auto client =

@@ -38,7 +38,6 @@ class IncomingBytes {
   }
 
   uint64_t size() const { return size_; }
-  // The bytes received so far.
   absl::string_view received() const {
     return absl::string_view(buffer_.get(), assembler_->next_offset());
   }

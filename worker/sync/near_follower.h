@@ -29,7 +29,6 @@ class NearFollower {
   static constexpr absl::Duration kShortestPause = absl::Seconds(5);
   static constexpr absl::Duration kLongestPause = absl::Minutes(5);
 
-  // The connections to a follower.
   struct Link {
     std::string address;
     BulkLanes lanes;

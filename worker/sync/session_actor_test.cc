@@ -29,8 +29,7 @@
 namespace causeway {
 namespace {
 
-// The coordinator's end of all streams, of which one is open at a time.
-// Thread-safe.
+// The coordinator's end of all streams, one at a time. Thread-safe.
 class FakeCoordinator {
  public:
   int joins() const {
@@ -75,7 +74,6 @@ class FakeCoordinator {
     if (!end_.has_value()) end_ = absl::CancelledError();
   }
 
-  // Waits for the next heartbeat.
   v1::SessionRequest AwaitHeartbeat() {
     absl::MutexLock lock(&mu_);
     const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {

@@ -109,7 +109,6 @@ class SharedOuterLoop {
   const Clock now_;
   mutable absl::Mutex mu_;
   OuterLoop core_ ABSL_GUARDED_BY(mu_);
-  // The number of events so far.
   uint64_t events_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

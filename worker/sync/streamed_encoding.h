@@ -70,7 +70,6 @@ class StreamedEncoding {
   absl::Status status_;
   EncodedBytes progress_;
   uint64_t sent_ = 0;
-  // The digest of the final bytes.
   Digest128Stream digest_;
 };
 

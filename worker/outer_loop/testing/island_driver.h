@@ -164,7 +164,6 @@ class IslandDriver {
     ASSERT_TRUE(exchange.ready());
   }
 
-  // The last checkpoint.
   const v1::IslandCheckpoint& saved() const { return saved_; }
   // Sets whether checkpoints can be saved from now on.
   void set_saves(bool saves) { saves_ = saves; }

@@ -225,7 +225,6 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
   }
   void TearDown() override { End(); }
 
-  // Changes the parameters as training does.
   void Train() {
     const Values change = Random(share_.shard_size, ++seed_, 1e-3f);
     for (size_t i = 0; i < master_.size(); ++i) master_[i] += change[i];
@@ -274,7 +273,7 @@ class DeviceFragmentPartTest : public testing::TestWithParam<Scenario> {
     ASSERT_OK(part_->EndContribution(merged));
   }
 
-  // Returns those strips of an update's encoding that have held values.
+  // Returns the strips of an update's encoding that have held values.
   std::string Update(float special = 0) {
     Values values = Random(kFragment, ++seed_, 1e-3f);
     if (share_.held.size() == 0) return "";

@@ -135,7 +135,6 @@ class PartDevice {
   // device is full.
   absl::StatusOr<Lease> TakeAnchor(uint64_t values);
   absl::StatusOr<Lease> TakePinned(size_t bytes);
-  // Takes memory of the device.
   absl::StatusOr<Lease> TakeOnDevice(size_t bytes);
 
  private:

@@ -58,7 +58,6 @@ class ReplicaRanks {
   const FragmentMap& map() const { return map_; }
   FragmentReplica& fragment(uint32_t id) { return *fragments_[id]; }
   Orders& orders(int rank) { return *orders_[rank]; }
-  // Returns whether the masters have changed.
   bool changed(int rank) const { return changed_[rank]; }
 
   // Returns the whole model's parameters. All ranks must have carried out the
