@@ -118,8 +118,7 @@ TEST_F(LeadersTest, AProcessFollowsTheLeaderThatAnswers) {
   for (const int process : {0, 2}) {
     EXPECT_THAT(Find(process), IsOkAndHolds(Optional(Address(1))));
   }
-  // Of two leaders it follows the one that it followed before, or else the
-  // first.
+  // If there are two, it follows its earlier leader, or else the first.
   const auto first = Lead(0);
   EXPECT_THAT(Find(2), IsOkAndHolds(Optional(Address(0))));
   EXPECT_THAT(Find(2, Address(1)), IsOkAndHolds(Optional(Address(1))));

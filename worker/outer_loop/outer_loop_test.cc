@@ -211,8 +211,7 @@ TEST_F(ConnectedIslandTest, CatchesUpWithOthersBeforeItSends) {
 }
 
 // Otherwise it would be late for the next round, too.
-TEST_F(ConnectedIslandTest,
-       ContinuesFromTheRunsStepWhenARoundClosedWithoutIt) {
+TEST_F(ConnectedIslandTest, ContinuesFromTheRunsStepWhenARoundClosedWithoutIt) {
   driver_.Train(3);
   v1::SessionResponse view = driver_.loop().membership().state();
   view.set_run_step(5);
