@@ -26,8 +26,8 @@ struct Effort {
 //   UNIFORM                  equal shares
 //   TOKENS_SQUARED_PER_STEP  proportional to tokens * (tokens / inner_steps),
 //                            as in Decoupled DiLoCo
-// A share is NaN if its weight needs inner steps and there are none. All shares
-// are NaN if all weights are 0.
+// Shares are NaN if a weight needs inner steps and there are none, or if all
+// weights are 0.
 std::vector<float> MergeShares(v1::OuterOptimizerConfig::Weighting weighting,
                                absl::Span<const Effort> efforts);
 

@@ -32,7 +32,7 @@ struct StepCoefficients {
   float intake = 0;
   float gradient_share = 0;
   float momentum_share = 0;
-  // Sets the sum to 0 instead of sum'.
+  // Is true if the step sets the sum to 0 instead of sum'.
   bool clears_sum = false;
 };
 

@@ -25,7 +25,7 @@ constexpr StepCoefficients kCoefficients = {.learning_rate = 0.7f,
                                             .intake = 0.25f,
                                             .gradient_share = 0.5f,
                                             .momentum_share = 0.8f};
-// Enough for whole vectors and every length of the rest, from any start.
+// Covers whole vectors and every length of the rest, from any start.
 constexpr size_t kMost = 67;
 
 // Runs every test once for each instruction set that this machine has.

@@ -46,7 +46,7 @@ struct CrewRules {
   int leader = 0;
   // The leader waits this long for all processes before it begins without some.
   absl::Duration shrink_after = absl::Seconds(30);
-  // The leader waits for no more processes than these.
+  // The leader waits for no more processes than this.
   int awaited = std::numeric_limits<int>::max();
   // The processes that get no place before these times, because the network
   // does not join them with another one, or they slow the others down.

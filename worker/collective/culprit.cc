@@ -20,8 +20,8 @@
 namespace causeway {
 namespace {
 
-// Longer than a failed rank takes to report. The rank that a victim waits for
-// began to wait earlier, so it also gave up earlier.
+// A failed rank takes less than this to report. The rank that a victim waits
+// for began to wait earlier, so it also gave up earlier.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
 
 // The key with the trouble of a rank that cannot connect.
@@ -85,7 +85,7 @@ absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
 
 // Blames the silent rank that the report of `reporter` names. Compares what the
 // other ranks reach. If some reach the silent rank, but the reporter or rank 0
-// does not, its link to that one is broken; if none does, its host is dead.
+// does not, the link from there is broken; if none does, the host is dead.
 // Nothing is known of ranks that rank 0 does not reach, such as others on a
 // lost host.
 absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,

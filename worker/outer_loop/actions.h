@@ -52,7 +52,7 @@ struct OpenStream {};
 // Send a heartbeat. Answer: IslandMembership::HeartbeatSent, or StreamBroke.
 struct Heartbeat {
   v1::IslandIdentity identity;
-  // Is true if the island can train. Its progress says so.
+  // Is true if the island can train; sent with its progress.
   bool ready = false;
 };
 // Close the stream. Answer: IslandMembership::StreamEnded with its status.

@@ -242,7 +242,7 @@ class OuterLoop {
   // Counts the updates that are late after this step.
   void BookLateness();
   bool IsDue(const Fragment& fragment) const;
-  // Returns whether a fragment would have nothing to send at `step`.
+  // Returns whether a fragment that is due at `step` has nothing to send.
   bool MustTrain(uint64_t step) const;
   // Returns the order to measure the merged model if the island was asked to
   // measure the anchors' version.

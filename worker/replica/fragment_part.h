@@ -72,10 +72,9 @@ class FragmentPart {
   // Applies the step that FinishUpdate or ReplaceAnchor has prepared to the
   // held values and the anchor. If the update contains the training up to the
   // snapshot (`includes_island`), parameters mix (outer_optimizer/mixing.h),
-  // otherwise they rebase. An island that began with a checkpoint has no
-  // snapshot of an earlier process's contribution; its parameters become the
-  // anchor. Of a contribution, only EndContribution may still come, beside
-  // Apply or after it.
+  // otherwise they rebase. Without a snapshot, because an earlier process sent
+  // the contribution, they become the anchor. Of a contribution, only
+  // EndContribution may still come, beside Apply or after it.
   virtual absl::Status Apply(bool includes_island, float* master) = 0;
 
   // Begins a contribution: the pseudo-gradient of the last snapshot against the

@@ -314,7 +314,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   CoordinatorTarget target_ ABSL_GUARDED_BY(mu_);
   // The address at the other end of the connections; empty before the join.
   std::string coordinator_ ABSL_GUARDED_BY(mu_);
-  // The figures on these connections, and the end of their age.
+  // The figures on these connections, reported until figures_until_.
   mutable OwnConnections figures_ ABSL_GUARDED_BY(mu_);
   mutable absl::Time figures_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 
