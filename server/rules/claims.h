@@ -62,7 +62,7 @@ class Claims {
   // The most tokens of an inner step.
   double step_tokens_;
   int64_t slack_;
-  // By island and fragment: the step of the run that the contributed steps
+  // Maps island and fragment to the step of the run that the contributed steps
   // reach, counted from the island's join, minus slack_.
   std::map<std::pair<std::string, uint32_t>, int64_t> used_;
 };

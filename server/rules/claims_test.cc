@@ -50,7 +50,7 @@ class ClaimsTest : public testing::Test {
   Claims claims_{Config(), &schedule_};
 };
 
-TEST_F(ClaimsTest, AllStepsAreThoseOfTheScheduleAndTheSlack) {
+TEST_F(ClaimsTest, StepsAreBoundByTheScheduleAndTheSlack) {
   claims_.Joined("east", 1, 0, 2);
   ExpectBound(3, 2 * kRoundSteps + kSlack);
   claims_.Merged(claims_.Bounded(Claim(3)));
@@ -63,7 +63,7 @@ TEST_F(ClaimsTest, AllStepsAreThoseOfTheScheduleAndTheSlack) {
   ExpectBound(9, 2 * kRoundSteps + 5);
 }
 
-TEST_F(ClaimsTest, WhatIsNotTrainedIsNoCreditBeyondTheSlack) {
+TEST_F(ClaimsTest, UnusedStepsCannotBeSavedBeyondTheSlack) {
   claims_.Joined("east", 1, 0, 0);
   for (uint64_t base_version = 0; base_version < 6; ++base_version) {
     claims_.Merged(Claim(base_version, 1));
@@ -71,7 +71,7 @@ TEST_F(ClaimsTest, WhatIsNotTrainedIsNoCreditBeyondTheSlack) {
   ExpectBound(6, kRoundSteps + kSlack);
 }
 
-TEST_F(ClaimsTest, WhatIsPossibleCountsAsItIs) {
+TEST_F(ClaimsTest, PossibleClaimsCountUnchanged) {
   claims_.Joined("east", 1, 0, 0);
   const v1::ContributionHeader header = claims_.Bounded(Claim(0, 7, 200));
   EXPECT_EQ(header.inner_steps(), 7);
@@ -79,7 +79,7 @@ TEST_F(ClaimsTest, WhatIsPossibleCountsAsItIs) {
   EXPECT_EQ(claims_.Bounded(Claim(0, 7, 225)).tokens(), 7 * kStepTokens);
 }
 
-TEST_F(ClaimsTest, WhoJoinsAgainMayTrainAWindowAgain) {
+TEST_F(ClaimsTest, AnIslandThatJoinsAgainMayRepeatAWindow) {
   claims_.Joined("east", 1, 0, 0);
   claims_.Merged(claims_.Bounded(Claim(4)));
   claims_.Joined("east", 2, 0, 5);
@@ -88,7 +88,7 @@ TEST_F(ClaimsTest, WhoJoinsAgainMayTrainAWindowAgain) {
   ExpectBound(6, kRoundSteps);
 }
 
-TEST_F(ClaimsTest, OfAnIslandFromBeforeARestartOnlyTheRunsLengthIsKnown) {
+TEST_F(ClaimsTest, AnIslandFromBeforeARestartIsBoundByTheRunsLength) {
   claims_.Joined("east", 2, 0, 5);
   ExpectBound(5, 6 * kRoundSteps + kSlack);
   claims_.Merged(claims_.Bounded(Claim(5)));

@@ -25,7 +25,7 @@ std::vector<Step> StepsAfter(const std::vector<absl::Status>& outcomes) {
   return steps;
 }
 
-TEST(CommitSequenceTest, NobodySeesAVersionThatIsNotDurable) {
+TEST(CommitSequenceTest, NoVersionIsPublishedBeforeItIsDurable) {
   const absl::Status ok;
   const absl::Status failed = absl::DataLossError("");
   const absl::Status unknown = absl::UnknownError("");

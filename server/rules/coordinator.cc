@@ -17,9 +17,9 @@
 namespace causeway {
 namespace {
 
-// The smallest change that counts as usual, because some fragments begin with
-// zeros: before outlier_factor is applied, the first contributions may change a
-// parameter by this much in the root mean square.
+// The first contributions may change a parameter by this much in the root mean
+// square, before outlier_factor applies, because some fragments begin with
+// zeros.
 constexpr double kLeastUsualChange = 0.1;
 
 std::vector<double> FirstUsualNorms(
@@ -302,7 +302,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Complete(
   // may have been fenced off.
   ASSIGN_OR_RETURN(v1::ContributeResponse response, Offer(claimed, now));
   v1::ContributionHeader header = claims_.Bounded(claimed);
-  // `parts` has what they are for; up to 20 kB are not kept.
+  // `parts` replaces these up to 20 kB.
   header.clear_rank_ends();
   Round& round = rounds_[header.fragment()];
   if (response.verdict() == v1::ContributeResponse::UPLOAD) {

@@ -55,9 +55,9 @@ class Coordinator {
     v1::FragmentPlan plan;
     // Made from `config` and `plan`.
     SyncSchedule schedule;
-    // Which of the run's coordinators this one is, counted from 1.
+    // The number of this coordinator in the run, from 1.
     uint64_t epoch = 1;
-    // An island that trains slower than the others for so long is asked to
+    // An island that trains slower than the others for this long is asked to
     // leave, if enough others remain.
     absl::Duration drain_slow_after = absl::InfiniteDuration();
   };
@@ -66,7 +66,7 @@ class Coordinator {
   struct CommittedFragment {
     v1::FragmentHead head;
     double merged_norm = 0;
-    // None for a version that another process has merged.
+    // Absent if another process merged the version.
     std::optional<double> similarity;
     absl::Time committed_at = absl::InfinitePast();
     // The Euclidean norm of the parameters when the coordinator started.
@@ -91,17 +91,16 @@ class Coordinator {
   absl::StatusOr<v1::ContributeResponse> Offer(
       const v1::ContributionHeader& header, absl::Time now);
   // Takes a contribution whose bytes have arrived and are verified. `norm` is
-  // its Euclidean norm, which is not finite if a value is not, and `parts` are
-  // the header's rank_ends with the squares of the values. Claims in the header
-  // are bounded (Claims). Returns ACCEPTED or LATE.
+  // its Euclidean norm, which is not finite if a value is not. `parts` has the
+  // header's rank_ends with the squares of the values. Bounds the header's
+  // claims (Claims). Returns ACCEPTED or LATE.
   absl::StatusOr<v1::ContributeResponse> Complete(
       const v1::ContributionHeader& claimed, double norm,
       const RankParts& parts, absl::Time now, Effects& effects);
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now,
                      Effects& effects);
   void Tick(absl::Time now, Effects& effects);
-  // Lengthens all leases by the time in which events could not be handled, so
-  // that islands had no chance to be heard.
+  // Extends all leases by a time in which no event could be handled.
   void ExtendLeases(absl::Duration deaf, absl::Time now) {
     membership_.ExtendLeases(deaf, now);
   }
@@ -165,27 +164,25 @@ class Coordinator {
                       v1::FetchUpdateResponse& response) const;
   // Returns the control stream's message to a member.
   v1::SessionResponse View(const v1::IslandIdentity& identity);
-  // Does the same for a member that was shown `shown`, if it must learn what
-  // has changed since. It need not learn of a version that its call has waited
-  // for, because that call brings it, nor of the run's step and its own share
-  // of steps, which follow its reports. The answer to its next report has all
-  // of these.
+  // Returns View() for a member that was last shown `shown`, or nothing if all
+  // changes can wait for its next report: a version that its waiting call
+  // brings, the run's step, and its share of steps.
   std::optional<v1::SessionResponse> News(const v1::IslandIdentity& identity,
                                           v1::SessionResponse shown);
   v1::RunState run_state() const;
-  // Why the run is suspended; empty if it is not.
+  // Says why the run is suspended; empty if it is not.
   const std::string& suspended_because() const {
     if (!replaced_because_.empty()) return replaced_because_;
     return storage_problem_.empty() ? suspended_because_ : storage_problem_;
   }
-  // Why the run is suspended or paused, for people; empty if it is neither.
+  // Says why the run is suspended or paused; empty if it is neither.
   const std::string& message() const {
     return flags_.paused && replaced_because_.empty() ? flags_.pause_reason
                                                       : suspended_because();
   }
-  // Whether enough islands have been ready for the first round.
+  // Returns whether enough islands have been ready for the first round.
   bool HasBegun() const { return flags_.started; }
-  // The number of live islands without which no round closes.
+  // Returns the number of live islands that a round needs to close.
   uint32_t IslandsNeeded() const {
     const v1::MembershipConfig& membership = options_.config.membership();
     return flags_.started ? membership.quorum() : membership.min_islands();
@@ -234,8 +231,8 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
 
  private:
-  // Notes the epoch that an island of this run knows. An empty `island_id`
-  // names no island. Errors of CheckInOffice.
+  // Stands down if `epoch`, which an island of this run knows, is higher. An
+  // empty `island_id` names no island. Errors of CheckInOffice.
   absl::Status Hear(absl::string_view run_id, absl::string_view island_id,
                     uint64_t epoch);
   // Records once that the coordinator has stood down.
@@ -250,10 +247,9 @@ class Coordinator {
   static void NoteTrouble(const std::string& island_id,
                           const v1::RankTrouble& before,
                           const v1::RankTrouble& now, Effects& effects);
-  // Takes an island's report on its training.
   void TakeReport(Member& member, const v1::IslandProgress& progress,
                   absl::Time now, Effects& effects);
-  // Notes a new report of the island's speed.
+  // Notes a newly reported speed, and drains an island that is slow too long.
   void NotePace(Member& member, absl::Time now, Effects& effects);
   // Plans the bits of live islands' contributions, once a round.
   void PlanUplinkBits(Effects& effects);
@@ -261,22 +257,22 @@ class Coordinator {
   std::vector<UplinkSend> SendsOfRound(double step_seconds);
   // Notes that an island can train: from now on rounds wait for it.
   void BecomeReady(Member& member, Effects& effects);
-  // Notes the data that an island reads; until now it reported `before`.
+  // Notes the data that an island reads; until now it reported `before`. The
+  // first data that any island reports are the run's.
   void NoteData(const Member& member, absl::string_view before,
                 Effects& effects);
-  // Until an operator accepts data, makes the data that more than half of the
-  // live islands read the run's data. Before there is such a majority, the
-  // first island's data count.
+  // Makes the data that more than half of the live islands read the run's data,
+  // unless an operator has accepted data.
   void ElectData(Effects& effects);
-  // Makes `data` the run's, and records this and the islands that read other
-  // data.
+  // Makes `data` the run's, and records `event` and the islands that now
+  // differ.
   void SetData(const std::string& data, CoordinatorEvent event,
                Effects& effects);
-  // Records an island's measurement of the merged model if it is new and
-  // possible, and if the island is the one that measures.
+  // Records a measurement of the merged model if it is new and possible, and
+  // the island is Validator().
   void NoteValidation(const Member& member, absl::Time now, Effects& effects);
-  // Returns the island that measures the merged model: the longest-standing
-  // member among those that read the run's data. Null if there is none.
+  // Returns the island that measures the merged model: the first to join among
+  // those that read the run's data and are not draining; null if none does.
   const Member* Validator();
   // Records a point of training if the model has reached a new version.
   void NoteTraining(absl::Time now, Effects& effects);
@@ -285,7 +281,7 @@ class Coordinator {
   bool IsFinished() const;
   Round NewRound(uint32_t fragment, std::set<std::string> silent = {}) const;
   absl::Status CheckHeader(const v1::ContributionHeader& header) const;
-  // Whether the island is silent in an open round.
+  // Returns whether the island is silent in an open round.
   bool IsSilent(const std::string& island_id) const;
   void RefreshExpectations(uint32_t fragment, absl::Time now, Effects& effects);
   void MaybeClose(uint32_t fragment, absl::Time now, Effects& effects);
@@ -299,20 +295,19 @@ class Coordinator {
   // step cannot be done.
   void SetAsideLargest(const ClosedRound& closed, const absl::Status& status,
                        absl::Time now, Effects& effects);
-  // Books a contribution that was removed from the round, and whose incarnation
-  // has ended, as never handed in: the island may still have this training,
-  // perhaps in a checkpoint, and contribute it under its next incarnation.
+  // Books the contribution of an ended incarnation, removed from its round, as
+  // never handed in: the island may still have the training, perhaps in a
+  // checkpoint, and contribute it again.
   void LeaveOut(const v1::ContributionHeader& header, absl::string_view reason,
                 Effects& effects);
   // Moves tokens that had expired with earlier incarnations of the same process
   // to the incarnation `key`.
   void TakeOver(const IncarnationKey& key, Effects& effects);
-  // Fences off members whose contributions the open round refused for a reason
-  // that has gone with the contribution `removed`. They join again and can then
-  // offer again.
+  // Fences off members whose contributions the open round refused while it had
+  // `removed`, so that they join and offer again.
   void EndRefusedMembers(const ContributionKey& removed, absl::Time now,
                          Effects& effects);
-  // Fault injection: whether to leave the contribution out.
+  // Returns whether fault injection leaves the contribution out.
   bool IsLeftOut(const v1::ContributionHeader& header);
   // Books a merged contribution.
   void Settle(const v1::ContributionHeader& header, Effects& effects);
@@ -340,13 +335,13 @@ class Coordinator {
   TrainingHistory training_;
   std::optional<v1::ValidationPoint> validation_;
   RunFlags flags_;
-  // Why the last outer step failed; empty if it did not.
+  // Says why the last outer step failed; empty if it did not.
   std::string suspended_because_;
-  // Why the storage cannot be written; empty if it can.
+  // Says why the storage cannot be written; empty if it can.
   std::string storage_problem_;
-  // Why the coordinator has stood down; empty if it has not.
+  // Says why the coordinator has stood down; empty if it has not.
   std::string replaced_because_;
-  // Whether the event that says so is recorded.
+  // True if the event that says so is recorded.
   bool replacement_recorded_ = false;
 };
 

@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Verdict = v1::ContributeResponse;
 
-// A contribution of which an earlier process has trained 400 tokens.
+// Returns a contribution with 400 tokens that an earlier process trained.
 v1::ContributionHeader Restored(const v1::IslandIdentity& identity,
                                 uint64_t base_version) {
   v1::ContributionHeader header = Contribution(identity, base_version);
@@ -79,9 +79,8 @@ TEST(CoordinatorAccounts, AllTokensMayComeFromACheckpoint) {
   EXPECT_THAT(run.Contribute(header), IsOkAndHolds(Verdict::ACCEPTED));
 }
 
-// A round needs c as soon as one of the others is gone, and not only at the
-// next tick.
-TEST(CoordinatorAccounts, WhoIsNeededIsExpectedAtOnce) {
+// A round needs c as soon as another island is gone, before the next tick.
+TEST(CoordinatorAccounts, ANeededIslandIsExpectedAtOnce) {
   for (const bool merging : {false, true}) {
     SCOPED_TRACE(merging ? "after a merge that failed" : "in an open round");
     CoordinatorDriver run({.min_islands = 2, .quorum = 2});
@@ -132,7 +131,7 @@ TEST(CoordinatorAccounts, AViewHasAllThatAnIslandActsOn) {
   EXPECT_EQ(run.core().View(stranger).DebugString(), expected.DebugString());
 }
 
-// With overlap, an island may come later by as many steps as an update may.
+// With overlap, an island may lag by as many steps as an update may.
 TEST(CoordinatorAccounts, TheOverlapCountsAsLag) {
   CoordinatorDriver run(
       {.overlap_steps = 5, .configure = [](auto& config) {
@@ -142,15 +141,15 @@ TEST(CoordinatorAccounts, TheOverlapCountsAsLag) {
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
   ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
-  // It comes 49 s after a, and 11 s of overlap: at the end of the window.
+  // It lags by 49 s plus 11 s of overlap, exactly the grace window.
   ASSERT_OK(run.Heartbeat(b, 0, 0, 1.49));
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 0);
   ASSERT_OK(run.Heartbeat(b, 0, 0, 1.5));
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 67);
 }
 
-// An update is needed 10 s after the first offer. The upload took 2 s and the
-// last outer step 1 s, so 3 s after the offer 4 s are to spare.
+// An update is needed 10 s after the first offer. The upload takes 2 s, as the
+// download will, and the outer step 1 s, which leaves 5 s.
 TEST(CoordinatorAccounts, TheAdaptiveGraceWindowLeavesTimeForTheUpdate) {
   CoordinatorDriver run(
       {.min_islands = 2, .overlap_steps = 5, .configure = [](auto& config) {

@@ -114,7 +114,7 @@ TEST(CoordinatorEffects, OfDepartures) {
   EXPECT_THAT(run.closed_rounds(), SizeIs(1)) << "nobody else is awaited";
 }
 
-// It has not contributed since, so no contribution shows it.
+// No contribution has shown the divergence.
 TEST(CoordinatorEffects, OfAnIslandThatSaysThatItHasDiverged) {
   CoordinatorDriver run({});
   v1::LeaveRequest leave;

@@ -112,8 +112,7 @@ TEST(CoordinatorEpochsTest, AnEpochOfAnotherRunOrALowerOneChangesNothing) {
   EXPECT_EQ(run.CountEvents("coordinator_replaced"), 0);
 }
 
-// An island's transfers belong together: while its control stream is at another
-// coordinator, so are all of them.
+// All of an island's transfers go to the coordinator of its control stream.
 TEST(CoordinatorEpochsTest, TransfersWaitForTheControlStream) {
   CoordinatorDriver run({.epoch = 2});
   const v1::IslandIdentity a = run.Join("a");

@@ -170,7 +170,7 @@ TEST(CoordinatorFaultsTest, ARoundWhoseCommitIsInDoubtStaysClosed) {
   EXPECT_EQ(run.CountEvents("run_suspended"), 1);
 }
 
-TEST(CoordinatorFaultsTest, WhoComesDuringTheRetryPauseIsMergedToo) {
+TEST(CoordinatorFaultsTest, TheRetryMergesAnIslandThatLeftMeanwhile) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
@@ -190,7 +190,7 @@ TEST(CoordinatorFaultsTest, WhoComesDuringTheRetryPauseIsMergedToo) {
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("b"));
 }
 
-TEST(CoordinatorFaultsTest, WhatIsOfferedAgainDuringAMergeThatFailsIsThere) {
+TEST(CoordinatorFaultsTest, AnOfferRepeatedDuringAMergeThatFailsCounts) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");

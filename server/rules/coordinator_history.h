@@ -36,9 +36,9 @@ struct QuarantineEntry {
   double norm = 0;
   std::string reason;
   absl::Time quarantined_at;
-  // Whether its values are finite, so that it can be merged at all.
+  // True if its values are finite, so that it can be merged.
   bool admissible = false;
-  // Whether it is in the open round of its fragment.
+  // True if it is in the open round of its fragment.
   bool in_round = false;
 };
 
@@ -53,7 +53,7 @@ struct RunFlags {
   // operator has accepted or most islands read. Empty until an island has
   // reported its data.
   std::string data_digest;
-  // Whether an operator has accepted the data, so that islands no longer
+  // True if an operator has accepted the data, so that islands no longer
   // decide.
   bool data_accepted = false;
 };

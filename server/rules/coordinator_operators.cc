@@ -16,7 +16,7 @@ std::string Because(absl::string_view reason) {
 }
 
 // Returns the live member that an operator wants to end. ALREADY_EXISTS if it
-// has ended, as after the same call.
+// has ended, for instance by the same call.
 absl::StatusOr<Member*> FindToEnd(Membership& membership,
                                   const std::string& island_id) {
   const auto found = membership.members().find(island_id);

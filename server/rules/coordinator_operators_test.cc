@@ -86,7 +86,7 @@ TEST(CoordinatorEvict, FencesOffTheIncarnation) {
 
 // An island that disappears is missed until it comes back or an operator says
 // that it will not.
-TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
+TEST(CoordinatorEvict, AnEvictedIslandIsNoLongerMissed) {
   CoordinatorDriver run({});
   run.Join("a");
   run.Advance(CoordinatorDriver::kLease + absl::Seconds(1));
@@ -103,18 +103,18 @@ TEST(CoordinatorEvict, AnIslandThatHasGoneIsNotMissedAnyMore) {
   EXPECT_EQ(run.Join("a").incarnation(), 2);
 }
 
-// Two islands. b has handed in values that are not finite.
+// A run of islands a and b that has merged one round.
 class QuarantineTest : public testing::Test {
  protected:
   QuarantineTest() : run_({.rounds = 90}) {
     a_ = run_.Join("a");
     b_ = run_.Join("b", 7);
-    // It joined while a's window was under way.
+    // b joined while a's window was under way.
     CHECK(run_.Contribute(Contribution(a_, 0)).ok());
     run_.Commit();
   }
 
-  // Makes the run's next rounds: of a, and of b while it may take part.
+  // Merges the next rounds, of a, and of b while it may contribute.
   void Rounds(int count) {
     for (int i = 0; i < count; ++i) {
       const uint64_t version = run_.version();
@@ -233,7 +233,7 @@ TEST_F(QuarantineTest, NothingIsAdmittedToAFinishedFragment) {
   EXPECT_OK(run_.core().Drop(1, run_.effects()));
 }
 
-TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
+TEST_F(QuarantineTest, AnEndedIncarnationsContributionIsLeftOutAndExpires) {
   ASSERT_OK(run_.Heartbeat(b_, 10, 1000));
   ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
   ASSERT_OK(run_.Leave(b_));
@@ -252,7 +252,7 @@ TEST_F(QuarantineTest, WhatAnEndedIncarnationHandedInIsLeftOutAndExpires) {
 
 // A contribution that was left out counts once when any process contributes it
 // again.
-TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
+TEST_F(QuarantineTest, ALeftOutContributionCountsWhenContributedAgain) {
   for (const bool same_process : {true, false}) {
     SCOPED_TRACE(same_process ? "same process" : "with its checkpoint");
     const std::string name = same_process ? "c" : "d";
@@ -285,8 +285,7 @@ TEST_F(QuarantineTest, WhatWasLeftOutCountsWhereItIsContributedAgain) {
   }
 }
 
-TEST(CoordinatorQuarantine,
-     WhoWasTurnedAwayFromARoundThatOpensAgainOffersAnew) {
+TEST(CoordinatorQuarantine, AnIslandTurnedAwayMayOfferWhenTheRoundReopens) {
   CoordinatorDriver run({.min_islands = 3, .quorum = 2});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
@@ -324,7 +323,7 @@ TEST(CoordinatorQuarantine, ARoundThatKeepsItsQuorumClosesAtOnce) {
   EXPECT_EQ(run.closed_rounds()[0].contributions.size(), 2);
 }
 
-TEST_F(QuarantineTest, WhomASetAsideContributionStoodForOffersItsOwn) {
+TEST_F(QuarantineTest, AnIslandOffersItsOwnIfItsStandInIsSetAside) {
   ASSERT_OK(run_.Contribute(Contribution(b_, 1), 3e38));
   ASSERT_OK(run_.Leave(b_));
   const v1::IslandIdentity successor = run_.Join("b", 8);

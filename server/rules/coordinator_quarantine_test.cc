@@ -22,7 +22,7 @@ using testing::SizeIs;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Two islands. b has handed in a contribution that does not pass.
+// A run of islands a and b.
 class QuarantineEffects : public testing::Test {
  protected:
   void SetUp() override {

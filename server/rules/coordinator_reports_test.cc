@@ -104,7 +104,7 @@ TEST(CoordinatorReports, ASlowIslandIsAskedToLeaveIfEnoughOthersRemain) {
   for (int i = 0; i < 5; ++i) report(slow, 1);
   for (int i = 0; i < 14; ++i) report(slow, 2);
   EXPECT_EQ(leaves(), 0);
-  // So does a pause, in which nobody trains.
+  // So does a pause, in which no island trains.
   ASSERT_OK(run.core().Pause("", run.effects()));
   run.Advance(absl::Hours(1));
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
@@ -149,7 +149,7 @@ bool Differs(CoordinatorDriver& run, const std::string& island) {
   return run.core().DataDiffers(member);
 }
 
-TEST(CoordinatorReports, MostIslandsSayWhichDataAreTheRuns) {
+TEST(CoordinatorReports, TheMajoritysDataAreTheRuns) {
   CoordinatorDriver run(Validating());
   const auto first = run.Join("a");
   ASSERT_OK(run.Heartbeat(first, Reading(kOtherData)));
@@ -189,7 +189,7 @@ TEST(CoordinatorReports, AnIslandThatIsBackFindsItsDataAgain) {
   EXPECT_TRUE(Differs(run, "b"));
 }
 
-TEST(CoordinatorReports, TheWordOfAnOperatorHoldsAgainstAllIslands) {
+TEST(CoordinatorReports, AnOperatorOverrulesTheMajority) {
   CoordinatorDriver run(Validating());
   const auto first = run.Join("a");
   ASSERT_OK(run.Heartbeat(first, Reading(kOtherData)));
@@ -227,7 +227,7 @@ TEST(CoordinatorReports, AnOperatorMayConfirmTheRunsData) {
   EXPECT_EQ(run.CountEvents("data_differs"), 3);
 }
 
-TEST(CoordinatorReports, NobodyMeasuresUnlessTheRunWantsIt) {
+TEST(CoordinatorReports, NoIslandMeasuresUnlessTheRunWantsIt) {
   CoordinatorDriver run({});
   const auto island = run.Join("a");
   CommitUntil(run, island, 1);
@@ -321,7 +321,7 @@ TEST(CoordinatorReports, EveryVersionOfTheModelIsAPointOfTraining) {
     progress.set_bytes_up(progress.bytes_up() + 10);
     ASSERT_OK(run.Heartbeat(island, progress));
   };
-  // The coordinator's process does not know the time before it.
+  // The first report only begins the sums.
   train(1000, 9);
   train(100, 4);
   train(300, 2);

@@ -71,8 +71,8 @@ TEST(CoordinatorRestart, EachFragmentIsComparedWithItsOwnParameters) {
   EXPECT_THAT(run.Contribute(Contribution(a, 0, 0), 2000), IsOutOfRange());
 }
 
-// Returns by which factor the window of an island may exceed its usual length
-// at version 9, if only these sums of it were merged.
+// Returns the factor by which the island's window may exceed the usual length
+// at version 9, if these sums of its contributions are settled.
 std::string AllowedWindow(std::vector<Settled> settled,
                           uint64_t first_version = 0) {
   CoordinatorHistory history;
@@ -115,7 +115,7 @@ TEST(CoordinatorRestart, AWindowBeginsWhereTheIslandWasMergedLast) {
 
 // Rounds of fewer contributions than there are islands count together, before
 // and after a restart.
-TEST(CoordinatorRestart, WhatIsUsualComesFromAsManyAsThereAreIslands) {
+TEST(CoordinatorRestart, TheUsualNormIsOverAsManyContributionsAsIslands) {
   constexpr int kIslands = 40;
   CoordinatorDriver::Options options{
       .min_islands = kIslands,
@@ -187,7 +187,7 @@ TEST(CoordinatorRestart, WhatDoesNotFitTheConfigurationIsNotAdmitted) {
   EXPECT_EQ(run.core().quarantine().entries().rbegin()->first, 4);
 }
 
-TEST(CoordinatorRestart, AShardThatIsNoMoreIsAnotherOne) {
+TEST(CoordinatorRestart, AShardThatIsGoneIsReplaced) {
   Member member = LiveMember("a", 0);
   member.state = v1::IslandStatus::LEFT;
   member.shard = 5;

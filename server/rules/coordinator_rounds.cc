@@ -108,7 +108,7 @@ void Coordinator::OuterStepCommitted(const ClosedRound& closed,
   Round& round = rounds_[closed.fragment];
   round = NewRound(closed.fragment, expectations_.Silent(round));
   NoteTraining(now, effects);
-  // The commit's own events cannot tell, since the last ones may overlap.
+  // CommitEvents cannot tell, because the last commits may overlap.
   if (IsFinished()) effects.events.push_back(RunFinished());
   if (closed.fragment == 0) PlanUplinkBits(effects);
   effects.view_changed = true;
@@ -228,7 +228,7 @@ void Coordinator::EndRefusedMembers(const ContributionKey& removed,
           now, effects);
     }
   }
-  // With a quorum, the round closes without them.
+  // With a quorum, the round closes without these members.
   if (round.contributions().size() >= options_.config.membership().quorum()) {
     return;
   }

@@ -76,7 +76,7 @@ TEST(CoordinatorRounds, AVersionIsNoNewsToAnIslandWhoseCallWaitsForIt) {
   EXPECT_EQ(run.core().News(waiting, shown)->heads(1).version(), 1);
   ASSERT_OK(run.core().Resume(run.now(), effects));
   EXPECT_EQ(run.core().News(waiting, shown), std::nullopt);
-  // Nobody waits for these.
+  // No call waits for these.
   commit(0, 0);
   EXPECT_NE(run.core().News(waiting, shown), std::nullopt);
   const v1::SessionResponse later = run.core().View(waiting);
@@ -103,7 +103,7 @@ TEST(CoordinatorRounds, AReturningProcessTakesItsTokensAlong) {
 }
 
 // No island counts twice, and no more take part than there were islands.
-TEST(CoordinatorRounds, AnIslandThatHandedInAndLeftWasThere) {
+TEST(CoordinatorRounds, AnIslandThatContributedAndLeftTookPart) {
   CoordinatorDriver run({.min_islands = 2});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
@@ -183,7 +183,7 @@ TEST(CoordinatorRounds, AClaimOfTokensCountsAsFarAsTheScheduleGoes) {
   EXPECT_LE(ledger.reported(), 2 * 36000);
 }
 
-TEST(CoordinatorRounds, WhoMissedRoundsHandsInTheirTokensAtOnce) {
+TEST(CoordinatorRounds, AnIslandContributesTokensOfMissedRoundsAtOnce) {
   CoordinatorDriver run({.min_islands = 2, .rounds = 9});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity late = run.Join("late");
@@ -206,7 +206,7 @@ TEST(CoordinatorRounds, WhoMissedRoundsHandsInTheirTokensAtOnce) {
   EXPECT_EQ(MergedTokens(run, "late"), 10000);
 }
 
-TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {
+TEST(CoordinatorRounds, AnIslandThatNeverContributesSetsNoPace) {
   CoordinatorDriver run(
       {.min_islands = 3, .configure = [](auto& config) {
          config.mutable_synchronization()->set_inner_steps_per_round(100);
@@ -236,13 +236,13 @@ TEST(CoordinatorRounds, WhoNeverContributesSetsNoPace) {
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 50);
 }
 
-TEST(CoordinatorRounds, WithoutSharesForAllOnlyWhoIsAlwaysLateGetsOne) {
+TEST(CoordinatorRounds, ByDefaultOnlyAnIslandAlwaysLateGetsAShare) {
   CoordinatorDriver run({.configure = [](auto& config) {
     config.mutable_synchronization()->set_inner_steps_per_round(100);
   }});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
-  // They come 50 s and 100 s after a, with a grace window of 60 s.
+  // b comes 50 s, then 100 s after a; the grace window is 60 s.
   ASSERT_OK(run.Heartbeat(a, 0, 0, 1));
   ASSERT_OK(run.Heartbeat(b, 0, 0, 1.5));
   EXPECT_EQ(run.core().View(b).inner_steps_per_round(), 0);
@@ -251,7 +251,7 @@ TEST(CoordinatorRounds, WithoutSharesForAllOnlyWhoIsAlwaysLateGetsOne) {
   EXPECT_EQ(run.core().View(a).inner_steps_per_round(), 0);
 }
 
-TEST(CoordinatorRounds, WithoutGraceWhoeverComesFirstMakesTheRound) {
+TEST(CoordinatorRounds, WithoutGraceTheFirstContributionMakesTheRound) {
   CoordinatorDriver run({.min_islands = 2, .configure = [](auto& config) {
                            config.mutable_membership()->set_grace_seconds(0);
                          }});

@@ -200,7 +200,7 @@ TEST(CoordinatorTest, AnOfferKeepsTheLease) {
   EXPECT_EQ(run.CountEvents("island_evicted"), 2);
 }
 
-TEST(CoordinatorTest, WhoLeavesIsNotWaitedForButItsContributionStays) {
+TEST(CoordinatorTest, AnIslandThatLeavesIsNotAwaitedButCounts) {
   CoordinatorDriver run({.min_islands = 3});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
@@ -214,7 +214,7 @@ TEST(CoordinatorTest, WhoLeavesIsNotWaitedForButItsContributionStays) {
   EXPECT_THAT(IslandsOf(run.closed_rounds()[0]), ElementsAre("a", "b"));
 }
 
-TEST(CoordinatorTest, TheUploadsOfWhoIsGoneGiveTheirMemoryBack) {
+TEST(CoordinatorTest, UploadsOfIslandsThatLeftGiveTheirMemoryBack) {
   CoordinatorDriver run({.min_islands = 2, .fragments = 2});
   const v1::IslandIdentity a = run.Join("a");
   run.Join("b");
@@ -244,7 +244,7 @@ TEST(CoordinatorTest, AJoinerIsExpectedFromTheNextRoundOn) {
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
 }
 
-TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
+TEST(CoordinatorTest, AnIslandThatIsNotReadyIsNotAwaited) {
   CoordinatorDriver run({.quorum = 2, .rounds = 9});
   const v1::IslandIdentity a = run.Join("a");
   const v1::IslandIdentity b = run.Join("b");
@@ -262,7 +262,7 @@ TEST(CoordinatorTest, WhoIsNotReadyIsNotAwaited) {
     ASSERT_THAT(run.closed_rounds(), SizeIs(0));
     ASSERT_THAT(run.Contribute(Contribution(b, version)),
                 IsOkAndHolds(kAccepted));
-    // Nothing is waited for.
+    // No island is awaited.
     ASSERT_THAT(run.closed_rounds(), SizeIs(1)) << version;
     run.Commit();
   }
@@ -294,7 +294,7 @@ TEST(CoordinatorTest, EachIncarnationMustBeReadyAnew) {
   EXPECT_THAT(run.core().Awaited(0), ElementsAre("a", "b"));
 }
 
-TEST(CoordinatorTest, AJoinerClosesTheRoundThatNobodyElseIsLeftToClose) {
+TEST(CoordinatorTest, AJoinerClosesARoundThatNoOtherIslandCanClose) {
   CoordinatorDriver run({});
   run.Join("a");
   const v1::IslandIdentity b = run.Join("b", 2);
@@ -308,7 +308,7 @@ TEST(CoordinatorTest, AJoinerClosesTheRoundThatNobodyElseIsLeftToClose) {
   EXPECT_THAT(run.closed_rounds(), SizeIs(1));
 }
 
-TEST(CoordinatorTest, WhoJoinsWhenNobodyIsLeftIsExpectedAtOnce) {
+TEST(CoordinatorTest, AJoinerIsExpectedAtOnceIfNoIslandIsLeft) {
   CoordinatorDriver run({});
   ASSERT_OK(run.Leave(run.Join("a")));
   const v1::IslandIdentity b = run.Join("b");

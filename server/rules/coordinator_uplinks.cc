@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Coordinator that plans the bits of contributions by what islands
-// have measured (server/rules/uplink_bits.h).
+// The part of Coordinator that plans the bits of contributions from what
+// islands measure (server/rules/uplink_bits.h).
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -15,7 +15,7 @@
 namespace causeway {
 namespace {
 
-// Returns the bits per value of updates, at most.
+// Returns the most bits per value of an update.
 double DownlinkBits(const v1::SynchronizationConfig& sync) {
   if (sync.downlink_format() == v1::ECQ) return sync.ecq_bits();
   constexpr uint64_t kValues = 1 << 20;
@@ -72,8 +72,8 @@ std::vector<UplinkSend> Coordinator::SendsOfRound(double step_seconds) {
   std::vector<UplinkSend> sends;
   for (const v1::Fragment& fragment : options_.plan.fragments()) {
     const double values = static_cast<double>(fragment.size());
-    // Uploads must be early enough for who downloads longest. But no island's
-    // claim takes more than half of the time from the others, as above.
+    // Uploads must leave time for the slowest download. But one island's claim
+    // takes at most half of the others' time, as above.
     const double download =
         std::min(overlap / 2, round_trip / 2 + values * download_bits *
                                                    download_seconds_per_bit);
@@ -89,7 +89,7 @@ std::vector<UplinkSend> Coordinator::SendsOfRound(double step_seconds) {
 
 void Coordinator::PlanUplinkBits(Effects& effects) {
   if (options_.config.synchronization().uplink_bits_floor() == 0) return;
-  // All islands train at the pace of the slowest, by its steps of a round.
+  // All islands train at the pace of the island whose round takes longest.
   const double round_steps = static_cast<double>(schedule().round_steps());
   double step_seconds = 0;
   for (const Member* member : membership_.Live()) {

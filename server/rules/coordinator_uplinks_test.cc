@@ -29,7 +29,7 @@ constexpr uint64_t kOverlap = 3;
 constexpr double kUploadSeconds = kOverlap * kStep - 1 - 0.5;
 constexpr double kDownBytes = CoordinatorDriver::kFragmentSize * 4 / 8.0 / 0.5;
 
-// Returns the rate, in bytes per second, over which so many bits per value
+// Returns the rate, in bytes per second, at which this many bits per value
 // arrive in time.
 double RateFor(double bits) {
   return bits * CoordinatorDriver::kFragmentSize / 8 / kUploadSeconds;
@@ -78,7 +78,7 @@ class UplinksTest : public testing::Test {
     run_.Tick();
     run_.Commit();
   }
-  // Lets the islands, which measure these rates, pass so many rounds.
+  // Passes `count` rounds, in which the islands measure these rates.
   void Rounds(int count, const std::vector<v1::IslandIdentity>& islands,
               const std::vector<double>& rates) {
     for (int i = 0; i < count; ++i) {
@@ -101,7 +101,7 @@ class UplinksTest : public testing::Test {
   }
 
   CoordinatorDriver run_;
-  // By island.
+  // Keyed by island.
   std::map<std::string, uint64_t> bytes_up_;
   std::map<std::string, v1::LinkUse> uplinks_;
 };
@@ -148,13 +148,12 @@ TEST_F(UplinksTest, OneMeasurementCountsOnce) {
   EXPECT_EQ(Planned(island), 4);
 }
 
-// The update with an island's contribution is due first where the overlap is
-// the shortest.
+// An update is due first at the island with the shortest overlap.
 TEST_F(UplinksTest, TheShortestOverlapOfAnIslandCounts) {
   const auto first = run_.Join("first");
   const auto second = run_.Join("second");
   const auto seconds_after = [&](uint32_t of_first, uint32_t of_second) {
-    // More than one measurement, and the rates change, too.
+    // Both the rate and the plan follow after some rounds.
     for (int i = 0; i < 12; ++i) {
       for (const auto& [island, overlap] :
            {std::pair(first, of_first), std::pair(second, of_second)}) {
@@ -169,11 +168,11 @@ TEST_F(UplinksTest, TheShortestOverlapOfAnIslandCounts) {
   };
   EXPECT_THAT(seconds_after(4, 4), HasSubstr("6.50 s are left"));
   EXPECT_THAT(seconds_after(5, 2), HasSubstr("2.50 s are left"));
-  // Nobody claims less than half of the run's.
+  // A claim below half of the run's overlap counts as half.
   EXPECT_THAT(seconds_after(6, 1), HasSubstr("1.50 s are left"));
 }
 
-// Everybody trains at the pace of the slowest, so that its steps give the time.
+// All islands train at the pace of the slowest, which leaves more time.
 TEST_F(UplinksTest, SlowStepsOfAnotherIslandLeaveMoreTime) {
   const auto island = run_.Join("a");
   v1::IslandProgress other;

@@ -279,8 +279,7 @@ void Coordinator::NoteTrouble(const std::string& island_id,
       now.to_rank() == before.to_rank()) {
     return;
   }
-  // A rank that ended the island was started again, which is known, as is one
-  // that is back.
+  // Such a rank's return, or the island's restart, has told that it is well.
   if (now.kind() == v1::RankTrouble::KIND_UNSPECIFIED &&
       (before.kind() == v1::RankTrouble::DEAD_RANK ||
        before.kind() == v1::RankTrouble::STUCK_RANK ||

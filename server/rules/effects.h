@@ -30,17 +30,16 @@ struct CoordinatorEvent {
   absl::Time time;
 };
 
-// Returns the event of a run of which every fragment has its last version.
+// Returns the event of a run whose fragments all have their last version.
 inline CoordinatorEvent RunFinished() {
   return {"run_finished", "", "every fragment has reached its last version"};
 }
 
-// A round whose contributions are to be merged into the fragment's next
-// version.
+// A round whose contributions must be merged.
 struct ClosedRound {
   uint32_t fragment = 0;
   uint64_t base_version = 0;
-  // The contributions' headers, in the order in which they are summed.
+  // The contributions' headers, in the order of summation.
   std::vector<v1::ContributionHeader> contributions;
   // The contributions' Euclidean norms, in the same order.
   std::vector<double> norms;
@@ -57,7 +56,7 @@ struct Effects {
   std::vector<AccountRecord> accounts;
   // Contributions that came too late or were left out.
   std::vector<v1::ContributionHeader> late;
-  // New entries, whose bytes are to be kept, and changed entries.
+  // New entries, whose bytes must be kept, and changed entries.
   std::vector<QuarantineEntry> quarantine;
   std::optional<RunFlags> flags;
   // New points of the run's history.

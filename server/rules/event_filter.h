@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much each kind of event matters, and which events a watcher wants.
+// Says how much each kind of event matters, and filters events for watchers.
 #ifndef SERVER_RULES_EVENT_FILTER_H_
 #define SERVER_RULES_EVENT_FILTER_H_
 

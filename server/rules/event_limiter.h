@@ -38,7 +38,7 @@ class EventLimiter {
     uint64_t events = 0;
   };
 
-  // By island and kind.
+  // Keyed by island and kind.
   std::map<std::pair<std::string, std::string>, Window> windows_;
   // The earliest end of a window.
   absl::Time next_end_ = absl::InfiniteFuture();

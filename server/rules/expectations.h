@@ -35,7 +35,7 @@ class Expectations {
       : config_(config), schedule_(schedule), membership_(membership) {}
 
   // Notes that an island can train; the fragments are at `versions`. If others
-  // train, it has no share in their window under way.
+  // already train, it is expected from the next rounds on.
   void Add(Member& member, const std::vector<uint64_t>& versions,
            bool run_has_started);
   // Returns the live expected islands that have not contributed to the round.
@@ -45,10 +45,9 @@ class Expectations {
   // Returns the expected islands that have not offered anything since the round
   // began.
   std::set<std::string> Silent(const Round& round);
-  // Expects every ready island in an open round if fewer islands than the
-  // quorum are expected, or if the expected ones hold the round up: they may
-  // never contribute although they were ready first. Returns whether this
-  // changes anything.
+  // Expects every ready island in an open round if the expected ones cannot
+  // reach the quorum, or hold the round up. Returns whether this changes
+  // anything.
   bool Refresh(Round& round, absl::Time now);
   // Returns whether the round may close now. `outer_step` is how long its outer
   // step will take.
@@ -59,7 +58,6 @@ class Expectations {
   v1::Participation ParticipationIn(const Round& round);
 
  private:
-  // Returns whether the island is expected in the round.
   static bool IsExpected(const Member& member, const Round& round) {
     return member.first_contribution_version[round.fragment()] <=
            round.base_version();

@@ -25,7 +25,7 @@ class ExpectationsTest : public testing::Test {
     config_.set_grace_seconds(absl::ToDoubleSeconds(kGrace));
   }
 
-  // An island that is expected from a version of the only fragment on.
+  // Adds an island that is expected from version `first` on.
   void AddIsland(const std::string& name, uint64_t first) {
     membership_.Restore({.island_id = name,
                          .incarnation = 1,
@@ -53,7 +53,7 @@ class ExpectationsTest : public testing::Test {
   Round round_{{.quorum = 2, .grace = kGrace}, 0, 3};
 };
 
-TEST_F(ExpectationsTest, WhoComesWhenNobodyTrainsIsExpectedAtOnce) {
+TEST_F(ExpectationsTest, AnIslandIsExpectedAtOnceIfNoOtherTrains) {
   AddIsland("a", Member::kNotExpected);
   expectations_.Add(Find("a"), {3}, /*run_has_started=*/true);
   EXPECT_THAT(expectations_.Awaited(round_), ElementsAre("a"));
@@ -76,7 +76,7 @@ TEST_F(ExpectationsTest, AnIslandWithTwoIncarnationsIsReachableOnce) {
   EXPECT_EQ(expectations_.Reachable(round_), 2);
 }
 
-TEST_F(ExpectationsTest, SilentIsWhoIsExpectedAndOffersNothing) {
+TEST_F(ExpectationsTest, AnExpectedIslandThatOffersNothingIsSilent) {
   for (const char* const name : {"contributed", "offered", "silent"}) {
     AddIsland(name, 0);
   }
@@ -87,7 +87,7 @@ TEST_F(ExpectationsTest, SilentIsWhoIsExpectedAndOffersNothing) {
 }
 
 // The islands that are expected heartbeat but never contribute.
-TEST_F(ExpectationsTest, WhoNeverContributesHoldsARoundUpForAGraceWindow) {
+TEST_F(ExpectationsTest, IdleIslandsHoldARoundUpForAGraceWindow) {
   AddIsland("idle", 0);
   AddIsland("idler", 0);
   AddIsland("busy", 4);

@@ -23,7 +23,7 @@ std::vector<SnapshotRecord> Snapshots(const std::vector<uint64_t>& versions) {
   return snapshots;
 }
 
-// Files of which some snapshots and records cannot be read.
+// Files, some of which cannot be read.
 struct Files {
   absl::Status Restore(const std::vector<uint64_t>& snapshots,
                        uint64_t newest) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a round that has its quorum waits for the other islands.
+// Says how long a round with a quorum waits for the other islands.
 //
 // An island trains on for overlap_steps after it has sent, so waiting costs
 // nothing until it delays the update beyond that. With
@@ -9,7 +9,7 @@
 //   o  when the first island began to send
 //   u  how long its upload took, and the update's download will take
 //   d  how long an outer step takes
-//   q  when the quorum was there
+//   q  when the quorum was reached
 //   s  how long an inner step takes
 //
 // the overlap time that is left at q is o + overlap_steps * s - u - d - q. The

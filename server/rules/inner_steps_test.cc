@@ -9,13 +9,13 @@ namespace {
 
 constexpr absl::Duration kOne = absl::Seconds(1);
 
-TEST(InnerStepsTest, WhoComesWithinTheWindowTrainsAllSteps) {
+TEST(InnerStepsTest, AnIslandThatIsInTimeTrainsAllSteps) {
   const InnerStepsOptions options{.steps = 100, .grace = absl::Seconds(100)};
   EXPECT_EQ(InnerSteps(options, kOne, {kOne, kOne}), 0);
   EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 0);
 }
 
-TEST(InnerStepsTest, WhoNeverComesInTimeTrainsAShare) {
+TEST(InnerStepsTest, AnIslandThatIsAlwaysLateTrainsAShare) {
   const InnerStepsOptions options{.steps = 100, .grace = absl::Seconds(99)};
   EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 50);
   EXPECT_EQ(InnerSteps(options, 8 * kOne, {kOne, 8 * kOne}), 13);
@@ -33,7 +33,7 @@ TEST(InnerStepsTest, AClaimOfSpeedLeavesTheOthersAnEighth) {
   }
 }
 
-TEST(InnerStepsTest, TheOthersMayHaveGoneOnWithoutItsUpdate) {
+TEST(InnerStepsTest, TheOverlapAddsToTheLag) {
   InnerStepsOptions options{.steps = 100, .grace = absl::Seconds(100)};
   options.overlap_steps = 1;
   EXPECT_EQ(InnerSteps(options, 2 * kOne, {kOne, 2 * kOne}), 50);
@@ -77,7 +77,7 @@ TEST(InnerStepsTest, ARunMayAskForNone) {
   EXPECT_EQ(InnerSteps(options, 1000 * kOne, {kOne, 1000 * kOne}), 0);
 }
 
-TEST(InnerStepsTest, WhatIsNotMeasuredIsNotCompared) {
+TEST(InnerStepsTest, UnknownStepTimesAreNotCompared) {
   const InnerStepsOptions options{.steps = 100};
   const absl::Duration unknown = absl::ZeroDuration();
   EXPECT_EQ(InnerSteps(options, unknown, {unknown, kOne}), 0);

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells when an island trains slower than it should: at less than kSlow of the
-// pace of the median live island, or of its own usual pace. One report is no
-// evidence: kReports in a row must agree, and so many must show that it is
-// over.
+// Detects islands that train too slowly: at less than kSlow of the median live
+// island's pace, or of their own usual pace. kReports reports in a row must
+// agree that an island is slow, and as many that it no longer is.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_ISLAND_PACE_H_
@@ -23,26 +22,25 @@ class IslandPace {
   static constexpr double kSlow = 0.75;
   static constexpr double kEven = 0.85;
   static constexpr int kReports = 5;
-  // The reports that show what is usual: the median of so many, after the first
-  // few, in which processors and caches warm up.
+  // The usual pace is the median of this many last reports.
   static constexpr size_t kUsual = 60;
 
-  // Notes a new report of the mean duration of an inner step, in seconds, with
-  // those of all live islands. If the island has become slow, or is not any
-  // more, returns that as the end of a sentence about the island.
+  // Notes a report of the mean duration of an inner step, in seconds, and the
+  // newest reports of all live islands. If the island has become slow, or no
+  // longer is, returns that as the end of a sentence about it.
   std::optional<std::string> Heard(double step_seconds,
                                    std::vector<double> all_live);
 
   bool is_slow() const { return is_slow_; }
-  // Returns whether the island is slow and others are faster, so that it is not
-  // only slower than it was itself.
+  // Returns whether the island is slow compared with others, not only with its
+  // own past.
   bool is_behind_others() const { return is_slow_ && others_are_faster_; }
 
  private:
   bool is_slow_ = false;
   // The last report decides this.
   bool others_are_faster_ = false;
-  // The reports in a row that say otherwise than is_slow_.
+  // The number of last reports in a row that contradict is_slow_.
   int disagreeing_ = 0;
   // The last kUsual reports, newest last.
   std::deque<double> usual_;

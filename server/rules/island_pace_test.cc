@@ -14,7 +14,7 @@ namespace {
 using testing::Optional;
 
 // Reports `own` beside two islands that take `other`, `count` times. Returns
-// what the last report has changed; those before must not change anything.
+// the last report's change; the earlier ones must change nothing.
 std::optional<std::string> Reports(IslandPace& pace, int count, double own,
                                    double other = 1) {
   for (int i = 1; i < count; ++i) {
@@ -41,7 +41,7 @@ TEST(IslandPaceTest, FiveReportsInARowShowThatAnIslandIsSlowerThanOthers) {
 
 TEST(IslandPaceTest, AnIslandIsSlowerThanItWas) {
   IslandPace pace;
-  // The others are slower yet.
+  // The others are even slower.
   EXPECT_EQ(Reports(pace, 20, 1, 3), std::nullopt);
   EXPECT_THAT(
       Reports(pace, 5, 1.5, 3),

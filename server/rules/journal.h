@@ -42,14 +42,14 @@ namespace causeway {
 
 class Journal {
  public:
-  // What an event asks of the log.
+  // The part of an event that concerns the log.
   struct Entry {
-    // Whether the event has changed what is to be durable.
+    // True if the event changes what must be durable.
     bool changes = false;
-    // What must be written before the event is answered; null if there is
-    // nothing to write. Valid until the next call.
+    // The changes to write before the event is answered; null if there are
+    // none. Valid until the next call.
     const LogBatch* batch = nullptr;
-    // The batch's events that are new.
+    // The new events in the batch.
     absl::Span<const CoordinatorEvent> events;
   };
 
@@ -78,8 +78,8 @@ class Journal {
   // --- Commits of outer steps (server/rules/commit_sequence.h), one at a time
   // for each fragment.
 
-  // Begins the commit of the version in `commit`, which merged the
-  // contributions with these shares. Returns what the log gets.
+  // Begins the commit of the version in `commit`, in which the contributions
+  // have these shares. Returns the batch for the log.
   //   UNAVAILABLE  The coordinator has stood down.
   absl::StatusOr<LogBatch> BeginCommit(const Coordinator& coordinator,
                                        const ClosedRound& closed,
@@ -87,7 +87,7 @@ class Journal {
                                        absl::Span<const float> shares,
                                        CommitRecord commit);
   // Returns the outcome of the fragment's commit, whose write ended with
-  // `unknown`; nothing while it is not known.
+  // `unknown`, once Reconciled has told it.
   std::optional<absl::Status> OutcomeOfCommit(
       uint32_t fragment, const absl::Status& unknown) const;
 
@@ -99,12 +99,12 @@ class Journal {
                       bool succeeded);
 
   EventLimiter event_limiter_;
-  // Changes that the log is not known to have.
+  // Changes that may not be in the log yet.
   LogBatch unwritten_;
   // The number of events in `unwritten_` that may be in the log already,
   // because the outcome of its last write is unknown.
   std::optional<size_t> doubtful_events_;
-  // By fragment, whether a commit that was in doubt was found.
+  // Maps a fragment to whether its commit that was in doubt was found.
   std::map<uint32_t, bool> commits_found_;
 };
 

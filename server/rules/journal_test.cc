@@ -76,7 +76,7 @@ TEST_F(JournalTest, AnEventIsNewsForEverybody) {
   EXPECT_EQ(entry.events[0].time, kNow);
 }
 
-TEST_F(JournalTest, WhatCannotBeWrittenGoesFirstTheNextTime) {
+TEST_F(JournalTest, UnwrittenChangesAreWrittenFirstTheNextTime) {
   EXPECT_THAT(Answer(Join("a"), full_), IsUnavailable("no space"));
   Journal::Entry entry = Nothing();
   ASSERT_NE(entry.batch, nullptr);
@@ -86,7 +86,7 @@ TEST_F(JournalTest, WhatCannotBeWrittenGoesFirstTheNextTime) {
   EXPECT_THAT(Answer(entry, full_), IsUnavailable());
   EXPECT_THAT(Answer(Nothing(), full_, absl::AbortedError("refused")),
               IsAborted());
-  // Unless it is a change by itself.
+  // A refusal that changes something must be written, too.
   entry = Join("b");
   EXPECT_THAT(entry.events, SizeIs(1));
   EXPECT_THAT(Texts(*entry.batch), ElementsAre("a joined", "b joined"));
@@ -184,7 +184,7 @@ TEST_F(JournalCommitTest, IsInDoubtUntilItIsReconciled) {
   }
 }
 
-TEST_F(JournalCommitTest, TheDoubtAboutItIsNotThatAboutAnEvent) {
+TEST_F(JournalCommitTest, ADoubtfulCommitIsNoDoubtfulEvent) {
   EXPECT_FALSE(
       Answer(Join("b"), absl::FailedPreconditionError("in doubt")).ok());
   Effects effects;
@@ -193,7 +193,7 @@ TEST_F(JournalCommitTest, TheDoubtAboutItIsNotThatAboutAnEvent) {
               ElementsAre("b joined", HasSubstr("is there")));
 }
 
-TEST_F(JournalCommitTest, TheDoubtAboutAnEventIsNotThatAboutTheCommit) {
+TEST_F(JournalCommitTest, ADoubtfulEventIsNoDoubtfulCommit) {
   ASSERT_OK(Begin());
   EXPECT_FALSE(Answer(Join("b"), unknown_).ok());
   Effects effects;

@@ -109,7 +109,7 @@ struct LogBatch {
 // The outcome of a batch, once it is found out.
 struct DoubtfulWrite {
   bool found = false;
-  // The fragment whose commit was in it, if there was one.
+  // The fragment whose commit was in the batch, if any.
   std::optional<uint32_t> fragment;
 };
 

@@ -76,7 +76,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
         "island \"", request.island_id(), "\" is already joined (incarnation ",
         member.incarnation, ", ", member.description, ", heard of ",
         Age(member.last_heartbeat, now), " ago)");
-    // A dead process may be heard of for a while, with what it sent before.
+    // Messages of a dead process may still arrive for a while.
     if (member.last_heartbeat > member.rival_at + options_.lease / 2) {
       return absl::AlreadyExistsError(
           absl::StrCat(joined,
@@ -235,7 +235,7 @@ void Membership::ForgetOldest(const Member* kept) {
 void Membership::ExtendLeases(absl::Duration deaf, absl::Time now) {
   for (Member* member : live_) {
     member->last_heartbeat = std::min(member->last_heartbeat + deaf, now);
-    // A longer lease does not say that the process was heard of.
+    // An extended lease is no sign of life.
     member->rival_at = std::min(member->rival_at + deaf, now);
   }
 }

@@ -59,13 +59,13 @@ struct Member {
   std::string description;
   absl::Time joined_at = absl::InfinitePast();
   absl::Time ended_at = absl::InfiniteFuture();
-  // Why it left or was evicted.
+  // Says why it left or was evicted.
   std::string reason;
-  // Whether it was asked to leave.
+  // True if it was asked to leave.
   bool draining = false;
   absl::Time last_heartbeat = absl::InfinitePast();
-  // The last other process that asked for the name, and when it first asked;
-  // later by the time by which the lease was lengthened since.
+  // The last other process that asked for the name, and the time of its first
+  // request, which moves with extensions of the lease.
   uint64_t rival = 0;
   absl::Time rival_at = absl::InfinitePast();
   // Data shard, 0 .. shards - 1.
@@ -77,13 +77,13 @@ struct Member {
   // for; empty before the first.
   std::vector<uint64_t> awaited_version;
   v1::IslandProgress progress;
-  // Whether `progress` is a report of this incarnation to this process.
+  // True if `progress` is a report of this incarnation to this process.
   bool has_reported = false;
   // Follows from the reports of this incarnation to this process.
   IslandPace pace;
   // Absent unless the run has synchronization.uplink_bits_floor.
   std::optional<UplinkBits> uplink_bits;
-  // Since when it has been behind the others, without a break.
+  // The time since which it has been behind the others, without a break.
   absl::Time slow_since = absl::InfiniteFuture();
   // The number of joins that the island has left at `joins_at`.
   double joins_left = 0;
@@ -105,8 +105,8 @@ class Membership {
     absl::Duration lease = absl::Seconds(10);
   };
 
-  // The number of joins that an island has at first; afterwards it gets one in
-  // each pause. This bounds the joins, which are kept for ever.
+  // An island may join this many times at once, and once more after each pause.
+  // This bounds the joins, which are kept for ever.
   static constexpr double kMostJoins = 128;
   static constexpr absl::Duration kJoinPause = absl::Seconds(10);
 
@@ -126,10 +126,9 @@ class Membership {
     bool is_new;
   };
   // Errors as Coordinator.Join in coordinator.proto. A request for the name of
-  // a live member gets RESOURCE_EXHAUSTED, and is to be repeated until the
-  // member's lease ends, because the member may be dead. It gets ALREADY_EXISTS
-  // if the member is heard of more than half a lease after the first such
-  // request.
+  // a live member, which may be dead, gets RESOURCE_EXHAUSTED and should be
+  // repeated until the lease ends. It gets ALREADY_EXISTS if the member is
+  // heard of more than half a lease after the first such request.
   absl::StatusOr<JoinResult> Join(const v1::JoinRequest& request,
                                   absl::Time now);
 
@@ -152,14 +151,14 @@ class Membership {
   // Returns the member of that name if it is missed; null otherwise.
   Member* FindMissed(const std::string& island_id);
 
-  // Ends a membership. The member stays known, without what its ranks did;
-  // another ended member may be forgotten. The incarnations of its name keep
-  // rising in any case.
+  // Ends a membership. The member stays known, without its ranks' reports.
+  // Another ended member may be forgotten; its name still gets higher
+  // incarnations.
   void End(Member& member, v1::IslandStatus::State state,
            absl::string_view reason, absl::Time now);
 
-  // Lengthens all leases by the time in which nobody could be heard, but not
-  // beyond those of members that are heard of now.
+  // Extends all leases by a time in which no member could be heard, at most to
+  // full leases from `now`.
   void ExtendLeases(absl::Duration deaf, absl::Time now);
   // Returns the live members whose lease has ended by `now`, ordered by name.
   std::vector<Member*> Expired(absl::Time now);
@@ -167,16 +166,16 @@ class Membership {
   // Returns the live members, ordered by name.
   const std::vector<Member*>& Live() { return live_; }
   uint32_t live_count() const { return static_cast<uint32_t>(live_.size()); }
-  // Returns how many of these are ready.
+  // Returns the number of live members that are ready.
   uint32_t ready_count() const;
-  // Returns the sum of the speeds that these have reported last.
+  // Returns the sum of the speeds that live members reported last.
   double TokensPerSecond() const;
   // The newest incarnation of every known island, by name.
   const std::map<std::string, Member>& members() const { return members_; }
 
  private:
-  // Forgets islands that have ended beyond kMostDeparted, but not `kept`, which
-  // may be null.
+  // Forgets ended islands beyond kMostDeparted, except `kept`, which may be
+  // null.
   void ForgetOldest(const Member* kept);
   // Fills live_ after a change.
   void ListLive();

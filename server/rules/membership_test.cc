@@ -43,7 +43,7 @@ std::vector<std::string> Names(const std::vector<Member*>& members) {
 
 class MembershipTest : public testing::Test {
  protected:
-  // The new member, whose name and process must be acceptable.
+  // Returns the new member; expects success.
   Member& Join(const std::string& island, uint64_t instance,
                absl::Time now = kStart) {
     const auto joined = members_.Join(Request(island, instance), now);
@@ -149,7 +149,7 @@ TEST_F(MembershipTest, OnlyLiveIslandsCountAgainstTheLimit) {
   EXPECT_OK(members_.Join(Request("d", 4), kStart));
 }
 
-TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
+TEST_F(MembershipTest, FencesOffAllButTheLiveIncarnation) {
   Member& member = Join("oslo", 7);
   EXPECT_THAT(members_.Check(Identity("oslo", 1)), IsOkAndHolds(&member));
 
@@ -174,7 +174,7 @@ TEST_F(MembershipTest, FencesOffWhoIsNotTheLiveIncarnation) {
   }
 }
 
-TEST_F(MembershipTest, NobodyGoesOnWithWhatADivergedProcessHasLeft) {
+TEST_F(MembershipTest, NoProcessContinuesFromADivergedOne) {
   members_.End(Join("oslo", 7), v1::IslandStatus::DIVERGED, "not finite",
                kStart);
   EXPECT_THAT(members_.Join(Request("oslo", 7), kStart), IsOutOfRange());
@@ -218,7 +218,7 @@ TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
   EXPECT_EQ(Join("b", 5).shard, 1);
 }
 
-TEST_F(MembershipTest, WhoIsGoneReadsNoShard) {
+TEST_F(MembershipTest, AnEndedMemberReadsNoShard) {
   Member& first = Join("a", 1);
   ASSERT_EQ(first.shard, 0);
   members_.End(first, v1::IslandStatus::EVICTED, "its lease ended", kStart);
@@ -283,14 +283,14 @@ TEST_F(MembershipTest, ANameIsTakenIfItsProcessIsHeardOfLongAfterTheOtherCame) {
   EXPECT_EQ(members_.members().at("oslo").incarnation, 2);
 }
 
-TEST_F(MembershipTest, ALongerLeaseDoesNotSayThatItsProcessLives) {
+TEST_F(MembershipTest, AnExtendedLeaseIsNoSignOfLife) {
   Member& member = Join("oslo", 7);
   const auto come = [&](int64_t second) {
     return members_.Join(Request("oslo", 8), kStart + absl::Seconds(second))
         .status();
   };
   EXPECT_THAT(come(4), IsResourceExhausted());
-  // Nobody could be heard for a minute, twice.
+  // Twice no member could be heard for a minute.
   members_.ExtendLeases(absl::Minutes(1), kStart + absl::Seconds(65));
   EXPECT_THAT(come(66), IsResourceExhausted());
   members_.ExtendLeases(absl::Minutes(1), kStart + absl::Seconds(126));
@@ -305,7 +305,7 @@ TEST_F(MembershipTest, ALongerLeaseDoesNotSayThatItsProcessLives) {
   EXPECT_THAT(come(130), IsAlreadyExists());
 }
 
-TEST_F(MembershipTest, OnlyALiveProcessThatIsAnotherIsReplaced) {
+TEST_F(MembershipTest, OnlyAnotherLiveProcessIsReplaced) {
   Member& member = Join("oslo", 7);
   v1::JoinRequest request = Request("oslo", 8);
   const auto replaced = [&](uint64_t instance) {
@@ -322,7 +322,7 @@ TEST_F(MembershipTest, OnlyALiveProcessThatIsAnotherIsReplaced) {
   EXPECT_EQ(replaced(7), nullptr);
 }
 
-TEST_F(MembershipTest, WhoHasEndedKeepsNoDetailsOfItsRanks) {
+TEST_F(MembershipTest, AnEndedMemberKeepsNoDetailsOfItsRanks) {
   Member& member = Join("a", 1);
   for (int i = 0; i < 2048; ++i) member.progress.add_ranks()->set_tokens(1);
   member.progress.set_loss(2);
@@ -331,7 +331,7 @@ TEST_F(MembershipTest, WhoHasEndedKeepsNoDetailsOfItsRanks) {
   EXPECT_EQ(member.progress.loss(), 2);
 }
 
-TEST_F(MembershipTest, TheFirstOfManyWhoHaveEndedAreForgotten) {
+TEST_F(MembershipTest, TheFirstEndedMembersAreForgotten) {
   constexpr int kMost = Membership::kMostDeparted;
   Join("live", 1);
   Member& diverged = Join("diverged", 1);
@@ -358,7 +358,7 @@ TEST_F(MembershipTest, TheFirstOfManyWhoHaveEndedAreForgotten) {
   EXPECT_THAT(members_.Check(Identity("first", 3)), IsAborted());
 }
 
-TEST_F(MembershipTest, WhoIsForgottenAtARestartComesBackAboveItsIncarnations) {
+TEST_F(MembershipTest, AForgottenMemberComesBackAboveItsIncarnations) {
   constexpr int kMost = Membership::kMostDeparted;
   for (int i = 0; i <= kMost; ++i) {
     members_.Restore({.island_id = absl::StrCat("island-", i),

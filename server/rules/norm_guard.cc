@@ -61,7 +61,7 @@ std::string NormGuard::Objection(const Sample& sample, uint64_t rounds,
   const double most = factor_ == 0 ? std::numeric_limits<double>::infinity()
                                    : factor_ * expected;
   if (sample.norm <= most && std::isfinite(sample.norm)) return "";
-  // Half the way, in proportion, from what is expected to what is too much.
+  // The geometric mean of the expected norm and the largest allowed one.
   const double plainly_usual = std::sqrt(factor_) * expected;
   const std::string explained = parts_.Explain(parts, most, plainly_usual);
   if (!std::isfinite(sample.norm)) {

@@ -12,10 +12,9 @@
 // of steps is the island's claim, so it counts at most as the number of rounds
 // since the island's last contribution was merged, and as kMostWindows.
 //
-// Contributions that change nothing do not count as usual: otherwise an island
-// that has nothing to train would make outliers of those that have. Until
-// enough others are merged, the norm of the fragment's parameters takes the
-// place of the usual norm.
+// Contributions that change nothing do not count as usual; otherwise an island
+// with nothing to train would make outliers of the others. Until kLeast others
+// are merged, the norm of the fragment's parameters replaces the usual norm.
 //
 // Islands differ: some train fewer steps, or on other data. The end of a round
 // may hold islands of one kind only, whose norms are unusual for the other
@@ -80,11 +79,11 @@ class NormGuard {
  private:
   // The norm of a contribution is compared with these.
   struct Usual {
-    // The number of contributions lately. If they are fewer than kLeast, `norm`
-    // is that of the parameters.
+    // The number of contributions lately. Below kLeast, `norm` is the norm of
+    // the parameters.
     size_t lately = 0;
     double norm = 0;
-    // The length of the window, in usual ones.
+    // The length of the window, in usual windows.
     double windows = 1;
   };
 

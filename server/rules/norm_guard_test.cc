@@ -20,7 +20,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-// A guard after rounds of one contribution each, of windows of `steps`.
+// Returns a guard after rounds of one contribution with `steps` inner steps.
 NormGuard After(double factor, size_t rounds, double norm = 1,
                 uint64_t steps = 10) {
   NormGuard guard(factor, /*max_islands=*/64, /*first_usual=*/5);
@@ -114,7 +114,7 @@ TEST(NormGuard, KnowsAsManyContributionsAsThereAreIslands) {
   EXPECT_THAT(guard.Objection({30, 10}, 1), HasSubstr("last 16 merged, 1"));
 }
 
-TEST(NormGuard, WhatItJudgesByIsInItsMemory) {
+TEST(NormGuard, JudgesByItsMemoryAlone) {
   constexpr uint64_t kIslands = 20;
   NormGuard guard(10, kIslands, /*first_usual=*/5);
   std::vector<NormGuard::MergedRound> rounds;
@@ -123,7 +123,7 @@ TEST(NormGuard, WhatItJudgesByIsInItsMemory) {
     rounds.emplace_back(1 + i * 7 % kIslands, NormGuard::Sample{norm, 10});
     const uint64_t live = 1 + i * 3 % kIslands;
     guard.Merged(rounds.back(), live);
-    // A guard that begins with the newest rounds that have that many
+    // A restarted guard knows only the newest rounds with that many
     // contributions.
     size_t first = rounds.size();
     for (size_t size = 0; first > 0 && size < NormGuard::Memory(kIslands);) {
@@ -138,13 +138,13 @@ TEST(NormGuard, WhatItJudgesByIsInItsMemory) {
   }
 }
 
-// Two parts with these norms.
+// Returns two parts with these norms.
 RankParts Parts(double first, double second) {
   return {.ranks = 2,
           .runs = {{0, 0, 1, first * first}, {1, 1, 1, second * second}}};
 }
 
-TEST(NormGuard, SaysWhoseValuesAreTooLong) {
+TEST(NormGuard, NamesTheRankWhoseValuesAreTooLarge) {
   for (const size_t rounds : {NormGuard::kLeast - 1, NormGuard::kLeast}) {
     NormGuard guard = After(10, rounds);
     guard.Passed(Parts(0.6, 0.8));
@@ -158,7 +158,7 @@ TEST(NormGuard, SaysWhoseValuesAreTooLong) {
 }
 
 // The others' values must be nearer to the usual norm than to ten times it.
-TEST(NormGuard, NamesNobodyIfTheOtherValuesAreUnusual) {
+TEST(NormGuard, NamesNoRankIfTheOtherValuesAreUnusual) {
   NormGuard guard = After(10, NormGuard::kLeast);
   guard.Passed(Parts(1, 1));
   EXPECT_THAT(guard.Objection({70, 10}, 1, Parts(2.2, 70)),
@@ -172,7 +172,7 @@ TEST(NormGuard, NamesNobodyIfTheOtherValuesAreUnusual) {
               HasSubstr("not clear"));
 }
 
-TEST(NormGuard, SaysWhoseValuesAreNotFinite) {
+TEST(NormGuard, NamesTheRankWhoseValuesAreNotFinite) {
   for (const double factor : {0., 10.}) {
     const NormGuard guard(factor, 64, /*first_usual=*/5);
     EXPECT_THAT(guard.Objection({NAN, 10}, 1, Parts(NAN, 3)),

@@ -33,8 +33,8 @@ namespace causeway {
 
 class Quarantine {
  public:
-  // The most entries that are held, to bound disk and memory. Beyond it, the
-  // oldest is dropped.
+  // The most entries that are held, to bound disk and memory. The oldest beyond
+  // these is dropped.
   static constexpr size_t kMostHeld = 64;
 
   // `first_usual` has, for each fragment, what its first contributions are
@@ -53,7 +53,6 @@ class Quarantine {
   void Passed(uint32_t fragment, const RankParts& parts) {
     guards_[fragment].Passed(parts);
   }
-  // Holds a contribution back.
   void Hold(const v1::ContributionHeader& header, double norm,
             absl::string_view reason, bool admissible, absl::Time now,
             Effects& effects);
@@ -78,14 +77,14 @@ class Quarantine {
   bool Merged(const v1::ContributionHeader& header, Effects& effects);
   // Notes the norms of a round that was merged.
   void RoundMerged(const ClosedRound& closed);
-  // If the contribution came out of the quarantine, holds it again, for good,
+  // If the contribution came out of the quarantine, puts it back, inadmissible,
   // because the outer step cannot be done with it. Returns whether it did.
   bool TakeBack(const ContributionKey& key, absl::string_view reason,
                 Effects& effects);
 
   // --- Views. ---
 
-  // By id.
+  // Keyed by id.
   const std::map<uint64_t, QuarantineEntry>& entries() const {
     return entries_;
   }
@@ -106,7 +105,7 @@ class Quarantine {
   TokenLedger* const ledger_;
   // One for each fragment.
   std::vector<NormGuard> guards_;
-  // By island and fragment: the base version of the island's last merged
+  // Maps island and fragment to the base version of the island's last merged
   // contribution, plus one.
   std::map<std::pair<std::string, uint32_t>, uint64_t> merged_until_;
   std::map<uint64_t, QuarantineEntry> entries_;

@@ -54,7 +54,7 @@ class QuarantineTest : public testing::Test {
     quarantine_.Hold(Contribution(island, base_version), 100, "too long",
                      admissible, now_, effects_);
   }
-  // Merges contributions of as many islands as there are norms.
+  // Merges a round with one contribution for each norm.
   void MergeRound(uint32_t fragment, std::vector<double> norms) {
     ClosedRound closed{.fragment = fragment};
     closed.contributions.resize(norms.size(), Contribution({"a", 1}, 0));
@@ -112,7 +112,7 @@ TEST_F(QuarantineTest, WhatIsUsualForMostIslandsIsNoOutlier) {
 
 // The island was merged into version 2. At version 4 its window may have three
 // rounds, even after a restart of the coordinator.
-TEST_F(QuarantineTest, AnIslandThatMissedRoundsMayHaveTrainedSoLong) {
+TEST_F(QuarantineTest, AnIslandThatMissedRoundsMayHaveALongWindow) {
   CoordinatorHistory history;
   history.merged_norms = {
       std::vector<NormGuard::MergedRound>(4, {{.norm = 1, .inner_steps = 10}})};

@@ -19,7 +19,7 @@ class QuietCount {
  public:
   static constexpr absl::Duration kQuiet = absl::Minutes(1);
 
-  // Notes an occurrence. If it is to be recorded, returns how many before it
+  // Notes an occurrence. If it must be recorded, returns how many before it
   // were not.
   std::optional<uint64_t> Note(absl::Time now) {
     // If the clock was put back, the end may be far away.

@@ -23,8 +23,8 @@ bool HaveSameRuns(const RankParts& a, const RankParts& b) {
 class NormsWithout {
  public:
   explicit NormsWithout(const RankParts& parts) : runs_(parts.runs) {
-    // Sums of the runs before and after each, because a difference of sums
-    // would lose what is small, and everything if a sum is not finite.
+    // Add the runs before and after each: subtracting from the whole would lose
+    // small values, and everything if the whole is not finite.
     before_.resize(runs_.size() + 1);
     after_.resize(runs_.size() + 1);
     for (size_t i = 0; i < runs_.size(); ++i) {
@@ -57,7 +57,7 @@ std::vector<uint64_t> Explanations(const RankParts& parts, double most) {
   std::vector<uint64_t> found;
   NormsWithout norms(parts);
   for (uint64_t rank = 0; rank < parts.ranks; ++rank) {
-    // A norm that is not finite is not.
+    // NaN, the norm of values that are not finite, is not.
     if (norms.Of(rank) <= most) found.push_back(rank);
   }
   return found;
@@ -103,13 +103,13 @@ bool RankPartsOfFragment::IsClear(const RankParts& parts, uint64_t rank,
                                   double usual) const {
   NormsWithout norms(parts);
   const double others = norms.Of(rank);
-  // A rank that alone has values that change has all that is wrong with them.
+  // If only this rank's values change, any fault must show in its part.
   if (others == 0) return false;
   if (!std::isfinite(norms.whole())) return true;
   const RankParts* const passed = FindUsual(parts);
   if (passed == nullptr) return false;
   NormsWithout before(*passed);
-  // The norm that the others' values let expect of the whole.
+  // The norm of the whole that the other ranks' values predict.
   return others / before.Of(rank) * before.whole() <= usual;
 }
 

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells which of an island's ranks has the values that make a contribution an
-// outlier. Wrong memory, or a processor that computes wrong numbers, shows in
-// the part of one rank; a wrong gradient or a learning rate that is too large
-// spreads over all parts. Nobody is named by guess, so
+// Finds the rank of an island whose values make a contribution an outlier.
+// Faulty memory or a faulty processor shows in one rank's part; a wrong
+// gradient or a too large learning rate spreads over all parts. No rank is
+// named by guess, so
 //
 //  * exactly one rank's part must explain the objection: without its values the
 //    contribution would pass;
-//  * a norm that is too large must not have grown in proportion in the others'
-//    values. Ranks' parts differ in size and in how far they move, so this
-//    takes the parts of an earlier contribution to compare with;
+//  * if the norm is too large, the other ranks' values must not have grown in
+//    proportion since an earlier contribution, because parts differ in size and
+//    in how far they move;
 //  * a strip with values of several ranks belongs to each of them.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
@@ -27,18 +27,15 @@
 
 namespace causeway {
 
-// The parts that an island's ranks have of a contribution. Without `runs`
-// nothing is known of them.
+// The ranks' parts of a contribution; unknown if `runs` is empty.
 struct RankParts {
   uint64_t ranks = 0;
   std::vector<StripRun> runs;
 };
 
-// Knows the contributions to one fragment.
 class RankPartsOfFragment {
  public:
-  // Islands of so many different numbers of ranks are remembered, those that
-  // contributed last.
+  // The number of different layouts of parts that are remembered.
   static constexpr size_t kLayouts = 4;
 
   // Notes a contribution that has passed.
@@ -51,10 +48,10 @@ class RankPartsOfFragment {
   std::string Explain(const RankParts& parts, double most, double usual) const;
 
  private:
-  // Returns whether the other ranks' parts are as usual, where only the part of
+  // Returns whether the other ranks' parts are as usual. Only the part of
   // `rank` explains the objection.
   bool IsClear(const RankParts& parts, uint64_t rank, double usual) const;
-  // Returns the last contribution that passed with such runs, or null.
+  // Returns the last contribution that passed with the same runs, or null.
   const RankParts* FindUsual(const RankParts& parts) const;
 
   // Newest first.

@@ -34,7 +34,7 @@ auto Names(int rank, int ranks = 4) {
                              std::to_string(ranks) + ") it would pass");
 }
 
-// Parts with these norms, of ranks that share no strip.
+// Returns parts with these norms, of ranks that share no strip.
 RankParts Parts(const std::vector<double>& norms) {
   RankParts parts{.ranks = norms.size()};
   for (uint32_t rank = 0; rank < norms.size(); ++rank) {
@@ -46,7 +46,7 @@ RankParts Parts(const std::vector<double>& norms) {
   return parts;
 }
 
-// Parts of two ranks with a common strip between their own strips.
+// Returns parts of two ranks with a common strip between their own strips.
 RankParts WithCommonStrip(double first, double common, double second) {
   return {.ranks = 2,
           .runs = {{0, 0, 2, first * first},
@@ -67,7 +67,7 @@ class RankPartsTest : public testing::Test {
   }
 };
 
-TEST_F(RankPartsTest, TheRankIsNamedWithoutWhichItWouldPass) {
+TEST_F(RankPartsTest, NamesTheRankWithoutWhichItWouldPass) {
   const RankParts usual = Parts({.5, .5, .5, .5});
   for (int rank = 0; rank < 4; ++rank) {
     for (const double norm : {10.1, 1e3, 1e38}) {
@@ -84,15 +84,15 @@ TEST_F(RankPartsTest, NothingIsSaidOfUnknownParts) {
 
 TEST_F(RankPartsTest, NoneOfSeveralIsNamed) {
   const RankParts usual = Parts({.5, .5, .5, .5});
-  // Each of them would not pass alone.
+  // Neither would pass alone.
   EXPECT_THAT(Explain(Parts({.5, 11, .5, 11}), usual), kNone);
-  // Either of them may be left out.
+  // Without either, the rest would pass.
   EXPECT_THAT(Explain(Parts({.5, 8, .5, 8}), usual), kUnclear);
   EXPECT_THAT(Explain(Parts({.5, 9.9, .5, 3}), usual), kUnclear);
 }
 
 // A learning rate that is too large makes each part longer.
-TEST_F(RankPartsTest, NoneIsNamedForWhatHasSpread) {
+TEST_F(RankPartsTest, NoneIsNamedForAFaultThatHasSpread) {
   EXPECT_THAT(Explain(Parts({6, 6, 6, 6}), Parts({.5, .5, .5, .5})), kNone);
   EXPECT_THAT(Explain(Parts({60, 60, 60, 60}), Parts({.5, .5, .5, .5})), kNone);
   // Rank 1 has most of the fragment, or of what moves in it.
@@ -103,7 +103,7 @@ TEST_F(RankPartsTest, NoneIsNamedForWhatHasSpread) {
           << other << " " << factor;
     }
   }
-  // The same, if the others' parts have become less long than that of rank 1.
+  // The others' parts have grown less than that of rank 1.
   EXPECT_THAT(Explain(Parts({.04, 11}), Parts({.01, 1})), kUnclear);
 }
 
@@ -113,7 +113,7 @@ TEST_F(RankPartsTest, ARankThatHoldsAllIsNotTheOneToBlame) {
   EXPECT_THAT(ExplainFirst(alone), kUnclear);
 }
 
-TEST_F(RankPartsTest, ValuesThatAreNotFiniteAreThoseOfTheRankThatHasThem) {
+TEST_F(RankPartsTest, NamesTheRankWithValuesThatAreNotFinite) {
   EXPECT_THAT(ExplainFirst(Parts({.5, .5, kNaN, .5})), Names(2));
   EXPECT_THAT(ExplainFirst(Parts({kNaN, .5})), Names(0, 2));
   EXPECT_THAT(ExplainFirst(Parts({.5, kNaN, kNaN, .5})), kNone);
@@ -127,7 +127,7 @@ TEST_F(RankPartsTest, ValuesThatAreNotFiniteAreThoseOfTheRankThatHasThem) {
   EXPECT_THAT(ExplainFirst(Parts({0, kNaN})), kUnclear);
 }
 
-TEST_F(RankPartsTest, ACommonStripIsNobodysAlone) {
+TEST_F(RankPartsTest, ACommonStripBelongsToBothRanks) {
   const RankParts usual = WithCommonStrip(.5, .5, .5);
   for (const double norm : {11., kNaN}) {
     EXPECT_THAT(Explain(WithCommonStrip(norm, .5, .5), usual), Names(0, 2));
@@ -148,7 +148,7 @@ TEST_F(RankPartsTest, NormsAreComparedWithPartsOfTheSameLayout) {
   fragment.Passed({});
   fragment.Passed(Parts({1, 1}));
   EXPECT_THAT(fragment.Explain(wrong, kMost, kUsual), kUnclear);
-  // As many ranks, which share it in another way.
+  // The same number of ranks, in another layout.
   RankParts other = Parts({1, 1, 1});
   ++other.runs[0].strips;
   fragment.Passed(other);

@@ -49,12 +49,11 @@ void Request(absl::string_view bytes, Act act) {
   if (CheckFieldLimits(message).ok()) act(message);
 }
 
-// Returns parts of these squares of the ranks that the header has.
+// Returns parts of the header's ranks: `squares` for the first, 1 for others.
 RankParts PartsOf(const v1::ContributionHeader& header, double squares) {
   RankParts parts{.ranks = static_cast<uint64_t>(header.rank_ends_size())};
   for (uint32_t rank = 0; rank < parts.ranks; ++rank) {
     parts.runs.push_back({rank, rank, header.rank_ends(rank), squares});
-    // All but the first are sound.
     squares = 1;
   }
   return parts;

@@ -61,7 +61,7 @@ class Round {
   uint64_t base_version() const { return base_version_; }
   bool merging() const { return merging_; }
 
-  // Whether the incarnation's contribution is in the round.
+  // Returns whether the round has the incarnation's contribution or credit.
   bool Has(const std::string& island_id, uint64_t incarnation) const {
     return contributions_.contains(
                {fragment_, base_version_, island_id, incarnation}) ||
@@ -77,8 +77,8 @@ class Round {
   // Notes that `incarnation` will send nothing more: HasBytes has found its
   // bytes, or its contribution is left out on purpose.
   void Credit(const std::string& island_id, uint64_t incarnation);
-  // Notes that a contribution of an earlier incarnation stands for this one, so
-  // that the round does not take this one's own.
+  // Notes that an earlier incarnation's contribution stands for this
+  // incarnation's, which the round does not take.
   void StandIn(const std::string& island_id, uint64_t incarnation);
   // Notes that the incarnation was told that the round is closed.
   void TurnAway(const std::string& island_id, uint64_t incarnation) {
@@ -93,16 +93,16 @@ class Round {
   }
   // Notes any offer of the island to the fragment, even a late one.
   void NoteHeard(const std::string& island_id);
-  // Whether the island has offered something during this round.
+  // Returns whether the island has offered something during this round.
   bool HasHeard(const std::string& island_id) const {
     return heard_.contains(island_id);
   }
   bool IsSilent(const std::string& island_id) const {
     return silent_.contains(island_id);
   }
-  // Notes whether the quorum would be reached if islands that have trained the
-  // round's window but are not expected contributed. Returns the time since
-  // which this has been so, or the infinite future.
+  // Records whether the round could reach its quorum if islands that trained
+  // its window, but are not expected, contributed. Returns the time since which
+  // it could, or the infinite future.
   absl::Time NoteCouldClose(bool could_close, absl::Time now);
   // Notes that the island has begun to hand in a contribution.
   void NoteOffer(const std::string& island_id, absl::Time now);
@@ -130,8 +130,8 @@ class Round {
   absl::Time quorum_at() const { return quorum_at_; }
   void set_grace(absl::Duration grace) { options_.grace = grace; }
 
-  // Whether the round may close now, if `awaited` expected live islands have
-  // not contributed yet.
+  // Returns whether the round may close now, if `awaited` expected live islands
+  // have not contributed yet.
   bool MayClose(size_t awaited, absl::Time now) const;
 
   // OPEN -> MERGING.
@@ -141,8 +141,7 @@ class Round {
   void Reopen(absl::Time retry_at);
 
  private:
-  // Returns the first contribution of the island or of one whose name is after
-  // it.
+  // Returns the first contribution of the island, or of the next by name.
   auto FirstOf(const std::string& island_id) const {
     return contributions_.lower_bound(
         {fragment_, base_version_, island_id, /*incarnation=*/0});

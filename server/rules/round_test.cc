@@ -121,7 +121,7 @@ TEST(RoundTest, AnEarlierIncarnationsContributionMayStandForALaterOne) {
   EXPECT_FALSE(round.HasOrStandsFor("a", 2));
   round.StandIn("a", 2);
   EXPECT_TRUE(round.HasOrStandsFor("a", 2));
-  // Its own bytes are not in the round, and the round does not say so.
+  // The round does not claim to have its own bytes.
   EXPECT_FALSE(round.Has("a", 2));
   EXPECT_EQ(round.contributions().size(), 1);
 }
@@ -175,7 +175,7 @@ TEST(RoundDeathTest, AClosedRoundTakesNothing) {
   EXPECT_DEATH(round.Add(Contribution("b", 1), kNorm, kStart), "closed round");
 }
 
-TEST(RoundTest, TheFirstUploadIsThatOfWhoCameFirst) {
+TEST(RoundTest, TheFirstUploadIsThatOfTheFirstIsland) {
   Round round({.quorum = 3}, 0, 0);
   const auto header = [](const std::string& island) {
     v1::ContributionHeader header;

@@ -38,13 +38,13 @@ v1::Attention Problem(v1::Severity severity, std::string text,
 // time.
 constexpr absl::Duration kLongestLack = absl::Seconds(10);
 
-// Keeps `since` the time from which on something holds; infinite if it does
+// Updates `since`, the time since which something holds; infinite if it does
 // not.
 void NoteWhether(bool holds, absl::Time now, absl::Time& since) {
   since = holds ? std::min(since, now) : absl::InfiniteFuture();
 }
 
-// Returns a reason, which may come from a peer and be long, in brackets.
+// Returns a reason, perhaps from a peer, in brackets; nothing if it is long.
 std::string InBrackets(absl::string_view reason) {
   constexpr size_t kMostReason = 300;
   return reason.size() > kMostReason ? "" : absl::StrCat(" (", reason, ")");

@@ -48,7 +48,6 @@ void AddProblems(std::vector<v1::Attention> problems, v1::RunStatus& status);
 
 class RunHealth {
  public:
-  // The most problems that are listed.
   static constexpr size_t kMostProblems = 64;
 
   struct Options {
@@ -75,14 +74,14 @@ class RunHealth {
   // The state of the run at a time.
   struct Moment {
     v1::RunState state = v1::RUN_STATE_UNSPECIFIED;
-    // Whether the run has begun; one that has not may be paused, too.
+    // True if the run has begun; a paused run may not have.
     bool begun = true;
-    // Why nothing could be committed, also while the run is held; empty if
+    // Says why nothing could be committed, even while the run is held; empty if
     // everything could.
     std::string storage_problem;
-    // The live islands that are ready.
+    // The number of live islands that are ready.
     uint32_t ready = 0;
-    // The ready islands without which no round closes.
+    // The number of ready islands that a round needs.
     uint32_t needed = 0;
     // The live islands that read other data than the run's.
     std::vector<std::string> other_data;
@@ -94,7 +93,7 @@ class RunHealth {
     std::vector<Head> heads;
   };
 
-  // Describe takes these besides the fields of RunStatus.
+  // The inputs of Describe besides the fields of RunStatus.
   struct Details {
     // The newest incarnation of each island.
     const std::map<std::string, Member>& members;
@@ -124,7 +123,7 @@ class RunHealth {
   absl::Time IdleSince() const;
   // Returns the longest usual time between merges.
   absl::Duration LongestIdle(absl::Duration claimed_round) const;
-  // Return the problems of the run and of its islands.
+  // Returns the problems that are not those of one island.
   std::vector<v1::Attention> RunProblems(const Details& details, absl::Time now,
                                          const v1::RunStatus& status) const;
   v1::Attention Missing(const Details& details) const;

@@ -48,7 +48,7 @@ class RunHealthTest : public testing::Test {
   void Wait(double seconds) { now_ += absl::Seconds(seconds); }
   void Observe() { health_.Observe(moment_, now_); }
 
-  // A fragment is merged at this step.
+  // Merges the fragment's round that is sent at `step`.
   void Merge(size_t fragment, uint64_t step) {
     moment_.heads[fragment] = {.step = step, .committed_at = now_};
     Observe();
@@ -77,7 +77,7 @@ class RunHealthTest : public testing::Test {
   RunHealth::Moment moment_;
   absl::Time now_ = kStart;
   std::map<std::string, Member> members_;
-  // What Describe adds to.
+  // The status that Describe adds to.
   v1::RunStatus status_;
   absl::Duration claimed_round_;
   std::string message_;
@@ -183,7 +183,7 @@ TEST_F(RunHealthTest, ARunThatHasNotBegunWaits) {
   EXPECT_EQ(problem.severity(), v1::WARNING);
   EXPECT_EQ(problem.text(), "waiting for 1 of 2 islands to begin");
   EXPECT_EQ(ToTime(problem.since()), kStart);
-  // Neither is it critical that a run which is held waits.
+  // Nor is it critical while the run is paused.
   moment_.state = v1::PAUSED;
   EXPECT_EQ(Describe().attention(0).severity(), v1::WARNING);
 }
@@ -311,7 +311,7 @@ TEST_F(RunHealthTest, APauseDoesNotHideADiskThatFails) {
   EXPECT_EQ(status.attention(1).text(), "the run is held: moving the disk");
 }
 
-TEST_F(RunHealthTest, AFollowerThatNobodyTakesOutHoldsTheRun) {
+TEST_F(RunHealthTest, AFollowerThatIsNotTakenOutHoldsTheRun) {
   Observe();
   v1::FollowerStatus& follower = *status_.add_followers();
   follower.set_name("b");
@@ -365,7 +365,7 @@ TEST_F(RunHealthTest, TheMostSevereProblemComesFirst) {
               HasSubstr("island b has diverged and not come back"));
 }
 
-TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreToldOf) {
+TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreReported) {
   status_.mutable_config()->mutable_storage()->set_sync_replicas(1);
   v1::FollowerStatus& follower = *status_.add_followers();
   follower.set_name("b");
@@ -388,7 +388,7 @@ TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreToldOf) {
   EXPECT_EQ(ToTime(status.attention(1).since()), begin);
 }
 
-TEST_F(RunHealthTest, NobodyMissesWhoLeftOrWasEvictedByAnOperator) {
+TEST_F(RunHealthTest, IslandsThatLeftOrWereEvictedByAnOperatorAreNotMissed) {
   members_["a"] = Gone("a", kStart, "drained", v1::IslandStatus::LEFT);
   members_["b"] = Gone("b", kStart, "by an operator: its rack is sold");
   EXPECT_THAT(Describe().attention(), IsEmpty());

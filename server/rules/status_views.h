@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Describe what the rules know of a run, as the Status service does. Pure
-// functions of a Coordinator; they change nothing that it decides.
+// Describe a run in the Status service's messages. Pure functions: they change
+// nothing that the Coordinator decides.
 #ifndef SERVER_RULES_STATUS_VIEWS_H_
 #define SERVER_RULES_STATUS_VIEWS_H_
 
@@ -17,7 +17,7 @@ namespace causeway {
 // Leaves out what is measured of the coordinator's process: bytes, memory,
 // times, connections.
 v1::RunStatus DescribeRun(Coordinator& coordinator);
-// Returns a page that ends with the island with which it reaches `page_bytes`.
+// Returns a page that ends with the island that fills `page_bytes`.
 v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
                                         const v1::ListIslandsRequest& request,
                                         uint64_t page_bytes, absl::Time now);

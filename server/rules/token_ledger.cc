@@ -135,8 +135,7 @@ AccountRecord TokenLedger::Record(const IncarnationKey& key) const {
 std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     const std::string& island_id, uint32_t fragment,
     const std::map<IncarnationKey, OpenTokens>& open) const {
-  // The incarnations so far of which tokens have expired that are not yet
-  // brought back, oldest first.
+  // An incarnation with `left` expired tokens that are not yet brought back.
   struct Expired {
     const IncarnationKey* key;
     uint64_t process;
@@ -160,7 +159,7 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     const OpenTokens tokens = InRound(each->first, open);
     const int64_t contributed = line.contributed(tokens);
     auto restored = static_cast<int64_t>(line.restored + tokens.restored);
-    // These may only be tokens that no heartbeat has reported yet.
+    // These may merely be tokens that no heartbeat has reported yet.
     int64_t again = contributed - std::max<int64_t>(0, line.reported);
     const uint64_t process = each->second.process;
     std::vector<size_t>& own = of_process[process];

@@ -19,8 +19,8 @@
 //
 // A process that was evicted and comes back still has what it trained, so its
 // next incarnation takes over the tokens that had expired with the earlier one.
-// They include tokens of a round that a restart of the coordinator lost, or
-// that could not be merged with them.
+// They include tokens of contributions that a restart of the coordinator lost,
+// or that no outer step could merge.
 //
 // A process that begins with the checkpoint of a dead process contributes the
 // dead one's training. Such tokens (`restored`) count for the incarnation that
@@ -52,7 +52,7 @@ struct IncarnationKey {
 };
 
 // The part of an account that does not follow from the contributions. It is
-// made durable now and then, above all when the incarnation begins and ends.
+// made durable at least when the incarnation begins and ends.
 struct AccountRecord {
   IncarnationKey key;
   // The incarnation's process: instance_id of JoinRequest; 0 is unknown.
@@ -150,8 +150,8 @@ class TokenLedger {
   };
 
   Incarnation& Find(const IncarnationKey& key);
-  // Returns how many of the tokens that had expired with each incarnation of
-  // the island were contributed by later ones, for those that have any.
+  // Maps incarnations of the island to how many of their expired tokens later
+  // incarnations contributed.
   std::map<IncarnationKey, int64_t> BroughtBack(
       const std::string& island_id, uint32_t fragment,
       const std::map<IncarnationKey, OpenTokens>& open) const;
@@ -163,7 +163,7 @@ class TokenLedger {
   std::map<IncarnationKey, Incarnation> incarnations_;
 };
 
-// Adds every field of `from` to `to`, up to the highest number.
+// Adds every field of `from` to `to`, up to the type's highest number.
 void AddTo(const v1::TokenLedger& from, v1::TokenLedger& to);
 
 }  // namespace causeway

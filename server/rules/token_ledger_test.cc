@@ -35,7 +35,7 @@ TEST(TokenLedger, TokensArePendingUntilMerged) {
   EXPECT_EQ(ledger.Account(east, 1, true, {}).pending(), 100);
 }
 
-TEST(TokenLedger, WhatAnEndedIncarnationDidNotHandInExpires) {
+TEST(TokenLedger, UncontributedTokensOfAnEndedIncarnationExpire) {
   TokenLedger ledger(1);
   const IncarnationKey east{"east", 1};
   ledger.Open(east);
@@ -177,7 +177,7 @@ TEST(TokenLedger, RestoredLedgersContinue) {
   EXPECT_EQ(after.Account(east, 0, true, {}).reported(), 100);
 }
 
-TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
+TEST(TokenLedger, TokensFromACheckpointHaveNotExpired) {
   TokenLedger ledger(1);
   const IncarnationKey dead{"east", 1};
   const IncarnationKey restored{"east", 2};
@@ -214,7 +214,7 @@ TEST(TokenLedger, WhatACheckpointBringsBackHasNotExpired) {
   EXPECT_EQ(again.Account(dead, 0, false, {}).expired(), 35);
 }
 
-TEST(TokenLedger, WhatIsRestoredComesFromTheNewestDeadProcessFirst) {
+TEST(TokenLedger, RestoredTokensComeFromTheNewestDeadProcessFirst) {
   const IncarnationKey first{"east", 1};
   const IncarnationKey second{"east", 2};
   const IncarnationKey third{"east", 3};
@@ -234,7 +234,7 @@ TEST(TokenLedger, WhatIsRestoredComesFromTheNewestDeadProcessFirst) {
   }
 }
 
-TEST(TokenLedger, WhatAProcessHadItselfIsNotOfItsCheckpoint) {
+TEST(TokenLedger, TokensOfTheProcessItselfAreNotFromItsCheckpoint) {
   TokenLedger ledger(1);
   const IncarnationKey dead{"east", 1};
   const IncarnationKey evicted{"east", 2};
@@ -256,7 +256,7 @@ TEST(TokenLedger, WhatAProcessHadItselfIsNotOfItsCheckpoint) {
   EXPECT_EQ(ledger.Account(again, 0, true, {}).merged(), 100);
 }
 
-TEST(TokenLedger, WhatWasNeverReportedIsReportedByItsContribution) {
+TEST(TokenLedger, AContributionReportsTokensThatNoHeartbeatDid) {
   TokenLedger ledger(1);
   const IncarnationKey first{"east", 1};
   const IncarnationKey second{"east", 2};
@@ -275,7 +275,7 @@ TEST(TokenLedger, WhatWasNeverReportedIsReportedByItsContribution) {
   EXPECT_EQ(ledger.Account(third, 0, true, {}).partial_merged(), 20);
 }
 
-TEST(TokenLedger, WhatWasInARoundThatIsLostIsContributedAgain) {
+TEST(TokenLedger, TokensOfALostRoundAreContributedAgain) {
   TokenLedger before(1);
   const IncarnationKey first{"east", 1};
   const IncarnationKey second{"east", 2};
@@ -360,7 +360,7 @@ TEST(TokenLedger, TheSumIsThatOfAllAccounts) {
   EXPECT_EQ(sum.reported(), SumOfFates(sum));
 }
 
-// In time that grows with the square of the incarnations this would not end.
+// If the time grew with the square of the incarnations, this would not end.
 TEST(TokenLedger, AnIslandMayFlapForMonths) {
   const v1::TokenLedger sum = SumOf(FlappingIsland(200'000), 200'000);
   EXPECT_EQ(sum.reported(), SumOfFates(sum));

@@ -58,8 +58,8 @@ class TrainingHistory {
   uint64_t version() const { return newest_.version(); }
 
   // Returns the next point: the training reported since the last one. The
-  // caller fills in run step, time, participation and the speed of all islands,
-  // not all of which may have reported since.
+  // caller fills in run step, time, participation, and the speed of all
+  // islands, some of which may not have reported since.
   v1::TrainingPoint Take(uint64_t version);
 
  private:

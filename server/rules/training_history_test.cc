@@ -41,7 +41,7 @@ TEST(TrainingHistoryTest, APointHasWhatWasTrainedSinceTheLast) {
   TrainingHistory history(std::nullopt);
   history.Heard("a", Report(0, 0), Report(100, 4));
   history.Take(1);
-  // The same report again is no training.
+  // A repeated report is no training.
   history.Heard("a", Report(100, 4), Report(100, 4));
   EXPECT_EQ(history.Take(2).islands_size(), 0);
   history.Heard("a", Report(100, 4), Report(101, 3));

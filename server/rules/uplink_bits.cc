@@ -10,8 +10,8 @@
 namespace causeway {
 namespace {
 
-// People compare planned bits, so they are rounded down to hundredths, but not
-// for an error of the last bit.
+// Rounds down to hundredths, because people compare planned bits, but tolerates
+// an error of the last bit.
 double Rounded(double bits) { return std::floor(100 * bits + 1e-6) / 100; }
 
 // Returns `bits` within the limits; the target if it is no number.
@@ -31,8 +31,8 @@ double BitsInTime(absl::Span<const UplinkSend> sends, double round_seconds,
   double all_values = 0;
   for (const UplinkSend& send : sends) all_values += send.values;
   // An upload ends when all that were queued since the uplink was last idle are
-  // through. So each row of consecutive sends bounds the bits; one of several
-  // rounds, by the bits that a round takes.
+  // through. So each sequence of consecutive sends bounds the bits; the length
+  // of a round covers all longer sequences.
   double seconds_per_value = round_seconds / all_values;
   for (size_t first = 0; first < sends.size(); ++first) {
     double values = 0;
@@ -78,7 +78,7 @@ std::optional<double> UplinkBits::Heard(double in_time) {
       std::minmax_element(recent_.begin(), recent_.end());
   if (*best >= bits_ && *worst < kRise * bits_) return std::nullopt;
   const double planned = Plan(limits_, *worst);
-  // Other reasons than the rate may leave the plan as it is.
+  // The limits may leave the plan as it is.
   if (planned == bits_) return std::nullopt;
   since_change_ = 0;
   return std::exchange(bits_, planned);

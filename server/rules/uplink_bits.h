@@ -4,17 +4,16 @@
 // Plans the bits per value with which an island's contributions arrive in time
 // over its uplink (synchronization.uplink_bits_floor).
 //
-// An update is due tau steps after the send. What the outer step and the
-// download leave of this time is for the upload. A rate of r bits per second
-// then carries r times that, divided by the number of values. Where several
-// fragments follow one another, an upload also waits for those before it.
+// An update is due tau steps after the send. The outer step and the download
+// leave a time t of this for the upload. At r bits per second, r t / n bits
+// arrive for each of n values. An upload also waits for earlier fragments'
+// uploads.
 //
-// Measured rates vary, and a change of bits should be worth it. So the plan
-// stays as it is while it is in time, and until kRounds measurements in a row
-// ask for another one: for fewer bits, because none of them would have been in
-// time; or for at least kRise times as many. It then takes kShare of the bits
-// that the worst of them allows. Islands that share an uplink each measure
-// their share of its rate.
+// Measured rates vary, so the plan changes only after kRounds measurements in a
+// row ask for it: for fewer bits, if none of them would have been in time, or
+// for at least kRise times as many. It then takes kShare of the bits that the
+// worst of them allows. Islands that share an uplink each measure their share
+// of its rate.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_UPLINK_BITS_H_
@@ -38,9 +37,9 @@ struct UplinkSend {
   double available_seconds = 0;
 };
 
-// Returns the time for an upload: what the rest of an exchange, which takes
-// `other_seconds`, leaves of the overlap, but at least a tenth of it. If even
-// that is not there, fewer bits help little.
+// Returns the time for an upload: the overlap without `other_seconds`, the rest
+// of the exchange, but at least a tenth of the overlap. If even less is left,
+// fewer bits help little.
 double UploadSeconds(double overlap_seconds, double other_seconds);
 
 // Returns the most bits per value with which every upload is complete in time,
@@ -66,8 +65,7 @@ class UplinkBits {
   // Begins with `bits`, within the limits; with the target if they are 0.
   UplinkBits(const Limits& limits, double bits);
 
-  // Returns the bits to plan for an uplink over which `in_time` bits arrive in
-  // time, by what was measured.
+  // Returns the bits to plan if `in_time` bits arrive in time.
   static double Plan(const Limits& limits, double in_time);
 
   // Notes how many bytes an island had sent, and how long uploads had taken, at
@@ -75,14 +73,14 @@ class UplinkBits {
   // in bits per second; none if nothing new was sent.
   std::optional<double> RateAt(uint64_t bytes, double busy_seconds);
 
-  // Notes the measurement of a round, in which `in_time` bits would just have
-  // arrived in time. Returns the bits until now if the plan changes.
+  // Notes the measurement of a round: `in_time` bits would just have arrived in
+  // time. Returns the old bits if the plan changes.
   std::optional<double> Heard(double in_time);
 
   double bits() const { return bits_; }
   // Returns the last measurement; 0 before the first.
   double in_time() const { return recent_.empty() ? 0 : recent_.back(); }
-  // Returns whether the floor's bits would not have arrived in time.
+  // Returns whether even the floor's bits would have come too late.
   bool is_too_slow() const { return in_time() < limits_.floor; }
 
  private:

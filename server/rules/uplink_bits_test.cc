@@ -21,7 +21,7 @@ using testing::Optional;
 
 constexpr UplinkBits::Limits kLimits = {.floor = 0.5, .target = 4};
 
-// Hears the same measurement so often that the plan follows it.
+// Repeats a measurement until the plan follows it.
 std::optional<double> Settle(UplinkBits& plan, double in_time) {
   std::optional<double> changed;
   for (int i = 0; i < UplinkBits::kRounds; ++i) {
@@ -31,8 +31,8 @@ std::optional<double> Settle(UplinkBits& plan, double in_time) {
   return changed;
 }
 
-// Returns the latest end of an upload after its time, if a queue sends `bits`
-// per value for many rounds; at most 0 if all are in time.
+// Returns how late the latest upload ends if `bits` per value are queued for
+// many rounds; at most 0 if all are in time.
 double Lateness(const std::vector<UplinkSend>& sends, double round,
                 double bits_per_second, double bits) {
   double free_at = 0;
@@ -51,7 +51,7 @@ TEST(BitsInTimeTest, OneFragmentHasWhatTheRateCarriesInItsTime) {
   const std::vector<UplinkSend> sends = {
       {.values = 1000, .at_seconds = 0, .available_seconds = 3}};
   EXPECT_DOUBLE_EQ(BitsInTime(sends, 10, 500), 1.5);
-  // More than a round would queue.
+  // Longer uploads would queue from round to round.
   EXPECT_DOUBLE_EQ(BitsInTime(sends, 2, 500), 1);
   // The rest of an exchange takes its part, but a tenth remains.
   EXPECT_EQ(UploadSeconds(10, 4), 6);
@@ -110,7 +110,7 @@ TEST(UplinkBitsTest, SeveralRoundsThatAgreeLowerAndRaiseThem) {
   EXPECT_EQ(plan.Heard(2.2), std::nullopt);
   EXPECT_THAT(plan.Heard(2), Optional(4.0));
   EXPECT_THAT(plan.bits(), DoubleNear(1.8, 1e-9)) << "nine tenths";
-  // More that is not worth a change.
+  // An increase that is not worth a change.
   for (int i = 0; i < 20; ++i) EXPECT_EQ(plan.Heard(2.6), std::nullopt);
   EXPECT_EQ(plan.Heard(3), std::nullopt);
   EXPECT_EQ(plan.Heard(3), std::nullopt);

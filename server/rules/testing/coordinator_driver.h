@@ -123,7 +123,7 @@ class CoordinatorDriver {
     return status;
   }
 
-  // Lets time pass, in which the islands heartbeat.
+  // Advances time while the islands send heartbeats.
   void Pass(absl::Duration duration,
             const std::vector<v1::IslandIdentity>& islands) {
     for (absl::Duration passed; passed < duration; passed += kLease / 2) {
@@ -214,7 +214,7 @@ class CoordinatorDriver {
     membership.set_grace_seconds(absl::ToDoubleSeconds(kGrace));
     membership.set_lease_seconds(absl::ToDoubleSeconds(kLease));
     config.mutable_data()->set_shards(2);
-    // kStepTokens.
+    // These make kStepTokens.
     config.mutable_training()->set_batch_size(10);
     config.mutable_model()->set_sequence_length(20);
     config.mutable_synchronization()->set_uplink_format(v1::FP32);
@@ -270,7 +270,7 @@ class CoordinatorDriver {
   std::deque<ClosedRound> closed_;
 };
 
-// A valid contribution; `bytes` tells contents apart.
+// Returns a valid contribution; `bytes` distinguishes contents.
 inline v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
                                            uint64_t base_version,
                                            uint32_t fragment = 0,
@@ -291,7 +291,7 @@ inline v1::ContributionHeader Contribution(const v1::IslandIdentity& identity,
   return header;
 }
 
-// Returns what `reported` of an account must be.
+// Returns the sum that an account's `reported` must equal.
 inline uint64_t SumOfFates(const v1::TokenLedger& ledger) {
   return ledger.merged() + ledger.partial_merged() + ledger.expired() +
          ledger.refused() + ledger.quarantined() + ledger.pending();
