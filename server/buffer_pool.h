@@ -6,8 +6,8 @@
 // as much as receiving the bytes, and uploads have the same few sizes in every
 // round, one for each fragment.
 //
-// A buffer in a file is memory that the kernel may write to that file and take
-// away, page by page, when others need it; reading it brings the page back.
+// A buffer in a file is memory whose pages the kernel may write to the file and
+// reclaim. Reading a page brings it back.
 //
 //   BufferPool pool(1 << 30);
 //   PooledBuffer buffer = pool.Take(bytes);  // back when its owner is gone

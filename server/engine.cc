@@ -21,8 +21,8 @@ namespace {
 
 // The time between looks at leases and grace windows.
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-// A write of the commit log, or a tick, that comes so late is one that islands
-// notice.
+// Islands notice a write of the commit log, or the delay of a tick, of this
+// length.
 constexpr absl::Duration kLongWrite = absl::Seconds(1);
 
 // The time between attempts to read a disk that failed during a write.
@@ -296,8 +296,7 @@ void Engine::TickLoop() {
     }
     const absl::Status ticked = Handle([&](Effects& effects) {
       mu_.AssertHeld();
-      // The rules are told no time that comes from after a stop that is not
-      // noted.
+      // Every stop of the process before `now` must have extended the leases.
       absl::Time now;
       do {
         now = options_.now();

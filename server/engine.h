@@ -16,9 +16,8 @@
 //   * the callers' threads (those of gRPC, and main) run the public functions;
 //   * the tick thread ends leases and closes rounds when their time has come,
 //     and finds out the outcome of writes in doubt (TickLoop);
-//   * the merge threads and the prepare thread are those of
-//     server/outer_steps.h;
-//   * the writing thread is that of server/fragment_heads.h.
+//   * the merge threads and the prepare thread (server/outer_steps.h);
+//   * the writing thread (server/fragment_heads.h).
 // All but the last may call listeners.
 //
 // Knows no gRPC; server/edge/services.h does. Thread-safe. Calls block for as
@@ -75,13 +74,12 @@ class Engine {
     // directory is new.
     uint64_t random = 0;
     Clock now;
-    // Tells for how long the process has not run, whatever `now` tells the
-    // rules.
+    // Measures for how long the process was stopped, independently of `now`.
     Clock steady = SteadyWallClock();
     // Threads of an outer step, at least 1. Any number gives the same bits.
     int merge_threads = 1;
     // If true, the kernel may write versions of fragments to files of the state
-    // directory, and take their memory away.
+    // directory and reclaim their memory.
     bool evictable_state = false;
     // See Coordinator::Options.
     absl::Duration drain_slow_after = absl::InfiniteDuration();
@@ -89,9 +87,9 @@ class Engine {
     // (common/checkpoint/tensor_files.h). If it is empty, the run's seed makes
     // version 0. A run that has begun does not read it again.
     std::string initial_parameters;
-    // An election has made this coordinator the leader. Only such a one goes on
-    // with the run of a coordinator that was elected. Its feed must be told who
-    // is in sync (LogFeed::SetInSync) before islands can come.
+    // If true, an election has made this coordinator the leader. Only such a
+    // leader continues an elected coordinator's run. Its feed must learn who is
+    // in sync (LogFeed::SetInSync) before islands can come.
     bool is_elected = false;
   };
 
@@ -110,9 +108,9 @@ class Engine {
 
   // --- The Coordinator service; errors as in proto/coordinator.proto. ---
 
-  // Where coordinators are elected, these return UNAVAILABLE until followers
-  // have what the log began with. Before that no island learns of the epoch, so
-  // none gets a version that only this coordinator has.
+  // If coordinators are elected, these return UNAVAILABLE until followers have
+  // all that the log had at the start. Until then no island learns of the
+  // epoch, so none gets a version that only this coordinator has.
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
   absl::Status Heartbeat(const v1::SessionRequest& request);
   v1::SessionResponse View(const v1::IslandIdentity& identity) {
@@ -163,9 +161,9 @@ class Engine {
     absl::MutexLock lock(&mu_);
     lacks_etcd_ = !answers;
   }
-  // Returns UNAVAILABLE while islands may not come: before followers have what
-  // an elected coordinator's log began with, and after it has stood down.
-  // Listeners are called when this changes.
+  // Returns UNAVAILABLE while islands may not come: until followers have all
+  // that an elected coordinator's log had at the start, and after it has stood
+  // down. Listeners are called when this changes.
   absl::Status CheckOpen();
 
   // --- The Status service. ---
@@ -199,7 +197,7 @@ class Engine {
   absl::Status AcceptData(const v1::AcceptDataRequest& request,
                           absl::string_view by = "");
 
-  // What followers get (server/edge/follow_call.cc).
+  // Returns what followers get (server/edge/follow_call.cc).
   FollowedSource followed();
 
   // Records an event from outside the rules.
@@ -211,8 +209,8 @@ class Engine {
   Listeners& news() { return news_; }
 
   absl::Time now() const { return options_.now(); }
-  // UNAVAILABLE while a write to the commit log takes long, and other calls
-  // wait for its end. Does not wait itself.
+  // Returns UNAVAILABLE while a long write to the commit log holds other calls
+  // up. Does not wait itself.
   absl::Status CheckLogMoves() const;
   v1::RunState run_state() {
     absl::MutexLock lock(&mu_);
@@ -266,9 +264,8 @@ class Engine {
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
   void TickLoop();
-  // Lengthens leases if a tick, the last of which was at `ticked_at`, comes so
-  // much too late that perhaps nobody could be heard meanwhile. Returns whether
-  // it did.
+  // Extends leases if this tick, after the one at `ticked_at`, is so late that
+  // perhaps no island could be heard. Returns whether it did.
   bool NoteLateness(absl::Time& ticked_at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ObserveHealth(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tries to find out whether a write in doubt succeeded.
@@ -299,10 +296,10 @@ class Engine {
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
-  // When the write to the log began that is under way, in nanoseconds since
-  // 1970; the largest number if none is.
+  // The begin of the write to the log under way, in nanoseconds since 1970; the
+  // largest number if there is none.
   std::atomic<int64_t> write_began_ = std::numeric_limits<int64_t>::max();
-  // The time since the last tick by which long writes have lengthened leases.
+  // The time by which long writes have extended leases since the last tick.
   absl::Duration written_ ABSL_GUARDED_BY(mu_);
   bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 class EngineFaultsTest : public testing::Test {
  protected:
-  // A running run with two islands, and fragment 0 as both know it.
+  // Starts a run with two islands, and fetches fragment 0.
   void StartRun(const v1::RunConfig& config) {
     ASSERT_OK(run_.Start(config));
     ASSERT_OK_AND_ASSIGN(a_, run_.Join("a"));
@@ -70,7 +70,7 @@ TEST_F(EngineFaultsTest, ValuesThatAreNotFiniteAreQuarantined) {
 }
 
 // Four ranks hold a fragment of several strips.
-TEST_F(EngineFaultsTest, TheQuarantineSaysWhoseValuesAreWrong) {
+TEST_F(EngineFaultsTest, TheQuarantineNamesTheRankWithWrongValues) {
   StartRun(TestRunConfig(R"pb(
     model { hidden_size: 256 intermediate_size: 1024 }
     training { total_steps: 200 }
@@ -90,7 +90,7 @@ TEST_F(EngineFaultsTest, TheQuarantineSaysWhoseValuesAreWrong) {
   };
   const std::vector<float> sound = Shifted(anchor_, 0.01f);
   ASSERT_OK(contribute(b_, sound));
-  // Expects that b is told so of these parameters, and merges a's.
+  // Expects that b's `wrong` parameters are refused, and merges a's.
   uint64_t process = 1;
   const auto expect_refused = [&](absl::Span<const float> wrong,
                                   const std::string& reason) {
@@ -133,7 +133,7 @@ TEST_F(EngineFaultsTest, ACommitAndItsEventAreOneTransaction) {
       1);
 }
 
-// It is noticed even if no island contributes.
+// The removal is noticed even if no island contributes.
 TEST_F(EngineFaultsTest, ALogThatIsRemovedSuspendsTheRun) {
   StartRun(TestRunConfig());
   const std::string log = run_.state_dir() + "/run.sqlite3";
@@ -263,7 +263,7 @@ TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
   EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
 }
 
-// Wherever the tick thread is when the process is stopped.
+// The tick thread may be anywhere when the process is stopped.
 TEST_F(EngineFaultsTest, AStopOfTheProcessEndsNoLease) {
   StartRun(TestRunConfig());
   for (int stops = 1; stops <= 10; ++stops) {
@@ -370,7 +370,7 @@ TEST_F(EngineFaultsTest, ARoundThatClosesWhileTheLogFailsIsMergedAllTheSame) {
 
 // The commit of a version also admits what was merged from the quarantine, even
 // if the process ends before it writes anything else.
-TEST_F(EngineFaultsTest, WhatWasMergedIsAdmittedWithItsCommit) {
+TEST_F(EngineFaultsTest, AnAdmittedContributionIsNotedWithItsCommit) {
   StartRun(TestRunConfig());
   ASSERT_FALSE(run_.Contribute(run_.MakeContribution(b_, 0, 0, anchor_,
                                                      Shifted(anchor_, 1000)))

@@ -81,7 +81,7 @@ TEST_F(EngineFetchTest, AnIncarnationThatIsFencedOffGetsNothing) {
 
 // A process may still have training that was merged without the quarantine, but
 // none that was admitted from it.
-TEST_F(EngineFetchTest, WhatWasAdmittedIsToldApartInTheSameRound) {
+TEST_F(EngineFetchTest, AnAdmittedContributionIsToldApartInTheSameRound) {
   StartRun();
   for (const uint64_t version : {0, 1}) {
     Contribute(a_, version);

@@ -95,7 +95,7 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
     }
     header = found->second.header;
   }
-  // KeepQuarantined writes them while other calls go on.
+  // KeepQuarantined writes them without holding up other calls.
   const bool is_writing = staging_.Get(KeyOf(header)).ok();
   const absl::StatusOr<std::string> encoded = state_->ReadQuarantined(id);
   if (encoded.ok() && Digest128(*encoded) == header.object().digest()) {

@@ -147,7 +147,7 @@ TEST_F(EngineOutcomeTest, NothingElseIsCommittedMeanwhile) {
   ExpectMerged(1);
 }
 
-// Nobody can be heard meanwhile.
+// No island can be heard meanwhile.
 TEST_F(EngineOutcomeTest, ADiskThatStandsStillEndsNoLease) {
   disk_.stands_still = true;
   std::thread operation(
@@ -160,7 +160,7 @@ TEST_F(EngineOutcomeTest, ADiskThatStandsStillEndsNoLease) {
   operation.join();
   EXPECT_OK(run_.engine().CheckLogMoves());
   EXPECT_OK(run_.Heartbeat(a_));
-  // The other one has the rest of its lease, and no more.
+  // The other island has only the rest of its lease.
   run_.AdvanceSeconds(3500);
   EXPECT_OK(run_.Heartbeat(a_));
   EXPECT_TRUE(Events("island_evicted").empty());

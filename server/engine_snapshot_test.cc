@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests when an engine makes snapshots, and that it takes a run up from what a
-// dead process or a power loss leaves of it.
+// Tests when an engine makes snapshots, and that it restores a run after a kill
+// or a power loss.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -167,7 +167,7 @@ TEST_F(EngineSnapshotTest, TheGradientIsRecordedWhereItTakesFarFewerBytes) {
   EXPECT_THAT(StartKilled().status(), IsDataLoss(Name("merge", 3)));
 }
 
-// Files that are not synced before a commit, or come only after it.
+// Updates are not synced before the commit, or are written only after it.
 TEST_F(EngineSnapshotTest, UpdatesThatAPowerLossToreAreMadeAgain) {
   StartRun("snapshot_log_ratio: 1000 update_history: 3");
   RunRounds(5);
@@ -181,7 +181,7 @@ TEST_F(EngineSnapshotTest, UpdatesThatAPowerLossToreAreMadeAgain) {
   EXPECT_THAT(ListDirectory(killed_ + "/updates"), IsOkAndHolds(SizeIs(3)));
 }
 
-TEST_F(EngineSnapshotTest, ADamagedSnapshotIsMadeUpForByTheOneBefore) {
+TEST_F(EngineSnapshotTest, TheSnapshotBeforeReplacesADamagedOne) {
   StartRun("snapshot_log_ratio: 1000");
   RunRounds(3);
   StartRun("snapshot_log_ratio: 1000");
@@ -198,7 +198,7 @@ TEST_F(EngineSnapshotTest, ADamagedSnapshotIsMadeUpForByTheOneBefore) {
   EXPECT_THAT(StartKilled().status(), IsDataLoss(Name("fragment", 3)));
 }
 
-TEST_F(EngineSnapshotTest, ARecordThatIsNeededAndNotSoundIsNamed) {
+TEST_F(EngineSnapshotTest, ADamagedRecordThatIsNeededIsNamed) {
   StartRun("snapshot_log_ratio: 1000");
   RunRounds(3);
   Kill();
@@ -217,7 +217,7 @@ TEST_F(EngineSnapshotTest, OnlyBesideACoordinatorIsAMissingRecordAwaited) {
   RunRounds(3);
   Kill();
   fs::remove(killed_ + "/merges/" + Name("merge", 2));
-  // Returns how often the merge before it was repeated.
+  // Returns how often the merge before the missing one was repeated.
   const auto repeats = [](StateDirectory& state) {
     int repeated = 0;
     BufferPool memory(0);
@@ -261,7 +261,7 @@ TEST_F(EngineSnapshotTest, RecordsMakeASnapshotDueAndGoWithIt) {
     ASSERT_LT(++version, 100) << "no second snapshot";
     RunRounds(version);
   }
-  // The records are what the writing thread removes last.
+  // The writing thread removes the records last.
   ASSERT_TRUE(run_.Await([&] {
     const std::string oldest = Files("fragments").front();
     return Files("fragments").size() == 2 &&

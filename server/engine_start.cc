@@ -67,8 +67,8 @@ absl::Status CreateRun(StateDirectory& state, const Engine::Options& options,
   return state.log().CreateRun(run);
 }
 
-// Appends a fragment's initial values to its file. A thread makes the next ones
-// while these are written.
+// Appends a fragment's initial values to its file. A thread makes the next
+// piece while one is written.
 absl::Status AppendInitialValues(const InitialValues& values,
                                  const v1::Fragment& fragment,
                                  NewFragment& file) {
@@ -135,8 +135,8 @@ absl::Status CheckNotPast(StateDirectory& state, const RunRecord& run,
   return absl::OkStatus();
 }
 
-// Returns the run in `state`, after checking it against the configuration that
-// continues it, which takes the run's defaults.
+// Returns the run in `state` if the configuration, which takes the run's
+// defaults, may continue it.
 absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
                                       Engine::Options& options) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
@@ -222,7 +222,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
           run->plan.from_checkpoint() ? "with" : "without",
           " --initial_parameters, or remove the state directory"));
     }
-    // The checkpoint may be another one than at the first start.
+    // The checkpoint may differ from the one at the first start.
     RETURN_IF_ERROR(FragmentMap::Create(values.layout(), run->plan).status());
     RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
     ASSIGN_OR_RETURN(commits, state->log().Heads());
@@ -300,7 +300,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
        .drain_slow_after = options.drain_slow_after},
       std::move(fragment_heads), std::move(heads), std::move(members),
       std::move(history), health, StagingBytesOf(options.config, run->plan)));
-  // A crash at the end of the run may have cost its event.
+  // A crash at the end of the run may have lost its event.
   if (engine->run_state() == v1::FINISHED && ends.empty()) {
     events.push_back(RunFinished());
   }

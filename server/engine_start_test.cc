@@ -37,7 +37,7 @@ class EngineStartTest : public testing::Test {
     run_.Stop();
   }
 
-  // The same process of an island may join as often as it likes.
+  // An island's process may join any number of times.
   absl::Status Contribute(const std::string& island, uint64_t version,
                           float amount) {
     const v1::IslandIdentity identity = run_.Join(island).value();
@@ -92,8 +92,8 @@ TEST_F(EngineStartTest, AMissingHeadIsRefusedAndNamed) {
   EXPECT_THAT(run_.TryStart(config_).status(), IsDataLoss(HeadFile(0, 1)));
 }
 
-// The contents of every file below a directory, except the lock and the files
-// that SQLite removes when it closes a database.
+// Returns the contents of every file below a directory, except the lock and the
+// files that SQLite removes when it closes a database.
 std::map<std::string, std::string> Contents(const std::string& directory) {
   std::map<std::string, std::string> contents;
   for (const auto& entry :
@@ -270,7 +270,7 @@ TEST_F(EngineStartTest, ARunKeepsTheDefaultsThatItBeganWith) {
 }
 
 // Neither round alone is enough to know the usual norm.
-TEST_F(EngineStartTest, WhatIsUsualIsRememberedFromSeveralRounds) {
+TEST_F(EngineStartTest, TheUsualNormIsRememberedFromSeveralRounds) {
   RunRounds(2);
   ASSERT_OK(run_.Start(config_));
   EXPECT_THAT(Contribute("a", 2, 1),
@@ -305,7 +305,7 @@ TEST_F(EngineStartTest, AProcessIsNotCreditedWithWhatAnEarlierOneDid) {
 }
 
 // Another log in sync may lack what this one has.
-TEST_F(EngineStartTest, WhoIsElectedWaitsUntilItKnowsWhoIsInSync) {
+TEST_F(EngineStartTest, AnElectedLeaderWaitsUntilItKnowsWhoIsInSync) {
   run_.BeElected();
   ASSERT_OK(run_.Start(config_));
   EXPECT_THAT(run_.Join("a"), IsUnavailable("has just been elected"));
@@ -317,7 +317,7 @@ TEST_F(EngineStartTest, WhoIsElectedWaitsUntilItKnowsWhoIsInSync) {
 }
 
 // An island is gone while its upload is under way.
-TEST_F(EngineStartTest, WhoIsGoneLeavesNoUploadBehind) {
+TEST_F(EngineStartTest, AnIslandThatIsGoneLeavesNoUploadBehind) {
   ASSERT_OK(run_.Start(config_));
   ASSERT_OK(run_.Join("a"));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));

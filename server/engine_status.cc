@@ -61,7 +61,7 @@ void Engine::ObserveHealth(absl::Time now) {
 
 v1::RunStatus Engine::GetRun() {
   v1::StorageUse storage;
-  // The disk may be slow to answer.
+  // Ask the disk, which may be slow, without the lock.
   if (const auto disk = FindDiskSpace(options_.state_dir); disk.ok()) {
     storage.set_disk_free_bytes(disk->free);
     storage.set_disk_total_bytes(disk->total);

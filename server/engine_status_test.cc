@@ -151,7 +151,7 @@ TEST_F(EngineStatusTest, ARunKnowsWhomItMissesAndForHowLong) {
   EXPECT_LE(status.missing_since().seconds(), missing.seconds());
 }
 
-TEST_F(EngineStatusTest, WhoHasLeftIsListedOnDemand) {
+TEST_F(EngineStatusTest, IslandsThatLeftAreListedOnDemand) {
   const v1::IslandIdentity a = Join("a", 2, 100);
   Join("b", 3, 50);
   ASSERT_OK(run_.Leave(a));

@@ -29,8 +29,7 @@ constexpr auto kUpload = v1::ContributeResponse::UPLOAD;
 
 class EngineTest : public testing::Test {
  protected:
-  // Two islands that contribute to the open round of a fragment, and the
-  // parameters that they trained.
+  // Has two islands contribute to the open round of a fragment.
   void ContributeBoth(const v1::IslandIdentity& a, const v1::IslandIdentity& b,
                       uint32_t fragment, uint64_t version) {
     ASSERT_OK_AND_ASSIGN(const std::vector<float> anchor,
@@ -329,7 +328,7 @@ TEST_F(EngineTest, AnUploadGoesOnFromWhereItBrokeOff) {
   EXPECT_EQ(run_.engine().GetRun().bytes_received(), from_a.bytes.size());
 }
 
-TEST_F(EngineTest, WhoeverClosesARoundTellsListenersBeforeItIsMerged) {
+TEST_F(EngineTest, ListenersHearOfAClosedRoundBeforeItIsMerged) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));

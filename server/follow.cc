@@ -32,9 +32,9 @@
 namespace causeway {
 namespace {
 
-// How long calls under way may take to end.
+// The time that calls under way get to end.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
-// How long they may take before this coordinator leads: a connection of a
+// The time that they get before this coordinator leads: the connection of a
 // leader that hangs does not end by itself.
 constexpr absl::Duration kTakeoverFarewell = absl::Milliseconds(500);
 
@@ -50,7 +50,7 @@ absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
   if (leader.is_followed || leader.is_elected) {
     if (!promote) return std::nullopt;
     if (!has_followed) {
-      // A later start finds the configuration as after a leader's.
+      // A later start takes the configuration from there.
       ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
       leader.config = run.config;
       RETURN_IF_ERROR(state->log().Follow(leader));
@@ -123,8 +123,8 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .evictable_state = options.evictable_state});
 }
 
-// Serves a follower, once it knows its run, until `is_over` returns true; calls
-// it every 100 ms. Returns false if a signal came. Sets options.address to the
+// Serves a follower, once it knows its run, until `is_over`, called every 100
+// ms, returns true. Returns false if a signal came. Sets options.address to the
 // port that it listens on.
 absl::StatusOr<bool> ServeFollower(
     ServeOptions& options, Follower& follower,
@@ -185,7 +185,7 @@ absl::StatusOr<bool> ServeFollower(
   return !is_signalled;
 }
 
-// A coordinator that does not lead. It acts as the office requires.
+// A coordinator that does not lead: it waits, follows or campaigns.
 class Candidate {
  public:
   Candidate(std::string name, Election* election, Follower* follower)
@@ -209,7 +209,7 @@ class Candidate {
       case Voter::Step::kPause:
         follower_->Pause();
         if (own.is_complete && !follower_->view().is_complete) {
-          // Nobody else would open it again: this coordinator does not follow.
+          // Nothing opens it again, because this coordinator does not follow.
           return absl::UnavailableError(
               "the copy of the run cannot be opened any more; the log says "
               "why. Start this coordinator again");

@@ -26,7 +26,7 @@ namespace causeway {
 absl::Status RunFollower(ServeOptions options, const std::string& leader,
                          bool promote);
 
-// Leads the run, or follows the coordinator that does, in turns.
+// Leads the run while elected, and otherwise follows its leader.
 absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
                         Election& election);
 

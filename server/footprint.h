@@ -50,17 +50,17 @@ bool RecordsGradient(const v1::StorageConfig& storage, double encoded_bytes,
 double RecordBytes(const v1::StorageConfig& storage, double state,
                    double uploads, double values);
 
-// Returns the most bytes of decompressed codes that are kept for merges, while
+// Returns the most bytes of decompressed codes that are kept for merges, if
 // contributions of `uploaded` values in all, in the uplink's format, are under
-// way, and outer steps may be made on `in_steps` values: 16 for each of the
-// latter.
+// way, and outer steps may be made on `in_steps` values: at most 16 for each of
+// these.
 double KeptCodeBytes(const v1::SynchronizationConfig& config, double uploaded,
                      double in_steps);
 
 // The bytes that Staging (server/staging.h) may hold.
 struct StagingBytes {
-  // Uploads of all fragments at once, which are under way together at the last
-  // step, and when the overlap is long. With less, some islands could hold the
+  // The uploads of all fragments, which are under way together at the last
+  // step, and if the overlap is long. With less, some islands could hold the
   // memory that others need to close the rounds.
   uint64_t uploads = 0;
   // Decompressed codes (KeptCodeBytes).

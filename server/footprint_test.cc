@@ -40,7 +40,7 @@ TEST(FootprintTest, CountsParametersUploadsAndFiles) {
   Footprint footprint = CoordinatorFootprint(config, plan);
   EXPECT_EQ(footprint.first_disk, 3072 * 8);
   EXPECT_EQ(footprint.uploads, 3072 * 2 * 10);
-  // Twenty bytes of contributions to a value are recorded by four of gradient.
+  // Four bytes of gradient replace twenty of contributions for each value.
   EXPECT_EQ(footprint.most_memory,
             3072 * 2 * 10 + 3072 * 8 + 2048 * (8 + 4 + 4));
   EXPECT_EQ(footprint.most_disk, (3 * 3072 + 2048) * 8 +

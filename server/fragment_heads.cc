@@ -19,12 +19,12 @@
 namespace causeway {
 namespace {
 
-// Islands fetch an update as soon as it is there. Its file waits for so long,
-// because they may need the processors.
+// The file of an update waits for this long, because islands fetch the update
+// at once, which may need the processors.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
-// The updates of a fragment that wait in memory while a snapshot is written.
-// Whoever installs one more writes the oldest.
+// The most updates of a fragment that wait in memory while a snapshot is
+// written. Installing one more writes the oldest.
 constexpr size_t kMostUnwritten = 2;
 
 // Makes the disk serve this thread after all others.

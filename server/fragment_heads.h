@@ -68,8 +68,8 @@ class FragmentHeads {
   // Starts the writing thread. May be called again, with another `note`.
   void StartSnapshots(NoteSnapshot note) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns whether these are the versions of `commits`, which are ordered by
-  // fragment, kept as `storage` says.
+  // Returns whether the heads are the versions of `commits`, which are ordered
+  // by fragment, kept as `storage` says.
   bool Are(absl::Span<const CommitRecord> commits,
            const v1::StorageConfig& storage) const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -87,9 +87,9 @@ class FragmentHeads {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Makes a committed version the newest, and keeps the update that led to it.
-  // `merge` says what it takes to repeat. Writes the oldest update that no
-  // thread writes if too many are not in files, and removes the one that is no
-  // longer kept.
+  // `merge` is the cost of repeating the merge. If too many updates are not in
+  // files yet, writes the oldest that no thread writes. Removes the update that
+  // is no longer kept.
   void Install(StoredFragment after, StoredUpdate update,
                const RecordedMerges& merge) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -109,13 +109,13 @@ class FragmentHeads {
     RecordedMerges recorded;
     struct Unwritten {
       std::shared_ptr<const StoredUpdate> update;
-      // Another thread would write the same temporary file.
+      // A second writer would use the same temporary file.
       bool is_being_written = false;
     };
     // The updates that are kept and not yet in files, by version.
     std::map<uint64_t, Unwritten> unwritten;
-    // The update that was opened last, which all share that read it together:
-    // a file is mapped and verified once for many of them.
+    // The update opened last. Its readers share it, so that its file is mapped
+    // and verified once for many of them.
     std::weak_ptr<const StoredUpdate> opened;
 
     // Returns the oldest update that waits to be written; null if none does.
@@ -132,9 +132,9 @@ class FragmentHeads {
                 std::vector<Fragment> fragments);
 
   void WriteLoop() ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns the next file, if one is due: all updates before the snapshot that
-  // is most overdue, because a snapshot ends the need for the records. An
-  // update counts as begun once it `is_being_written`.
+  // Returns the next file that is due, if any: first all updates, then the most
+  // overdue snapshot, which ends the need for the records from which updates
+  // could be made again. Leaves out updates that are being written.
   std::optional<Work> NextWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns the fragment whose snapshot is most overdue: by the bytes of its
   // records, or, if all fragments' merges take too long to repeat, by its part
@@ -155,9 +155,9 @@ class FragmentHeads {
   mutable absl::Mutex mu_;
   NoteSnapshot note_ ABSL_GUARDED_BY(mu_);
   std::vector<Fragment> fragments_ ABSL_GUARDED_BY(mu_);
-  // Whether a snapshot failed; the next version clears it.
+  // True if a snapshot failed; the next version clears it.
   bool snapshot_failed_ ABSL_GUARDED_BY(mu_) = false;
-  // Whether the last version has come, so that only snapshots are left to make.
+  // True if no more versions come, so that the files left must be written.
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
 
   std::thread writer_;

@@ -45,7 +45,7 @@
 namespace causeway {
 namespace {
 
-// How long islands may fetch the last update before the process ends.
+// The time for which islands may fetch the last update before the process ends.
 constexpr absl::Duration kFarewell = absl::Seconds(30);
 
 // Repeatedly tells a replaced coordinator, which may come back at any time,
@@ -190,7 +190,7 @@ void Tend(Electorate& electorate, Election& election) {
   if (changed.ok()) electorate.NoteMade();
 }
 
-// Tells the engine what etcd says about it.
+// Tells the engine whether etcd answers, and whether it was replaced.
 void HeedElection(const Election& election, Engine& engine) {
   engine.NoteEtcd(election.view().ok());
   const uint64_t epoch = election.ReplacedBy();
@@ -211,7 +211,7 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
-    // The answer needs the engine's lock, so an engine that hangs feeds no
+    // run_state() takes the engine's lock, so an engine that hangs feeds no
     // watchdog.
     manager.SetStatus(absl::StrCat("port ", port, ", run ",
                                    v1::RunState_Name(engine.run_state())));
@@ -232,8 +232,8 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
                 : signal == 0             ? "the run is finished"
                                           : "signal received")
             << "; ending";
-  // A coordinator that was replaced goes on in this process, as a follower. The
-  // service manager would kill it once the time for stopping has passed.
+  // A replaced coordinator continues in this process as a follower, which the
+  // service manager would kill after Stopping().
   if (end == LeadEnd::kStopped) manager.Stopping();
   return end;
 }
@@ -339,8 +339,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
       ServeUntilEnd(options, *engine, server->port(), trust.get(), election,
                     electorate.has_value() ? &*electorate : nullptr);
   server->Shutdown(absl::Seconds(2));
-  // Nothing is published any more, and the engine's last snapshots take as long
-  // as the disk does. The next leader need not wait for them.
+  // Nothing is published any more. The next leader need not wait for the
+  // engine's last snapshots, which may take long.
   if (election != nullptr) election->Resign();
   return end;
 }

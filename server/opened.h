@@ -27,7 +27,7 @@ struct Opened {
 using OpenedParameters = Opened<v1::FetchParametersResponse>;
 using OpenedUpdate = Opened<v1::FetchUpdateResponse>;
 
-// Opens the parameters that are asked for. NOT_FOUND if they are not kept.
+// Opens the requested parameters. NOT_FOUND if they are not kept.
 inline absl::StatusOr<OpenedParameters> OpenVersion(
     const FragmentHeads& heads, const v1::FetchParametersRequest& request) {
   std::shared_ptr<const StoredFragment> version =

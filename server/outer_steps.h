@@ -55,7 +55,7 @@ class OuterSteps {
     Clock now;
     // The threads that compute an outer step, at least 1.
     int threads = 1;
-    // Where the kernel may write memory to; empty if nowhere.
+    // The folder to which the kernel may write memory; empty for none.
     std::string memory_dir;
   };
   // The outer steps work on these, which must outlive them.
@@ -97,9 +97,9 @@ class OuterSteps {
     absl::MutexLock lock(&mu_);
     closed_.insert(closed_.end(), rounds.begin(), rounds.end());
   }
-  // Has a verified contribution written to the disk if that takes a while, and
-  // if its fragment's next merge, of about as many contributions as there are
-  // `ready` islands, may need it.
+  // Has a large verified contribution written to the disk if its fragment's
+  // next merge may record it. `ready` returns the number of ready islands,
+  // about as many as that merge has contributions.
   void Prepare(const v1::ContributionHeader& header,
                absl::FunctionRef<uint32_t()> ready) ABSL_LOCKS_EXCLUDED(mu_);
   // Describes the outer steps since the start of this process.

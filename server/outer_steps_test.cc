@@ -121,7 +121,7 @@ TEST_F(OuterStepsTest, WhatTheRulesRefuseIsNotPublished) {
   EXPECT_OK(staging_.Get({.island_id = "a"})) << "the step may be tried again";
 }
 
-TEST_F(OuterStepsTest, AWriteInDoubtIsWhatItTurnsOutToBe) {
+TEST_F(OuterStepsTest, AWriteInDoubtEndsAsItTurnsOut) {
   begun_ = absl::UnknownError("the disk failed");
   found_ = absl::UnavailableError("the commit was not written");
   EXPECT_THAT(MakeStep(), IsUnavailable("was not written"));

@@ -28,7 +28,7 @@ struct ReplayResult {
   // The newest version that is the same.
   uint64_t last_version = 0;
   uint64_t contributions = 0;
-  // How the next version differs, for people; empty if none does.
+  // Says how the next version differs; empty if it does not.
   std::string difference;
 };
 

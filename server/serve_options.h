@@ -46,8 +46,8 @@ struct ServeOptions {
   absl::Duration drain_slow_after = absl::InfiniteDuration();
   std::string initial_parameters;
   bool exit_when_finished = false;
-  // End leading once another coordinator leads the run. Otherwise the run stays
-  // suspended here, and clients are told why.
+  // If true, leading ends once another coordinator leads the run. Otherwise the
+  // run stays suspended here, and clients are told why.
   bool end_when_replaced = false;
   // Adds more metrics; may be null.
   std::function<void(MetricFamilies&)> add_metrics;

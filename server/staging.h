@@ -45,8 +45,8 @@ struct StagedEncoding {
 class Staging {
  public:
   // Holds at most `capacity_bytes` of encodings. A contribution is decompressed
-  // for its check as it arrives; up to `codes_bytes` of what comes out are kept
-  // for merges, which islands wait for.
+  // for its check as it arrives. Up to `codes_bytes` of the decompressed codes
+  // are kept for merges, because islands wait for those.
   explicit Staging(uint64_t capacity_bytes, uint64_t codes_bytes = 0)
       : capacity_(capacity_bytes),
         codes_capacity_(codes_bytes),

@@ -184,8 +184,8 @@ TEST_F(StagingTest, ValuesThatAreNotFiniteAreDiscarded) {
   EXPECT_EQ(staging_.used_bytes(), 0);
 }
 
-// The parts are needed most where the contribution does not pass.
-TEST_F(StagingTest, TheRunsOfWhatIsVerifiedAreTold) {
+// The runs are needed most if the contribution does not pass.
+TEST_F(StagingTest, VerifyTellsTheRunsOfAnUpload) {
   for (const float value : {0.5f, float{NAN}}) {
     const Encoded encoded(value);
     ASSERT_OK(Begin(staging_, Key("a"), encoded.object));
@@ -239,7 +239,7 @@ TEST_F(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
   EXPECT_THAT(staging.Get(Key("a")), HoldsBytes(bytes));
 }
 
-TEST_F(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
+TEST_F(StagingTest, ADiscardedUploadMustBeOfferedAgain) {
   // An island that was uploading when its round closed is not at fault, so the
   // code is retryable: the next offer tells the island that it is late.
   for (const absl::Status& status :
@@ -250,7 +250,7 @@ TEST_F(StagingTest, WhatIsGoneIsToBeOfferedAgain) {
   }
 }
 
-TEST_F(StagingTest, AStreamThatAnotherHasOvertakenIsToResume) {
+TEST_F(StagingTest, AStreamThatAnotherHasOvertakenMustResume) {
   // After a reconnect, the old stream's last chunks may still arrive.
   BeginUpload(encoded_, 100);
   EXPECT_THAT(staging_.Append(Key("a"), CutChunk(encoded_.bytes, 0, 100)),
@@ -489,7 +489,7 @@ TEST_F(StagingTest, TheSizeIsAPartOfTheDescription) {
   EXPECT_THAT(Begin(staging, Key("a"), other), IsOkAndHolds(0));
 }
 
-TEST_F(StagingTest, KeepsWhatDidNotComeAsAnUpload) {
+TEST_F(StagingTest, KeepsBytesThatDidNotComeAsAnUpload) {
   Staging staging(0);
   const auto bytes = std::make_shared<const std::string>("bytes");
   for (const char* const island : {"a", "b"}) {

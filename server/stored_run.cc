@@ -54,9 +54,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
       std::move(heads), std::move(members), now, std::move(history));
 }
 
-// Adds the last heartbeats' reports; the rules know only those since their
-// start. A point has nothing of islands that have not reported since the one
-// before.
+// Adds the last reports of the history, because the rules know only reports
+// since their start. A point leaves out islands that have not reported since
+// the point before.
 void AddReports(v1::PageData& data) {
   std::map<absl::string_view, v1::IslandProgress*> islands;
   for (v1::IslandStatus& island : *data.mutable_islands()) {

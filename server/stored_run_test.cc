@@ -41,7 +41,7 @@ TEST(StoredRunTest, TheStateDirectorySaysWhatTheCoordinatorSaid) {
   ASSERT_TRUE(driver.AwaitVersion(0, 1));
   const v1::RunStatus said = driver.engine().GetRun();
 
-  // While the coordinator has it open.
+  // The coordinator still has the directory open.
   ASSERT_OK_AND_ASSIGN(const v1::PageData data,
                        ReadPageData(driver.state_dir(), 2));
   EXPECT_EQ(data.run().run_id(), said.run_id());
