@@ -25,7 +25,7 @@ function axisMarks(low, high, n, unit, least = 0) {
       maximumFractionDigits: digits }) + name]);
 }
 
-// The same for an axis that spans several powers of ten.
+// Returns the marks of an axis that spans several powers of ten.
 function logMarks(low, high) {
   const marks = [];
   for (let i = Math.floor(Math.log10(low)); 10 ** i <= high; ++i) {

@@ -43,7 +43,7 @@ let seenSeverity = null;
 
 async function refreshEvents(newest) {
   const severity = byId("severity").value;
-  // A takeover that lost events gives their ids again.
+  // A takeover that lost events assigns their ids again.
   if (newest < seenEvent) seenSeverity = null;
   const after = severity === seenSeverity ? seenEvent : 0;
   if (severity === seenSeverity && newest <= seenEvent) return;

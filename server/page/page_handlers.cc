@@ -31,7 +31,7 @@ namespace {
 // in a large run.
 constexpr absl::Duration kShared = absl::Milliseconds(500);
 
-// How long a request waits for an earlier one for the same.
+// The time that a request waits for an earlier one of the same kind.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 
 // The most islands on the page that have left or were evicted: those that
@@ -150,7 +150,7 @@ HttpHandler OneAtATime(HttpHandler handler) {
   };
 }
 
-// Returns a handler that answers requests within kShared alike.
+// Returns a handler that gives requests within kShared the same answer.
 HttpHandler SharedStatus(const PageSource& source, Clock now) {
   struct Status {
     std::string json;

@@ -8,9 +8,9 @@
 //   /api/history  GetHistoryResponse; ?training_after=V&validation_after=V
 //   /api/events   PageData with the newest events only, at most 200; ?after=ID
 //
-// They answer 503 if the data cannot be read, and while an earlier request for
-// the same waits for them, as it does for a disk that stands still. So a server
-// of kPageThreads always has one for everything else.
+// They answer 503 if the data cannot be read, and while an earlier request of
+// the same kind waits, for example for a disk that stands still. So one of the
+// kPageThreads threads of a server is always free for all other requests.
 #ifndef SERVER_PAGE_PAGE_HANDLERS_H_
 #define SERVER_PAGE_PAGE_HANDLERS_H_
 
@@ -31,7 +31,7 @@
 
 namespace causeway {
 
-// Where the page's data come from. Called from any thread.
+// The source of the page's data. Called from any thread.
 struct PageSource {
   // The run, islands, fragments, quarantine and the newest event's id.
   std::function<absl::StatusOr<v1::PageData>()> status;

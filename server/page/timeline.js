@@ -3,8 +3,8 @@
 //
 // The timeline of fragments in flight.
 
-// Returns the time at which islands apply an update at the earliest: tau inner
-// steps after they have sent their part.
+// Returns the time from an island's send to its earliest use of the update, tau
+// inner steps, in milliseconds.
 function overlapMillis() {
   const sync = (state.run.config || {}).synchronization || {};
   const seconds = state.islands.map((one) => num((one.progress || {}).step_seconds))
@@ -14,7 +14,7 @@ function overlapMillis() {
   return 1000 * num(sync.overlap_steps) * mean;
 }
 
-// Returns how far back to look: about four rounds of a fragment.
+// Returns how far back to look, in milliseconds: about four rounds.
 function windowMillis(rounds) {
   const merges = new Map();
   for (const round of rounds) {

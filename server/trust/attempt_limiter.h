@@ -22,7 +22,7 @@ class AttemptLimiter {
   // of others are not counted.
   static constexpr size_t kMostAddresses = 4096;
 
-  // Notes a failure. Returns false if the address has had its failures.
+  // Notes a failure. Returns false if the address had failed too often before.
   bool MayFail(const std::string& address, absl::Time now) {
     // The clock may also have been put back.
     if (now < window_ || now - window_ >= absl::Minutes(1)) {

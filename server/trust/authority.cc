@@ -28,7 +28,7 @@ std::string RandomNumber(int bytes) {
   return number;
 }
 
-// How far before `now` a certificate begins.
+// Returns how far before `now` a certificate begins.
 absl::Duration Headstart(absl::Duration life) {
   return std::min(absl::Hours(1), life / 100);
 }

@@ -32,7 +32,7 @@ constexpr absl::Duration kLongestTtl = absl::Hours(24 * 30);
 constexpr uint32_t kMostUses = 1000;
 constexpr absl::Duration kRetry = absl::Minutes(1);
 
-// How long an expired certificate is kept for sure.
+// The least time for which an expired certificate is kept.
 constexpr absl::Duration kKeepExpired = absl::Hours(24);
 
 template <typename Records, typename Condition>
@@ -274,7 +274,7 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
                              v1::IssuedCertificate& entry,
                              v1::EnrolResponse& response) {
   absl::MutexLock lock(&write_mu_);
-  // A valid token is accepted whatever others have sent from the same address.
+  // A valid token is accepted even if others sent wrong ones from its address.
   const absl::StatusOr<TokenRecord*> found = FindToken(request);
   if (!found.ok()) {
     if (wrong_tokens_.MayFail(address, options_.now())) return found.status();
@@ -401,7 +401,7 @@ absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
     *records_.add_tokens() = record;
     const absl::Status written = Write();
     if (!written.ok()) {
-      // Nobody gets the token's secret.
+      // The token's secret is never handed out.
       records_.mutable_tokens()->RemoveLast();
       return written;
     }

@@ -67,8 +67,8 @@ class Trust {
 
   ServerTlsFiles server_files() const { return authority_.server_files(); }
 
-  // Returns the time for new certificates. A clock from before the authority is
-  // wrong, and what it would date could be used at no time.
+  // Returns the time for new certificates, which is not before the authority's
+  // begin, because earlier certificates would never be valid.
   absl::Time Now() const;
 
   // Renews the coordinator's own certificates when it is time, also when the
@@ -103,9 +103,8 @@ class Trust {
         records_(std::move(records)) {}
 
   void TellRevoked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
-  // Remove what has expired, and so invalidate pointers to such records. A
-  // clock that is years ahead for a while must not cost anybody a token or a
-  // certificate, so they go only where others need their place.
+  // Remove expired records, which invalidates pointers to them. Called only if
+  // others need their place, because the clock may be years ahead for a while.
   void DropExpiredTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
   void DropExpiredCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mu_);
   // Makes the records durable, and then shows them.
@@ -149,13 +148,13 @@ class Trust {
 
   const Options options_;
   const Authority authority_;
-  // Whoever changes the records holds this until they are durable, however long
-  // the disk takes.
+  // Held from a change of the records until they are durable, however long the
+  // disk takes.
   absl::Mutex write_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   v1::TrustRecords records_ ABSL_GUARDED_BY(write_mu_);
   AttemptLimiter wrong_tokens_ ABSL_GUARDED_BY(write_mu_);
 
-  // Nobody who holds this waits for the disk.
+  // Never held while waiting for the disk.
   mutable absl::Mutex mu_;
   // The records as they were made durable last, except that a revocation does
   // not wait for the disk.

@@ -29,7 +29,7 @@
 
 namespace {
 
-// Syncs wait while `disk_stands_still` is true; the number is of those that do.
+// Syncs wait while `disk_stands_still` is true; `waiting_syncs` counts them.
 std::atomic<bool> disk_stands_still = false;
 std::atomic<int> waiting_syncs = 0;
 
@@ -153,7 +153,7 @@ TEST_F(TrustTest, ATokenServesOnceButForTheSameKey) {
   EXPECT_EQ(first.serial.substr(0, 16), again.serial.substr(0, 16));
   EXPECT_NE(first.serial, again.serial);
   EXPECT_THAT(Enrol(token, *NewKey()), IsUnauthenticated("used up"));
-  // Also after a restart, and not after the certificate was revoked.
+  // The same holds after a restart, but not after a revocation.
   ASSERT_OK(Start());
   EXPECT_THAT(Enrol(token, *NewKey()), IsUnauthenticated());
   EXPECT_OK(Enrol(token, *key_));
@@ -267,7 +267,7 @@ TEST_F(TrustTest, WithoutADiskNoTokenIsMadeAndARevocationIsDoneAgain) {
   EXPECT_EQ(records.tokens_size(), 0);
 }
 
-TEST_F(TrustTest, NobodyIsCheckedLaterBecauseTheDiskStandsStill) {
+TEST_F(TrustTest, ADiskThatStandsStillDelaysNoCheck) {
   const CertificateFacts facts = Enrolled(Token(), *key_);
   v1::RenewRequest request;
   request.set_certificate_request(*MakeRequest(*key_));
@@ -418,7 +418,7 @@ TEST_F(TrustTest, ARevocationEndsTheTokenThatGaveTheCertificate) {
   EXPECT_OK(Enrol(other, *key_));
 }
 
-TEST_F(TrustTest, WhatHasExpiredMakesRoom) {
+TEST_F(TrustTest, ExpiredCertificatesMakeRoom) {
   const JoinToken late = Token(1, absl::Hours(72));
   const std::string first = Enrolled(Token(), *key_).serial;
   now_ += absl::Hours(3);
