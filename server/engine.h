@@ -178,7 +178,6 @@ class Engine {
   // CommitLog::OpenReadOnly.
   absl::StatusOr<v1::GetHistoryResponse> GetHistory(
       const v1::GetHistoryRequest& request);
-  // The run's log, which has the events.
   CommitLog& log() { return state_->log(); }
 
   // --- The Control service; errors as in proto/control.proto. Events say that
@@ -253,7 +252,6 @@ class Engine {
   absl::Status HandleFor(absl::string_view by,
                          const std::function<absl::Status(Effects&)>& event)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes what the journal says must be durable.
   absl::Status Persist(const Journal::Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);

@@ -31,7 +31,6 @@
 namespace causeway {
 namespace {
 
-// Returns the source of version 0.
 absl::StatusOr<InitialValues> OpenInitialValues(
     const Engine::Options& options) {
   if (options.initial_parameters.empty() && options.config.has_tensors()) {
@@ -92,7 +91,6 @@ absl::Status AppendInitialValues(const InitialValues& values,
   return absl::OkStatus();
 }
 
-// Writes and commits version 0 of every fragment.
 absl::Status CommitInitialVersions(StateDirectory& state, const RunRecord& run,
                                    const InitialValues& values) {
   LogBatch batch;

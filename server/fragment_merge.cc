@@ -162,7 +162,7 @@ absl::StatusOr<MergedFragment> RepeatCommit(
                        state.path(), version, fragment, difference));
 }
 
-// Says how long the merges took that led to a restored version.
+// Logs how fast the merges to the restored version were repeated.
 void LogRate(const RestoredFragment& restored, uint64_t merges) {
   const FragmentContents& head = restored.head.contents();
   const double seconds = absl::ToDoubleSeconds(restored.repeated.duration);

@@ -45,7 +45,6 @@ struct MergedFragment {
   OuterStepSummary summary;
   // Digests of the new version's other parts, of the update and the gradient.
   v1::RecordedMerge digests;
-  // The time that the merge took.
   absl::Duration duration;
 };
 

@@ -52,7 +52,7 @@ constexpr absl::Duration kFarewell = absl::Seconds(30);
 // that it was replaced, so that it stands down.
 class ReplacementNotice {
  public:
-  // Starts telling the coordinator of the run `source` at `address`.
+  // Starts telling the coordinator at `address` that `source` replaces it.
   ReplacementNotice(const std::string& address,
                     std::shared_ptr<grpc::ChannelCredentials> credentials,
                     const FollowedSource& source)

@@ -237,7 +237,6 @@ absl::StatusOr<std::string> ListenAddress(bool clients_show_certificates) {
       "trusted, --insecure"));
 }
 
-// Returns this coordinator's name among those of the run.
 std::string OwnName() {
   const std::string given = absl::GetFlag(FLAGS_name);
   if (!given.empty()) return given;
@@ -358,7 +357,6 @@ int LeadExitCode(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) ? 2 : code;
 }
 
-// Runs the program and returns the exit code.
 int Main() {
   const absl::StatusOr<ServeOptions> options = ServeOptionsOfFlags();
   if (!options.ok()) return WrongUse(options.status());

@@ -67,7 +67,7 @@ class OuterSteps {
   };
   // Merge threads call these, without a lock, to ask and tell the rules.
   struct Rules {
-    // Begins the commit of a version. Returns what the log gets
+    // Begins the commit of a version. Returns the batch for the log
     // (Journal::BeginCommit).
     std::function<absl::StatusOr<LogBatch>(
         const ClosedRound& closed, const OuterStepOutcome& outcome,

@@ -75,7 +75,6 @@ struct Staging::Upload {
     return true;
   }
 
-  // See Staging::Append.
   absl::StatusOr<bool> Append(const ContributionKey& key, const Chunk& chunk)
       ABSL_LOCKS_EXCLUDED(mu) {
     absl::MutexLock lock(&mu);

@@ -145,7 +145,6 @@ constexpr Metric<v1::ConnectionUse> kConnections[] = {
      "unused"},
 };
 
-// Sums over all rounds, of a run.
 constexpr Metric<v1::Participation> kParticipation[] = {
     {"round_islands_total",
      "Islands that were live when a round closed, had begun to contribute by "

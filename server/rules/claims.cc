@@ -10,7 +10,6 @@
 namespace causeway {
 namespace {
 
-// Returns the most batches in an inner step.
 double MostBatches(const v1::TrainingConfig& training) {
   if (training.inner_algorithm() == v1::TrainingConfig::DDP) return 1;
   // A rank whose part of the batch is one micro-batch makes one in each half.

@@ -47,7 +47,6 @@ class Claims {
   // `version`.
   void Joined(const std::string& island_id, uint64_t incarnation,
               uint32_t fragment, uint64_t version);
-  // Notes that a contribution was merged.
   void Merged(const v1::ContributionHeader& header);
 
  private:

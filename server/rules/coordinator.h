@@ -62,7 +62,6 @@ class Coordinator {
     absl::Duration drain_slow_after = absl::InfiniteDuration();
   };
 
-  // The committed state of one fragment.
   struct CommittedFragment {
     v1::FragmentHead head;
     double merged_norm = 0;
@@ -276,7 +275,6 @@ class Coordinator {
   const Member* Validator();
   // Records a point of training if the model has reached a new version.
   void NoteTraining(absl::Time now, Effects& effects);
-  // The committed versions, by fragment.
   std::vector<uint64_t> Versions() const;
   bool IsFinished() const;
   Round NewRound(uint32_t fragment, std::set<std::string> silent = {}) const;
@@ -309,7 +307,6 @@ class Coordinator {
                          Effects& effects);
   // Returns whether fault injection leaves the contribution out.
   bool IsLeftOut(const v1::ContributionHeader& header);
-  // Books a merged contribution.
   void Settle(const v1::ContributionHeader& header, Effects& effects);
   bool IsLive(const IncarnationKey& key) const;
   // Returns the island's contributions to the fragment's open round that are
@@ -318,7 +315,6 @@ class Coordinator {
                                             const std::string& island_id) const;
   // Returns the contributions of one incarnation to open rounds, by fragment.
   std::vector<OpenTokens> OpenOf(const IncarnationKey& key) const;
-  v1::TokenLedger Account(const IncarnationKey& key, uint32_t fragment) const;
 
   const Options options_;
   std::vector<CommittedFragment> heads_;

@@ -20,7 +20,6 @@
 namespace causeway {
 namespace {
 
-// The bytes of a digest of data.
 constexpr size_t kDigestBytes = 16;
 
 CoordinatorEvent DiffersEvent(const Member& member) {

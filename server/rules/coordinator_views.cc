@@ -250,12 +250,6 @@ std::vector<OpenTokens> Coordinator::OpenOf(const IncarnationKey& key) const {
   return tokens;
 }
 
-v1::TokenLedger Coordinator::Account(const IncarnationKey& key,
-                                     uint32_t fragment) const {
-  return ledger_.Account(key, fragment, IsLive(key),
-                         Open(fragment, key.island_id));
-}
-
 v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {
   return ledger_.Sum(
       fragment, [this](const IncarnationKey& key) { return IsLive(key); },
@@ -267,7 +261,9 @@ v1::TokenLedger Coordinator::FragmentLedger(uint32_t fragment) const {
 v1::TokenLedger Coordinator::IslandLedger(const IncarnationKey& key) const {
   v1::TokenLedger sum;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
-    AddTo(Account(key, fragment), sum);
+    AddTo(ledger_.Account(key, fragment, IsLive(key),
+                          Open(fragment, key.island_id)),
+          sum);
   }
   return sum;
 }

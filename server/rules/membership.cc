@@ -35,8 +35,7 @@ bool IsMissed(v1::IslandStatus::State state, absl::string_view reason) {
 void Membership::Restore(Member member, absl::Time now) {
   if (member.state == v1::IslandStatus::LIVE) member.last_heartbeat = now;
   member.has_reported = false;
-  std::string island_id = member.island_id;
-  members_.insert_or_assign(std::move(island_id), std::move(member));
+  members_[member.island_id] = std::move(member);
   ListLive();
   ForgetOldest(nullptr);
 }

@@ -33,8 +33,8 @@ namespace causeway {
 
 class Quarantine {
  public:
-  // The most entries that are held, to bound disk and memory. The oldest beyond
-  // these is dropped.
+  // The most entries that are held, to bound disk and memory; one more drops
+  // the oldest.
   static constexpr size_t kMostHeld = 64;
 
   // `first_usual` has, for each fragment, what its first contributions are

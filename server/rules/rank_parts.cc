@@ -57,7 +57,7 @@ std::vector<uint64_t> Explanations(const RankParts& parts, double most) {
   std::vector<uint64_t> found;
   NormsWithout norms(parts);
   for (uint64_t rank = 0; rank < parts.ranks; ++rank) {
-    // NaN, the norm of values that are not finite, is not.
+    // NaN, the norm of values that are not finite, compares false.
     if (norms.Of(rank) <= most) found.push_back(rank);
   }
   return found;

@@ -50,15 +50,6 @@ void Round::NoteOffer(const std::string& island_id, absl::Time now) {
   first_offer_ = std::min(first_offer_, now);
 }
 
-void Round::StandIn(const std::string& island_id, uint64_t incarnation) {
-  stood_for_.emplace(island_id, incarnation);
-}
-
-bool Round::HasTurnedAway(const std::string& island_id,
-                          uint64_t incarnation) const {
-  return turned_away_.contains({island_id, incarnation});
-}
-
 void Round::Add(const v1::ContributionHeader& header, double norm,
                 absl::Time now) {
   CHECK(!merging_) << "a closed round takes no contributions";

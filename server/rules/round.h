@@ -79,12 +79,16 @@ class Round {
   void Credit(const std::string& island_id, uint64_t incarnation);
   // Notes that an earlier incarnation's contribution stands for this
   // incarnation's, which the round does not take.
-  void StandIn(const std::string& island_id, uint64_t incarnation);
+  void StandIn(const std::string& island_id, uint64_t incarnation) {
+    stood_for_.emplace(island_id, incarnation);
+  }
   // Notes that the incarnation was told that the round is closed.
   void TurnAway(const std::string& island_id, uint64_t incarnation) {
     turned_away_.emplace(island_id, incarnation);
   }
-  bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const;
+  bool HasTurnedAway(const std::string& island_id, uint64_t incarnation) const {
+    return turned_away_.contains({island_id, incarnation});
+  }
   // Returns whether the round need not wait for the incarnation.
   bool HasOrStandsFor(const std::string& island_id,
                       uint64_t incarnation) const {

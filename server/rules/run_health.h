@@ -39,7 +39,6 @@
 
 namespace causeway {
 
-// Returns the number of followers that are in sync.
 uint32_t FollowersInSync(const v1::RunStatus& status);
 
 // Adds problems to status.attention, which has the most severe first and at
@@ -114,7 +113,6 @@ class RunHealth {
                 v1::RunStatus& status) const;
 
  private:
-  // Notes a round that was merged.
   void Merged(const Head& head);
   // The time of an inner step; none while it is unknown.
   std::optional<absl::Duration> Pace() const;

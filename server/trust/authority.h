@@ -24,7 +24,6 @@ namespace causeway {
 
 // A certificate's serial is its holder's id, then a random number.
 inline constexpr int kHolderIdBytes = 8;
-// Returns the id of a new holder.
 std::string NewHolderId();
 
 // Thread-safe, except for WriteServerPair and WriteOperatorPair.
