@@ -36,7 +36,7 @@ struct QuarantineEntry {
   double norm = 0;
   std::string reason;
   absl::Time quarantined_at;
-  // True if its values are finite, so that it can be merged.
+  // False if a value is not finite, or an outer step failed after admission.
   bool admissible = false;
   // True if it is in the open round of its fragment.
   bool in_round = false;
