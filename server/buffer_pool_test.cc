@@ -76,7 +76,7 @@ int Mappings(const std::string& folder) {
   return found;
 }
 
-TEST(BufferPoolTest, KeepsNoMoreThanItsCapacity) {
+TEST(BufferPoolTest, KeepsAtMostItsCapacity) {
   ASSERT_OK_AND_ASSIGN(const TemporaryDirectory directory,
                        TemporaryDirectory::Make("buffers"));
   BufferPool pool(2500, directory.path());

@@ -225,7 +225,7 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, const StagingBytes& staging);
 
-  // `events` are those of the start.
+  // Records `events` and starts the threads.
   void StartThreads(std::vector<CoordinatorEvent> events);
   // Handles one event as the journal says: runs `event` on the rules and writes
   // to the log under the lock, and carries out the rest without it. Returns the
@@ -255,8 +255,8 @@ class Engine {
   absl::Status Persist(const Journal::Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
-  // Saves the bytes of new entries from staging, and removes those of decided
-  // entries.
+  // Saves the bytes of new entries from staging, and removes the bytes of
+  // decided entries.
   void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the bytes of an entry if it can be admitted, or else nothing.
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)

@@ -249,7 +249,7 @@ TEST_F(EngineFaultsTest, AnUploadThatComesTooLateGivesItsMemoryBack) {
   }));
 }
 
-TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundGoesOn) {
+TEST_F(EngineFaultsTest, ASilentIslandIsEvictedAndTheRoundContinues) {
   StartRun(TestRunConfig());
   ASSERT_OK(Contribute(a_));
   run_.AdvanceSeconds(9);

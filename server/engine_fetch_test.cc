@@ -119,7 +119,7 @@ TEST_F(EngineFetchTest, AnAdmittedContributionIsToldApartInTheSameRound) {
 }
 
 TEST_F(EngineFetchTest, TheNewestVersionAndUpdatesAsConfiguredAreKept) {
-  // A version of which a snapshot is being made stays for a round, too.
+  // Avoid snapshots: a version stays for another round while one is made.
   const std::string storage =
       "storage { update_history: 3 snapshot_log_ratio: 1000 }";
   StartRun(storage);

@@ -230,7 +230,7 @@ TEST_F(EngineStartTest, PartialContributionsAreToldApartAgain) {
   }
 }
 
-TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
+TEST_F(EngineStartTest, ARunContinuesWithTheConfigurationOfTheStart) {
   RunRounds(1);
   v1::RunConfig changed = config_;
   changed.mutable_membership()->set_lease_seconds(2);
@@ -246,7 +246,7 @@ TEST_F(EngineStartTest, ARunGoesOnWithTheConfigurationOfTheStart) {
       [&] { return run_.engine().ListIslands(false).islands_size() == 0; }));
 }
 
-TEST_F(EngineStartTest, ARunDoesNotGoOnWithFewerStepsThanItHasMerged) {
+TEST_F(EngineStartTest, ARunDoesNotContinueWithFewerStepsThanItHasMerged) {
   RunRounds(2);
   v1::RunConfig shorter = config_;
   shorter.mutable_training()->set_total_steps(10);

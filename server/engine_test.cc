@@ -255,7 +255,7 @@ TEST_F(EngineTest, PlainSgdWithUniformWeightsIsTheMeanOfTheIslands) {
   }
 }
 
-TEST_F(EngineTest, ARestartGoesOnWithTheLastVersion) {
+TEST_F(EngineTest, ARestartContinuesFromTheLastVersion) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));
@@ -307,7 +307,7 @@ TEST_F(EngineTest, ARestartInTheMiddleOfARoundLosesOnlyUploads) {
   }
 }
 
-TEST_F(EngineTest, AnUploadGoesOnFromWhereItBrokeOff) {
+TEST_F(EngineTest, AnUploadContinuesWhereItBrokeOff) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
   ASSERT_OK(run_.Join("b"));

@@ -211,7 +211,7 @@ TEST_F(FragmentHeadsTest, FewUpdatesWaitInMemory) {
   }
 }
 
-TEST_F(FragmentHeadsTest, AFileIsOpenedOnceForAllWhoReadItTogether) {
+TEST_F(FragmentHeadsTest, AFileIsOpenedOnceForAllConcurrentReaders) {
   StartRun("");
   const StoredUpdate update = Update(0, 1);
   ASSERT_OK(state_->fragments().WriteUpdate(update.contents()));

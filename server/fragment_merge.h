@@ -48,8 +48,8 @@ struct MergedFragment {
   absl::Duration duration;
 };
 
-// Returns contents of a fragment of `size` values, of which only the sizes
-// matter (FragmentStore::BeginFragment).
+// Returns contents of a fragment of `size` values; only the sizes of its
+// vectors matter (FragmentStore::BeginFragment).
 FragmentContents ContentsOfSize(const OuterStepOptions& options,
                                 const std::string& run_id, uint64_t size);
 

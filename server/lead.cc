@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       });
 }
 
-// Asks etcd for the electorate's change, and takes as long as etcd does.
+// Asks etcd for the electorate's change, and blocks until etcd answers.
 void Tend(Electorate& electorate, Election& election) {
   const std::optional<v1::Office> next = electorate.Next(election.office());
   if (!next.has_value()) return;

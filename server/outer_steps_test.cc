@@ -114,7 +114,7 @@ TEST_F(OuterStepsTest, AContributionThatIsGoneFailsTheStep) {
   EXPECT_EQ(version(), 0);
 }
 
-TEST_F(OuterStepsTest, WhatTheRulesRefuseIsNotPublished) {
+TEST_F(OuterStepsTest, AVersionThatTheRulesRefuseIsNotPublished) {
   begun_ = absl::UnavailableError("this coordinator was replaced");
   EXPECT_THAT(MakeStep(), IsUnavailable("was replaced"));
   EXPECT_EQ(version(), 0);

@@ -196,7 +196,7 @@ TEST_F(ReplayTest, ARecordThatCannotBeRepeatedIsRefused) {
   expect_refused(config, "does not have the parts");
 }
 
-TEST_F(ReplayTest, RecordsOfWhatIsNotEntropyCodedAreCompressed) {
+TEST_F(ReplayTest, RecordsWithoutEntropyCodingAreCompressed) {
   for (const char* format : {"FP32", "BF16", "INT8"}) {
     SCOPED_TRACE(format);
     MakeRun(TestRunConfig(absl::StrCat(

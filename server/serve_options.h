@@ -26,7 +26,7 @@ struct ServeOptions {
   ServerTlsFiles files;
   bool has_own_authority = false;
   absl::Duration certificate_life;
-  // The certificate that the coordinator presents to the one that it follows.
+  // The certificate to present to the followed coordinator.
   ClientTlsFiles peer_files;
   // This coordinator's name among those of the run.
   std::string name;

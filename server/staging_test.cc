@@ -91,7 +91,7 @@ TEST_F(StagingTest, TakesAnUploadAndGivesItsBytes) {
   EXPECT_THAT(staging_.Get(Key("a")), HoldsBytes(encoded_.bytes));
 }
 
-TEST_F(StagingTest, AnUploadThatBrokeOffGoesOnWhereItStopped) {
+TEST_F(StagingTest, AnInterruptedUploadContinuesWhereItStopped) {
   BeginUpload(encoded_, 100);
   EXPECT_THAT(staging_.Get(Key("a")),
               IsFailedPrecondition("has 100 bytes so far"));
@@ -219,7 +219,7 @@ TEST_F(StagingTest, ADamagedChunkLeavesTheUploadAsItWas) {
 }
 
 // This is more than a cache holds, so it is copied in another way.
-TEST_F(StagingTest, ALargeUploadIsWhatWasSentAlsoAfterADamagedChunk) {
+TEST_F(StagingTest, ALargeUploadSurvivesADamagedChunk) {
   constexpr uint64_t kMany = 2'000'001;
   const CodecSpec spec = {.format = v1::BF16};
   const std::vector<float> values(kMany, 0.5f);
@@ -345,7 +345,7 @@ TEST_F(OpenUploadTest, IsCompleteByItsTrailer) {
   EXPECT_THAT(staging_.Get(kKey), HoldsBytes(encoded_.bytes));
 }
 
-TEST_F(OpenUploadTest, GoesOnUnderItsWholeDescription) {
+TEST_F(OpenUploadTest, ContinuesUnderItsFullDescription) {
   ASSERT_OK(Add(0, 100));
   EXPECT_THAT(Begin(staging_, kKey, encoded_.object), IsOkAndHolds(100));
   ASSERT_OK(Upload(staging_, kKey, encoded_, 100, kBytes, 1000));
@@ -353,7 +353,7 @@ TEST_F(OpenUploadTest, GoesOnUnderItsWholeDescription) {
   EXPECT_THAT(staging_.Get(kKey), HoldsBytes(encoded_.bytes));
 }
 
-TEST_F(OpenUploadTest, ThatGoesOnWithOtherBytesIsFoundOut) {
+TEST_F(OpenUploadTest, ThatContinuesWithOtherBytesIsFoundOut) {
   ASSERT_OK(Add(0, 100));
   const Encoded other(2.5f);
   EXPECT_THAT(Begin(staging_, kKey, other.object), IsOkAndHolds(100));

@@ -131,7 +131,7 @@ TEST(StatusMetricsTest, ShowsTheRun) {
   }
 }
 
-TEST(StatusMetricsTest, LeavesOutWhatIsNotKnown) {
+TEST(StatusMetricsTest, LeavesOutUnknownValues) {
   const std::string text = Text({}, {}, {});
   for (const char* const name :
        {"training_loss", "validation_loss", "disk_free_bytes",

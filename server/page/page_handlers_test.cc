@@ -170,7 +170,7 @@ TEST(PageTest, ARequestThatWaitsHoldsUpNoOther) {
   EXPECT_EQ(status_of("/api/status"), 200);
 }
 
-TEST_F(PageHandlersTest, TheHistoryGoesOnAfterAVersion) {
+TEST_F(PageHandlersTest, TheHistoryContinuesAfterAVersion) {
   MakeRound();
   EXPECT_EQ(Get("/api/history")["training"][0]["version"], "1");
   EXPECT_EQ(Get("/api/history?training_after=1").size(), 0);

@@ -23,7 +23,7 @@ class CommitSequence {
  public:
   enum class Step {
     // Make the record of the merge durable, so that a restart can make the
-    // version again. Followers may have it meanwhile: it commits nothing.
+    // version again. Followers may get it now, because it commits nothing.
     kRecord,
     // Write the commit to the log (Journal::BeginCommit).
     kCommit,

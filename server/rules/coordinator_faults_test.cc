@@ -42,7 +42,7 @@ TEST(CoordinatorFaultsTest, TakesTheRanksPartsAndDoesNotKeepThem) {
       run.core().round(0).contributions().begin()->second.rank_ends_size(), 0);
 }
 
-TEST(CoordinatorFaultsTest, RefusesWhatCannotBeMergedAndSaysWhy) {
+TEST(CoordinatorFaultsTest, RefusesInvalidContributionsAndSaysWhy) {
   struct Case {
     std::string what;
     std::function<void(v1::ContributionHeader&)> spoil;

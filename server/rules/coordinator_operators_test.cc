@@ -134,7 +134,7 @@ class QuarantineTest : public testing::Test {
   v1::IslandIdentity b_;
 };
 
-TEST_F(QuarantineTest, HoldsWhatIsNotFiniteAndFencesItsIslandOff) {
+TEST_F(QuarantineTest, HoldsNonFiniteValuesAndFencesTheirIslandOff) {
   const auto bad = Contribution(b_, 1);
   EXPECT_THAT(run_.Contribute(bad, kNaN),
               IsOutOfRange("a value of it is not finite"));

@@ -154,7 +154,7 @@ TEST_F(QuarantineEffects, OfSettingAsideWhatWasAdmitted) {
   EXPECT_THAT(run_.closed_rounds(), SizeIs(1));
 }
 
-TEST_F(QuarantineEffects, OfLeavingOutWhoIsGone) {
+TEST_F(QuarantineEffects, OfLeavingOutAnIslandThatIsGone) {
   ASSERT_OK(run_.Contribute(Contribution(b_, 0), 9.5));
   ASSERT_OK(run_.Leave(b_));
   ASSERT_OK(run_.Contribute(Contribution(a_, 0), 9));

@@ -342,7 +342,7 @@ TEST(CoordinatorReports, EveryVersionOfTheModelIsAPointOfTraining) {
   EXPECT_EQ(ToTime(point.time()), run.now());
 }
 
-TEST(CoordinatorReports, ARestartedCoordinatorGoesOnWithItsHistory) {
+TEST(CoordinatorReports, ARestartedCoordinatorContinuesItsHistory) {
   std::vector<Coordinator::CommittedFragment> heads(1);
   heads[0].head.set_version(4);
   heads[0].parameter_norm = 1e9;

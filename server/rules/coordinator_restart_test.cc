@@ -168,7 +168,7 @@ TEST(CoordinatorRestart, RestoredTokensAreNotTheIslandsOwn) {
 }
 
 // A configuration may have changed since the contribution was quarantined.
-TEST(CoordinatorRestart, WhatDoesNotFitTheConfigurationIsNotAdmitted) {
+TEST(CoordinatorRestart, AContributionThatDoesNotFitIsNotAdmitted) {
   CoordinatorHistory history;
   history.quarantine = {{.id = 3,
                          .header = Contribution(IdentityOf("a"), 0),

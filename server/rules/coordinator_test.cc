@@ -394,7 +394,7 @@ TEST(CoordinatorTest, AnIslandThatReturnsTakesOverTheRunsPosition) {
   EXPECT_EQ(d.run_step(), 10);
 }
 
-TEST(CoordinatorTest, ARestartGoesOnWithTheMembersItRemembers) {
+TEST(CoordinatorTest, ARestartContinuesWithTheMembersItRemembers) {
   CoordinatorDriver before({.min_islands = 2});
   const v1::IslandIdentity a = before.Join("a");
   const v1::IslandIdentity b = before.Join("b");

@@ -205,7 +205,7 @@ TEST_F(UplinksTest, BitsOfTheIslandsOperatorStay) {
   EXPECT_EQ(run_.CountEvents("uplink_bits"), 0);
 }
 
-TEST_F(UplinksTest, AnotherProcessOfTheCoordinatorGoesOnWithThem) {
+TEST_F(UplinksTest, ARestartedCoordinatorKeepsThePlannedBits) {
   const auto joined = run_.TryJoin("a", 1);
   ASSERT_OK(joined);
   v1::IslandProgress progress = Report("a", RateFor(2), 1.8);

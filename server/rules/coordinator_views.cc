@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of Coordinator that says what it knows, to islands and to people.
+// The part of Coordinator that answers what islands and people ask.
 #include <algorithm>
 #include <utility>
 

@@ -40,7 +40,7 @@ TEST(EventFilterTest, AllConditionsHold) {
   EXPECT_FALSE(filter.Wants("island_joined", time));
 }
 
-TEST(EventFilterTest, AKindThatDoesNotExistIsNamedWithThoseThatDo) {
+TEST(EventFilterTest, AnUnknownKindIsNamedWithTheKnownOnes) {
   v1::WatchEventsRequest request;
   request.add_kinds("island_evict");
   EXPECT_THAT(

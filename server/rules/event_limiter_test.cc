@@ -14,7 +14,7 @@ using testing::SizeIs;
 
 constexpr absl::Time kBegin = absl::UnixEpoch();
 
-TEST(EventLimiterTest, WhatIsLeftOutIsCountedInOneEvent) {
+TEST(EventLimiterTest, OneEventCountsTheEventsLeftOut) {
   EventLimiter limiter;
   size_t recorded = 0;
   for (int i = 0; i < 1000; ++i) {

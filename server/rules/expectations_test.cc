@@ -59,7 +59,7 @@ TEST_F(ExpectationsTest, AnIslandIsExpectedAtOnceIfNoOtherTrains) {
   EXPECT_THAT(expectations_.Awaited(round_), ElementsAre("a"));
 }
 
-TEST_F(ExpectationsTest, NobodyIsAwaitedAfterTheLastVersion) {
+TEST_F(ExpectationsTest, NoIslandIsAwaitedAfterTheLastVersion) {
   AddIsland("a", 0);
   const uint64_t last = schedule_.FinalVersion(0);
   EXPECT_THAT(expectations_.Awaited(Round({}, 0, last - 1)), ElementsAre("a"));

@@ -4,9 +4,9 @@
 // Decides how many of a round's H inner steps an island trains, so that it
 // arrives together with the other islands (H_i of SessionResponse).
 //
-// After its quorum, a round waits for a grace window. If an island's steps take
-// s, and those of the island that completes the quorum take p, the first island
-// arrives up to
+// After its quorum, a round waits for a grace window. If a step takes s on an
+// island, and p on the island that completes the quorum, the former arrives up
+// to
 //
 //   H (s - p) + overlap p
 //

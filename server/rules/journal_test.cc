@@ -66,7 +66,7 @@ TEST_F(JournalTest, AChangeIsWrittenBeforeItIsTold) {
   EXPECT_THAT(Answer(entry, full_, absl::AbortedError("refused")), IsAborted());
 }
 
-TEST_F(JournalTest, AnEventIsNewsForEverybody) {
+TEST_F(JournalTest, AnEventChangesTheView) {
   Effects effects;
   effects.events.push_back({"island_joined", "a", "a joined"});
   const Journal::Entry entry = journal_.Enter(effects, kNow);
@@ -146,7 +146,7 @@ class JournalCommitTest : public JournalTest {
   OuterStepOutcome outcome_;
 };
 
-TEST_F(JournalCommitTest, HasWhatWasMergedAndItsEvents) {
+TEST_F(JournalCommitTest, HasTheMergeAndItsEvents) {
   order_.admitted = {3};
   ASSERT_OK_AND_ASSIGN(const LogBatch batch, Begin());
   ASSERT_THAT(batch.commits, SizeIs(1));

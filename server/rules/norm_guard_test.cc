@@ -183,7 +183,7 @@ TEST(NormGuard, NamesTheRankWhoseValuesAreNotFinite) {
   }
 }
 
-TEST(NormGuard, NeverLetsPassWhatIsNotFinite) {
+TEST(NormGuard, NeverPassesValuesThatAreNotFinite) {
   const NormGuard guard(0, 64, /*first_usual=*/5);
   EXPECT_THAT(guard.Objection({std::numeric_limits<double>::max(), 10}, 1),
               IsEmpty());

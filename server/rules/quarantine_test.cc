@@ -101,7 +101,7 @@ TEST_F(QuarantineTest, RanksPartsAreComparedWithThoseOfTheSameFragment) {
   EXPECT_THAT(Objection(20, 1, wrong), HasSubstr("not clear which rank's"));
 }
 
-TEST_F(QuarantineTest, WhatIsUsualForMostIslandsIsNoOutlier) {
+TEST_F(QuarantineTest, ANormUsualForMostIslandsIsNoOutlier) {
   // In order of name, the last 16 are a minority.
   std::vector<double> norms(24, 30.);
   norms.resize(40, 1.);
@@ -125,7 +125,7 @@ TEST_F(QuarantineTest, AnIslandThatMissedRoundsMayHaveALongWindow) {
   for (Quarantine* each : {&quarantine_, &restarted}) {
     EXPECT_THAT(each->Objection(header, 30.5, {}, /*first_version=*/0),
                 HasSubstr("a window of 3.0 times the length"));
-    // An island that was never merged counts from where it is expected.
+    // An island that was never merged counts from its first expected version.
     header.mutable_identity()->set_island_id("c");
     EXPECT_THAT(each->Objection(header, 20.5, {}, /*first_version=*/3),
                 HasSubstr("a window of 2.0 times the length"));

@@ -38,7 +38,7 @@ Round NewRound(uint32_t quorum) {
   return Round({.quorum = quorum, .grace = kGrace}, kFragment, kVersion);
 }
 
-TEST(RoundTest, ClosesAtOnceWhenNobodyIsAwaited) {
+TEST(RoundTest, ClosesAtOnceWhenNoIslandIsAwaited) {
   Round round = NewRound(/*quorum=*/2);
   EXPECT_FALSE(round.MayClose(/*awaited=*/0, kStart)) << "nothing to merge";
   round.Add(Contribution("a", 1), kNorm, kStart);

@@ -121,7 +121,7 @@ class RunHealth {
   absl::Time IdleSince() const;
   // Returns the longest usual time between merges.
   absl::Duration LongestIdle(absl::Duration claimed_round) const;
-  // Returns the problems that are not those of one island.
+  // Returns the problems that do not concern a single island.
   std::vector<v1::Attention> RunProblems(const Details& details, absl::Time now,
                                          const v1::RunStatus& status) const;
   v1::Attention Missing(const Details& details) const;

@@ -188,7 +188,7 @@ TEST_F(RunHealthTest, ARunThatHasNotBegunWaits) {
   EXPECT_EQ(Describe().attention(0).severity(), v1::WARNING);
 }
 
-// Rounds wait for islands that are ready; one that loads is not.
+// Rounds need islands that are ready; one that still loads is not.
 TEST_F(RunHealthTest, AnIslandThatHasJoinedIsMissingUntilItIsReady) {
   Member& b = members_["b"];
   b.island_id = "b";

@@ -81,7 +81,7 @@ TEST(TokenLedger, SumsOfImpossibleClaimsDoNotOverflow) {
   EXPECT_EQ(sum.merged(), kAll);
 }
 
-TEST(TokenLedger, ContributionsShowWhatNoHeartbeatHasReportedYet) {
+TEST(TokenLedger, ContributionsShowTokensNotYetReported) {
   TokenLedger ledger(1);
   const IncarnationKey east{"east", 1};
   ledger.Open(east);
@@ -116,7 +116,7 @@ TEST(TokenLedger, HeartbeatsThatComeAgainOrLateCountNothing) {
   EXPECT_EQ(ledger.Account(east, 0, true, {}).reported(), 70);
 }
 
-TEST(TokenLedger, AProcessThatComesBackTakesOverWhatHadExpired) {
+TEST(TokenLedger, AReturningProcessTakesOverItsExpiredTokens) {
   TokenLedger ledger(1);
   const IncarnationKey first{"east", 1};
   const IncarnationKey second{"east", 2};
@@ -436,7 +436,7 @@ TEST(TokenLedger, AddsUpWhateverHappens) {
 
 // Tokens may move from an earlier incarnation when the later one has already
 // reported more.
-TEST(TokenLedger, TakingOverDoesNotForgetWhatWasReported) {
+TEST(TokenLedger, TakingOverKeepsReportedTokens) {
   TokenLedger ledger(1);
   ledger.Open({"a", 1}, 5);
   ledger.Report({"a", 1}, 1000);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the points of a run's training history from what islands report with
-// their heartbeats. Reports are claims: an island can falsify what is recorded
-// under its name, and its share of a mean, but no more.
+// Makes the points of a run's training history from the islands' heartbeats.
+// Reports are claims: an island can falsify what is recorded under its name,
+// and its share of a mean, but nothing else.
 //
 // Pure rules: no clock, no I/O, not thread-safe.
 #ifndef SERVER_RULES_TRAINING_HISTORY_H_

@@ -37,7 +37,7 @@ TEST(TrainingHistoryTest, AnIslandsLossIsTheMeanOverItsTokens) {
   EXPECT_DOUBLE_EQ(point.loss(), 5) << "the mean over islands";
 }
 
-TEST(TrainingHistoryTest, APointHasWhatWasTrainedSinceTheLast) {
+TEST(TrainingHistoryTest, APointHasTheTrainingSinceTheLast) {
   TrainingHistory history(std::nullopt);
   history.Heard("a", Report(0, 0), Report(100, 4));
   history.Take(1);
@@ -49,7 +49,7 @@ TEST(TrainingHistoryTest, APointHasWhatWasTrainedSinceTheLast) {
   EXPECT_EQ(history.version(), 3);
 }
 
-TEST(TrainingHistoryTest, BytesGoOnFromTheNewestPoint) {
+TEST(TrainingHistoryTest, BytesContinueFromTheNewestPoint) {
   v1::TrainingPoint newest;
   newest.set_version(7);
   newest.set_bytes_up(1000);

@@ -47,7 +47,7 @@ double Lateness(const std::vector<UplinkSend>& sends, double round,
   return latest;
 }
 
-TEST(BitsInTimeTest, OneFragmentHasWhatTheRateCarriesInItsTime) {
+TEST(BitsInTimeTest, OneFragmentGetsTheBitsThatItsTimeAllows) {
   const std::vector<UplinkSend> sends = {
       {.values = 1000, .at_seconds = 0, .available_seconds = 3}};
   EXPECT_DOUBLE_EQ(BitsInTime(sends, 10, 500), 1.5);
@@ -104,7 +104,7 @@ TEST(UplinkBitsTest, SeveralRoundsThatAgreeLowerAndRaiseThem) {
   EXPECT_EQ(plan.bits(), 4);
   EXPECT_EQ(plan.Heard(2), std::nullopt);
   EXPECT_EQ(plan.Heard(2), std::nullopt);
-  // One that is in time begins the count anew.
+  // A measurement in time restarts the count.
   EXPECT_EQ(plan.Heard(4), std::nullopt);
   EXPECT_EQ(plan.Heard(2), std::nullopt);
   EXPECT_EQ(plan.Heard(2.2), std::nullopt);
@@ -130,7 +130,7 @@ TEST(UplinkBitsTest, TheFloorIsSaidToBeTooSlow) {
   EXPECT_TRUE(plan.is_too_slow());
 }
 
-TEST(UplinkBitsTest, BeginsWithWhatTheIslandHas) {
+TEST(UplinkBitsTest, BeginsWithTheBitsThatTheIslandHas) {
   EXPECT_EQ(UplinkBits(kLimits, 1.5).bits(), 1.5);
   EXPECT_EQ(UplinkBits(kLimits, 0.1).bits(), 0.5);
   EXPECT_EQ(UplinkBits(kLimits, 9).bits(), 4);

@@ -87,7 +87,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& folder,
   if (!pem.ok() && !absl::IsNotFound(pem.status())) return pem.status();
   if (pem.ok() || !may_make) RETURN_IF_ERROR(ReadFile(key_path).status());
   if (!pem.ok() && !may_make) {
-    // A new one would differ from the one that clients have kept.
+    // A new certificate would differ from the one that clients have kept.
     return absl::FailedPreconditionError(absl::Substitute(
         "$0 is missing: restore it from a backup, or copy $1/operator/$2 there",
         path, folder, kFolderAuthority));

@@ -555,7 +555,7 @@ TEST_F(TrustTest, ALostPartIsNotMadeAnew) {
   }
 }
 
-TEST_F(TrustTest, AFirstStartThatBrokeOffGoesOn) {
+TEST_F(TrustTest, AnInterruptedFirstStartContinues) {
   trust_.reset();
   ASSERT_OK(WriteSecretAtomically(Path("records"), ""));
   ASSERT_OK(RemoveFile(Path("ca.crt")));
