@@ -44,7 +44,7 @@ struct DefaultValue {
   }
 };
 
-// Assigns the value; returns the allowed values if it is not one, or "".
+// Assigns the value and returns "", or returns the allowed values.
 struct Assign {
   absl::string_view text;
 
@@ -116,7 +116,7 @@ void PrintCommandHelp(absl::string_view program, const Command& command,
   command.flags.PrintHelp(out);
 }
 
-// Checks that as many words were given as `form` asks for.
+// Checks that `given` has as many words as `form`.
 absl::Status CheckForm(absl::string_view form,
                        absl::Span<const std::string> given) {
   const std::vector<std::string> wanted =
@@ -134,7 +134,7 @@ absl::Status CheckForm(absl::string_view form,
   return absl::OkStatus();
 }
 
-// Checks that the words are what the command asks for.
+// Checks that `given` matches one of the command's forms.
 absl::Status CheckArguments(const Command& command,
                             absl::Span<const std::string> given) {
   if (command.arguments.empty() || !absl::ascii_islower(command.arguments[0])) {

@@ -15,8 +15,8 @@
 //
 // Flags are --name VALUE or --name=VALUE, anywhere after the command word; a
 // boolean is --name or --name=false. A list flag takes all words up to the next
-// flag and may be repeated. "--" ends the flags. As a flag's default, the help
-// shows its value when the command was made.
+// flag and may be repeated. "--" ends the flags. The default that the help
+// shows is the target's value when the flag was added.
 #ifndef CLI_COMMAND_LINE_H_
 #define CLI_COMMAND_LINE_H_
 
@@ -77,7 +77,7 @@ class FlagSet {
     std::string help;
     Target target;
     Check check = nullptr;
-    // The value of the target when the flag was added, for the help.
+    // The target's value when the flag was added.
     std::string default_value;
     bool required = false;
   };
@@ -89,7 +89,7 @@ class FlagSet {
 
 // One call of a command.
 struct Invocation {
-  // The words that are not flags, as many as Command::arguments asks for.
+  // The words that are not flags; their number fits Command::arguments.
   std::vector<std::string> arguments;
   // Results go to `out`, everything else to `err`.
   std::ostream& out;
@@ -101,9 +101,8 @@ struct Invocation {
 struct Command {
   std::string name;
   // The arguments as the help shows them: "STATE_DIR", "TEXT..." for one or
-  // more, "[STATE_DIR]" for one that may be left out, "list | drop ID" for one
-  // of several forms, each of which begins with a word as it stands. Empty if
-  // there are none.
+  // more, "[STATE_DIR]" for an optional one, "list | drop ID" for alternatives
+  // that each begin with a literal word. Empty if there are none.
   std::string arguments;
   // One sentence, for the list of commands and the command's own help.
   std::string summary;
@@ -113,9 +112,9 @@ struct Command {
   std::function<absl::Status(const Invocation&)> run;
 };
 
-// Finds and runs the command with which `words` (without the program's name)
-// begins. Returns the exit code: kExitUsage, with a pointer to the help, if the
-// words are not valid; kExitFailure, with the message on `err`, if the command
+// Runs the command named by the first of `words`, which exclude the program's
+// name. Returns the exit code: kExitUsage, with a pointer to the help, if the
+// words are invalid; kExitFailure, with the message on `err`, if the command
 // returns an error. Also answers "help", "--help" and "--version".
 int RunCommandLine(absl::string_view program, absl::string_view summary,
                    absl::Span<const Command> commands,

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands of the `causeway` program. Those of a group are defined in the file
-// of its name, such as cli/status_commands.cc, and the others in theirs.
+// The commands of the `causeway` program. Each is defined in the file of its
+// name or of its group, such as cli/status_commands.cc.
 #ifndef CLI_COMMANDS_H_
 #define CLI_COMMANDS_H_
 
@@ -32,8 +32,8 @@ std::vector<Command> StatusCommands(StatusEnvironment environment);
 // and data; and promote (proto/replication.proto).
 std::vector<Command> ControlCommands(const Clock& now);
 
-// Serve a coordinator's own authority (proto/trust.proto): token, certificate
-// and enrol.
+// Manage a coordinator's own certificate authority (proto/trust.proto): token,
+// certificate and enrol.
 std::vector<Command> TrustCommands(const Clock& now);
 
 // Writes the configuration of a run that begins with a model of the Hugging

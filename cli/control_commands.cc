@@ -24,8 +24,8 @@ namespace {
 using Stub = v1::Control::Stub;
 
 // Returns a command that makes one call and prints `answer`, in which $0 is the
-// island, if the request names one. The command may be repeated, so that what
-// it asks for is so already.
+// island that the request names, if any. `answer` states the result, which also
+// holds if the command is repeated.
 template <typename Request, typename Response>
 Command OneCall(Command command, const Clock& now,
                 ClientMethod<Stub, Request, Response> method,

@@ -25,8 +25,8 @@ std::shared_ptr<grpc::Channel> Connect(
   grpc::ChannelArguments arguments;
   AddKeepalive(arguments);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  // Despite its name this also limits the time of a try, which takes several
-  // round trips with HTTP/2's settings and TLS.
+  // Despite its name, this also limits each connection attempt, which takes
+  // several round trips because of HTTP/2 settings and TLS.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(kCallTimeout)));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);

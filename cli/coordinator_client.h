@@ -4,8 +4,8 @@
 // Calls a coordinator's services. Every call except WatchEvents ends within ten
 // seconds. Only one thread at a time may use a client.
 //
-// Errors: those of ExplainCall (common/transport/reachability.h) if no
-// coordinator answers; otherwise the service's own (proto/status.proto,
+// Returns errors of ExplainCall (common/transport/reachability.h) if no
+// coordinator answers, and otherwise the service's own (proto/status.proto,
 // control.proto, trust.proto).
 #ifndef CLI_COORDINATOR_CLIENT_H_
 #define CLI_COORDINATOR_CLIENT_H_
@@ -50,9 +50,9 @@ using ClientMethod = grpc::Status (Stub::*)(grpc::ClientContext*,
 
 class CoordinatorClient {
  public:
-  // Connects on the first call, and again within about a second after a
-  // coordinator was restarted. Renews the certificate of --tls first if it is
-  // time. Errors of MakeChannelCredentials at `now`.
+  // Connects on the first call, and reconnects within about a second after a
+  // coordinator restarts. First renews the certificate of --tls if it is due.
+  // Errors of MakeChannelCredentials at `now`.
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Create(
       const ConnectionFlags& flags, absl::Time now);
 
@@ -69,7 +69,7 @@ class CoordinatorClient {
   // were evicted.
   absl::StatusOr<StatusSnapshot> Fetch(bool departed);
 
-  // Appends the training history after the last points of `history` to it.
+  // Appends to `history` the training history after its last points.
   absl::Status FetchHistory(v1::GetHistoryResponse& history);
 
   // Calls `consume` with the recorded events that `request` asks for, oldest

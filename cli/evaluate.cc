@@ -48,7 +48,7 @@ double BitsPerToken(const Evaluation& evaluation) {
 struct Ranks {
   std::vector<Device> devices;
   uint64_t count = 1;
-  // The computing threads of each.
+  // The compute threads of each rank.
   uint64_t threads = 1;
 };
 
@@ -120,7 +120,7 @@ absl::StatusOr<Evaluation> EvaluateOnRanks(const TrainedModel& model,
 absl::Status RunEvaluate(const EvaluateFlags& flags,
                          const EvaluateEnvironment& environment,
                          const Invocation& call) {
-  // A model may take long to load, because merges are repeated for it.
+  // Check flags first: loading repeats merges, which may take long.
   if (flags.paths.empty()) {
     return absl::InvalidArgumentError(
         "--data or --text is missing: the files that the run is trained on");

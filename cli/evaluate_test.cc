@@ -65,7 +65,7 @@ TEST_F(EvaluateTest, ReportsAsTextAndJson) {
   EXPECT_DOUBLE_EQ(json["perplexity"], std::exp2(1.5));
   EXPECT_DOUBLE_EQ(json["bits_per_byte"], 1.5);
 
-  // A token that is not a byte stands for an unknown number of bytes.
+  // Other tokens have an unknown number of bytes.
   model_.config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);
   std::ostringstream tokens_out;
   PrintEvaluation(model_, evaluation, tokens_out);
@@ -180,8 +180,8 @@ TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   EXPECT_THAT(err_.str(), HasSubstr(state + "x"));
 }
 
-// 19 sequences are two batches of 8, and 3. Each look at the clock takes half a
-// second.
+// 19 sequences make batches of 8, 8 and 3. Each reading of the clock advances
+// it by half a second.
 TEST_F(EvaluateCommandTest, ATerminalShowsTheTimeLeft) {
   const std::string state =
       WriteState(std::vector<float>(static_cast<size_t>(model_.layout.size)));

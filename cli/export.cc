@@ -36,7 +36,7 @@ constexpr char kModelStem[] = "model";
 // PEFT puts this before the names of an adapter's files.
 constexpr char kAdapterPrefix[] = "adapter_";
 
-// The files that tokenizers of the Hugging Face libraries consist of.
+// The files of a Hugging Face tokenizer.
 constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",      "tokenizer_config.json",
     "tokenizer.model",     "special_tokens_map.json",
@@ -71,8 +71,8 @@ absl::StatusOr<Dtype> FindDtype(absl::string_view flag) {
       absl::StrCat("--dtype is ", flag, "; allowed: fp32, bf16, fp16"));
 }
 
-// Makes the directory, or checks that it is free. Returns the names of the
-// files of an earlier export, which have the same prefix, if `force` is set.
+// Makes the directory if needed. Returns the names of an earlier export's files
+// with `prefix`, or ALREADY_EXISTS if there are any without `force`.
 absl::StatusOr<std::vector<std::string>> PrepareDirectory(
     const std::string& path, absl::string_view prefix, bool force) {
   if (absl::EndsWith(path, ".safetensors")) {
@@ -137,8 +137,8 @@ struct Original {
   std::map<std::string, MappedFile> files;
 };
 
-// Opens all of it, so that nothing is written if a part is unreadable. A run of
-// tensors may be an adapter's.
+// Opens every file, so that nothing is written if one is unreadable. The
+// original of a run of tensors may be an adapter.
 absl::StatusOr<Original> OpenOriginal(const std::string& directory,
                                       bool is_tensors) {
   Original original;

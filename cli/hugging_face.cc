@@ -41,8 +41,8 @@ struct Family {
   uint32_t head_dim;
   // If true, "sliding_window" counts only with "use_sliding_window".
   bool asks_for_window;
-  // The libraries' own defaults of "no_rope_layer_interval", 0 if the family
-  // does not know it, and of "tie_word_embeddings".
+  // The libraries' own defaults of "no_rope_layer_interval" (0 if the family
+  // lacks it) and "tie_word_embeddings".
   uint32_t no_rope_interval;
   bool tied;
   // The library's own default of "rms_norm_eps", which is not ours.
@@ -105,8 +105,8 @@ absl::Status ReadNumber(const Json& json, const char* key, double& number) {
   return absl::OkStatus();
 }
 
-// Reads a whole number from 1 on at `key`. If there is none, `number` stays,
-// unless it is 0.
+// Reads a positive integer at `key`. If there is none, keeps `number`, which
+// must then not be 0.
 absl::Status ReadCount(const Json& json, const char* key, uint32_t& number) {
   const Json& value = At(json, key);
   if (value.is_null() && number != 0) return absl::OkStatus();
@@ -118,7 +118,7 @@ absl::Status ReadCount(const Json& json, const char* key, uint32_t& number) {
   return absl::OkStatus();
 }
 
-// Refuses a key that is there and is neither null nor `allowed`.
+// Refuses a value at `key` that is neither null nor `allowed`.
 absl::Status RequireOrAbsent(const Json& json, const char* key,
                              const Json& allowed, absl::string_view why) {
   const Json& value = At(json, key);
@@ -136,10 +136,10 @@ absl::StatusOr<Family> FindFamily(const Json& json) {
                 "\"qwen3\", \"smollm3\" and \"olmo2\"");
 }
 
-// Parts of the names of keys with which other models than islands train change
-// a layer: mixtures of experts, biases, norms, caps and other attention. The
-// libraries' classes of our families ignore most of them, but a checkpoint has
-// them because its model does not.
+// Parts of keys that configure layers which islands cannot train: mixtures of
+// experts, biases, norms, caps and other attention. The libraries' classes of
+// our families ignore most of these keys, but a checkpoint has them because its
+// model does not.
 constexpr absl::string_view kForeignParts[] = {
     "alibi",
     "attention_chunk",
@@ -301,7 +301,7 @@ absl::Status ReadRopeLayers(const Json& json, const Family& family,
   model.set_no_rope_interval(interval);
   const Json& layers = At(json, "no_rope_layers");
   for (uint32_t i = 0; i < model.layers() && !layers.is_null(); ++i) {
-    // The libraries' 1 is a layer that has the embedding.
+    // In the libraries, 1 marks a layer with the embedding.
     if (!layers.is_array() || i >= layers.size() ||
         layers[i] != static_cast<int>(HasRope(model, i))) {
       return Refuse("no_rope_layers", layers,

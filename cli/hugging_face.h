@@ -36,8 +36,7 @@ absl::StatusOr<v1::ModelConfig> ReadHuggingFaceConfig(absl::string_view json,
 // began with; special tokens and the longest sequence are taken from it. Ends
 // with a newline.
 //   INVALID_ARGUMENT     `original` is not JSON.
-//   FAILED_PRECONDITION  the libraries have no class for the combination of
-//                        these that the model has.
+//   FAILED_PRECONDITION  no class of the libraries has all that the model has.
 absl::StatusOr<std::string> WriteHuggingFaceConfig(
     const v1::RunConfig& config, absl::string_view torch_dtype,
     absl::string_view original);

@@ -213,7 +213,7 @@ TEST(HuggingFaceTest, ReadsBothSpellingsOfTheRotaryEmbedding) {
   config["rope_parameters"].erase("rope_type");
   config["rope_parameters"]["type"] = "llama3";
   EXPECT_THAT(Read(config.dump(), 64), IsModel(model.DebugString()));
-  // A type by name that stretches nothing.
+  // A "default" type stretches nothing.
   EXPECT_FALSE(Read(With(kTinyLlama, "rope_scaling", {{"type", "default"}}))
                    .has_rope_scaling());
 }
@@ -232,7 +232,7 @@ TEST(HuggingFaceTest, UsesTheLibrariesDefaults) {
       Read(Without(kSmolLm3, "no_rope_layer_interval")).no_rope_interval(), 4);
 }
 
-// As in Mistral Nemo, whose heads do not fill the model.
+// Mistral Nemo's heads together are narrower than the model.
 TEST(HuggingFaceTest, HeadsMayHaveTheirOwnWidth) {
   EXPECT_EQ(Read(With(kTinyLlama, "head_dim", 128)).head_dim(), 128);
 }
@@ -320,7 +320,7 @@ TEST(HuggingFaceTest, RefusesByNameWhatIslandsCannotCompute) {
   Read(With(kQwen25, "qkv_bias", true));
   Read(With(kQwen3, "use_qk_norm", true));
   Read(With(kTinyLlama, "layer_types", {"full_attention"}));
-  // Qwen's window counts if it is asked for.
+  // Qwen's window counts only with "use_sliding_window".
   json qwen = json::parse(kQwen25);
   qwen["sliding_window"] = 1000;
   EXPECT_OK(ReadHuggingFaceConfig(qwen.dump(), 1024));

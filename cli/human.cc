@@ -19,8 +19,8 @@
 namespace causeway {
 namespace {
 
-// Returns `value` in the largest unit that leaves it at least 1. Below the
-// second unit it is a whole number.
+// Returns `value` in the largest unit that leaves it at least 1. In the first
+// unit it is a whole number.
 std::string InUnits(double value, double base,
                     absl::Span<const char* const> units) {
   size_t unit = 0;

@@ -36,7 +36,7 @@ std::string HumanBytes(std::integral auto bytes) {
 }
 
 // Returns "0.25 s", "59 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; "-" if
-// infinite, and "0 s" for less than nothing, which two clocks may show.
+// infinite, and "0 s" if negative, as between two clocks.
 std::string HumanDuration(absl::Duration duration);
 
 // Returns a share of 1 as "99.35 %", rounded down, so that 99.999 % never looks

@@ -66,7 +66,7 @@ std::vector<Command> AllCommands() {
   return commands;
 }
 
-// Returns whether nobody reads the output any more, as after `| head`.
+// Returns whether the output's reader has gone, as after `| head`.
 bool ReaderHasGone() {
   pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
@@ -78,9 +78,9 @@ bool ReaderHasGone() {
 int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
-  // gRPC's own log repeats our errors in its words.
+  // gRPC's own log repeats our errors in its own words.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Make a reader that goes away (`| head`) a failed write.
+  // Turn a reader that goes away (`| head`) into a failed write.
   std::signal(SIGPIPE, SIG_IGN);
   const int exit_code = causeway::RunCommandLine(
       "causeway",

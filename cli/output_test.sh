@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The program fails if its output cannot be written, but not if nobody wants it.
+# The program fails if its output cannot be written, unless the reader has gone.
 set -euo pipefail
 
 # shellcheck source=tests/testing.sh

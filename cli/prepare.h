@@ -33,7 +33,7 @@ struct PrepareOptions {
   std::string sentencepiece_model;
   // The causeway-sentencepiece program; used only with a model.
   std::string sentencepiece_tool;
-  // Whether an existing `out` may be replaced.
+  // If true, an existing `out` may be replaced.
   bool force = false;
   ProgressEnvironment progress;
 };

@@ -230,7 +230,7 @@ absl::Status FollowEvents(CoordinatorClient& client,
           return wanted;
         });
     if (!wanted) return absl::OkStatus();
-    // A coordinator that stops in order ends the stream in order.
+    // A coordinator that shuts down cleanly ends the stream with OK.
     if (!status.ok() && !absl::IsUnavailable(status) &&
         !absl::IsResourceExhausted(status) && !absl::IsCancelled(status)) {
       return status;

@@ -90,7 +90,7 @@ class FakeStatus : public v1::Status::Service {
 
   grpc::Status run_end = grpc::Status::OK;
   v1::Severity severity = v1::SEVERITY_UNSPECIFIED;
-  // Since when there is a problem, and the coordinator's time, if it says it.
+  // The start of a problem, and the coordinator's time if it reports one.
   google::protobuf::Timestamp since;
   google::protobuf::Timestamp time;
   uint64_t events = 3;

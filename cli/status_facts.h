@@ -14,9 +14,9 @@
 
 namespace causeway {
 
-// Returns the time from which the ages in a status count: the coordinator's,
-// whose clock may differ from this machine's; or `now`, if a coordinator of an
-// older release does not say it.
+// Returns the time at which the ages in a status were counted: the
+// coordinator's, whose clock may differ from this machine's, or `now` if an
+// older coordinator does not send its time.
 absl::Time TimeOf(const v1::RunStatus& run, absl::Time now);
 
 // Return "running", "waiting for 2 of 2 islands for 5 min 36 s", "draining".
@@ -43,7 +43,7 @@ std::string TrafficFact(const v1::RunStatus& run);
 // Returns `text` if `known`, and otherwise "-".
 std::string OrDash(bool known, std::string text);
 
-// Returns "1.2345", or "-" for 0, which stands for no loss.
+// Returns "1.2345", or "-" for 0, which means no loss.
 std::string Loss(double loss);
 
 // Returns an island's rate of training; "-" if it is not training.
@@ -59,7 +59,7 @@ std::string Lateness(const v1::IslandProgress& progress);
 std::string UplinkBitsText(const v1::IslandStatus& island);
 
 // Returns how many of the live islands a round has merged: "2 of 3", or "2 of 4
-// (3 began)" if more began to hand in.
+// (3 began)" if more began to contribute.
 std::string Participants(const v1::Participation& round);
 
 // Returns "a,b,c and 37 more", or all names if there are no more than three.
@@ -69,7 +69,7 @@ std::string FirstOf(
 // Returns "12 of 24 (50 %)".
 std::string Ratio(uint64_t part, uint64_t whole);
 
-// Returns "12.5"; "-" for 0, which stands for no transfer.
+// Returns "12.5"; "-" for 0, which means no transfer.
 std::string MegabitsPerSecond(double bytes_per_second);
 
 }  // namespace causeway

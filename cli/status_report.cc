@@ -157,7 +157,7 @@ void PrintStatus(const StatusSnapshot& snapshot, absl::Time now,
 }
 
 void PrintIslands(const StatusSnapshot& snapshot, std::ostream& out) {
-  // A follower knows what is committed, and not what islands report.
+  // A follower knows what is committed, but not what islands report.
   const bool hears = snapshot.run.follows().empty();
   Table table({"ISLAND", ">INC", "STATE", ">STEP", ">LOSS", ">TOKENS/S",
                ">MERGED", ">UP", ">DOWN", ">TAU", ">LATE", ">WAITED", ">MEMORY",

@@ -213,7 +213,7 @@ TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
   snapshot.run.set_follows("a:7070");
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr("\ncoordinator follows a:7070\n"));
-  // It does not hear the islands.
+  // A follower does not hear the islands.
   EXPECT_THAT(Printed(snapshot), testing::Not(testing::HasSubstr("LINK")));
   EXPECT_THAT(Printed(snapshot),
               testing::HasSubstr(

@@ -23,7 +23,7 @@ absl::StatusOr<v1::Severity> ParseSeverity(const std::string& name) {
                    "\"; it is detail, notice, warning or critical"));
 }
 
-// Takes days, too, which Abseil's durations do not have.
+// Also accepts days, which absl::ParseDuration does not know.
 bool ParseAge(absl::string_view text, absl::Duration& age) {
   double days = 0;
   absl::string_view number = text;

@@ -30,7 +30,7 @@ struct HistoryFlags {
   uint64_t last = 20;
 };
 
-// A version of the model. Either point may be absent, not both.
+// One version of the model. At least one of the points is present.
 struct Row {
   const v1::TrainingPoint* training = nullptr;
   const v1::ValidationPoint* validation = nullptr;

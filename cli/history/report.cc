@@ -21,7 +21,7 @@
 namespace causeway {
 namespace {
 
-// The page loads two files, which a report has inside.
+// The page loads these two files; a report embeds them.
 constexpr char kStyleLink[] = "<link rel=\"stylesheet\" href=\"page.css\">";
 constexpr char kScriptLink[] = "<script src=\"page.js\" defer></script>";
 constexpr char kPolicy[] =
@@ -49,7 +49,7 @@ absl::StatusOr<v1::PageData> FetchPageData(CoordinatorClient& client,
     }
     return true;
   }));
-  // A follower does not have what was set aside.
+  // A follower has no quarantined contributions.
   if (!data.run().follows().empty()) return data;
   absl::StatusOr<v1::ListQuarantineResponse> quarantine = client.Call(
       &v1::Control::Stub::ListQuarantine, v1::ListQuarantineRequest());

@@ -22,7 +22,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-// Returns the data that a report brings with it.
+// Returns the data embedded in a report.
 json DataOf(const std::string& html) {
   constexpr absl::string_view kBegin =
       "<script type=\"application/json\" id=\"report\">";

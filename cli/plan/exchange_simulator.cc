@@ -18,9 +18,9 @@
 namespace causeway {
 namespace {
 
-// Periods before behaviour repeats, and periods that are measured. Waiting
-// shows in the first periods, except behind queues that fill little by little;
-// LongRunPeriod accounts for these.
+// Behaviour repeats after the warm-up periods; the next ones are measured.
+// Waits show in the first periods, except behind queues that fill slowly, for
+// which LongRunPeriod accounts.
 constexpr uint64_t kWarmUpPeriods = 8;
 constexpr uint64_t kMeasuredPeriods = 8;
 
@@ -129,8 +129,7 @@ class Simulator {
     double rate = 0;
     std::deque<Transfer> queue;
     PeakMeter meter;
-    // Transfers before this time wait for it, because TCP's window is still
-    // small.
+    // Transfers wait until this time, because TCP's window is still small.
     double opens = 0;
     // The time since which the queue is empty; nullopt if the link was never
     // used.
@@ -179,8 +178,8 @@ class Simulator {
     timers_.push({now_ + delay, timers_set_++, kind, island, instance});
   }
 
-  // Gives every busy link its rate: the slowest links first, each at most an
-  // even part of what is left of the coordinator's link.
+  // Gives every busy link its rate, slowest links first. Each gets at most an
+  // even share of what remains of the coordinator's link.
   void ShareLinks() {
     for (const Direction direction : {kUp, kDown}) {
       std::vector<Link*> busy;

@@ -67,8 +67,7 @@ struct SimulatedRun {
   uint64_t in_flight = 0;
 };
 
-// Simulates the long run, after the first periods, or the first periods
-// (Simulation::periods).
+// Simulates the long run, or the first periods (Simulation::periods).
 //   INVALID_ARGUMENT  names the value that is out of range: a period, step time
 //                     or rate that is not above 0, no islands, a negative time
 //                     or size, an exchange needed before it is ready.

@@ -43,8 +43,8 @@ TEST_F(ExchangeSimulatorTest, WithoutOverlapEverythingAddsUp) {
 }
 
 // Windows of 115840 bits, then two, four and eight times as many, take a round
-// trip of one second each, in which the link could carry 1e6. The rest of two
-// million bits takes its own time.
+// trip of 1 s each, in which the link could carry 1e6 bits. The rest of the 2e6
+// bits travels at the link's rate.
 TEST_F(ExchangeSimulatorTest, TcpBeginsSlowlyWhenALinkIsNew) {
   simulation_.islands[0].link = {.up = 1e6, .down = kUnlimited};
   simulation_.islands[0].round_trip_seconds = 1;
@@ -68,8 +68,8 @@ TEST_F(ExchangeSimulatorTest, AfterAPauseTcpMayBeginSlowlyAgain) {
   simulation_.slow_start_after_idle = true;
   const double cold = 4 + (2e6 - 15 * 115840.0) / 1e6;
   EXPECT_NEAR(Utilization(), 10.0 / (10 + cold + 1), kExact);
-  // A pause is longer than a round trip and 0.2 s. Here it is the round trip
-  // and the training.
+  // A pause is longer than a round trip and than 0.2 s. Here the link pauses
+  // for the round trip and the training.
   simulation_.islands[0].step_seconds = 0.01;
   EXPECT_NEAR(Utilization(), 0.1 / (0.1 + 2 + 1), kExact);
   simulation_.islands[0].step_seconds = 0.03;
@@ -107,7 +107,7 @@ TEST_F(ExchangeSimulatorTest, NothingToExchangeIsTrainingAlone) {
 }
 
 // A link that carries less than islands send sets the pace: a period takes as
-// long as its bits, with any overlap.
+// long as its bits, whatever the overlap.
 TEST_F(ExchangeSimulatorTest, ALinkThatIsTooSlowSetsThePace) {
   simulation_.islands[0].link.up = 2;
   simulation_.exchanges[0].needed_at = 18;

@@ -84,7 +84,7 @@ absl::StatusOr<SyncSchedule> MakeSchedule(const v1::SynchronizationConfig& sync,
 }
 
 // Returns the bits that the coordinator will plan for each island's uplink
-// (server/rules/uplink_bits.h), of `most` that are configured.
+// (server/rules/uplink_bits.h); `most` is the configured number.
 std::vector<double> PlanUplinkBits(const Simulation& simulation,
                                    const v1::FragmentPlan& plan,
                                    const v1::SynchronizationConfig& sync,

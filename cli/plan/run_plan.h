@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Predicts a run: how much of their time islands train, how much their links
-// and the coordinator's carry, and how much memory it takes. Pure. Fragments
-// and their steps are those of the run itself (outer_optimizer/fragment_plan.h,
-// sync_schedule.h).
+// and the coordinator's carry, and how much memory the run takes. Uses the
+// run's own code for fragments and their steps
+// (outer_optimizer/fragment_plan.h, sync_schedule.h). Pure.
 #ifndef CLI_PLAN_RUN_PLAN_H_
 #define CLI_PLAN_RUN_PLAN_H_
 
@@ -58,7 +58,7 @@ struct RunPrediction {
   // exchanges, but not for activations.
   double island_bytes = 0;
   // Memory for the newest version of every fragment, contributions under way,
-  // and the outer steps that go on at once.
+  // and concurrent outer steps.
   double coordinator_bytes = 0;
   // Disk space for the versions and updates that are kept.
   double coordinator_disk_bytes = 0;

@@ -76,7 +76,7 @@ TEST_F(PredictRunTest, FragmentsAreSpreadOverTheRound) {
   EXPECT_NEAR(Utilization(), 1, kExact);
 }
 
-// The first fifth goes up before anything comes down, and the others meanwhile.
+// The first fifth goes up before any download, the others during downloads.
 TEST_F(PredictRunTest, FragmentsThatAreWaitedForShareTheWait) {
   assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
   EXPECT_NEAR(Utilization(), 50.0 / 80, kExact);
@@ -129,7 +129,7 @@ TEST_F(PredictRunTest, AddsUpMemory) {
   // Two contributions; parameters, momentum and residual, before and after the
   // outer step; and the update.
   EXPECT_NEAR(prediction.coordinator_bytes, 1000 * (2 * 2 + 24 + 2), kExact);
-  // Codes of four bits that were decompressed are kept.
+  // The coordinator keeps decompressed codes of four bits.
   sync_.set_uplink_format(v1::INT4);
   sync_.set_entropy_coding(true);
   assumptions_.uplink_bits = 3;
@@ -138,8 +138,8 @@ TEST_F(PredictRunTest, AddsUpMemory) {
   sync_.set_uplink_format(v1::BF16);
   sync_.set_entropy_coding(false);
   assumptions_.uplink_bits = 0;
-  // Two snapshots and the new one; since each that is kept, records of six
-  // times its size and of the merge that exceeds it; eight updates and the new
+  // The disk holds two snapshots and the new one; for each kept one, records of
+  // six times its size and the merge that exceeds it; eight updates and the new
   // one.
   EXPECT_NEAR(prediction.coordinator_disk_bytes,
               1000 * (3 * 12 + 2 * (6 * 12 + 2 * 2) + 9 * 2), kExact);
@@ -148,7 +148,7 @@ TEST_F(PredictRunTest, AddsUpMemory) {
   sync_.set_downlink_format(v1::FP32);
   EXPECT_NEAR(Predicted().coordinator_bytes, 1000 * (2 * 2 + 8 + 4), kExact);
   sync_.set_downlink_format(v1::BF16);
-  // Trainers that communicate meanwhile have two more vectors.
+  // ACCO trainers hold two more vectors.
   assumptions_.config.mutable_training()->set_inner_algorithm(
       v1::TrainingConfig::ACCO);
   EXPECT_NEAR(Predicted().island_bytes - prediction.island_bytes, 1000 * 8,
@@ -159,7 +159,6 @@ TEST_F(PredictRunTest, AddsUpMemory) {
               kExact);
 }
 
-// Fragments that leave while others are under way take memory for each.
 TEST_F(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
   sync_.set_fragments(5);
   assumptions_.layout = *MakeUniformLayout(1000, 200, 4);
@@ -167,14 +166,14 @@ TEST_F(PredictRunTest, CountsTheMemoryOfEveryExchangeUnderWay) {
   sync_.set_overlap_steps(12);
   const double one = Predicted().island_bytes;
   EXPECT_NEAR(one, 1000 * (16 + 4) + 200 * (8 + 4), kExact);
-  // A longer way makes it 16 s, so that two are under way at once.
+  // A longer round trip makes it 16 s, so that two are under way at once.
   assumptions_.islands[0].round_trip_seconds = 10;
   sync_.set_overlap_steps(40);
   EXPECT_NEAR(Predicted().island_bytes - one, 200 * (8 + 4), kExact);
 }
 
-// With a floor, an island whose uplink is slow sends as many bits as arrive in
-// time, and nobody waits.
+// With a floor, an island with a slow uplink sends as many bits as arrive in
+// time, and no island waits.
 TEST_F(PredictRunTest, PlansBitsForSlowUplinks) {
   sync_.set_uplink_format(v1::ECQ);
   sync_.set_downlink_format(v1::ECQ);
@@ -192,7 +191,7 @@ TEST_F(PredictRunTest, PlansBitsForSlowUplinks) {
   EXPECT_NEAR(prediction.up_bytes_per_round, 1000 * (4 + 1.8) / 2 / 8, kExact);
   EXPECT_NEAR(prediction.simulated.islands[1].traffic.up.mean, 1800.0 / 50,
               kExact);
-  // The rest of the way takes its part.
+  // Round trip and merge take their part of the time.
   assumptions_.islands[0].round_trip_seconds = 3;
   assumptions_.merge_rate = 500;
   prediction = Predicted();

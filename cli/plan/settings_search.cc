@@ -88,7 +88,7 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
   tried.downlink_bits = 0;
   v1::SynchronizationConfig& sync = *tried.config.mutable_synchronization();
   if (sync.ecq_bits() == 0) sync.set_ecq_bits(kEcqBits);
-  // Settings are compared by their bits, which all islands are to have.
+  // Settings are compared by their bits, so all islands need the same.
   sync.clear_uplink_bits_floor();
   FoundSettings found;
   for (const v1::Format format : kFormats) {
@@ -103,7 +103,7 @@ absl::StatusOr<FoundSettings> FindSettings(const RunAssumptions& assumptions,
           found.closest.prediction.simulated.utilization) {
         found.closest = settings;
       }
-      // Later rounds of these loops have fewer bits or a larger tau.
+      // Later iterations of these loops have fewer bits or a larger tau.
       if (enough && std::none_of(found.reaching.begin(), found.reaching.end(),
                                  [&](const Settings& other) {
                                    return Beats(other, settings);

@@ -50,8 +50,8 @@ struct Simulation {
   std::vector<SimulatedIsland> islands;
   // The coordinator's link as islands see it: `up` is what it receives.
   LinkRates coordinator;
-  // Whether TCP begins with a small window after each pause of a link, and not
-  // only when it is used for the first time.
+  // If true, TCP also begins with a small window after each pause of a link,
+  // not only on its first use.
   bool slow_start_after_idle = false;
   // 0 simulates the long run. Otherwise periods are counted from the start, at
   // least 2, and all but the first are measured.

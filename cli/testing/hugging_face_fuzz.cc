@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads foreign bytes as a config.json: a model that is accepted must come back
-// from the config.json that is written of it, and a message must be bounded and
-// fit for a terminal.
+// Reads foreign bytes as a config.json: an accepted model must survive being
+// written and read again, and a message must be bounded and fit for a terminal.
 #include <cstdint>
 #include <string>
 

@@ -22,8 +22,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A pseudo-terminal: what is written to `user_` is typed, what is read from it
-// is shown.
+// A pseudo-terminal: writes to `user_` are typed keys; reads from it return the
+// output.
 class TerminalTest : public testing::Test {
  protected:
   TerminalTest() {

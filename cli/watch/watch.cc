@@ -14,7 +14,7 @@
 namespace causeway {
 namespace {
 
-// As many events as a large screen shows.
+// A large screen shows this many events.
 constexpr size_t kMostEvents = 64;
 
 void Print(const WatchedRun& run, const std::string& trouble, absl::Time now,
@@ -58,7 +58,7 @@ absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run) {
   request.set_recorded_only(true);
   return client.WatchEvents(request, [&](const v1::Event& event) {
     run.last_event = event.id();
-    // The fragments' table and the curves show the others.
+    // The fragments' table and the curves show details.
     if (event.severity() < v1::NOTICE) return true;
     run.events.push_back(event);
     if (run.events.size() > kMostEvents) run.events.pop_front();

@@ -111,7 +111,7 @@ struct Column {
   int importance;
   Table::Alignment alignment;
   std::function<std::string(const v1::IslandStatus&)> text;
-  // This is true if only the coordinator that hears the islands knows it.
+  // Is true if followers do not know the value.
   bool is_heard = false;
 };
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The C interface (worker/embedding/causeway.h), as it is, for ctypes.
+"""The C interface (worker/embedding/causeway.h) for ctypes.
 
-ctypes releases the interpreter's lock in every call. A call that waits is given
-a fraction of a second at a time, so that the interpreter can handle signals in
+ctypes releases the interpreter's lock in every call. A waiting call gets a
+fraction of a second at a time, so that the interpreter can handle signals in
 between (`NativeIsland._wait`).
 """
 
@@ -177,7 +177,7 @@ _FUNCTIONS = {
 
 
 def library_path() -> str:
-    """Returns where libcauseway.so is: $CAUSEWAY_LIBRARY, or in the package."""
+    """Returns libcauseway.so's path: $CAUSEWAY_LIBRARY, or in the package."""
     path = os.environ.get("CAUSEWAY_LIBRARY")
     if path:
         return path

@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of a model's trainable tensors, as those of an adapter.
+"""Runs of a model's trainable tensors, such as an adapter's.
 
-Frozen tensors are never sent. The run has their digest, and every island
-compares it with its own. The digest is in the name of an excluded tensor
-without values, which stands for everything frozen. So it is in the islands'
-configuration and in the first checkpoint, and the coordinator refuses to begin
-a run if the two do not match.
+Frozen tensors are never sent. Instead, every island compares their digest with
+the run's. The digest is the name of an excluded tensor without values, so both
+the islands' configuration and the first checkpoint have it. The coordinator
+refuses to begin a run if the two do not match.
 """
 
 import collections
@@ -110,7 +109,7 @@ def save_configuration(model: Any, directory: str) -> None:
 
 def _plain_tensors(name: str,
                    tensor: Any) -> Iterator[Tuple[str, torch.Tensor]]:
-    """Yields the tensors of which a tensor consists, in host memory."""
+    """Yields the plain tensors that form a tensor, in host memory."""
     tensor = tensor.detach()
     if hasattr(tensor, "full_tensor"):
         tensor = tensor.full_tensor()
@@ -131,13 +130,13 @@ def _values_digest(tensor: torch.Tensor) -> str:
 
 def frozen_digest(model: torch.nn.Module, exchanged: Collection[int],
                   excludes: Callable[[str], bool]) -> str:
-    """Returns the name that stands for everything frozen in a model.
+    """Returns a name with the digest of everything frozen in a model.
 
-    It is made of the names, types, shapes and bytes of the tensors in the
-    model's state_dict(), in order of their names, and of LoRA's scaling. It
-    does not cover tensors that are exchanged (by their id()), excluded or
-    trained, inactive adapters, and buffers that are not saved. All ranks of an
-    island call it together.
+    The digest covers the names, types, shapes and bytes of the tensors in the
+    model's state_dict(), in order of their names, and LoRA's scaling. It leaves
+    out tensors that are exchanged (by their id()), excluded or trained,
+    inactive adapters, and buffers that are not saved. All ranks of an island
+    call this together.
     """
     model = unwrapped(model)
     entries = sorted(
@@ -179,8 +178,8 @@ def frozen_digest(model: torch.nn.Module, exchanged: Collection[int],
 
 def check_frozen(model: torch.nn.Module, run: Run,
                  exchanged: Collection[int]) -> None:
-    """Raises ModelMismatch if the frozen tensors differ from those that the run
-    was made with. Does nothing if the run has no digest."""
+    """Raises ModelMismatch if the frozen tensors differ from the run's. Does
+    nothing if the run has no digest."""
     if run.frozen is None:
         return
     found = frozen_digest(model, exchanged, run.excludes)

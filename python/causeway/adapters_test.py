@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of what is trainable; tests/pytorch/lora_test.py has those of PEFT."""
+"""Tests runs of trainable tensors; tests/pytorch/lora_test.py tests PEFT's."""
 
 import os
 import unittest
@@ -104,7 +104,7 @@ class AdaptersTest(ProcessTestCase):
                        {"tensors": {"exclude": list(excluded)}})
 
         check_frozen(model(), run(digest(model())), set())
-        # A run of which somebody has taken the digest away.
+        # Somebody has removed the run's digest.
         check_frozen(model(), run("frozen:*"), set())
         other = model()
         other[0].bias.data += 1

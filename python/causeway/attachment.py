@@ -85,7 +85,7 @@ def _address_of(parameter: Any) -> Callable[[], int]:
     """Returns a function for the address of this rank's values of a
     parameter."""
     if hasattr(parameter, "_local_tensor"):
-        # What to_local() returns, in a fraction of its time.
+        # This takes a fraction of to_local()'s time.
         return lambda: int(parameter._local_tensor.data_ptr())
     read: Callable[[], int] = parameter.data_ptr
     return read
@@ -96,12 +96,12 @@ class Attachment:
 
     model: the model, as it was attached.
     locals: this rank's parts of the run's tensors.
-    stream: that of parameters in CUDA memory; None for others.
+    stream: the stream of parameters in CUDA memory; None for others.
     """
 
     def __init__(self, model: torch.nn.Module, run: Run,
                  shards: Optional[Shards] = None):
-        """Raises ModelMismatch, or InvalidArgument for what is no module."""
+        """Raises ModelMismatch, or InvalidArgument if `model` is no module."""
         shards = shards or {}
         check_module(model)
         self.model = model
@@ -118,7 +118,7 @@ class Attachment:
         self._places: List[_Place] = []
         for local in self.locals:
             slot, name = local.slot, local.info.name
-            # Nothing is known of where the caller's shards lie.
+            # The location of the caller's shards is unknown.
             read: Callable[[], int] = lambda: 0
             if name not in shards:
                 read = _address_of(slot.parameter)
@@ -171,9 +171,9 @@ class Attachment:
             buffer.stream = stream.cuda_stream
 
     def check_one(self) -> None:
-        """Checks one of the parameters, another one in each call.
+        """Checks one of the parameters, the next one in each call.
 
-        Raises TensorMoved if it is not where it was.
+        Raises TensorMoved if it has moved.
         """
         place = next(self._turns)
         if place.is_kept():
@@ -231,7 +231,7 @@ class Attachment:
 
     @staticmethod
     def _empty(local: Local) -> torch.Tensor:
-        # Whatever the defaults of the loop are.
+        # The loop may have set other defaults.
         return torch.empty(local.info.shape, dtype=torch.float32, device="cpu")
 
     def _read_merged(self, native: NativeIsland) -> List[torch.Tensor]:
@@ -245,8 +245,8 @@ class Attachment:
 
 
 def _is_rehearsal() -> bool:
-    """Returns whether this step is torch.distributed.checkpoint's, which makes
-    one so that an optimizer creates its state."""
+    """Returns whether torch.distributed.checkpoint makes this step, to have an
+    optimizer create its state."""
     frame: Optional[types.FrameType] = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_init_optim_state":
@@ -265,8 +265,8 @@ def _between_graphs(function: Callable[[], None]) -> Callable[..., None]:
         return call
     disable: Any = torch.compiler.disable
     call_apart: Callable[..., None] = disable(call)
-    # A call apart takes longer than the hook itself. Outside of compiled code
-    # there is no need for it, and newer versions tell where a thread is.
+    # Only compiled code needs a call apart, which takes longer than the hook
+    # itself. Newer versions tell where a thread is.
     compiler_of_thread: Any = getattr(torch._C._dynamo.eval_frame,
                                       "get_eval_frame_callback", None)
     if compiler_of_thread is None:
@@ -313,8 +313,8 @@ class StepHook:
 
     def _replace(self, after_step: Callable[[], None],
                  before_step: Callable[[], None]) -> None:
-        # Before PyTorch 2.0: a method of this object alone. Schedulers expect a
-        # bound one, and mark those that they have replaced themselves.
+        # Before PyTorch 2.0, replace this object's own method. Schedulers
+        # expect a bound one, and mark those that they have replaced.
         step = self._optimizer.step
 
         def step_and_report(_: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Computes a gradient that other ranks compute, too, and compares the bits, as
-worker/training/gradient_audit.h does for native islands."""
+"""Computes a gradient that other ranks compute too, for a comparison of bits,
+as worker/training/gradient_audit.h does for native islands."""
 
 import contextlib
 import hashlib
@@ -21,8 +21,8 @@ def _digest(tensor: torch.Tensor) -> bytes:
 
 
 class _Leaf:
-    """What the model computes with in place of a parameter: itself, or the
-    whole tensor that FSDP2 gathers.
+    """The tensor that the model uses for a parameter: the parameter itself, or
+    the whole tensor that FSDP2 gathers.
 
     values, gradient: digests.
     """
@@ -34,8 +34,8 @@ class _Leaf:
         self.gradient: Optional[bytes] = None
 
     def drop(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Takes the digest of a gradient, and returns as many zeros in the
-        memory of one."""
+        """Keeps the digest of a gradient. Returns zeros of its shape in the
+        memory of one value."""
         self.gradient = _digest(gradient)
         return gradient.new_zeros(()).expand_as(gradient)
 
@@ -61,7 +61,7 @@ def _leaves(attachment: Attachment) -> List[_Leaf]:
         module.unshard()  # type: ignore[operator]
         for index, slot in list(missing.items()):
             tensor = slot.owner[slot.key]
-            # FSDP2 gathers what is a part in another dimension, too.
+            # A gathered tensor may still be a part in another dimension.
             if (tensor is not slot.parameter
                     and not hasattr(tensor, "to_local")):
                 leaves[index] = _Leaf(tensor, True)
@@ -78,8 +78,7 @@ def _leaves(attachment: Attachment) -> List[_Leaf]:
 
 @contextlib.contextmanager
 def _without_sync(model: torch.nn.Module) -> Iterator[None]:
-    """In this block, FSDP2 neither reduces gradients nor what it has
-    accumulated before."""
+    """Keeps FSDP2 from reducing gradients, new or accumulated."""
     groups: List[Any] = []
     for module in model.modules():
         if shards_itself(module):
@@ -100,11 +99,11 @@ def _without_sync(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unchanged(module: torch.nn.Module) -> Iterator[None]:
-    """Restores buffers and random numbers after this block, in which the latter
-    are the same on all ranks."""
+    """Restores buffers and random numbers after this block, in which all ranks
+    draw the same random numbers."""
     buffers = [(buffer.detach(), buffer.detach().clone())
                for buffer in module.buffers()]
-    # fork_rng() would take all that the process sees, and warn of several.
+    # fork_rng() would fork all visible devices, and warn of several.
     devices = {parameter.device for parameter in module.parameters()
                if parameter.device.type == "cuda"}
     try:
@@ -123,9 +122,9 @@ def audited(attachment: Attachment,
     loss there.
 
     Leaves gradients, buffers, and the state of torch's random numbers as they
-    are. The gradient does not go through DDP, which would wait for other ranks.
-    FSDP2 gathers parameters, in which ranks take part together, and each has
-    the whole gradient, of which it keeps no more than the digest.
+    are. The gradient bypasses DDP, which would wait for other ranks. FSDP2
+    gathers parameters with all ranks; each rank computes the whole gradient and
+    keeps only its digest.
 
     Raises Unimplemented, or InvalidArgument if there is no gradient.
     """
@@ -157,6 +156,6 @@ def audited(attachment: Attachment,
 
 
 def _digest_of_all(digests: List[Optional[bytes]]) -> str:
-    # The place of what is unused counts.
+    # Zeros keep the places of unused parameters.
     return hashlib.sha256(b"".join(digest or bytes(32)
                                    for digest in digests)).hexdigest()

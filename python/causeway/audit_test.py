@@ -38,7 +38,7 @@ class AuditTest(unittest.TestCase):
 
     def test_ranks_with_equal_parameters_have_equal_digests(self):
         first, second = model(), model()
-        # What differs between ranks that train on other samples.
+        # Ranks that train on other samples differ in this.
         torch.manual_seed(2)
         loss(second, BATCH + 1).backward()
         self.assertEqual(audited(attached(first), loss, BATCH),
@@ -56,7 +56,7 @@ class AuditTest(unittest.TestCase):
         self.assertNotEqual(audited(attached(other), loss, BATCH)[0], right[0])
 
     def test_leaves_devices_alone_that_have_no_parameters(self):
-        # A host with GPUs that this process sees, and does not use.
+        # This process sees GPUs, but does not use them.
         with unittest.mock.patch("torch.cuda.device_count", lambda: 2), (
                 warnings.catch_warnings()):
             warnings.simplefilter("error")

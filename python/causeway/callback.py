@@ -52,7 +52,7 @@ class IslandCallback:
                resume: Optional[str] = None,
                state: Optional[Mapping[str, Any]] = None) -> None:
         """Joins and attaches; from a folder or a state, unless it is empty."""
-        # The trainer may not have said that an exception has ended training.
+        # The trainer may not have reported that an exception ended training.
         self.close()
         options = dict(self._options)
         if resume:

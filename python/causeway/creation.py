@@ -40,7 +40,7 @@ def _block(name: str, fields: Dict[str, Any]) -> str:
 
 
 def _patterns(given: Iterable[str]) -> List[str]:
-    """Returns patterns as a list. A string alone is one of them."""
+    """Returns patterns as a list; a string alone is one pattern."""
     return [given] if isinstance(given, str) else list(given)
 
 
@@ -107,8 +107,7 @@ def _nothing() -> "torch.Tensor":
 
 def _trainable_of(model: Any,
                   exclude: Iterable[str]) -> Tuple[Dict[str, Any], str]:
-    """Returns the tensors of a run of what is trainable, and the name of what
-    is frozen."""
+    """Returns the trainable tensors, and the name of the frozen ones."""
     if isinstance(model, Mapping):
         raise InvalidArgument("trainable_only takes a torch.nn.Module, which "
                               "says what is trainable")
@@ -163,8 +162,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
 
     The run has the model's parameters that require gradients, tied ones once,
     under their first name. Edit the configuration before the first start
-    (docs/configuration.md); what it needs at most is here. The coordinator is
-    then started with
+    (docs/configuration.md); the arguments here cover most needs. Then start the
+    coordinator with
 
         causeway-coordinator --config DIRECTORY/run.textproto \\
             --initial_parameters DIRECTORY/initial.safetensors --state_dir STATE
@@ -177,8 +176,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       total_steps: the optimizer's steps in the whole run, on each island.
       batch_size: the sequences in a step of an island, over all its ranks.
       sequence_length: the most tokens in a sequence.
-      trainable_only: whether the run has the digest of what is frozen in the
-        model, which every island must have alike. If the model is a PeftModel,
+      trainable_only: whether the run has a digest of the model's frozen
+        tensors, in which all islands must agree. If the model is a PeftModel,
         tensors have the names of PEFT's files, and adapter_config.json is
         written, too: for `causeway export --like DIRECTORY`.
       inner_steps_per_round: the steps between two exchanges of a fragment.
@@ -188,11 +187,11 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
       overlap_steps: the steps after which an exchange's result is applied,
         while training goes on; default: a fifth of a round.
       max_overlap_steps: further steps while it is late.
-      format: of what is exchanged, both ways: FP32, BF16, INT8, INT4, E3M0,
-        or ECQ, with error feedback; default: ECQ in rounds of up to 10 steps,
-        and INT4 in longer ones, of which a run has fewer to make up for what
-        rounding loses.
-      ecq_bits: what a value takes in ECQ, 0.5 to 8.
+      format: the format of exchanges, both ways: FP32, BF16, INT8, INT4, E3M0,
+        or ECQ, with error feedback; default: ECQ in rounds of up to 10 steps.
+        Longer rounds use INT4, because a run has fewer of them to make up for
+        what rounding loses.
+      ecq_bits: the bits per value in ECQ, 0.5 to 8.
       outer_learning_rate, outer_momentum: of the outer Nesterov step.
       merge: how contributions become one: RADIAL_DIRECTIONAL averages lengths
         and directions of matrices apart, so that the islands' noise, which
@@ -208,8 +207,8 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
         the parameters'.
 
     Raises:
-      InvalidArgument: the coordinator would not take the files, which are
-        there, or the model has values that no run exchanges.
+      InvalidArgument: the coordinator would refuse the files, which are written
+        nevertheless, or the model has values that no run exchanges.
     """
     exclude, frozen = _patterns(exclude), None
     if overlap_steps is None:

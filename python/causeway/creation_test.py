@@ -41,7 +41,7 @@ class SafetensorsTest(unittest.TestCase):
     def test_takes_arrays(self):
         values = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
         files = []
-        # An array that is not contiguous, too.
+        # One array is not contiguous.
         for tensors in ({"a": values, "b": values.T.astype(numpy.float16)},
                         {"a": torch.tensor(values),
                          "b": torch.tensor(values.T).half()}):
@@ -88,7 +88,7 @@ class CreateRunTest(ProcessTestCase):
         self.assertEqual(len(values), 2)
         for name, value in values:
             self.assertEqual(float(value), float(defaults[name]), name)
-        # A configuration has other defaults here: MEAN, 10 and INT4.
+        # A RunConfig's own defaults differ: MEAN, 10 and INT4.
         for field in ("merge: RADIAL_DIRECTIONAL", "inner_steps_per_round: 5",
                       "uplink_format: ECQ", "downlink_format: ECQ",
                       "ecq_bits: 1.8", "error_feedback: 1"):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an island does about a device that is behind the host."""
+"""Handles a device that is behind the host."""
 
 import collections
 from typing import Any, Deque, List, Optional, Tuple
@@ -17,8 +17,8 @@ _MOST_LOSSES = 32
 
 
 def _number_of_stream(device: torch.device) -> int:
-    """Returns the `cuda_stream` of the current stream, without an object for
-    the stream where PyTorch has the function that its compiled code calls."""
+    """Returns the `cuda_stream` of the current stream; makes no object for it
+    if PyTorch has the function that its compiled code calls."""
     read = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if read is None:
         return int(cuda.current_stream(device).cuda_stream)
@@ -28,7 +28,7 @@ def _number_of_stream(device: torch.device) -> int:
 class TrainingStream:
     """The CUDA stream on which the training loop writes the parameters.
 
-    device: that of the parameters.
+    device: the device of the parameters.
     current: the stream at the last call of `follow`.
     """
 
@@ -38,7 +38,7 @@ class TrainingStream:
 
     @staticmethod
     def is_captured() -> bool:
-        """Returns whether a graph is made of the calls instead."""
+        """Returns whether calls are captured in a graph instead of made."""
         return bool(cuda.is_current_stream_capturing())
 
     def follow(self, native: NativeIsland) -> None:
@@ -55,7 +55,7 @@ class TrainingStream:
 class _Slot:
     """A loss that the device has copied to host memory by the time of an event.
 
-    step: that of the loss.
+    step: the step of the loss.
     """
 
     def __init__(self, value: torch.Tensor):
@@ -87,8 +87,8 @@ def _make_slots() -> List[_Slot]:
 
 
 class Losses:
-    """Reads losses, those on a device without waiting for it: later, once they
-    are computed."""
+    """Reads losses. Does not wait for those on a device, but reads them once
+    they are computed."""
 
     def __init__(self, stream: Optional[TrainingStream]):
         self._stream = stream
@@ -100,8 +100,8 @@ class Losses:
         return len(self._filled)
 
     def read(self, step: int, loss: Any) -> List[Tuple[int, float]]:
-        """Takes the loss of a step, or None. Returns those that are now known,
-        with their steps."""
+        """Takes the loss of a step, or None. Returns the losses that are now
+        known, with their steps."""
         known = self._take_ready()
         stream = self._stream
         # Tensors of other types may take more than a copy.

@@ -53,7 +53,7 @@ class LossesTest(unittest.TestCase):
         FakeSlot.ready = 2
         self.assertEqual(self.read(3, 2.0), [(1, 4.0), (2, 3.0)])
         FakeSlot.ready = 3
-        # A step without a report.
+        # This step has no report.
         self.assertEqual(self.read(4), [(3, 2.0)])
         self.assertFalse(self.losses)
 

@@ -5,8 +5,8 @@
 They are raised in the thread that called Causeway, from `optimizer.step()` for
 instance, and never from a thread of the library. After any of them but Timeout,
 InvalidArgument, ModelMismatch and Unimplemented the island has ended:
-should_stop is set, and every further call raises the same exception again. Only
-an error of a folder in `save()` or `state_dict()` leaves the island as it is.
+should_stop is set, and every further call raises the same exception again. An
+error of the folder in `save()` or `state_dict()` does not end it either.
 """
 
 
@@ -23,8 +23,8 @@ class RunFinished(SystemExit):
     """The run was finished before this process joined it, so nothing is left to
     train.
 
-    It ends a script that does not catch it, with exit status 0: whoever starts
-    islands again when they end need not know when the run does.
+    A script that does not catch it ends with exit status 0, so a supervisor
+    that restarts islands need not know when the run ends.
     """
 
     def __init__(self, message: str):

@@ -59,7 +59,7 @@ class FaultsTest(ProcessTestCase):
         self.assertEqual(first.wait(), -KILL)
         second = self.start_island("east", part=0, step_seconds=_SLOW,
                                    join=join)
-        # It goes on from its checkpoint, at once.
+        # It resumes from its checkpoint at once.
         self.assertGreaterEqual(second.wait_for("attached")["step"], 40)
         for island in (second, west):
             self.assert_ends_well(island)

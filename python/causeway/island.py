@@ -152,7 +152,7 @@ class Island:
         It may skip steps; learning rates should follow it:
         `LambdaLR(optimizer, lambda _: schedule(island.step))`.
         """
-        # The next step is unknown, so the last one stays.
+        # While the next step is unknown, the last one stays.
         self._next_step = self._native.step or self._next_step
         return self._next_step
 
@@ -204,12 +204,12 @@ class Island:
           tokens: the tokens of this rank, a number or a tensor, which is read
             at once. The library takes them times the number of ranks.
           loss: the mean loss in nats per token, a number or a tensor, which is
-            read at the step, or, in CUDA memory, at the first step after it
-            is computed there. One that is not finite raises Diverged there if
-            parameters are not finite either, and is logged if they are.
+            read at the step, or, in CUDA memory, at the first step after it is
+            computed there. A loss that is not finite then raises Diverged if
+            parameters are not finite either, and otherwise is logged.
         """
         self._check_attached("report()")
-        # Masks, whose sums are counts, may be of any type.
+        # A mask's sum may be of any type.
         tokens = int(tokens)
         if tokens < 0:
             raise InvalidArgument(f"{tokens} tokens were reported")
@@ -247,7 +247,7 @@ class Island:
         most.
 
         Call it when `attach` or a step of the optimizer has raised Timeout: the
-        step is made and counted, and the optimizer makes no other one before
+        step is made and counted, and the optimizer refuses another one until
         this has returned. Does nothing if the next step is known.
 
         Raises:
@@ -260,11 +260,11 @@ class Island:
             self._attachment.values_changed()
 
     def step_done(self) -> None:
-        """Counts a step that was made without the optimizer's hook, as the
-        replay of a CUDA graph makes it. Call it after each replay.
+        """Counts a step that the replay of a CUDA graph has made without the
+        optimizer's hook. Call it after each replay.
 
-        The step of the optimizer that is captured is not counted. Raises what
-        `optimizer.step()` raises, after the step.
+        The captured step itself is not counted. Raises what `optimizer.step()`
+        raises, after the step.
         """
         self._check_attached("step_done()")
         self._before_step()
@@ -328,7 +328,7 @@ class Island:
     def _explain(self, step: int, loss: float) -> None:
         """Raises Diverged if parameters are not finite either.
 
-        A scaler that skips steps leaves the parameters as they were.
+        A scaler that skips steps leaves the parameters as they are.
         """
         said = f"the loss of step {step} is {loss}"
         name = self._attachment.not_finite()
@@ -376,11 +376,10 @@ class Island:
     def merged_weights(self) -> Iterator[None]:
         """Puts the run's merged values into the model, for evaluation.
 
-        They are those of the newest version of each fragment that has arrived.
-        The island's own values, which differ by the training since, are
-        restored afterwards. All ranks call it together. Takes 4 bytes of host
-        memory for each value of a rank, and 8 more on rank 0 for each value of
-        the model.
+        These are of the newest version of each fragment that has arrived. The
+        island's own values, which differ by the training since, are restored
+        afterwards. All ranks call it together. Takes 4 bytes of host memory for
+        each value of a rank, and 8 more on rank 0 for each value of the model.
         """
         self._check_attached("merged_weights()")
         with self.paused(), self._attachment.merged(self._native, self._ranks):
@@ -390,20 +389,20 @@ class Island:
               batch: Any, every: int = 1000) -> None:
         """Finds a rank that computes wrong numbers without an error.
 
-        Call it in each step, on all ranks, as a fault would otherwise be in the
+        Call it in each step, on all ranks: a fault otherwise spreads to the
         parameters of all. In every `every`th step all ranks compute the
-        gradient of rank 0's batch, and compare the bits of that and of the
-        parameters. They must compute alike: on processors of one kind, with
-        deterministic kernels (torch.use_deterministic_algorithms) and as many
-        threads. It changes nothing of the training.
+        gradient of rank 0's batch, and compare its bits and those of the
+        parameters. Ranks must compute alike: on processors of one kind, with
+        deterministic kernels (torch.use_deterministic_algorithms) and equally
+        many threads. An audit changes nothing of the training.
 
         A model that FSDP2 shards is gathered one module at a time, once more
         than for a step, and no rank keeps a whole gradient.
 
         Args:
           compute_loss: returns the loss of a batch, `compute_loss(model,
-            batch)`. The model is what DistributedDataParallel and torch.compile
-            wrap, which wait for nobody.
+            batch)`. The model comes without DistributedDataParallel and
+            torch.compile, so it waits for no other rank.
           batch: anything that can be pickled, in host memory, such as what a
             DataLoader yields.
           every: the steps between two audits.
@@ -465,8 +464,8 @@ class Island:
         """Returns what `save` writes as one value, for torch.save and
         torch.distributed.checkpoint; empty on ranks other than 0.
 
-        Before attach() the value is None, as a place to load into, and once the
-        run is over for the island, as nothing is left to continue.
+        The value is None before attach(), as a place to load into, and once the
+        run is over for the island, because nothing is left to continue.
         """
         packed = None
         is_over = self._native.stopped and not self._native.ended

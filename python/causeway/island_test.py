@@ -20,7 +20,7 @@ from causeway.testing.processes import (CONTINUE, KILL, STOP,
 
 
 class TwoIslandsTest(ProcessTestCase):
-    """What only two islands together find."""
+    """Tests that need two islands."""
 
     def train_two(self, model, error, run=None, **settings):
         coordinator = self.start_coordinator(
@@ -235,7 +235,7 @@ class OneIslandTest(ProcessTestCase):
             # The step since the send stays.
             for a, b in zip(self.model.parameters(), own):
                 torch.testing.assert_close(a, b)
-            # The round has this island alone, and averages.
+            # The round merges this island alone, by averaging.
             with island.merged_weights():
                 for a, b, c in zip(self.model.parameters(), sent, own):
                     torch.testing.assert_close(a, b)
@@ -363,7 +363,7 @@ class OneIslandTest(ProcessTestCase):
             self.assertTrue(torch.equal(before, self.model.head.weight))
 
     def wait_in_vain(self, island):
-        """Checks what calls do after one that has raised Timeout."""
+        """Checks calls after one that has raised Timeout."""
         before = self.values()
         for call, error in ((island.wait, causeway.Timeout),
                             (self.step, causeway.InvalidArgument)):

@@ -71,9 +71,8 @@ def join(coordinator: Optional[str] = None,
         which is then not downloaded.
       overlap_steps: the steps after which an update is applied, for a link that
         needs another number than the run's.
-      uplink_bits: the bits per value of contributions, for a link that needs
-        other ones than the run's; its uplink_format must be ECQ. By default
-        they are the run's, or what the coordinator plans.
+      uplink_bits: the bits per value of contributions, which need ECQ as the
+        run's uplink_format; default: the run's, or what the coordinator plans.
       uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
         does not pace.
       bulk_connections: the connections for bulk data.
@@ -111,7 +110,7 @@ def join(coordinator: Optional[str] = None,
         token.
       RunFinished: the run is finished. It ends a script that does not catch
         it, with exit status 0.
-      RunMismatch: the run is not the state's.
+      RunMismatch: the state is of another run.
     """
     # The library takes 0 for its default.
     for name, value in (("bulk_connections", bulk_connections),

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What join() says if it cannot join, and how long others wait for an island
-that has."""
+"""Tests join()'s errors, and how long others wait for an island that has
+joined."""
 
 import socket
 import ssl
@@ -161,8 +161,8 @@ class JoiningTest(ProcessTestCase):
                                                total_steps=100000))
         first = self.start_island("east", step_seconds=0.02)
         first.wait_for("step", 3)
-        # It has no checkpoint that would say whom it replaces. A process may
-        # take longer to start than a lease.
+        # It has no checkpoint to say whom it replaces. A process may take
+        # longer to start than a lease lasts.
         gate = self.path("gate")
         second = self.start_island("east", step_seconds=0.02, gate=gate)
         second.wait_for("ready")

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks of a host without which an island goes on, and when each is taken
-in again (causeway.run)."""
+"""Tracks the ranks of a host that an island trains without, and when each one
+rejoins (causeway.run)."""
 
 import contextlib
 import importlib
@@ -12,13 +12,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Tuple
 
-# The wait for a rank that fails again and again doubles up to this many times
-# the first one.
+# The wait for a rank that keeps failing doubles up to this many times the first
+# wait.
 MOST_WAITS = 16
 
 # A probe that takes longer has failed: importing PyTorch takes seconds.
 _PROBE_SECONDS = 120
-# One that was killed and has not ended after this time sleeps in the kernel,
+# A killed probe that has not ended after this time sleeps in the kernel,
 # perhaps for good.
 _END_SECONDS = 5
 
@@ -33,11 +33,11 @@ assert float((values @ values).sum()) == 256 ** 3, "it computes wrong numbers"
 
 @dataclass
 class LeftOut:
-    """A rank without which the island goes on.
+    """A rank that the island trains without.
 
     device: its entry of CUDA_VISIBLE_DEVICES, if each rank has one.
     wait: the seconds to the next try.
-    due: when that is.
+    due: the time of that try.
     """
 
     device: Optional[str]
@@ -46,8 +46,8 @@ class LeftOut:
 
 
 def hide_device(rank: int, ranks: int) -> Optional[str]:
-    """Takes the GPU of a local rank from the ranks that are started from now
-    on, if each rank has one, and returns it."""
+    """Hides a local rank's GPU from ranks that are started from now on, if each
+    rank has one, and returns it."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         cuda = importlib.import_module("torch.cuda")
@@ -61,7 +61,7 @@ def hide_device(rank: int, ranks: int) -> Optional[str]:
 
 
 def show_device(device: Optional[str]) -> None:
-    """Gives a GPU to the last rank of those that are started from now on."""
+    """Gives a GPU to the last of the ranks that are started from now on."""
     if device is not None:
         devices = os.environ["CUDA_VISIBLE_DEVICES"]
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(
@@ -87,8 +87,8 @@ class Absent:
                  now: Callable[[], float] = time.monotonic) -> None:
         """
         Args:
-          first_wait: the seconds after which a rank is taken in again; 0 takes
-            none in.
+          first_wait: the seconds after which a rank rejoins; 0 lets none
+            rejoin.
           say: tells people.
           probe: starts a process that tells whether a rank could run.
           now: a clock.
@@ -98,11 +98,11 @@ class Absent:
         self._start_probe = probe
         self._now = now
         self._ranks: List[LeftOut] = []
-        # The rank that is probed, its process, and when that is late.
+        # The rank that is probed, its process, and the deadline.
         self._probed: Optional[Tuple[LeftOut, Any, float]] = None
 
     def add(self, device: Optional[str]) -> str:
-        """Notes that a rank is left out. Returns when it comes back."""
+        """Leaves out a rank. Returns a text that says for how long."""
         return self.put_back(LeftOut(device, self._first_wait / 2, 0))
 
     def put_back(self, rank: LeftOut) -> str:
@@ -115,9 +115,9 @@ class Absent:
         return f"for {rank.wait:g} s at least"
 
     def take(self) -> Optional[LeftOut]:
-        """Returns a rank that is to be taken in again now, if there is one.
+        """Returns a rank that should rejoin now, if there is one.
 
-        Waits for a few seconds at most: call it now and then.
+        Call it now and then; it waits for a few seconds at most.
         """
         if self._probed is None:
             for rank in self._ranks:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks without which an island goes on."""
+"""Tests the ranks that an island trains without."""
 
 import os
 import subprocess
@@ -72,7 +72,7 @@ class AbsentTest(unittest.TestCase):
         self.time = 10
         self.assertEqual(self.take(absent), "b")
         self.assertEqual(self.probed, ["b"])
-        # Nobody else is left out.
+        # No other rank is left out.
         self.time = 1000
         self.assertIsNone(absent.take())
         self.assertEqual(self.probed, ["b"])
@@ -104,7 +104,7 @@ class AbsentTest(unittest.TestCase):
     def test_a_probe_that_does_not_end_when_killed_has_failed(self):
         absent = self.absent()
         absent.add("b")
-        # Its child keeps the pipe open, and closes it in time without a limit.
+        # A child of the probe keeps the pipe open for 20 s.
         self.code = ("import os, sys, time\n"
                      "seconds = 1000 if os.fork() else 20\n"
                      "print('begun', flush=True)\n"

@@ -73,7 +73,7 @@ class CausewayCallback(IslandCallback, Callback):
                      exception: BaseException) -> None:
         self._end(exception)
         # A module without values fails in any of several places. The Trainer
-        # then cannot tear itself down, either, and would raise what says less.
+        # then also fails to tear itself down, with an error that says less.
         for name, parameter in pl_module.named_parameters():
             if parameter.is_meta:
                 raise ModelMismatch(

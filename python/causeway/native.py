@@ -209,16 +209,15 @@ class NativeIsland:
         return progress
 
     def save(self, directory: _library.Path) -> None:
-        # An error of the folder leaves the island, and one of a rank comes
-        # again with the next step.
+        # An error of the folder does not end the island; a rank's error recurs
+        # at the next step.
         _library.check(
             self._library.causeway_save(self._opened(),
                                         os.fsencode(directory)))
 
     def read_merged(self,
                     buffers: "ctypes.Array[_library.Buffer]") -> None:
-        """Copies the merged values, on rank 0. Errors are like those of
-        save."""
+        """Copies the merged values, on rank 0. Errors are as in save."""
         _library.check(
             self._library.causeway_read_merged(self._opened(), buffers,
                                                len(buffers)))

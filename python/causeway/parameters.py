@@ -36,7 +36,7 @@ def plain_name(name: str) -> str:
 
 
 def check_module(model: Any) -> None:
-    """Raises InvalidArgument for what is no module."""
+    """Raises InvalidArgument if `model` is no module."""
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgument(
             f"the model is of type {type(model).__name__}; it is a "
@@ -100,9 +100,9 @@ def match(model: torch.nn.Module, run: Run,
           shards: Collection[str] = ()) -> List[Tuple[TensorInfo, Slot]]:
     """Returns the run's tensors, each with the model's parameter.
 
-    Parameters that do not require gradients, and those that the run excludes,
-    may be missing in the run. Does not compare the extents of those that
-    `shards` names. The run may have the names of PEFT's files for an adapter.
+    Parameters that do not require gradients, and excluded ones, may be missing
+    in the run. Does not compare the extents of parameters in `shards`. The run
+    may have the names of PEFT's files for an adapter.
 
     Raises ModelMismatch, which names the first differences.
     """

@@ -10,14 +10,14 @@ import unittest
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
 
-# Steps without DistributedDataParallel, whose all-reduce would wait instead.
+# These steps go without DistributedDataParallel, whose all-reduce would wait.
 _PARTS = ([0, 7], [7, 10])
 
 
 class RanksTest(ProcessTestCase):
 
     def start_ranks(self, name, rows=(None, None), fault=None, **settings):
-        """Starts the ranks of an island, of which the last has the fault."""
+        """Starts the ranks of an island; the last one has the fault."""
         ranks = range(len(rows))
         return [
             self.start_island(name, ranks=len(rows), rank=rank,
@@ -28,8 +28,8 @@ class RanksTest(ProcessTestCase):
         ]
 
     def fails(self, what, step, rank_timeout=6):
-        """Starts two islands, of which a rank fails; returns the ranks of that
-        one and the other one."""
+        """Starts two islands, in one of which a rank fails. Returns the ranks
+        of that one, and the other island."""
         self.start_coordinator(
             self.create_run(LeastSquares(), total_steps=100000))
         ranks = self.start_ranks("east", part=0, rows=_PARTS,
@@ -86,7 +86,7 @@ class RanksTest(ProcessTestCase):
                  "from which rank 0 went on 6s ago")
         self.assert_raises_in_time(ranks[0], hangs)
         self.assert_has_left(hangs)
-        # Nobody waits for the island.
+        # The other island does not wait.
         west.wait_for("step", 100)
 
     def test_a_rank_that_exits_in_a_step_is_named(self):

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what follows when ranks that torchrun has started fail
-(causeway.run)."""
+"""Decides what to do when ranks that torchrun started fail (causeway.run)."""
 
 import contextlib
 import os
@@ -13,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .left_out import Absent, LeftOut, hide_device, show_device
 
-# If other ranks run on for this time, they have not failed with the first.
+# Ranks that still run after this time have not failed with the first one.
 _ALONE_SECONDS = 1
 # The longest time that ranks take to leave the run.
 _LEAVE_SECONDS = 30
@@ -28,10 +27,10 @@ def say(text: str) -> None:
 class Restarts:
     """Decides whether torchrun's agent starts the ranks again, and how many.
 
-    Only starts without progress count: those that come to no later step than
-    the starts before them.
+    Only starts without progress count: they reach no later step than the starts
+    before them.
 
-    gave_up: whether nobody should start the island again, because it computes
+    gave_up: whether the island must not be started again, because it computes
       wrong numbers.
     """
 
@@ -42,7 +41,7 @@ class Restarts:
         """
         Args:
           watch: a Watch.
-          most: the starts without progress after which no other follows.
+          most: the most starts without progress.
           least_ranks: the fewest ranks of the island; 0 is all.
           absent: keeps the ranks that are left out.
           pause: waits for some seconds.
@@ -52,20 +51,20 @@ class Restarts:
         self._least_ranks = least_ranks
         self._absent = absent
         self._pause = pause
-        # The last rank of this host, if it was taken in again and has not
-        # failed since, and the first step that was seen with it.
+        # The last rank of this host, if it has rejoined and not failed since,
+        # and the first step that was seen with it.
         self._returned: Optional[LeftOut] = None
         self._first_step: Optional[int] = None
         self._furthest = 0
         # The number of ranks of this host, when they have started.
         self._local_ranks = 0
-        # By failure without progress: the local rank that has failed first;
-        # None if that is not known.
+        # For each failure without progress, the local rank that failed first,
+        # or None if unknown.
         self._first: List[Optional[int]] = []
 
     def first_to_fail(self, agent: Any) -> Optional[int]:
-        """Returns the local rank that was killed, or has failed while all
-        others run on, if it is one."""
+        """Returns the one local rank that was killed, or failed while all
+        others run on; None if there is no single one."""
         processes = {rank: handler.proc for rank, handler in getattr(
             agent._pcontext, "subprocess_handlers", {}).items()}
 
@@ -78,7 +77,7 @@ class Restarts:
         # A rank of another host may have failed before these.
         if (not first and failed() and self._least_ranks > 0
                 and agent._worker_group.group_world_size == 1):
-            # So may one of this host that takes longer to end.
+            # One of this host may also have failed before, but end later.
             self._pause(_ALONE_SECONDS)
             first = list(failed())
         if len(first) != 1 or processes[first[0]].pid == self._watch.guessed:
@@ -86,13 +85,13 @@ class Restarts:
         return first[0]
 
     def after_failure(self, agent: Any, first: Optional[int]) -> None:
-        """Sets how often the agent starts its ranks again, and how many."""
+        """Sets the agent's remaining restarts and its number of ranks."""
         returned = self._take_returned()
         if self._after_audit(agent) or self._most == 0:
             return
         last = len(agent._worker_group.workers) - 1
         if returned is not None and first in (None, last):
-            # All was well without it.
+            # The island trained well without this rank.
             self._go_on_without(agent, last, "after its return", returned,
                                 is_first=first == last)
             return
@@ -107,8 +106,8 @@ class Restarts:
             self._report(agent, first)
 
     def _after_audit(self, agent: Any) -> bool:
-        """Returns whether the ranks have failed because of wrong numbers, and
-        this host has the rank that computes them, or may have it."""
+        """Returns whether the ranks failed because of wrong numbers that a rank
+        of this host computes, or may compute."""
         corrupt = self._watch.take_corrupt()
         workers = agent._worker_group.workers
         here = [rank for rank, worker in enumerate(workers)
@@ -127,7 +126,7 @@ class Restarts:
             if may_go_on and self._watch.acts:
                 what = ("this host has no other and ends; another takes its "
                         "place, or the island goes on without it")
-                # It would end the other hosts.
+                # A shutdown would end the other hosts.
                 agent._worker_group.spec.rdzv_handler.shutdown = lambda: True
             elif may_go_on:
                 what += "; with --on-rank-fault=act it would go on without it"
@@ -135,16 +134,16 @@ class Restarts:
         return True
 
     def _take_returned(self) -> Optional[LeftOut]:
-        """Returns the rank that was taken in again, unless the island has made
-        a step with it. From then on it is like any other."""
+        """Returns the rank that has rejoined, unless the island has made a step
+        with it, which makes it a rank like any other."""
         returned, self._returned = self._returned, None
         has_worked = (self._first_step is not None
                       and self._watch.last_step > self._first_step)
         return None if has_worked else returned
 
     def _goes_on_without(self, agent: Any, first: Optional[int]) -> bool:
-        """Counts a failure; returns whether the island goes on without the
-        rank that was the first to fail."""
+        """Counts a failure; returns whether the island goes on without the rank
+        that failed first."""
         if self._watch.last_step > self._furthest:
             self._furthest = self._watch.last_step
             self._allow_all(agent)
@@ -172,8 +171,8 @@ class Restarts:
 
     def _leave_out(self, agent: Any, rank: int,
                    returned: Optional[LeftOut]) -> str:
-        """Starts the next ranks without this local one, which has been left out
-        before if `returned` is given. Returns what follows."""
+        """Starts the next ranks without this local one, which was left out
+        before if `returned` is given. Returns a text on what follows."""
         workers = agent._worker_group.workers
         whole = workers[rank].world_size
         device = hide_device(rank, len(workers))
@@ -186,7 +185,7 @@ class Restarts:
 
     def _report(self, agent: Any, rank: int, what_follows: str = "",
                 is_first: bool = True) -> None:
-        """Has rank 0 report a rank because of which the island has failed."""
+        """Has rank 0 report the rank that made the island fail."""
         process = agent._pcontext.subprocess_handlers[rank].proc
         if process.pid == self._watch.killed and not what_follows:
             return
@@ -199,8 +198,8 @@ class Restarts:
         self._watch.report_failure(worker.global_rank, text)
 
     def grow(self, agent: Any) -> None:
-        """Starts all ranks again, with one that was left out, if it is time
-        for that and they train. They leave the run in order."""
+        """Restarts all ranks, with one that was left out, if that one is due
+        and the others train. They leave the run in order."""
         if self._watch.last_step <= self._furthest:
             return
         if self._first_step is None:
@@ -229,8 +228,8 @@ class Restarts:
             agent._restart_workers(group)
             return
         # The agents of other hosts end their ranks when they see that this one
-        # waits for them. For one whose ranks have ended before, in order, the
-        # island would have finished.
+        # waits for them. An agent whose ranks ended in order before that would
+        # take the island for finished.
         ending = threading.Timer(5 * group.spec.monitor_interval,
                                  self._end_ranks, [agent])
         ending.start()
@@ -261,14 +260,14 @@ class Restarts:
             time.sleep(_LOOK_SECONDS)
 
     def _allow_all(self, agent: Any) -> None:
-        """Lets the agent start its ranks again, and count from then on."""
+        """Restores the agent's restarts, and counts failures anew."""
         self._first = []
         self._allow(agent, self._most + 1)
 
     @staticmethod
     def _allow(agent: Any, starts: int) -> None:
-        # Ranks of earlier starts must not be met, so starts have numbers that
-        # were not there before: what torchrun allows, less what is left.
+        # Ranks must not meet ranks of earlier starts, so each start needs a new
+        # number, which is what torchrun allows less what is left.
         more = starts - agent._remaining_restarts
         agent._worker_group.spec.max_restarts += more
         agent._remaining_restarts = starts
@@ -281,7 +280,7 @@ class Restarts:
             arguments.nproc_per_node = str(self._local_ranks)
 
     def watch_over(self, kind: Any) -> None:
-        """Makes the agents of this class ask here."""
+        """Makes the agents of this class ask this object."""
         look = kind._monitor_workers
 
         def monitor(agent: Any, group: Any) -> Any:

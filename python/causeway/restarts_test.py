@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What causeway.run decides when ranks have failed."""
+"""Tests what causeway.run decides when ranks have failed."""
 
 import time
 import types
@@ -112,8 +112,8 @@ class RestartsTest(unittest.TestCase):
         self.assertIsNone(self.restarts(watch, 3, 1).first_to_fail(agent))
 
     def fail(self, restarts, agent, *firsts):
-        """Returns the number of ranks after failures in which these were the
-        first to fail, and how many restarts are left."""
+        """Fails with these ranks first. Returns the number of ranks after that,
+        and how many restarts are left."""
         for first in firsts:
             restarts.after_failure(agent, first)
             agent._remaining_restarts -= 1
@@ -197,7 +197,7 @@ class RestartsTest(unittest.TestCase):
         self.clock = 10
         self.train(watch, restarts, agent)
         self.assertEqual(self.grow(restarts, agent), 1)
-        # Others may begin a step that it fails in.
+        # Other ranks may begin the step in which it fails.
         for watch.last_step in (7, 8):
             restarts.grow(agent)
         self.assertEqual(self.fail(restarts, agent, 2, 2, 2, 2), (3, 0))

@@ -4,10 +4,10 @@
 
     python3 -m causeway.run [ARGUMENTS OF TORCHRUN] SCRIPT [ARGUMENTS]
 
-It is torchrun, which starts all ranks again when one dies, and more: it also
-finds ranks that are stuck, by what they stamp, and kills them, so that torchrun
-starts them again (worker/collective/rank_stamps.h); goes on without a rank that
-does not come back, and tries it again later; and no rank outlives it.
+This is torchrun, which restarts all ranks when one dies, and more: it also
+finds stuck ranks by their stamps (worker/collective/rank_stamps.h) and kills
+them, so that torchrun restarts them; goes on without a rank that does not come
+back, and tries it again later; and lets no rank outlive it.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from .left_out import Absent
 from .restarts import Restarts, say
 from .succession import Succession
 
-# Nobody should start the island again before someone has looked at it.
+# The exit code if somebody should look at the island before it starts again.
 GAVE_UP = 3
 
 _LOOK_SECONDS = 0.1
@@ -67,12 +67,12 @@ def add_arguments(parser: Any) -> None:
 
 
 class Watch:
-    """Looks for ranks that are stuck, on a thread of its own.
+    """Finds stuck ranks, on a thread of its own.
 
     last_step: the last step of the run that a rank has begun.
     guessed: the process that was killed though another may be to blame.
     killed: the process that was killed because its rank was stuck.
-    acts: whether more is done about faults than to report them.
+    acts: whether it acts on faults, and does not only report them.
     """
 
     last_step = 0
@@ -106,8 +106,8 @@ class Watch:
                 self._handle, rank, is_stuck, text.encode()))
 
     def take_corrupt(self) -> Optional[List[int]]:
-        """Returns, after an audit that has found wrong numbers, the rank that
-        computes them, or an empty list if that is not known; once."""
+        """Returns, once for an audit that found wrong numbers, the rank that
+        computes them, or an empty list if it is unknown; otherwise None."""
         rank, count = ctypes.c_int32(), ctypes.c_int32()
         with self._lock:
             _library.check(_library.library().causeway_watch_take_corrupt(
@@ -146,8 +146,8 @@ class Watch:
         elif self._arguments.on_rank_fault == "decide":
             what += "; with --on-rank-fault=act it would be killed"
         say(what)
-        # Ranks of a script wait for one another unseen. If it is not known
-        # which one hangs, any will do: all are started again.
+        # A script's ranks wait for one another unseen. If it is unknown which
+        # one hangs, any will do: all are restarted.
         if self.acts:
             if stuck.is_sure:
                 self.killed = stuck.process
@@ -160,9 +160,9 @@ class Watch:
 
 def run_agents(run: Any, arguments: Any, restarts: Restarts,
                succession: Optional[Succession]) -> None:
-    """Runs torchrun's agent, and another one each time that the host is lost at
-    which the ranks meet, if another may take its place, or has. Raises what
-    torchrun does."""
+    """Runs torchrun's agent, and a new one each time that the ranks lose the
+    host at which they meet, if another host may take its place or has done so.
+    Raises what torchrun does."""
     distributed: Any = importlib.import_module("torch.distributed")
     errors: Any = importlib.import_module(
         "torch.distributed.elastic.multiprocessing.errors")
@@ -219,7 +219,7 @@ def main(arguments: List[str]) -> int:
     try:
         run_agents(run, parsed, restarts, succession)
     except processes.SignalException as error:
-        # The ranks have had it, too, and have ended.
+        # The ranks got the signal, too, and have ended.
         number = int(error.sigval)
         say(f"ended by signal {number}")
         return 128 + number

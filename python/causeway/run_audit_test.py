@@ -31,7 +31,7 @@ class AuditTest(LaunchTestCase):
                       "without it, with 2 of 3 ranks, for as long as "
                       "causeway.run lives", launch.output())
         self.assert_reported("rank_corrupt .*east.*rank 1 computes wrong")
-        # It gets no place if the ranks start again for another reason.
+        # The faulty rank stays out if the ranks restart for another reason.
         os.kill(process, KILL)
         self.await_training(launch, 7)
         self.await_that(lambda: self.last_step(launch) > 50, launch)
@@ -43,7 +43,7 @@ class AuditTest(LaunchTestCase):
                                      devices="a,b", wrong="b")
         self.assertEqual(launch.wait(), GAVE_UP, launch.output())
         self.assertIn("the island is not started again", launch.output())
-        # The island does not take up what they have computed.
+        # The ranks leave no state of what they have computed.
         self.assertNotIn("island.safetensors",
                          os.listdir(self.path("checkpoint")))
 

@@ -44,7 +44,7 @@ class HostsTest(LaunchTestCase):
         leads.signal(KILL)
         self.await_training(follows, 2, ranks=1)
         self.assertIn("this host leads", follows.output())
-        # It goes on from the island's checkpoint.
+        # It resumes from the island's checkpoint.
         self.assertGreater(self.last_step(follows), before)
         returned = launch(1)
         self.await_training(returned, 1)
@@ -59,8 +59,8 @@ class HostsTest(LaunchTestCase):
                       "--rdzv-backend=c10d", launch.output())
 
     def lose_and_regain(self, losing, *ranks):
-        """Starts two hosts with so many ranks, of which one loses the second of
-        its two ranks for some time."""
+        """Starts two hosts with these numbers of ranks. One of them loses the
+        second of its two ranks for some time."""
         self.begin()
         broken = self.path("broken")
         os.environ["CUDA_VISIBLE_DEVICES"] = "a,b"

@@ -12,7 +12,7 @@ from causeway.run import GAVE_UP
 from causeway.testing.launches import PATIENCE, LaunchTestCase
 from causeway.testing.processes import KILL, TERMINATE
 
-# A stalled machine can make others act who notice silence so early.
+# With these limits, a rank that merely stalls may be killed.
 _IMPATIENT = ("--hang-silence=2", "--hang-floor=2")
 
 
@@ -124,7 +124,7 @@ class RunTest(LaunchTestCase):
         self.await_training(launch, 10, ranks=3)
         self.assert_reported("rank_back .*east.*the rank that was left out is "
                              "back; the island trains with 3 ranks")
-        # Each start goes on where the ranks have left the run.
+        # Each start resumes where the ranks have left the run.
         steps = [event["step"] for event in launch.events()
                  if event["event"] == "attached"]
         self.assertGreaterEqual(steps[-1], before)

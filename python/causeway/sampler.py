@@ -22,7 +22,7 @@ def _mix(x: int) -> int:
 class Permutation:
     """A keyed permutation of 0 .. size - 1 in constant memory.
 
-    The same as that of worker/data/permutation.h.
+    It matches worker/data/permutation.h.
     """
 
     def __init__(self, size: int, key: int):

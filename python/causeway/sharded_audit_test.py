@@ -160,7 +160,7 @@ def main(rank, ranks, group_file, *kinds):
     distributed.init_process_group(
         "gloo", init_method=f"file://{group_file}", rank=rank,
         world_size=int(ranks), timeout=datetime.timedelta(seconds=60))
-    # Nobody reads before the end, and others would wait for a rank that writes.
+    # Print once, at the end: others would wait for a rank that fills the pipe.
     print(json.dumps([
         refused(rank) if kind == "refused" else
         [train(kind, rank, audits) for audits in (False, True)]
@@ -204,7 +204,7 @@ class ShardedAuditTest(unittest.TestCase):
         for other in with_audits[1:]:
             self.assertEqual(other["audits"], audits)
         self.assertEqual(len(set(values for values, _ in audits)), _STEPS)
-        # The first and the last audit of the first step are of the same.
+        # The first and the last audit of the first step see the same gradient.
         self.assertEqual(len(set(gradient for _, gradient in audits)),
                          5 * _STEPS - 1)
         return audits

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the host at which the ranks of all hosts meet, of several that may be
-lost (causeway.run).
+"""Chooses, among several hosts that may be lost, the one at which the ranks of
+all hosts meet (causeway.run).
 
-The native worker's rules are the same (worker/collective/succession.h): a host
-follows whoever answers. If nobody does for some time, the host of the second
-endpoint leads, after twice that time that of the third. Two hosts that do not
-reach one another may both lead. The coordinator lets only one of them train for
-the island.
+The rules are the native worker's (worker/collective/succession.h): a host
+follows any leader that answers. If none does for some time, the host of the
+second endpoint leads; after twice that time, the host of the third. Two hosts
+that do not reach each other may both lead, but the coordinator lets only one of
+them train for the island.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional, Tuple
 _LOOK_SECONDS = 0.5
 # A host that answers does so in this time.
 _ANSWER_SECONDS = 2
-# A host that leads is lost if it has not answered for so long.
+# A leader is lost if it has not answered for this long.
 _LOST_SECONDS = 10
 
 
@@ -34,8 +34,8 @@ def _answers(address: Tuple[str, int]) -> bool:
 
 
 def _break_connections(port: int) -> None:
-    """Ends the connections of this process to that port, because calls of a
-    store wait for a host that is cut off without a limit."""
+    """Ends this process's connections to that port, because calls of a store
+    wait for ever for a host that is cut off."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -68,7 +68,7 @@ class Succession:
         ]
         values = self._utils._parse_rendezvous_config(self._configuration)
         self._patience = float(values.get("last_call_timeout", 30))
-        # The place of the host that is followed, if one is.
+        # The place of the host that this one follows, if any.
         self._followed: Optional[int] = None
         self._leads = False
         threading.Thread(target=self._watch, daemon=True).start()
@@ -83,7 +83,7 @@ class Succession:
         return None
 
     def _watch(self) -> None:
-        """Looks whether the host that is followed is lost."""
+        """Waits for the loss of the host that this one follows."""
         answered = time.monotonic()
         while True:
             time.sleep(_LOOK_SECONDS)
@@ -97,7 +97,7 @@ class Succession:
                 answered = time.monotonic()
 
     def choose(self) -> None:
-        """Waits for a host that leads, or until this one is to, and puts it
+        """Waits until another host leads or this one must, and puts the leader
         into the arguments."""
         self._followed = None
         place = self._place()
@@ -123,5 +123,5 @@ class Succession:
                      if place != self._place() and _answers(address)), None)
 
     def has_rival(self) -> bool:
-        """Returns whether this host leads, and another one does, too."""
+        """Returns whether both this host and another one lead."""
         return self._leads and self._other() is not None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who leads when hosts are lost."""
+"""Tests who leads when hosts are lost."""
 
 import socket
 import threading
@@ -52,7 +52,7 @@ class SuccessionTest(unittest.TestCase):
             self.assertFalse(self.choose(own, 1000)[1])
 
     def test_breaks_the_connections_to_a_host_that_is_lost(self):
-        # A launcher may have given sockets of its own, such as stdin.
+        # A launcher may have passed sockets of its own, such as stdin.
         for end in socket.socketpair():
             self.addCleanup(end.close)
         kept, broken = (self.connected(host) for host in self.hosts[:2])

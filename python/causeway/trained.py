@@ -19,7 +19,7 @@ _FROZEN_PER_STEP = 8
 
 def torch_optimizers(given: Any) -> List[Any]:
     """Returns the optimizers that were passed to attach(), one or a list,
-    without what accelerate or Lightning has wrapped around them.
+    without the wrappers of accelerate or Lightning.
 
     Raises InvalidArgument for anything else.
     """

@@ -33,9 +33,9 @@ class CausewayCallback(IslandCallback, TrainerCallback):
     has the island's state, from which `resume_from_checkpoint` continues; pass
     `resume="checkpoint-500/causeway"` if the checkpoint is not in the Trainer's
     output_dir. Steps count as many tokens as the run's configuration says, and
-    each loss that the Trainer logs is reported to the run.
-    A Trainer does not tell callbacks of exceptions: call
-    close() if one has ended training and the process lives on.
+    each loss that the Trainer logs is reported to the run. A Trainer does not
+    tell callbacks of exceptions: call close() if one has ended training and the
+    process lives on.
     """
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState,

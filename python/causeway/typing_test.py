@@ -37,7 +37,7 @@ causeway.join(island=3)
 causeway.create_run(model, "run")
 none: None = island.total_steps
 """
-# What the package does not use would take most of the time.
+# Reading modules that the package does not use would take most of the time.
 _NOT_USED = [
     "sympy", "torch._decomp", "torch._dynamo", "torch._functorch",
     "torch._inductor", "torch._refs", "torch._subclasses", "torch.ao",

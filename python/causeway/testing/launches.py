@@ -38,9 +38,9 @@ class LaunchTestCase(ProcessTestCase):
             time.sleep(0.05)
 
     def await_training(self, launch, joined, ranks=2):
-        """Waits until as many ranks have joined altogether, the last of them as
-        one of `ranks`, and train. Returns the event of the last rank 1, or else
-        of the last one."""
+        """Waits until `joined` ranks have joined altogether, the last of them
+        as one of `ranks`, and train. Returns the event of the last rank 1, or
+        else of the last one."""
 
         def trains():
             events = launch.events()

@@ -32,11 +32,9 @@ if os.path.exists(_LIBRARY):
 
 
 def free_port() -> int:
-    """Returns a port that nobody has.
-
-    Linux gives others to clients, and to servers that ask for any free one, so
-    that none of them takes it before the caller's server does.
-    """
+    """Returns a free port, outside of the range that Linux gives to clients and
+    to servers that ask for any, so that none of them takes it before the
+    caller's server does."""
     while True:
         port = random.randrange(10000, 32768)
         with socket.socket() as probe:

@@ -4,18 +4,18 @@
 
 ACCO (Nabli et al. 2024, arXiv 2406.02613) and data parallel training to compare
 it with, over torch.distributed, with the optimizer sharded over the ranks
-(ZeRO-1, Rajbhandari et al. 2020). The equations are those of the native
-trainer (worker/training/rank_trainer.h, docs/numerics.md). Below, theta are
-the parameters, Opt is an update by the optimizer, and G and G~ are sums over
-all ranks' micro-batches, of which each rank makes as many as it can.
+(ZeRO-1, Rajbhandari et al. 2020). The native trainer has the same equations
+(worker/training/rank_trainer.h, docs/numerics.md). Below, theta are the
+parameters, Opt is an update by the optimizer, and G and G~ are sums over all
+ranks' micro-batches, of which each rank makes as many as it can.
 
     ddp   g at theta;                     theta' = Opt(theta, g)
 
     acco  half 1: theta~ = Opt(theta, G~)     not kept;   G at theta
           half 2: theta' = Opt(theta, G~ + G) committed;  G~' at theta~
 
-What is on the right is computed while the left is communicated. The first step
-makes its G~ at theta, before it communicates.
+The right side is computed while the left is communicated. The first step makes
+its G~ at theta, before it communicates.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from causeway.torch.sharded_optimizer import (
     ShardedOptimizer)
 
 # Computes a loss, calls its backward(), and returns it, alone or with the
-# number of samples that it is the mean of.
+# number of samples that it averages.
 MicroBatch = Callable[[], Union[Tensor, float,
                                 tuple[Union[Tensor, float], float]]]
 
 _MODES = ("acco", "ddp")
-# How often a rank makes its share in a step, at most. While a rank waits for a
-# slow or stalled one, each further micro-batch adds less to the step, and all
+# A rank makes at most this many times its share in a step. While it waits for a
+# slow or stalled rank, each further micro-batch adds less to the step, and all
 # are computed at parameters that grow older.
 _MOST_SHARES = 8
 
@@ -87,8 +87,8 @@ class Acco:
         optimizer: The instance of optimizer_class, over this rank's shard.
             Schedulers take it.
         steps: The number of steps that are committed.
-        micro_batches_made: How often this rank has called micro_batch. A
-            resumed loop finds its place in the data by it.
+        micro_batches_made: The number of this rank's calls of micro_batch, by
+            which a resumed loop finds its place in the data.
     """
 
     def __init__(self, model: Parameters, optimizer_class: OptimizerClass, *,

@@ -123,7 +123,7 @@ def train(rank: int, kind: str, mode: str, shares: list[int], steps: int,
 
 def for_each(rank: int, function: Callable[..., Any],
              cases: list[tuple[Any, ...]]) -> list[Any]:
-    """One start of the processes for many cases."""
+    """Runs many cases in one start of the processes."""
     return [function(rank, *case) for case in cases]
 
 
@@ -230,7 +230,7 @@ def meet_nan(rank: int, mode: str, damaged: int) -> dict[str, Any]:
         except NonFiniteError as error:
             errors.append((str(error), bool(torch.equal(before, flat(model)))))
             place = batches.number
-    # A run that begins behind the damage.
+    # This run begins behind the damage.
     fresh_model, fresh = make()
     batches = Batches(fresh_model, rank, place)
     while fresh.steps < acco.steps:
@@ -268,7 +268,7 @@ class Reference:
 
     def gradient(self, theta: Tensor,
                  counts: list[int]) -> tuple[Tensor, int]:
-        """The sum over so many micro-batches of each rank, and the samples."""
+        """The sum over `counts` micro-batches of the ranks, and the samples."""
         nn.utils.vector_to_parameters(theta, self.model.parameters())
         total, samples = torch.zeros_like(theta), 0
         for rank, count in enumerate(counts):
