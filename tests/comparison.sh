@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What scripts that measure and compare share: flags, figures, a link between two
-# network namespaces, a slow rank, and what deploy/run_processes.sh has. A script
-# that sources this file gets ROOT, the root of the repository, and defines
-# `usage` and a function for each part.
+# Shared by scripts that measure and compare: flags, figures, a link between two
+# network namespaces, a slow rank, and deploy/run_processes.sh. A script that
+# sources this file gets ROOT, the root of the repository, and defines `usage`
+# and a function for each part.
 
 # shellcheck shell=bash
 # What is set here is for the scripts that source this file, and the other way
@@ -18,8 +18,8 @@ readonly ROOT
 # shellcheck source=deploy/read_options.sh
 . "${ROOT}/deploy/read_options.sh"
 
-# parse_flags NAMES ARGUMENT...: sets `keep`, and the variables whose NAMES are
-# those of flags with a value.
+# parse_flags NAMES ARGUMENT...: sets `keep`, and the variables NAMES, one for
+# each flag with a value.
 json=
 parse_flags() {
   read_options keep "$1" "${@:2}"
@@ -27,8 +27,8 @@ parse_flags() {
   if [[ -n "${json}" ]]; then json="$(realpath "${json}")"; fi
 }
 
-# run_parts NAME...: runs those of these parts that `parts` lists, and prints and
-# writes their figures.
+# run_parts NAME...: runs the parts that `parts` lists, and prints and writes
+# their figures.
 run_parts() {
   local part report known=" $* "
   for part in ${parts//,/ }; do
@@ -67,8 +67,8 @@ readonly zone="causeway-$$"
 # Names of the link's ends.
 readonly devices=("${zone##*-}a" "${zone##*-}b")
 
-# add_network: makes both and removes them when the script ends. Says why and
-# returns 1 if that takes other rights.
+# add_network: makes both and removes them when the script ends. Without the
+# rights for that, says why and returns 1.
 add_network() {
   if ! { ip netns add "${zone}-0" && ip netns add "${zone}-1"; } \
     2>"${work}/network.log"; then

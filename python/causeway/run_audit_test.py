@@ -43,7 +43,7 @@ class AuditTest(LaunchTestCase):
                                      devices="a,b", wrong="b")
         self.assertEqual(launch.wait(), GAVE_UP, launch.output())
         self.assertIn("the island is not started again", launch.output())
-        # The ranks leave no state of what they have computed.
+        # The ranks' results are not saved.
         self.assertNotIn("island.safetensors",
                          os.listdir(self.path("checkpoint")))
 

@@ -43,7 +43,7 @@ cd "${ROOT}"
 readonly sequence_length=128 micro_batch=4 batch=16
 
 # configure FILE ALGORITHM SEED STEPS FIXED: writes the configuration of one
-# island whose parameters the outer step takes over as they are; FIXED is
+# island, whose parameters the outer step takes unchanged; FIXED is
 # training.fixed_micro_batches.
 configure() {
   cat >"$1" <<CONFIG
@@ -186,9 +186,9 @@ overlap() {
   local ratio step unhindered bare busy ddp bytes limit
   local hidden=() over=() speedup=()
   for ratio in 0.5 1 2; do
-    # Measures computing alone, as far as possible: with ACCO nobody waits. It
-    # runs right before the runs to compare with it, because machines change
-    # their pace.
+    # Measures computing alone, as far as possible: with ACCO no rank waits. It
+    # runs right before the runs that it is compared with, because the pace of
+    # machines changes.
     run_apart "free-${ratio}-acco" ACCO 25
     read -r _ unhindered _ < <(measure "free-${ratio}-acco")
     run_apart "free-${ratio}-ddp" DDP 25
@@ -203,8 +203,8 @@ overlap() {
     read -r acco_step acco busy bare _ < <(measure "link-${ratio}-acco")
     unshape
     hidden+=("$(calculate '1 - bare / busy' "bare=${bare}" "busy=${busy}")")
-    # ACCO communicates twice in a step. Neither that nor computing can be
-    # faster than the link and the processors.
+    # ACCO communicates twice in a step. Its step can be no shorter than its
+    # communication or its computing.
     limit="$(calculate 'c > k ? c : k' \
       "k=$(calculate '1 / r' "r=${unhindered}")" \
       "c=$(calculate '2 * ratio * step / (speed * time)' "ratio=${ratio}" \

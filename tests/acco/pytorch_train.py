@@ -61,7 +61,7 @@ class Gpt(nn.Module):
 
 
 class Waiting(nn.Module):
-    """As many parameters as Gpt has, and a wait instead of its work."""
+    """As many parameters as Gpt, and a wait instead of its work."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=f"file://{flags.store}",
                             rank=flags.rank, world_size=RANKS)
     print(train(flags), flush=True)
-    # Nobody leaves while the other one evaluates.
+    # No rank leaves while the other one evaluates.
     dist.barrier()
 
 

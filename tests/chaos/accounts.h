@@ -28,12 +28,12 @@ namespace causeway {
 // One life of an island's process, as its log shows it.
 struct IslandLife {
   std::string island;
-  // The incarnation of its membership when it began; it also owns the following
-  // ones, up to the next life's first. 0 if it never joined.
+  // The first incarnation of this life, which also owns the following ones, up
+  // to the next life's first; 0 if the process never joined.
   uint64_t incarnation = 0;
   // The inner steps that it has made, numbered on the run's schedule.
   std::vector<uint64_t> steps;
-  // Whether it ended in order at the end of the run.
+  // Is true if the process ended in order at the end of the run.
   bool survived = false;
 };
 
@@ -57,8 +57,7 @@ struct Accounts {
   uint64_t double_counted_steps = 0;
   // Steps that died with their process before they were merged.
   uint64_t died_steps = 0;
-  // Versions that the coordinator announced and the state directory does not
-  // have.
+  // Announced versions that the state directory does not have.
   uint64_t lost_commits = 0;
   // Descriptions of the violations, for people.
   std::vector<std::string> findings;

@@ -126,8 +126,8 @@ double Waited(const std::vector<LoggedStep>& steps, absl::Time from,
   return absl::ToDoubleSeconds(waited);
 }
 
-// Returns how many steps longer an island stood still between `since` and
-// `length` later than in the same time before; the most of any island.
+// Returns how many steps longer an island stood still in `length` after `since`
+// than in `length` before it; the most of any island.
 double GuestPause(const ChaosRecord& record, absl::Time since,
                   absl::Duration length) {
   double most = 0;

@@ -31,8 +31,8 @@ struct ChaosResult {
   std::vector<absl::Duration> commits_after_kill;
   // Times from the start of a guest to the first commit that includes it.
   std::vector<absl::Duration> guests_merged;
-  // How many inner steps longer an island stood still in that time than in the
-  // same time before; the most of any island.
+  // The inner steps by which an island stood still longer in that time than in
+  // as long a time before; the most of any island.
   std::vector<double> guest_pauses;
 };
 

@@ -65,7 +65,7 @@ class HostTrial(islands.Trial):
 
 
 def judge(trial, crew, host, result):
-    """Notes whom the events since the mark blame.
+    """Records whom the events since the mark blame.
 
     `crew` has the processes in order of their ranks.
     """
@@ -81,7 +81,7 @@ def judge(trial, crew, host, result):
 
 
 def lose_host(trial, chance, result):
-    """Writes to `result` what became of a fault. Raises TimeoutError."""
+    """Writes the outcome of a fault to `result`. Raises TimeoutError."""
     leads = result["kind"] == "lose_leader"
     host = trial.leader if leads else chance.choice(
         [host for host in range(HOSTS) if host != trial.leader])
@@ -106,7 +106,7 @@ def lose_host(trial, chance, result):
     judge(trial, crew, host, result)
     time.sleep(trial.options.cut_seconds)
     trial.network.take_in(host)
-    # Its process may still have been about to end before.
+    # The killed processes may have written before they ended.
     shutil.rmtree(trial.memory / f"checkpoint{host}", ignore_errors=True)
     healed = time.monotonic()
     trial.start_host(host)

@@ -39,7 +39,7 @@ membership { min_islands: 2 grace_seconds: 1 lease_seconds: 10
 
 
 def await_that(condition, what):
-    """Returns the first value of condition() that is true, and when."""
+    """Returns the first value of condition() that is true, and the time."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         value = condition()
@@ -146,7 +146,7 @@ class Trial:
                 self.options.hang_floor]
 
     def start_four_again(self):
-        """Starts it once more, and sets the mark to where its log goes on."""
+        """Starts it once more, and sets the mark to the end of its old log."""
         mark = self.log.path.stat().st_size
         self.start_four()
         self.log.mark = mark
@@ -164,7 +164,7 @@ class Trial:
         return found
 
     def await_text(self, text):
-        """Sets the mark behind a text of the island's log; returns when."""
+        """Sets the mark behind a text of the island's log; returns the time."""
         _, now = await_that(lambda: text in self.log.since_mark(), text)
         self.log.mark += self.log.since_mark().index(text) + len(text)
         return now
@@ -187,7 +187,7 @@ class Trial:
         return int(json.loads(text)["run"].get("tokens_merged", 0))
 
     def await_merge(self):
-        """Returns the tokens merged after the next merge, and when that was."""
+        """Returns the tokens merged after the next merge, and its time."""
         before = self.tokens()
         more, now = await_that(lambda: self.tokens() - before, "a merge")
         return before + more, now
@@ -204,12 +204,12 @@ class Trial:
 
 def lost_steps(last, steps):
     """Returns how many steps up to `last` are made again in `steps`."""
-    # An island without a checkpoint goes on at the run's step.
+    # An island without a checkpoint continues at the run's step.
     return max(0, last + 1 - steps[0])
 
 
 def note_blame(result, kind, text):
-    """Notes an event that blames somebody `rightly`, `wrongly`, ...."""
+    """Records an event that blames somebody `rightly`, `wrongly`, ...."""
     result["blamed_" + kind] = result.get("blamed_" + kind, 0) + 1
     result.setdefault("events", []).append(text)
 

@@ -13,8 +13,8 @@ fault, COUNT of each kind, on links that chance decides:
   crawl   it has a hundredth of its rate until the island has trained without
           one end of it for a while (--leave_out_slow)
   crawl_in_plan
-          the same, and the coordinator gets SIGKILL when the island has decided
-          to go without one end, and has not done so yet
+          the same, and the coordinator gets SIGKILL after the island has
+          decided to go without one end, but before it does
   lossy   it loses 10 % of all packets until it is blamed
   drizzle
           it loses 2 % of all packets for 20 s; TCP bears that, and it need not
@@ -28,12 +28,12 @@ Then the same with two ranks on each host, of which the first two may lead
 
   lose_host    a host that does not lead is cut off, and its processes get
                SIGKILL; it comes back after a while
-  lose_leader  the host that leads does
+  lose_leader  the same for the host that leads
 
 The report has, for each kind of fault:
 
   count           faults
-  found           how many an event of the coordinator has named
+  found           faults that an event of the coordinator has named
   found_seconds   from the fault until then: median and longest
   blamed_rightly  how many events have named this link
   blamed_end      how many have named a rank at one of its ends instead
@@ -73,7 +73,7 @@ from network import HOSTS, HUB, RATE, Network, address
 
 KINDS = ("slow", "crawl", "crawl_in_plan", "lossy", "drizzle", "short", "cut")
 HOST_KINDS = ("lose_host", "lose_leader")
-# What need not be found.
+# These faults need not be found.
 BORNE = ("short", "drizzle")
 SHORT_SECONDS = 5
 DRIZZLE_SECONDS = 20
@@ -109,7 +109,7 @@ class Trial(islands.Trial):
 
 
 def await_blame(trial, result):
-    """Waits until the coordinator blames a link or rank; returns when."""
+    """Waits until the coordinator blames a link or rank; returns the time."""
     text, now = await_that(
         lambda: re.search(EVENT, trial.events.since_mark()), "an event")
     result["blamed"] = text.group(1)
@@ -117,7 +117,7 @@ def await_blame(trial, result):
 
 
 def judge(trial, link, result):
-    """Notes whom the events since the mark blame."""
+    """Records whom the events since the mark blame."""
     for text in re.findall(EVENT, trial.events.since_mark()):
         if "processes, without" in text:
             continue
@@ -129,7 +129,7 @@ def judge(trial, link, result):
 
 
 def bear(trial, kind, link, result, begin):
-    """Lets a link be slow until it is blamed, and then well again."""
+    """Makes a link slow until it is blamed, and then restores it."""
     if kind == "slow":
         trial.network.shape(link, RATE / 20)
     else:
@@ -145,7 +145,7 @@ def bear(trial, kind, link, result, begin):
 
 
 def drizzle(trial, link, result, begin):
-    """Lets a link lose a few packets for a while."""
+    """Makes a link lose a few packets for a while."""
     result["step"] = statistics.mean(trial.log.step_times())
     trial.log.set_mark()
     trial.network.lose(link, 0.02)
@@ -184,7 +184,7 @@ def cut(trial, kind, link, result, begin):
 
 
 def crawl(trial, kind, link, result, begin):
-    """Lets a link be slow until the island does without one end of it."""
+    """Makes a link slow until the island does without one end of it."""
     trial.network.shape(link, RATE / 100)
     found = await_blame(trial, result)
     result["found_seconds"] = found - begin
@@ -222,7 +222,7 @@ def await_whole(trial, result):
 
 
 def one_fault(trial, chance, result):
-    """Writes to `result` what became of a fault. Raises TimeoutError."""
+    """Writes the outcome of a fault to `result`. Raises TimeoutError."""
     kind = result["kind"]
     trial.log.set_mark()
     trial.await_steps(chance.randint(25, 45))
@@ -274,7 +274,7 @@ def is_good(kind, report):
 
 
 def play(make_trial, fault, kinds, options, chance):
-    """Makes COUNT faults of each kind, or until one is in vain."""
+    """Makes COUNT faults of each kind, or until one times out."""
     kinds = [kind for kind in kinds for _ in range(options.count)]
     chance.shuffle(kinds)
     results = []

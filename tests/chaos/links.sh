@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds the programs, cuts and slows links between the hosts of an island, and
-# lets hosts be lost.
-# tests/chaos/links.py describes the faults and the report.
+# lets hosts be lost. tests/chaos/links.py describes the faults and the report.
 
 set -euo pipefail
 

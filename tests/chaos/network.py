@@ -25,7 +25,7 @@ def address(host):
 
 
 class Network:
-    """Namespaces that are joined by links, below that of this process."""
+    """Namespaces that are joined by links, below this process's own."""
 
     def __init__(self):
         call("ip", "link", "set", "lo", "up")
@@ -85,7 +85,7 @@ class Network:
         self.shape(link, RATE)
 
     def cut_off(self, host):
-        """Lets a host send and receive nothing."""
+        """Keeps a host from sending and receiving anything."""
         for chain in ("INPUT", "OUTPUT"):
             self.inside(host, "iptables", "-w", "-A", chain, "-j", "DROP")
 

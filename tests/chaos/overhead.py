@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What watching costs an island that has no faults: `ranks.py --pairs N`."""
+"""The cost of watching an island without faults: `ranks.py --pairs N`."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ import time
 import islands
 from islands import Log
 
-# Steps of an island that computes all the time, and those before that.
+# The measured steps of an island that computes all the time, and those before.
 STEPS = 150
 FIRST_STEPS = 30
 # Two ranks of an island without a simulated time, with more parameters.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The faults of ranks.py.
 
-Each function makes one, and writes to a dictionary what became of it. It raises
-TimeoutError if nothing comes of it.
+Each function makes one, and writes its outcome to a dictionary. It raises
+TimeoutError if there is none.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def blamed(trial):
 
 
 def await_blame(trial, result):
-    """Waits until the coordinator blames somebody; returns when that was."""
+    """Waits until the coordinator blames somebody; returns the time."""
     # Rank 0 reports its own fault with its first heartbeat.
     result["blamed"], now = await_that(lambda: blamed(trial), "an event")
     return now
@@ -142,7 +142,7 @@ def kill_coordinator_in_plan(trial, chance, result):
 
 
 def kill_repeatedly(trial, chance, result, times):
-    """Kills a rank, and again each time that it is back; returns when first."""
+    """Kills a rank each time that it is back; returns the first time."""
     begin = await_moment(trial, chance)
     choose(trial, chance, result)
     (rank,) = result["ranks"]
@@ -157,7 +157,7 @@ def kill_repeatedly(trial, chance, result, times):
 
 
 def flap(times):
-    """Returns a fault in which a rank is killed so often without progress."""
+    """Returns a fault that kills a rank `times` times without progress."""
 
     def fault(trial, chance, result):
         begin = kill_repeatedly(trial, chance, result, times)
@@ -222,8 +222,8 @@ def slow(trial, chance, result):
     done = threading.Event()
 
     def hold():
-        # The supervisor takes a rank for stuck that stands still for 0.5 s, and
-        # kills it, as can happen on a busy machine.
+        # On a busy machine the rank may stand still for 0.5 s, so the
+        # supervisor takes it for stuck and kills it.
         with contextlib.suppress(ProcessLookupError):
             while not done.wait(0.06):
                 os.kill(pid, signal.SIGSTOP)
@@ -301,7 +301,7 @@ def corrupt(trial, chance, result):
 
 
 def corrupt_leader(trial, chance, result):
-    """Rank 0 does, without which the island cannot go on."""
+    """Rank 0 computes wrong numbers, and the island cannot do without it."""
     begin = await_moment(trial, chance)
     result["ranks"] = [0]
     trial.compute_wrong(0, True)
@@ -311,7 +311,7 @@ def corrupt_leader(trial, chance, result):
 
 
 def corrupt_one_of_two(trial, chance, result):
-    """One of two ranks does, so that nobody knows which one."""
+    """One of two ranks computes wrong numbers; it is unknown which one."""
     begin = await_moment(trial, chance)
     process = chance.randrange(2)
     result.update(ranks=[], blamed=[])

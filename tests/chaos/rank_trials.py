@@ -8,19 +8,18 @@ import os
 import islands
 from islands import RANKS, RUN, Log
 
-# The hosts of SpareTrial that have one process, and the first of these.
+# The hosts of SpareTrial with one process each, by the process's number.
 LONE_HOSTS = (3, 4, 5)
 
 
 class SpareTrial(islands.Trial):
     """A host with three ranks, one with the fourth, and two with a spare each.
 
-    Every host is a supervisor, and addresses of this machine stand for those of
-    the hosts.
+    Every host is a supervisor, at its own address of this machine.
     """
 
     def start_four(self):
-        # Which of the lone hosts has rank 3.
+        # The lone host that has rank 3.
         self.member = LONE_HOSTS[0]
         self.start_host(0, RANKS - 1)
         self.log = Log(self.directory / "host0.log")
@@ -72,14 +71,14 @@ class AuditTrial(islands.Trial):
         return ["--min_island_size", 2, "--shrink_after", 1]
 
     def compute_wrong(self, process, wrong):
-        """Lets the process compute wrong numbers from now on, or no more."""
+        """Makes the process compute wrong or right numbers from now on."""
         with open(self.wrong, "r+b") as file:
             file.seek(process)
             file.write(bytes([wrong]))
 
 
 class AuditedPairTrial(AuditTrial):
-    """The same with two ranks, which both are needed."""
+    """The same with two ranks, both of which are needed."""
 
     ranks_at_start = 2
 

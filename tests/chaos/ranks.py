@@ -34,8 +34,8 @@ and without faults after that:
   corrupt_one_of_two
                     one of two ranks does, and the island ends
 
-What no supervisor watches is started again after half a second, as a service
-manager would do. An island that has ended is started again by hand.
+Processes that no supervisor watches are started again after half a second, as
+by a service manager. An island that has ended is started again by hand.
 
 The report has, for each kind of fault:
 
@@ -43,17 +43,17 @@ The report has, for each kind of fault:
   found           how many the supervisor, or a slow rank's island, has noticed
   found_seconds   from the fault until then: median and longest
   blamed_rightly, blamed_wrongly
-                  in how many the events of the coordinator have named nobody
-                  but the right ranks or host, and in how many others
+                  faults for which the coordinator's events have named only the
+                  right ranks or host, and faults for which they named others
   repaired        how many times the island has trained again without a human,
                   or was found to be well after a slow rank had its time again
   seconds         from the fault until a step is done, or the slow rank's time
                   until the coordinator knows; for a supervisor that was
                   stopped, the longest step: median and longest
   steps_lost      steps that the island had made since the checkpoint that it
-                  took up: median and most
+                  continued from: median and most
   ended           how many times the island has ended with the exit code that
-                  forbids to start it again, and the run has gone on
+                  forbids a restart, and the run has continued
   ended_seconds   from the fault until the run has merged a round since then:
                   median and longest
   left_behind     processes of ranks that outlived their supervisor
@@ -68,7 +68,7 @@ and, for all,
             time (`processor`): median, least and most
 
 Exit codes: 0 every fault was found and repaired, or ended the island where it
-is to, and none was blamed on another rank; 1 otherwise.
+must, and none was blamed on another rank; 1 otherwise.
 """
 
 import argparse
@@ -107,7 +107,7 @@ TRIALS = (
     (AuditedPairTrial, {"corrupt_one_of_two": rank_faults.corrupt_one_of_two}),
 )
 KINDS = [kind for _, faults in TRIALS for kind in faults]
-# Nobody looks for the first two, and nobody is to blame for the last.
+# No process looks for the first two, and no rank can be blamed for the last.
 UNSEEN = ("kill_supervisor", "stop_supervisor")
 UNBLAMED = (*UNSEEN, "corrupt_one_of_two")
 ENDING = ("flap_to_the_end", "corrupt_leader", "corrupt_one_of_two")
@@ -160,7 +160,7 @@ class Storm:
         self.stormy_tokens = 0
 
     def play(self, make_trial, faults):
-        """Returns whether something came of every fault."""
+        """Returns whether no fault timed out."""
         self.failed = False
         with running(make_trial, self.options) as trial:
             trial.await_steps(10)

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs, and lets ranks of an island that is supervised, and the
-# supervisor and coordinator, have faults. tests/chaos/ranks.py describes the faults and the report.
+# Builds the programs, and causes faults in the ranks of a supervised island,
+# its supervisor and the coordinator. tests/chaos/ranks.py describes the faults
+# and the report.
 
 set -euo pipefail
 

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A library to preload (LD_PRELOAD) into the processes of an island, for a
-// processor that computes wrong numbers without an error: from some moment on,
-// the matrix products of a process are wrong in one value.
+// A library to preload (LD_PRELOAD) into the processes of an island. It
+// imitates a processor that computes wrong numbers without an error: from some
+// moment on, the matrix products of a process are wrong in one value.
 //
 //   CAUSEWAY_WRONG_NUMBERS  a file with a byte for each process of the island,
-//                           which is not 0 while the process is to be wrong
+//                           which is not 0 while the process must be wrong
 #include <dlfcn.h>
 #include <dnnl.h>
 #include <fcntl.h>

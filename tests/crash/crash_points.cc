@@ -49,7 +49,7 @@ Function* Next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// True while this thread is in the library, whose own calls do not count.
+// Is true while this thread is in the library, whose own calls do not count.
 thread_local bool inside = false;
 
 class Recorder {
@@ -59,14 +59,14 @@ class Recorder {
    public:
     Operation(Recorder* recorder, const char* name, const std::string& path);
     ~Operation() { inside = false; }
-    // Whether the caller has to crash now.
+    // Returns whether the caller must crash now.
     bool is_last() const { return is_last_; }
-    // Whether the call is to fail instead of being made; sets errno.
+    // Returns whether the call must fail instead of being made; sets errno.
     bool is_refused() const {
       if (is_refused_) errno = EROFS;
       return is_refused_;
     }
-    // Whether the sync is to fail; sets errno.
+    // Returns whether the sync must fail; sets errno.
     bool is_sync_refused() const {
       if (is_sync_refused_) errno = EIO;
       return is_sync_refused_;

@@ -69,7 +69,7 @@ class DiskTest : public ProcessTestFixture {
   // Starts a run with its state on Path("disk").
   void StartRun(const std::vector<std::string>& environment) {
     StartCoordinator(environment);
-    // So slowly that the run does not end before a fault meets it.
+    // The island is slow, so that the run does not end before the fault.
     island_ = Start("east", WorkerCommand("east", Port(),
                                           {"--simulated_step_seconds=0.005"}));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));

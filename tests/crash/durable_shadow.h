@@ -39,7 +39,7 @@ class DurableShadow {
   // their metadata early.
   void SyncAllDirectories();
 
-  // Tells that `path` is about to lose its name, by unlink or by a rename onto
+  // Must be called before `path` loses its name, by unlink or by a rename onto
   // it: another file may get its inode number.
   void Release(const std::filesystem::path& path);
 

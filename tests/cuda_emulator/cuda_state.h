@@ -31,7 +31,7 @@
 // forgets to wait reads old values, or frees memory that is still needed.
 struct CUstream_st {
   int device = 0;
-  // Whether the default stream waits for this one.
+  // If true, the default stream waits for this one.
   bool is_blocking = false;
   absl::Mutex mu;
   std::deque<std::function<void()>> pending ABSL_GUARDED_BY(mu);

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The functions of NCCL that this project calls, for ranks that are threads of
-// one process, each on a device of its own. Communicators are like NCCL's that
-// do not block: calls return at once, and an operation is done when all ranks
-// have called it; their streams wait until then. Numbers are fp32, and sums are
-// added in the order of ranks.
+// one process, each on a device of its own. Communicators do not block: calls
+// return at once, and an operation is done when all ranks have called it; their
+// streams wait until then. Numbers are fp32, and sums are in the order of
+// ranks.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 

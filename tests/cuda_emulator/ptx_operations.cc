@@ -52,7 +52,7 @@ bool TakePart(absl::string_view part, std::string& name) {
 Execute FindOperation(absl::string_view name, Instruction& instruction) {
   std::string rest(name);
   if (absl::StartsWith(name, "mov.")) {
-    // The number is the bits of the whole, of which a vector has equal parts.
+    // The number is the bits of the whole vector, which has equal parts.
     const size_t digits = rest.find_first_of("0123456789");
     instruction.mode =
         digits == std::string::npos ? 0 : std::atoi(rest.c_str() + digits);

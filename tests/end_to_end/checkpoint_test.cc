@@ -146,7 +146,7 @@ TEST_F(CheckpointTest, ACheckpointStaysUntilItsStateIsHandedIn) {
   EXPECT_TRUE(std::filesystem::exists(recent_)) << worker->Output();
 }
 
-// The next run would refuse to start with it.
+// The next run would refuse to start with one.
 TEST_F(CheckpointTest, NoRecentCheckpointOfAFinishedRunStays) {
   coordinator_->End(SIGKILL);
   coordinator_ = StartServing(

@@ -86,8 +86,8 @@ TEST_F(CoordinatorProgramTest, RefusesValuesThatMeanNothing) {
   EXPECT_NE(access(Path("state").c_str(), F_OK), 0);
 }
 
-// A coordinator of the election that runs meanwhile may lead the run.
-TEST_F(CoordinatorProgramTest, WhoWasElectedLeadsAgainOnlyIfElectedOrPromoted) {
+// Otherwise an elected coordinator may lead the run at the same time.
+TEST_F(CoordinatorProgramTest, ElectedLeadersMustBeElectedOrPromotedAgain) {
   int starts = 0;
   // Logs are appended to.
   const auto start = [&](const std::vector<std::string>& command) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Islands whose number of processes changes. Each process has a supervisor of
-// its own, which stands for a host.
+// its own, which represents a host.
 #include <signal.h>
 
 #include <cstdlib>
@@ -90,10 +90,10 @@ class ElasticTest : public ProcessTestFixture {
   std::unique_ptr<Process> coordinator_;
 };
 
-// Addresses of this host stand for the hosts of an island whose processes 0 and
-// 1 may lead, and directories for their memory. Each keeps a copy of the
-// other's checkpoint. With the parameter each has a token and a certificate of
-// its own.
+// Addresses of this host represent the hosts of an island whose processes 0 and
+// 1 may lead, and directories represent the hosts' memory. Each host keeps a
+// copy of the other's checkpoint. With the parameter each has its own token and
+// certificate.
 class SuccessionTest : public ElasticTest,
                        public testing::WithParamInterface<bool> {
  protected:
@@ -139,7 +139,7 @@ class SuccessionTest : public ElasticTest,
   std::string CopyAt(int process) const {
     return absl::StrCat("127.0.0.", 4 + process, ":", Port());
   }
-  // Kills the supervisor and with it the process, with what it has in memory.
+  // Kills the supervisor, its process, and what that has in memory.
   void Lose(int process) {
     hosts_[process]->End(SIGKILL);
     std::error_code error;
@@ -173,7 +173,7 @@ TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
   const auto second = StartHost(1, flags);
   auto third = StartHost(2, flags);
   const auto first = StartHost(0, flags);
-  // On a slow machine one of them comes too late, and is taken in later.
+  // On a slow machine one of them comes too late, and joins later.
   ASSERT_NE(AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2", *first), "");
   const std::string saved = Path("saved0/island.safetensors");
   ASSERT_TRUE(Await([&] { return std::filesystem::exists(saved); }));
@@ -220,7 +220,7 @@ TEST_F(ElasticTest, ASpareTakesThePlaceOfALostHost) {
   for (Process* const host : {third.get(), fourth.get()}) {
     ASSERT_TRUE(host->AwaitOutput("waits for a place")) << host->Output();
   }
-  // A spare that is lost is nobody's loss.
+  // The loss of a spare harms no process.
   third->Signal(SIGKILL);
   ASSERT_TRUE(first->AwaitOutput("step 100/")) << first->Output();
   second->Signal(SIGKILL);
@@ -242,7 +242,7 @@ TEST_F(ElasticTest, ASpareTakesThePlaceOfALostHost) {
 INSTANTIATE_TEST_SUITE_P(Tls, SuccessionTest, testing::Bool());
 
 TEST_P(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
-  // The certificate of a process that may lead does not end meanwhile.
+  // The certificate of a process that may lead is renewed in time.
   if (GetParam()) {
     ASSERT_TRUE(hosts_[1]->AwaitOutput("renewed the certificate"))
         << hosts_[1]->Output();

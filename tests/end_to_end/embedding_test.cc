@@ -31,8 +31,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// The islands of a toy train other values each: one that comes back is an
-// outlier to one that has converged alone.
+// Each toy island trains other values, so one that comes back is an outlier to
+// one that has converged alone.
 constexpr char kConfig[] = R"pb(
   name: "toy"
   tensors { sequence_length: 8 }
@@ -175,8 +175,7 @@ TEST_F(EmbeddingTest, TwoIslandsLearnWhatEachSeesHalfOf) {
   EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->Output();
 }
 
-// The inner steps end where they are less than half of what bfloat16 has near
-// 1.
+// Inner steps stop below half of bfloat16's resolution near 1.
 TEST_F(EmbeddingTest, SixteenBitTensorsTrain) {
   StartCoordinator(300);
   auto east = Toy("east", "east", 0, "bf16");

@@ -41,7 +41,7 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-// Steps of a run that is ended.
+// The steps of a run that the test ends.
 constexpr int kEndless = 1'000'000;
 
 constexpr char kConfig[] = R"pb(
@@ -121,7 +121,7 @@ class FollowersTest : public ProcessTestFixture {
     }
     const int own_port = std::atoi(FileText(port_file).c_str());
     server.address = absl::StrCat("127.0.0.1:", own_port);
-    // One that led the run first has written the file then, and listens anew.
+    // A former leader's directory has the file already. Await the new listener.
     int connection = -1;
     for (int i = 0; (connection = ConnectToPort(own_port)) < 0 && i < 300;
          ++i) {

@@ -16,9 +16,9 @@
 
 namespace causeway {
 
-// Returns a port of the loopback interface that is free now. It is below those
-// that Linux gives to clients, and to servers that ask for any free one, so
-// that none of them takes it before the caller's server does.
+// Returns a free port of the loopback interface, outside of the range that
+// Linux gives to clients and to servers that ask for any, so that none of them
+// takes it before the caller's server does.
 inline int FreePort() {
   std::random_device random;
   std::uniform_int_distribution<int> ports(10'000, 32'767);

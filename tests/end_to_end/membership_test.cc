@@ -225,7 +225,7 @@ TEST_F(MembershipTest, MissedRoundsAreMadeUpForExactly) {
                             : absl::InternalError("it never happened");
   };
   // North also begins the next round after south: an island that has missed a
-  // round goes on from the step that the others have reached.
+  // round continues from the step that the others have reached.
   IslandUnderTest north(Options("north", [&](uint64_t step) {
     if (!missed(step) && !missed(step - 1)) return absl::OkStatus();
     return wait([&] { return south_step >= step; });

@@ -61,8 +61,7 @@ class ProcessTestFixture : public testing::Test {
   std::string RunTool(std::vector<std::string> arguments,
                       int exit_code = 0) const;
 
-  // Looks every `pause` whether `condition` holds. Returns whether it did so
-  // within `limit`.
+  // Checks `condition` every `pause`. Returns whether it held within `limit`.
   static bool Await(const std::function<bool()>& condition,
                     absl::Duration limit = absl::Minutes(1),
                     absl::Duration pause = absl::Milliseconds(5));

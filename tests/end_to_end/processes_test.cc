@@ -254,7 +254,7 @@ TEST_F(ProcessesTest, AnIslandSaysForWhomItWaitsAndForHowLong) {
 TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   Write("run.textproto", "model { layer: 2 }");
   auto bad = Start("coordinator", CoordinatorCommand(0));
-  // The code after which systemd does not start it again.
+  // After this code, systemd does not start it again.
   EXPECT_EQ(bad->Wait(), 2);
   EXPECT_THAT(bad->Output(), HasSubstr("run.textproto:1:"));
   EXPECT_THAT(bad->Output(), HasSubstr("Allowed: layers, hidden_size"));
@@ -304,7 +304,7 @@ TEST_F(ProcessesTest, FlagsThatMeanNothingAreRefused) {
        "--island_leader is \"127.0.0.2\"; allowed: host:port"},
       {{"--island_size=2", "--island_leader=1=127.0.0.1:1"},
        "--island_leader: \"1=127.0.0.1:1\" is no list of addresses"},
-      // Who may lead needs the coordinator.
+      // A process that may lead needs the coordinator.
       {{"--island_size=2", "--island_leader=127.0.0.1:1,127.0.0.2:1",
         "--island_rank=1", "--coordinator="},
        "--coordinator, --island and --data are needed"},

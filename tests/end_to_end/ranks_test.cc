@@ -213,7 +213,7 @@ TEST_F(RanksTest, TheLeaderNamesARankThatIsStuck) {
   EXPECT_EQ(follower_->End(SIGCONT), 1) << follower_->Output();
 }
 
-// As when a virtual machine is moved, or a job suspended.
+// This happens when a virtual machine is moved, or a job suspended.
 TEST_F(RanksTest, AnIslandThatWasStoppedAsAWholeGoesOn) {
   StartRun({.rank_timeout = 3, .flags = {"--ranks=2"}});
   ASSERT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemons and `causeway` when they know several addresses, and another
+// Tests the daemons and `causeway` with several addresses, when another
 // coordinator takes the run over.
 #include <signal.h>
 
@@ -98,7 +98,7 @@ TEST_F(SeveralAddressesTest, IslandsAndToolsGoOverToTheOtherCoordinator) {
   EXPECT_EQ(status["run"]["state"], "RUNNING");
   // The island has not joined again: its membership continues.
   EXPECT_EQ(status["islands"][0]["incarnation"], "1") << worker_->Output();
-  // Its figures of the link are those of the new connections.
+  // Its link figures are from the new connections.
   const auto round_trip = [&] {
     return nlohmann::json::parse(Status())["islands"][0]["progress"].value(
         "round_trip_seconds", 0.0);

@@ -40,7 +40,7 @@ class StateDirectoryTest : public ProcessTestFixture {
   void StartRun() {
     WriteRun(kConfig);
     StartCoordinator(0);
-    // The run lasts, though this machine may stall, until tools have read it.
+    // The run lasts until tools have read it, even if this machine stalls.
     island_ = Start("east", WorkerCommand("east", Port(),
                                           {"--simulated_step_seconds=0.01"}));
     ASSERT_TRUE(coordinator_->AwaitOutput("fragment 0 is at version 2:"));

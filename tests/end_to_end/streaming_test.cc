@@ -142,7 +142,7 @@ TEST(StreamingTest, AnOverlapOfAWholeRoundIsRefused) {
   EXPECT_THAT(island.Join(), IsInvalidArgument("overlap_steps is 10"));
 }
 
-// West does not come to its first send. East sends at step 10, should have the
+// West never makes its first send. East sends at step 10, should have the
 // update at 13, and trains on without it up to step 17, where it waits.
 TEST(StreamingTest, ALateUpdateStopsTrainingOnlyAfterTheGreatestOverlap) {
   v1::RunConfig config = SyntheticConfig();
@@ -184,9 +184,9 @@ TEST(StreamingTest, ALateUpdateStopsTrainingOnlyAfterTheGreatestOverlap) {
   EXPECT_TRUE(stood_still);
 }
 
-// The coordinator measures both uplinks, and lets the slow one, over which a
-// contribution takes four times as long as there is time for it, carry fewer
-// bits. What it carries then is merged.
+// On the slow uplink, a contribution takes four times the time that there is.
+// The coordinator measures both uplinks and plans fewer bits for the slow one,
+// whose contributions are then merged.
 TEST(UplinkBitsTest, ASlowUplinkGetsFewerBitsAndAFastOneDoesNot) {
   v1::RunConfig config = SyntheticConfig();
   config.mutable_model()->set_hidden_size(128);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Islands below supervisors that repair them.
+// Islands under supervisors that repair them.
 #include <signal.h>
 
 #include <cstdint>
@@ -71,8 +71,8 @@ class SupervisorTest : public ProcessTestFixture {
     return Start("supervisor", std::move(command));
   }
 
-  // Returns `flags` and those of each of two hosts of an island, of which the
-  // second may lead, too, if `successors`.
+  // Returns `flags` and the flags of each of an island's two hosts. If
+  // `successors`, the second host may lead, too.
   std::vector<std::string> HostFlags(std::vector<std::string> flags,
                                      bool successors = false) const {
     flags.insert(
@@ -89,7 +89,7 @@ class SupervisorTest : public ProcessTestFixture {
     return RunTool({"events", "--coordinator", Address()});
   }
 
-  // Starts a supervisor with `flags`. Its log is of that name.
+  // Starts a supervisor with `flags`, and with its log in `log`.
   std::unique_ptr<Process> StartSupervisor(
       absl::string_view log, const std::vector<std::string>& flags) const {
     return Start(log, SupervisorCommand(flags));
@@ -147,7 +147,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnWithoutARankThatComputesWrongNumbers) {
               AllOf(HasSubstr("the island goes on without process 3"),
                     Not(HasSubstr("from the checkpoint"))));
   EXPECT_THAT(Events(), HasSubstr("rank 3 computes wrong numbers"));
-  // The process gets no place if the ranks start again for another reason.
+  // The process stays out if the ranks start again for another reason.
   ASSERT_TRUE(supervisor->AwaitOutput("step 25/")) << supervisor->Output();
   kill(FindChild(supervisor->pid(), "--island_rank=1"), SIGKILL);
   ASSERT_TRUE(supervisor->AwaitOutput("step 80/")) << supervisor->Output();
@@ -162,7 +162,7 @@ TEST_F(SupervisorTest, AnIslandThatNeedsARankWithWrongNumbersEnds) {
           absl::StrCat("--checkpoint_dir=", Path("saved"))});
   EXPECT_EQ(supervisor->Wait(), 3) << supervisor->Output();
   EXPECT_THAT(Events(), HasSubstr("left: step 10: in an audit some ranks had"));
-  // The island does not take up what they have computed.
+  // The ranks' results are not saved.
   EXPECT_FALSE(std::filesystem::exists(Path("saved/island.safetensors")));
 }
 
@@ -186,7 +186,7 @@ TEST_F(SupervisorTest, AllHostsEndForGoodWithAnIslandThatComputesWrongNumbers) {
   const auto other =
       StartSupervisor("other", HostFlags({"--supervise=1", "--island_rank=1"}));
   const auto host = StartWrongSupervisor(0, HostFlags({"--supervise=1"}));
-  // It has no place.
+  // There is no place for a spare.
   const auto spare =
       StartSupervisor("spare", HostFlags({"--supervise=1", "--island_rank=2"}));
   for (Process* const one : {host.get(), other.get(), spare.get()}) {
@@ -232,7 +232,7 @@ TEST_F(SupervisorTest, WhatTheSupervisorOfAnotherHostHasSeenIsReported) {
   EXPECT_THAT(events->Output(), HasSubstr("a signal has stopped it"));
 }
 
-// A process that has joined and waits for the others has noted itself beside no
+// A process that has joined and waits for the others is not yet noted beside a
 // checkpoint.
 TEST_F(SupervisorTest, AProcessThatDiesAsItHasJoinedIsReplacedAtOnce) {
   StartCoordinator();
@@ -260,8 +260,8 @@ TEST_F(SupervisorTest, AProcessThatDiesAsItHasJoinedIsReplacedAtOnce) {
         return leader != before && leader > 0;
       },
       absl::Minutes(1), absl::Milliseconds(1)));
-  // It tells other leaders so once its supervisor knows it, and soon after
-  // that it notes itself beside the checkpoint.
+  // Once its supervisor knows that it has joined, it tells other leaders so,
+  // and soon after that it is noted beside the checkpoint.
   while (host->running() &&
          !RendezvousAt({.address = Leader(), .now = SteadyWallClock()})
               ->Get("joined", absl::Seconds(60))
@@ -272,7 +272,7 @@ TEST_F(SupervisorTest, AProcessThatDiesAsItHasJoinedIsReplacedAtOnce) {
   EXPECT_THAT(host->Output(), Not(HasSubstr("cannot join")));
 }
 
-// Addresses of this host stand for two hosts, and directories for their memory.
+// Addresses and directories of this host represent two hosts and their memory.
 TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
   StartCoordinator();
   const std::string copy = absl::StrCat("127.0.0.3:", Port());
@@ -333,7 +333,7 @@ TEST_F(SupervisorTest, CheckpointsInMemoryStayUntilTheirStateIsHandedIn) {
   for (const std::string& file : {recent, copy}) {
     EXPECT_TRUE(std::filesystem::exists(file)) << file << host->Output();
   }
-  // A successor, that looks for a leader first.
+  // A successor looks for a leader first.
   flags.push_back("--island_rank=1");
   host = StartSupervisor("successor", flags);
   EXPECT_TRUE(

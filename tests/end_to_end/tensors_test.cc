@@ -58,7 +58,7 @@ constexpr char kConfig[] = R"pb(
 // Both islands wait before this step.
 constexpr uint64_t kHalfway = 300;
 
-// Returns the value of a tensor that training looks for.
+// Returns the optimum of a value.
 float Wanted(const std::string& name, int64_t index) {
   return static_cast<float>(name.size() % 5) - 2 +
          static_cast<float>(index % 7) / 7;
@@ -206,8 +206,8 @@ class TensorsTest : public ProcessTestFixture {
     return Island(std::move(options), client.get()).Run();
   }
 
-  // Returns the largest difference from what training looks for, and expects
-  // the tensors that the run exchanges, and no others.
+  // Returns the largest difference from the optimum, and expects the tensors
+  // that the run exchanges, and no others.
   double LargestError(const std::string& checkpoint) {
     const absl::StatusOr<TensorFiles> files = TensorFiles::Open(checkpoint);
     EXPECT_OK(files);

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A trainer in C that is an island of a run through causeway.h. Every value of
- * every tensor is to become wanted(), but the island's data show it only those
- * whose index has its parity: it needs the other islands for the rest.
+ * every tensor should become wanted(), but the island's data show only values
+ * whose index has its parity: the rest must come from other islands.
  *
  *   toy_island COORDINATOR ISLAND PARITY [WORD...]
  *
@@ -38,7 +38,7 @@ struct toy {
   long pace_milliseconds;
 
   size_t tensors;
-  /* Of the values that this process has. */
+  /* The values that this process has. */
   causeway_buffer buffers[kMaxTensors];
   uint64_t sizes[kMaxTensors];
 };

@@ -80,7 +80,7 @@ class ValidationTest : public ProcessTestFixture {
     return {history->validations().begin(), history->validations().end()};
   }
 
-  // Returns how often the coordinator's log says what a version is worth.
+  // Returns how often the coordinator's log has the loss of a version.
   static int Measurements(const Process& coordinator) {
     const std::string log = coordinator.Output();
     const std::vector<absl::string_view> parts =
@@ -181,8 +181,8 @@ TEST_F(ValidationTest, IslandsThatReadOtherDataAreShownAndDoNotMeasure) {
   }
 }
 
-// In a pause nothing more is merged, so the state directory has the model that
-// was measured last.
+// Nothing is merged in a pause, so the state directory has the model that was
+// measured last.
 TEST_F(ValidationTest, AVersionInTheMiddleIsMeasuredAsItWasMerged) {
   auto coordinator = Coordinator(
       0, absl::StrReplaceAll(kConfig,

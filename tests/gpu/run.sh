@@ -183,7 +183,7 @@ run_benchmark() {
   printf '\n%s\n' "${name}"
   attempt "$@" --json "${scratch}/figures"
   count "${code}"
-  # A benchmark that has failed may have figures of what did not.
+  # A failed benchmark may have figures of parts that succeeded.
   if [[ -s "${scratch}/figures" ]]; then
     {
       printf '%s"%s": ' "${separator}" "${name}"

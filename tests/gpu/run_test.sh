@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh counts what is skipped for want of a GPU as a failure where there is
-# one, and ends what takes too long. Its programs are scripts that print what
-# GoogleTest does.
+# Tests that run.sh counts tests which are skipped for want of a GPU as failures
+# where there is one, and ends what takes too long. Its programs are scripts
+# that print what GoogleTest does.
 set -euo pipefail
 
 readonly ROOT="${TEST_SRCDIR}/${TEST_WORKSPACE}"

@@ -94,7 +94,7 @@ class ClocksTest : public ProcessTestFixture {
     return json::parse(
         RunTool({"status", "--json", "--all", "--coordinator", Address()}));
   }
-  // Waits until `holds` says so of the status.
+  // Waits until `holds` is true of the status.
   template <typename Condition>
   bool AwaitStatus(const Condition& holds) const {
     return Await([&] { return holds(Status()); }, kPatience,
@@ -131,7 +131,7 @@ TEST_F(ClocksTest, LeasesHoldAndEndWhateverTheWallClocksSay) {
     for (const char* name : {"coordinator", "north", "south"}) {
       SetClock(name, ahead);
     }
-    // They take longer than a lease.
+    // These rounds take longer than a lease.
     ASSERT_TRUE(AwaitRounds(7)) << coordinator->Output();
     const json status = Status();
     for (const char* name : {"north", "south"}) {
@@ -140,7 +140,7 @@ TEST_F(ClocksTest, LeasesHoldAndEndWhateverTheWallClocksSay) {
                 5);
     }
     EXPECT_EQ(IslandOf(status, "north")["incarnation"], "1") << status;
-    // The lease of one that is gone ends.
+    // The lease of an island that is gone ends.
     south->End(SIGKILL);
     EXPECT_TRUE(AwaitStatus([&](const json& now) {
       return IslandOf(now, "south")["state"] == "EVICTED";
@@ -158,7 +158,7 @@ TEST_F(ClocksTest, LeasesHoldAndEndWhateverTheWallClocksSay) {
   EXPECT_NE(south->Wait(kPatience), -1) << south->Output();
 }
 
-// As a machine does that has lost the time and hears it from the network later.
+// A machine may have lost the time, and get it from the network later.
 TEST_F(ClocksTest, CertificatesAreRightOnceTheClockIs) {
   const std::vector<std::string> tls = {"--tls=auto"};
   Coordinator(tls)->End(SIGTERM);

@@ -83,7 +83,7 @@ TEST_F(ConnectionsTest, IdleOnesAreOfNoConsequence) {
   Resist([this] { return Connect(kMany); });
 }
 
-// Watchers do not get all connections that are for their address.
+// Watchers get only a part of the connections for their address.
 TEST_F(ConnectionsTest, WatchersKeepNoIslandOut) {
   Start();
   AddIsland("before");

@@ -36,7 +36,7 @@ class ExpiryTest : public ProcessTestFixture {
  protected:
   void SetUp() override { WriteRun(kConfig); }
 
-  // Puts a certificate that is valid until then, and its key, into the files
+  // Puts a certificate that is valid until `until`, and its key, into the files
   // `name`.crt and `name`.key.
   void Install(absl::string_view name, const std::string& names,
                absl::Time until) {
@@ -96,12 +96,12 @@ TEST_F(ExpiryTest, FilesThatAreReplacedTooLateNeedNoRestart) {
   command.push_back("--simulated_step_seconds=0.02");
   const auto north = Start("north", WithTls(command, "north", "tls_ca"));
   ASSERT_TRUE(north->AwaitOutput("joined run")) << north->Output();
-  // Words come before.
+  // A warning comes before.
   EXPECT_THAT(RunTool(StatusArguments()),
               HasSubstr(absl::StrCat("coordinator: the certificate \"",
                                      Path("coordinator.crt"), "\" expires")));
   EXPECT_TRUE(north->AwaitOutput("north.crt\" expires at"));
-  // They expire.
+  // The certificates expire.
   EXPECT_TRUE(AwaitStatus("the certificate that it shows has expired"));
   EXPECT_TRUE(north->AwaitOutput("north.crt\" expired at")) << north->Output();
   ASSERT_TRUE(coordinator->AwaitOutput("was evicted")) << coordinator->Output();

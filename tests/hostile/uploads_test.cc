@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Honest islands that upload as fast as they can are not taken for attackers.
-// On new connections what gRPC reads ahead counts most: nothing was delivered
-// yet.
+// What gRPC reads ahead counts most on new connections, which have delivered
+// nothing yet.
 //
 // To soak, set UPLOAD_SECONDS in the environment.
 #include <atomic>
@@ -52,7 +52,7 @@ class Load {
   std::vector<std::thread> threads_;
 };
 
-// Whether to use TLS, and whether the machine has other work.
+// Says whether to use TLS, and whether the machine has other work.
 class UploadsTest : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(UploadsTest, AreNotCutOff) {

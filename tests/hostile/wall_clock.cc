@@ -22,7 +22,7 @@
 namespace {
 
 constexpr int64_t kNanosPerSecond = 1000 * 1000 * 1000;
-// A wait for the wall clock looks at the offset so often.
+// A wait for the wall clock reads the offset at this interval.
 constexpr int64_t kLook = kNanosPerSecond / 20;
 
 int64_t true_offset = 0;
@@ -94,8 +94,8 @@ time_t time(time_t* time) noexcept {
   return now;
 }
 
-// A futex may be waited for until a time of the wall clock. The kernel does not
-// know this process's, so such a wait is made of short ones.
+// A futex wait may end at a time of the wall clock. The kernel does not know
+// this process's clock, so such a wait is made of short ones.
 long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);

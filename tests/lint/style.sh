@@ -203,9 +203,9 @@ check_build_targets() {
   done < <(matching '\.(cc|h|cu|cuh|proto)$')
 }
 
-# Time and chance come in from main functions, or from what calls the library,
-# so that the same inputs give the same run. Tests and benchmarks may look at the clock, and gRPC adapters have
-# to: a deadline is a point in time.
+# Time and chance come in from main functions, or from callers of the library,
+# so that the same inputs give the same run. Tests and benchmarks may look at
+# the clock, and gRPC adapters must: a deadline is a point in time.
 check_determinism() {
   printf '%s\n' "${cpp[@]}" |
     grep -vE '(^|[_/])(main|c_api)\.cc$|_(test|benchmark)\.cc$|^tests/|^common/clock\.(cc|h)$' |

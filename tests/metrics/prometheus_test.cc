@@ -83,7 +83,7 @@ std::string Encoded(const std::string& text) {
   return encoded;
 }
 
-// How many alerts of each name there are.
+// The number of alerts by name.
 using Alerts = std::map<std::string, int>;
 
 class PrometheusTest : public ProcessTestFixture {
@@ -318,7 +318,7 @@ TEST_F(PrometheusTest, ScrapesARunAndFeedsTheDashboard) {
     CheckNames(rule["query"], known);
   }
   CheckCases();
-  // H, although no island trains a share of it.
+  // This is H even if no island trains a share of it.
   EXPECT_EQ(Query("causeway_island_inner_steps_per_round == 20").size(), 2);
   EXPECT_EQ(Query("causeway_seconds_left > 0").size(), 1);
   EXPECT_EQ(Query("causeway_attention == 0").size(), 2);

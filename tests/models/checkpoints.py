@@ -9,9 +9,9 @@
   checkpoints.py loss MODEL TOKENS LENGTH
                                      prints the loss on the validation split
 
-It shares no code with the C++ sources: config.json is as the libraries document
-it, safetensors and the model are those of tests/reference, the model in double
-precision, and the split is the rule of worker/data/split.h.
+It shares no code with the C++ sources: config.json follows the libraries'
+documentation, safetensors and the model (in double precision) are those of
+tests/reference, and the split follows worker/data/split.h.
 """
 
 import json

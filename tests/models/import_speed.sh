@@ -13,8 +13,8 @@ readonly ROOT
 # shellcheck source=deploy/run_processes.sh
 . "${ROOT}/deploy/run_processes.sh"
 
-# make_checkpoint DIR: writes config.json and model.safetensors. The values are
-# those of a block of 1 MiB, which every tensor begins at another place of.
+# make_checkpoint DIR: writes config.json and model.safetensors. The values
+# repeat a block of 1 MiB, in which each tensor begins at another place.
 make_checkpoint() {
   python3 - "$1" <<'PYTHON'
 import json, os, random, struct, sys

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Measures how a run goes on from a pretrained model: one island trains the
+# Measures how a run continues from a pretrained model: one island trains the
 # quickstart's model, which is exported; two islands begin with it. Prints the
-# validation loss of the export, and that of the merged model after each round
-# that an evaluation catches.
+# validation loss of the export, and of the merged model after each round that
+# an evaluation catches.
 
 set -euo pipefail
 
@@ -70,7 +70,7 @@ build_programs
 work="$(mktemp -d "${TMPDIR:-/tmp}/causeway-pretrained.XXXXXX")"
 use_perl_manual
 
-# One island, whose parameters the coordinator takes over, is plain training.
+# One island whose parameters become the outer ones is plain training.
 configure pretraining 1 "${PRETRAINING_STEPS}" 60 \
   'algorithm: SGD learning_rate: 1' >"${work}/pretraining.textproto"
 start_coordinator pretraining "${work}/pretraining.textproto"

@@ -52,7 +52,7 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=", "&&", "||")
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=")
 _STEPS = ("++", "--")
 _WORDS = {"true": "false", "false": "true", "min": "max", "max": "min"}
-# What such functions take is only said to people.
+# The arguments of such functions are only for people.
 _MESSAGE = re.compile(r"\w+Error$")
 # The beginnings of statements that change no behaviour.
 _IGNORED = re.compile(r"(V|P|D)?LOG(_\w+)?$|D?CHECK(_\w+)?$|ABSL_\w+$|"
@@ -133,7 +133,7 @@ class _Source:
         return self.source[self.tokens[first].begin:self.tokens[last].end]
 
     def find(self, i: int, texts: Tuple[str, ...]) -> int:
-        """Returns the first of `texts` from i on that is in no bracket."""
+        """Returns the place of the first of `texts` from i on in no bracket."""
         while i < len(self.text) - 1 and self.text[i] not in texts:
             i = self.close.get(i, i) + 1
         return i
@@ -180,7 +180,7 @@ class _Source:
         if self.text[split] == ";":
             first = split + 1
         texts = set(self.text[first:last + 1])
-        # What declares is no condition. To negate a lone == makes it !=.
+        # A declaration is no condition. Negating a lone == only makes it !=.
         if "=" in texts or texts & {"==", "!="} and not texts & {"&&", "||"}:
             return
         if last > first:
@@ -217,8 +217,8 @@ class _Source:
                                   "absl::OkStatus()")
 
     def chain(self, i: int) -> Tuple[int, Optional[str]]:
-        """Passes what is like a.b(c)->d[e]. Returns the token after it, and the
-        callee if it ends with a call."""
+        """Skips an expression like a.b(c)->d[e]. Returns the token after it,
+        and the callee if it ends with a call."""
         callee = None
         while self.tokens[i].kind == "name":
             name, i, callee = self.text[i], i + 1, None

@@ -23,7 +23,7 @@ from mutants import Mutant, mutants_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _NO_PRODUCT = re.compile(r"^tests/|(^|/)testing/|_(test|fuzz|benchmark)\.cc$")
-# Slow tests, those that compete for processors, and those of the simulation's
+# Slow tests, tests that compete for processors, and tests of the simulation's
 # planted bugs, whose patches a mutant breaks.
 _LEFT_OUT = ('attr("size", "large|enormous", //...)'
              ' union attr("tags", "cuda|exclusive|manual", //...)'
@@ -165,7 +165,7 @@ class Copy:
 
     def attempt(self, path: str, mutant: Mutant, groups: List[List[str]],
                 seconds: int) -> str:
-        """Returns what became of a mutant; the nearest tests run first."""
+        """Returns the outcome of a mutant; the nearest tests run first."""
         source = (self.tree / path).read_text()
         (self.tree / path).write_text(mutant.apply(source))
         try:

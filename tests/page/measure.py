@@ -79,7 +79,7 @@ def _follow(address: str, end: float) -> None:
 
 
 def _share(pid: int, address: str, browsers: int, seconds: float) -> float:
-    """Returns the coordinator's processor share with so many browsers."""
+    """Returns the coordinator's processor share with this many browsers."""
     end = time.monotonic() + seconds
     threads = [threading.Thread(target=_follow, args=(address, end))
                for _ in range(browsers)]

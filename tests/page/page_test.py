@@ -97,7 +97,7 @@ class PageTest(unittest.TestCase):
         return process
 
     def start_coordinator(self) -> subprocess.Popen:
-        """Starts the run, or goes on with it at the same addresses."""
+        """Starts the run, or continues it at the same addresses."""
         process = self.start(
             "server/causeway-coordinator",
             f"--config={self.path('run.textproto')}",
@@ -196,7 +196,7 @@ class PageTest(unittest.TestCase):
         for island in ("east", "west"):
             self.await_true(lambda: self.state_of(island) == "live",
                             f"{island} is live")
-        # Whoever is the first to tell names the run's data.
+        # The first island to report decides what the run's data are.
         self.await_true(lambda: len(self.others()) == 1, "the data differ")
         self.control("data", "accept", "east")
         self.await_true(lambda: self.others() == ["west"],
@@ -218,7 +218,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.text("freshness"), "connected")
 
     def check_events(self):
-        """Details are there when somebody asks for them."""
+        """Details appear on request."""
         self.assertIn("run started", self.text("events"))
         self.assertNotIn("round merged", self.text("events"))
         choice = Select(self.browser.find_element(By.ID, "severity"))
@@ -285,7 +285,7 @@ class PageTest(unittest.TestCase):
         self.await_true(
             lambda: "causeway evict west" in self.text("attention_list"),
             "the page says what to do")
-        # The coordinator's knowing is the time of its event.
+        # The coordinator knows since the time of its event.
         shown = time.time()
         known = self.script("Date.parse(state.events.filter("
                             "(e) => e.kind === 'island_evicted').pop().time)")
@@ -397,7 +397,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.text("bar_right"), "standing still")
         self.assertIn("100.0 % took part", self.fact("Rounds"))
         self.assertIn("2 of 2", self.text("fragments_table"))
-        # The card's sum is that of the chart.
+        # The card's sum is the chart's.
         sent = self.script("['up', 'down'].map((way) => num(last("
                            "state.training)['bytes_' + way]))")
         self.assertIn(self.script(f"bytes({sum(sent)})"), self.fact("Traffic"))

@@ -50,7 +50,7 @@ cd "${ROOT}"
 environment() {
   local folder="${HOME}/.cache/causeway/peers/$1"
   local list=tests/peers/requirements.txt
-  # The copy of the list is the last thing that is made.
+  # The copy of the list is made last.
   if ! cmp -s "${list}" "${folder}/requirements.txt"; then
     /usr/bin/python3 -m venv "${folder}" >&2
     "${folder}/bin/pip" install -qq --disable-pip-version-check \
@@ -60,7 +60,7 @@ environment() {
   printf '%s\n' "${folder}"
 }
 
-# start_sites COUNT: makes as many sites, the last one for servers.
+# start_sites COUNT: makes COUNT sites; the last one is for servers.
 start_sites() {
   local i
   start sites "${bin}/tests/wan/causeway-wan-sites" --sites "$1" \
@@ -89,7 +89,7 @@ start_apart() {
   within=()
 }
 
-# note_time WHAT: writes the time of something that happens in the run now.
+# note_time WHAT: records that WHAT happens in the run now.
 note_time() {
   perl -MTime::HiRes=clock_gettime,CLOCK_MONOTONIC \
     -e 'printf "%.4f\n", clock_gettime(CLOCK_MONOTONIC)' >"${work}/${name}.$1"

@@ -5,13 +5,13 @@
 
     figures.py FOLDER [JSON]
 
-Prints them by peer and by setting (number of workers and link), and adds them
-to those in the file. Those of a run that has failed are missing.
+Prints the figures by peer and by setting (number of workers and link), and adds
+them to the file's. Figures of failed runs are missing.
 
   tokens_per_second     of all workers together
-  share_of_unconnected  that over the same of workers that nothing connects
+  share_of_unconnected  that over the same of unconnected workers
   bytes_per_step        what a worker's link carries both ways for a step, with
-                        all headers; without what comes before the first step
+                        all headers, after the first step
   seconds_to_first_merge
                         from the start of the peer's first program until the
                         first worker has made the first round, and its model is
@@ -40,8 +40,8 @@ class Worker:
     def __init__(self, path):
         self.steps = []
         self.figures = None
-        # The end of the first step with parameters that hivemind, which
-        # averages beside training, says to have averaged.
+        # The end of the first step after which hivemind, which averages beside
+        # training, says that it has averaged.
         self.averaged = None
         has_averaged = False
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -125,8 +125,8 @@ def seconds_lost(workers, killed):
 def steps_lost(workers, again):
     """Returns how many steps were made again, or never.
 
-    `again` is what a worker that was killed, the last one, has become. Its
-    steps do not count if it had not ended by the end of the run.
+    `again` is the last worker after it was killed and started again. Its steps
+    do not count if it had not ended by the end of the run.
     """
     made = [[step for step, _ in worker.steps] for worker in workers]
     if again is not None:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that nothing connects with others."""
+"""A worker without connections to others."""
 
 from trial import Trial
 

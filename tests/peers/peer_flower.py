@@ -55,7 +55,7 @@ def main():
     if "SERVING" not in os.environ:
         start_client(server_address=_ADDRESS, client=Client(trial).to_client())
         return
-    # In one round more the clients only receive the last model.
+    # In one more round the clients only receive the last model.
     start_server(
         server_address=_ADDRESS,
         config=ServerConfig(

@@ -30,7 +30,7 @@ def main():
         trial.backward(batch)
         optimizer.step()
         trial.end_step()
-        # A worker that is started again has got the others' state.
+        # A worker that is started again has the others' state.
         if optimizer.local_epoch * args.round > trial.step + args.round:
             trial.step = optimizer.local_epoch * args.round
         if trial.step > args.steps:

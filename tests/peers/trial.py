@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What all programs of the comparison with peers share: one worker's training.
+"""One worker's training, for all programs of the comparison with peers.
 
     trial = Trial()
     for batch in trial.batches():

@@ -63,8 +63,8 @@ begin_run() {
     --exit_when_finished "${@:2}"
 }
 
-# measure_cost SUFFIX RANKS [--pytorch2]: measures an island of so many ranks that
-# shard the model, or of one process (0), and ends the names of the figures in
+# measure_cost SUFFIX RANKS [--pytorch2]: measures an island of RANKS ranks that
+# shard the model, or of one process (0). The names of the figures end in
 # SUFFIX.
 measure_cost() {
   local run="cost$1" ranks="$2" trainer=("${@:3}" tests/pytorch/step_cost.py)
@@ -102,10 +102,10 @@ loss_of() {
   sed -nE 's/^validation loss ([0-9.]+) at the end$/\1/p' "${work}/$1.log"
 }
 
-# islands_and_ddp NAME ISLAND LOOP FLAG...: trains on two islands of a run, whose
-# files a script has written, by the script ISLAND, and then data parallel on two
-# ranks, with as many tokens, by the script LOOP. `python` says with which
-# PyTorch. Appends the losses to `islands` and `ddp`.
+# islands_and_ddp NAME ISLAND LOOP FLAG...: trains two islands of a run, whose
+# files a script has written, with the script ISLAND, and then two data parallel
+# ranks on as many tokens with the script LOOP. `python` chooses the PyTorch.
+# Appends the losses to `islands` and `ddp`.
 islands_and_ddp() {
   local name="$1" island="$2" loop="$3" rank
   shift 3
@@ -196,8 +196,8 @@ links() {
   figure utilization "{${by_link}}"
 }
 
-# train_apart NAME BYTES ENVIRONMENT...: trains with side_by_side.py at both ends
-# of the link, which has carried so many bytes before. Prints the figures as JSON.
+# train_apart NAME BYTES ENVIRONMENT...: trains with side_by_side.py at both
+# ends of the link, which has carried BYTES before. Prints the figures as JSON.
 train_apart() {
   local name="$1" before="$2" side rate
   shift 2

@@ -32,7 +32,7 @@ class Fitting:
     """Trains a model towards known values, of which an island has a part.
 
     Makes the same bits on every device: a gradient is a difference of two
-    values, of which a step takes one half.
+    values, half of which a step takes.
     """
 
     def __init__(self, device, dtype=torch.float32, part=0, parts=1):

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Makes a Python environment with the packages of requirements.txt, for the
-# tests whose names end in _pytorch2, and prints its folder. It is kept, and gets
-# what is new when that file changes. Fails, and says why on stderr, where the
-# packages cannot be had.
+# tests whose names end in _pytorch2, and prints its folder. The environment is
+# kept, and extended when that file changes. Fails, with the reason on stderr,
+# where the packages are not available.
 
 set -euo pipefail
 
@@ -20,7 +20,7 @@ if (($# > 0)); then
   echo "usage: tests/pytorch/environment.sh"
   if [[ "$*" == --help || "$*" == -h ]]; then exit 0; else exit 2; fi
 fi
-# The copy of the list is the last thing that is made.
+# The copy of the list is made last.
 if ! cmp -s "${HERE}/requirements.txt" "${FOLDER}/requirements.txt"; then
   /usr/bin/python3 -m venv "${FOLDER}" >&2
   if ! "${FOLDER}/bin/pip" install -qq --disable-pip-version-check \

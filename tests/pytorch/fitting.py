@@ -60,9 +60,8 @@ def fit(steps, model, replica, batches, held_out, optimizers, island=None):
 
 
 def train(args, model, attached, optimizers):
-    """Trains as a rank, if there is RANK and what else init_process_group reads
-    in the environment, or on an island whose parameters are those of
-    `attached`.
+    """Trains as a rank if the environment has RANK and the other variables of
+    init_process_group, or else on an island with the parameters of `attached`.
 
     args: have data, the paths of texts, and steps and seed.
     """

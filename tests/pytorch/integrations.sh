@@ -2,9 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests Causeway with Hugging Face's transformers, the models of both, each
-# loaded by the other, and what makes trainers islands. Needs PyPI
-# (environment.sh).
+# Tests Causeway with Hugging Face's transformers: each loads the other's
+# models, and callbacks make trainers islands. Needs PyPI (environment.sh).
 
 set -euo pipefail
 

@@ -36,7 +36,7 @@ class LightningTest(TrainerTestCase):
                              accumulate_grad_batches=2)
         end = self.train_two_ranks(resume=self.path("out/step=13.ckpt"),
                                    last=16, accumulate_grad_batches=2)
-        # The first is noted at the beginning, and the last one was stopped in.
+        # The list begins with the first step, and ends with the one stopped in.
         self.assertEqual(end["steps"][::2], list(range(14, 22)))
         self.assert_run_gets(end["checksum"])
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a LoRA adapter of PEFT on a small Llama, on an island or, with RANK
-and what else init_process_group reads in the environment, data parallel.
+"""Trains a LoRA adapter of PEFT on a small Llama, on an island or, with the
+variables of init_process_group in the environment, data parallel.
 
 With --pretrain it makes the Llama, and with --create_run the run instead.
 """

@@ -78,7 +78,7 @@ class LoraTest(TrainerTestCase):
             ]) for name in ("east", "west")]
         for process in (*islands, coordinator):
             self.assert_ends_well(process)
-        # Unlike values to begin with have become those of the run.
+        # Initial values that differed have become the run's.
         trained, other = (load_file(
             self.path(f"{name}/adapter/adapter_model.safetensors"))
                           for name in ("east", "west"))
@@ -100,7 +100,7 @@ class LoraTest(TrainerTestCase):
         before, after = (float(each(input_ids=rows, labels=rows).loss)
                          for each in (llama(), model))
         self.assertLess(after, 0.97 * before)
-        # The base was sent by nobody.
+        # No island sent the base.
         size = os.path.getsize(self.path("run/initial.safetensors"))
         values = sum(each.numel() for each in loaded.values())
         self.assertLess(size, 4 * values + 4096)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the GPT of examples/pytorch with Muon, on an island or, with RANK and
-what else init_process_group reads in the environment, data parallel.
+"""Trains the GPT of examples/pytorch with Muon, on an island or, with the
+variables of init_process_group in the environment, data parallel.
 
-PyTorch's Muon (2.9) has the matrices of blocks, and AdamW what is left.
+PyTorch's Muon (2.9) trains the matrices of blocks, and AdamW the rest.
 """
 
 import argparse

@@ -29,7 +29,7 @@ _HEADS = (10, 4)
 class Regression(torch.nn.Module):
     """Linear layers with a known optimum.
 
-    Of the columns of each weight an island alone finds those of its own inputs.
+    An island alone finds only the columns of each weight for its own inputs.
     """
 
     def __init__(self):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the GPT of examples/pytorch and says how fast.
 
-It is an island, or, with RANK and what else init_process_group reads in the
+It is an island, or, with the variables of init_process_group in the
 environment, a rank of DiLoCo as people write it themselves: every round the
 ranks average what they have learnt, in fp32, by an all-reduce over Gloo, and
 wait for it.

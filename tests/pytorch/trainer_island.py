@@ -37,7 +37,7 @@ def rows():
 
 
 def checksum(model):
-    """Returns what differs if a bit of a parameter does."""
+    """Returns a number that changes with any bit of a parameter."""
     return sum(float(parameter.detach().double().abs().sum())
                for parameter in model.parameters())
 
@@ -50,7 +50,7 @@ class Steps:
         self.steps = []
 
     def add(self):
-        """Returns whether these are to be the last ones."""
+        """Returns whether this step must be the last one."""
         self.steps.append(self._callback.island.step)
         if self.steps[-1] == self._fails:
             raise ValueError("a bad batch")

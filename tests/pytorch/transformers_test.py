@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Models of Hugging Face's transformers come in, and go out to it.
+"""Imports models of Hugging Face's transformers, and exports models to it.
 
 tests/pytorch/integrations.sh runs it by hand, and writes its figures.
 """

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An island of PyTorch with the flags of causeway-worker that the WAN lab uses.
 
-It trains the Llama of tests/reference, from which a step's simulated time takes
-the rest.
+It trains the Llama of tests/reference, and sleeps for the rest of a step's
+simulated time.
 """
 
 import argparse

@@ -7,14 +7,14 @@
 
 set -euo pipefail
 
-# Data parallel is one island of two ranks; the coordinator takes over what it
-# has. With SNOO (arXiv 2510.15830) it makes outer steps with it. All batches
-# together have 16 sequences. causeway_k2 has the quickstart's settings; more
-# islands do better with a larger outer rate in rounds of 5 steps, eight with more
-# momentum in Muon, and each length of a round has its own overlap.
+# Data parallel is one island of two ranks, whose parameters the coordinator
+# takes unchanged or, with SNOO (arXiv 2510.15830), makes outer steps with. All
+# batches together have 16 sequences. causeway_k2 has the quickstart's settings;
+# more islands do better with a larger outer rate in rounds of 5 steps, eight
+# with more momentum in Muon, and each length of a round has its own overlap.
 readonly ADAMW='training.optimizer: ADAMW training.learning_rate: 2e-3'
 readonly ALONE='membership.min_islands: 1 data.shards: 1 training.batch_size: 16 training.micro_batch_size: 8'
-# islands N: prints the fields of a run of so many islands.
+# islands N: prints the fields of a run of N islands.
 islands() {
   echo "membership.min_islands: $1 membership.max_islands: $1" \
     "data.shards: $1 training.batch_size: $((16 / $1))"
@@ -87,13 +87,13 @@ rounds=30
 # or that two islands would in data parallel training at 16 bits.
 figures() {
   local bytes=$((up + down))
-  # The status counts what its one island would.
+  # The status counts one island.
   if (($2 == 1)); then bytes=$((2 * data_parallel)); fi
   awk -v bytes="${bytes}" 'BEGIN { printf "%.3f", bytes / 1e6 }'
 }
 
-# loss_at NAME POWER: trains with seed 1 and a learning rate that is so many steps
-# away from the variant's own. Sets `variant` and `loss`.
+# loss_at NAME POWER: trains with seed 1 and a learning rate POWER steps away
+# from the variant's own. Sets `variant` and `loss`.
 loss_at() {
   variant="$1"
   if (($2 != 0)); then

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Measures what it costs in loss that each island has data of its own kind:
+# Measures what it costs in loss if each island has its own kind of data:
 # English on one, C headers on the other.
 
 set -euo pipefail
@@ -12,8 +12,8 @@ readonly VARIANTS='
 both_kinds
 own_kind
 '
-# A part of each file is held out, on the islands in vain: what is measured is in
-# a file that no island has.
+# A part of each file is held out, but the islands' parts are not used: the loss
+# is measured on a file that no island has.
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly BASE='membership.min_islands: 2 data.shards: 1 data.validation_fraction: 0.3'
 # shellcheck disable=SC2034  # for loss_runs.sh

@@ -8,9 +8,9 @@
 set -euo pipefail
 
 # Data parallel is one island of two ranks with the batch of two islands; the
-# coordinator takes over what it has. tau_39 applies an update when nearly a
-# whole round has gone by; should the guard against outliers end such a run, its
-# loss would not be known.
+# coordinator takes its parameters unchanged. tau_39 applies an update after
+# nearly a whole round; if the guard against outliers ends such a run, its loss
+# is unknown.
 # shellcheck disable=SC2034  # for loss_runs.sh
 readonly VARIANTS='
 diloco

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The golden values are those that the scripts of this folder make."""
+"""Tests that the scripts of this folder make the golden values."""
 
 import pathlib
 import unittest

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Llama architecture in PyTorch, with what other families add to it.
+"""The Llama architecture in PyTorch, with the additions of Qwen2.5, Qwen3,
+SmolLM3 and OLMo 2.
 
-These are Qwen2.5, Qwen3, SmolLM3 and OLMo 2.
-
-This implementation shares nothing with that in C++: it uses PyTorch tensors,
+This implementation shares nothing with the one in C++: it uses PyTorch tensors,
 automatic differentiation, and whatever precision its weights have. It follows
 the published equations with the rotary order of Hugging Face ("rotate half").
 

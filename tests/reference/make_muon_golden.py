@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes muon_golden.safetensors: parameters after a few updates by Muon.
 
-Muon in double precision, where the orthogonalization is not iterated with
-matrix products: PyTorch decomposes the matrix, and the polynomials are taken of
-its singular values. Embedding, head and gains take torch.optim.AdamW. Model and
-gradients are those of make_adamw_golden.py, and so is the clipping.
+Muon in double precision. The orthogonalization does not iterate matrix
+products: PyTorch decomposes the matrix, and the polynomials apply to its
+singular values. Embedding, head and gains use torch.optim.AdamW. Model,
+gradients and clipping are those of make_adamw_golden.py.
 
 Each tensor has a row per update, the flat model after it; its entry in the
 metadata is the MuonConfig (proto/run_config.proto) in Protobuf's text format.

@@ -53,7 +53,7 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
     const bool same = known != before.end() &&
                       known->second.incarnation == member.incarnation;
     members_[name].draining = same && known->second.draining;
-    // An island's reports survive it, too.
+    // An island's reports survive the restart, too.
     members_[name].ready = member.IsReady();
     members_[name].surely_ready = member.IsReady();
     if (same && known->second.surely_ready && !member.IsReady()) {
@@ -246,7 +246,7 @@ void Checker::Shown(const v1::IslandIdentity& identity,
 void Checker::AdmittedToRound(const v1::ContributionHeader& header,
                               absl::Time now) {
   OpenRound& open = rounds_[header.fragment()];
-  // The contribution stands for later offers of its island.
+  // The contribution counts for later offers of its island.
   open.credited.insert(
       {header.identity().island_id(), header.identity().incarnation()});
   const bool added = open.accepted.insert(header.object().digest()).second;
@@ -412,7 +412,7 @@ void Checker::SetAside(const ClosedRound& closed, const Coordinator& core,
   if (open.accepted.size() < scenario_->config.membership().quorum()) {
     open.quorum_at = absl::InfiniteFuture();
   }
-  // The contribution no longer stands for any process.
+  // The contribution no longer counts for any process.
   std::erase_if(open.credited, [&](const auto& credited) {
     ContributionKey own = KeyOf(header);
     own.incarnation = credited.second;

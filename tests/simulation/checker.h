@@ -106,7 +106,7 @@ class Checker {
   void Ticked(const Coordinator& core, absl::Time now);
   void OuterStepEnds(uint32_t fragment, bool committed, absl::Time now);
   // The outer step failed because of the contribution with the largest norm;
-  // `core` and `effects` show what became of that contribution.
+  // `core` and `effects` show the fate of that contribution.
   void SetAside(const ClosedRound& closed, const Coordinator& core,
                 const Effects& effects);
   // From now on nothing fails.
@@ -125,8 +125,8 @@ class Checker {
     // Whether it has reported that it is ready, and whether that is durable.
     bool ready = false;
     bool surely_ready = false;
-    // The number of rounds that closed without it since nothing fails and it
-    // is ready.
+    // The rounds that closed without it after it was ready and faults had
+    // ended.
     int rounds_missed = 0;
     // The last sign of life came between these two times.
     absl::Time heard_surely;
@@ -136,8 +136,8 @@ class Checker {
     bool merging = false;
     // The digests of accepted contributions.
     std::set<std::string> accepted;
-    // Each (island, incarnation) that was answered ACCEPTED, or that an earlier
-    // incarnation's contribution stands for.
+    // Each (island, incarnation) that was answered ACCEPTED, or for which an
+    // earlier incarnation's contribution counts.
     std::set<std::pair<std::string, uint64_t>> credited;
     absl::Time quorum_at = absl::InfiniteFuture();
     // The time when an outer step failed last.

@@ -175,8 +175,8 @@ void CommitAccount::Holds(uint32_t process, const Replica& replica) {
                       " and what is yet to be sent contain ",
                       StepsOf(reached, process), " of them");
   }
-  // The steps of the island's other processes that were merged without this one
-  // knowing. It may give up the same training for them.
+  // The steps of the island's other processes that were merged without this
+  // one's knowledge. It may give up the same training for them.
   uint64_t again = 0;
   for (const auto& [earlier, steps] : reached) {
     const uint64_t known = StepsOf(replica.at_start(), earlier);

@@ -23,8 +23,8 @@ namespace causeway::simulation {
 // Returns "version 3 of fragment 0".
 std::string NameOf(const v1::FragmentHead& head);
 
-// Returns the validation loss of a model with these fragments, which belongs to
-// their values alone.
+// Returns the validation loss of a model with these fragments, which depends on
+// nothing but their values.
 double LossOf(const std::vector<v1::FragmentHead>& heads);
 
 class CommitAccount {
@@ -32,8 +32,8 @@ class CommitAccount {
   // `scenario` and `violations` outlive the object.
   CommitAccount(const Scenario* scenario, Violations* violations);
 
-  // Records a commit that has become durable. `record` is that of its merge;
-  // null if there is none.
+  // Records a commit that has become durable. `record` is the record of its
+  // merge, or null if there is none.
   void Add(const v1::FragmentHead& head, const MergeRecord* record);
   uint64_t newest_version(uint32_t fragment) const {
     return commits_[fragment].size() - 1;

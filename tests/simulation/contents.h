@@ -54,7 +54,7 @@ using Contents = std::map<uint32_t, uint64_t>;
 // Returns the number of steps of `process` in `contents`.
 uint64_t StepsOf(const Contents& contents, uint32_t process);
 
-// A fragment at one version. The digest belongs to the version before and to
+// A fragment at one version. The digest depends on the version before and on
 // what was merged, in its order.
 struct Version {
   v1::FragmentHead head;
@@ -62,7 +62,7 @@ struct Version {
 };
 Version InitialVersion(uint32_t fragment);
 
-// Returns the version after `before`, into which these are merged.
+// Returns the version after `before` that merges `merged` into it.
 Version NextVersion(const Version& before,
                     const std::vector<std::vector<Interval>>& merged);
 

@@ -43,7 +43,7 @@ struct FetchedUpdate {
   v1::FragmentHead head;
   bool includes_island = false;
   FragmentWindow::Training other;
-  // Whether the update has the change as well.
+  // If true, the update has the change as well.
   bool kept = true;
   // The new anchor minus the old anchor.
   std::vector<Interval> change;
@@ -58,7 +58,7 @@ class CoordinatorHost {
   CoordinatorHost(const Scenario* scenario, World* world, Disk* disk,
                   Checker* checker);
 
-  // Takes up the run from its durable state.
+  // Resumes the run from its durable state.
   void Start();
   void Kill();
   bool up() const { return core_.has_value(); }
@@ -91,7 +91,7 @@ class CoordinatorHost {
   void Complete(const v1::ContributionHeader& header,
                 Reply<v1::ContributeResponse> reply);
 
-  // Follows the protocol, also before there is such an update.
+  // Follows the protocol even before there is such an update.
   void FetchUpdate(const v1::FetchUpdateRequest& request,
                    Reply<FetchedUpdate> reply);
   void FetchParameters(const v1::FetchParametersRequest& request,
@@ -143,7 +143,7 @@ class CoordinatorHost {
   void ServeAwaited();
   void Show(Session& session, const v1::SessionResponse& view);
   void Tick();
-  // Begins as many of the outer steps that are due as may be under way.
+  // Begins due outer steps, as many as may be under way at once.
   void BeginOuterSteps();
   void BeginOuterStep(const ClosedRound& closed);
   absl::StatusOr<MergeRecord> Merge(const ClosedRound& closed) const;
@@ -177,7 +177,7 @@ class CoordinatorHost {
   std::map<uint64_t, Session> sessions_;
   std::vector<std::pair<v1::FetchUpdateRequest, Reply<FetchedUpdate>>>
       awaited_updates_;
-  // Whether an event is being persisted, so that others wait.
+  // If true, an event is being persisted and others wait.
   bool busy_ = false;
   std::deque<EventLoop::Action> waiting_;
   std::deque<ClosedRound> closed_;

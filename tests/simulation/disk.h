@@ -51,8 +51,8 @@ class Disk {
   // records that only they needed.
   void RemoveOldSnapshots(uint32_t fragment, uint64_t kept);
 
-  // Ends the coordinator's process: the first few of the log's writes under way
-  // may take place, and any of the others.
+  // Ends the coordinator's process. The first few log writes under way may
+  // still take place, and any of the other writes.
   void Crash();
   // Makes all later writes fast and successful.
   void Heal() { healed_ = true; }
@@ -118,7 +118,7 @@ class Disk {
   // The log.
   std::vector<std::vector<CommitRecord>> commits_;
   std::map<FragmentVersion, SnapshotRecord> snapshots_;
-  // By fragment and base version, without late ones.
+  // The contributions by fragment and base version, without late ones.
   std::map<FragmentVersion, std::vector<ContributionRecord>> merged_;
   std::map<std::string, Member> members_;
   std::map<IncarnationKey, uint64_t> processes_;

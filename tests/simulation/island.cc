@@ -72,7 +72,7 @@ v1::IslandProgress Island::Progress() const {
   if (trained_ > 0) {
     progress.set_step_seconds(absl::ToDoubleSeconds(
         process_.parts.scenario->step_time[process_.island]));
-    // A link of its own, whose rate changes, and whose sums may fall.
+    // A link has its own rate, which changes, and sums that may fall.
     progress.set_bytes_up(trained_);
     progress.mutable_uplink()->set_busy_seconds(
         static_cast<double>(trained_) *
@@ -332,7 +332,7 @@ void Island::Do(const action::End& end) {
   process_.parts.world->Trace("island ", IslandName(process_.island),
                               "   process ", process_.number,
                               " ends: ", status.ToString());
-  // A process that comes after the run's end learns it, perhaps from a
+  // A process that comes after the run's end learns of it, perhaps from a
   // coordinator that is down again.
   finished_ = process_.parts.checker->commits().Complete(schedule_);
   if (absl::IsOutOfRange(status)) {

@@ -91,7 +91,7 @@ class Island {
   // Compares the replica's contents with the core's knowledge, and both with
   // the commits.
   void Check(uint32_t fragment);
-  // Checks that the island does not train in a pause, when it is to leave, or
+  // Checks that the island does not train in a pause, when it must leave, or
   // further ahead of an update than the schedule allows.
   void CheckMayTrain(uint64_t step);
   // Returns whether the trainer wants to settle before the step. The next time,

@@ -6,12 +6,12 @@
 # repository, with all bugs that MUTATIONS has for it.
 #
 # In MUTATIONS, a line "BUG PATH" precedes the bug's replacements, and an empty
-# line separates two of these. A replacement has the lines of the source, marked
-# "-" if the bug removes them and " " if they only tell the place, among those
-# that the bug adds, marked "+". The lines of the source must stand there once.
+# line separates two replacements. A replacement has lines of the source, marked
+# "-" if the bug removes them and " " if they only show the place, and lines
+# that the bug adds, marked "+". The source must have its lines exactly once.
 #
-# A function that bugs change gets a body for each of them beside its own, and
-# runs the one of the process' bug (tests/simulation/planted_bug.h). So a
+# A function that bugs change gets a body for each bug beside its own, and runs
+# the body of the process's bug (tests/simulation/planted_bug.h). So a
 # replacement must be within the bodies of functions that end with "}" on a line
 # of its own, or ask IsPlanted by itself.
 use strict;

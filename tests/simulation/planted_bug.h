@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bug that a process has, for the sources that tests/simulation/plant.pl
-// has planted bugs in. Only their program has the flag --bug.
+// Says which bug a process has, for sources in which tests/simulation/plant.pl
+// has planted bugs. Only their program has the flag --bug.
 #ifndef TESTS_SIMULATION_PLANTED_BUG_H_
 #define TESTS_SIMULATION_PLANTED_BUG_H_
 

@@ -40,11 +40,10 @@ class Replica {
 
   void Train();
   void TakeSnapshot() { snapshot_ = beyond_; }
-  // Takes the next anchor, which an update or parameters in its place have
-  // brought.
+  // Takes the next anchor, from an update or from parameters in its place.
   void Prepare(v1::FragmentHead head, Contents anchor);
-  // Makes the parameters contain only once what the anchor contains. Mixing
-  // takes the snapshot out of them, so it is lost if nothing of the island was
+  // Makes the parameters contain the anchor's training only once. Mixing takes
+  // the snapshot out of them, so it is lost if nothing of the island was
   // merged. A rebase keeps everything.
   void Apply(bool includes_island);
   // Gives up training beyond the anchor that another process of the island has

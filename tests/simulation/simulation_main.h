@@ -31,8 +31,8 @@ struct Simulation {
   // Runs the history of a seed; with `trace`, prints its events. Several
   // threads may call it at once.
   std::function<RunResult(uint64_t seed, bool trace)> run;
-  // Returns the flags with which the history of a seed still has a violation,
-  // but not what it does not need for that.
+  // Returns flags with which the history of a seed still has a violation, but
+  // as little else as possible.
   std::function<std::string(uint64_t seed)> shrink;
 };
 

@@ -71,7 +71,7 @@ TEST_F(OfficeEndTest, NobodyWaitsForTheSnapshotsOfALeaderThatEnds) {
   ASSERT_TRUE(leader_->AwaitOutput("fragment 0 is at version 2"))
       << leader_->Output();
   ASSERT_EQ(island->End(SIGTERM), 0) << island->Output();
-  // A write to a pipe that nobody reads waits for ever.
+  // A write to a pipe without a reader waits for ever.
   for (int version = 0; version < 1000; ++version) {
     const std::string snapshot =
         Path(absl::StrFormat("a/fragments/fragment-0000-v%08d.safetensors.tmp-"

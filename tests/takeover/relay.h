@@ -16,15 +16,15 @@ namespace causeway {
 
 class Relay {
  public:
-  // Relays what comes to port(), to the port `target`.
+  // Relays connections from port() to the port `target`.
   explicit Relay(int target);
   ~Relay();
 
   int port() const { return port_; }
   void Cut() { SetCut(true); }
   void Heal() { SetCut(false); }
-  // Carries nothing more on the connections that there are, as a NAT does that
-  // was restarted. New ones are relayed.
+  // Stops carrying the present connections, like a NAT that was restarted. New
+  // ones are relayed.
   void Forget();
 
  private:
@@ -33,7 +33,7 @@ class Relay {
   // Copies from one socket of a connection to the other until either is closed.
   void Copy(int connection, int from, int to);
   // Waits while nothing goes through the connection with this number. Returns
-  // false once the relay is to end.
+  // false once the relay must end.
   bool AwaitWhole(int connection);
 
   const int target_;

@@ -323,7 +323,7 @@ class Trial {
     Program& leader = Leader();
     const absl::Time at = options_.now();
     leader.to_etcd->Cut();
-    // Commits of the moments before the takeover count for nothing.
+    // Commits shortly before the takeover do not count.
     RETURN_IF_ERROR(Await("takeover", [&] { return &Leader() != &leader; }));
     RETURN_IF_ERROR(AwaitCommits(1));
     gaps_.push_back(options_.now() - at);

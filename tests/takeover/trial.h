@@ -50,11 +50,11 @@ struct TakeoverOptions {
   int coordinators = 3;
   int islands = 4;
   absl::Duration lease = absl::Seconds(3);
-  // One after the other, after a pause of up to this, and a third of it at
-  // least.
+  // The disturbances, in order. Each follows a pause of at least a third of
+  // `longest_pause`.
   std::vector<Disturbance> disturbances;
   absl::Duration longest_pause = absl::Seconds(6);
-  // Decides when they come.
+  // Decides the pauses.
   uint64_t seed = 1;
   Clock now;
 };
@@ -62,8 +62,8 @@ struct TakeoverOptions {
 struct TakeoverResult {
   Accounts accounts;
   uint64_t rounds = 0;
-  // From each kill, stop or cut of a leader to the next commit, in the order of
-  // the disturbances.
+  // The times from each kill, stop or cut of a leader to the next commit, in
+  // the order of the disturbances.
   std::vector<absl::Duration> gaps;
 };
 

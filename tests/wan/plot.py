@@ -6,8 +6,8 @@
   tests/wan/plot.py REPORT.json >utilization.svg
 
 Each round trip has a panel with bandwidth as its axis, and each setting a
-curve: medians, with a bar from the lowest to the highest run. The link of the
-first island stands for the network. Needs nothing but Python.
+curve: medians, with a bar from the lowest to the highest run. The first
+island's link represents the network. Needs nothing but Python.
 """
 
 import html

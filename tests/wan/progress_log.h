@@ -22,7 +22,7 @@ struct LoggedStep {
   // The time of the island's clock in an unknown zone: only differences are
   // meaningful.
   absl::Time time;
-  // How long training had stood still for synchronization before this step.
+  // The time that training had waited for synchronization before this step.
   absl::Duration waited;
 };
 

@@ -23,8 +23,8 @@
 //     overtake one another: one that drew less than its predecessor arrives
 //     with it.
 //
-// A change of the settings holds for what is in the queue, and for the rest of
-// the frame in transmission; what is on the wire keeps its time.
+// A change of the settings applies to the queue and to the rest of the frame in
+// transmission; frames on the wire keep their time.
 #ifndef TESTS_WAN_SHAPER_H_
 #define TESTS_WAN_SHAPER_H_
 

@@ -209,7 +209,7 @@ void ElectedCoordinator::Write(const OfficeBook::Change& change,
 }
 
 void ElectedCoordinator::Vote() {
-  // A pause ends with what is being written.
+  // A pause lasts until the current write has ended.
   if (is_campaigning_ || (IsBusy() && stream_ == nullptr)) return;
   const absl::StatusOr<OfficeView> office = book_.view();
   const Holding holding{run_id_, disk().is_complete, epoch_};

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process of a simulated coordinator. It decides by the real OfficeBook,
-// Voter, Electorate, LogFeed and FeedReader. What carries that out with threads
-// and gRPC (server/election/election, server/elected, server/lead, the
-// follower) is modelled in virtual time.
+// A process of a simulated coordinator. It decides with the real OfficeBook,
+// Voter, Electorate, LogFeed and FeedReader. The threads and gRPC that carry
+// the decisions out (server/election/election, server/elected, server/lead, the
+// follower) are modelled in virtual time.
 #ifndef TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
 #define TESTS_SIMULATION_ELECTIONS_ELECTED_COORDINATOR_H_
 
@@ -31,7 +31,7 @@ namespace causeway::simulation {
 
 class ElectedCoordinator;
 
-// What the processes of a history share. It outlives them.
+// The parts that the processes of a history share, and that outlive them.
 struct ElectionParts {
   const ElectionScenario* scenario;
   World* world;
@@ -53,17 +53,17 @@ struct FollowStream {
   absl::Time to_follower = absl::InfinitePast();
   // Decides what the leader sends.
   std::optional<FeedReader> reader;
-  // Whether the leader counts it.
+  // If true, the leader counts it.
   bool has_joined = false;
-  // Whether nothing arrives any more, which may not be noticed yet.
+  // If true, nothing arrives any more, which may not be noticed yet.
   bool is_broken = false;
-  // Whether the follower has ended it.
+  // If true, the follower has ended it.
   bool is_closed = false;
 };
 
 class ElectedCoordinator {
  public:
-  // `number` is the process's own.
+  // `number` is unique among all processes.
   ElectedCoordinator(const ElectionParts& parts, uint32_t machine,
                      uint64_t number);
 
@@ -79,7 +79,7 @@ class ElectedCoordinator {
 
  private:
   using Stream = std::shared_ptr<FollowStream>;
-  // What a follower says first.
+  // The first message of a follower.
   struct Hello {
     std::string run_id;
     uint64_t epoch = 0;
@@ -94,7 +94,7 @@ class ElectedCoordinator {
   // Appends a change to the disk's log, and calls `done` when it is durable.
   void Append(std::shared_ptr<const v1::LogChange> change, uint64_t epoch,
               std::function<void()> done);
-  // Makes a change of no version, or of the one given.
+  // Makes a change that commits `head`, or no version.
   std::shared_ptr<const v1::LogChange> NewChange(
       uint64_t epoch, const std::optional<v1::FragmentHead>& head = {});
   // Returns the newest version that the log has or is about to get.
@@ -114,7 +114,7 @@ class ElectedCoordinator {
   void Write(const OfficeBook::Change& change,
              std::function<void(const absl::Status&)> done);
 
-  // --- One that does not lead (server/follow.cc, the follower). ---
+  // --- While the process follows (server/follow.cc, the follower). ---
 
   void Vote();
   void Campaign(const OfficeView& office, const Holding& holding);
@@ -146,15 +146,15 @@ class ElectedCoordinator {
   // Announces the record of the next version, writes it, and commits it.
   void MakeVersion();
   void Commit(const std::shared_ptr<const v1::LogChange>& change);
-  // Publishes the version that waits, if it may be.
+  // Publishes the version that waits, if followers allow it.
   void TryPublish();
   void StandDown(uint64_t epoch);
   void EndLeading();
   void Accept(const Stream& stream, const Hello& hello);
   void Send(const Stream& stream, std::function<void()> handle);
-  // Sends what is new.
+  // Sends what is new to a follower.
   void Pump(const Stream& stream);
-  // Does so to the followers whose streams are not busy with something else.
+  // Sends what is new to followers whose streams are idle.
   void PumpSome();
   void Hear(const Stream& stream, uint64_t index);
   void Leave(const Stream& stream);
@@ -174,22 +174,22 @@ class ElectedCoordinator {
 
   std::optional<Voter> voter_;
   bool is_campaigning_ = false;
-  // What the copy is, as this process knows.
+  // The run and epoch of the copy, as far as this process knows.
   std::string run_id_;
   uint64_t epoch_ = 0;
-  // The machine that is followed.
+  // The machine that this one follows.
   std::optional<uint32_t> following_;
   // Null while there is none.
   Stream stream_;
   std::deque<std::function<void()>> inbox_;
-  // The version that is made and whose change has not come.
+  // The version that was made before its change has come.
   std::optional<v1::FragmentHead> ahead_;
   // The changes that wait for the disk, which writes others meanwhile
   // (server/replication/change_writer.h).
   LogOfChanges waiting_;
   bool is_writing_ = false;
 
-  // The leader's; null if it does not lead.
+  // The leader's feed; null if the process does not lead.
   std::unique_ptr<LogFeed> feed_;
   std::optional<Electorate> electorate_;
   bool is_tending_ = false;
@@ -200,7 +200,7 @@ class ElectedCoordinator {
   // The change of the version that waits for followers; 0 if none does.
   uint64_t awaited_ = 0;
   std::vector<Stream> followers_;
-  // The machine of the leader before.
+  // The machine of the previous leader.
   std::optional<uint32_t> replaced_;
   uint64_t changes_made_ = 0;
 };

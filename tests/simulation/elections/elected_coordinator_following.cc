@@ -59,7 +59,7 @@ void ElectedCoordinator::Close() {
   parts_.network->SendOn(
       stream->to_leader, machine_, stream->leader_machine,
       [stream, leave] { stream->leader->process_.Deliver(leave); }, [] {});
-  // If that is lost, keep-alives are missed.
+  // If the message is lost, keep-alives are missed.
   stream->leader->process_.After(absl::Seconds(20), leave);
 }
 

@@ -21,7 +21,7 @@ void ElectedCoordinator::Lead() {
   first_ = disk().log.size();
   is_begun_ = false;
   feed_->Begin(disk().Position(), /*is_elected=*/true);
-  // An engine's threads look before anybody has said who is in sync.
+  // An engine's threads look before it is known who is in sync.
   TryPublish();
   electorate_.emplace(book_.office(), name_, run_id_, feed_.get());
   if (replaced_.has_value()) TellReplaced();

@@ -12,8 +12,8 @@
 namespace causeway::simulation {
 namespace {
 
-// The time in which everything must be well once faults have stopped: the
-// longest that a message may still be under way, some leases, and copies.
+// The time to recover once faults have stopped: the longest that a message may
+// still be under way, some leases, and copies.
 constexpr absl::Duration kRecovery = absl::Seconds(90);
 // Far more events than a history has, unless it loops.
 constexpr uint64_t kMostEvents = 500'000;
@@ -139,7 +139,7 @@ class History {
     return static_cast<uint32_t>(Chances().Pick(scenario_.coordinators));
   }
 
-  // Whether another coordinator in sync has everything.
+  // Returns whether another coordinator in sync has everything.
   bool MayLose(uint32_t machine) const {
     // A change under way might leave only this one in sync.
     if (etcd_.MayChange()) return false;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must hold in every history of elections:
+// These must hold in every history of elections:
 //
-// * What was published is never lost and never replaced: it is on every
-//   complete disk of a coordinator in sync, whenever a version is published and
-//   whenever the office changes.
+// * A published version is never lost or replaced: it is on every complete disk
+//   of a coordinator in sync, whenever a version is published and whenever the
+//   office changes.
 // * No two processes lead with the same epoch, and the office's only rises.
 // * A follower has what it acknowledges on its disk, as the leader has it.
 #ifndef TESTS_SIMULATION_ELECTIONS_ELECTIONS_CHECKER_H_
@@ -39,7 +39,7 @@ class ElectionsChecker {
 
   // `process` leads, under a number that no other process has.
   void Leads(const std::string& name, uint64_t process, uint64_t epoch);
-  // `name` shows what the first `index` changes of its log have made.
+  // `name` shows the result of the first `index` changes of its log.
   void Published(const std::string& name, const ElectionDisk& disk,
                  size_t index);
   void Acknowledges(const std::string& name, const ElectionDisk& disk,
@@ -52,7 +52,7 @@ class ElectionsChecker {
   const v1::Office& office() const { return office_; }
 
  private:
-  // Looks whether all in sync have what was published.
+  // Checks that all in sync have what was published.
   void CheckInSync(const char* when);
 
   Violations violations_;

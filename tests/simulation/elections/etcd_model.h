@@ -20,7 +20,7 @@ namespace causeway::simulation {
 
 class EtcdModel {
  public:
-  //   NOT_FOUND  A key is to be attached to a lease that has ended.
+  //   NOT_FOUND  A key would be attached to a lease that has ended.
   absl::StatusOr<etcdserverpb::TxnResponse> Transact(
       const etcdserverpb::TxnRequest& request);
   // Returns the new lease's id.
@@ -44,7 +44,7 @@ class EtcdModel {
   bool Holds(const etcdserverpb::Compare& compare) const;
 
   std::map<std::string, Key> keys_;
-  // When leases end unless they are kept alive, and how long they last.
+  // The ends of leases that are not kept alive, and how long leases last.
   std::map<int64_t, absl::Time> ends_;
   std::map<int64_t, absl::Duration> ttls_;
   int64_t granted_ = 0;

@@ -49,7 +49,7 @@ struct ElectionScenario {
 
 ElectionScenario DrawElectionScenario(uint64_t seed);
 
-// Returns the name of a coordinator, and the reverse. Its address is the same.
+// Convert between a coordinator and its name, which is also its address.
 std::string CoordinatorName(uint32_t coordinator);
 inline uint32_t CoordinatorOf(const std::string& name) {
   return static_cast<uint32_t>(name[0] - 'a');

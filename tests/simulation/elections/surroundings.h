@@ -67,7 +67,7 @@ class ElectionNetwork {
     return world_->chance.Between(absl::Milliseconds(1),
                                   absl::Milliseconds(60));
   }
-  // Sends a message that is by itself: runs `deliver` if it arrives.
+  // Sends a message outside of any lane: runs `deliver` if it arrives.
   void Send(uint32_t from, uint32_t to, EventLoop::Action deliver);
   // Sends a message after those that were sent on the lane before; runs `lost`
   // instead if it does not arrive.
@@ -94,9 +94,9 @@ class EtcdService {
 
   const EtcdModel& model() const { return model_; }
 
-  // A copy goes with each change of the office that is asked for.
+  // Each change of the office that is asked for holds a copy.
   std::shared_ptr<const int> change_token() const { return changes_; }
-  // Whether one may still be made.
+  // Returns whether such a change may still be made.
   bool MayChange() const { return changes_.use_count() > 1; }
 
   // Lets `process`, of a coordinator, ask for `operation`, and calls `done`
