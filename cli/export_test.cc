@@ -279,7 +279,7 @@ TEST_F(ExportTest, SaysWhatIsMissing) {
   EXPECT_THAT(err_.str(), HasSubstr("give a directory"));
 }
 
-TEST_F(ExportTest, NamesWhatItIsOf) {
+TEST_F(ExportTest, TheFileNamesItsRunAndVersions) {
   ASSERT_EQ(Run({state_, "--out", out_path_}), kExitOk) << err_.str();
   ASSERT_OK_AND_ASSIGN(const SafetensorsFile file,
                        SafetensorsFile::Open(out_path_ + "/model.safetensors"));

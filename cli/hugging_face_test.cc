@@ -376,7 +376,7 @@ TEST(HuggingFaceTest, WritesWhatItReads) {
   }
 }
 
-TEST(HuggingFaceTest, SaysWhatNoLibraryHas) {
+TEST(HuggingFaceTest, RefusesCombinationsThatNoLibraryHas) {
   v1::RunConfig config;
   *config.mutable_model() = Read(kQwen3, 512);
   v1::RunConfig with_bias = config;

@@ -44,7 +44,7 @@ TEST(HumanTest, DurationsUseTwoUnits) {
 }
 
 // A value is rounded before its digits are counted.
-TEST(HumanTest, WhatRoundsUpToTheNextUnitIsShownInIt) {
+TEST(HumanTest, ValuesThatRoundUpToTheNextUnitAreShownInIt) {
   EXPECT_EQ(HumanCount(9994), "9.99k");
   EXPECT_EQ(HumanCount(9996), "10.0k");
   EXPECT_EQ(HumanCount(99940), "99.9k");

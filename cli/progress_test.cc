@@ -54,7 +54,7 @@ TEST_F(ProgressTest, AShortCommandShowsNothing) {
   EXPECT_EQ(out_.str(), "");
 }
 
-TEST_F(ProgressTest, NobodyKnowsTheTimeLeftBeforeAnythingIsDone) {
+TEST_F(ProgressTest, TheTimeLeftIsUnknownBeforeAnythingIsDone) {
   environment_.terminal = true;
   Progress progress("rounds", 5, environment_, out_);
   Pass(absl::Seconds(1));

@@ -111,7 +111,7 @@ TEST(ContinueTest, BeginsWithTheLastTokensOfALongPrompt) {
               ElementsAre(ElementsAre(1, 0, 1, 2), ElementsAre(2, 3)));
 }
 
-TEST(ContinueTest, EndsAtTheEndOfTheTextOrWhenNobodyListens) {
+TEST(ContinueTest, EndsWithTheTextOrWhenTheConsumerStops) {
   CountingModel model;
   EXPECT_THAT(Text(model, {.tokens = 9, .end_of_text = 1}), ElementsAre(3, 0));
   EXPECT_THAT(Text(model, {.tokens = 9}), ElementsAre(3, 0, 1, 2, 3));

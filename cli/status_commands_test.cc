@@ -312,7 +312,7 @@ TEST_F(StatusCommandsTest, AWrongListOfAddressesIsAUsageError) {
   EXPECT_THAT(err_.str(), HasSubstr("--coordinator: \"a:7070,b\" has \"b\""));
 }
 
-TEST_F(StatusCommandsTest, ALossIsToldOnceUntilTheNextEvent) {
+TEST_F(StatusCommandsTest, ALostCoordinatorIsReportedOncePerEvent) {
   const std::string told = "waiting for the coordinator: ";
   const auto losses = [&] {
     return std::vector<std::string>(absl::StrSplit(err_.str(), told)).size() -
@@ -349,7 +349,7 @@ TEST_F(StatusCommandsTest, FollowingEndsWithAnErrorThatStays) {
   EXPECT_EQ(err_.str(), "");
 }
 
-TEST_F(StatusCommandsTest, WatchAsksForWhatItIsTold) {
+TEST_F(StatusCommandsTest, WatchObeysItsFlags) {
   absl::Duration interval;
   environment_.sleep = [&](absl::Duration slept) {
     interval = slept;

@@ -38,7 +38,7 @@ TEST(StatusFactsTest, AProblemHasItsAgeAndTheNextStep) {
   EXPECT_EQ(NextStep(problem), "next: `causeway fragments`");
 }
 
-TEST(StatusFactsTest, ARateThatNobodyHasReportedIsNotZero) {
+TEST(StatusFactsTest, AnUnreportedRateIsNotZero) {
   v1::RunStatus run;
   EXPECT_EQ(TrainingFact(run), "0 islands, 0 tokens merged");
   run.set_tokens_per_second(1234);
@@ -62,7 +62,7 @@ TEST(StatusFactsTest, WithoutOverlapNothingIsLate) {
   EXPECT_EQ(Lateness(progress), "2 (+7)");
 }
 
-TEST(StatusFactsTest, BitsAreWithThoseThatWouldArriveInTime) {
+TEST(StatusFactsTest, ShowsBitsThatWouldArriveInTimeInBrackets) {
   v1::IslandStatus island;
   EXPECT_EQ(UplinkBitsText(island), "-");
   island.mutable_progress()->set_uplink_bits(1.55);

@@ -195,7 +195,7 @@ TEST(StatusReportTest, TheLastValidationIsShown) {
                                  "tokens)\n"));
 }
 
-TEST(StatusReportTest, ShowsFollowersAndWhomOneFollows) {
+TEST(StatusReportTest, ShowsFollowersAndTheirLeader) {
   StatusSnapshot snapshot = TestSnapshot();
   for (const auto state :
        {v1::FollowerStatus::IN_SYNC, v1::FollowerStatus::CATCHING_UP}) {

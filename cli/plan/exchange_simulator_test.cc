@@ -81,7 +81,7 @@ TEST_F(ExchangeSimulatorTest, AfterAPauseTcpMayBeginSlowlyAgain) {
   EXPECT_NEAR(Utilization(), 10.0 / 20, kExact);
 }
 
-TEST_F(ExchangeSimulatorTest, OverlapHidesWhatItIsLongerThan) {
+TEST_F(ExchangeSimulatorTest, OverlapHidesShorterExchanges) {
   for (int overlap = 0; overlap < 5; ++overlap) {
     simulation_.exchanges[0].needed_at = 10 + overlap;
     EXPECT_NEAR(Utilization(), 10.0 / (10 + 5 - overlap), kExact) << overlap;
@@ -214,7 +214,7 @@ TEST_F(ExchangeSimulatorTest, MoreBandwidthNeverSlowsDown) {
   }
 }
 
-TEST_F(ExchangeSimulatorTest, RefusesWhatCannotBe) {
+TEST_F(ExchangeSimulatorTest, RefusesImpossibleValues) {
   const auto refusal = [this](auto change) {
     Simulation changed = simulation_;
     change(changed);

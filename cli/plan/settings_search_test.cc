@@ -35,7 +35,7 @@ TEST(FindSettingsTest, WithUnlimitedBandwidthNothingIsGivenUp) {
   EXPECT_EQ(sync.uplink_format(), v1::FP32);
 }
 
-TEST(FindSettingsTest, WhatIsFoundReachesItAndIsNotBeaten) {
+TEST(FindSettingsTest, FoundSettingsReachTheUtilizationAndAreNotBeaten) {
   const std::vector<Settings> found = Found(1e9, 0.9).reaching;
   ASSERT_GT(found.size(), 3);
   for (const Settings& a : found) {
@@ -54,7 +54,7 @@ TEST(FindSettingsTest, WhatIsFoundReachesItAndIsNotBeaten) {
   }
 }
 
-TEST(FindSettingsTest, NothingIsEnoughForALinkThatCarriesNothing) {
+TEST(FindSettingsTest, NoSettingSufficesForALinkThatCarriesNothing) {
   const FoundSettings found = Found(1, 0.5);
   EXPECT_TRUE(found.reaching.empty());
   EXPECT_EQ(found.closest.synchronization.inner_steps_per_round(), 10000);

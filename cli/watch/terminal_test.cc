@@ -117,7 +117,7 @@ TEST_F(TerminalTest, ASignalEndsAWaitThatGoesOn) {
   user.join();
 }
 
-TEST_F(TerminalTest, OutputWithoutAScreenIsNone) {
+TEST_F(TerminalTest, OutputWithoutAScreenIsNoTerminal) {
   EXPECT_TRUE(Terminal::IsOne(program_));
   setenv("TERM", "dumb", 1);
   EXPECT_FALSE(Terminal::IsOne(program_));

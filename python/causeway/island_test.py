@@ -479,7 +479,7 @@ class OneIslandTest(ProcessTestCase):
         self.assertRegex(events, "island_[a-z]+ .*east.*"
                          + re.escape(str(refused.exception)))
 
-    def test_who_is_late_for_the_run_ends_well(self):
+    def test_an_island_that_is_late_for_the_run_ends_well(self):
         self.start_coordinator(
             self.create_run(self.model, min_islands=1, total_steps=10),
             stays=True)

@@ -119,7 +119,7 @@ class JoiningTest(ProcessTestCase):
         self.assert_refused(causeway.Timeout, "it closes the connection",
                             self.serve(lambda connection: connection.close()))
 
-    def test_nobody_takes_the_token(self):
+    def test_no_coordinator_takes_the_token(self):
         token = ".".join(("causeway1", 43 * "A", 12 * "0", 22 * "A"))
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))

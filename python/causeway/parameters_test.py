@@ -29,7 +29,7 @@ class MatchTest(unittest.TestCase):
         self.refused(LeastSquares(), run_of(shapes),
                      r"the run has no tensor layers.1.bias \[4\]")
 
-    def test_names_another_shape(self):
+    def test_names_a_parameter_of_another_shape(self):
         self.refused(LeastSquares(), run_of({**SHAPES, "head.weight": (6, 10)}),
                      r"head.weight is \[10, 6\] in the model and \[6, 10\]")
 

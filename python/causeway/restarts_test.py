@@ -204,8 +204,7 @@ class RestartsTest(unittest.TestCase):
         self.assertEqual(self.fail(restarts, agent, 2), (2, 3))
         self.assertIn("4 times without progress", watch.reports[-1][1])
 
-    def test_the_failure_of_another_rank_is_not_that_of_the_one_that_is_back(
-            self):
+    def test_another_ranks_failure_does_not_count_for_the_returned_one(self):
         watch = Run()
         agent, restarts = self.lose(watch)
         self.clock = 10
@@ -213,7 +212,7 @@ class RestartsTest(unittest.TestCase):
         self.assertEqual(self.grow(restarts, agent), 1)
         self.assertEqual(self.fail(restarts, agent, 0)[0], 3)
 
-    def test_who_decides_after_an_audit_and_what(self):
+    def test_decides_after_an_audit(self):
         # The ranks of this host have the number 7.
         for corrupt, ranks, settings, after in (
                 ([7], 3, {}, (2, 3, False)), ([], 3, {}, (3, -1, True)),

@@ -46,7 +46,7 @@ class SuccessionTest(unittest.TestCase):
         self.hosts[1].listen()
         self.assertEqual(self.choose("127.0.0.1", 1000), (1, False))
 
-    def test_others_wait_for_who_leads(self):
+    def test_others_wait_for_the_leader(self):
         for number, own in ((1, "127.0.0.2"), (0, "127.0.0.4")):
             threading.Timer(0.2, self.hosts[number - 1].listen).start()
             self.assertFalse(self.choose(own, 1000)[1])

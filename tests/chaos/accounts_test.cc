@@ -50,7 +50,7 @@ TEST(AccountsTest, ALogTellsMembershipAndSteps) {
   EXPECT_THAT(life.steps, ElementsAre(31, 32));
 }
 
-TEST(AccountsTest, WhatIsMergedOnceIsInOrder) {
+TEST(AccountsTest, MergingEachStepOnceIsNoViolation) {
   const Accounts accounts = CheckAccounts(
       Schedule(), {Round(1, 1, 10), Round(2, 1, 10), Round(3, 1, 10)},
       {Life(1, 1, 34, true)}, "] fragment 0 is at version 3: merged east");

@@ -109,7 +109,7 @@ TEST_F(DurableShadowTest, ARemovedFileSurvivesUntilItsDirectoryIsSynced) {
   EXPECT_EQ(Survivor("other"), "other");
 }
 
-TEST_F(DurableShadowTest, ADirectoryIsNothingWithoutItsOwnEntry) {
+TEST_F(DurableShadowTest, ADirectoryIsLostWithoutItsOwnEntry) {
   DurableShadow shadow = NewShadow();
   fs::create_directory(root_ / "in");
   Write("in/file", "text");

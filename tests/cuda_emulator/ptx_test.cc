@@ -70,7 +70,7 @@ class PtxTest : public testing::Test {
   DeviceMemory memory_;
 };
 
-TEST(DeviceMemoryTest, TheHostSeesItWhereTheDeviceDoesNot) {
+TEST(DeviceMemoryTest, HostAndDeviceHaveDifferentAddresses) {
   DeviceMemory memory;
   auto* const address = static_cast<char*>(memory.Allocate(5000, 1));
   EXPECT_EQ(memory.InHost(address)[4999], static_cast<char>(0xff));
@@ -267,7 +267,7 @@ TEST_F(PtxTest, BitsArePutWhereTheManualSays) {
   EXPECT_EQ(ResultOf("mov.b64 %rd5, {7, 9};\nmov.b64 {%r8, %r9}, %rd5;"), 9u);
 }
 
-TEST_F(PtxTest, WhatIsNotKnownIsNamed) {
+TEST_F(PtxTest, UnknownOperationsAreNamed) {
   EXPECT_THAT(Run("wgmma.fence.sync.aligned;"),
               IsUnimplemented("wgmma.fence.sync.aligned"));
 }

@@ -271,7 +271,7 @@ TEST_F(FollowersTest, TheCopyIsTheRun) {
   EXPECT_EQ(Loss("copy"), Loss("leader"));
 }
 
-TEST_F(FollowersTest, AFollowerTakesOverAndTheOneBeforeFollows) {
+TEST_F(FollowersTest, AFollowerTakesOverAndTheOldLeaderFollows) {
   Server leader = Coordinator(kEndless, /*sync_replicas=*/1);
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);
@@ -360,7 +360,7 @@ TEST_F(FollowersTest, IslandsGoBackToWhatTheFollowerHas) {
   EXPECT_LT(Loss("copy"), 3.2);
 }
 
-TEST_F(FollowersTest, AKilledFollowerComesBackAndNobodyWaitsForIt) {
+TEST_F(FollowersTest, NoRoundWaitsForAKilledFollowerThatComesBack) {
   Server leader = Coordinator(kEndless, /*sync_replicas=*/1);
   StartIslands(leader.address);
   for (int kills = 0; kills < 4; ++kills) {

@@ -123,7 +123,7 @@ TEST_F(RanksTest, TwoProcessesFinishARunWithOverlap) {
   EXPECT_THAT(leader_->Output(), HasSubstr("% hidden"));
 }
 
-TEST_F(RanksTest, OnlyWhoHasTheSecretTakesPart) {
+TEST_F(RanksTest, OnlyRanksWithTheSecretTakePart) {
   const auto secret = [this](char letter) {
     return absl::StrCat("--rank_secret_file=",
                         Write(absl::StrCat("secret-", std::string(1, letter)),
@@ -145,7 +145,7 @@ TEST_F(RanksTest, OnlyWhoHasTheSecretTakesPart) {
   EXPECT_THAT(leader_->Output(), HasSubstr("not proved the island's secret"));
 }
 
-TEST_F(RanksTest, ALeaderOffLoopbackNeedsASecretOrAWordThatItDoesNot) {
+TEST_F(RanksTest, ALeaderOffLoopbackNeedsASecretOrAFlag) {
   // The address is reserved for documentation, so no host has it.
   std::vector<std::string> worker = WorkerCommand("pair", 1);
   worker.insert(worker.end(),

@@ -68,7 +68,7 @@ class ConnectionsTest : public Siege {
   }
 };
 
-TEST_F(ConnectionsTest, IdleOnesKeepNobodyOutBeforeTheirTlsHandshake) {
+TEST_F(ConnectionsTest, IdleConnectionsBeforeTlsKeepNoIslandOut) {
   ResistIdleConnections({.tls = true});
 }
 
@@ -121,7 +121,7 @@ TEST_F(ConnectionsTest, WithoutDescriptorsTheListenerDoesNotGoDeaf) {
   AwaitRounds(5);
 }
 
-TEST_F(ConnectionsTest, WhoSaysNothingIsSentAway) {
+TEST_F(ConnectionsTest, SilentPeersAreDisconnected) {
   Start();
   const IdleConnection idle(port());
   ASSERT_TRUE(idle.open());
@@ -131,7 +131,7 @@ TEST_F(ConnectionsTest, WhoSaysNothingIsSentAway) {
 }
 
 // Otherwise, a service manager would restart the process.
-TEST_F(ConnectionsTest, SilentOnesFailNoProbe) {
+TEST_F(ConnectionsTest, SilentConnectionsFailNoProbe) {
   Start({.arguments = {"--metrics_listen=127.0.0.1:0",
                        "--http_listen=127.0.0.1:0"}});
   const std::string log = coordinator().process().Output();

@@ -113,7 +113,7 @@ TEST_F(ExpiryTest, FilesThatAreReplacedTooLateNeedNoRestart) {
   EXPECT_TRUE(AwaitStatus("run         expiry-"));
 }
 
-TEST_F(ExpiryTest, WhoEnrolsAnewNeedsNoRestart) {
+TEST_F(ExpiryTest, ANewEnrolmentNeedsNoRestart) {
   std::vector<std::string> command = CoordinatorCommand(0);
   command.insert(command.end(), {"--tls=auto", "--certificate_life=15s"});
   const auto coordinator = Start("coordinator", command);

@@ -57,7 +57,7 @@ class IdentityTest : public Siege {
   std::unique_ptr<grpc::ClientContext> context_;
 };
 
-TEST_F(IdentityTest, NobodyElseEndsAnIsland) {
+TEST_F(IdentityTest, AnAttackerCannotEndAnotherIsland) {
   Start({.tls = true});
   AddIsland("victim");
   AwaitRounds(5);

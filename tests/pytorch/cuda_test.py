@@ -261,7 +261,7 @@ class CudaTest(ProcessTestCase):
     def test_steps_that_a_scaler_skips_are_not_counted(self):
         self.skip_a_step()
 
-    def test_nor_are_those_that_an_optimizer_skips_for_it(self):
+    def test_steps_that_a_fused_optimizer_skips_are_not_counted(self):
         self.skip_a_step(fused=True)
 
     def test_a_state_has_what_the_device_was_given(self):

@@ -83,7 +83,7 @@ class PyTorch2Test(ProcessTestCase):
     def test_steps_that_a_scaler_skips_are_not_counted(self):
         self.skip_a_step()
 
-    def test_nor_are_those_that_an_optimizer_skips_for_it(self):
+    def test_steps_that_a_fused_optimizer_skips_are_not_counted(self):
         self.skip_a_step(fused=True)
 
     def test_a_compiled_step_leaves_the_run_out_of_its_graph(self):

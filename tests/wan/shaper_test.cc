@@ -198,7 +198,7 @@ TEST_F(ShaperTest, AChangeOfRateHoldsForTheRestOfTheFrameInTransmission) {
   EXPECT_NEAR(Milliseconds(arrivals[1].time), 0.5 + 0.5 * 4 + 4, 1e-6);
 }
 
-TEST_F(ShaperTest, AShorterDelayLetsNobodyOvertake) {
+TEST_F(ShaperTest, AShorterDelayReordersNothing) {
   settings_.delay = absl::Milliseconds(100);
   Shaper shaper(kStart, settings_, 1);
   shaper.Send(kStart, "first");
