@@ -5,7 +5,7 @@
 # usage: python/run_test.sh [--pytorch2] FILE [ARGUMENT...]
 #
 # Runs a Python test from the root of the tree, with the packages of python/ in
-# the path and a Python 3 that has PyTorch; with --pytorch2, that of the
+# the path and a Python 3 that has PyTorch; with --pytorch2, the one of the
 # environment CAUSEWAY_PYTORCH2 (tests/pytorch/environment.sh), without which
 # the test is skipped.
 

@@ -37,7 +37,7 @@ struct PlanSettings {
   std::vector<std::string> rtt_ms;
   double coordinator_in_mbit = kUnlimited;
   double coordinator_out_mbit = kUnlimited;
-  // Millions of values per second; 0 stands for 100.
+  // Millions of values per second; 0 means 100.
   double merge_mvalues = 0;
   double uplink_bits = 0;
   double downlink_bits = 0;

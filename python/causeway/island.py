@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("causeway")
 
-# As many steps in one are a mistake.
+# Reports for more steps than this before a step are a mistake.
 _STEPS_OF_REPORTS = 100
 
 
@@ -182,7 +182,7 @@ class Island:
     @property
     def waiting_for(self) -> Optional[str]:
         """What training waits for, like "waiting for fragment 0's update, due
-        at step 40"; None if a step is to be trained. Thread-safe."""
+        at step 40"; None if there is a step to train. Thread-safe."""
         return self._native.waiting_for
 
     @property

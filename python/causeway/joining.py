@@ -56,8 +56,7 @@ def join(coordinator: Optional[str] = None,
       coordinator: host:port; or, separated by commas, the coordinator's
         address and those of its followers. Default: $CAUSEWAY_COORDINATOR.
       island: the island's name, which is its identity through restarts.
-        Default: $CAUSEWAY_ISLAND, the name in the certificate, or that of this
-        host.
+        Default: $CAUSEWAY_ISLAND, the certificate's name, or this host's name.
       tls: the folder with the island's certificate, made with `join_token` if
         it is not there. Default: $CAUSEWAY_TLS. Without it and tls_cert the
         connection is plain text.

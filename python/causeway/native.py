@@ -33,10 +33,10 @@ class NativeIsland:
 
     handle: the argument of the library's functions.
     step: the step to train; 0 while it is unknown, or if there is none.
-    stopped: whether no further step is to be trained.
+    stopped: whether no further step will be trained.
     ended: whether the handle can only be closed.
     failure: the error that has ended the island, if one has.
-    waiting_for: what training waits for; None if a step is to be trained.
+    waiting_for: what training waits for; None if there is a step to train.
     """
 
     def __init__(self, options: Dict[str, Any], ranks: Ranks,

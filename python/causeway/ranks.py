@@ -91,8 +91,7 @@ class Ranks:
         return "127.0.0.1" if len(hosts) == 1 else None
 
     def gather(self, value: Any) -> List[Any]:
-        """Returns the values of all ranks, of which there are several. All
-        ranks call it."""
+        """Returns the values of all ranks, two or more. All ranks call it."""
         values = [None] * self.size
         self._distributed.all_gather_object(values, value, self._group)
         return values

@@ -219,7 +219,6 @@ class Trial {
     return text;
   }
 
-  // Waits for `more` commits.
   absl::Status AwaitCommits(size_t more) {
     const size_t wanted = record_.commits.size() + more;
     const absl::Time deadline = options_.now() + kPatience;

@@ -35,7 +35,7 @@ class DeviceMemory {
  public:
   // The device number of pinned memory, which every device may access.
   static constexpr int kPinned = -1;
-  // Stands for any device.
+  // Means any device.
   static constexpr int kAny = -2;
 
   DeviceMemory();

@@ -29,8 +29,8 @@ class PtxTest : public testing::Test {
     memory_.Pin(words_.data(), words_.size() * sizeof(uint32_t));
   }
 
-  // Runs `body`. %rd0 is the address of the words, %rd1 that of this thread's
-  // word, and %r0 the thread's number.
+  // Runs `body`. %rd0 has the address of the words, %rd1 the address of this
+  // thread's word, and %r0 the thread's number.
   absl::Status Run(const std::string& body, const std::string& before = "") {
     const absl::StatusOr<std::unique_ptr<Program>> program =
         ReadProgram(absl::StrCat(R"(

@@ -181,7 +181,6 @@ class FollowersTest : public ProcessTestFixture {
         << ledger;
   }
 
-  // Returns `causeway status --json` of one coordinator.
   json Status(const std::string& address) {
     return json::parse(RunTool({"status", "--json", "--coordinator", address}));
   }
@@ -198,7 +197,6 @@ class FollowersTest : public ProcessTestFixture {
     return std::stoll(
         Status(server.address)["run"]["bytes_sent"].get<std::string>());
   }
-  // Waits until followers are in sync.
   void AwaitInSync(const Server& leader, size_t followers) {
     for (int i = 0; i < 300; ++i) {
       const json run = Status(leader.address)["run"];

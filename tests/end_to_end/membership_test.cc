@@ -58,7 +58,6 @@ class MembershipTest : public testing::Test {
             .before_step = std::move(before_step)};
   }
 
-  // Runs a command of the `causeway` program.
   int Cli(std::vector<std::string> words) {
     out_.str("");
     words.push_back("--coordinator=" + run_->address());
@@ -66,7 +65,6 @@ class MembershipTest : public testing::Test {
                           out_, out_);
   }
 
-  // Waits for a condition that the run makes true by itself.
   static bool Await(const std::function<bool()>& condition) {
     for (int i = 0; i < 6000; ++i) {
       if (condition()) return true;

@@ -31,7 +31,6 @@ class Process {
   // Waits for the end. Returns the exit code, 128 + the signal that killed it,
   // or -1 after `timeout`.
   int Wait(absl::Duration timeout = absl::Seconds(60));
-  // Sends the signal, and waits for the end.
   int End(int signal) {
     Signal(signal);
     return Wait();

@@ -62,7 +62,7 @@ TEST(DegenerateTest, H1WithPlainSgdIsDataParallel) {
   config.mutable_outer_optimizer()->set_algorithm(
       v1::OuterOptimizerConfig::SGD);
   config.mutable_outer_optimizer()->set_learning_rate(1);
-  // The mean gradient is that of the mean target.
+  // The mean gradient equals the mean target's.
   EXPECT_THAT(RunTwoIslands(config).global,
               Pointwise(FloatNear(1e-5f), Descend(Initial(config), -1, 12)));
 }

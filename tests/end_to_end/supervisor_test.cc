@@ -84,12 +84,10 @@ class SupervisorTest : public ProcessTestFixture {
   }
   std::string Leader() const { return absl::StrCat("127.0.0.2:", Port()); }
 
-  // Returns what the coordinator has recorded.
   std::string Events() const {
     return RunTool({"events", "--coordinator", Address()});
   }
 
-  // Starts a supervisor with `flags`, and with its log in `log`.
   std::unique_ptr<Process> StartSupervisor(
       absl::string_view log, const std::vector<std::string>& flags) const {
     return Start(log, SupervisorCommand(flags));
@@ -156,7 +154,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnWithoutARankThatComputesWrongNumbers) {
 
 TEST_F(SupervisorTest, AnIslandThatNeedsARankWithWrongNumbersEnds) {
   StartCoordinator(/*audit_steps=*/10);
-  // Nobody knows which one of two ranks is wrong.
+  // It is unknown which one of two ranks is wrong.
   const auto supervisor = StartWrongSupervisor(
       1, {"--supervise=2", "--min_island_size=1",
           absl::StrCat("--checkpoint_dir=", Path("saved"))});

@@ -55,7 +55,6 @@ class ValidationTest : public ProcessTestFixture {
                         CoordinatorCommand(port));
   }
 
-  // An island of `ranks` ranks.
   std::unique_ptr<Process> Worker(const std::string& island, int ranks,
                                   const std::string& data = kText) {
     return Start(island, WorkerCommand(island, Port(),

@@ -91,7 +91,7 @@ programs() {
   find "${directory}" -type f -perm -u+x -name "$1" | sort
 }
 
-# Returns whether NAME is to be run.
+# Returns whether NAME should run.
 is_selected() {
   # shellcheck disable=SC2053  # it is a pattern
   [[ "$1" == ${only} ]]

@@ -75,7 +75,6 @@ step_milliseconds() {
   ' "${work}/$1-0.log"
 }
 
-# median VALUE...: prints the median.
 median() {
   printf '%s\n' "$@" | sort -g | awk '
     { value[NR] = $1 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Coordinator and islands whose wall clocks are wrong, differ, and are put
-// forward and back while a run goes on.
+// forward and back during a run.
 #include <signal.h>
 
 #include <cstdint>
@@ -150,7 +150,7 @@ TEST_F(ClocksTest, LeasesHoldAndEndWhateverTheWallClocksSay) {
       return IslandOf(now, "south")["state"] == "LIVE";
     })) << south->Output();
   }
-  // Deadlines of gRPC end, too: islands leave though nobody answers.
+  // gRPC's deadlines end, too: islands leave without an answer.
   coordinator->Signal(SIGSTOP);
   north->Signal(SIGTERM);
   south->Signal(SIGTERM);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Certificates that expire while a run goes on, and are replaced too late.
+// Certificates that expire during a run, and are replaced too late.
 #include <signal.h>
 
 #include <filesystem>

@@ -157,7 +157,6 @@ class PrometheusTest : public ProcessTestFixture {
     return data.is_null() ? data : data["result"];
   }
 
-  // Waits until a query gives series.
   bool AwaitData(const std::string& query) {
     return Await(
         [&] {
@@ -179,7 +178,6 @@ class PrometheusTest : public ProcessTestFixture {
     return firing;
   }
 
-  // Runs `causeway status` with these flags.
   std::string Status(int exit_code, std::vector<std::string> flags = {}) {
     flags.insert(flags.begin(), {"status", "--coordinator", Address()});
     return RunTool(flags, exit_code);

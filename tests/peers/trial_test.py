@@ -52,7 +52,7 @@ class TrialTest(ProcessTestCase):
             self.assertLess(loss, 4.5)
 
     def test_what_a_kill_loses(self):
-        # The second worker dies in its step 13, and goes on with step 11.
+        # The second worker dies in its step 13, and continues with step 11.
         for worker, first, last, pause in (("0", 1, 20, 3), ("1", 1, 12, 0),
                                            ("1-again", 11, 20, 0)):
             path = self.path(f"causeway.2.100:50.worker.{worker}.log")

@@ -202,7 +202,7 @@ class CudaTest(ProcessTestCase):
 
     @contextlib.contextmanager
     def attached(self, **fields):
-        """An island that trains alone, and what it trains."""
+        """Yields an island that trains alone, and its Fitting."""
         self.begin(**fields)
         fitting = Fitting("cuda")
         with self.join() as island:

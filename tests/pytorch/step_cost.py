@@ -118,8 +118,8 @@ def main():
                     torch.cuda._sleep(4_000_000)
             seconds = timed(optimizer.step, (lambda: None) if is_idle else wait)
             (idle if is_idle else send if place == 0 else apply).append(seconds)
-            # The exchange goes on beside training; other steps follow one
-            # another at once.
+            # The exchange runs beside training; other steps follow one another
+            # at once.
             if place <= _OVERLAP:
                 time.sleep(0.1)
     copy = copy_seconds(model, wait)

@@ -142,7 +142,7 @@ if "${tuning}"; then
   done
 fi
 compare
-# The file has the losses alone, those of tuned runs under names of their own.
+# The file has only losses; tuned runs have names of their own.
 if [[ -n "${json}" ]]; then
   perl -MJSON::PP -0777 -e '
     my ($file, %tuned) = @ARGV;

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Measures rate and distortion of every wire format, on random values and on the
-# pseudo-gradients of a real run: that of tests/quality/adamw.textproto with one
-# island, where an outer step of SGD at rate 1 makes each update the
-# island's pseudo-gradient.
+# pseudo-gradients of a real run: tests/quality/adamw.textproto with one island,
+# where an outer step of SGD at rate 1 makes each update the island's
+# pseudo-gradient.
 
 set -euo pipefail
 

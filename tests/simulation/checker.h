@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The invariants of a run, checked while a history goes on. The checker keeps
-// its own account of who is a member, what was accepted and what was committed,
-// from what goes in and out of the coordinator, and compares:
+// The invariants of a run, checked during a history. From what goes in and out
+// of the coordinator, the checker keeps its own account of who is a member,
+// what was accepted and what was committed, and compares:
 //
 //   1  Every accepted contribution is merged exactly once (contents.h says how
 //      the checker sees that to the step); an answer ACCEPTED binds the round.
@@ -24,7 +24,7 @@
 //   5  After a restart the coordinator continues from the commits, whose
 //      versions its snapshots and records reproduce. Each commit found the
 //      record of its merge durable.
-//   6  A recorded validation loss is that of the committed model of its
+//   6  A recorded validation loss belongs to the committed model of its
 //      version, and no version is recorded twice.
 //   7  Merging a commit's recorded contributions in the order of their keys
 //      gives its digest.

@@ -57,7 +57,6 @@ class Process {
     dead_ = true;
     deferred_.clear();
   }
-  // Stops the process until it is resumed.
   void Stall() { stalled_ = true; }
   void Resume() {
     stalled_ = false;

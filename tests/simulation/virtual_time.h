@@ -90,7 +90,6 @@ class EventLoop {
 struct World {
   World(uint64_t seed, bool trace) : chance(seed), tracing(trace) {}
 
-  // Prints one line of the trace.
   template <typename... Parts>
   void Trace(const Parts&... parts) {
     if (!tracing) return;

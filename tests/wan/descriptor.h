@@ -9,7 +9,7 @@
 
 namespace causeway {
 
-// Owns a file descriptor; -1 stands for none.
+// Owns a file descriptor; -1 means none.
 class Descriptor {
  public:
   Descriptor() = default;

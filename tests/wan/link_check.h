@@ -37,7 +37,7 @@ absl::StatusOr<LinkMeasurement> MeasureLink(const NetworkNamespace& island,
                                             int tries);
 
 // Compares a measurement with the settings. FAILED_PRECONDITION, with both
-// figures, if a round trip is not that of the settings (3 ms and the jitter may
+// figures, if a round trip differs from the settings' (3 ms and the jitter may
 // be added), or a rate is more than 3 % above the settings' or 15 % below. TCP
 // need not reach the rate with losses, and nothing reaches
 // kUnlimitedBitsPerSecond.

@@ -34,8 +34,8 @@ class Network {
   };
 
   // Makes the links of `network` as they are before any event. The
-  // coordinator's namespace is that of the calling thread. `scenario` and
-  // `network` must outlive the object; `seed` decides losses and jitter.
+  // coordinator's namespace is the calling thread's. `scenario` and `network`
+  // must outlive the object; `seed` decides losses and jitter.
   //   PERMISSION_DENIED  this process may not make namespaces.
   static absl::StatusOr<Network> Create(const wan::Scenario& scenario,
                                         const wan::Network& network,
@@ -48,7 +48,6 @@ class Network {
   // Sets the links to their state `elapsed` after the start of the run.
   void Advance(absl::Duration elapsed);
 
-  // Sets the counters of all links to zero.
   void ResetCounters();
 
   // Returns the islands in the scenario's order.

@@ -38,7 +38,7 @@ if [[ -z "${scenario}" ]]; then
   echo "run.sh: --scenario is needed" >&2
   exit 2
 fi
-# A name stands for one of the committed scenarios.
+# A name means one of the committed scenarios.
 if [[ ! -f "${scenario}" ]]; then
   scenario="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
 fi

@@ -72,7 +72,6 @@ class ElectedCoordinator {
   ElectionProcess& process() { return process_; }
   bool leads() const { return feed_ != nullptr; }
 
-  // Kills the process.
   void Die();
   // Breaks the streams to a machine, or all; both ends notice within `noticed`.
   void BreakStreams(std::optional<uint32_t> machine, absl::Duration noticed);
