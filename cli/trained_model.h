@@ -31,7 +31,7 @@ struct StoredModel {
   RunRecord run;
   // See TrainedModel.
   std::string data_digest;
-  // By fragment; each has as many values as the run's plan says.
+  // The fragments, each with as many values as the run's plan says.
   std::vector<StoredFragment> fragments;
 
   // Returns the version of each fragment.

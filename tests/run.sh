@@ -50,7 +50,7 @@ finish() {
     kill -TERM "${bazel_pid}" 2>/dev/null || true
     wait "${bazel_pid}" || true
   fi
-  # What runs beside the build, and fuzzers.
+  # These run beside the build, or are fuzzers.
   mapfile -t left < <(jobs -p)
   if ((${#left[@]} > 0)); then kill "${left[@]}" 2>/dev/null || true; fi
   if [[ "${server_was_up}" == false ]] && bazel_server_is_up "${ROOT}"; then

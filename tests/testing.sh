@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# For tests in shell, which source this file.
+# Shared by tests in shell, which source this file.
 
 # fail REASON: ends the test as failed.
 fail() {

@@ -59,7 +59,7 @@ TEST(EventFlagsTest, ATimeHasSeveralForms) {
   EXPECT_THAT(parse("1.5d"), IsOkAndHolds(kNow - absl::Hours(36)));
   EXPECT_THAT(parse("2026-11-25"), IsOkAndHolds(civil(0, 0, 0)));
   EXPECT_THAT(parse("2026-11-25 14:30"), IsOkAndHolds(civil(14, 30, 0)));
-  // As events are shown.
+  // Events are shown with such times.
   EXPECT_THAT(parse("2026-11-25 14:30:59"), IsOkAndHolds(civil(14, 30, 59)));
   EXPECT_THAT(parse("2026-11-25T13:30:00Z"), IsOkAndHolds(civil(14, 30, 0)));
 }

@@ -16,11 +16,11 @@ namespace causeway {
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 struct Exchange {
-  // When training sends, in inner steps since the period began; fractions are
-  // within a step.
+  // The time at which training sends, in inner steps since the period began;
+  // fractions are within a step.
   double ready_at = 0;
-  // When training waits, in the same units: not before ready_at, and perhaps in
-  // a later period.
+  // The time at which training waits, in the same units: not before ready_at,
+  // and perhaps in a later period.
   double needed_at = 0;
   // The bits of each island's upload, apart from its up_share, and download.
   double up_bits = 0;

@@ -163,9 +163,9 @@ class Island:
 
     @property
     def should_stop(self) -> bool:
-        """Whether the run is over for this island: it is complete, the island
-        has left, or an error has ended it. Further steps of the optimizer are
-        not counted, and raise the error if there was one.
+        """Is true once the run is over for this island: it is complete, the
+        island has left, or an error has ended it. Further steps of the
+        optimizer are not counted, and raise the error if there was one.
 
         Raises:
           InvalidArgument: nothing is attached, so no step counts.
@@ -181,8 +181,8 @@ class Island:
 
     @property
     def waiting_for(self) -> Optional[str]:
-        """What training waits for, like "waiting for fragment 0's update, due
-        at step 40"; None if there is a step to train. Thread-safe."""
+        """The reason for a wait, like "waiting for fragment 0's update, due at
+        step 40"; None if there is a step to train. Thread-safe."""
         return self._native.waiting_for
 
     @property

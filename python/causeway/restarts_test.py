@@ -43,7 +43,7 @@ class Agent:
 
 
 class Run:
-    """What Restarts knows of a Watch."""
+    """A Watch, as far as Restarts knows it."""
     last_step = guessed = killed = 0
 
     def __init__(self, acts=True, corrupt=None):

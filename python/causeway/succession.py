@@ -83,7 +83,7 @@ class Succession:
         return None
 
     def _watch(self) -> None:
-        """Waits for the loss of the host that this one follows."""
+        """Watches for the loss of the host that this one follows."""
         answered = time.monotonic()
         while True:
             time.sleep(_LOOK_SECONDS)

@@ -13,7 +13,7 @@ from .errors import InvalidArgument, ModelMismatch
 from .parameters import slots_of
 from .joined_run import Run
 
-# How many frozen parameters are checked before each step, in turn.
+# The number of frozen parameters that are checked before each step, in turn.
 _FROZEN_PER_STEP = 8
 
 

@@ -19,7 +19,7 @@ import time
 
 RANKS = 4
 TEXT = "/usr/share/common-licenses/GPL-3"
-# What the supervisor says when it starts the ranks again.
+# The supervisor says this when it starts the ranks again.
 AGAIN = "ranks on this host again"
 PATIENCE = 90
 
@@ -82,7 +82,7 @@ class Log:
 class Trial:
     """The coordinator and the islands, in a directory."""
 
-    # Where the coordinator listens, and its run.
+    # The coordinator's address and run.
     host = "127.0.0.1"
     run = RUN
 

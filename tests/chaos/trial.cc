@@ -381,7 +381,7 @@ class Trial {
   v1::RunConfig run_;
   wan::Scenario scenario_;
   wan::Network wan_;
-  // In order: the coordinator, the islands, the guest.
+  // The coordinator, the islands and the guest, in this order.
   std::vector<Service> services_;
   std::vector<Ongoing> ongoing_;
   ChaosRecord record_;

@@ -244,8 +244,8 @@ TEST_F(EmbeddingTest, TheDeathOfARankEndsTheIslandAndOthersGoOn) {
   ExpectError(*west, "merged error ", 0.01);
 }
 
-// Where ranks train copies of the model, each contributes a part of its own.
-// Where each rank has a part of each tensor, it contributes what others have.
+// Ranks with copies of the model each contribute a part from their own memory.
+// Ranks with parts of each tensor contribute values that other ranks hold.
 TEST_F(EmbeddingTest, TheQuarantineSaysWhichRanksMemoryIsWrong) {
   StartGuardedCoordinator();
   int islands = 0;

@@ -148,7 +148,7 @@ TEST_F(TrustTest, AnIslandEnrolsTrainsRenewsAndIsRevoked) {
   // Its certificate does not have the address that is dialled.
   EXPECT_THAT(coordinator->Output(), Not(HasSubstr("gRPC: ")));
 
-  // The same command serves for a restart, though the token is used up.
+  // An island restarts with the same command, though the token is used up.
   EXPECT_EQ(island->End(SIGTERM), 0) << island->Output();
   ExpectRefused("thief", port, token, "the token is used up");
   const std::string file = Path("token");

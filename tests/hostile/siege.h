@@ -37,7 +37,7 @@ using RawConnections = std::vector<std::unique_ptr<RawHttp2>>;
 class Siege : public testing::Test {
  protected:
   struct Options {
-    // Whether connections use mutual TLS.
+    // If true, connections use mutual TLS.
     bool tls = false;
     // The coordinator's soft and hard limits of open files.
     int soft_files = 1024;

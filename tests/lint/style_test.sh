@@ -52,7 +52,7 @@ expect_failure() {
   make_good_tree
 }
 
-# What the rules about comments and paths must let pass.
+# Adds comments that the rules about comments and paths must let pass.
 add_good_comments() {
   printf '%s\n' '' '// One thing, and the rest' '// Of it.' 'int b = 1;' '' \
     '// Of course.' 'int c = 1;  // A count' '            // Of things.' \

@@ -35,7 +35,7 @@ import sys
 
 
 class Worker:
-    """What the log of a worker says."""
+    """The contents of a worker's log."""
 
     def __init__(self, path):
         self.steps = []

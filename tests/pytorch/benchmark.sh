@@ -145,7 +145,7 @@ loss() {
   figure val_loss_ddp "[${ddp}]"
 }
 
-# The same with PyTorch's Muon.
+# Measures the same with PyTorch's Muon.
 muon() {
   local seed islands='' ddp='' python=(--pytorch2)
   local loop=tests/pytorch/muon_loss.py

@@ -118,7 +118,7 @@ class LoraTest(TrainerTestCase):
                         self.path("saved/adapter_model.safetensors"))))
 
     def test_a_frozen_part_of_the_adapter_comes_from_the_run(self):
-        # As in FFA-LoRA: only B is trained.
+        # Only B is trained, as in FFA-LoRA.
         model, other = adapted(), adapted()
         for each in (model, other):
             for name, parameter in each.named_parameters():

@@ -71,7 +71,7 @@ def largest_error(model) -> float:
 
 @dataclass
 class Settings:
-    """What a test says."""
+    """The test's settings."""
 
     # Arguments of causeway.join.
     join: Dict[str, Any]

@@ -27,7 +27,7 @@ import causeway
 import train_gpt_island
 from causeway.sampler import Sampler
 
-# The same as benchmark.sh gives the islands.
+# Equal to the islands' settings in benchmark.sh.
 _ROUND = 40
 _OUTER = {"lr": 0.8, "momentum": 0.4, "nesterov": True}
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of trainers as islands share."""
+"""Shared by the tests of trainers as islands."""
 
 import json
 import sys

@@ -76,7 +76,7 @@ cores. Begins with this argument:
   --tune               compare tuned runs, too: those in which data parallel and
                        the islands of the quickstart have the learning rate that
                        seed 1 does best with, in steps of sqrt 2'
-# What --tune tunes.
+# The variants that --tune tunes.
 readonly TUNED=' dp_adamw dp_muon causeway_k2 causeway_k4 adamw_k2 '
 rounds=30
 

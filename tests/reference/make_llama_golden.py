@@ -63,7 +63,7 @@ CASES = {
     "no_rope": dict(COMMON, layers=4, hidden_size=24, intermediate_size=20,
                     heads=6, kv_heads=2, vocab_size=23, sequence_length=9,
                     tie_embeddings=True, batch=2, no_rope_interval=2),
-    # As OLMo 2.
+    # OLMo 2 has this shape.
     "post_norm_untied": dict(COMMON, hidden_size=64, intermediate_size=40,
                              heads=4, kv_heads=2, vocab_size=23,
                              sequence_length=9, tie_embeddings=False, batch=3,

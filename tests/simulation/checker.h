@@ -122,7 +122,7 @@ class Checker {
     uint64_t incarnation = 0;
     bool live = false;
     bool draining = false;
-    // Whether it has reported that it is ready, and whether that is durable.
+    // Say whether it has reported to be ready, and whether that is durable.
     bool ready = false;
     bool surely_ready = false;
     // The rounds that closed without it after it was ready and faults had

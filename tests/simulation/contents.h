@@ -70,7 +70,7 @@ Version NextVersion(const Version& before,
 struct MergeRecord {
   // The result.
   Version version;
-  // In the order of summation.
+  // Contributions and their intervals, in the order of summation.
   std::vector<v1::ContributionHeader> contributions;
   std::vector<std::vector<Interval>> intervals;
 };

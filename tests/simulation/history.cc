@@ -82,7 +82,7 @@ class History {
     std::vector<std::unique_ptr<Island>> processes;
     // The checkpoint on the island's disk.
     std::optional<Checkpoint> checkpoint;
-    // Whether a process is about to start.
+    // If true, a process is about to start.
     bool starting = true;
 
     Island* last() const {

@@ -114,7 +114,7 @@ class Island {
   bool finished_ = false;
   // The time when the core was first asked to leave.
   absl::Time asked_to_leave_ = absl::InfiniteFuture();
-  // Whether it was asked to leave before it could train.
+  // If true, it was asked to leave before it could train.
   bool left_before_ready_ = false;
   // The number of steps that this process has trained.
   uint64_t trained_ = 0;

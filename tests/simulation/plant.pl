@@ -67,7 +67,7 @@ while ($list =~ /^(\w+) \Q$path\E\n((?:[-+ ].*\n|\n)+)/mg) {
 die "plant.pl: $mutations: there are no bugs of $path\n" if !%replacements;
 
 my @parts = parts($text);
-# By part, a branch for each bug that changes it.
+# The branches by part: one for each bug that changes it.
 my @branches;
 for my $bug (sort keys %replacements) {
   my $changed = $text;

@@ -23,7 +23,7 @@ namespace causeway::simulation {
 struct RunResult {
   // The first violation, or an empty string.
   std::string violation;
-  // What the history was made of, for the sums over all histories.
+  // The contents of the history, for the sums over all histories.
   std::vector<std::pair<std::string, double>> figures;
 };
 

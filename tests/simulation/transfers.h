@@ -40,9 +40,9 @@ class Transfers {
     v1::ContributionHeader header;
     std::shared_ptr<Lane> up = std::make_shared<Lane>();
     std::shared_ptr<Lane> down = std::make_shared<Lane>();
-    // Whether an error has ended the stream on the coordinator's side.
+    // If true, an error has ended the stream on the coordinator's side.
     bool refused = false;
-    // Whether the stream has ended on the island's side.
+    // If true, the stream has ended on the island's side.
     bool ended = false;
   };
   // The update that the contribution will be part of.

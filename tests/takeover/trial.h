@@ -45,7 +45,7 @@ struct TakeoverOptions {
   std::string programs;
   // The text to train on.
   std::string data;
-  // For states and logs.
+  // The directory for states and logs.
   std::string directory;
   int coordinators = 3;
   int islands = 4;

@@ -24,7 +24,7 @@ from causeway.testing.least_squares import LeastSquares, largest_error
 
 @dataclass
 class Settings:
-    """What a test says."""
+    """The test's settings."""
 
     # Arguments of causeway.join.
     join: Dict[str, Any]
@@ -36,9 +36,9 @@ class Settings:
     # Names that contain this do not require gradients.
     frozen: Optional[str] = None
     step_seconds: float = 0
-    # What this process does in place of the step `fault_step`, or of attach()
-    # if that is 0: "exit" without a word, "hang", or "raise", once the file
-    # `fault_file` exists if it is given.
+    # The fault of this process in place of the step `fault_step`, or of
+    # attach() if that is 0: "exit" without a word, "hang", or "raise", once the
+    # file `fault_file` exists if it is given.
     fault: str = ""
     fault_step: int = 0
     fault_file: str = ""
@@ -51,7 +51,7 @@ class Settings:
     rows: Optional[List[int]] = None
     # A file with the name of a device that does not work, if it exists.
     broken: str = ""
-    # Whether the kernel kills a rank with this device.
+    # If true, the kernel kills a rank with this device.
     broken_kills: bool = False
     # The steps between two audits; 0 for none. From the step `wrong_from` on
     # this rank's gradients in audits are wrong, if it is not 0, and if the rank
@@ -62,7 +62,7 @@ class Settings:
 
 
 def say(event: str, **values) -> None:
-    # In one write, since several ranks may share the pipe.
+    # This is one write, since several ranks may share the pipe.
     line = json.dumps({"event": event, **values}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 

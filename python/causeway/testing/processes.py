@@ -23,7 +23,7 @@ import causeway
 # A test gives up after this time. Machines may be busy.
 _DEADLINE_SECONDS = 200
 
-# What Bazel has built; elsewhere the environment names the programs.
+# Bazel has built these; elsewhere the environment names the programs.
 _COORDINATOR = os.environ.get("CAUSEWAY_COORDINATOR_PROGRAM",
                               "server/causeway-coordinator")
 _LIBRARY = os.path.abspath("worker/embedding/libcauseway.so")

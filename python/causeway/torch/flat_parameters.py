@@ -11,7 +11,7 @@ from typing import Any, Union
 import torch
 from torch import Tensor, nn
 
-# What torch.optim's optimizers take, or a whole model.
+# The parameters that torch.optim's optimizers take, or a whole model.
 Parameters = Union[nn.Module, Iterable[Tensor], Iterable[dict[str, Any]]]
 
 

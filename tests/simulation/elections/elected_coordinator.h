@@ -167,7 +167,7 @@ class ElectedCoordinator {
   const std::string name_;
   ElectionProcess process_;
   OfficeBook book_;
-  // Whether the disk or the outer step is busy.
+  // Returns whether the disk or the outer step is busy.
   bool IsBusy() const { return is_busy_ || is_writing_; }
   bool is_busy_ = false;
 

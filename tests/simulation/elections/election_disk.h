@@ -35,9 +35,9 @@ struct ElectionDisk {
   // Empty if there is no run.
   std::string run_id;
   uint64_t epoch = 0;
-  // Whether the run is another coordinator's.
+  // If true, the run is another coordinator's.
   bool is_copy = false;
-  // Whether the run can continue from here.
+  // If true, the run can continue from here.
   bool is_complete = false;
   LogOfChanges log;
   // The changes that certainly outlive a crash.
