@@ -2,25 +2,24 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# How the scripts call Bazel; to be sourced. It needs neither namespaces nor a
-# terminal: where the kernel or a container forbids Bazel's sandbox, Bazel
-# itself falls back to running actions in a plain directory.
+# Calls Bazel for the scripts that source this file. Bazel needs neither
+# namespaces nor a terminal: where the kernel or a container forbids its sandbox,
+# it runs actions in a plain directory.
 
 # HOME may be unset in a service or a container; Bazel keeps its cache there.
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 
-# Bazel, in an environment of its own: variables such as CC, JAVA_HOME or
-# USE_BAZEL_VERSION would change the compiler or the Bazel that is run. A
-# command rather than a function, so that "${BAZEL[@]}" ... & leaves Bazel's
-# process id in $!.
+# Bazel gets an environment of its own, because variables such as CC, JAVA_HOME
+# or USE_BAZEL_VERSION would change the compiler or the Bazel that is run. This
+# is no function, so that "${BAZEL[@]}" ... & leaves Bazel's process id in $!.
 # shellcheck disable=SC2034  # for those who source this
 BAZEL=(env -i HOME="${HOME}" USER="$(id -un)" TERM="${TERM:-dumb}" LANG=C.UTF-8
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   /usr/bin/bazel)
 
-# Options for a build whose output is read by people: a live display if stderr,
-# where Bazel writes, is a terminal, else a line now and then. No links are left
-# in the source tree.
+# Prints options for a build whose output people read: a live display if stderr,
+# where Bazel writes, is a terminal, else a line now and then. The build leaves
+# no links in the source tree.
 bazel_display_options() {
   printf '%s\n' --symlink_prefix=/
   if [[ ! -t 2 || -n "${CI:-}" ]]; then
@@ -28,7 +27,7 @@ bazel_display_options() {
   fi
 }
 
-# Whether a Bazel server for the source tree $1 is up. Bazel names its output
+# Succeeds if a Bazel server for the source tree $1 is up. Bazel names its output
 # base after the MD5 of that path; asking Bazel itself would start a server.
 bazel_server_is_up() {
   local digest pid base
@@ -38,11 +37,11 @@ bazel_server_is_up() {
   kill -0 "${pid}" 2>/dev/null
 }
 
-# Where deploy/cuda_headers.sh puts headers that the CUDA toolkit lacks.
+# deploy/cuda_headers.sh puts the headers here that the CUDA toolkit lacks.
 # shellcheck disable=SC2034  # for those who source this
 CUDA_HEADERS="${HOME}/.cache/causeway/cuda_headers"
 
-# Whether the compiler finds the headers of NCCL, cuBLAS and cuDNN by itself.
+# Succeeds if the compiler finds the headers of NCCL, cuBLAS and cuDNN by itself.
 cuda_headers_are_installed() {
   local header folder found
   for header in nccl.h cublasLt.h cudnn_frontend.h; do
@@ -54,13 +53,13 @@ cuda_headers_are_installed() {
   done
 }
 
-# Whether deploy/cuda_headers.sh has got all that it gets today.
+# Succeeds if deploy/cuda_headers.sh has fetched all that it fetches today.
 cuda_headers_are_fetched() {
   [[ -r "${CUDA_HEADERS}/nccl.h" && -r "${CUDA_HEADERS}/cudnn/include/cudnn_frontend.h" ]]
 }
 
-# Prints the options of a build for GPUs, one a line. Fails, and says why on
-# stderr, where such a build cannot be made.
+# Prints the options of a build for GPUs, one a line. Fails, with the reason on
+# stderr, if this machine cannot make such a build.
 cuda_build_options() {
   if ! [[ -x /usr/local/cuda/bin/nvcc ]]; then
     echo "no CUDA: there is no /usr/local/cuda/bin/nvcc" >&2
@@ -95,9 +94,9 @@ bazel_build_once() (
   fi
 )
 
-# Prints the labels of the tests and benchmarks that need a GPU. The emulator's
-# libraries are none: beside the programs they would be loaded instead of NVIDIA's.
-# Call it in the source tree.
+# Prints the labels of the tests and benchmarks that need a GPU, without the
+# emulator's libraries, which programs would load instead of NVIDIA's. Runs in
+# the source tree.
 bazel_gpu_programs() {
   "${BAZEL[@]}" query --noshow_progress \
     'kind("cc_(test|binary)", attr(tags, "\bcuda\b", //... except //tests/cuda_emulator:*))'

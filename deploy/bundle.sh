@@ -94,8 +94,7 @@ mkdir -p "${top}/bin" "${top}/lib" "${top}/tests/gpu" "${top}/docs"
 
 readonly libraries="${top}/lib"
 
-# The programs start the last one for SentencePiece models, and look for it beside
-# themselves.
+# The programs start causeway-sentencepiece, and look for it beside themselves.
 for program in "${PROGRAMS[@]}" cli/causeway-sentencepiece; do
   add_file "${bin}/${program}" "${top}/bin"
 done
@@ -122,12 +121,12 @@ install -m 644 docs/*.md "${top}/docs"
 install -m 644 LICENSE README.md "${top}"
 add_licenses "${top}/licenses" "${added[@]}"
 
-# Debian's libstdc++ and libgcc need glibc 2.36, and all else less. Where they are
-# not found beside the programs, the loader takes the host's.
+# Only Debian's libstdc++ and libgcc need glibc 2.36. If they are not beside the
+# programs, the loader takes the host's.
 mkdir "${libraries}/gcc"
 mv "${libraries}"/{libstdc++.so.6,libgcc_s.so.1} "${libraries}/gcc"
 
-# The names of CUDA's libraries as the worker loads them.
+# The worker loads CUDA's libraries under these names.
 if "${with_cuda_libraries}"; then
   for name in libcublasLt.so.13 libnccl.so.2; do
     path=/usr/local/cuda/lib64/${name}
@@ -147,9 +146,9 @@ for version in "${glibc} 2.34" "${libstdcxx} 3.4.29"; do
   fi
 done
 
-# alone PROGRAM [ARGUMENT...]: runs a program in an environment without anything
-# else, with its output in stage/output. Without /proc the loader is told where the
-# program lies.
+# alone PROGRAM [ARGUMENT...]: runs a program with nothing but the bundle and
+# glibc, and its output in stage/output. Without /proc the loader must be told
+# where the program lies.
 alone() {
   env -i LD_ORIGIN_PATH=/causeway/bin LD_LIBRARY_PATH=/causeway/lib/gcc \
     "$(command -v chroot)" "${stage}/alone" "$@" </dev/null \
@@ -172,7 +171,7 @@ run_alone() {
     grep -qE '^Usage: |^  Flags from ' "${stage}/output" ||
       fail "${program} does not run by itself: $(<"${stage}/output")"
   done
-  # Without a program that speaks its protocol, it says what it is.
+  # Without a peer that speaks its protocol, the program says what it is.
   alone /causeway/bin/causeway-sentencepiece
   grep -q 'is started by' "${stage}/output" ||
     fail "causeway-sentencepiece does not run by itself: $(<"${stage}/output")"

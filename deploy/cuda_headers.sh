@@ -2,10 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Gets the headers of NCCL, cuBLAS and cuDNN for a CUDA toolkit that came without
-# them, from NVIDIA's packages on PyPI. Programs load the libraries themselves when
-# they need them, so a build needs only the headers. Does nothing where they
-# are.
+# Gets the headers of NCCL, cuBLAS and cuDNN for a CUDA toolkit that lacks them,
+# from NVIDIA's packages on PyPI. A build needs only the headers, because programs
+# load the libraries when they need them. Does nothing if the headers are there.
 
 set -euo pipefail
 
@@ -36,8 +35,8 @@ mkdir "${scratch}/include"
 python3 - "${scratch}" <<'PYTHON'
 """Unpacks the headers of the packages in a folder into its folder include.
 
-Those of cuDNN have a folder of their own, since they are many and few sources
-read them.
+cuDNN's have a folder of their own, because they are many and few sources read
+them.
 """
 import pathlib
 import sys
@@ -47,7 +46,7 @@ folder = pathlib.Path(sys.argv[1])
 for package in folder.glob("*.whl"):
     include = folder / "include"
     if package.name.startswith("nvidia_cudnn"):
-        # The frontend says "../include".
+        # The frontend includes "../include".
         include = include / "cudnn" / "include"
     with zipfile.ZipFile(package) as archive:
         for name in archive.namelist():

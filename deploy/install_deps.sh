@@ -139,8 +139,8 @@ install() {
 
   local apt=(apt-get -q -o DPkg::Lock::Timeout=300 -o DPkg::Use-Pty=0
     -o Acquire::Retries=3)
-  # One unreachable source among many is no reason to stop: the installation
-  # below shows whether the packages can be had.
+  # One unreachable source is no reason to stop: the installation below shows
+  # whether the packages are available.
   "${apt[@]}" update ||
     say "warning: apt-get update failed; trying with the lists that are there"
   DEBIAN_FRONTEND=noninteractive \

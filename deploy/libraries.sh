@@ -3,17 +3,13 @@
 #
 # Copies programs and shared libraries together with the libraries that they
 # need, their licenses, and the Python package, for scripts that source this file.
-# Uses
-#
-#   libraries   the folder that libraries are copied to
-#
-# and `fail`, which ends the script with a message.
+# They set `libraries`, the folder that libraries are copied to, and define
+# `fail`, which ends the script with a message.
 
 # shellcheck shell=bash
-# What these functions use is set by the scripts that source this file.
 # shellcheck disable=SC2154
 
-# Succeeds for glibc's libraries, which every Linux has, with its loader.
+# Succeeds for glibc's libraries and its loader, which every Linux has.
 is_of_glibc() {
   case "$1" in
     linux-vdso.so.* | ld-linux* | libc.so.6 | libm.so.6 | libpthread.so.0 | \
@@ -23,7 +19,7 @@ is_of_glibc() {
   return 1
 }
 
-# Fails unless the tools are there that this file uses.
+# Fails unless the tools that this file uses are installed.
 require_tools() {
   local tool
   for tool in patchelf strip readelf; do
@@ -42,8 +38,7 @@ add_file() {
   to="$2/$(basename "$1")"
   install -m 755 "$1" "${to}"
   strip --strip-unneeded "${to}"
-  # RPATH rather than RUNPATH, which would not apply to what libraries need in
-  # turn.
+  # RUNPATH would not apply to what libraries need in turn.
   patchelf --force-rpath --set-rpath \
     "\$ORIGIN/$(realpath --relative-to="$2" "${libraries}")" "${to}"
   while read -r name path; do
@@ -58,8 +53,8 @@ add_file() {
   done < <(ldd "$1" | awk '{ print $1, ($2 == "=>" ? $3 : "") }')
 }
 
-# add_licenses DIRECTORY LIBRARY...: copies what Debian's packages of the libraries
-# say about copyright, and the licenses of headers that are compiled in, to a
+# add_licenses DIRECTORY LIBRARY...: copies the copyright files of the libraries'
+# Debian packages, and the licenses of headers that are compiled in, to a
 # directory, each as PACKAGE/copyright.
 add_licenses() {
   local directory="$1" path package found paths

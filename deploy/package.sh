@@ -66,7 +66,7 @@ put() { install -D -m "$1" "$2" "${tree}/$3"; }
 for program in "${PROGRAMS[@]}" cli/causeway-sentencepiece; do
   put 755 "${bin}/${program}" "usr/bin/${program##*/}"
 done
-# A program that is linked with the library asks for its interface's version.
+# A program that is linked with the library loads it by its interface's version.
 abi="$(sed -n 's/^#define CAUSEWAY_ABI_VERSION //p' worker/embedding/causeway.h)"
 readonly soname="libcauseway.so.${abi}" libraries=usr/lib/x86_64-linux-gnu
 put 644 "${bin}/worker/embedding/libcauseway.so" "${libraries}/${soname}"
@@ -119,8 +119,8 @@ for example in deploy/slurm/island.sbatch deploy/grafana/*.json \
 done
 for page in docs/*.md; do put 644 "${page}" "${doc}/${page}"; done
 
-# The packages whose libraries the programs need, in versions that have the
-# symbols.
+# Finds the packages whose libraries the programs need, in versions that have
+# the symbols.
 mkdir -p "${work}/debian"
 printf 'Source: causeway\n\nPackage: causeway\nArchitecture: amd64\n' \
   >"${work}/debian/control"
@@ -148,7 +148,7 @@ printf 'libcauseway %s causeway (>= %s)\n' "${abi}" "${VERSION}" \
 printf 'activate-noawait ldconfig\n' >"${tree}/DEBIAN/triggers"
 (cd "${tree}" && find etc -type f -printf '/%p\n' | sort) \
   >"${tree}/DEBIAN/conffiles"
-# Units are neither enabled nor started before somebody has said what to train.
+# Units are neither enabled nor started before an operator has said what to train.
 cat >"${tree}/DEBIAN/postinst" <<'SCRIPT'
 #!/bin/sh
 set -e

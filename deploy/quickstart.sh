@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Trains a small language model on two islands and shows that it pays: one
-# coordinator and two islands, each a process of its own, talk TLS over loopback;
-# then one of the islands trains alone, with as many steps on the same data,
-# for comparison. The run is described in deploy/quickstart.textproto.
+# coordinator and two islands, each a process of its own, talk TLS over loopback.
+# For comparison, one of the islands then trains alone, with as many steps on the
+# same data. deploy/quickstart.textproto describes the run.
 
 set -euo pipefail
 
@@ -90,9 +90,9 @@ cd "${ROOT}"
 
 # ---- The run
 
-# configure FILE ISLANDS: writes the configuration for that many islands. One
-# island alone, with an outer step of SGD at rate 1 and nothing rounded on the
-# wire, is plain training: the coordinator takes over the island's parameters.
+# configure FILE ISLANDS: writes the configuration for that many islands. A
+# single island trains plainly: with an outer step of SGD at rate 1 and nothing
+# rounded on the wire, the coordinator takes over its parameters.
 configure() {
   perl -e '
     my ($islands, $rounds) = @ARGV;
@@ -124,7 +124,6 @@ megabytes() { awk -v bytes="$1" 'BEGIN { printf "%.1f MB", bytes / 1e6 }'; }
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# Prints one line of the progress display.
 progress_line() {
   local elapsed="$1" left=-
   if ((step > 0 && step <= total_steps)); then
@@ -147,7 +146,7 @@ follow_run() {
   printf '%7s %11s %8s %8s %11s %10s %10s %8s\n' time step round loss \
     tokens/s up down left
   while true; do
-    # Ask this first: an island may end as soon as the run is finished.
+    # This comes first: an island may end as soon as the run is finished.
     ended="$(ended_process)"
     if read_status; then
       failures=0
@@ -300,8 +299,7 @@ if ((${#data[@]} == 0)); then
   use_perl_manual
 fi
 
-# The worker takes the list in this form; file names with commas were refused
-# above.
+# The worker takes a list with commas; file names with commas were refused above.
 data_list="$(IFS=, && printf '%s' "${data[*]}")"
 
 say "" "Two islands, ${threads} thread(s) each, on $(

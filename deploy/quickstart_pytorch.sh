@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# What deploy/quickstart.sh does otherwise with --pytorch; to be sourced.
+# Replaces parts of deploy/quickstart.sh, which sources it, for --pytorch.
 
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154

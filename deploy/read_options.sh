@@ -2,13 +2,13 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# How scripts read their options; to be sourced. A script defines usage(), which
-# prints its help.
+# Reads options for the scripts that source this file. They define usage(), which
+# prints their help.
 
 # read_options FLAGS NAMES ARGUMENT...: sets the variable of each flag, such as
-# `keep` for --keep or `no_check` for --no-check, to true, and that of each option
-# with one of NAMES to the value that follows it. The array `options` gets names and
-# values of the latter, too, and the array `rest` the other arguments. A wrong
+# `keep` for --keep or `no_check` for --no-check, to true, and the variable of each
+# option in NAMES to the value that follows it. Collects these options with their
+# values in the array `options`, and other arguments in the array `rest`. A wrong
 # option ends the script with 2.
 read_options() {
   local flags=" $1 " names=" $2 " name

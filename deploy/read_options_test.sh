@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Reads options as scripts do, and compares what comes of them.
+# Reads options as scripts do, and compares the results.
 
 set -euo pipefail
 

@@ -1,25 +1,23 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs made of real processes, for scripts that source this file: a coordinator
-# and islands, their logs and their end. Uses and sets
+# Runs a coordinator and islands as processes, for scripts that source this file,
+# keeps their logs, and ends them. Uses and sets
 #
 #   ROOT         the root of the repository, which the script sets
 #   work         directory of the run: NAME.log, state directories, ports
 #   keep         true: `work` stays after success, too
 #   coordinator, worker, causeway    set by build_programs
 #   data         array of text files
-#   more_targets what build_programs builds beside the programs: an array
+#   more_targets array of what build_programs builds beside the programs
 #   address      of the coordinator that was started last
-#   tls          flags with which to call it: an array, empty for plain text
-#   within       a command that starts each process, as `ip netns exec NAME`: an
-#                array
+#   tls          array of the flags with which to call it; empty for plain text
+#   within       array: a command that starts each process, as `ip netns exec NAME`
 #   host         the address at which coordinators listen
 #
 # Functions run in the root of the repository.
 
 # shellcheck shell=bash
-# What is set here is for the scripts that source this file.
 # shellcheck disable=SC2034
 
 # shellcheck source=deploy/bazel.sh
@@ -44,7 +42,6 @@ fail() {
   exit 1
 }
 
-# Builds the three programs, and more_targets.
 build_programs() {
   local display bin
   mapfile -t display < <(bazel_display_options)
@@ -83,8 +80,7 @@ finish() {
     "${BAZEL[@]}" shutdown >/dev/null 2>&1 || true
   fi
   if [[ -n "${work}" ]]; then
-    # After a failure, the remaining files explain it; an interrupt explains
-    # itself.
+    # The files explain a failure; an interrupt explains itself.
     if [[ "${keep}" == true || "${code}" -eq 1 ]]; then
       say "" "The data, models and logs of this run are in ${work}"
     else
@@ -94,7 +90,7 @@ finish() {
   exit "${code}"
 }
 
-# Ends all processes when the script ends, whatever ends it.
+# Ends all processes when the script ends, by a signal, too.
 finish_on_exit() {
   trap finish EXIT
   trap 'exit 130' INT
@@ -121,12 +117,12 @@ start() {
   names[$!]="${name}"
 }
 
-# start_script NAME SCRIPT FLAG...: starts a program in Python. more_targets
-# contains //worker/embedding:libcauseway.so.
+# start_script NAME SCRIPT FLAG...: starts a program in Python. more_targets must
+# contain //worker/embedding:libcauseway.so.
 start_script() {
   local name="$1"
   shift
-  # Threads that wait leave the processors to others.
+  # Waiting threads leave the processors to others.
   start "${name}" env OMP_WAIT_POLICY=passive \
     CAUSEWAY_LIBRARY="${coordinator%/server/*}/worker/embedding/libcauseway.so" \
     python/run_test.sh "$@"
@@ -207,9 +203,8 @@ read_status() {
   if [[ "${new_rate}" != 0 ]]; then rate="${new_rate}"; fi
 }
 
-# Waits for the workers. They end by themselves once the run is finished, while
-# the coordinator goes on. A worker's exit code is part of the result; if the
-# coordinator or one of several ranks ends, the others would go on for ever.
+# Waits for the workers, which end by themselves once the run is finished. Fails
+# if one fails, or if the coordinator ends, without which they would never end.
 await_islands() {
   local pid waited=("${pids[@]:1}") running
   while ((${#waited[@]} > 0)); do

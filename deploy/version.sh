@@ -2,8 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# To be sourced in the root of the source tree: sets VERSION to that of the
-# programs.
+# Sets VERSION, the programs' version. Sourced in the root of the source tree.
 
 # shellcheck disable=SC2034  # for those who source this
 VERSION="$(sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' common/version.h)"

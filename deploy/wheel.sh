@@ -61,7 +61,7 @@ trap 'rm -rf "${stage}"' EXIT
 readonly libraries="${stage}/causeway/lib"
 mkdir -p "${libraries}"
 add_python_package "${stage}"
-# Says to type checkers that the package has type hints.
+# This file tells type checkers that the package has type hints.
 touch "${stage}/causeway/py.typed"
 install -D -m 644 worker/embedding/causeway.h \
   "${stage}/causeway/include/causeway.h"
@@ -69,7 +69,7 @@ grep -qx "__version__ = \"${VERSION}\"" "${stage}/causeway/__init__.py" ||
   fail "python/causeway/__init__.py has another __version__ than ${VERSION}"
 add_file "${library}" "${libraries}"
 add_licenses "${stage}/causeway/licenses" "${added[@]}"
-# PyTorch takes these from the system, and a process has each of them once.
+# PyTorch takes these from the system, and a process can have each only once.
 rm -f "${libraries}"/lib{stdc++.so.6,gcc_s.so.1}
 needed="$(newest_version GLIBC_2 "${libraries}"/*)"
 if [[ "$(printf '%s\n' "${needed}" "${GLIBC}" | sort -V | tail -n 1)" != \

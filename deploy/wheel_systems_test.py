@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel on other systems than the one that it was made on.
+"""Tests the wheel on systems other than the one that it was made on.
 
     bazel run //deploy:wheel_systems_test
 
-Not in every test run: needs root, debootstrap, Debian's archive and PyPI. The
-systems are kept in ~/.cache/causeway. Versions of Python are those in PATH.
+Not part of every test run, because it needs root, debootstrap, Debian's archive
+and PyPI. Keeps the systems in ~/.cache/causeway. Takes the Pythons in PATH.
 """
 
 import glob
@@ -24,7 +24,7 @@ _CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 _TOO_OLD, _SUITES = "bullseye", ("bookworm", "trixie")
 _PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 
-# An island without PyTorch, which is not to be had for all of these.
+# An island without PyTorch, which some of these systems do not have.
 _TRAIN = """
 import platform, sys, numpy, causeway
 from causeway._library import library_path
@@ -62,7 +62,7 @@ class WheelSystemsTest(ProcessTestCase):
         (self.wheel,) = glob.glob(self.path("*.whl"))
 
     def copy_to(self, folder):
-        """Copies the wheel and the island there."""
+        """Copies the wheel and the island to a folder."""
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         shutil.copy(self.wheel, folder)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel, in an environment that has nothing else of Causeway."""
+"""Tests the wheel in an environment with nothing else of Causeway."""
 
 import glob
 import os

@@ -66,7 +66,7 @@ readonly work tree="${work}/root"
 trap 'rm -rf "${work}"' EXIT
 install -D -m 755 -t "${tree}/usr/bin" "${PROGRAMS[@]/#/${bin}/}"
 strip --strip-unneeded "${tree}"/usr/bin/*
-# Libraries keep their paths, with the loader that the programs name.
+# Libraries keep their paths, as does the loader, which programs name by path.
 ldd "${tree}"/usr/bin/* >"${work}/libraries"
 if grep 'not found' "${work}/libraries"; then fail "libraries are missing"; fi
 mapfile -t libraries < <(grep -oE '/[^ ]+\.so[^ ]*' "${work}/libraries" | sort -u)

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the image twice and runs a coordinator and an island of it, without
-# capabilities, as nobody, on a root that nobody can write to.
+# Builds the image twice, and runs a coordinator and an island from it, without
+# privileges, on a read-only root.
 
 set -euo pipefail
 
@@ -30,7 +30,7 @@ finish() {
 }
 trap finish EXIT
 build() {
-  # The folder is relative to where it is called.
+  # The folder of --bin is relative to the caller's.
   (cd deploy && container/build.sh --cpu_only --bin .. "${storage[@]}") \
     >"${work}/log" 2>&1
 }
@@ -58,7 +58,7 @@ run() {
     --volume "${work}/$2:/state" \
     --volume /usr/share/common-licenses:/data:ro "${image}" "${@:3}" >/dev/null
 }
-# logged NAME TEXT: succeeds if a container's log has such a line.
+# logged NAME TEXT: succeeds if a container's log has a line with TEXT.
 logged() { podman logs "$1" 2>&1 | grep "$2" >/dev/null; }
 # stopped NAME CODE: sends SIGTERM and expects an exit code.
 stopped() {

@@ -23,7 +23,7 @@ cp -rL deploy/{kubernetes,prometheus} "${work}"
 chmod -R u+w "${work}"
 deploy/kubernetes/write_rules.sh "${work}"
 diff deploy/kubernetes/alerts/rules.yaml "${work}/kubernetes/alerts/rules.yaml"
-# As docs/kubernetes.md shows it.
+# docs/kubernetes.md shows these kustomizations.
 mkdir "${work}/run" "${work}/elected" "${work}/north" "${work}/south"
 cat >"${work}/run/kustomization.yaml" <<'YAML'
 namespace: causeway
@@ -86,7 +86,7 @@ for folder in kubernetes/{coordinator,island,island_gpu} run elected north \
   /usr/bin/python3 deploy/kubernetes/check.py "${VERSION}" \
     <"${work}/objects.yaml"
   if [[ -x "${validate}" ]]; then
-    # It knows nothing of other projects' kinds, and warns of them.
+    # Otherwise it warns of other projects' kinds, which it does not know.
     "${validate}" --strict --quiet --no-warn "${work}/objects.yaml"
   fi
 done

@@ -2,8 +2,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Completes the words of Causeway's programs for bash, from what they say of
-# themselves when asked for --help.
+# Completes commands and flags of Causeway's programs in bash, from their --help.
 
 _causeway() {
   local word="${COMP_WORDS[COMP_CWORD]}" words
@@ -20,7 +19,7 @@ _causeway() {
   elif [[ "${word}" == -* ]]; then
     words="$("$1" --help 2>/dev/null | awk '/^    --/ { print $1 }')"
   fi
-  # Files, where nothing else is known.
+  # Without a matching word, complete file names.
   mapfile -t COMPREPLY < <(compgen -W "${words-}" -- "${word}" ||
     compgen -f -- "${word}")
 }

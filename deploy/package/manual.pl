@@ -23,19 +23,19 @@ sub help_of {
   return $text;
 }
 
-# Marks what POD would take for markup.
+# Escapes what POD would take for markup.
 sub escape { return shift =~ s/([<>])/$1 eq '<' ? 'E<lt>' : 'E<gt>'/ger }
 
 # flag NAME VALUE TEXT: prints an entry of a list of flags.
 sub flag {
   my ($name, $value, $text) = map { escape($_ // '') } @_;
   $text =~ s/\s+/ /g;
-  # POD takes an indented paragraph as it is, lines of any length included.
+  # POD would print an indented paragraph verbatim.
   $text =~ s/^ //;
   print "=item B<--$name>", $value ? " I<$value>" : '', "\n\n$text\n\n";
 }
 
-# The flags of a daemon, as Abseil prints them.
+# daemon HELP: prints the page of a program whose help Abseil prints.
 sub daemon {
   my ($head, $flags) = split /^  Flags from .*\n/m, shift, 2;
   my ($summary, $usage) = $head =~ /^\Q$program\E: (.*?)\n\n(.*)/s;
@@ -50,7 +50,7 @@ sub daemon {
   print "=back\n\n";
 }
 
-# A command of a program of several.
+# command NAME: prints the section of a command.
 sub command {
   my ($name) = @_;
   my ($text, $flags) = split /^Flags:\n/m, help_of('help', $name), 2;

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes the package, checks its units, installs it in a copy of this machine that
-# a systemd of its own runs, and starts a run there. Skips the last where
-# systemd-nspawn is missing or may not boot.
+# Makes the package, checks its units, installs it in a copy of this machine with
+# a systemd of its own, and starts a run there. Skips the copy if systemd-nspawn
+# is missing or may not boot.
 
 set -euo pipefail
 
@@ -32,7 +32,7 @@ trap finish EXIT
 # Runs a command in the machine.
 inside() { nsenter -t "${leader}" -a "$@"; }
 
-# Its arguments are relative to where it is called.
+# Paths in its arguments are relative to the caller's folder.
 (cd "${work}" && "${OLDPWD}/deploy/package.sh" \
   --bin "$(realpath --relative-to . "${OLDPWD}")" . >log 2>&1) ||
   fail "$(<"${work}/log")"
@@ -61,7 +61,7 @@ zcat "${work}/tree/usr/share/doc/causeway/changelog.gz" >"${work}/changelog"
   "$(dpkg-deb -f "${package}" Version)" ]] || fail "the changelog is of another"
 # This package is large, so lintian is not installed for the test alone.
 if command -v lintian >/dev/null; then
-  # The rest is about Debian's archive.
+  # Lesser complaints are about Debian's archive.
   lintian --allow-root --fail-on error "${package}" || fail "lintian"
 fi
 

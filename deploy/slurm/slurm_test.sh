@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# A cluster of two nodes, made of Debian's Slurm on this machine: two islands of two
-# ranks, one of them below a supervisor, train as jobs. The other one is pre-empted, comes back, and the
-# run finishes with both.
+# Runs a cluster of two nodes with Debian's Slurm on this machine. Two islands of
+# two ranks train as jobs, one of them below a supervisor. The other one is
+# pre-empted and comes back, and the run finishes with both.
 
 set -euo pipefail
 
@@ -22,7 +22,7 @@ finish() {
   if ((code != 0)); then
     tail -n 30 "${work}"/*.log "${work}"/out/* || true
   fi
-  # Daemons that end before their jobs would leave those behind.
+  # Daemons that end before their jobs would leave the jobs behind.
   if [[ -n "${SLURM_CONF:-}" ]]; then
     scancel --user root || true
     deadline=$((SECONDS + 20))
@@ -43,7 +43,7 @@ start() {
   pids+=($!)
 }
 
-# Below the ports that other programs get if they ask for any free one.
+# These are below the ports that programs get if they ask for any free one.
 mapfile -t ports < <(perl -MIO::Socket::INET -e '
   my @sockets;
   while (@sockets < 3) {
@@ -123,7 +123,7 @@ start coordinator server/causeway-coordinator --config "${work}/run.textproto" \
 eventually test -s "${work}/port"
 address="127.0.0.1:$(<"${work}/port")"
 
-# Says how many processors it gives to a task.
+# This srun prints how many processors it gives to a task.
 mkdir "${work}/bin"
 cat >"${work}/bin/srun" <<SRUN
 #!/bin/bash

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""An island of any framework: the C interface (causeway.h) by ctypes.
+"""Makes an island of any framework, by ctypes and the C interface (causeway.h).
 
 The parameters that a run exchanges are arrays of NumPy, which stay where they
 are. The library may change them in Island() and in after_step().
@@ -49,7 +49,7 @@ class Report(Structure):
 class Island:
     """Joins a run with arrays of float32 by name, which get its parameters.
 
-    run: what is to be trained. step: the number of the step to train, and
+    run describes the run. step has the number of the step to train, and says
     whether the run is finished.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The example of JAX, as users start it."""
+"""Tests the example of JAX as users start it."""
 
 import os
 import re

@@ -82,7 +82,7 @@ class Windows(Dataset):
 
 
 def rate(step, steps, warmup=60):
-    """The share of the peak learning rate in a step, from 1."""
+    """Returns a step's share of the peak rate; steps count from 1."""
     progress = min(1, max(0, step - warmup) / max(1, steps - warmup))
     return min(1, step / warmup) * (0.55 + 0.45 * math.cos(math.pi * progress))
 

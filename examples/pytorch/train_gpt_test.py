@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The examples, as users start them."""
+"""Tests the examples as users start them."""
 
 import difflib
 import os
@@ -34,7 +34,7 @@ class TrainGptTest(ProcessTestCase):
         ]
 
     def assert_learns(self, process):
-        """Returns the loss at the end."""
+        """Asserts that a process learns; returns its loss at the end."""
         self.assert_ends_well(process)
         begin, end = re.findall("validation loss ([0-9.]+)", process.output())
         self.assertLess(float(end), 0.8 * float(begin))

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
 """A Trainer that trains an adapter of PEFT, as an island. BASE is the folder or
-name of the model, which is the same on all islands, and which nobody sends.
+name of the model, which is the same on all islands and never sent.
 
     python3 lora_island.py BASE create run
     CAUSEWAY_COORDINATOR=127.0.0.1:7070 CAUSEWAY_ISLAND=east \\

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""The examples, as users start them."""
+"""Tests the examples as users start them."""
 
 import os
 import unittest
@@ -32,7 +32,7 @@ class TrainersTest(ProcessTestCase):
                                  **environment)
 
     def train(self, run, islands):
-        """Trains with islands, whose scripts have these arguments."""
+        """Trains with islands, each a name and its script's arguments."""
         coordinator = self.start_coordinator(
             RunFiles(f"{run}/run.textproto", f"{run}/initial.safetensors"))
         processes = [
