@@ -141,9 +141,9 @@ ABSL_FLAG(bool, evictable_state, false,
           "files of the state directory, from which the kernel brings them to "
           "memory as it is needed. Costs disk space and time.");
 ABSL_FLAG(absl::Duration, drain_slow_after, absl::InfiniteDuration(),
-          "Ask an island to leave that has trained slower than the others for "
-          "so long, at less than 0.75 of their pace, if enough others remain "
-          "for the quorum. inf keeps it.");
+          "Ask an island to leave after it has trained at less than 0.75 of "
+          "the others' pace for this long, if enough others remain for the "
+          "quorum. inf keeps it.");
 ABSL_FLAG(bool, exit_when_finished, false,
           "End once the run is finished and its islands have left.");
 

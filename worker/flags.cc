@@ -108,10 +108,10 @@ ABSL_FLAG(double, leave_out_slow, 0,
           "for 15 s or more, if each step then takes less time by this share, "
           "as 0.1. 0 only reports it.");
 ABSL_FLAG(double, hang_floor, 10,
-          "Seconds that nothing has to be faster than for --supervise: a rank "
-          "is stuck if its process does not run for so long, or if it takes "
-          "longer for something, and 5 times longer than any rank has taken "
-          "after the first 5 rounds.");
+          "The fewest seconds after which --supervise takes a rank for stuck: "
+          "one whose process has not run for that long, or that takes longer "
+          "for something, and 5 times longer than any rank has taken after the "
+          "first 5 rounds.");
 ABSL_FLAG(double, hang_ceiling, 600,
           "Seconds after which --supervise calls a rank stuck in any case, "
           "also in its first 5 rounds.");
