@@ -24,8 +24,8 @@
 #include "worker/sync/coordinator_channel.h"
 
 ABSL_FLAG(std::string, coordinator, "",
-          "Address of the run's coordinator, host:port; or, separated by "
-          "commas, this and the addresses of its followers.");
+          "Address of the run's coordinator, host:port, and perhaps, after "
+          "commas, those of its followers.");
 ABSL_FLAG(std::string, island, "",
           "Name of this island, unique in the run: 1 to 64 of [a-z0-9-]. "
           "Default: the name in the certificate of --tls.");
@@ -39,120 +39,122 @@ ABSL_FLAG(std::vector<std::string>, data_weights, {},
 ABSL_FLAG(std::string, device, "cpu",
           "Devices to train on: cpu, cuda (all GPUs), cuda:N, or several as "
           "cuda:0,2.");
-ABSL_FLAG(std::optional<bool>, anchors_on_device, std::nullopt,
-          "On GPUs: whether to keep the outer loop's anchors there instead of "
-          "in pinned host memory. Takes 4 bytes per parameter, and 8 for the "
-          "fragments whose updates are on their way; training waits less for "
-          "these. Default: if a quarter of the GPU's free memory then stays "
-          "free.");
+ABSL_FLAG(
+    std::optional<bool>, anchors_on_device, std::nullopt,
+    "Keep the outer loop's anchors in the GPU's memory instead of in pinned "
+    "host memory, so that training waits less for updates. Takes 4 bytes per "
+    "parameter, and 8 more in fragments whose updates are in flight. Default: "
+    "if a quarter of the GPU's free memory then stays free.");
 ABSL_FLAG(int, threads, 0,
-          "Computing threads of all ranks in this process together. 0 takes "
-          "one for each processor.");
+          "Computing threads of all ranks in this process together. 0: one for "
+          "each processor.");
 ABSL_FLAG(int, ranks, 0,
           "Ranks of the island in this process, as its threads. They are "
           "assigned to its devices in turn; each has a model and, on the CPU, "
-          "an equal share of --threads. 0 takes one for each device.");
+          "an equal share of --threads. 0: one for each device.");
 ABSL_FLAG(int, island_size, 1,
-          "Processes of the island, all with equally many ranks. More than 1 "
-          "needs --island_leader.");
-ABSL_FLAG(int, min_island_size, 0,
-          "Fewest processes with which the island trains. 0: all, "
-          "--island_size.");
+          "Processes of the island, each with the same number of ranks. More "
+          "than 1 needs --island_leader.");
+ABSL_FLAG(
+    int, min_island_size, 0,
+    "The fewest processes with which the island trains. 0: --island_size.");
 ABSL_FLAG(double, shrink_after, 30,
           "Seconds that process 0 waits at a start for --island_size processes "
-          "before it goes on without those that have not come.");
+          "before it continues without the missing ones.");
+ABSL_FLAG(int, island_rank, 0,
+          "Number of this process in the island, from 0. Only process 0 and "
+          "those that --island_leader lists use --coordinator and --island. "
+          "Processes from number --island_size on are spares.");
 ABSL_FLAG(
-    int, island_rank, 0,
-    "Number of this process in the island, from 0. Only processes in "
-    "--island_leader, or process 0, have a --coordinator and an --island. "
-    "Processes beyond --island_size are spares.");
-ABSL_FLAG(std::string, island_leader, "",
-          "Address on which the island's process 0 listens, host:port. After "
-          "it, separated by commas, may come the addresses of processes that "
-          "take its place, in this order, if nobody answers at those before "
-          "for --shrink_after: of processes 1, 2, ... or, as 4=host:port, of "
-          "others. The same for all processes.");
+    std::string, island_leader, "",
+    "Address on which the island's process 0 listens, host:port. Then, after "
+    "commas, those of processes that take its place, in this order, if no "
+    "address before theirs answers for --shrink_after: of processes 1, 2, ... "
+    "or, as 4=host:port, of others. The same for all processes.");
 ABSL_FLAG(std::string, rank_host, "",
-          "Name or address of this host for the island's other ranks. Empty "
-          "takes the host's name, or the leader's if that is on loopback.");
+          "Name or address at which the island's other ranks reach this host. "
+          "Empty: the host's name, or the leader's if that is on loopback.");
 ABSL_FLAG(std::string, rank_secret_file, "",
           "File with the island's secret, 32 bytes or more, the same for all "
-          "its processes: only who has it can be one of them. Needed unless "
+          "its processes: it admits only processes that have it. Needed unless "
           "--island_leader is on loopback.");
 ABSL_FLAG(bool, insecure_ranks, false,
-          "Goes without --rank_secret_file: whoever reaches --island_leader "
-          "can take part in the island, and read and change what it trains.");
+          "Allow an --island_leader beyond loopback without "
+          "--rank_secret_file: anyone who can reach it can then join the "
+          "island, and read and change what it trains.");
 ABSL_FLAG(bool, rank_encryption, false,
-          "Encrypts what processes of the island send to one another. Process "
-          "0 decides for all. NCCL cannot encrypt what it sends.");
+          "Encrypt what processes of the island send to one another. Process 0 "
+          "decides for all. NCCL cannot encrypt what it sends.");
 ABSL_FLAG(double, rank_timeout, 60,
-          "Seconds after which ranks give up waiting for another. Must be "
-          "longer than ranks are apart in their computations and than the "
-          "longest transfer.");
-ABSL_FLAG(int, supervise, 0,
-          "Starts this many processes of the island on this host and watches "
-          "them. They have this one's flags, numbers from --island_rank on, "
-          "and equal shares of --threads and of the GPUs of --device. Without "
-          "--island_size they are the whole island, and need no "
-          "--island_leader. 0: this process trains itself.");
+          "Seconds that ranks wait for another before they give up. Must be "
+          "longer than the longest transfer, and than one rank may take longer "
+          "than another to compute.");
 ABSL_FLAG(
-    std::string, on_rank_fault, "detect",
-    "What --supervise does when one of its ranks is dead or stuck: "
-    "detect reports it, decide reports also what act would do, and act "
-    "kills what is stuck and starts the ranks of this host again, without "
-    "one that computes wrong numbers if that is possible. After three "
-    "starts without progress it ends with exit code 3.");
+    int, supervise, 0,
+    "Start and watch this many processes of the island on this host. They get "
+    "the same flags, numbers from --island_rank on, and equal shares of "
+    "--threads and of the GPUs of --device. Without --island_size they are the "
+    "whole island, and need no --island_leader. 0: train in this process.");
+ABSL_FLAG(std::string, on_rank_fault, "detect",
+          "What --supervise does about a rank that is dead or stuck: detect "
+          "reports it; decide also reports what act would do; act kills stuck "
+          "ranks and restarts the ranks of this host, if possible without one "
+          "that computes wrong numbers. After three restarts without progress "
+          "it exits with code 3.");
 ABSL_FLAG(double, leave_out_slow, 0,
-          "With --min_island_size and --on_rank_fault: leaves a process out, "
-          "for 10 times --shrink_after at first, whose rank or link is slow "
-          "for 15 s or more, if each step then takes less time by this share, "
-          "as 0.1. 0 only reports it.");
-ABSL_FLAG(double, hang_floor, 10,
-          "The fewest seconds after which --supervise takes a rank for stuck: "
-          "one whose process has not run for that long, or that takes longer "
-          "for something, and 5 times longer than any rank has taken after the "
-          "first 5 rounds.");
+          "With --min_island_size and --on_rank_fault: leave out a process, at "
+          "first for 10 times --shrink_after, whose rank or link has been slow "
+          "for 15 s or more, if each step is then shorter by this share, such "
+          "as 0.1. 0: only report it.");
+ABSL_FLAG(
+    double, hang_floor, 10,
+    "The fewest seconds after which --supervise takes a rank for stuck: its "
+    "process has not run for that long, or, after the first 5 rounds, is in "
+    "one operation for that long and 5 times longer than any rank was before.");
 ABSL_FLAG(double, hang_ceiling, 600,
-          "Seconds after which --supervise calls a rank stuck in any case, "
+          "Seconds after which --supervise takes a rank for stuck in any case, "
           "also in its first 5 rounds.");
 ABSL_FLAG(std::string, tls, "",
-          "Folder with this island's certificate, which is renewed in time: "
-          "ca.crt, tls.crt and tls.key. Turns TLS on.");
+          "Folder of this island's certificate (ca.crt, tls.crt and tls.key), "
+          "which is renewed before it expires. Turns TLS on.");
 ABSL_FLAG(std::string, join, "",
-          "Join token, with which the folder --tls is made (see `causeway "
-          "token create`). Not used where the folder has a certificate "
-          "already.");
+          "Join token, with which the island gets the certificate in the "
+          "folder --tls (see `causeway token create`). Not used if the folder "
+          "has one already.");
 ABSL_FLAG(std::string, join_file, "",
-          "File with the join token, which is not needed where the folder has "
-          "a certificate already. Users of this machine can read --join in the "
-          "list of processes.");
-ABSL_FLAG(std::string, tls_ca, "",
-          "PEM file: authorities of the coordinator's certificate. Turns TLS "
-          "on; without it everything is plain text.");
-ABSL_FLAG(std::string, tls_cert, "",
-          "PEM file: this island's certificate, if the coordinator wants one.");
-ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
-ABSL_FLAG(std::string, region, "",
-          "The region of this island, 1 to 64 of [a-z0-9-]: updates and "
-          "parameters come from a follower with the same --region, if one "
-          "keeps up, and else from the coordinator. Empty: always from the "
-          "coordinator.");
+          "File with the join token, which users of this machine cannot read "
+          "in the list of processes as they can --join. Not needed if the "
+          "folder --tls has a certificate already.");
+ABSL_FLAG(
+    std::string, tls_ca, "",
+    "PEM file of the authorities that the coordinator's certificate is checked "
+    "against. Turns TLS on. Empty: plain text, unless there is --tls.");
+ABSL_FLAG(
+    std::string, tls_cert, "",
+    "PEM file of this island's certificate, if the coordinator wants one.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file of the key of --tls_cert.");
+ABSL_FLAG(
+    std::string, region, "",
+    "The region of this island, 1 to 64 of [a-z0-9-]: updates and parameters "
+    "come from a follower with the same --region while one keeps up, otherwise "
+    "from the coordinator. Empty: always from the coordinator.");
 ABSL_FLAG(int, bulk_connections, 1,
-          "Connections to the coordinator that share bulk data, beside the one "
-          "for control: 1 to 64. Several help on links that lose packets.");
+          "Connections to the coordinator that share bulk data, besides the "
+          "one for control: 1 to 64. Several help on links that lose packets.");
 ABSL_FLAG(double, uplink_mbit_s, 0,
-          "Rate, in 1e6 bits per second, to which contributions are paced: 0.2 "
-          "or more. 0 does not pace.");
+          "Rate to which contributions are paced, in 1e6 bits per second: 0.2 "
+          "or more. 0: no pacing.");
 ABSL_FLAG(double, downlink_mbit_s, 0,
           "Like --uplink_mbit_s, for what the coordinator sends to this "
           "island.");
-ABSL_FLAG(double, simulated_step_seconds, 0,
-          "Shortest time of an inner step, for experiments in which this "
-          "machine's small model stands for a large one.");
+ABSL_FLAG(
+    double, simulated_step_seconds, 0,
+    "The fewest seconds that an inner step takes, for experiments in which "
+    "this machine's small model stands for a large one. 0: no limit.");
 ABSL_FLAG(std::optional<uint32_t>, overlap_steps, std::nullopt,
-          "tau of this island: inner steps from the send of a contribution to "
-          "the use of its update, less than the run's inner_steps_per_round. "
-          "Slower links need more. Default: the run's overlap_steps.");
+          "tau of this island: inner steps from sending a contribution to "
+          "using its update, less than the run's inner_steps_per_round. Slower "
+          "links need more. Default: the run's overlap_steps.");
 ABSL_FLAG(std::optional<double>, uplink_bits, std::nullopt,
           "Bits per value of this island's contributions, 0.5 to 8, in a run "
           "whose uplink_format is ECQ. Slower uplinks need fewer. Default: the "
@@ -162,41 +164,43 @@ ABSL_FLAG(double, leave_timeout, 20,
 ABSL_FLAG(std::string, preemption_notice_file, "",
           "Leave when this file appears, as on SIGTERM.");
 ABSL_FLAG(int, interrupted_exit_code, 0,
-          "Exit code, 0 or 4 to 125, if a signal or the notice of pre-emption "
+          "Exit code, 0 or 4 to 125, if a signal or the pre-emption notice "
           "made the island leave before the run was finished, for schedulers "
-          "that start again what did not exit with 0. With several processes "
-          "only process 0 knows: the others end with this code in any case.");
-ABSL_FLAG(std::string, checkpoint_dir, "",
-          "Directory for checkpoints of this island, made if missing. An "
-          "island started again with it continues where it was. Empty keeps "
-          "none.");
-ABSL_FLAG(std::string, initial_parameters, "",
-          "A copy of the checkpoint that the run began with, so that the "
-          "island need not download it. What differs is downloaded.");
+          "that restart what did not exit with 0. Only process 0 knows why the "
+          "island ended: its other processes exit with this code in any case.");
+ABSL_FLAG(
+    std::string, checkpoint_dir, "",
+    "Directory for checkpoints of this island, made if missing. An island that "
+    "is restarted with it continues where it was. Empty: none.");
+ABSL_FLAG(
+    std::string, initial_parameters, "",
+    "A copy of the checkpoint that the run began with, so that the island need "
+    "not download it. Fragments that differ are downloaded. Empty: all are.");
 ABSL_FLAG(uint64_t, checkpoint_steps, 100,
-          "Inner steps between two checkpoints.");
+          "Inner steps between two checkpoints in --checkpoint_dir.");
 ABSL_FLAG(std::string, recent_checkpoint_dir, "",
           "Directory in memory, such as /dev/shm/NAME, for a newer checkpoint, "
-          "from which the island goes on if a process of it dies but not the "
-          "host. It is saved as often as costs 1 % of the time.");
+          "from which the island continues if one of its processes dies but "
+          "not the host. Saving it takes 1 % of the time. Empty: none.");
 ABSL_FLAG(std::string, keep_checkpoint_copy, "",
-          "Address, host:port, on which --supervise takes copies of the recent "
-          "checkpoint from the host of process 0, and keeps the newest in the "
-          "folder copy of its own --recent_checkpoint_dir. Needs "
+          "Address, host:port, on which --supervise receives copies of the "
+          "recent checkpoint from the host of process 0. It keeps the newest "
+          "in the folder copy of its own --recent_checkpoint_dir. Needs "
           "--rank_secret_file beyond loopback.");
 ABSL_FLAG(std::string, copy_checkpoint_to, "",
           "For --supervise with process 0 or one that may succeed it: the "
           "--keep_checkpoint_copy of another host, to which recent checkpoints "
-          "are copied. A host that has none, because it replaces one that was "
+          "are copied. A host without any, because it replaces one that was "
           "lost, begins with the copy.");
 ABSL_FLAG(double, copy_mbit_s, 100,
-          "Rate of these copies, in 1e6 bits per second. Those that would come "
-          "faster are left out. 0 does not limit it.");
+          "Rate limit of --copy_checkpoint_to, in 1e6 bits per second. "
+          "Checkpoints that would exceed it are not copied. 0: no limit.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
-ABSL_FLAG(std::string, metrics_listen, "",
-          "Address, host:port, that serves Prometheus's metrics at /metrics, "
-          "and /healthz and /readyz, to whoever reaches it: give a private "
-          "one. Port 0 takes a free one, which the log names. Empty: none.");
+ABSL_FLAG(
+    std::string, metrics_listen, "",
+    "Address, host:port, on which to serve Prometheus's metrics (/metrics) and "
+    "probes (/healthz, /readyz). Anyone who can reach it can read them: give a "
+    "private one. Port 0: a free one, which the log names. Empty: none.");
 
 namespace causeway {
 
@@ -320,7 +324,7 @@ std::string DataWeightsProblem() {
   const size_t files = absl::GetFlag(FLAGS_data).size();
   if (weights.size() != files) {
     return absl::StrCat("--data_weights has ", weights.size(), " weights for ",
-                        files, " files of --data");
+                        files, " files of --data; give one for each");
   }
   const absl::Status status = Mixture::Create(weights).status();
   return status.ok() ? "" : absl::StrCat("--data_weights: ", status.message());
@@ -342,7 +346,9 @@ std::string UsageProblem() {
                         "; allowed: 0 to ", kMostRanks - 1, ", and 1 to ",
                         kMostRanks);
   }
-  if (rank > 0 && size == 1) return "--island_rank needs --island_size";
+  if (rank > 0 && size == 1) {
+    return "--island_rank above 0 needs --island_size above 1";
+  }
   const int least = absl::GetFlag(FLAGS_min_island_size);
   if (least < 0 || least > size) {
     return absl::StrCat("--min_island_size is ", least,
@@ -363,13 +369,12 @@ std::string UsageProblem() {
       absl::GetFlag(FLAGS_rank_secret_file).empty() &&
       !absl::GetFlag(FLAGS_insecure_ranks)) {
     return "--island_leader is not on loopback: give all processes the same "
-           "--rank_secret_file, or say --insecure_ranks, with which whoever "
-           "reaches the leader can take part in the island";
+           "--rank_secret_file, or --insecure_ranks, with which anyone who can "
+           "reach the leader can join the island";
   }
   if (ranks < 0 || ranks > kMostRanks / size) {
     return absl::StrCat("--ranks is ", ranks, " on ", size,
-                        " processes; allowed: at most ", kMostRanks,
-                        " on all of them together");
+                        " processes; allowed: at most ", kMostRanks, " in all");
   }
   const int supervised = absl::GetFlag(FLAGS_supervise);
   if (supervised < 0 || supervised > kMostRanks - rank) {
@@ -396,7 +401,8 @@ std::string UsageProblem() {
   }
   if (!(absl::GetFlag(FLAGS_hang_floor) >= 1) ||
       !(absl::GetFlag(FLAGS_hang_ceiling) >= absl::GetFlag(FLAGS_hang_floor))) {
-    return "--hang_floor must be 1 or more, and --hang_ceiling no less";
+    return "--hang_floor must be 1 or more, and --hang_ceiling at least as "
+           "much";
   }
   if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
     return "--rank_timeout must be 1 or more";
@@ -425,10 +431,12 @@ std::string UsageProblem() {
                                      absl::GetFlag(FLAGS_copy_checkpoint_to)}) {
     if (address.empty()) continue;
     if (recent.empty()) {
-      return "copies of the checkpoint need --recent_checkpoint_dir";
+      return "--keep_checkpoint_copy and --copy_checkpoint_to need "
+             "--recent_checkpoint_dir";
     }
     if (!IsLoopback(address) && absl::GetFlag(FLAGS_rank_secret_file).empty()) {
-      return "copies of the checkpoint need --rank_secret_file";
+      return "--keep_checkpoint_copy and --copy_checkpoint_to need "
+             "--rank_secret_file beyond loopback";
     }
   }
   const double copy_rate = absl::GetFlag(FLAGS_copy_mbit_s);
@@ -470,7 +478,7 @@ std::string UsageProblem() {
                         "\"; allowed: 1 to 64 of [a-z0-9-]");
   }
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
-    return "--coordinator, --island and --data are needed";
+    return "--coordinator is needed";
   }
   const absl::Status coordinators =
       CheckCoordinators(absl::GetFlag(FLAGS_coordinator));
@@ -481,11 +489,10 @@ std::string UsageProblem() {
   const bool has_token = !absl::GetFlag(FLAGS_join).empty();
   const bool has_token_file = !absl::GetFlag(FLAGS_join_file).empty();
   if (has_token && has_token_file) {
-    return "--join and --join_file are two ways to say the same";
+    return "give either --join or --join_file, not both";
   }
   if ((has_token || has_token_file) && !has_folder) {
-    return "a join token needs --tls: the folder in which the certificate is "
-           "kept";
+    return "--join and --join_file need --tls, the folder for the certificate";
   }
   const bool is_named = !absl::GetFlag(FLAGS_island).empty();
   if ((is_named || !has_folder) && !IsValidName(absl::GetFlag(FLAGS_island))) {

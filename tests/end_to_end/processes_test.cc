@@ -307,7 +307,7 @@ TEST_F(ProcessesTest, FlagsThatMeanNothingAreRefused) {
       // A process that may lead needs the coordinator.
       {{"--island_size=2", "--island_leader=127.0.0.1:1,127.0.0.2:1",
         "--island_rank=1", "--coordinator="},
-       "--coordinator, --island and --data are needed"},
+       "--coordinator is needed"},
       {{"--hang_floor=3"}, "--hang_floor needs --supervise"},
       {{"--leave_out_slow=0.1"}, "--leave_out_slow needs --supervise"},
       {{"--supervise=2", "--leave_out_slow=1"},
