@@ -67,8 +67,8 @@ constexpr absl::Duration kLookForProcesses = absl::Milliseconds(50);
 constexpr absl::Duration kRanksEnd = absl::Seconds(15);
 // The reason why an island leaves when its supervisor has given up.
 constexpr char kGaveUp[] =
-    "its supervisor has given up, because its ranks fail again and again "
-    "without a step between";
+    "its supervisor has given up, because its ranks kept failing without a "
+    "step between";
 // The time for which a slow process is left out doubles at most this often.
 constexpr int kMostDoublings = 6;
 
@@ -418,7 +418,7 @@ void LeadingProcess::Diagnosed(const CollectiveDiagnosis& diagnosis) {
   v1::RankTrouble trouble = ToRankTrouble(diagnosis);
   const std::string evidence = absl::StrFormat(
       "%s; in each of %d windows this cost %.0f %% or more, and without "
-      "process %d each step takes %.0f %% less",
+      "process %d each step would take %.0f %% less",
       trouble.text(), kSlowWindows, 100 * slow->share, process,
       100 * slow->saved);
   if (OnRankFault() != RankFaultAction::kAct) {
@@ -557,7 +557,7 @@ absl::Status LeadingProcess::Isolate(const absl::Status& status) {
   const int process = crew_->ProcessWithRank(static_cast<int>(trouble->rank()));
   if (process == rules_.leader) return status;
   stamps_->SetCorrupt(process);
-  LOG(WARNING) << "the island goes on without process " << process;
+  LOG(WARNING) << "the island continues without process " << process;
   return absl::AbortedError(status.message());
 }
 

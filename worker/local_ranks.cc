@@ -85,9 +85,8 @@ absl::StatusOr<RendezvousOptions> IslandRendezvousOptions() {
   if (!path.empty()) {
     ASSIGN_OR_RETURN(options.secret, ReadRankSecret(path));
   } else if (!LeaderIsOnLoopback()) {
-    LOG_FIRST_N(WARNING, 1)
-        << "--insecure_ranks: whoever reaches " << options.address
-        << " can take part in the island";
+    LOG_FIRST_N(WARNING, 1) << "--insecure_ranks: anyone who can reach "
+                            << options.address << " can join the island";
   }
   return options;
 }

@@ -195,12 +195,12 @@ def crawl(trial, kind, link, result, begin):
         trial.kill("coordinator")
         trial.restart_coordinator()
     _, left = await_that(
-        lambda: re.search("starts again without process",
+        lambda: re.search("island restarts without process",
                           trial.log.since_mark()), "a smaller crew")
     result["slow_step"] = (left - found) / max(
         1, len(trial.log.steps()) - slow_steps)
     last = max(trial.log.steps())
-    trial.log.mark += trial.log.since_mark().index("starts again without")
+    trial.log.mark += trial.log.since_mark().index("island restarts without")
     steps, repaired = trial.await_steps(1)
     result["seconds"] = repaired - begin
     result["steps_lost"] = lost_steps(last, steps)

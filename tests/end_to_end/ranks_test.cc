@@ -156,7 +156,7 @@ TEST_F(RanksTest, ALeaderOffLoopbackNeedsASecretOrAFlag) {
   worker.push_back("--insecure_ranks");
   const std::unique_ptr<Process> warned = Start("warned", worker);
   EXPECT_EQ(warned->Wait(), 1);
-  EXPECT_THAT(warned->Output(), HasSubstr("can take part in the island"));
+  EXPECT_THAT(warned->Output(), HasSubstr("can join the island"));
   EXPECT_THAT(warned->Output(), HasSubstr("cannot listen on 192.0.2.1:7100"));
   worker.back() =
       absl::StrCat("--rank_secret_file=", Write("short", "password\n"));

@@ -122,7 +122,7 @@ TEST_F(RankLinkTest, ALinkThatBreaksIsNoRanksFault) {
     }
     absl::Status status;
     while (status.ok()) status = Exchange(communicator);
-    EXPECT_THAT(status, IsDeadlineExceeded("do not reach one another"));
+    EXPECT_THAT(status, IsDeadlineExceeded("cannot reach each other"));
     const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
     ASSERT_TRUE(trouble.has_value());
     EXPECT_EQ(trouble->kind(), v1::RankTrouble::SLOW_LINK);

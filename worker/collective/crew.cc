@@ -62,7 +62,7 @@ void ReportEarlierLife(int process, int ranks, Rendezvous* table) {
       table->Get(RankKey(process), kRendezvousAnswer);
   int rank = 0;
   if (!text.ok() || !absl::SimpleAtoi(*text, &rank)) return;
-  ReportDeadRank(rank * ranks, "its process has been started again", table);
+  ReportDeadRank(rank * ranks, "its process was restarted", table);
 }
 
 // Returns the number at `position` in a PlaceKey, or -1.
@@ -193,7 +193,7 @@ absl::StatusOr<std::vector<int>> CrewLeader::Await(
     if (waited > rules_.shrink_after + kLongestWait) {
       StampOthersMissing();
       return absl::DeadlineExceededError(absl::StrCat(
-          "too few of the island's processes have come: ",
+          "too few of the island's processes have connected: ",
           absl::StrJoin(present, ", "), "; wanted: ", rules_.size,
           ", at least ", rules_.least, " (waited ",
           absl::FormatDuration(absl::Trunc(waited, absl::Seconds(1))), ")"));
@@ -285,13 +285,13 @@ int CrewLeader::SizeWithoutOne() {
 }
 
 absl::Status CrewLeader::SayStartAgain() {
-  LOG(INFO) << "the island starts again with more processes";
+  LOG(INFO) << "the island restarts with more processes";
   return server_->table()->Put(kEnd, kStartAgain);
 }
 
 absl::Status CrewLeader::SayStartAgain(int left_out, absl::Time until) {
   rules_.avoided[left_out] = until;
-  LOG(INFO) << "the island starts again without process " << left_out;
+  LOG(INFO) << "the island restarts without process " << left_out;
   return server_->table()->Put(kEnd, kStartAgain);
 }
 
@@ -331,7 +331,7 @@ void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
     const absl::Status done =
         server_->table()->Get(DoneKey(rank), deadline - now_()).status();
     LOG_IF(WARNING, !done.ok())
-        << "process " << crew_[rank] << " has not ended its ranks in order";
+        << "process " << crew_[rank] << " did not end its ranks properly";
   }
 }
 
@@ -386,7 +386,8 @@ absl::StatusOr<std::optional<CrewPlace>> AwaitPlace(
         !absl::SimpleAtoi(words[1], &mine.size) ||
         !absl::SimpleAtoi(words[2], &leader) ||
         !absl::SimpleAtoi(words[3], &ranks_of_leader)) {
-      return absl::DataLossError("the place that the leader gives is damaged");
+      return absl::DataLossError(
+          "the rank that the leader assigned is damaged");
     }
     if (ranks_of_leader != ranks) {
       return UnequalRanks(process, ranks, leader, ranks_of_leader);

@@ -502,7 +502,7 @@ TEST_F(CrewTest, TooFewProcessesAreAnErrorAfterMinutes) {
     gap_ += absl::Seconds(10);
     return gap_ < absl::Hours(1);
   }),
-              IsDeadlineExceeded("have come: 0; wanted: 3, at least 2"));
+              IsDeadlineExceeded("have connected: 0; wanted: 3, at least 2"));
 }
 
 }  // namespace

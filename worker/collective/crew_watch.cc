@@ -87,12 +87,12 @@ void CrewWatch::Run() {
               .ok()) {
         continue;
       }
-      ReportDeadRank(process * ranks_,
-                     absl::StrCat("its process had a place, and was not heard "
-                                  "of for ",
-                                  absl::FormatDuration(kLostAfter),
-                                  " before it was connected"),
-                     server_->table());
+      ReportDeadRank(
+          process * ranks_,
+          absl::StrCat("its process was assigned a rank, but was silent for ",
+                       absl::FormatDuration(kLostAfter),
+                       " and did not connect"),
+          server_->table());
       return;
     }
   } while (!stop_.WaitForNotificationWithTimeout(kLook));

@@ -76,7 +76,7 @@ TEST_F(CrewWatchTest, AProcessThatIsLostBeforeItHasConnectedIsReported) {
   step_ = 1;
   const absl::Status status =
       CheckUnconnected(absl::Seconds(60), server_->table());
-  EXPECT_THAT(status, IsUnavailable("had a place, and was not heard of"));
+  EXPECT_THAT(status, IsUnavailable("was assigned a rank, but was silent for"));
   const std::optional<v1::RankTrouble> trouble = RankTroubleOf(status);
   ASSERT_TRUE(trouble.has_value());
   EXPECT_EQ(trouble->rank(), 2 * kRanks);

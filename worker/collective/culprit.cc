@@ -115,7 +115,7 @@ absl::Status BlameSilentRank(const SeenFailure& failure, int reporter,
   }
   return BlameRank(
       silent, absl::StatusCode::kUnavailable,
-      absl::StrCat("the network does not reach its host; ", report.message()));
+      absl::StrCat("its host cannot be reached; ", report.message()));
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
   trouble.set_share(1);
   trouble.set_text(
       absl::StrCat("ranks ", rank, " and ", other,
-                   " do not reach one another, though both run: ", what));
+                   " cannot reach each other, though both run: ", what));
   // The first of several reports counts.
   rendezvous->Put(kUnconnectedKey, trouble.SerializeAsString()).IgnoreError();
   return Blame(absl::StatusCode::kDeadlineExceeded, std::move(trouble));

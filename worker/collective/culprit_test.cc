@@ -137,7 +137,7 @@ TEST(CulpritTest, ALostRank0IsToldNothing) {
 
 TEST(CulpritTest, TwoThatBlameEachOtherHaveABrokenLink) {
   LocalRendezvous rendezvous;
-  const auto broken = IsDeadlineExceeded("0", "1", "do not reach one another");
+  const auto broken = IsDeadlineExceeded("0", "1", "cannot reach each other");
   std::thread rank1(
       [&] { EXPECT_THAT(Find(1, 0, kWaited, &rendezvous), broken); });
   EXPECT_THAT(Find(0, 1, kWaited, &rendezvous), broken);
@@ -199,7 +199,7 @@ TEST(CulpritTest, AHostIsDeadWhenTheRanksThatAreLeftHaveSaidSo) {
 // Ranks 0 and 1 do not reach that host. Rank 4 does, but reports late.
 TEST(CulpritTest, AHostThatALateRankReachesIsNotDead) {
   LocalRendezvous rendezvous;
-  const auto broken = IsDeadlineExceeded("and 2 do not reach one another");
+  const auto broken = IsDeadlineExceeded("and 2 cannot reach each other");
   std::thread rank1([&] {
     EXPECT_THAT(Find(1, 2, kWaited, &rendezvous, {2, 3}), broken);
   });

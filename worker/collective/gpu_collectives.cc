@@ -157,7 +157,7 @@ class NcclCollectives : public DeviceCollectives {
     int greatest = 0;
     RETURN_IF_ERROR(
         CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-                   "asking for priorities"));
+                   "querying stream priorities"));
     RETURN_IF_ERROR(CudaStatus(
         cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
         "making the stream of collectives"));
@@ -214,7 +214,7 @@ class NcclCollectives : public DeviceCollectives {
 
   absl::Status UseDevice() {
     return CudaStatus(cudaSetDevice(options_.device),
-                      absl::StrCat("taking device ", options_.device));
+                      absl::StrCat("selecting device ", options_.device));
   }
 
   // NCCL's own operations take consecutive parts of one size.

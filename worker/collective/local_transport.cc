@@ -125,7 +125,7 @@ class LocalTransfer : public Transfer {
             absl::StrCat("rank ", peer_, " has left"));
       default:
         return absl::DeadlineExceededError(
-            absl::StrCat("no message of rank ", peer_, " in time"));
+            absl::StrCat("no message from rank ", peer_, " in time"));
     }
   }
 

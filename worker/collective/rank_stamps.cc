@@ -96,7 +96,9 @@ void RankStamps::Clear() {
 
 absl::StatusOr<std::unique_ptr<RankStampPage>> RankStampPage::Create() {
   const int file = memfd_create("causeway-rank-stamps", MFD_CLOEXEC);
-  if (file < 0) return ErrnoError("cannot make memory for the ranks' stamps");
+  if (file < 0) {
+    return ErrnoError("cannot create the memory for the ranks' stamps");
+  }
   if (ftruncate(file, sizeof(Memory)) != 0) {
     const absl::Status status = ErrnoError("cannot size the ranks' stamps");
     close(file);
@@ -113,8 +115,8 @@ absl::StatusOr<std::unique_ptr<RankStampPage>> RankStampPage::Open(
   }
   if (lseek(file, 0, SEEK_END) != static_cast<off_t>(sizeof(Memory))) {
     close(file);
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " are the ranks' stamps of another version"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " holds ranks' stamps of another version of causeway"));
   }
   return Map(file);
 }

@@ -19,7 +19,7 @@ absl::Status LocalRendezvous::Put(absl::string_view key,
   if (closed_) return Closed();
   if (!values_.emplace(std::string(key), std::string(value)).second) {
     return absl::AlreadyExistsError(
-        absl::StrCat("the key \"", key, "\" was written before"));
+        absl::StrCat("the key \"", key, "\" is already written"));
   }
   return absl::OkStatus();
 }
@@ -33,7 +33,7 @@ absl::StatusOr<std::string> LocalRendezvous::Get(absl::string_view key,
   };
   if (!mu_.AwaitWithTimeout(absl::Condition(&settled), timeout)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("nobody wrote the key \"", key, "\" within ",
+        absl::StrCat("no process wrote the key \"", key, "\" within ",
                      absl::FormatDuration(timeout)));
   }
   if (closed_) return Closed();

@@ -181,9 +181,10 @@ absl::Status SecureSocket::TlsStatus(int result) const {
       const uint64_t error = ERR_get_error();
       if (ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING) break;
       const char* const reason = ERR_reason_error_string(error);
-      return absl::PermissionDeniedError(absl::StrCat(
-          "the other side has another secret, or is no rank of this island: ",
-          reason == nullptr ? "unknown error" : reason));
+      return absl::PermissionDeniedError(
+          absl::StrCat("the other side has a different secret, or is no rank "
+                       "of this island: ",
+                       reason == nullptr ? "unknown error" : reason));
     }
     default:
       break;
@@ -232,7 +233,7 @@ absl::Status SecureSocket::ConnectTo(const addrinfo& address,
   getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &errno, &size);
   if (errno != 0) return SystemError("cannot connect");
   if (absl::IsDeadlineExceeded(answered) && answered_by < deadline) {
-    return absl::NotFoundError("the network does not reach it");
+    return absl::NotFoundError("it cannot be reached");
   }
   RETURN_IF_ERROR(answered);
   for (;;) {

@@ -99,7 +99,7 @@ class SharedGpuCollectives : public DeviceCollectives {
   absl::Status Begin() {
     if (aborted_) return absl::AbortedError("the operation was given up");
     return CudaStatus(cudaSetDevice(device_),
-                      absl::StrCat("taking device ", device_));
+                      absl::StrCat("selecting device ", device_));
   }
   absl::Status End(cudaError_t started, absl::string_view doing) {
     RETURN_IF_ERROR(CudaStatus(started, doing));

@@ -59,10 +59,9 @@ absl::StatusOr<std::vector<LeaderAddress>> ParseLeaders(
         !addresses.insert(leader.address).second) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", text,
-          "\" is no list of addresses; allowed: host:port of "
-          "process 0, and perhaps, after commas, those of other processes in "
-          "order of succession, each after the number of its process, as in "
-          "4=host:port, or else of process 1, 2, ..."));
+          "\" is no list of addresses; allowed: host:port of process 0, then "
+          "perhaps, after commas, those of its successors in their order: of "
+          "processes 1, 2, ... or, as 4=host:port, of others"));
     }
     leaders.push_back(std::move(leader));
   }

@@ -218,7 +218,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
   if (!status.ok()) {
     return absl::Status(
         status.code(),
-        absl::StrCat("cannot call rank 0 of the island (waited up to ",
+        absl::StrCat("cannot reach rank 0 of the island (waited up to ",
                      absl::FormatDuration(timeout), "): ", status.message()));
   }
   return RendezvousAt(options);

@@ -294,7 +294,7 @@ absl::Status AcceptHigher(const TcpTransportOptions& options, TimeLimit& limit,
     if (RankTroubleOf(socket.status()).has_value()) return socket.status();
     if (absl::IsDeadlineExceeded(socket.status())) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "ranks that did not come: ", absl::StrJoin(missing, ", ")));
+          "ranks that did not connect: ", absl::StrJoin(missing, ", ")));
     }
     RETURN_IF_ERROR(socket.status());
     int peer = 0;

@@ -126,7 +126,7 @@ TEST_F(TcpTransportTest, MessagesAreEncryptedOnRequest) {
 
 TEST_F(TcpTransportTest, RanksThatDoNotComeAreNamed) {
   const Connected rank = Connect(0, 3, absl::Milliseconds(100));
-  EXPECT_THAT(rank, IsDeadlineExceeded("rank 0 of 3", "did not come: 1, 2"));
+  EXPECT_THAT(rank, IsDeadlineExceeded("rank 0 of 3", "did not connect: 1, 2"));
 }
 
 TEST_F(TcpTransportTest, EveryRankThatWaitsHearsOfABrokenLink) {

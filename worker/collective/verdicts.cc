@@ -32,8 +32,8 @@ void ShareVerdict(int process, Rendezvous* table) {
   if (!verdict.has_value()) return;
   const absl::Status told =
       table->Put(Key(process), verdict->SerializeAsString());
-  LOG_IF(WARNING, !told.ok()) << "rank 0 does not hear that " << verdict->text()
-                              << ": " << told.message();
+  LOG_IF(WARNING, !told.ok()) << "rank 0 could not be told that "
+                              << verdict->text() << ": " << told.message();
 }
 
 std::optional<v1::RankTrouble> Verdicts::Take() {
