@@ -286,10 +286,10 @@ absl::StatusOr<std::optional<v1::FragmentHead>> Island::MakeInitialValues(
     return head;
   }
   if (!joined_->plan().from_checkpoint()) {
-    return absl::InternalError(absl::StrCat(
-        "the initial parameters of fragment ", fragment,
-        " differ from the coordinator's: worker and coordinator are of "
-        "versions that do not go together"));
+    return absl::InternalError(
+        absl::StrCat("the initial parameters of fragment ", fragment,
+                     " differ from the coordinator's: worker and coordinator "
+                     "are of incompatible versions"));
   }
   LOG(WARNING) << "fragment " << fragment << " of checkpoint "
                << options_.initial_parameters

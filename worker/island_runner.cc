@@ -17,7 +17,7 @@ absl::Status IslandRunner::Run() {
     if (options_.give_up != nullptr) RETURN_IF_ERROR(options_.give_up());
     if (was_sound_ || SaysVersionIsLost(status)) restarts = 0;
     if (restarts == options_.restarts) return status;
-    LOG(WARNING) << "the replica is of no more use (" << status.message()
+    LOG(WARNING) << "the replica can no longer be used (" << status.message()
                  << "); starting again from the run's parameters";
   }
 }

@@ -71,7 +71,7 @@ absl::StatusOr<CheckpointCopies> StartCopies(const Clock& now) {
   if (!options.address.empty() && MayLead()) {
     const absl::Status fetched = FetchCheckpoint(options);
     LOG_IF(WARNING, !fetched.ok())
-        << "cannot ask for a copy of the island's checkpoint: "
+        << "cannot fetch a copy of the island's checkpoint: "
         << fetched.message();
     copies.mirror = std::make_unique<CheckpointMirror>(options);
   }
@@ -96,9 +96,8 @@ absl::StatusOr<std::vector<std::vector<std::string>>> IslandCommands(
   const auto count = static_cast<int>(devices.size());
   const bool has_gpus = !devices[0].is_host();
   if (has_gpus && count % processes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--supervise=", processes,
-                                                   " cannot share ", count,
-                                                   " GPUs out evenly"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--supervise=", processes, " cannot share ", count, " GPUs evenly"));
   }
   const int gpus = count / processes;
   const std::string trace = absl::GetFlag(FLAGS_trace);

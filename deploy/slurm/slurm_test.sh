@@ -157,7 +157,7 @@ eventually is_done "${east}"
 eventually is_done "${west}"
 grep -q 'tasks with 2 processors' "${work}/out/east" ||
   fail "the task of east does not get the job's processors"
-grep -q 'going on from the checkpoint' "${work}/out/west" ||
+grep -q 'continuing from the checkpoint' "${work}/out/west" ||
   fail "west did not come back from its checkpoint"
 [[ "$(job "${east}" Restarts)$(job "${west}" Restarts)" == 01 ]] ||
   fail "jobs were started again another number of times"

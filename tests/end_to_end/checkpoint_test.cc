@@ -109,7 +109,7 @@ TEST_F(CheckpointTest, AKilledIslandGoesOnAndEveryStepCountsOnce) {
     east = Worker(version == 12 ? std::vector<std::string>{pace, "--threads=2",
                                                            "--ranks=2"}
                                 : std::vector<std::string>{pace});
-    ASSERT_TRUE(east->AwaitOutput("going on from the checkpoint of step"))
+    ASSERT_TRUE(east->AwaitOutput("continuing from the checkpoint of step"))
         << east->Output();
   }
   ExpectOk(*east, *coordinator_);

@@ -183,7 +183,7 @@ TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
   const std::string without =
       AwaitStepAfter("trains on 2 of 3 processes: 0, 1", *first, killed);
   ASSERT_NE(without, "");
-  EXPECT_THAT(without, HasSubstr("going on from the checkpoint of step"));
+  EXPECT_THAT(without, HasSubstr("continuing from the checkpoint of step"));
   EXPECT_THAT(RunTool({"events", "--coordinator", Address()}),
               HasSubstr("2 of 3 processes, without 2"));
 
@@ -191,7 +191,7 @@ TEST_F(ElasticTest, AnIslandGoesOnWithoutALostHostAndTakesItInAgain) {
   const std::string with = AwaitStepAfter("trains on 3 of 3 processes: 0, 1, 2",
                                           *first, killed + without.size());
   ASSERT_NE(with, "");
-  EXPECT_THAT(with, HasSubstr("starts again with more processes"));
+  EXPECT_THAT(with, HasSubstr("restarts with more processes"));
   // No step is lost or made twice, and the two processes have not ended.
   const std::vector<int> steps = NumbersAfter("] step ", with);
   for (size_t i = 1; i < steps.size(); ++i) {
@@ -254,7 +254,7 @@ TEST_P(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
       AwaitStepAfter("trains on 2 of 3 processes: 1, 2", *hosts_[1], lost);
   ASSERT_NE(without, "");
   EXPECT_THAT(without, HasSubstr("process 1 leads the island, because no"));
-  EXPECT_THAT(without, HasSubstr("going on from the checkpoint of step"));
+  EXPECT_THAT(without, HasSubstr("continuing from the checkpoint of step"));
   EXPECT_THAT(Operate({"events"}), HasSubstr("2 of 3 processes, without 0"));
 
   // It comes back as an ordinary process.
@@ -273,7 +273,7 @@ TEST_P(SuccessionTest, TheIslandGoesOnWithoutTheHostOfProcess0) {
       AwaitStepAfter("trains on 2 of 3 processes: 0, 2", *hosts_[0], second);
   ASSERT_NE(again, "");
   EXPECT_THAT(again, HasSubstr("process 0 leads the island"));
-  EXPECT_THAT(again, HasSubstr("going on from the checkpoint of step"));
+  EXPECT_THAT(again, HasSubstr("continuing from the checkpoint of step"));
 
   hosts_[0]->Signal(SIGTERM);
   for (const int process : {0, 2}) {

@@ -134,7 +134,7 @@ TEST_F(SeveralAddressesTest, IslandsLeaveACoordinatorThatHangs) {
   coordinator_->Signal(SIGSTOP);
   StartOther();
   EXPECT_THAT(worker_->Output(),
-              HasSubstr("leads the run now; leaving the one before"));
+              HasSubstr("leads the run now; leaving the previous one"));
   coordinator_->Signal(SIGCONT);
   ASSERT_TRUE(coordinator_->AwaitOutput("was replaced by one of epoch 5"))
       << coordinator_->Output();

@@ -127,7 +127,7 @@ TEST_F(SupervisorTest, ARankThatIsStoppedIsFoundLongBeforeOneThatIsSilent) {
   const pid_t rank = FindChild(supervisor->pid(), "--island_rank=1");
   ASSERT_GT(rank, 0);
   kill(rank, SIGSTOP);
-  EXPECT_TRUE(supervisor->AwaitOutput("going on from the checkpoint of step"))
+  EXPECT_TRUE(supervisor->AwaitOutput("continuing from the checkpoint of step"))
       << supervisor->Output();
   EXPECT_THAT(supervisor->Output(), HasSubstr("rank 1 is stuck"));
   EXPECT_THAT(supervisor->Output(), HasSubstr("a signal has stopped it"));
@@ -142,7 +142,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnWithoutARankThatComputesWrongNumbers) {
   ASSERT_TRUE(supervisor->AwaitOutput("trains on 2 of 4 processes: 0, 1"))
       << supervisor->Output();
   EXPECT_THAT(supervisor->Output(),
-              AllOf(HasSubstr("the island goes on without process 3"),
+              AllOf(HasSubstr("the island continues without process 3"),
                     Not(HasSubstr("from the checkpoint"))));
   EXPECT_THAT(Events(), HasSubstr("rank 3 computes wrong numbers"));
   // The process stays out if the ranks start again for another reason.
@@ -199,7 +199,7 @@ TEST_F(SupervisorTest, AllHostsEndForGoodIfTheSupervisorOfProcess0GivesUp) {
       StartSupervisor("other", HostFlags({"--supervise=1", "--island_rank=1"}));
   const auto host = StartSupervisor("host", HostFlags({"--supervise=1"}));
   ASSERT_TRUE(host->AwaitOutput("step 25/")) << host->Output();
-  while (!absl::StrContains(host->Output(), "it is not started again")) {
+  while (!absl::StrContains(host->Output(), "it is not restarted")) {
     const pid_t rank = FindChild(host->pid(), "--island_rank=0");
     if (rank > 0) kill(rank, SIGKILL);
     absl::SleepFor(absl::Milliseconds(5));
@@ -299,7 +299,7 @@ TEST_F(SupervisorTest, AnIslandGoesOnFromTheCopyOfALostHost) {
     std::filesystem::remove_all(Path("first"), error);
   } while (std::filesystem::exists(Path("first")));
   host = StartSupervisor("replacement", first);
-  EXPECT_TRUE(host->AwaitOutput("going on from the checkpoint of step"))
+  EXPECT_TRUE(host->AwaitOutput("continuing from the checkpoint of step"))
       << host->Output();
   EXPECT_THAT(host->Output(), HasSubstr("from its copy at 127.0.0.3:"));
   EXPECT_TRUE(host->AwaitOutput("step 200/")) << host->Output();

@@ -110,8 +110,8 @@ absl::Status CheckDeviceModel(const Device& device,
           std::max<int64_t>(model.hidden_size(), heads * head_dim);
       widest > kMostNormalized) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the model normalizes ", widest, " values together; on CUDA at most ",
-        kMostNormalized, " are"));
+        "the model normalizes ", widest,
+        " values together; allowed on CUDA: at most ", kMostNormalized));
   }
   return absl::OkStatus();
 }

@@ -56,7 +56,7 @@ absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
          anchor.digest() == head.digest())) {
       continue;
     }
-    LOG(WARNING) << "the checkpoint is of no use: it has version "
+    LOG(WARNING) << "the checkpoint cannot be used: it has version "
                  << anchor.version() << " of fragment " << i
                  << ", the run is at " << head.version()
                  << "; starting from the coordinator's parameters";
@@ -160,11 +160,12 @@ absl::Status OuterLoop::StartLoading() {
   sync.set_overlap_steps(overlap_steps());
   if (options_.uplink_bits.has_value()) {
     if (sync.uplink_format() != v1::ECQ) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "this island is to send ", *options_.uplink_bits,
-          " bits per value, but the run's synchronization.uplink_format is ",
-          v1::Format_Name(sync.uplink_format()),
-          ", which has as many on all islands; only ECQ lets islands choose"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("uplink_bits of this island is ", *options_.uplink_bits,
+                       ", but the run's synchronization.uplink_format is ",
+                       v1::Format_Name(sync.uplink_format()),
+                       ", whose bits are the same on all islands; only ECQ "
+                       "lets an island choose"));
     }
     sync.set_ecq_bits(*options_.uplink_bits);
   }
@@ -178,7 +179,7 @@ absl::Status OuterLoop::StartLoading() {
     }
     loaded_ = static_cast<uint32_t>(heads_.size());
     step_ = options_.resume->run_step();
-    LOG(INFO) << "going on from the checkpoint of step " << step_;
+    LOG(INFO) << "continuing from the checkpoint of step " << step_;
   } else {
     heads_.assign(joined.heads().begin(), joined.heads().end());
     step_ = joined.run_step();
@@ -287,7 +288,7 @@ TrainerAction OuterLoop::LeaveInGoodOrder(absl::Time now) {
     return *wait;
   }
   LOG_IF(WARNING, wait.has_value() && late)
-      << "not everything trained could be handed in in time";
+      << "the time for leaving has run out; what is not handed in yet is lost";
   return End(absl::CancelledError(membership_.leave_reason()));
 }
 

@@ -108,7 +108,7 @@ absl::Status Orders::Located(const absl::Status& status) const {
   return Restated(
       status, status.code(),
       absl::StrCat(status.message(),
-                   "; the last order that all ranks have got was ", last_));
+                   "; the last order that all ranks received was ", last_));
 }
 
 absl::Status Orders::Stamped(const Order& order,

@@ -112,7 +112,8 @@ void CheckpointKeeper::Run() {
     if (!socket.ok()) return;
     const absl::Status served = Serve(**socket);
     LOG_IF(WARNING, !served.ok())
-        << "the copy of the island's checkpoint: " << served.message();
+        << "cannot receive or send a copy of the island's checkpoint: "
+        << served.message();
   }
 }
 
@@ -220,7 +221,7 @@ void CheckpointMirror::Run() {
     const absl::Status followed = Follow();
     const bool worked = std::exchange(works, followed.ok());
     LOG_IF(WARNING, worked && !works && !stop_.HasBeenNotified())
-        << "no copy of the island's checkpoint at " << options_.address << ": "
+        << "cannot copy the island's checkpoint to " << options_.address << ": "
         << followed.message();
   }
 }

@@ -128,9 +128,9 @@ std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
     waits = busy;
   }
   if (waits.has_value()) {
-    waits->text =
-        absl::StrCat("rank ", waits->rank, " ", waits->text,
-                     "; it may wait for another rank or host, or for a link");
+    waits->text = absl::StrCat(
+        "rank ", waits->rank, " ", waits->text,
+        "; it may be waiting for another rank or host, or for a link");
   }
   return waits;
 }

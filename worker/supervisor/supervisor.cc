@@ -61,8 +61,8 @@ class Supervisor {
       RepeatVerdict(pause == absl::ZeroDuration());
       if (!pause.has_value()) {
         LOG(ERROR) << "the island has failed " << RestartBudget::kMost
-                   << " times without progress since; it is not started again ("
-                   << fault_ << ")";
+                   << " times without progress; it is not restarted (" << fault_
+                   << ")";
         TakeLeave();
         return SupervisionEnd{.exit_code = kGaveUpExitCode};
       }
@@ -213,7 +213,7 @@ class Supervisor {
       if (process.running() || AwaitsRetry(i)) continue;
       if (IsDispensable(i)) {
         const absl::Duration pause = retries_[i].PauseAfter(options_.now());
-        LOG(WARNING) << HowEnded(i) << "; it had no rank, and is started again "
+        LOG(WARNING) << HowEnded(i) << "; it had no rank, and is restarted "
                      << "in " << absl::FormatDuration(pause);
         continue;
       }
@@ -245,9 +245,9 @@ class Supervisor {
   // ran out.
   absl::string_view LackOfMemory(int signal) const {
     return signal == SIGKILL && OutOfMemoryKills(options_.root) > memory_kills_
-               ? "; the kernel has killed a process of this machine for lack "
-                 "of memory meanwhile (`dmesg` names it): raise the limit of "
-                 "the container, unit or job, or let the island take less"
+               ? "; the kernel killed a process of this machine for lack of "
+                 "memory meanwhile (`dmesg` names it): raise the limit of the "
+                 "container, unit or job, or let the island use less"
                : "";
   }
 
@@ -304,7 +304,7 @@ class Supervisor {
     }
     LOG_IF(WARNING, options_.action == RankFaultAction::kDecide)
         << "with --on_rank_fault=act the island's ranks on this host would be "
-           "started again";
+           "restarted";
   }
 
   // Returns null if this supervisor has no such process.

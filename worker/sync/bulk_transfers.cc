@@ -470,8 +470,8 @@ absl::Status BulkTransfers::ReceiveWhole(
     return absl::OkStatus();
   }
   const absl::Status damaged = absl::DataLossError(
-      absl::StrCat("what came of fragment ", request.fragment(),
-                   " does not have its digest; fetching it anew"));
+      absl::StrCat("fragment ", request.fragment(),
+                   " arrived damaged: its digest differs; fetching it again"));
   if (!follower.empty()) near_.Ended(follower, damaged);
   download = {};
   return damaged;

@@ -250,7 +250,7 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   // `address`: new channels connect only to coordinators that answer.
   void GoOver(const std::string& address) {
     LOG(WARNING) << "the coordinator at " << address
-                 << " leads the run now; leaving the one before";
+                 << " leads the run now; leaving the previous one";
     ConnectAnew();
   }
 

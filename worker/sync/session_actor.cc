@@ -58,7 +58,7 @@ void SessionActor::Run() {
         if (!core.membership().stopping()) {
           // While the coordinator is away, every stream ends at once.
           LOG_EVERY_T(WARNING, 10) << "the control stream has ended: " << status
-                                   << "; training goes on";
+                                   << "; training continues";
         }
         core.membership().StreamEnded(status, now);
       });

@@ -191,8 +191,8 @@ absl::Status CheckShape(const AttentionShape& shape) {
     return absl::OkStatus();
   }
   return absl::UnimplementedError(absl::StrCat(
-      "only whole sequences of one document, and of a multiple of ",
-      kLengthMultiple, " tokens, are for cuDNN"));
+      "cuDNN takes only whole sequences of one document, of a multiple of ",
+      kLengthMultiple, " tokens"));
 }
 
 // Describes a pass over a part of `shape`.
@@ -336,7 +336,7 @@ absl::Status LoadedCudnnAttention::MakePlan(const AttentionShape& shape,
   size_t free = 0;
   size_t total = 0;
   RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free, &total),
-                             "asking for the device's memory"));
+                             "querying the device's free memory"));
   ASSIGN_OR_RETURN(
       plan.part,
       PartOf(shape, pass, static_cast<int64_t>(total / kScoresPartOfMemory)));

@@ -429,7 +429,7 @@ absl::Status CheckDevice(int device) {
   int major = 0;
   RETURN_IF_ERROR(CudaStatus(
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-      "asking for the device's abilities"));
+      "querying the device's compute capability"));
   if (major < 8) {
     return absl::FailedPreconditionError(
         absl::StrCat("cuda:", device, " has compute capability ", major,
@@ -459,7 +459,7 @@ absl::StatusOr<std::string> DescribeCudaDevice(int device) {
   RETURN_IF_ERROR(CheckDevice(device));
   cudaDeviceProp properties;
   RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, device),
-                             "asking for the device's name"));
+                             "querying the device's name"));
   return absl::StrCat(properties.name, " (", properties.totalGlobalMem >> 30,
                       " GiB)");
 }

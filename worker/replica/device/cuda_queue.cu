@@ -152,7 +152,7 @@ class CudaQueue final : public DeviceQueue {
     int greatest = 0;
     RETURN_IF_ERROR(
         CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-                   "asking for priorities"));
+                   "querying stream priorities"));
     return CudaStatus(cudaStreamCreateWithPriority(
                           &stream_, cudaStreamNonBlocking,
                           priority == QueuePriority::kHigh ? greatest : least),
@@ -169,16 +169,16 @@ class CudaQueue final : public DeviceQueue {
         is_device ? cudaMalloc(&memory, size)
                   : cudaHostAlloc(&memory, size, cudaHostAllocPortable);
     const absl::Status status = CudaStatus(
-        error, absl::StrCat("cuda:", device_, ": taking ", size >> 20,
+        error, absl::StrCat("cuda:", device_, ": allocating ", size >> 20,
                             is_device ? " MiB of the device's memory"
-                                      : " MiB of pinned memory of the host"));
+                                      : " MiB of pinned host memory"));
     if (absl::IsResourceExhausted(status)) {
       return absl::ResourceExhaustedError(absl::StrCat(
           status.message(),
           is_device ? "; a smaller training.micro_batch_size, more "
                       "synchronization.fragments, or "
                       "--anchors_on_device=false needs less"
-                    : "; with --anchors_on_device=true anchors are not there"));
+                    : "; --anchors_on_device=true keeps anchors out of it"));
     }
     RETURN_IF_ERROR(status);
     return memory;
@@ -268,7 +268,7 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> NewCudaQueue(
 absl::StatusOr<int> DeviceOfMemory(const void* memory) {
   cudaPointerAttributes attributes = {};
   RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&attributes, memory),
-                             "asking whose memory it is"));
+                             "querying which device has the memory"));
   if (attributes.type != cudaMemoryTypeDevice) {
     return absl::InvalidArgumentError("the memory is not a CUDA device's");
   }
