@@ -153,7 +153,7 @@ absl::StatusOr<FragmentMap> FragmentMap::Create(const ModelLayout& layout,
   for (const v1::Fragment& fragment : plan.fragments()) {
     if (fragment.id() != map.parts_.size()) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("fragment plan: fragment %d stands in place %d",
+          absl::StrFormat("fragment plan: fragment %d is listed at position %d",
                           fragment.id(), map.parts_.size()));
     }
     Part part;

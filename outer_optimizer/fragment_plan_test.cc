@@ -275,7 +275,7 @@ TEST_F(FragmentMapTest, RefusesGapsAndWrongSizes) {
   ExpectRefused("fragment 2 has 1 values, its tensors have");
   plan_ = good;
   plan_.mutable_fragments(1)->set_id(2);
-  ExpectRefused("fragment 2 stands in place 1");
+  ExpectRefused("fragment 2 is listed at position 1");
 }
 
 }  // namespace

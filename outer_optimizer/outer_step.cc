@@ -40,7 +40,8 @@ absl::Status CheckState(const OuterStepOptions& options,
         "and the downlink format need");
   }
   if (options.momentum_delay == 0) {
-    return absl::InvalidArgumentError("outer_optimizer.momentum_delay is 0");
+    return absl::InvalidArgumentError(
+        "outer_optimizer.momentum_delay is 0, want at least 1");
   }
   return CheckEncodeOptions(options.downlink, options.downlink_options);
 }

@@ -77,7 +77,7 @@ absl::Status CheckCodecSpec(const CodecSpec& spec) {
   if (!absl::c_linear_search(kFormats, spec.format)) {
     const std::string name = v1::Format_Name(spec.format);
     return absl::InvalidArgumentError(absl::StrFormat(
-        "format %d (%s) is not one that this version knows: %s", spec.format,
+        "unknown format %d (%s); this version knows %s", spec.format,
         name.empty() ? "no name" : name,
         absl::StrJoin(kFormats, ", ", [](std::string* names, v1::Format known) {
           names->append(v1::Format_Name(known));

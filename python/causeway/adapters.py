@@ -84,7 +84,7 @@ def run_slots(model: torch.nn.Module,
     for name, tensor in _saved(model, active_adapter(model)).items():
         if id(tensor) not in by_id:
             raise InvalidArgument(
-                f"PEFT saves {name} with the adapter, which is no parameter; "
+                f"PEFT saves {name} with the adapter, but it is no parameter; "
                 "islands exchange parameters only")
         other, _ = found.setdefault(id(tensor), (name, by_id[id(tensor)]))
         if other != name:
@@ -185,8 +185,9 @@ def check_frozen(model: torch.nn.Module, run: Run,
     found = frozen_digest(model, exchanged, run.excludes)
     if found != run.frozen:
         raise ModelMismatch(
-            f"what is frozen in the model is not that of run {run.name}: its "
-            f"digest is {found}, and the run's is {run.frozen}. Compare the "
-            "base model's checkpoint and revision, its type and quantization, "
-            "tokens that were added, and the adapter's settings, such as "
-            "lora_alpha, with those of the model that the run was made from")
+            "the frozen part of the model differs from that of run "
+            f"{run.name}: its digest is {found}, the run's {run.frozen}. "
+            "Compare the base model's checkpoint and revision, its type and "
+            "quantization, tokens that were added, and the adapter's settings, "
+            "such as lora_alpha, with those of the model that the run was made "
+            "from")

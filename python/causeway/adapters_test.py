@@ -110,8 +110,8 @@ class AdaptersTest(ProcessTestCase):
         other[0].bias.data += 1
         with self.assertRaisesRegex(
                 causeway.ModelMismatch,
-                f"of run test: its digest is {digest(other)}, and the run's "
-                f"is {digest(model())}. Compare the base model's checkpoint"):
+                f"of run test: its digest is {digest(other)}, the run's "
+                f"{digest(model())}. Compare the base model's checkpoint"):
             check_frozen(other, run("*.mask", digest(model())), set())
 
     def test_bad_models_are_refused_before_a_file_is_written(self):

@@ -117,7 +117,7 @@ def _trainable_of(model: Any,
     if not any(slot.parameter.requires_grad for slot in slots.values()):
         raise InvalidArgument(
             "no parameter of the model requires gradients: PEFT loads adapters "
-            "so unless it is told is_trainable=True")
+            "that way unless given is_trainable=True")
     tensors = {name: slot.parameter.detach() for name, slot in slots.items()}
 
     def excludes(name: str) -> bool:

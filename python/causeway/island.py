@@ -227,9 +227,9 @@ class Island:
             self._loss = loss
         limit = _STEPS_OF_REPORTS * self._tokens_per_step
         if self._tokens <= limit < self._tokens + tokens:
-            _log.warning("the tokens of %s steps were reported, and no step "
-                         "was made: another optimizer than the attached one "
-                         "may make them", _STEPS_OF_REPORTS)
+            _log.warning("the tokens of %s steps were reported, but the "
+                         "attached optimizer has made no step: does the loop "
+                         "use another one?", _STEPS_OF_REPORTS)
         self._tokens += tokens
 
     def request_leave(self, reason: str = "the training loop asks to") -> None:
@@ -278,7 +278,7 @@ class Island:
         self._native.check()
         if self._attachment is None:
             raise InvalidArgument(
-                f"{what} comes after attach(model, optimizer): without it no "
+                f"call attach(model, optimizer) before {what}: without it no "
                 "step counts")
 
     def _before_step(self) -> None:
@@ -478,11 +478,11 @@ class Island:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a state. Call before attach(), on all ranks."""
         if self._attachment is not None:
-            raise InvalidArgument("load_state_dict() comes before attach()")
+            raise InvalidArgument("call load_state_dict() before attach()")
         if self._ranks.rank == 0 and "island" not in state:
             raise InvalidArgument(
-                f"this is no island's state, but has {sorted(state)}; it is "
-                "what state_dict() returns on rank 0")
+                f"this is no island's state, but has {sorted(state)}; pass "
+                "what state_dict() returned on rank 0")
         with tempfile.TemporaryDirectory() as folder:
             if state.get("island") is not None:
                 unpack(state["island"], folder)
@@ -539,6 +539,7 @@ class Island:
         except Error as failure:
             if error is None:
                 raise
-            _log.warning("the island did not leave in order: %s", failure)
+            _log.warning("the island did not leave the run properly: %s",
+                         failure)
         finally:
             self.close()

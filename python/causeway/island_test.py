@@ -194,7 +194,7 @@ class OneIslandTest(ProcessTestCase):
         self.begin(total_steps=12)
         with self.join() as island:
             with self.assertRaisesRegex(causeway.InvalidArgument,
-                                        "comes after attach"):
+                                        "call attach.* before"):
                 island.step_done()
             island.attach(self.model, self.optimizer)
             for step in range(1, 13):
@@ -302,7 +302,7 @@ class OneIslandTest(ProcessTestCase):
                          lambda: island.should_stop, island.wait,
                          lambda: island.save(self.path("state"))):
                 with self.assertRaisesRegex(causeway.InvalidArgument,
-                                            "comes after attach"):
+                                            "call attach.* before"):
                     call()
             with self.assertRaisesRegex(causeway.InvalidArgument,
                                         "the model is of type generator"):
@@ -326,7 +326,7 @@ class OneIslandTest(ProcessTestCase):
                     island.report(tokens=32)
                     other.step()
             self.assertEqual(len(logs.output), 1)
-            self.assertIn("no step was made: another", logs.output[0])
+            self.assertIn("attached optimizer has made no step", logs.output[0])
             self.assertEqual(island.step, 1)
 
     def test_parameters_that_were_added_are_refused_at_once(self):

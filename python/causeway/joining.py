@@ -72,14 +72,14 @@ def join(coordinator: Optional[str] = None,
         needs another number than the run's.
       uplink_bits: the bits per value of contributions, which need ECQ as the
         run's uplink_format; default: the run's, or what the coordinator plans.
-      uplink_mbit_s, downlink_mbit_s: a rate to which transfers are paced; 0
-        does not pace.
+      uplink_mbit_s, downlink_mbit_s: rates, in 1e6 bits per second, to which
+        transfers are paced; 0: no pacing.
       bulk_connections: the connections for bulk data.
       region: the region of this island. Updates and parameters come from a
         follower there, if one keeps up. Default: $CAUSEWAY_REGION.
       anchors_on_device: whether the library's copy of a model on a GPU is on
-        the GPU, too: 4 bytes a parameter, and 8 for the fragments whose updates
-        are on their way. Training then waits less for an update.
+        the GPU, too: 4 bytes a parameter, and 8 more in fragments whose updates
+        are in flight. Training then waits less for an update.
       description: the text that `causeway islands` shows for this island.
       timeout: the most seconds to wait for the coordinator; None waits for
         ever.

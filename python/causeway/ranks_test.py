@@ -83,7 +83,7 @@ class RanksTest(ProcessTestCase):
     def test_a_rank_that_hangs_in_a_step_is_named(self):
         ranks, west = self.fails("hang", 40)
         hangs = ("rank 1 has given up: its training loop hangs in step 40, "
-                 "from which rank 0 went on 6s ago")
+                 "which rank 0 ended 6s ago")
         self.assert_raises_in_time(ranks[0], hangs)
         self.assert_has_left(hangs)
         # The other island does not wait.
@@ -93,7 +93,7 @@ class RanksTest(ProcessTestCase):
         ranks, west = self.fails("exit", 40)
         self.assert_raises_in_time(ranks[0], "rank 1 is dead: ")
         self.assertRegex(ranks[0].output(),
-                         "the last order that all ranks have got was (step|the "
+                         "the last order that all ranks received was (step|the "
                          r"(update|snapshot) of fragment \d at step) \d+\n")
         self.assert_has_left("rank 1 is dead")
         west.wait_for("step", 100)

@@ -122,14 +122,15 @@ class Restarts:
         else:
             self.gave_up = True
             agent._remaining_restarts = 0
-            what = "the island is not started again"
+            what = "the island is not restarted"
             if may_go_on and self._watch.acts:
-                what = ("this host has no other and ends; another takes its "
-                        "place, or the island goes on without it")
+                what = ("this host has no other rank and ends; another host "
+                        "takes its place, or the island continues without it")
                 # A shutdown would end the other hosts.
                 agent._worker_group.spec.rdzv_handler.shutdown = lambda: True
             elif may_go_on:
-                what += "; with --on-rank-fault=act it would go on without it"
+                what += ("; with --on-rank-fault=act it would continue without "
+                         "that rank")
         say(f"{name} computes wrong numbers; {what}")
         return True
 
@@ -180,7 +181,7 @@ class Restarts:
                     self._absent.put_back(returned))
         agent._worker_group.spec.local_world_size = len(workers) - 1
         self._allow_all(agent)
-        return (f"the island goes on without it, with {whole - 1} of {whole} "
+        return (f"the island continues without it, with {whole - 1} of {whole} "
                 f"ranks, {how_long}")
 
     def _report(self, agent: Any, rank: int, what_follows: str = "",

@@ -177,7 +177,7 @@ class RestartsTest(unittest.TestCase):
                           "trains with 3 ranks", watch.reports[-1][1])
             # It is left out at once, and the others have all restarts.
             self.assertEqual(self.fail(restarts, agent, first), (2, 3))
-            self.assertIn("after its return; the island goes on without it, "
+            self.assertIn("after its return; the island continues without it, "
                           "with 2 of 3 ranks", watch.reports[-1][1])
             agent._restart_workers(agent)
 

@@ -37,32 +37,33 @@ def add_arguments(parser: Any) -> None:
     group.add_argument(
         "--on-rank-fault", "--on_rank_fault", default="detect",
         choices=("detect", "decide", "act"),
-        help="what to do about a rank that is stuck: detect reports it, decide "
-        "also what act would do, and act kills it, and all are started again; "
-        "with act, the island also goes on without a rank that computes wrong "
-        "numbers, if --min-island-size allows it")
+        help="what to do about a rank that is stuck: detect reports it; decide "
+        "also reports what act would do; act kills it, and all are restarted. "
+        "With act, the island also continues without a rank that computes "
+        "wrong numbers, if --min-island-size allows it")
     group.add_argument(
         "--hang-silence", "--hang_silence", type=float, default=10,
-        help="seconds after which a process that does not run is stuck")
+        help="seconds after which a process that does not run is taken for "
+        "stuck")
     group.add_argument(
         "--hang-floor", "--hang_floor", type=float, default=300,
-        help="least seconds that a rank may take for a step, after the first "
-        "5 rounds; also at least 5 times what any has taken before. What the "
-        "script does now and then, such as an evaluation, must be faster")
+        help="the fewest seconds in a step after which a rank is taken for "
+        "stuck, after the first 5 rounds, if the step also takes 5 times "
+        "longer than any before. What the script does now and then, such as an "
+        "evaluation, must be faster")
     group.add_argument(
         "--hang-ceiling", "--hang_ceiling", type=float, default=1800,
-        help="most seconds that a rank may take for a step, also in the first "
-        "rounds")
+        help="seconds in a step after which a rank is taken for stuck in any "
+        "case, also in the first 5 rounds")
     group.add_argument(
         "--min-island-size", "--min_island_size", type=int, default=0,
-        help="fewest ranks of the island, on all hosts: it goes on without a "
-        "rank that fails first each time until the restarts are used up. "
-        "0: all are needed")
+        help="the fewest ranks, on all hosts, with which the island trains: it "
+        "continues without a rank that fails first each time until the "
+        "restarts are used up. 0: all are needed")
     group.add_argument(
         "--grow-after", "--grow_after", type=float, default=300,
-        help="seconds after which a rank that was left out is taken in again, "
-        "if its GPU computes; twice as long each time that it fails again. "
-        "0: never")
+        help="seconds after which a rank that was left out is taken back, if "
+        "its GPU computes; doubled each time that it fails again. 0: never")
     parser.set_defaults(max_restarts=3, monitor_interval=0.2)
 
 
@@ -142,7 +143,7 @@ class Watch:
         if stuck.is_sure:
             self.report_failure(stuck.rank, what, is_stuck=True)
         if self.acts:
-            what += "; killing it, so that all ranks are started again"
+            what += "; killing it, so that all ranks are restarted"
         elif self._arguments.on_rank_fault == "decide":
             what += "; with --on-rank-fault=act it would be killed"
         say(what)

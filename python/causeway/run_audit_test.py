@@ -27,7 +27,7 @@ class AuditTest(LaunchTestCase):
             "--nproc_per_node=3", "--min-island-size=2", "--grow-after=1",
             devices="a,b,c", wrong="b")
         process = self.await_training(launch, 5)["process"]
-        self.assertIn("rank 1 computes wrong numbers; the island goes on "
+        self.assertIn("rank 1 computes wrong numbers; the island continues "
                       "without it, with 2 of 3 ranks, for as long as "
                       "causeway.run lives", launch.output())
         self.assert_reported("rank_corrupt .*east.*rank 1 computes wrong")
@@ -42,7 +42,7 @@ class AuditTest(LaunchTestCase):
                                      "--min-island-size=1",
                                      devices="a,b", wrong="b")
         self.assertEqual(launch.wait(), GAVE_UP, launch.output())
-        self.assertIn("the island is not started again", launch.output())
+        self.assertIn("the island is not restarted", launch.output())
         # The ranks' results are not saved.
         self.assertNotIn("island.safetensors",
                          os.listdir(self.path("checkpoint")))
@@ -59,7 +59,7 @@ class AuditTest(LaunchTestCase):
                  for devices in ("ab", "c")]
         for host in hosts:
             self.assertEqual(host.wait(), GAVE_UP, host.output())
-        self.assertIn("computes wrong numbers; the island is not started again",
+        self.assertIn("computes wrong numbers; the island is not restarted",
                       hosts[0].output())
         self.assertIn("another host has ended the island", hosts[1].output())
 

@@ -55,7 +55,7 @@ class RunTest(LaunchTestCase):
                              *_IMPATIENT, "--hang-ceiling=4",
                              "--max_restarts=1", fault="hang", fault_step=8)
         self.assertEqual(launch.wait(), GAVE_UP, launch.output())
-        self.assertIn("it may wait for another rank", launch.output())
+        self.assertIn("it may be waiting for another rank", launch.output())
 
     def test_a_rank_that_is_stopped_before_it_attaches_is_found(self):
         self.begin()
@@ -107,8 +107,8 @@ class RunTest(LaunchTestCase):
         os.kill(process, KILL)
         self.await_training(launch, 5)
         left_out = ("rank 1 ended first, with exit code 1, 2 times without "
-                    "progress; the island goes on without it, with 2 of 3 "
-                    "ranks")
+                    "progress; the island continues without it, with 2 of "
+                    "3 ranks")
         self.assertIn(left_out, launch.output())
         self.assert_reported(f"rank_dead .*east.*{left_out}")
         steps = [event["step"] for event in launch.events()
@@ -117,7 +117,7 @@ class RunTest(LaunchTestCase):
         # It is tried again, in vain, and then twice as late.
         self.await_that(
             lambda: "rank 2 ended first, with exit code 1, after its return; "
-            "the island goes on without it, with 2 of 3 ranks, for 4 s at "
+            "the island continues without it, with 2 of 3 ranks, for 4 s at "
             "least" in launch.output(), launch)
         os.remove(broken)
         before = self.last_step(launch)

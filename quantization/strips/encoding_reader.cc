@@ -23,8 +23,7 @@ absl::Status EncodingReader::Read(absl::string_view bytes) {
   while (layout_.ok() && !bytes.empty()) {
     if (complete() == strips()) {
       layout_ = absl::InvalidArgumentError(absl::StrFormat(
-          "the encoding of %d values ends after %d bytes, but %d more have "
-          "come",
+          "the encoding of %d values ends after %d bytes, but %d more arrived",
           values_, EndOf(complete()), bytes.size()));
       break;
     }

@@ -78,7 +78,7 @@ absl::Status CheckAttached(const causeway_island* island) {
   RETURN_IF_ERROR(island->island->Failure());
   if (island->attached) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "causeway_attach has not said yet where the parameters are");
+      "call causeway_attach first: it says where the parameters are");
 }
 
 // Tells the program that started this rank, if it watches, which ranks may
@@ -164,7 +164,7 @@ absl::Status NextStep(causeway_island& island, double timeout_seconds,
   island.in_step = step->step > 0;
   if (!next.ok() || known) return next.status();
   return absl::DeadlineExceededError(absl::StrCat(
-      "no step is to be trained yet; the island is ", step->activity));
+      "there is no step to train yet; the island is ", step->activity));
 }
 
 }  // namespace
@@ -301,7 +301,7 @@ causeway_code causeway_after_step(causeway_island* island,
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (!island->in_step) {
       return absl::InvalidArgumentError(
-          "no step is under way: causeway_next_step orders them");
+          "no step is under way: call causeway_next_step first");
     }
     island->in_step = false;
     island->island->Stepped({.loss = report->loss,
@@ -318,8 +318,8 @@ causeway_code causeway_synchronize(causeway_island* island,
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (!island->in_step) {
       return absl::InvalidArgumentError(
-          "no step is under way: causeway_synchronize comes between "
-          "causeway_next_step and the training of the step");
+          "no step is under way: call causeway_synchronize after "
+          "causeway_next_step, before the step is trained");
     }
     island->in_step = false;
     island->island->SettleFirst();
@@ -344,7 +344,7 @@ causeway_code causeway_fail(causeway_island* island, causeway_code code,
         code == CAUSEWAY_INVALID_ARGUMENT ||
         code == CAUSEWAY_DEADLINE_EXCEEDED) {
       return absl::InvalidArgumentError(
-          absl::StrCat("code ", code, " ends no island"));
+          absl::StrCat("code ", code, " is not one that causeway_fail takes"));
     }
     island->in_step = false;
     island->island->Fail(absl::Status(static_cast<absl::StatusCode>(code),
@@ -407,8 +407,8 @@ causeway_code causeway_save(causeway_island* island, const char* directory) {
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (!island->in_step) {
       return absl::InvalidArgumentError(
-          "the state is saved between causeway_next_step and "
-          "causeway_after_step");
+          "no step is under way: call causeway_save between causeway_next_step "
+          "and causeway_after_step");
     }
     return island->island->Save(causeway::Text(directory));
   });

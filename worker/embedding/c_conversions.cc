@@ -39,7 +39,7 @@ absl::Status CheckRanks(const causeway_options& options) {
   }
   if (Text(options.rank_secret).size() < 32 && !IsLoopback(leader)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "other machines reach the leader ", leader,
+        "the leader is not on loopback, but at ", leader,
         ": set rank_secret, at least 32 bytes, the same on all ranks"));
   }
   return absl::OkStatus();
@@ -67,9 +67,9 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
   to.connection.now = SteadyWallClock();
   for (const double rate : {from.uplink_mbit_s, from.downlink_mbit_s}) {
     if (rate >= 0 && std::isfinite(rate)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("uplink_mbit_s or downlink_mbit_s is ", rate,
-                     "; allowed: a rate to which transfers are paced, or 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "uplink_mbit_s or downlink_mbit_s is ", rate,
+        "; allowed: 0, or 1e6 bits per second to which transfers are paced"));
   }
   to.connection.uplink_bytes_per_second = from.uplink_mbit_s * kBytesPerMbit;
   to.connection.downlink_bytes_per_second =
@@ -98,14 +98,14 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
   }
   if (to.connection.address.empty() && from.rank == 0) {
     return absl::InvalidArgumentError(
-        "coordinator is empty; it is the coordinator's host:port");
+        "coordinator is empty; set it to the coordinator's host:port");
   }
   RETURN_IF_ERROR(CheckCoordinators(to.connection.address));
   Island::Options& island = to.island;
   island.join.set_island_id(Text(from.island));
   if (island.join.island_id().empty() && to.tls.tls.empty() && from.rank == 0) {
     return absl::InvalidArgumentError(
-        "island is empty; it is the island's name in the run");
+        "island is empty; set it to the island's name in the run");
   }
   island.join.set_description(Text(from.description));
   if (from.verbose > 1) island.log_interval = absl::ZeroDuration();

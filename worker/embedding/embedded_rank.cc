@@ -163,7 +163,7 @@ absl::Status EmbeddedRank::MakeOwnReplica(std::string text) {
       communicator()->Broadcast(0, absl::MakeSpan(&text[0], text.size())));
   v1::JoinResponse joined;
   if (!joined.ParseFromString(text)) {
-    return absl::DataLossError("what rank 0 says of the run is damaged");
+    return absl::DataLossError("rank 0's description of the run is damaged");
   }
   ASSIGN_OR_RETURN(const FragmentMap map,
                    FragmentMap::Create(layout_, joined.plan()));

@@ -144,9 +144,9 @@ absl::Status FollowingIsland::AwaitTensors() {
     if (!behind->IsOver()) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         "its training loop ",
-        ordered_.has_value() ? "has not come for step " : "hangs in step ",
-        step_, ", from which rank 0 went on ",
-        absl::FormatDuration(options_.rank_timeout), " ago"));
+        ordered_.has_value() ? "has not begun step " : "hangs in step ", step_,
+        ", which rank 0 ended ", absl::FormatDuration(options_.rank_timeout),
+        " ago"));
   }
   return absl::OkStatus();
 }

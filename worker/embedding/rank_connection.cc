@@ -133,7 +133,7 @@ absl::StatusOr<v1::JoinResponse> AwaitSharedRun(Rendezvous* rendezvous,
   }
   v1::JoinResponse joined;
   if (text.empty() || !joined.ParseFromString(text.substr(1))) {
-    return absl::DataLossError("what rank 0 says of the run is damaged");
+    return absl::DataLossError("rank 0's description of the run is damaged");
   }
   encrypt = text[0] == kEncrypted;
   return joined;

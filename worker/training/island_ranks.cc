@@ -264,7 +264,7 @@ absl::Status RunFollowingRank(const IslandRanksOptions& options,
                    process.rendezvous->Get(kRunKey, process.connect_timeout));
   v1::IslandRun run;
   if (!run.ParseFromString(text)) {
-    return absl::DataLossError("what rank 0 says of the run is damaged");
+    return absl::DataLossError("rank 0's description of the run is damaged");
   }
   process.encrypt = run.encrypt();
   ASSIGN_OR_RETURN(const Rank::Options own,

@@ -224,7 +224,7 @@ absl::Status Rank::MakeOwnReplica(std::string text) {
   RETURN_IF_ERROR(ExchangeBytes(absl::MakeSpan(&text[0], text.size())));
   v1::JoinResponse joined;
   if (!joined.ParseFromString(text)) {
-    return absl::DataLossError("what rank 0 says of the run is damaged");
+    return absl::DataLossError("rank 0's description of the run is damaged");
   }
   ASSIGN_OR_RETURN(FragmentMap map,
                    FragmentMap::Create(layout_, joined.plan()));
