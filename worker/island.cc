@@ -94,10 +94,9 @@ absl::StatusOr<const v1::JoinResponse*> Island::AwaitRun(absl::Time deadline) {
         loop_.Read([](const OuterLoop& core, absl::Time) {
           return core.membership().join_error();
         });
-    return absl::DeadlineExceededError(
-        absl::StrCat("the island has not joined yet: ",
-                     error.ok() ? "no answer has come from the coordinator"
-                                : error.message()));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "the island has not joined yet: ",
+        error.ok() ? "the coordinator has not answered" : error.message()));
   }
   RETURN_IF_ERROR(TakeUpRun());
   return &*joined_;

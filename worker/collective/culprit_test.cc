@@ -172,7 +172,7 @@ TEST(CulpritTest, ASilentRankThatNobodyReachesIsDead) {
     });
   }
   EXPECT_THAT(Find(0, 3, kWaited, &rendezvous, {3}),
-              IsUnavailable("does not reach its host"));
+              IsUnavailable("its host cannot be reached"));
   for (std::thread& other : others) other.join();
 }
 
@@ -184,7 +184,7 @@ TEST(CulpritTest, AHostIsDeadWhenTheRanksThatAreLeftHaveSaidSo) {
     others.emplace_back([&rendezvous, rank] {
       EXPECT_THAT(Find(rank, rank == 1 ? 2 : 3, kWaited, &rendezvous, {2, 3},
                        absl::InfiniteDuration()),
-                  IsUnavailable("does not reach its host"));
+                  IsUnavailable("its host cannot be reached"));
     });
   }
   EXPECT_THAT(

@@ -53,7 +53,7 @@ absl::Status Heard(int rank, const std::string& text) {
   v1::RankFailure said;
   if (!said.ParseFromString(text)) {
     return absl::DataLossError(
-        absl::StrCat("what rank ", rank, " says is damaged"));
+        absl::StrCat("the message from rank ", rank, " is damaged"));
   }
   const auto code = static_cast<absl::StatusCode>(said.code());
   if (code == absl::StatusCode::kOk || code == absl::StatusCode::kCancelled) {

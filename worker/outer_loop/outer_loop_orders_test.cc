@@ -92,9 +92,10 @@ TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnBits) {
   options.uplink_bits = 0.75;
   IslandDriver refused(options);
   refused.Connect();
-  EXPECT_THAT(refused.Train(),
-              ElementsAre(StartsWith("end FAILED_PRECONDITION: this island is "
-                                     "to send 0.75 bits per value, but")));
+  EXPECT_THAT(
+      refused.Train(),
+      ElementsAre(StartsWith(
+          "end FAILED_PRECONDITION: uplink_bits of this island is 0.75, but")));
   IslandDriver driver(options);
   driver.joined()
       .mutable_config()

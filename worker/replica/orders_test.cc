@@ -207,11 +207,10 @@ TEST_F(OrdersTest, AFailureSaysWhichOrderAllRanksHaveGot) {
       orders->Lead({.what = What::kApply, .fragment = 2}, [] {
         return BlameRank(1, absl::StatusCode::kDeadlineExceeded, "silent");
       });
-  EXPECT_THAT(
-      failed,
-      StatusIs(absl::StatusCode::kDeadlineExceeded,
-               "rank 1 is stuck: silent; the last order that all ranks have "
-               "got was the update of fragment 2 at step 7"));
+  EXPECT_THAT(failed,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       "rank 1 is stuck: silent; the last order that all ranks "
+                       "received was the update of fragment 2 at step 7"));
   EXPECT_TRUE(RankTroubleOf(failed).has_value());
   EXPECT_EQ(orders->Lead({.what = What::kStep}, Nothing), failed);
   EXPECT_THAT(told, ElementsAre(failed));

@@ -201,8 +201,8 @@ TEST_F(SupervisorTest, SaysIfMemoryHasRunOut) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(Run(options), 1);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("process 0 was killed by signal 9; the kernel has "
-                        "killed a process of this machine for lack of memory"));
+              HasSubstr("process 0 was killed by signal 9; the kernel killed a "
+                        "process of this machine for lack of memory"));
   // No other process has been killed for lack of memory since.
   testing::internal::CaptureStderr();
   EXPECT_EQ(Run(options), 1);

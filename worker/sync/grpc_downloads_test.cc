@@ -149,7 +149,7 @@ TEST_F(GrpcDownloadsTest, ParametersMustHaveTheirDigest) {
   coordinator_.bytes[kBytes - 1] = 'b';
   ParametersDownload download;
   EXPECT_THAT(client_->FetchParameters({}, kBytes, download),
-              IsDataLoss("does not have its digest"));
+              IsDataLoss("its digest differs"));
   // The client keeps none of the bytes: the next try starts over.
   EXPECT_EQ(download.bytes.received().size(), 0);
   coordinator_.bytes = coordinator_.announced;
