@@ -196,11 +196,10 @@ ABSL_FLAG(double, copy_mbit_s, 100,
           "Rate limit of --copy_checkpoint_to, in 1e6 bits per second. "
           "Checkpoints that would exceed it are not copied. 0: no limit.");
 ABSL_FLAG(double, log_seconds, 5, "Seconds between lines of progress.");
-ABSL_FLAG(
-    std::string, metrics_listen, "",
-    "Address, host:port, on which to serve Prometheus's metrics (/metrics) and "
-    "probes (/healthz, /readyz). Anyone who can reach it can read them: give a "
-    "private one. Port 0: a free one, which the log names. Empty: none.");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "Address, host:port, that serves /metrics for Prometheus, /healthz "
+          "and /readyz to anyone who can reach it: choose a private one. Port "
+          "0: a free port, which the log names. Empty: none.");
 
 namespace causeway {
 
