@@ -317,7 +317,8 @@ std::string LeaderProblem() {
   return "";
 }
 
-std::string DataWeightsProblem() {
+std::string DataProblem() {
+  if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
   const std::vector<double> weights = DataWeights();
   if (weights.empty()) return "";
   const size_t files = absl::GetFlag(FLAGS_data).size();
@@ -329,17 +330,9 @@ std::string DataWeightsProblem() {
   return status.ok() ? "" : absl::StrCat("--data_weights: ", status.message());
 }
 
-}  // namespace
-
-std::string UsageProblem() {
+std::string IslandSizeProblem() {
   const int size = absl::GetFlag(FLAGS_island_size);
   const int rank = absl::GetFlag(FLAGS_island_rank);
-  const int ranks = absl::GetFlag(FLAGS_ranks);
-  const absl::StatusOr<DeviceChoice> devices =
-      ParseDevices(absl::GetFlag(FLAGS_device));
-  if (!devices.ok()) {
-    return absl::StrCat("--device: ", devices.status().message());
-  }
   if (size < 1 || size > kMostRanks || rank < 0 || rank >= kMostRanks) {
     return absl::StrCat("--island_rank is ", rank, " and --island_size ", size,
                         "; allowed: 0 to ", kMostRanks - 1, ", and 1 to ",
@@ -371,10 +364,17 @@ std::string UsageProblem() {
            "--rank_secret_file, or --insecure_ranks, with which anyone who can "
            "reach the leader can join the island";
   }
+  const int ranks = absl::GetFlag(FLAGS_ranks);
   if (ranks < 0 || ranks > kMostRanks / size) {
     return absl::StrCat("--ranks is ", ranks, " on ", size,
                         " processes; allowed: at most ", kMostRanks, " in all");
   }
+  return "";
+}
+
+std::string SupervisorProblem() {
+  const int size = absl::GetFlag(FLAGS_island_size);
+  const int rank = absl::GetFlag(FLAGS_island_rank);
   const int supervised = absl::GetFlag(FLAGS_supervise);
   if (supervised < 0 || supervised > kMostRanks - rank) {
     return absl::StrCat("--supervise is ", supervised, "; allowed: at most ",
@@ -403,22 +403,10 @@ std::string UsageProblem() {
     return "--hang_floor must be 1 or more, and --hang_ceiling at least as "
            "much";
   }
-  if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
-    return "--rank_timeout must be 1 or more";
-  }
-  if (!(absl::GetFlag(FLAGS_leave_timeout) >= 0)) {
-    return "--leave_timeout must be 0 or more";
-  }
-  const int exit_code = absl::GetFlag(FLAGS_interrupted_exit_code);
-  // Other codes mean failure, wrong usage, an island that must not be
-  // restarted, a program that cannot be started, or a signal.
-  if (exit_code != 0 && (exit_code <= kGaveUpExitCode || exit_code > 125)) {
-    return absl::StrCat("--interrupted_exit_code is ", exit_code,
-                        "; allowed: 0, and ", kGaveUpExitCode + 1, " to 125");
-  }
-  if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
-    return "--threads must be 0 to 1024";
-  }
+  return "";
+}
+
+std::string CheckpointProblem() {
   if (absl::GetFlag(FLAGS_checkpoint_steps) < 1) {
     return "--checkpoint_steps must be 1 or more";
   }
@@ -442,18 +430,44 @@ std::string UsageProblem() {
   if (copy_rate != 0 && !(copy_rate >= 0.1)) {
     return "--copy_mbit_s must be 0, or 0.1 or more";
   }
+  return "";
+}
+
+// Returns the problem with what this process computes and how it ends, or "".
+std::string ProcessProblem() {
+  const absl::StatusOr<DeviceChoice> devices =
+      ParseDevices(absl::GetFlag(FLAGS_device));
+  if (!devices.ok()) {
+    return absl::StrCat("--device: ", devices.status().message());
+  }
+  if (!(absl::GetFlag(FLAGS_rank_timeout) >= 1)) {
+    return "--rank_timeout must be 1 or more";
+  }
+  if (!(absl::GetFlag(FLAGS_leave_timeout) >= 0)) {
+    return "--leave_timeout must be 0 or more";
+  }
+  const int exit_code = absl::GetFlag(FLAGS_interrupted_exit_code);
+  // Other codes mean failure, wrong usage, an island that must not be
+  // restarted, a program that cannot be started, or a signal.
+  if (exit_code != 0 && (exit_code <= kGaveUpExitCode || exit_code > 125)) {
+    return absl::StrCat("--interrupted_exit_code is ", exit_code,
+                        "; allowed: 0, and ", kGaveUpExitCode + 1, " to 125");
+  }
+  if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_threads) > 1024) {
+    return "--threads must be 0 to 1024";
+  }
   const std::string metrics = absl::GetFlag(FLAGS_metrics_listen);
   if (!metrics.empty() && PortOf(metrics) < 0) {
     return absl::StrCat("--metrics_listen is \"", metrics,
                         "\"; allowed: host:port");
   }
-  if (absl::GetFlag(FLAGS_data).empty()) return "--data is needed";
-  const std::string weights = DataWeightsProblem();
-  if (!weights.empty()) return weights;
   if (!(absl::GetFlag(FLAGS_simulated_step_seconds) >= 0)) {
     return "--simulated_step_seconds must be 0 or more";
   }
-  if (!MayLead()) return "";
+  return "";
+}
+
+std::string LinkProblem() {
   const int connections = absl::GetFlag(FLAGS_bulk_connections);
   if (connections < 1 || connections > kMaxBulkConnections) {
     return absl::StrCat("--bulk_connections must be 1 to ",
@@ -476,6 +490,10 @@ std::string UsageProblem() {
     return absl::StrCat("--region is \"", region,
                         "\"; allowed: 1 to 64 of [a-z0-9-]");
   }
+  return "";
+}
+
+std::string CoordinatorProblem() {
   if (absl::GetFlag(FLAGS_coordinator).empty()) {
     return "--coordinator is needed";
   }
@@ -499,6 +517,20 @@ std::string UsageProblem() {
                         "\"; allowed: 1 to 64 of [a-z0-9-]");
   }
   return "";
+}
+
+}  // namespace
+
+std::string UsageProblem() {
+  for (const auto problem_of :
+       {ProcessProblem, IslandSizeProblem, SupervisorProblem, CheckpointProblem,
+        DataProblem}) {
+    const std::string problem = problem_of();
+    if (!problem.empty()) return problem;
+  }
+  if (!MayLead()) return "";
+  const std::string problem = LinkProblem();
+  return problem.empty() ? CoordinatorProblem() : problem;
 }
 
 }  // namespace causeway
