@@ -187,6 +187,88 @@ absl::StatusOr<RunHealth::Options> HealthOptions(
   return options;
 }
 
+struct StartedRun {
+  RunRecord run;
+  // The newest version of each fragment.
+  std::vector<CommitRecord> commits;
+  bool is_new = false;
+};
+
+// Continues the run in `state`, or begins a new one there. `options.config`
+// takes the run's defaults.
+absl::StatusOr<StartedRun> StartRun(StateDirectory& state,
+                                    Engine::Options& options) {
+  StartedRun started;
+  absl::StatusOr<RunRecord> run = ContinueRun(state, options);
+  started.is_new = absl::IsNotFound(run.status());
+  if (started.is_new) {
+    StateDefaults(options.config, options.config);
+  } else {
+    RETURN_IF_ERROR(run.status());
+    ASSIGN_OR_RETURN(started.commits, state.log().Heads());
+  }
+  if (started.commits.empty()) {
+    ASSIGN_OR_RETURN(const InitialValues values, OpenInitialValues(options));
+    if (started.is_new) {
+      RETURN_IF_ERROR(CreateRun(state, options, values.layout()));
+    }
+    ASSIGN_OR_RETURN(run, ContinueRun(state, options));
+    const bool from_checkpoint = run->plan.from_checkpoint();
+    if (from_checkpoint == options.initial_parameters.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "run ", run->run_id, " was named but got no parameters, and it ",
+          from_checkpoint ? "begins" : "does not begin",
+          " with a checkpoint: start ", from_checkpoint ? "with" : "without",
+          " --initial_parameters, or remove the state directory"));
+    }
+    // The checkpoint may differ from the one at the first start.
+    RETURN_IF_ERROR(FragmentMap::Create(values.layout(), run->plan).status());
+    RETURN_IF_ERROR(CommitInitialVersions(state, *run, values));
+    ASSIGN_OR_RETURN(started.commits, state.log().Heads());
+  }
+  started.run = *std::move(run);
+  return started;
+}
+
+std::vector<CoordinatorEvent> StartEvents(const StartedRun& started,
+                                          const Engine::Options& options) {
+  const RunRecord& run = started.run;
+  std::vector<CoordinatorEvent> events = {
+      {"coordinator_started", "",
+       absl::StrCat(
+           started.is_new ? "new run " : "continuing run ", run.run_id,
+           started.is_new && run.plan.from_checkpoint()
+               ? absl::StrCat(" from checkpoint ", options.initial_parameters)
+               : "")}};
+  const std::string changes = ConfigDifference(run.config, options.config);
+  if (!changes.empty()) {
+    events.push_back(
+        {"config_changed", "",
+         absl::StrCat(
+             "against the run's first configuration: ",
+             absl::StrJoin(absl::StrSplit(changes, '\n', absl::SkipEmpty()),
+                           "; "))});
+  }
+  return events;
+}
+
+std::vector<Coordinator::CommittedFragment> CommittedFragments(
+    absl::Span<const CommitRecord> commits, const FragmentHeads& heads) {
+  std::vector<Coordinator::CommittedFragment> fragments;
+  for (const CommitRecord& commit : commits) {
+    double squares = 0;
+    const auto newest = heads.Newest(commit.head.fragment());
+    for (const float value : newest->contents().theta) {
+      squares += static_cast<double>(value) * value;
+    }
+    fragments.push_back({.head = commit.head,
+                         .merged_norm = commit.merged_norm,
+                         .committed_at = commit.committed_at,
+                         .parameter_norm = std::sqrt(squares)});
+  }
+  return fragments;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
@@ -197,77 +279,26 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
     ASSIGN_OR_RETURN(state,
                      StateDirectory::Open(options.state_dir, {.create = true}));
   }
-  absl::StatusOr<RunRecord> run = ContinueRun(*state, options);
-  const bool is_new = absl::IsNotFound(run.status());
-  if (is_new) {
-    StateDefaults(options.config, options.config);
-  } else {
-    RETURN_IF_ERROR(run.status());
-  }
-  std::vector<CommitRecord> commits;
-  if (!is_new) {
-    ASSIGN_OR_RETURN(commits, state->log().Heads());
-  }
-  if (commits.empty()) {
-    ASSIGN_OR_RETURN(const InitialValues values, OpenInitialValues(options));
-    if (is_new) RETURN_IF_ERROR(CreateRun(*state, options, values.layout()));
-    ASSIGN_OR_RETURN(run, ContinueRun(*state, options));
-    if (run->plan.from_checkpoint() == options.initial_parameters.empty()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "run ", run->run_id, " was named but got no parameters, and it ",
-          run->plan.from_checkpoint() ? "begins" : "does not begin",
-          " with a checkpoint: start ",
-          run->plan.from_checkpoint() ? "with" : "without",
-          " --initial_parameters, or remove the state directory"));
-    }
-    // The checkpoint may differ from the one at the first start.
-    RETURN_IF_ERROR(FragmentMap::Create(values.layout(), run->plan).status());
-    RETURN_IF_ERROR(CommitInitialVersions(*state, *run, values));
-    ASSIGN_OR_RETURN(commits, state->log().Heads());
-  }
+  ASSIGN_OR_RETURN(StartedRun started, StartRun(*state, options));
+  std::vector<CoordinatorEvent> events = StartEvents(started, options);
+  RunRecord& run = started.run;
+  run.config = options.config;
   ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());
-  const std::string warning = MemoryWarning(options.config, run->plan, memory);
+  const std::string warning = MemoryWarning(run.config, run.plan, memory);
   LOG_IF(WARNING, !warning.empty() && !options.evictable_state) << warning;
-  std::vector<CoordinatorEvent> events = {
-      {"coordinator_started", "",
-       absl::StrCat(
-           is_new ? "new run " : "continuing run ", run->run_id,
-           is_new && run->plan.from_checkpoint()
-               ? absl::StrCat(" from checkpoint ", options.initial_parameters)
-               : "")}};
-  const std::string changes = ConfigDifference(run->config, options.config);
-  if (!changes.empty()) {
-    events.push_back(
-        {"config_changed", "",
-         absl::StrCat(
-             "against the run's first configuration: ",
-             absl::StrJoin(absl::StrSplit(changes, '\n', absl::SkipEmpty()),
-                           "; "))});
-  }
-  run->config = options.config;
 
   if (fragment_heads == nullptr ||
-      !fragment_heads->Are(commits, run->config.storage())) {
+      !fragment_heads->Are(started.commits, run.config.storage())) {
     fragment_heads = nullptr;
     ASSIGN_OR_RETURN(fragment_heads,
-                     FragmentHeads::Restore(*state, *run, options.merge_threads,
+                     FragmentHeads::Restore(*state, run, options.merge_threads,
                                             options.evictable_state));
   }
-  std::vector<Coordinator::CommittedFragment> heads;
-  for (const CommitRecord& commit : commits) {
-    double squares = 0;
-    const auto newest = fragment_heads->Newest(commit.head.fragment());
-    for (const float value : newest->contents().theta) {
-      squares += static_cast<double>(value) * value;
-    }
-    heads.push_back({.head = commit.head,
-                     .merged_norm = commit.merged_norm,
-                     .committed_at = commit.committed_at,
-                     .parameter_norm = std::sqrt(squares)});
-  }
-  const v1::StorageConfig& storage = options.config.storage();
+  std::vector<Coordinator::CommittedFragment> heads =
+      CommittedFragments(started.commits, *fragment_heads);
+  const v1::StorageConfig& storage = run.config.storage();
   RETURN_IF_ERROR(state
-                      ->RemoveUnreferenced(run->run_id, storage.versions_kept(),
+                      ->RemoveUnreferenced(run.run_id, storage.versions_kept(),
                                            storage.update_history())
                       .status());
   ASSIGN_OR_RETURN(std::vector<Member> members, state->log().Members());
@@ -275,29 +306,29 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
       CoordinatorHistory history,
       state->log().LoadHistory(
           static_cast<uint32_t>(heads.size()),
-          NormGuard::Memory(options.config.membership().max_islands())));
+          NormGuard::Memory(run.config.membership().max_islands())));
   for (const QuarantineEntry& entry : history.quarantine) {
     if (entry.state == v1::QuarantinedContribution::HELD) continue;
     RETURN_IF_ERROR(state->RemoveQuarantined(entry.id));
   }
   ASSIGN_OR_RETURN(SyncSchedule schedule,
-                   SyncSchedule::Create(run->config, run->plan));
+                   SyncSchedule::Create(run.config, run.plan));
   ASSIGN_OR_RETURN(const RunHealth::Options health,
-                   HealthOptions(run->config, schedule, members, state->log()));
+                   HealthOptions(run.config, schedule, members, state->log()));
   ASSIGN_OR_RETURN(
       const std::vector<v1::Event> ends,
       state->log().NewestEvents(0, 1, {.kinds = {RunFinished().kind}}));
   // The constructor is private, so std::make_unique cannot call it.
   std::unique_ptr<Engine> engine(new Engine(
       options, std::move(state),
-      {.run_id = run->run_id,
-       .config = run->config,
-       .plan = run->plan,
+      {.run_id = run.run_id,
+       .config = run.config,
+       .plan = run.plan,
        .schedule = std::move(schedule),
-       .epoch = run->epoch,
+       .epoch = run.epoch,
        .drain_slow_after = options.drain_slow_after},
       std::move(fragment_heads), std::move(heads), std::move(members),
-      std::move(history), health, StagingBytesOf(options.config, run->plan)));
+      std::move(history), health, StagingBytesOf(run.config, run.plan)));
   // A crash at the end of the run may have lost its event.
   if (engine->run_state() == v1::FINISHED && ends.empty()) {
     events.push_back(RunFinished());
