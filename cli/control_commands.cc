@@ -40,7 +40,7 @@ Command OneCall(Command command, const Clock& now,
   AddConnectionFlags(flags->connection, command.flags);
   if constexpr (kHasReason) {
     command.flags.Add("reason", "TEXT",
-                      "The reason, to be shown in the status and the events.",
+                      "Reason to show in the status and the events.",
                       &flags->reason);
   }
   command.run = [=](const Invocation& call) -> absl::Status {
@@ -135,7 +135,7 @@ Command QuarantineCommand(const Clock& now) {
     uint64_t id = 0;
     if (!absl::SimpleAtoi(call.arguments[1], &id)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "ID is a number that `quarantine list` shows, and not \"",
+          "ID must be a number that `quarantine list` shows, not \"",
           call.arguments[1], "\""));
     }
     RETURN_IF_ERROR(admits ? Decide(*flags, now, &Stub::AdmitContribution, id)
@@ -151,13 +151,13 @@ Command DataCommand(const Clock& now) {
   return OneCall(
       {.name = "data",
        .arguments = "accept ISLAND",
-       .summary = "Takes the data that an island reads for the run's data.",
+       .summary = "Accepts the data that an island reads as the run's data.",
        .details =
            "Without this, the run's data are those that more than half of the "
            "live islands read, or the first island's. An island that reads "
-           "others trains, but does not measure the merged model; `causeway "
-           "islands` shows it. The word of an operator holds for the rest of "
-           "the run, until the next one."},
+           "other data trains, but does not measure the merged model; "
+           "`causeway islands` shows it. An operator's choice holds for the "
+           "rest of the run, or until the next choice."},
       now, &Stub::AcceptData, "the data that island $0 reads are the run's");
 }
 
@@ -171,12 +171,12 @@ Command PromoteCommand(const Clock& now) {
       .summary = "Makes a follower the coordinator of the run.",
       .details =
           "--coordinator names the follower. Islands that know its address "
-          "come over by themselves. The coordinator before stands down as "
-          "soon as it hears of it; stop it first if it is alive."};
+          "switch to it by themselves. The previous coordinator stands down as "
+          "soon as it hears of this; stop it first if it is alive."};
   const auto flags = std::make_shared<Flags>();
   AddConnectionFlags(flags->connection, command.flags);
   command.flags.Add("force", "",
-                    "Take the run over although the coordinator is alive.",
+                    "Takes the run over even if the coordinator is alive.",
                     &flags->force);
   command.run = [=](const Invocation& call) -> absl::Status {
     v1::PromoteRequest request;
@@ -207,7 +207,7 @@ std::vector<Command> ControlCommands(const Clock& now) {
                           "not end a pause."},
               now, &Stub::PauseRun, "the run is paused"),
       OneCall({.name = "resume", .summary = "Continues a paused run."}, now,
-              &Stub::ResumeRun, "the run goes on"),
+              &Stub::ResumeRun, "the run continues"),
       OneCall({.name = "drain",
                .arguments = "ISLAND",
                .summary = "Asks an island to contribute its work and leave the "

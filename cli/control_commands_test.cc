@@ -207,7 +207,7 @@ TEST_F(ControlCommandsTest, EachAnswerSaysWhatWasDone) {
     return out_.str();
   };
   EXPECT_EQ(run({"pause"}), "the run is paused\n");
-  EXPECT_EQ(run({"resume"}), "the run goes on\n");
+  EXPECT_EQ(run({"resume"}), "the run continues\n");
   EXPECT_EQ(run({"drain", "east"}), "island east is asked to leave\n");
   EXPECT_EQ(run({"evict", "west"}), "island west is evicted\n");
   EXPECT_EQ(run({"quarantine", "admit", "7"}),

@@ -139,7 +139,7 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
   }
   if (!model.data_digest.empty() && model.data_digest != dataset.Digest()) {
     call.err << "warning: these are not the run's data. Other files, or the "
-                "same in another order, are split in another way: what is "
+                "same files in another order, are split differently: what is "
                 "evaluated may have been trained on\n";
   }
   Evaluation evaluation;
@@ -214,9 +214,9 @@ Command EvaluateCommand(EvaluateEnvironment environment) {
                     "several as cuda:0,2.",
                     &flags->device);
   command.flags.Add("ranks", "N",
-                    "Ranks that share the work. They are assigned to the "
-                    "devices in turn; each has a model and, on the CPU, an "
-                    "equal share of --threads. 0 takes one for each device.",
+                    "Ranks that share the work, assigned to the devices in "
+                    "turn; each has a model and, on the CPU, an equal share of "
+                    "--threads. 0: one for each device.",
                     &flags->ranks);
   command.flags.Add("threads", "N", "Computing threads of all ranks together.",
                     &flags->threads);

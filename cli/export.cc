@@ -221,10 +221,10 @@ absl::Status RunExport(const ExportFlags& flags,
   if (config.empty()) {
     call.out << "no " << kConfigFile
              << ": the run is defined by its tensors, and only --like HF_DIR "
-                "tells what model they are of\n";
+                "says which model they belong to\n";
   }
   if (!run.config.tensors().exclude().empty()) {
-    call.out << "not among them: what the run excludes from its exchange ("
+    call.out << "not written: tensors that the run excludes from its exchange ("
              << absl::StrJoin(run.config.tensors().exclude(), ", ") << ")\n";
   }
   if (flags.like.empty()) return absl::OkStatus();
@@ -246,24 +246,23 @@ Command ExportCommand(ProgressEnvironment progress) {
       .arguments = "STATE_DIR",
       .summary = "Writes a run's model for the Hugging Face libraries.",
       .details =
-          "STATE_DIR is the coordinator's state directory; the coordinator "
-          "may be running. The command writes the merged model under the "
-          "names of the Hugging Face libraries, and a config.json for "
-          "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
-          "SmolLM3ForCausalLM or Olmo2ForCausalLM. A run that is defined by "
-          "its tensors comes out under their names, without those that it "
-          "excludes; its config.json is that of --like. Where --like has an "
-          "adapter_config.json, as the folder that causeway.create_run wrote "
-          "for a model of PEFT, the run comes out as an adapter that PEFT "
-          "loads."};
+          "STATE_DIR is the coordinator's state directory; the coordinator may "
+          "be running. The command writes the merged model under the names of "
+          "the Hugging Face libraries, and a config.json for LlamaForCausalLM, "
+          "Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM or "
+          "Olmo2ForCausalLM. A run that is defined by its tensors is written "
+          "under their names, without those that it excludes; its config.json "
+          "is that of --like. Where --like has an adapter_config.json, as the "
+          "folder that causeway.create_run wrote for a model of PEFT, the run "
+          "is written as an adapter that PEFT loads."};
   FlagSet& set = command.flags;
   set.AddRequired("out", "DIR", "The directory to write; made if missing.",
                   &flags->out);
-  set.Add("dtype", "TYPE",
-          "The type of the tensors: fp32, bf16 or fp16. A model that was "
-          "imported in bf16 or fp16, and not trained, comes out the same in "
-          "that type.",
-          &flags->dtype);
+  set.Add(
+      "dtype", "TYPE",
+      "The type of the tensors: fp32, bf16 or fp16. A model that was imported "
+      "in bf16 or fp16, and not trained, is written unchanged in that type.",
+      &flags->dtype);
   set.Add("like", "HF_DIR",
           "The directory that the run was imported from: copies its "
           "tokenizer, and takes special tokens from its config.json, or all "

@@ -71,7 +71,7 @@ absl::StatusOr<std::string> ConfigurationOf(const std::string& directory,
   google::protobuf::TextFormat::PrintToString(config, &text);
   // A line break in a path would end the comment.
   const std::string model = Printable(directory);
-  return absl::StrCat("# Goes on from the model in ", model, ":\n",
+  return absl::StrCat("# Continues training the model in ", model, ":\n",
                       "#   causeway-coordinator --config ",
                       Printable(flags.out), " --initial_parameters ", model,
                       " --state_dir ...\n",
@@ -109,7 +109,8 @@ Command ImportCommand() {
   Command command{
       .name = "import",
       .arguments = "HF_DIR",
-      .summary = "Writes the configuration of a run that goes on from a model.",
+      .summary =
+          "Writes the configuration of a run that continues training a model.",
       .details =
           "HF_DIR is a directory of the Hugging Face libraries with "
           "config.json and safetensors files: Llama (2 to 3.3, SmolLM2, "

@@ -163,7 +163,7 @@ TEST_F(ImportTest, RefusesForeignFilesThatHarm) {
   refuses("tensor \"\\x1b]0;owned\\x07xxx");
   Write("model.safetensors.index.json",
         absl::StrCat(std::string(40000, '['), std::string(40000, ']')));
-  refuses("model.safetensors.index.json is no index");
+  refuses("model.safetensors.index.json is not an index");
 }
 
 }  // namespace

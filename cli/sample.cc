@@ -48,10 +48,10 @@ class IdTokenizer : public Tokenizer {
     for (const absl::string_view word :
          absl::StrSplit(text, ' ', absl::SkipEmpty())) {
       if (!absl::SimpleAtoi(word, &ids.emplace_back())) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "the run's tokenizer is not known, so a prompt is token ids with "
-            "spaces between them; \"",
-            word, "\" is none"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("the run's tokenizer is not known, so a prompt must "
+                         "be token ids separated by spaces; \"",
+                         word, "\" is not one"));
       }
     }
     return CheckIds(ids, vocabulary_);
@@ -77,8 +77,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
       return std::make_unique<IdTokenizer>(model.config.model().vocab_size());
     }
     return absl::FailedPreconditionError(
-        "the run's tokens are not bytes: name the SentencePiece model they "
-        "were made with by --sentencepiece MODEL");
+        "the run's tokens are not bytes: name the SentencePiece model that "
+        "made them with --sentencepiece MODEL");
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<Tokenizer> tokenizer,
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
     return absl::FailedPreconditionError(absl::StrCat(
         sentencepiece, " has ", tokenizer->vocabulary(),
         " tokens, the run's model ", model.config.model().vocab_size(),
-        ": it is another tokenizer than the run's"));
+        ": it is not the run's tokenizer"));
   }
   return tokenizer;
 }
@@ -213,7 +213,7 @@ Command SampleCommand(uint64_t threads) {
   Command command{
       .name = "sample",
       .arguments = "STATE_DIR",
-      .summary = "Lets a run's model continue a text.",
+      .summary = "Continues a text with a run's model.",
       .details =
           "STATE_DIR is the coordinator's state directory; the coordinator "
           "may be running. The same flags give the same text."};

@@ -233,7 +233,7 @@ TEST_F(SampleCommandTest, WithoutATokenizerTextsAreIds) {
   EXPECT_EQ(Run({state, "--prompt", "5 258"}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("token 1 is 258; allowed: 0 to 257"));
   EXPECT_EQ(Run({state, "--prompt", "5 five"}), kExitFailure);
-  EXPECT_THAT(err_.str(), HasSubstr("\"five\" is none"));
+  EXPECT_THAT(err_.str(), HasSubstr("\"five\" is not one"));
 }
 
 TEST_F(SampleCommandTest, BeginsWithoutAPrompt) {

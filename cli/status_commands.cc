@@ -127,12 +127,12 @@ Command StatusCommand(const StatusEnvironment& environment) {
                           "Shows who is connected instead, and what each peer "
                           "uses. For operators.",
                           &flags.peers);
-        command.flags.Add("check", "",
-                          "Shows what needs attention only, and exits with 0 "
-                          "if nothing does, 3 if the run loses something, 4 if "
-                          "it stands still, 1 if the coordinator does not "
-                          "answer.",
-                          &flags.check);
+        command.flags.Add(
+            "check", "",
+            "Shows only what needs attention, and exits with 0 if nothing "
+            "does, 3 if the run loses something, 4 if it stands still, 1 if "
+            "the coordinator does not answer.",
+            &flags.check);
       },
       [=](CoordinatorClient& client, const StatusFlags& flags,
           const Invocation& call) -> absl::Status {

@@ -157,12 +157,11 @@ Command TokenCommand(const Clock& now) {
       .arguments = "create | list | revoke ID",
       .summary = "Makes, lists or revokes join tokens.",
       .details =
-          "A coordinator that was started with --tls auto lets in who has a "
-          "certificate of its authority; a join token gets one. `create` "
+          "A coordinator that was started with --tls auto admits only holders "
+          "of its authority's certificates; a join token gets one. `create` "
           "prints a token for one island, operator, viewer or follower, `list` "
-          "shows the "
-          "tokens that can still be used, `revoke ID` withdraws one. Whoever "
-          "has a token can use it: keep it secret."};
+          "shows the tokens that can still be used, `revoke ID` withdraws one. "
+          "Anyone who has a token can use it: keep it secret."};
   AddListFlags(*flags, command.flags);
   command.flags.Add("island", "NAME", "With create: for the island NAME.",
                     &flags->island);
@@ -171,16 +170,17 @@ Command TokenCommand(const Clock& now) {
                     "make tokens.",
                     &flags->operator_name);
   command.flags.Add("viewer", "NAME",
-                    "With create: for somebody who may watch the run.",
+                    "With create: for a viewer, who may only watch the run.",
                     &flags->viewer);
   command.flags.Add("follower", "NAME",
-                    "With create: the token lets in a coordinator that "
-                    "follows this one, and can take the run over.",
+                    "With create: for a coordinator that follows this one and "
+                    "can take over the run.",
                     &flags->follower);
   command.flags.Add("ttl", "TIME",
                     "With create: how long the token can be used, 1m to 720h.",
                     &flags->ttl);
-  command.flags.Add("uses", "N", "With create: how often it can be used.",
+  command.flags.Add("uses", "N",
+                    "With create: how many times the token can be used.",
                     &flags->uses);
   command.run = [=](const Invocation& call) -> absl::Status {
     const std::string& action = call.arguments[0];
@@ -229,9 +229,9 @@ Command EnrolCommand(const Clock& now) {
                             "commas, its address and those of its followers.",
                             &flags->coordinator, CheckCoordinators);
   command.flags.AddRequired("join", "TOKEN",
-                            "What `causeway token create` has printed.",
+                            "The token that `causeway token create` printed.",
                             &flags->token);
-  command.flags.AddRequired("tls", "DIR", "The folder to make.",
+  command.flags.AddRequired("tls", "DIR", "The folder to create.",
                             &flags->folder);
   command.run = [=](const Invocation& call) -> absl::Status {
     RETURN_IF_ERROR(

@@ -61,7 +61,7 @@ Meaning MeaningOf(cudaError_t error) {
       return {absl::StatusCode::kResourceExhausted, ""};
     case cudaErrorDevicesUnavailable:
       return {absl::StatusCode::kUnavailable,
-              "; another process may have the device for itself"};
+              "; another process may have exclusive use of the device"};
     case cudaErrorECCUncorrectable:
     case cudaErrorContained:
       return {absl::StatusCode::kDataLoss,
@@ -78,8 +78,8 @@ Meaning MeaningOf(cudaError_t error) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
       return {absl::StatusCode::kInternal,
-              "; a bug of ours, or the GPU's: see the kernel's log for Xid "
-              "lines"};
+              "; a bug in Causeway, or a fault of the GPU: see the kernel's "
+              "log for Xid lines"};
     case cudaErrorPeerAccessUnsupported:
     case cudaErrorTooManyPeers:
       return {absl::StatusCode::kFailedPrecondition,

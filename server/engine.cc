@@ -235,8 +235,8 @@ absl::Status Engine::Persist(const Journal::Entry& entry) {
     coordinator_.ExtendLeases(took, begin + took);
     written_ += took;
     LOG(WARNING) << "a write to the commit log took " << InSeconds(took)
-                 << ", and no call was answered meanwhile; look at the disk of "
-                 << options_.state_dir << ". Leases are longer by that time";
+                 << ", and no call was answered meanwhile; check the disk of "
+                 << options_.state_dir << ". Leases were extended by that time";
   }
   return journal_.Written(applied);
 }
@@ -248,8 +248,7 @@ absl::Status Engine::CheckLogMoves() const {
   return absl::UnavailableError(absl::StrCat(
       "the coordinator cannot write its commit log: a write has taken ",
       InSeconds(taken),
-      " so far, and other calls wait for it; look at the "
-      "disk of ",
+      " so far, and other calls wait for it; check the disk of ",
       options_.state_dir));
 }
 
@@ -319,10 +318,10 @@ bool Engine::NoteLateness(absl::Time& ticked_at) {
   if (late < kLongWrite) return false;
   coordinator_.ExtendLeases(late, options_.now());
   LOG(WARNING)
-      << "leases were not looked at for " << InSeconds(late)
+      << "leases were not checked for " << InSeconds(late)
       << ", as if this process or its machine had been stopped, or the "
          "disk of "
-      << options_.state_dir << " were slow. They are longer by that time";
+      << options_.state_dir << " were slow. They were extended by that time";
   return true;
 }
 

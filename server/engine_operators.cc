@@ -106,11 +106,11 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
         absl::StrCat("the bytes of contribution ", id,
                      " are still being written; repeat the call"));
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the bytes of contribution ", id, " are not there any more (",
-      encoded.ok() ? "the file is damaged"
-                   : std::string(encoded.status().message()),
-      "); it can only be dropped"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the bytes of contribution ", id, " are gone (",
+                   encoded.ok() ? "the file is damaged"
+                                : std::string(encoded.status().message()),
+                   "); it can only be dropped"));
 }
 
 absl::Status Engine::Admit(uint64_t id, absl::string_view by) {

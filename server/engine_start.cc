@@ -216,7 +216,8 @@ absl::StatusOr<StartedRun> StartRun(StateDirectory& state,
     const bool from_checkpoint = run->plan.from_checkpoint();
     if (from_checkpoint == options.initial_parameters.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "run ", run->run_id, " was named but got no parameters, and it ",
+          "run ", run->run_id,
+          " was created but has no parameters yet, and it ",
           from_checkpoint ? "begins" : "does not begin",
           " with a checkpoint: start ", from_checkpoint ? "with" : "without",
           " --initial_parameters, or remove the state directory"));

@@ -143,7 +143,7 @@ TEST_F(EngineStatusTest, ARunKnowsWhomItMissesAndForHowLong) {
   EXPECT_FALSE(status.has_seconds_left());
   ASSERT_EQ(status.attention_size(), 1);
   EXPECT_EQ(status.attention(0).text(),
-            "waiting for 1 of 1 island; the last to go was b (left)");
+            "waiting for 1 of 1 island; the last to leave was b (left)");
   const auto missing = status.missing_since();
   ASSERT_OK(run_.Start(TestRunConfig()));
   status = run_.engine().GetRun();

@@ -70,7 +70,7 @@ void AddMetrics(const Follower::View& view, uint64_t bytes_sent,
   const MetricLabels labels = {{"run", view.config.name()}};
   AddLeads(view.config.name(), false, families);
   families.AddSample({.name = "causeway_copy_complete",
-                      .help = "1 if the run can go on from this copy."},
+                      .help = "1 if this copy can take over the run."},
                      view.is_complete ? 1 : 0, labels);
   families.AddSample({.name = "causeway_copy_connected",
                       .help = "1 while the leader sends changes."},
@@ -211,8 +211,8 @@ class Candidate {
         if (own.is_complete && !follower_->view().is_complete) {
           // Nothing opens it again, because this coordinator does not follow.
           return absl::UnavailableError(
-              "the copy of the run cannot be opened any more; the log says "
-              "why. Start this coordinator again");
+              "the copy of the run can no longer be opened; the log says why. "
+              "Restart this coordinator");
         }
         return Step();
       case Voter::Step::kCampaign:

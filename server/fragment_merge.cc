@@ -378,8 +378,7 @@ absl::StatusOr<std::string> DifferenceFromLog(CommitLog& log,
         merged[i].digest != header.object().digest() ||
         merged[i].tokens != header.tokens()) {
       return absl::Substitute(
-          "the record has another contribution of $0 than that of $1 which was "
-          "merged",
+          "the record has another contribution of $0 than the merged one of $1",
           header.identity().island_id(), merged[i].island_id);
     }
   }

@@ -76,7 +76,7 @@ class ReplacementNotice {
   void Loop() {
     do {
       const grpc::Status told = Tell();
-      VLOG(1) << "the coordinator before answers: " << told.error_message();
+      VLOG(1) << "the previous coordinator answers: " << told.error_message();
     } while (!stop_.WaitForNotificationWithTimeout(kPause));
   }
 
@@ -162,12 +162,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
   return StartMetricsServer(
       options.metrics_listen, options.now,
       [&server] {
-        return server.is_open()
-                   ? absl::OkStatus()
-                   : absl::UnavailableError(
-                         "islands may not come: followers lack what this "
-                         "coordinator's log began with, or another "
-                         "coordinator leads the run");
+        return server.is_open() ? absl::OkStatus()
+                                : absl::UnavailableError(
+                                      "not open to islands: followers lack the "
+                                      "beginning of this coordinator's log, or "
+                                      "another coordinator leads the run");
       },
       [&status = server.status(), now = options.now,
        add = options.add_metrics](MetricFamilies& families) {
@@ -186,7 +185,7 @@ void Tend(Electorate& electorate, Election& election) {
   if (!next.has_value()) return;
   const absl::Status changed = election.Change(*next);
   LOG_IF_EVERY_N(WARNING, !changed.ok(), 20)
-      << "etcd does not change who is in sync: " << changed;
+      << "cannot record in etcd which followers are in sync: " << changed;
   if (changed.ok()) electorate.NoteMade();
 }
 
@@ -263,7 +262,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServePage(
   LOG(INFO) << "the run's page is http://" << HostOf(address) << ":"
             << server->port() << "/";
   LOG_IF(WARNING, !IsLoopback(address))
-      << "whoever reaches --http_listen " << address << " can see the run";
+      << "anyone who can reach --http_listen " << address << " can see the run";
   return server;
 }
 

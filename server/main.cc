@@ -39,35 +39,36 @@
 ABSL_FLAG(std::string, config, "",
           "The run's configuration: a text-format causeway.v1.RunConfig.");
 ABSL_FLAG(std::string, state_dir, "",
-          "Directory that holds the run's state; made if missing. A "
-          "coordinator that is started again on it continues the run.");
-ABSL_FLAG(
-    std::string, follow, "",
-    "Address, host:port, of the run's coordinator: keep a copy of its run "
-    "in --state_dir, from which this one can take the run over (`causeway "
-    "promote`). --config is not needed.");
+          "Directory for the run's state; made if missing. A coordinator "
+          "restarted on it continues the run.");
+ABSL_FLAG(std::string, follow, "",
+          "Follow the run's coordinator at this address, host:port: keep a "
+          "copy of the run in --state_dir, ready to take it over (`causeway "
+          "promote`). Needs no --config.");
 ABSL_FLAG(
     std::string, follow_tls, "",
-    "With --follow: folder of a certificate with the role coordinator, as "
-    "`causeway enrol` makes it with a token of `causeway token create "
+    "With --follow: folder with a certificate of the role coordinator, which "
+    "`causeway enrol` makes from a token of `causeway token create "
     "--follower`. Turns TLS on, also for --listen unless --tls_cert is given.");
 ABSL_FLAG(std::string, follow_tls_ca, "",
           "With --follow or --etcd: PEM file with the authorities that sign "
-          "the certificate of the coordinator that is followed. Turns TLS on; "
-          "--tls_cert and --tls_key are shown to it.");
-ABSL_FLAG(std::string, name, "",
-          "With --follow or --etcd: this coordinator's name among those of the "
-          "run, 1 to 64 of [a-z0-9-]. Empty: the name of the machine.");
+          "the followed coordinator's certificate. Turns TLS on; this "
+          "coordinator then shows --tls_cert to the other.");
+ABSL_FLAG(
+    std::string, name, "",
+    "With --follow or --etcd: a name for this coordinator that no other one of "
+    "the run has, 1 to 64 of [a-z0-9-]. Empty: the machine's name.");
 ABSL_FLAG(bool, promote, false,
-          "Take over the run of which --state_dir has a copy, when no follower "
-          "runs there. --config is not needed.");
-ABSL_FLAG(std::vector<std::string>, etcd, {},
-          "Members of an etcd, host:port, separated by commas: the "
-          "coordinators that are started with it elect the one that leads the "
-          "run, the others follow, and if it is lost, one of them takes over.");
+          "Take over the run that --state_dir has a copy of. For when no "
+          "follower is running there. Needs no --config.");
+ABSL_FLAG(
+    std::vector<std::string>, etcd, {},
+    "Members of an etcd cluster, host:port, separated by commas. Coordinators "
+    "that share it elect a leader for the run; the others follow, and one "
+    "takes over if the leader is lost. Empty: no election.");
 ABSL_FLAG(std::string, etcd_prefix, "",
-          "With --etcd: what the run's keys begin with. Empty: "
-          "/causeway/NAME/, with the name of the run's configuration.");
+          "With --etcd: prefix of the run's keys. Empty: /causeway/NAME/, with "
+          "the name in the run's configuration.");
 ABSL_FLAG(absl::Duration, etcd_lease, absl::Seconds(5),
           "With --etcd: how long a leader may be silent before another "
           "coordinator takes over. Whole seconds, 2 or more.");
@@ -78,74 +79,72 @@ ABSL_FLAG(std::string, etcd_tls_cert, "",
           "PEM file: a certificate to show to etcd.");
 ABSL_FLAG(std::string, etcd_tls_key, "",
           "PEM file: the key of --etcd_tls_cert.");
-ABSL_FLAG(std::string, etcd_user, "", "A user of etcd's.");
+ABSL_FLAG(std::string, etcd_user, "", "User name for etcd. Empty: none.");
 ABSL_FLAG(std::string, etcd_password_file, "",
           "File with the password of --etcd_user.");
 ABSL_FLAG(std::string, advertise, "",
           "With --etcd or --region: the address, host:port, at which the other "
-          "coordinators and islands of the region reach this one. Empty: that "
-          "of --listen.");
+          "coordinators and islands of the region reach this one. Empty: the "
+          "address of --listen.");
 ABSL_FLAG(std::string, region, "",
-          "The region of this coordinator, 1 to 64 of [a-z0-9-]. While it "
-          "follows, islands with the same --region fetch updates and "
-          "parameters from it. Empty: none do.");
+          "This coordinator's region, 1 to 64 of [a-z0-9-]. While it follows, "
+          "islands with the same --region fetch updates and parameters from "
+          "it. Empty: no region.");
 ABSL_FLAG(std::string, initial_parameters, "",
-          "Checkpoint that a new run begins with, instead of parameters made "
-          "from its seed: a safetensors file, or a directory of the Hugging "
-          "Face libraries (fp32, fp16 or bf16). A run that has begun does not "
-          "read it again.");
-ABSL_FLAG(std::string, listen, "",
-          "Address to listen on, host:port. Port 0 takes a free one. If empty: "
-          "0.0.0.0:7070 where clients show certificates, otherwise "
-          "127.0.0.1:7070.");
-ABSL_FLAG(bool, insecure, false,
-          "Allow a --listen beyond this machine without clients' "
-          "certificates. Whoever reaches the port can then change and read the "
-          "run.");
-ABSL_FLAG(std::string, metrics_listen, "",
-          "Address, host:port, that serves Prometheus's metrics at /metrics, "
-          "and /healthz and /readyz, to whoever reaches it: give a private "
-          "one. Port 0 takes a free one, which the log names. Empty: none.");
+          "Checkpoint that a new run starts from, a safetensors file or a "
+          "Hugging Face model directory (fp32, fp16 or bf16); not read again "
+          "later. Empty: parameters made from the run's seed.");
 ABSL_FLAG(
-    std::string, http_listen, "",
-    "Address, host:port, on which a page for browsers shows the run. "
-    "Whoever reaches it can see the run, and change nothing. Port 0 takes "
-    "a free one, which the log names. Empty: no page.");
+    std::string, listen, "",
+    "Address to listen on, host:port. Port 0: a free port. Empty: 0.0.0.0:7070 "
+    "where clients show certificates, otherwise 127.0.0.1:7070.");
+ABSL_FLAG(bool, insecure, false,
+          "Allow --listen beyond this machine without client certificates. "
+          "Anyone who can reach the port can then read and change the run.");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "Address, host:port, that serves /metrics for Prometheus, /healthz "
+          "and /readyz to anyone who can reach it: choose a private one. Port "
+          "0: a free port, which the log names. Empty: none.");
+ABSL_FLAG(std::string, http_listen, "",
+          "Address, host:port, of a web page that shows the run. Anyone who "
+          "can reach it can see the run, but change nothing. Port 0: a free "
+          "port, which the log names. Empty: no page.");
 ABSL_FLAG(std::vector<std::string>, http_hosts, {},
-          "Names, separated by commas, under which browsers may ask for the "
+          "Host names, separated by commas, under which browsers may open the "
           "page of --http_listen, besides IP addresses, localhost, and the "
           "host of --http_listen.");
 ABSL_FLAG(std::string, port_file, "",
-          "Write the port that is listened on to this file.");
-ABSL_FLAG(std::string, tls, "",
-          "\"auto\" makes an authority and certificates in STATE_DIR/tls, and "
-          "lets in who has a certificate of that authority: see `causeway "
-          "token create --help`. Empty: TLS as the next three flags say.");
+          "File to write the port of --listen to. Empty: none.");
+ABSL_FLAG(
+    std::string, tls, "",
+    "\"auto\" makes a certificate authority in STATE_DIR/tls and admits only "
+    "holders of its certificates: see `causeway token create --help`. Empty: "
+    "TLS as --tls_cert, --tls_key and --tls_client_ca say.");
 ABSL_FLAG(absl::Duration, certificate_life, absl::Hours(24 * 7),
-          "With --tls auto: how long certificates of islands and operators are "
-          "good. They are renewed after two thirds of that.");
+          "With --tls auto: how long the certificates of islands and operators "
+          "are valid. They are renewed after two thirds of that.");
 ABSL_FLAG(std::string, tls_cert, "",
           "PEM file: the coordinator's certificate, with its chain. Turns TLS "
           "on; without it everything is plain text.");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: the key of --tls_cert.");
 ABSL_FLAG(std::string, tls_client_ca, "",
-          "PEM file: authorities of clients' certificates. Clients must then "
-          "show one (mutual TLS).");
+          "PEM file: the authorities that sign clients' certificates. Clients "
+          "must then show one (mutual TLS). Empty: clients need none.");
 ABSL_FLAG(int, max_connections, 0,
-          "TCP connections that are let in, half as many from one address. 0 "
-          "takes 256, and 8 for each of membership.max_islands.");
+          "The most TCP connections to accept, at most half of them from one "
+          "address. 0: 256, plus 8 for each of membership.max_islands.");
 ABSL_FLAG(int, merge_threads, 0,
-          "Threads of an outer step; 0 takes one for each core, at most 4.");
+          "Threads of an outer step. 0: one for each core, at most 4.");
 ABSL_FLAG(bool, evictable_state, false,
-          "For models beyond memory: keep parameters and outer optimizer in "
-          "files of the state directory, from which the kernel brings them to "
-          "memory as it is needed. Costs disk space and time.");
+          "For models larger than memory: keep parameters and outer optimizer "
+          "in files in --state_dir, which the kernel pages in and out. Costs "
+          "disk space and time.");
 ABSL_FLAG(absl::Duration, drain_slow_after, absl::InfiniteDuration(),
           "Ask an island to leave after it has trained at less than 0.75 of "
           "the others' pace for this long, if enough others remain for the "
-          "quorum. inf keeps it.");
+          "quorum. inf: never.");
 ABSL_FLAG(bool, exit_when_finished, false,
-          "End once the run is finished and its islands have left.");
+          "Exit once the run is finished and its islands have left.");
 
 namespace causeway {
 namespace {
@@ -189,7 +188,7 @@ std::string TlsProblem() {
   const std::string tls = absl::GetFlag(FLAGS_tls);
   const bool is_elected = !absl::GetFlag(FLAGS_etcd).empty();
   if (is_elected && !absl::GetFlag(FLAGS_follow_tls).empty()) {
-    return "--etcd and --follow_tls do not go together: the authority that "
+    return "--etcd and --follow_tls cannot be combined: the authority that "
            "renews such certificates may be lost with its coordinator; use "
            "--follow_tls_ca, --tls_cert and --tls_key";
   }
@@ -198,19 +197,19 @@ std::string TlsProblem() {
     return absl::StrCat("--tls is \"", tls, "\"; allowed: auto");
   }
   if (is_elected) {
-    return "--tls auto and --etcd do not go together: the authority would be "
+    return "--tls auto and --etcd cannot be combined: the authority would be "
            "lost with its coordinator; use certificates of your own "
            "(--tls_cert, --tls_key, --tls_client_ca, --follow_tls_ca)";
   }
   if (!absl::GetFlag(FLAGS_follow).empty()) {
-    return "--tls auto and --follow do not go together: a follower has a "
+    return "--tls auto and --follow cannot be combined: a follower needs a "
            "certificate of the coordinator's authority (--follow_tls)";
   }
   const ServerTlsFiles files = FilesOfFlags();
   if (!absl::StrCat(files.tls_cert, files.tls_key, files.tls_client_ca)
            .empty()) {
-    return "--tls auto makes its own files: leave --tls_cert, --tls_key and "
-           "--tls_client_ca out";
+    return "--tls auto makes its own files: leave out --tls_cert, --tls_key "
+           "and --tls_client_ca";
   }
   if (absl::GetFlag(FLAGS_certificate_life) < kShortestLife) {
     return absl::StrCat("--certificate_life must be ",
@@ -230,11 +229,11 @@ absl::StatusOr<std::string> ListenAddress(bool clients_show_certificates) {
       IsLoopback(address)) {
     return address;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "whoever reaches --listen ", address,
-      " could change and read the run; use --tls auto, or --tls_cert, "
-      "--tls_key and --tls_client_ca, or, where everybody on the network is "
-      "trusted, --insecure"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("anyone who can reach --listen ", address,
+                   " could read and change the run; use --tls auto, or "
+                   "--tls_cert, --tls_key and --tls_client_ca, or, if everyone "
+                   "on the network is trusted, --insecure"));
 }
 
 std::string OwnName() {
@@ -391,7 +390,8 @@ std::string FlagsProblem() {
     return "--config and --state_dir are needed";
   }
   if (is_copy && !absl::GetFlag(FLAGS_etcd).empty()) {
-    return "--etcd decides who follows whom: leave --follow and --promote out";
+    return "--etcd decides which coordinator leads: leave out --follow and "
+           "--promote";
   }
   const std::string leader = absl::GetFlag(FLAGS_follow);
   if (!leader.empty() && !HasHostAndPort(leader)) {

@@ -295,13 +295,13 @@ TEST_F(ReplayTest, EveryPartOfARecordIsComparedWithTheLog) {
         merge.mutable_contributions(1)->mutable_identity()->set_island_id(
             "north");
       }),
-      HasSubstr(another + "north than that of west"));
+      HasSubstr(another + "north than the merged one of west"));
   EXPECT_THAT(difference([](auto& merge, auto& encodings) {
                 encodings[1] = encodings[0];
                 merge.mutable_contributions(1)->mutable_object()->set_digest(
                     merge.contributions(0).object().digest());
               }),
-              HasSubstr(another + "west than that of west"));
+              HasSubstr(another + "west than the merged one of west"));
   EXPECT_THAT(difference([](auto& merge, auto&) {
                 merge.mutable_head()->set_digest(std::string(16, 'x'));
               }),

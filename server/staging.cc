@@ -80,10 +80,10 @@ struct Staging::Upload {
     absl::MutexLock lock(&mu);
     const uint64_t begin = assembler.next_offset();
     if (chunk.offset != begin || verified) {
-      return absl::UnavailableError(
-          absl::StrCat("the upload of island ", key.island_id,
-                       " goes on at offset ", begin, ", but a chunk of offset ",
-                       chunk.offset, " came; offer the contribution again"));
+      return absl::UnavailableError(absl::StrCat(
+          "the upload of island ", key.island_id, " continues at offset ",
+          begin, ", but a chunk of offset ", chunk.offset,
+          " came; offer the contribution again"));
     }
     if (!IsOpen(object) && chunk.size() > object.encoded_bytes() - begin) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -153,9 +153,9 @@ absl::StatusOr<uint64_t> Staging::Begin(const ContributionKey& key,
     if (present.IsVerified()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "island ", key.island_id, " (incarnation ", key.incarnation,
-          ") has handed in other bytes for fragment ", key.fragment,
+          ") has already sent other bytes for fragment ", key.fragment,
           " at version ", key.base_version,
-          "; a contribution does not change"));
+          "; a contribution must not change"));
     }
     EraseLocked(found);
   }

@@ -48,7 +48,7 @@ constexpr Metric<RunStatus> kRun[] = {
      Field<&RunStatus::rounds>},
     {"rounds_planned", "Rounds of the whole run, over all fragments.",
      Field<&RunStatus::total_rounds>},
-    {"islands_live", "Islands whose lease is kept.",
+    {"islands_live", "Islands whose lease has not run out.",
      Field<&RunStatus::live_islands>},
     {"islands_needed", "Ready islands without which no round closes.",
      Field<&RunStatus::islands_needed>},
@@ -116,7 +116,7 @@ constexpr Metric<v1::StorageUse> kStorage[] = {
     {"staging_bytes", "Contributions that wait in memory for their merge.",
      Field<&v1::StorageUse::staging_bytes>},
     {"staging_limit_bytes",
-     "The most that may wait; further uploads come back later.",
+     "The most that may wait; further uploads are told to retry.",
      Field<&v1::StorageUse::staging_limit_bytes>},
     {"disk_free_bytes", "Space left on the disk of the state directory.",
      [](const v1::StorageUse& s) {
@@ -159,8 +159,7 @@ constexpr Metric<v1::Participation> kParticipation[] = {
 // Gauges, because tokens move from one fate to another.
 constexpr Metric<TokenLedger> kLedger[] = {
     {"ledger_tokens",
-     "Reported tokens by what became of them; each token counts once for each "
-     "fragment.",
+     "Reported tokens by fate; each token counts once for each fragment.",
      Field<&TokenLedger::merged>, "fate", "merged"},
     {"ledger_tokens", "", Field<&TokenLedger::partial_merged>, "fate",
      "partial_merged"},
@@ -173,12 +172,12 @@ constexpr Metric<TokenLedger> kLedger[] = {
 
 constexpr Metric<IslandStatus> kIsland[] = {
     {"missed",
-     "1 if the island has gone without a word or diverged, until it is back or "
-     "an operator evicts it.",
+     "1 if the island was lost or diverged, until it rejoins or an operator "
+     "evicts it.",
      [](const IslandStatus& i) {
        return IsMissed(i.state(), i.reason()) ? 1. : 0.;
      }},
-    {"incarnation", "Rises each time the island comes back.",
+    {"incarnation", "Rises each time the island rejoins.",
      Field<&IslandStatus::incarnation>},
     {"joined_timestamp_seconds",
      "The time at which the incarnation joined, as Unix time.",
@@ -271,10 +270,10 @@ void AddIsland(const IslandStatus& island, const std::string& run,
                MetricFamilies& families) {
   constexpr char kPrefix[] = "causeway_island_";
   const MetricLabels labels = {{"run", run}, {"island", island.island_id()}};
-  families.AddState({.name = absl::StrCat(kPrefix, "state"),
-                     .help = "1 for the island's state: evicted means that it "
-                             "is gone without a word."},
-                    *IslandStatus::State_descriptor(), island.state(), labels);
+  families.AddState(
+      {.name = absl::StrCat(kPrefix, "state"),
+       .help = "1 for the island's state: evicted if its lease ran out, too."},
+      *IslandStatus::State_descriptor(), island.state(), labels);
   families.Add<IslandStatus>(kPrefix, kIsland, island, labels);
   families.Add<TokenLedger>(kPrefix, kLedger, island.ledger(), labels);
   AddIslandProgress(kPrefix, island.progress(), labels, families);

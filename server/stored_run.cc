@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> LoadRules(CommitLog& log,
   }
   if (heads.size() != static_cast<size_t>(run.plan.fragments_size())) {
     return absl::FailedPreconditionError(
-        "the run was named, but has no parameters yet");
+        "the run was created but has no parameters yet");
   }
   ASSIGN_OR_RETURN(std::vector<Member> members, log.Members());
   ASSIGN_OR_RETURN(CoordinatorHistory history,

@@ -45,19 +45,19 @@ void AddEventFlags(EventFlags& flags, FlagSet& set) {
           "of the coordinator do not end it.",
           &flags.follow);
   set.Add("all", "",
-          "Also shows the ordinary course of the run: merged rounds and "
-          "measurements. The same as --severity detail.",
+          "Also shows routine events: merged rounds and measurements. The same "
+          "as --severity detail.",
           &flags.all);
   set.Add("severity", "LEVEL",
-          "Shows only events that matter at least as much: detail, notice, "
-          "warning, critical. Otherwise notice, or detail with --kind.",
+          "Shows only events of at least this severity: detail, notice, "
+          "warning or critical. Default: notice, or detail with --kind.",
           &flags.severity);
   set.Add("kind", "KIND...",
           "Shows only events of these kinds, such as island_evicted.",
           &flags.kinds);
   set.Add("since", "TIME",
-          "Shows only events from that time on: how long ago it was (90m, 2h, "
-          "3d), or \"2026-11-25 14:30\".",
+          "Shows only events since a time: 90m, 2h or 3d ago, or since "
+          "\"2026-11-25 14:30\".",
           &flags.since);
 }
 

@@ -157,14 +157,14 @@ Command HistoryCommand(Clock now, absl::TimeZone zone) {
       .name = "history",
       .summary = "Shows loss, speed, traffic and participation over the run.",
       .details =
-          "A row is a version of the model: every fragment has been merged as "
-          "often. LOSS is the mean training loss of the islands since the row "
-          "before, VALIDATION the loss of the merged model. UP and DOWN are "
-          "sums since the run began. TOOK PART is the share of live islands "
-          "that were merged since the row before. SIMILARITY says how much "
-          "the contributions of a round point the same way: the mean cosine of "
-          "pairs, over the rounds since the row before. A long history is "
-          "thinned out evenly to 1024 versions."};
+          "A row is a version of the model: every fragment has been merged "
+          "that many times. LOSS is the mean training loss of the islands "
+          "since the row before, VALIDATION the loss of the merged model. UP "
+          "and DOWN are sums since the run began. TOOK PART is the share of "
+          "live islands that were merged since the row before. SIMILARITY says "
+          "how much the contributions of a round point the same way: the mean "
+          "cosine of pairs, over the rounds since the row before. A long "
+          "history is thinned out evenly to 1024 versions."};
   AddConnectionFlags(flags->connection, command.flags);
   command.flags.Add("last", "N", "The rows of the table; 0 prints all.",
                     &flags->last);

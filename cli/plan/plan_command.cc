@@ -21,13 +21,13 @@ constexpr char kDetails[] =
     "The planner simulates the islands' training and their exchanges with the "
     "coordinator. To exchange a fragment, an island uploads it; when the "
     "coordinator has it from all islands, it takes an outer step, and the "
-    "island downloads the update. The two ways take one round trip in all. An "
-    "island's exchanges queue for its link, islands share the coordinator's "
-    "link fairly, and outer steps queue, too. After a pause TCP begins with a "
-    "small window. An island that sent a fragment trains on for tau + "
-    "max_overlap_steps steps and then waits for the update.\nNot simulated: "
-    "packet loss, encoding, islands that come and go, and the effects of H, "
-    "tau and formats on the loss.";
+    "island downloads the update. Both directions together take one round "
+    "trip. An island's exchanges queue for its link, islands share the "
+    "coordinator's link fairly, and outer steps queue, too. After a pause TCP "
+    "begins with a small window. An island that sent a fragment trains on for "
+    "tau + max_overlap_steps steps and then waits for the update.\nNot "
+    "simulated: packet loss, encoding, islands that come and go, and the "
+    "effects of H, tau and formats on the loss.";
 
 struct PlanFlags {
   PlanSettings settings;
@@ -66,7 +66,7 @@ Command PlanCommand() {
   command.flags.Add(
       "want", "SHARE",
       "Lists the settings of H, P, tau and format with which islands spend "
-      "this share of their time training, for instance 0.99; 0 lists none.",
+      "this share of their time training, such as 0.99; 0 lists none.",
       &flags->want);
   command.flags.Add("json", "FILE",
                     "Also writes the results to this file, in bits per second, "

@@ -63,7 +63,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(
   ASSIGN_OR_RETURN(const std::string text, ReadForeignFile(path));
   const auto invalid = [&](absl::string_view problem) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " is no index of safetensors files: ", problem));
+        absl::StrCat(path, " is not an index of safetensors files: ", problem));
   };
   const absl::StatusOr<nlohmann::json> index = ParseForeignJson(text);
   if (!index.ok()) return invalid(index.status().message());
@@ -80,9 +80,9 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(
     files[tensor] = file.get<std::string>();
     if (files[tensor].empty() || absl::StrContains(files[tensor], '/') ||
         files[tensor].front() == '.') {
-      return invalid(absl::StrCat("the file of \"", Excerpt(tensor), "\" is \"",
-                                  Excerpt(files[tensor]),
-                                  "\", which is no name of a file beside it"));
+      return invalid(absl::StrCat(
+          "the file of \"", Excerpt(tensor), "\" is \"", Excerpt(files[tensor]),
+          "\", which is not the name of a file beside it"));
     }
   }
   return files;

@@ -34,10 +34,10 @@ absl::Status CheckTensors(absl::Span<const NamedTensor> tensors,
   for (const NamedTensor& tensor : tensors) {
     for (const float value : tensor.values) {
       if (std::fabs(value) < kTooLargeForF16) continue;
-      return absl::InvalidArgumentError(absl::Substitute(
-          "tensor \"$0\" has the value $1, which is too large for F16; BF16 "
-          "has room for it",
-          tensor.name, value));
+      return absl::InvalidArgumentError(
+          absl::Substitute("tensor \"$0\" has the value $1, which is too large "
+                           "for F16; use BF16",
+                           tensor.name, value));
     }
   }
   return absl::OkStatus();

@@ -113,7 +113,7 @@ void AddIslandProgress(absl::string_view prefix, const IslandProgress& progress,
           : absl::AsciiStrToLower(v1::Wait::Reason_Name(wait.reason()));
   families.AddSample(
       {.name = absl::StrCat(prefix, "current_wait_seconds"),
-       .help = "Time for which training stands still now, by the reason."},
+       .help = "How long training has been waiting now, by reason."},
       reason.empty() ? Known(0) : wait.seconds(), labels, "reason", reason);
 }
 

@@ -30,8 +30,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(
                                       .now = now}));
   LOG(INFO) << "metrics at http://" << HostOf(address) << ":" << server->port()
             << "/metrics";
-  LOG_IF(WARNING, !IsLoopback(address)) << "whoever reaches --metrics_listen "
-                                        << address << " can read the metrics";
+  LOG_IF(WARNING, !IsLoopback(address))
+      << "anyone who can reach --metrics_listen " << address
+      << " can read the metrics";
   return server;
 }
 

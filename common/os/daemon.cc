@@ -61,11 +61,12 @@ std::string AbslUnparseFlag(LogFormat format) {
 }  // namespace
 }  // namespace causeway
 
-ABSL_FLAG(causeway::LogFormat, log_format, {},
-          "How to log to stderr: text, or json with an object a line.");
+ABSL_FLAG(
+    causeway::LogFormat, log_format, {},
+    "Format of the log on stderr: text, or json with an object per line.");
 ABSL_FLAG(std::string, trace, "",
-          "Record how long the parts of each exchange take, in this file, for "
-          "Perfetto or chrome://tracing. At most 1 GiB.");
+          "File to record the timing of each exchange's parts in, for Perfetto "
+          "or chrome://tracing. At most 1 GiB. Empty: none.");
 
 namespace causeway {
 namespace {
@@ -87,8 +88,8 @@ sigset_t TerminationSignals() {
 // failed is then repeated, and ends the process.
 void ExplainBusError(int) {
   constexpr absl::string_view kText =
-      "a file that this process has mapped, such as one of --data, was made "
-      "shorter or can no longer be read\n";
+      "a file that this process has mapped, such as one of --data, was "
+      "truncated or can no longer be read\n";
   [[maybe_unused]] const ssize_t written =
       write(STDERR_FILENO, kText.data(), kText.size());
 }

@@ -118,7 +118,7 @@ TEST(DaemonDeathTest, AMappedFileThatBecomesShorterIsExplained) {
         std::ofstream shorter(path, std::ios::trunc);
         std::exit(file->bytes()[0]);
       },
-      testing::KilledBySignal(SIGBUS), "was made shorter");
+      testing::KilledBySignal(SIGBUS), "was truncated");
 }
 
 TEST(DaemonDeathTest, TheLogIsJsonOnRequest) {

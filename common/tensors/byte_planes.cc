@@ -71,7 +71,7 @@ void JoinPlanes(size_t width, const char* planes, size_t count, char* values) {
 absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrFormat("compressed byte planes: %s; the bytes are damaged, or "
-                      "of another version",
+                      "from another version",
                       what));
 }
 

@@ -124,7 +124,7 @@ absl::StatusOr<Chunk> DecompressChunk(const Chunk& chunk, std::string& memory) {
   if (chunk.raw_bytes == 0 || chunk.raw_bytes > kMaxChunkBytes ||
       chunk.size() >= chunk.raw_bytes) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "chunk at offset %d has %d bytes that are to decompress to %d; want "
+        "chunk at offset %d has %d bytes that should decompress to %d; want "
         "fewer bytes, to 1 to %d",
         chunk.offset, chunk.size(), chunk.raw_bytes, kMaxChunkBytes));
   }

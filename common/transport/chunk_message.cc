@@ -31,7 +31,7 @@ uint32_t TagOf(int field) {
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the bytes are not the message that is expected: ", what));
+      absl::StrCat("the bytes are not the expected message: ", what));
 }
 
 void ReleaseOwner(void* owner) {
@@ -158,7 +158,7 @@ absl::StatusOr<bool> ParseByteBuffer(grpc::ByteBuffer& buffer, int chunk_field,
   v1::Chunk beside_data;
   if (!fields.ParseFromString(field_bytes) ||
       !beside_data.ParseFromString(chunk_bytes)) {
-    return Malformed("a field is not what its type says");
+    return Malformed("a field does not have its declared type");
   }
   chunk.offset = beside_data.offset();
   chunk.crc32c = beside_data.crc32c();

@@ -177,7 +177,7 @@ TEST_F(MalformedTest, NoProtobufAtAll) {
   ExpectRefused(std::string(20, '\xff'), "cut off");
   ExpectRefused(std::string(1, '\0'), "cut off");
   // Field 1 is a message, and these bytes are not one.
-  ExpectRefused("\x0a\x02\xff\xff", "not what its type says");
+  ExpectRefused("\x0a\x02\xff\xff", "does not have its declared type");
 }
 
 TEST_F(MalformedTest, LengthsBeyondTheMessage) {

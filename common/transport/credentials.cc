@@ -198,7 +198,7 @@ MakeChannelCredentials(const ClientTlsFiles& flags, absl::Time now) {
   if (!flags.tls.empty() && (has_pair || !flags.tls_ca.empty())) {
     return absl::InvalidArgumentError(
         "--tls names a folder with all files; --tls_ca, --tls_cert and "
-        "--tls_key name them one by one: give the one or the others");
+        "--tls_key name them one by one: give one or the other");
   }
   if (flags.tls.empty() && flags.tls_ca.empty()) {
     if (has_pair) {

@@ -253,8 +253,8 @@ void CertificateRenewer::Run(const std::string& addresses,
     LOG(WARNING) << "cannot renew the certificate in " << folder << ": "
                  << renewed << "; "
                  << (absl::IsFailedPrecondition(renewed)
-                         ? "`causeway enrol` with a new token puts another one "
-                           "there, and nothing needs a restart; "
+                         ? "run `causeway enrol` with a new token, which needs "
+                           "no restart; "
                          : "")
                  << "the next try is in " << wait;
   }

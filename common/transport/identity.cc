@@ -70,9 +70,9 @@ absl::StatusOr<Role> ParseRole(absl::string_view name) {
   const auto* const found =
       std::find(std::begin(kRoles), std::end(kRoles), name);
   if (found == std::end(kRoles)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", absl::CHexEscape(name), "\" is no role; there are ",
-                     absl::StrJoin(kRoles, ", ")));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", absl::CHexEscape(name), "\" is not a role; there are ",
+        absl::StrJoin(kRoles, ", ")));
   }
   return static_cast<Role>(found - std::begin(kRoles));
 }
@@ -102,7 +102,7 @@ absl::StatusOr<Identity> ParseIdentity(absl::Span<const std::string> names) {
     const absl::StatusOr<Role> role =
         ParseRole(parts->size() == 3 ? (*parts)[1] : "");
     if (!role.ok() || !IsValidName((*parts)[0]) || !IsValidName((*parts)[2])) {
-      return Unidentified(names, "has a name that is no identity");
+      return Unidentified(names, "has a name that is not an identity");
     }
     const Identity next = {*role, (*parts)[0], (*parts)[2]};
     if (identity.has_value() && !(*identity == next)) {

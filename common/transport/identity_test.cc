@@ -94,7 +94,7 @@ TEST(IdentityTest, NamesThatAreNearlyOneSpoilTheCertificate) {
         std::string("spiffe://x/causeway//island/east"),
         absl::StrCat(std::string(65, 'a'), ".island.r.causeway"), nul}) {
     EXPECT_THAT(ParseIdentity({"east.island.r.causeway", name}),
-                IsUnauthenticated("a name that is no identity"))
+                IsUnauthenticated("a name that is not an identity"))
         << name;
   }
 }

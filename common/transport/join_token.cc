@@ -44,7 +44,7 @@ absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text) {
     }
   }
   return absl::InvalidArgumentError(
-      "this is no join token; it has the form causeway1.PIN.ID.SECRET, as "
+      "this is not a join token; one has the form causeway1.PIN.ID.SECRET, as "
       "`causeway token create` prints it: was all of it copied?");
 }
 

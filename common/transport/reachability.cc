@@ -170,17 +170,18 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
   if (says("keepalive watchdog timeout")) {
     return {
         "its connection has fallen silent; the machine may be down, or a NAT "
-        "or firewall in between has forgotten the connection"};
+        "or firewall in between may have forgotten the connection"};
   }
   if (says("timed out") || says("Deadline Exceeded")) {
     return {
-        "nothing answers in time; the machine may be down, a firewall in "
-        "between, the server stuck, or the port another one's"};
+        "nothing answers in time; the machine may be down, a firewall may be "
+        "in between, the server may be stuck, or the port may be another "
+        "server's"};
   }
   if (says("Socket closed") || says("recvmsg") || says("reset by peer")) {
     if (tls) {
       return {
-          "it closes the connection; it may be going down, or demand a "
+          "it closes the connection; it may be shutting down, or demand a "
           "certificate of another authority (tls_cert)"};
     }
     if (!ShownCertificate(addresses).empty()) {
@@ -191,7 +192,7 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
           /*lasting=*/true};
     }
     return {
-        "it closes the connection; it may be going down, or be no "
+        "it closes the connection; it may be shutting down, or not be a "
         "coordinator"};
   }
   return {"is it running, and is this its address?"};
@@ -205,7 +206,7 @@ absl::Status ExplainCall(const std::string& addresses, bool tls,
   if (absl::IsUnimplemented(plain)) {
     return absl::UnimplementedError(
         absl::StrCat("the server at ", addresses,
-                     " is no coordinator, or one of another version (",
+                     " is not a coordinator, or has another version (",
                      plain.message(), "); check the address"));
   }
   if (!absl::IsUnavailable(plain) && !absl::IsDeadlineExceeded(plain)) {
@@ -220,7 +221,7 @@ absl::Status ExplainCall(const std::string& addresses, bool tls,
         absl::StrCat("no coordinator that leads the run answers at ",
                      absl::StrJoin(all, " or "),
                      ": each is down, out of reach, or only follows another; "
-                     "of one of them: ",
+                     "one of them: ",
                      cause.text, " (", plain.message(), ")"));
   }
   // Connections to this machine take no proxy.

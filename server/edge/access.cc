@@ -139,21 +139,21 @@ absl::Status Caller::CheckIdentity() const {
   const Access::Options& options = access_->options_;
   if (rule_ == nullptr) {
     return absl::PermissionDeniedError(
-        absl::StrCat("nobody may call ", method_));
+        absl::StrCat("no role may call ", method_));
   }
   if (!options.certificates || rule_->roles == kAnybody) {
     return absl::OkStatus();
   }
   const std::string needed =
-      absl::StrCat(method_, " is for these roles of run ", options.run, ": ",
-                   ListRoles(rule_->roles));
+      absl::StrCat(method_, " is reserved for these roles of run ", options.run,
+                   ": ", ListRoles(rule_->roles));
   if (!identity_.ok()) {
     return absl::UnauthenticatedError(absl::StrCat(
         needed, "; ", absl::string_view(identity_.status().message())));
   }
   if (identity_->run != options.run || !(rule_->roles & Bit(identity_->role))) {
     return absl::PermissionDeniedError(
-        absl::StrCat(needed, "; the certificate is of ", Describe(*identity_),
+        absl::StrCat(needed, "; the certificate is for ", Describe(*identity_),
                      " of run ", identity_->run));
   }
   if (options.wall_clock() >= certificate_.expires) {
@@ -229,7 +229,7 @@ void Access::RecordRefusal(const Caller& caller,
                            const absl::Status& refusal) const {
   const bool known = caller.identity_.ok();
   std::string text =
-      absl::StrCat("a call of ", caller.Name(),
+      absl::StrCat("a call from ", caller.Name(),
                    " is refused: ", absl::string_view(refusal.message()));
   {
     absl::MutexLock lock(&mu_);

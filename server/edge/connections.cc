@@ -83,14 +83,14 @@ absl::Status Connection::CheckLoad(Precedence precedence) const {
     return absl::OkStatus();
   }
   LOG_EVERY_T(WARNING, kLogSeconds)
-      << "refuses calls of " << (is_joiner ? "newcomers" : "watchers") << ": "
-      << absl::StrFormat("%.0f", 100 * load_)
+      << "refusing calls from " << (is_joiner ? "newcomers" : "watchers")
+      << ": " << absl::StrFormat("%.0f", 100 * load_)
       << " % of the connections or of the memory for calls are in use";
   return absl::ResourceExhaustedError(absl::StrCat(
       "the coordinator is overloaded and serves its members first, not ",
       is_joiner ? "newcomers" : "watchers",
       ": its connections or its memory for calls are nearly all in use; try "
-      "again in some seconds"));
+      "again in a few seconds"));
 }
 
 bool Connections::Admit(int file) {
@@ -108,7 +108,7 @@ bool Connections::Admit(int file) {
       NoteRefusal(address);
       LOG_EVERY_T(WARNING, kLogSeconds)
           << "refused a connection from " << tcp->peer
-          << ": there is one from this address and port; " << refused_
+          << ": this address and port already has one; " << refused_
           << " refused so far";
       return false;
     }
@@ -256,7 +256,7 @@ std::string Connections::Examine(Entry& entry, absl::Time now) {
       receivers == 0 ? kHeldBytesWithoutCall : kHeldBytesPerCall * receivers;
   if (entry.held > kHeldBytes + for_calls + taken + 2 * acknowledged) {
     return absl::StrCat("it holds ", entry.held,
-                        " bytes of memory, which no call of it has taken");
+                        " bytes of memory that none of its calls has taken");
   }
   const uint64_t sent = use.sent_;
   if (use.sends_ == 0 || sent != entry.sent ||
@@ -266,7 +266,7 @@ std::string Connections::Examine(Entry& entry, absl::Time now) {
     entry.acknowledged = acknowledged;
   }
   if (now - entry.read > kMostTimeUnread) {
-    return absl::StrCat("it has read nothing of what it was sent for ",
+    return absl::StrCat("it has not read what it was sent for ",
                         absl::FormatDuration(kMostTimeUnread));
   }
   return "";
@@ -293,7 +293,7 @@ bool Connections::Displace(const std::string& address) {
   if (victim == nullptr || closing >= kMostClosing) return false;
   ++displaced_;
   Cut(victim->first, victim->second,
-      absl::StrCat("it is not in use, and others come; ", displaced_,
+      absl::StrCat("it was idle, and others need its place; ", displaced_,
                    " of these so far"));
   return true;
 }

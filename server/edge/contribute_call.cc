@@ -75,7 +75,7 @@ class ContributeCall : public Call {
   enum class Role { kUnknown, kUpload, kLane };
 
   static absl::Status Gone() {
-    return absl::CancelledError("the island has given the upload up");
+    return absl::CancelledError("the island has given up the upload");
   }
 
   absl::Status Begin() {
@@ -121,9 +121,9 @@ class ContributeCall : public Call {
     header.set_fragment(lane.fragment());
     header.set_base_version(lane.base_version());
     if (lane.identity().run_id() != engine_->run_id()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the lane is of run \"", lane.identity().run_id(),
-                       "\"; this is \"", engine_->run_id(), "\""));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the lane is for run \"", lane.identity().run_id(),
+          "\"; this coordinator holds \"", engine_->run_id(), "\""));
     }
     key_ = KeyOf(header);
     ASSIGN_OR_RETURN(auto turns, uploads_->Join(key_));
@@ -142,8 +142,8 @@ class ContributeCall : public Call {
     const bool is_trailer = fields.has_trailer() && role_ == Role::kUpload;
     if (has_chunk == is_trailer || fields.has_header() || fields.has_lane()) {
       return absl::InvalidArgumentError(
-          "after the header chunks follow, one in each message, and the "
-          "trailer; after a lane, chunks");
+          "only chunks, one per message, and a trailer may follow a header; "
+          "only chunks a lane");
     }
     if (is_trailer) {
       RETURN_IF_ERROR(CheckFieldLimits(fields));

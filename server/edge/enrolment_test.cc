@@ -256,7 +256,7 @@ TEST_F(EnrolmentTest, ARenewalForAnotherKeyIsRefused) {
                      return v1::Trust::NewStub(channel)->Renew(
                          &context, request, &response);
                    }),
-              IsInvalidArgument("a renewal keeps the key"));
+              IsInvalidArgument("a renewal must keep the key"));
   EXPECT_OK(Renew(address_, Path("a"), absl::Now()));
   EXPECT_OK(Renew(address_, Path("tls/operator"), absl::Now()));
 }

@@ -27,7 +27,7 @@ class FollowCall : public NewsCall {
 
   void OnRead(bool ok) override {
     const absl::Status heard =
-        ok ? Hear() : absl::CancelledError("the follower has gone");
+        ok ? Hear() : absl::CancelledError("the follower has disconnected");
     absl::MutexLock lock(&mu_);
     if (!heard.ok()) return FinishOnce(ToGrpcStatus(heard));
     if (!finished_) Read(&received_);
@@ -56,7 +56,8 @@ class FollowCall : public NewsCall {
     RETURN_IF_ERROR(ParseRequest(caller(), received_, request));
     if (request.has_hello()) return Begin(request.hello());
     if (name_.empty()) {
-      return absl::InvalidArgumentError("a follower begins with a hello");
+      return absl::InvalidArgumentError(
+          "a follower's first message must be a hello");
     }
     source_.feed->Acknowledge(name_, request.durable_index());
     return absl::OkStatus();
@@ -64,7 +65,7 @@ class FollowCall : public NewsCall {
 
   absl::Status Begin(const v1::FollowRequest::Hello& hello) {
     if (!name_.empty()) {
-      return absl::InvalidArgumentError("a follower says hello once");
+      return absl::InvalidArgumentError("a follower must send only one hello");
     }
     if (!IsValidName(hello.name())) {
       return absl::InvalidArgumentError(

@@ -187,7 +187,7 @@ void ReserveDescriptors(ConnectionLimits& limits) {
   if (files.rlim_cur >= wanted) return;
   const rlim_t others = std::min(kOtherDescriptors, files.rlim_cur / 2);
   limits.connections = static_cast<int>(files.rlim_cur - others);
-  LOG(WARNING) << "takes at most " << limits.connections
+  LOG(WARNING) << "accepting at most " << limits.connections
                << " connections: the system lets this process open "
                << files.rlim_cur << " files (ulimit -n); " << wanted
                << " are needed";

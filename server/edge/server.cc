@@ -145,8 +145,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Listen(
   std::string& warning = server->status_.warning;
   if (!options.client_certificates && !IsLoopback(options.address)) {
     warning = absl::StrCat(
-        "whoever reaches ", options.address,
-        " can change and read the run: clients show no certificates");
+        "anyone who can reach ", options.address,
+        " can read and change the run: clients show no certificates");
     LOG(WARNING) << warning;
   }
   return server;
@@ -175,7 +175,7 @@ absl::Status CoordinatorServer::Serve(const v1::RunConfig& config,
       options.credentials);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
-    return absl::InternalError("gRPC does not start; its log says why");
+    return absl::InternalError("gRPC did not start; its log says why");
   }
   SetOpen(*server_, is_open);
   server_->GetHealthCheckService()->SetServingStatus(

@@ -153,8 +153,7 @@ Methods ReplicationMethods(Engine* engine) {
        }},
       {"/causeway.v1.Replication/Promote", Unary([](const v1::PromoteRequest&) {
          return absl::FailedPreconditionError(
-             "this is the run's coordinator, and no follower: name a "
-             "follower");
+             "this is the run's coordinator, not a follower: name a follower");
        })}};
 }
 

@@ -68,8 +68,8 @@ absl::StatusOr<std::shared_ptr<UploadTurns>> SharedUploads::Open(
     upload = {.turns = turns, .streams_left = streams - 1};
   }
   if (older.turns != nullptr) {
-    older.turns->Break(
-        absl::UnavailableError("the upload has begun anew on another stream"));
+    older.turns->Break(absl::UnavailableError(
+        "the upload has started over on another stream"));
   }
   return turns;
 }
@@ -80,15 +80,15 @@ absl::StatusOr<std::shared_ptr<UploadTurns>> SharedUploads::Join(
   const auto upload = uploads_.find(key);
   if (upload == uploads_.end()) {
     return absl::UnavailableError(
-        "the upload that this stream is a part of is not open (any more); "
-        "offer the contribution again");
+        "this stream's upload is not open (any more); offer the contribution "
+        "again");
   }
   // A late stream of an earlier try may have taken the place of one of this
   // try, which is not the island's fault.
   if (upload->second.streams_left == 0) {
     return absl::UnavailableError(
-        "the upload has as many streams as its header announced; offer the "
-        "contribution again");
+        "the upload already has all streams that its header announced; offer "
+        "the contribution again");
   }
   --upload->second.streams_left;
   return upload->second.turns;

@@ -84,7 +84,7 @@ TEST(SharedUploadsTest, StreamsJoinAnOpenUploadUpToItsNumber) {
   EXPECT_EQ(joined, turns);
   EXPECT_OK(uploads.Join(key));
   // One of them may be a stream of an earlier try, so a later try may succeed.
-  EXPECT_THAT(uploads.Join(key), IsUnavailable("as many streams"));
+  EXPECT_THAT(uploads.Join(key), IsUnavailable("all streams"));
   ContributionKey other = key;
   other.incarnation = 3;
   EXPECT_THAT(uploads.Join(other), IsUnavailable());

@@ -346,7 +346,7 @@ TEST_F(UploadsTest, BytesThatAreNoMessageAreRefusedAndChangeNothing) {
   for (const char* const method :
        {"Contribute", "FetchUpdate", "FetchParameters"}) {
     EXPECT_THAT(driver_.Send(absl::StrCat("Coordinator/", method), {junk}),
-                IsInvalidArgument("not the message that is expected"))
+                IsInvalidArgument("not the expected message"))
         << method;
   }
   const std::string chunk = ChunkOf(0, 100).SerializeAsString();

@@ -81,7 +81,7 @@ absl::Status ReadKey(absl::string_view text,
       google::protobuf::util::JsonStringToMessage(std::string(text), &message);
   if (read.ok()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("etcd has \"", text,
-                                          "\", which is no ",
+                                          "\", which is not a valid ",
                                           message.GetDescriptor()->name()));
 }
 

@@ -99,7 +99,7 @@ class OfficeBook {
   const std::string prefix_;
   const v1::Replica self_;
   absl::StatusOr<OfficeView> view_ =
-      absl::UnavailableError("etcd was not asked yet");
+      absl::UnavailableError("etcd has not been asked yet");
   // The leader's office as written; empty if this coordinator does not lead.
   std::string written_;
   v1::Office office_;

@@ -87,7 +87,7 @@ async function follow() {
     const why = refused ? `The coordinator says: ${error.message.trim()}.`
       : "The coordinator does not answer.";
     lost = why + " This is its state of " + clock(heard) +
-      "; the page goes on as soon as it is back.";
+      "; the page resumes as soon as it is back.";
     setText(byId("freshness"),
       `${refused ? "refused" : "no answer"} for ${seconds}`);
   }

@@ -42,8 +42,8 @@ absl::Status WithRemedy(const absl::Status& damaged) {
   return absl::Status(
       damaged.code(),
       absl::StrCat(damaged.message(),
-                   "; as long as another coordinator leads the run, an empty "
-                   "directory gets another copy"));
+                   "; while another coordinator leads the run, following it "
+                   "with an empty directory makes a new copy"));
 }
 
 }  // namespace
@@ -252,22 +252,23 @@ absl::StatusOr<v1::PromoteResponse> Follower::Promote(
   if (options_.is_candidate) {
     return absl::FailedPreconditionError(
         "the run's coordinators elect the one that leads (--etcd): stop the "
-        "leader, and one of the others takes over by itself");
+        "leader, and one of the others takes over automatically");
   }
   absl::MutexLock promoting(&promote_mu_);
   const View now = view();
   if (now.is_promoted) {
-    return absl::FailedPreconditionError("the follower is promoted already");
+    return absl::FailedPreconditionError(
+        "the follower has already been promoted");
   }
   if (!now.is_complete) {
     return absl::FailedPreconditionError(
-        "the copy is not complete, so the run cannot go on from it");
+        "the copy is not complete, so it cannot take over the run");
   }
   if (now.is_connected && !request.force()) {
-    return absl::FailedPreconditionError(absl::Substitute(
-        "the coordinator at $0 is alive. Stop it first; or, if it must be "
-        "replaced nevertheless, set --force",
-        leader_));
+    return absl::FailedPreconditionError(
+        absl::Substitute("the coordinator at $0 is alive. Stop it first, or "
+                         "set --force to replace it anyway",
+                         leader_));
   }
   Pause();
   absl::StatusOr<v1::PromoteResponse> response = TakeOverAfter(now);

@@ -23,7 +23,7 @@ namespace {
 
 absl::Status NotSent(absl::string_view what) {
   return absl::InternalError(
-      absl::StrCat("the coordinator that is followed sends ", what));
+      absl::StrCat("the followed coordinator sent ", what));
 }
 
 }  // namespace

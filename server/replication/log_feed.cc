@@ -136,7 +136,7 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   Follower& follower = followers_[name];
   if (follower.is_connected) {
     return absl::AlreadyExistsError(absl::Substitute(
-        "follower $0 is connected already, from $1", name, follower.peer));
+        "follower $0 is already connected, from $1", name, follower.peer));
   }
   follower.is_connected = true;
   follower.peer = peer;
@@ -146,7 +146,7 @@ absl::Status LogFeed::Join(const std::string& name, const std::string& peer,
   if (!unsteady_.contains(name)) {
     events_.push_back(
         {"follower_joined", "",
-         absl::StrCat("follower ", name, " has come, from ", peer)});
+         absl::StrCat("follower ", name, " has connected, from ", peer)});
   }
   return absl::OkStatus();
 }
@@ -181,7 +181,8 @@ void LogFeed::MarkInSync(const std::string& name, Follower& follower) {
   follower.state = v1::FollowerStatus::IN_SYNC;
   events_.push_back(
       {"follower_in_sync", "",
-       absl::StrCat("follower ", name, " has every change from now on")});
+       absl::StrCat("follower ", name,
+                    " is in sync: versions wait for it from now on")});
 }
 
 void LogFeed::MarkBehind(const std::string& name, Follower& follower) {
@@ -242,8 +243,9 @@ void LogFeed::Leave(const std::string& name, const std::string& why) {
     followers_.erase(found);
   }
   if (!is_news) return;
-  events_.push_back({"follower_left", "",
-                     absl::StrCat("follower ", name, " has gone: ", why)});
+  events_.push_back(
+      {"follower_left", "",
+       absl::StrCat("follower ", name, " has disconnected: ", why)});
 }
 
 absl::Time LogFeed::LacksSince(const Follower& follower) const {
@@ -291,7 +293,7 @@ absl::Status LogFeed::AwaitDurable(uint64_t index, uint32_t replicas) {
   mu_.Await(absl::Condition(&is_durable));
   if (PublishIfDurable(index, replicas)) return absl::OkStatus();
   return absl::UnavailableError(
-      "the coordinator ends; followers may lack the version");
+      "the coordinator is exiting; followers may lack the version");
 }
 
 bool LogFeed::PublishIfDurable(uint64_t index, uint32_t replicas) {

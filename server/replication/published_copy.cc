@@ -80,10 +80,10 @@ absl::StatusOr<bool> PublishedCopy::IsReadable(
     return true;
   }
   if (is_connected_) return false;
-  return absl::UnavailableError(absl::Substitute(
-      "this follower does not have version $0 of fragment $1, and follows "
-      "nobody",
-      version, fragment));
+  return absl::UnavailableError(
+      absl::Substitute("this follower does not have version $0 of fragment $1, "
+                       "and is following no coordinator",
+                       version, fragment));
 }
 
 absl::StatusOr<std::optional<OpenedUpdate>> PublishedCopy::OpenUpdate(

@@ -124,7 +124,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   }
   // Do not wait for a process that is known to be dead.
   if (Member* const dead = membership_.Replaced(request); dead != nullptr) {
-    EndMember(*dead, v1::IslandStatus::EVICTED, "its process was started again",
+    EndMember(*dead, v1::IslandStatus::EVICTED, "its process was restarted",
               now, effects);
   }
   const uint64_t run_step = RunStep();
@@ -284,7 +284,7 @@ absl::StatusOr<v1::ContributeResponse> Coordinator::Offer(
   const uint64_t first = member->first_contribution_version[fragment];
   if (header.base_version() < first) {
     return absl::UnavailableError(absl::StrCat(
-        "island ", member->island_id, " came while the window of version ",
+        "island ", member->island_id, " joined while the window of version ",
         header.base_version(),
         " was under way; its first contribution to "
         "fragment ",

@@ -156,11 +156,11 @@ TEST(CoordinatorEffects, OfAProcessThatReplacesAnother) {
   EXPECT_THAT(
       TakeLines(run),
       ElementsAre("joined a/2 shard 0 not ready",
-                  "ended a/1 EVICTED at 0s: its process was started again",
+                  "ended a/1 EVICTED at 0s: its process was restarted",
                   "account a/1 process 5 has 0 reported 0",
                   "account a/2 process 6 has 0 reported 0",
                   "island_evicted [a] island a (incarnation 1) was evicted: "
-                  "its process was started again",
+                  "its process was restarted",
                   "island_joined [a] island a joined (incarnation 2, shard "
                   "0) at step 0",
                   "discard a/1 f0 v0", "view"));
@@ -312,9 +312,9 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
   EXPECT_THAT(run.closed_rounds(), IsEmpty());
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   EXPECT_THAT(run.effects().outer_steps, SizeIs(1)) << "without a tick";
-  EXPECT_THAT(
-      TakeLines(run),
-      ElementsAre("flags started: ", "run_resumed [] the run goes on", "view"));
+  EXPECT_THAT(TakeLines(run),
+              ElementsAre("flags started: ", "run_resumed [] the run continues",
+                          "view"));
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK(run.core().Pause("", run.effects()));

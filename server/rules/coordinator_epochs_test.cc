@@ -118,7 +118,7 @@ TEST(CoordinatorEpochsTest, TransfersWaitForTheControlStream) {
   const v1::IslandIdentity a = run.Join("a");
   v1::IslandIdentity behind = a;
   behind.set_epoch(1);
-  const auto refused = IsUnavailable("heard of epoch 1 only");
+  const auto refused = IsUnavailable("knows epoch 1 only");
   EXPECT_THAT(run.Offer(Contribution(behind, 0)), refused);
   EXPECT_THAT(run.Complete(Contribution(behind, 0)), refused);
   EXPECT_THAT(run.core().Check(behind), refused);

@@ -52,7 +52,7 @@ absl::Status Coordinator::Resume(absl::Time now, Effects& effects) {
   flags_.paused = false;
   flags_.pause_reason.clear();
   effects.flags = flags_;
-  effects.events.push_back({"run_resumed", "", "the run goes on"});
+  effects.events.push_back({"run_resumed", "", "the run continues"});
   // No island was slow while all stood still.
   for (Member* member : membership_.Live()) {
     member->slow_since = absl::InfiniteFuture();
@@ -109,7 +109,7 @@ absl::StatusOr<ContributionKey> Coordinator::Admit(uint64_t id, absl::Time now,
   if (round.merging()) {
     return absl::UnavailableError(
         absl::StrCat("fragment ", header.fragment(),
-                     " is being merged at this moment; repeat the call"));
+                     " is being merged right now; repeat the call"));
   }
   quarantine_.Admit(id, round, now, effects);
   MaybeClose(header.fragment(), now, effects);

@@ -42,8 +42,7 @@ class QuarantineEffects : public testing::Test {
 
   const std::string what_ =
       "the contribution of island b (incarnation 1) to fragment 0, 1000 tokens";
-  const std::string failed_ =
-      "the outer step cannot be done with it (not finite)";
+  const std::string failed_ = "the outer step fails with it (not finite)";
   CoordinatorDriver run_{{.min_islands = 2, .parameter_norm = 1}};
   v1::IslandIdentity a_;
   v1::IslandIdentity b_;

@@ -130,7 +130,7 @@ void Coordinator::ElectData(Effects& effects) {
     SetData(data,
             {"data_accepted", "",
              absl::Substitute("$0 of $1 live islands read other data than the "
-                              "run's until now: theirs are the run's",
+                              "run's: theirs are the run's from now on",
                               count, live.size())},
             effects);
     return;

@@ -173,8 +173,8 @@ void Coordinator::SetAsideLargest(const ClosedRound& closed,
   Round& round = rounds_[closed.fragment];
   round.Reopen(now);
   round.Remove(key);
-  const std::string reason = absl::StrCat(
-      "the outer step cannot be done with it (", status.message(), ")");
+  const std::string reason =
+      absl::StrCat("the outer step fails with it (", status.message(), ")");
   if (quarantine_.TakeBack(key, reason, effects)) {
     effects.discarded.push_back(key);
   } else if (Check(header.identity()).ok()) {
@@ -237,8 +237,8 @@ void Coordinator::EndRefusedMembers(const ContributionKey& removed,
   for (Member* member : live) {
     if (!round.HasTurnedAway(member->island_id, member->incarnation)) continue;
     EndMember(*member, v1::IslandStatus::EVICTED,
-              "the round that it came too late for is open again; it may offer "
-              "its contribution anew",
+              "the round that it was too late for is open again; it may offer "
+              "its contribution again",
               now, effects);
   }
 }

@@ -34,13 +34,13 @@ std::string Describe(const Member& member, double before,
                      double bits_per_second, double largest_seconds) {
   const UplinkBits& plan = *member.uplink_bits;
   return absl::StrFormat(
-      "island %s sends %.3g bits per value from now on, and not %.3g: its "
-      "uplink gives %.3g Mbit/s, and %.2f s are left for an upload%s",
+      "island %s sends %.3g bits per value from now on, not %.3g: its uplink "
+      "reaches %.3g Mbit/s, and an upload has %.2f s%s",
       member.island_id, plan.bits(), before, bits_per_second / 1e6,
       largest_seconds,
       plan.is_too_slow()
           ? absl::StrFormat(
-                ", in which only %.2g arrive; so islands wait for it, as "
+                ", enough for %.2g only; so islands wait for it, as "
                 "synchronization.uplink_bits_floor allows no fewer",
                 plan.in_time())
           : "");

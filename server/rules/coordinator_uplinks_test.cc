@@ -120,9 +120,8 @@ TEST_F(UplinksTest, ASlowUplinkGetsFewerBitsAndAFastOneDoesNot) {
   EXPECT_EQ(run_.CountEvents("uplink_bits"), 1);
   EXPECT_THAT(LastEvent("uplink_bits"),
               AllOf(HasSubstr("island slow sends 1.8 bits per value from now "
-                              "on, and not 4: its uplink gives"),
-                    HasSubstr("4.50 s are left for an upload"),
-                    Not(HasSubstr("wait"))));
+                              "on, not 4: its uplink reaches"),
+                    HasSubstr("an upload has 4.50 s"), Not(HasSubstr("wait"))));
   Rounds(20, {fast, slow}, {RateFor(8), RateFor(2)});
   EXPECT_EQ(run_.CountEvents("uplink_bits"), 1);
   // The rates of earlier rounds still count in the first rounds.
@@ -138,7 +137,7 @@ TEST_F(UplinksTest, AnUplinkBelowTheFloorIsNamed) {
   EXPECT_EQ(Planned(island), 0.5);
   EXPECT_EQ(run_.CountEvents("uplink_too_slow"), 1);
   EXPECT_THAT(LastEvent("uplink_too_slow"),
-              HasSubstr("only 0.25 arrive; so islands wait for it"));
+              HasSubstr("enough for 0.25 only; so islands wait for it"));
 }
 
 TEST_F(UplinksTest, OneMeasurementCountsOnce) {
@@ -166,10 +165,10 @@ TEST_F(UplinksTest, TheShortestOverlapOfAnIslandCounts) {
     }
     return LastEvent("uplink_bits");
   };
-  EXPECT_THAT(seconds_after(4, 4), HasSubstr("6.50 s are left"));
-  EXPECT_THAT(seconds_after(5, 2), HasSubstr("2.50 s are left"));
+  EXPECT_THAT(seconds_after(4, 4), HasSubstr("an upload has 6.50 s"));
+  EXPECT_THAT(seconds_after(5, 2), HasSubstr("an upload has 2.50 s"));
   // A claim below half of the run's overlap counts as half.
-  EXPECT_THAT(seconds_after(6, 1), HasSubstr("1.50 s are left"));
+  EXPECT_THAT(seconds_after(6, 1), HasSubstr("an upload has 1.50 s"));
 }
 
 // All islands train at the pace of the slowest, which leaves more time.

@@ -53,7 +53,7 @@ absl::StatusOr<Member*> Coordinator::FindTransferring(
     return member;
   }
   return absl::UnavailableError(
-      absl::StrCat("island ", identity.island_id(), " has heard of epoch ",
+      absl::StrCat("island ", identity.island_id(), " knows epoch ",
                    identity.epoch(), " only, and this coordinator's is ",
                    options_.epoch, ": the control stream must tell it first"));
 }

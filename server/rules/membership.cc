@@ -57,7 +57,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
     return absl::FailedPreconditionError(absl::StrCat(
         "island \"", request.island_id(), "\" belongs to run ",
         request.expected_run_id(), ", but this coordinator holds run ",
-        options_.run_id, "; point it at its own coordinator or start it anew"));
+        options_.run_id, "; point it at its own coordinator, or restart it"));
   }
   const auto known = members_.find(request.island_id());
   if (known != members_.end() &&
@@ -73,14 +73,14 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
     }
     const std::string joined = absl::StrCat(
         "island \"", request.island_id(), "\" is already joined (incarnation ",
-        member.incarnation, ", ", member.description, ", heard of ",
+        member.incarnation, ", ", member.description, ", last heard from ",
         Age(member.last_heartbeat, now), " ago)");
     // Messages of a dead process may still arrive for a while.
     if (member.last_heartbeat > member.rival_at + options_.lease / 2) {
       return absl::AlreadyExistsError(
           absl::StrCat(joined,
-                       ", and that process lives; choose another name "
-                       "for this island, or end that one"));
+                       ", and that process is alive; choose another name for "
+                       "this island, or stop that one"));
     }
     return absl::ResourceExhaustedError(
         absl::StrCat(joined, "; if that process is dead, its lease ends in ",

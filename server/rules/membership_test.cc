@@ -109,10 +109,10 @@ TEST_F(MembershipTest, TheSameProcessComesBackAsANewIncarnation) {
 
 TEST_F(MembershipTest, ANameInUseIsRefusedAndTheMessageSaysWhatToDo) {
   Join("oslo", 7);
-  EXPECT_THAT(
-      members_.Join(Request("oslo", 8), kStart + absl::Seconds(4)),
-      IsResourceExhausted("\"oslo\" is already joined (incarnation 1",
-                          "heard of 4 s ago", "its lease ends in 6 s; retry"));
+  EXPECT_THAT(members_.Join(Request("oslo", 8), kStart + absl::Seconds(4)),
+              IsResourceExhausted("\"oslo\" is already joined (incarnation 1",
+                                  "last heard from 4 s ago",
+                                  "its lease ends in 6 s; retry"));
   EXPECT_EQ(members_.members().at("oslo").instance_id, 7);
   // The refused process does not renew the lease of the one that has the name.
   EXPECT_THAT(Names(members_.Expired(kStart + absl::Seconds(11))),

@@ -55,9 +55,9 @@ v1::Attention MissedIsland(const Member& member) {
   v1::Attention problem = Problem(
       v1::WARNING,
       absl::StrCat("island ", member.island_id,
-                   diverged ? " has diverged and not come back" : " is gone",
+                   diverged ? " has diverged and not rejoined" : " is gone",
                    InBrackets(member.reason),
-                   ": start it again, or evict it if it is to stay away"),
+                   ": restart it, or evict it if it should stay away"),
       absl::StrCat("causeway evict ", member.island_id), member.ended_at);
   problem.set_island_id(member.island_id);
   return problem;
@@ -68,8 +68,8 @@ v1::Attention OtherData(const std::string& island, absl::Time since) {
       Problem(v1::WARNING,
               absl::StrCat(
                   "island ", island,
-                  " reads other data than the run's: start it again with the "
-                  "run's files, or accept its data if they are the right ones"),
+                  " reads other data than the run's: restart it with the run's "
+                  "files, or accept its data if they are the right ones"),
               absl::StrCat("causeway data accept ", island), since);
   problem.set_island_id(island);
   return problem;
@@ -200,7 +200,7 @@ v1::Attention RunHealth::Missing(const Details& details) const {
                     " islands have joined, but are not ready");
   }
   if (last != nullptr && joined.size() < missing) {
-    absl::StrAppend(&text, "; the last to go was ", last->island_id,
+    absl::StrAppend(&text, "; the last to leave was ", last->island_id,
                     InBrackets(last->reason));
   }
   return Problem(moment_.begun ? v1::CRITICAL : v1::WARNING, std::move(text),
@@ -239,8 +239,8 @@ std::vector<v1::Attention> RunHealth::RunProblems(
     if (!moment_.storage_problem.empty()) {
       problems.push_back(
           Problem(v1::WARNING,
-                  absl::StrCat("nothing could be committed, which is tried "
-                               "again when the run goes on: ",
+                  absl::StrCat("nothing could be committed; the coordinator "
+                               "retries once the run is resumed: ",
                                moment_.storage_problem),
                   "causeway resume", state_since_));
     }
@@ -268,27 +268,26 @@ std::vector<v1::Attention> RunHealth::RunProblems(
       // Only etcd can take it out.
       problems.push_back(Problem(
           v1::CRITICAL,
-          absl::StrCat("versions wait for follower ", follower.name(),
-                       ", which", lack,
-                       ": start it again, or let etcd answer, so that it can "
-                       "be taken out"),
+          absl::StrCat(
+              "versions wait for follower ", follower.name(), ", which", lack,
+              ": restart it, or bring etcd back so that it can be taken out"),
           "", now - lacks));
     }
   }
   const uint32_t in_sync = FollowersInSync(status);
   const uint32_t wanted = status.config().storage().sync_replicas();
   if (in_sync < wanted) {
-    problems.push_back(
-        Problem(v1::WARNING,
-                absl::StrCat("versions wait for ", in_sync, " of ", wanted,
-                             " followers (storage.sync_replicas): if this "
-                             "machine is lost, so may be the last versions"),
-                "", std::min(lacks_followers_since_, now)));
+    problems.push_back(Problem(
+        v1::WARNING,
+        absl::StrCat("versions wait for ", in_sync, " of ", wanted,
+                     " followers (storage.sync_replicas): if this machine is "
+                     "lost, the newest versions may be lost too"),
+        "", std::min(lacks_followers_since_, now)));
   }
   if (moment_.lacks_etcd) {
     problems.push_back(Problem(v1::WARNING,
-                               "etcd does not answer: while it is away, no "
-                               "other coordinator can take over",
+                               "etcd does not answer: until it does, no other "
+                               "coordinator can take over",
                                "", lacks_etcd_since_));
   }
   return problems;

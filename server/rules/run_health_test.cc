@@ -149,9 +149,9 @@ TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
   EXPECT_EQ(ToTime(status.missing_since()), missing);
   v1::Attention problem = Problem();
   EXPECT_EQ(problem.severity(), v1::CRITICAL);
-  EXPECT_EQ(problem.text(),
-            "waiting for 2 of 2 islands; the last to go was b (its disk is "
-            "full)");
+  EXPECT_EQ(
+      problem.text(),
+      "waiting for 2 of 2 islands; the last to leave was b (its disk is full)");
   EXPECT_EQ(problem.command(), "causeway islands --all");
   EXPECT_EQ(ToTime(problem.since()), missing);
 
@@ -207,7 +207,7 @@ TEST_F(RunHealthTest, AnIslandThatHasJoinedIsMissingUntilItIsReady) {
   moment_.ready = 0;
   EXPECT_EQ(Problem().text(),
             "waiting for 2 of 2 islands: b has joined, but is not ready; the "
-            "last to go was a (left)");
+            "last to leave was a (left)");
   members_["c"] = b;
   EXPECT_EQ(Problem().text(),
             "waiting for 2 of 2 islands: 2 islands have joined, but are not "
@@ -216,7 +216,7 @@ TEST_F(RunHealthTest, AnIslandThatHasJoinedIsMissingUntilItIsReady) {
   moment_.ready = 1;
   members_["c"].first_contribution_version = {0, 0};
   EXPECT_EQ(Problem().text(),
-            "waiting for 1 of 2 islands; the last to go was a (left)");
+            "waiting for 1 of 2 islands; the last to leave was a (left)");
 }
 
 TEST_F(RunHealthTest, AnIslandThatReadsOtherDataIsNamedUntilItDoesNot) {
@@ -228,8 +228,8 @@ TEST_F(RunHealthTest, AnIslandThatReadsOtherDataIsNamedUntilItDoesNot) {
   const v1::Attention problem = Problem();
   EXPECT_EQ(problem.severity(), v1::WARNING);
   EXPECT_EQ(problem.text(),
-            "island west reads other data than the run's: start it again with "
-            "the run's files, or accept its data if they are the right ones");
+            "island west reads other data than the run's: restart it with the "
+            "run's files, or accept its data if they are the right ones");
   EXPECT_EQ(problem.command(), "causeway data accept west");
   EXPECT_EQ(problem.island_id(), "west");
   EXPECT_EQ(ToTime(problem.since()), known);
@@ -306,8 +306,8 @@ TEST_F(RunHealthTest, APauseDoesNotHideADiskThatFails) {
   ASSERT_EQ(status.attention_size(), 2);
   EXPECT_EQ(status.attention(0).severity(), v1::WARNING);
   EXPECT_EQ(status.attention(0).text(),
-            "nothing could be committed, which is tried again when the run "
-            "goes on: disk full");
+            "nothing could be committed; the coordinator retries once the run "
+            "is resumed: disk full");
   EXPECT_EQ(status.attention(1).text(), "the run is held: moving the disk");
 }
 
@@ -357,12 +357,12 @@ TEST_F(RunHealthTest, TheMostSevereProblemComesFirst) {
   EXPECT_EQ(status.attention(1).command(), "causeway quarantine list");
   EXPECT_EQ(status.attention(2).severity(), v1::WARNING);
   EXPECT_EQ(status.attention(2).text(),
-            "island a is gone (no heartbeat for 10 s): start it again, or "
-            "evict it if it is to stay away");
+            "island a is gone (no heartbeat for 10 s): restart it, or evict it "
+            "if it should stay away");
   EXPECT_EQ(status.attention(2).command(), "causeway evict a");
   EXPECT_EQ(status.attention(2).island_id(), "a");
   EXPECT_THAT(status.attention(3).text(),
-              HasSubstr("island b has diverged and not come back"));
+              HasSubstr("island b has diverged and not rejoined"));
 }
 
 TEST_F(RunHealthTest, FollowersThatAreBehindOrMissingAreReported) {

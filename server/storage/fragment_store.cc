@@ -310,7 +310,7 @@ absl::StatusOr<Stored<Contents>> FragmentStore::Open(
   if (status.ok()) status = read(mapped->contents(), contents);
   if (!status.ok()) {
     return absl::DataLossError(absl::StrCat(
-        mapped->path(), " is damaged or another's: ", status.message()));
+        mapped->path(), " is damaged, or the wrong file: ", status.message()));
   }
   return Stored<Contents>(
       std::make_shared<const SafetensorsFile>(*std::move(mapped)),
@@ -349,9 +349,8 @@ absl::StatusOr<std::vector<std::string>> FragmentStore::RemoveIf(
       std::string file = absl::StrCat(directory, "/", name);
       if (!superseded(file)) continue;
       if (!BelongsTo(PathOf(file), run_id)) {
-        LOG_FIRST_N(WARNING, 10)
-            << "leaving " << PathOf(file) << " alone, which run " << run_id
-            << " has not written";
+        LOG_FIRST_N(WARNING, 10) << "leaving " << PathOf(file) << " alone: run "
+                                 << run_id << " did not write it";
         continue;
       }
       RETURN_IF_ERROR(Remove(file));

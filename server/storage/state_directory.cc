@@ -228,11 +228,11 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
   RETURN_IF_ERROR(CheckUsable(path));
   ASSIGN_OR_RETURN(FileLock lock, Lock(path));
   if (IsIncomplete(path)) {
-    return absl::FailedPreconditionError(absl::Substitute(
-        "$0 has a copy of another coordinator's run that is not complete: "
-        "start it with --follow, which goes on with the copy, or name another "
-        "state directory",
-        path));
+    return absl::FailedPreconditionError(
+        absl::Substitute("$0 has a copy of another coordinator's run that is "
+                         "not complete: start it with --follow, which "
+                         "continues the copy, or name another state directory",
+                         path));
   }
   if (IsMissingOrEmpty(LogPath(path))) RETURN_IF_ERROR(CheckNoRunIsLost(path));
   ASSIGN_OR_RETURN(std::unique_ptr<CommitLog> log,
@@ -335,19 +335,19 @@ absl::Status StateDirectory::RemoveFragment(uint32_t fragment) const {
 absl::Status StateDirectory::CheckInPlace() const {
   absl::Status status = log_->CheckInPlace();
   if (!status.ok()) {
-    return absl::FailedPreconditionError(absl::Substitute(
-        "$0. Put it back if it was moved. Otherwise stop the coordinator, "
-        "rename $1$2, into which all that was committed is copied, to $1, and "
-        "start it again",
-        std::string(status.message()), kLogName, kRescued));
+    return absl::FailedPreconditionError(
+        absl::Substitute("$0. Put it back if it was moved. Otherwise stop the "
+                         "coordinator, rename $1$2, which has a copy of all "
+                         "that was committed, to $1, and start it again",
+                         std::string(status.message()), kLogName, kRescued));
   }
   if (lock_file_.has_value()) status = lock_file_->Check();
   if (status.ok()) return status;
-  return absl::FailedPreconditionError(absl::StrCat(
-      std::string(status.message()),
-      ", so another coordinator could take up the run. Put it back if it was "
-      "moved. Otherwise see that no other coordinator has the directory, and "
-      "start this one again"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(std::string(status.message()),
+                   ", so another coordinator could open the run. Put it back "
+                   "if it was moved. Otherwise make sure that no other "
+                   "coordinator uses the directory, and restart this one"));
 }
 
 absl::StatusOr<bool> StateDirectory::RescueLog() const {

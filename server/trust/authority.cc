@@ -94,11 +94,11 @@ absl::StatusOr<Authority> Authority::Open(const std::string& folder,
   }
   Issuer issuer;
   if (!pem.ok() && now < kEarliest) {
-    return absl::UnavailableError(absl::StrCat(
-        "the system's clock says ",
-        absl::FormatTime("%Y-%m-%d", now, absl::UTCTimeZone()),
-        ", and an authority that is made now would end too early: set the "
-        "clock first"));
+    return absl::UnavailableError(
+        absl::StrCat("the system's clock says ",
+                     absl::FormatTime("%Y-%m-%d", now, absl::UTCTimeZone()),
+                     ", and an authority made now would expire too early: set "
+                     "the clock first"));
   }
   ASSIGN_OR_RETURN(issuer.key, ReadOrMakeKey(key_path));
   if (!pem.ok()) {

@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Trust>> Trust::Open(Options options) {
     if (Authority::Exists(options.folder)) {
       return absl::FailedPreconditionError(absl::StrCat(
           path, " is missing: restore it from a backup; or move the folder ",
-          options.folder, " away, and everybody must enrol anew"));
+          options.folder, " away, after which everyone must enrol again"));
     }
     // This is the first start. Empty records let the next one continue it.
     RETURN_IF_ERROR(WriteSecretAtomically(path, ""));
@@ -279,7 +279,7 @@ absl::Status Trust::TryEnrol(const v1::EnrolRequest& request,
   if (!found.ok()) {
     if (wrong_tokens_.MayFail(address, options_.now())) return found.status();
     return absl::ResourceExhaustedError(
-        "this token is wrong, as many were that came from this address: wait a "
+        "this token is wrong, like many others from this address: wait a "
         "minute, or ask an operator for another one (causeway token create)");
   }
   token = (*found)->token();
@@ -348,11 +348,12 @@ absl::StatusOr<v1::RenewResponse> Trust::Renew(const v1::RenewRequest& request,
                    FindGood(*records_.mutable_certificates(), serial));
   v1::IssuedCertificate& entry = *record->mutable_certificate();
   if (record->key_sha256() != KeyDigest(*key)) {
-    LOG(WARNING) << DescribeEntry(entry) << " wants certificate " << entry.id()
-                 << " for another key";
+    LOG(WARNING) << DescribeEntry(entry) << " asks to renew certificate "
+                 << entry.id() << " with another key";
     return absl::InvalidArgumentError(
-        "a renewal keeps the key, and this request has another one: for a new "
-        "key, enrol with a new token of an operator (causeway token create)");
+        "a renewal must keep the key, and this request has another one: for a "
+        "new key, enrol with a new token of an operator (causeway token "
+        "create)");
   }
   ASSIGN_OR_RETURN(*response.mutable_certificate(), SignFor(entry, *key));
   LOG(INFO) << "renewed certificate " << entry.id() << " of "
@@ -371,9 +372,9 @@ absl::StatusOr<v1::CreateTokenResponse> Trust::CreateToken(
                                  : absl::Hours(1);
   if (ttl < kShortestTtl || ttl > kLongestTtl || request.uses() > kMostUses) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a token lives ", absl::FormatDuration(kShortestTtl),
-                     " to ", absl::FormatDuration(kLongestTtl), " and serves ",
-                     kMostUses, " times at most"));
+        absl::StrCat("a token must live ", absl::FormatDuration(kShortestTtl),
+                     " to ", absl::FormatDuration(kLongestTtl),
+                     " and serve at most ", kMostUses, " times"));
   }
   const JoinToken secret{
       .pin = authority_.pin(),

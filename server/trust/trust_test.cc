@@ -385,7 +385,7 @@ TEST_F(TrustTest, ARenewalKeepsTheKey) {
   v1::RenewRequest request;
   request.set_certificate_request(*MakeRequest(*NewKey()));
   EXPECT_THAT(trust_->Renew(request, serial),
-              IsInvalidArgument("a renewal keeps the key"));
+              IsInvalidArgument("a renewal must keep the key"));
   request.set_certificate_request(*MakeRequest(*key_));
   ASSERT_OK(Start());
   EXPECT_OK(trust_->Renew(request, serial));

@@ -232,7 +232,7 @@ class FollowersTest : public ProcessTestFixture {
     EXPECT_NE(rotten->Wait(), 0);
     EXPECT_THAT(rotten->Output(),
                 AllOf(HasSubstr(file),
-                      HasSubstr("an empty directory gets another copy")));
+                      HasSubstr("an empty directory makes a new copy")));
   }
 
   // Asks the coordinator whether it is ready until the answer is `status`.
@@ -366,7 +366,7 @@ TEST_F(FollowersTest, NoRoundWaitsForAKilledFollowerThatComesBack) {
     // The first is killed while its copy is made.
     if (kills > 0) AwaitInSync(leader, 1);
     follower.Kill();
-    ASSERT_TRUE(leader.process->AwaitOutput("follower f has gone"));
+    ASSERT_TRUE(leader.process->AwaitOutput("follower f has disconnected"));
   }
   Server follower = Follower("f", leader.address, "copy");
   AwaitInSync(leader, 1);

@@ -73,7 +73,7 @@ TEST_F(SilenceTest, AStoppedCoordinatorEvictsNobodyWhenItGoesOn) {
   EXPECT_TRUE(north->AwaitOutput("has not answered for half of the lease"))
       << north->Output();
   coordinator_->Signal(SIGCONT);
-  ASSERT_TRUE(coordinator_->AwaitOutput("leases were not looked at for"))
+  ASSERT_TRUE(coordinator_->AwaitOutput("leases were not checked for"))
       << coordinator_->Output();
   // It evicts islands that are gone, nevertheless.
   north->End(SIGKILL);

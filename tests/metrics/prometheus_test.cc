@@ -346,8 +346,8 @@ TEST_F(PrometheusTest, AlertsOnKilledProcessesLastUntilTheyAreBack) {
       Alerts{{"CausewayIslandGone", 2}, {"CausewayIslandsMissing", 1}}));
   EXPECT_THAT(Status(4, {"--check"}),
               AllOf(HasSubstr(", waiting for islands for "),
-                    HasSubstr("waiting for 1 of 1 island; the last to go was "
-                              "b (no heartbeat for"),
+                    HasSubstr("waiting for 1 of 1 island; the last to leave "
+                              "was b (no heartbeat for"),
                     HasSubstr("next: `causeway evict a`")));
   EXPECT_THAT(Status(0), Not(HasSubstr(" left\n")));
 
@@ -408,9 +408,9 @@ TEST_F(PrometheusTest, TellsThatARunHasDiverged) {
                                              {"CausewayRunDiverged", 1}}));
   EXPECT_THAT(
       Status(4, {"--check"}),
-      AllOf(HasSubstr("waiting for 1 of 1 island; the last to go was "),
-            HasSubstr("island a has diverged and not come back (step"),
-            HasSubstr("island b has diverged and not come back (step")));
+      AllOf(HasSubstr("waiting for 1 of 1 island; the last to leave was "),
+            HasSubstr("island a has diverged and not rejoined (step"),
+            HasSubstr("island b has diverged and not rejoined (step")));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class OfficeEndTest : public ProcessTestFixture {
   // Starts a follower, and waits until it has what the leader has.
   void StartFollower() {
     follower_ = Coordinator("b", FreePort());
-    ASSERT_TRUE(leader_->AwaitOutput("follower b has every change"))
+    ASSERT_TRUE(leader_->AwaitOutput("follower b is in sync"))
         << leader_->Output() << follower_->Output();
   }
 
