@@ -65,7 +65,7 @@ mapfile -t options < <("${cpu_only}" || cuda_build_options)
 cuda=true
 if ((${#options[@]} == 0)); then cuda=false; fi
 if "${with_cuda_libraries}" && ! "${cuda}"; then
-  fail "--with_cuda_libraries needs /usr/local/cuda/bin/nvcc, and not --cpu_only"
+  fail "--with_cuda_libraries needs /usr/local/cuda/bin/nvcc, and excludes --cpu_only"
 fi
 require_tools
 
@@ -130,7 +130,7 @@ mv "${libraries}"/{libstdc++.so.6,libgcc_s.so.1} "${libraries}/gcc"
 if "${with_cuda_libraries}"; then
   for name in libcublasLt.so.13 libnccl.so.2; do
     path=/usr/local/cuda/lib64/${name}
-    if [[ ! -e "${path}" ]]; then fail "there is no ${path} to add"; fi
+    if [[ ! -e "${path}" ]]; then fail "${path} is missing"; fi
     install -m 644 "${path}" "${libraries}/${name}"
   done
 fi

@@ -142,7 +142,7 @@ install() {
   # One unreachable source is no reason to stop: the installation below shows
   # whether the packages are available.
   "${apt[@]}" update ||
-    say "warning: apt-get update failed; trying with the lists that are there"
+    say "warning: apt-get update failed; trying with the existing lists"
   DEBIAN_FRONTEND=noninteractive \
     "${apt[@]}" install --yes --no-install-recommends "$@" ||
     fail "apt-get could not install the packages (its reason is above)." \
@@ -190,7 +190,7 @@ main() {
 
   if [[ "${mode}" == list ]]; then return; fi
   if ((${#missing[@]} == 0)); then
-    say "all packages are there (${groups[*]})"
+    say "all packages are installed (${groups[*]})"
   elif [[ "${mode}" == dry-run ]]; then
     say "would run: apt-get install --no-install-recommends ${missing[*]}"
   else

@@ -24,7 +24,7 @@ require_tools() {
   local tool
   for tool in patchelf strip readelf; do
     command -v "${tool}" >/dev/null ||
-      fail "there is no ${tool}; run deploy/install_deps.sh build"
+      fail "${tool} is missing; run deploy/install_deps.sh build"
   done
 }
 
@@ -64,7 +64,7 @@ add_licenses() {
   found="$(dpkg -S "${paths[@]}" "${paths[@]#/usr}" 2>/dev/null || true)"
   for path in "${paths[@]}"; do
     if [[ "${found}" != *": "*"/$(basename "${path}")"* ]]; then
-      fail "no package of Debian has ${path}, so its license is not known"
+      fail "no Debian package has ${path}, so its license is not known"
     fi
   done
   while IFS= read -r package; do

@@ -39,7 +39,7 @@ mapfile -t options < <("${cpu_only}" || cuda_build_options)
 directory="${rest[0]:-.}"
 for tool in dpkg-deb dpkg-shlibdeps pod2man patchelf; do
   command -v "${tool}" >/dev/null ||
-    fail "there is no ${tool}; install dpkg-dev, perl and patchelf"
+    fail "${tool} is missing; install dpkg-dev, perl and patchelf"
 done
 mkdir -p "${directory}"
 directory="$(realpath "${directory}")"

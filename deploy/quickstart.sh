@@ -81,7 +81,7 @@ for text in ${texts[@]+"${texts[@]}"}; do
     echo "quickstart: cannot read the text ${text}" >&2
     exit 2
   elif [[ "${text}" == *,* ]]; then
-    echo "quickstart: ${text}: a comma separates files for the worker" >&2
+    echo "quickstart: ${text}: rename it, as a comma separates files for the worker" >&2
     exit 2
   fi
 done

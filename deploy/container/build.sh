@@ -49,7 +49,7 @@ while (($#)); do
   esac
   shift
 done
-command -v podman >/dev/null || fail "there is no podman; install it"
+command -v podman >/dev/null || fail "podman is missing; install it"
 cd "${ROOT}"
 # shellcheck source=deploy/version.sh
 . deploy/version.sh
