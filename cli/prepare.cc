@@ -34,7 +34,7 @@ absl::Status CheckOut(const PrepareOptions& options) {
   for (const std::string& text : options.texts) {
     if (std::filesystem::equivalent(text, options.out, error)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(text, " is both a text and the file to write"));
+          absl::StrCat(text, " is both an input and the output file"));
     }
   }
   return absl::OkStatus();

@@ -70,7 +70,7 @@ std::string LedgerFact(const v1::TokenLedger& ledger) {
 std::string ParticipationFact(const v1::Participation& sum) {
   return absl::StrCat("merged ", Ratio(sum.merged(), sum.live()),
                       " live islands; ", sum.contributing(),
-                      " had begun to hand in");
+                      " had begun to contribute");
 }
 
 // Describes the connections that were not served; empty if all were.

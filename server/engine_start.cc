@@ -126,7 +126,7 @@ absl::Status CheckNotPast(StateDirectory& state, const RunRecord& run,
     if (commit.head.version() <= last) continue;
     return absl::FailedPreconditionError(absl::Substitute(
         "run $0 has merged $1 rounds of fragment $2, but training.total_steps "
-        "is $3, which are $4 rounds. Nothing was changed",
+        "is $3, which makes $4 rounds. Nothing was changed",
         run.run_id, commit.head.version(), commit.head.fragment(),
         config.training().total_steps(), last));
   }
@@ -142,7 +142,7 @@ absl::StatusOr<RunRecord> ContinueRun(StateDirectory& state,
   if (leader.is_followed) {
     return absl::FailedPreconditionError(absl::Substitute(
         "state directory $0 has a copy of run $1, which the coordinator at $2 "
-        "has: start with --follow, or with --promote to take the run over. "
+        "leads: start with --follow, or with --promote to take the run over. "
         "Nothing was changed",
         options.state_dir, run.run_id, leader.address));
   }

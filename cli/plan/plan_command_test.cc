@@ -179,7 +179,7 @@ TEST_F(PlanCommandTest, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(problem(""), HasSubstr("--config FILE, or --parameters N"));
   EXPECT_THAT(problem("--parameters 10 --layers 11 --step_seconds 1 "
                       "--up_mbit 1"),
-              HasSubstr("no model of 11 layers"));
+              HasSubstr("cannot make a model of 11 layers"));
   EXPECT_THAT(problem("--parameters 1e9 --layers 1025"),
               HasSubstr("--layers N (1 to 1024)"));
   EXPECT_THAT(problem(model + " --up_mbit 1 --islands 4097"),

@@ -175,10 +175,10 @@ absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
                                               uint64_t layers) {
   if (layers == 0 || parameters < outside_layers ||
       parameters - outside_layers < layers) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%d parameters, of which %d are outside of the layers, make no model "
-        "of %d layers",
-        parameters, outside_layers, layers));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d parameters, of which %d are outside the layers, "
+                        "cannot make a model of %d layers",
+                        parameters, outside_layers, layers));
   }
   ModelLayout layout;
   const auto add = [&](int block, uint64_t size) {

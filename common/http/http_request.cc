@@ -62,7 +62,7 @@ absl::StatusOr<HttpRequest> ParseHttpRequest(absl::string_view head) {
     request.host = std::string(absl::StripAsciiWhitespace(header[1]));
   }
   if (hosts > 1 || (hosts == 0 && parts[2] == "HTTP/1.1")) {
-    return NotHttp("there is not one Host");
+    return NotHttp("there must be exactly one Host header");
   }
   return request;
 }

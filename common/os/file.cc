@@ -102,7 +102,7 @@ absl::StatusOr<std::string> ReplaceablePath(const std::string& path) {
   if (stat(path.c_str(), &found) != 0) return path;
   if (!S_ISREG(found.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot replace ", path, ": it is no file; name a file to write"));
+        "cannot replace ", path, ": it is not a file; name a file to write"));
   }
   if (lstat(path.c_str(), &found) != 0 || !S_ISLNK(found.st_mode)) return path;
   char* target = realpath(path.c_str(), nullptr);

@@ -93,7 +93,7 @@ TEST_F(FileTest, RefusesToReplaceAnythingButFiles) {
   ASSERT_EQ(symlink("pipe", PathOf("link").c_str()), 0);
   for (const char* const name : {"pipe", "link"}) {
     EXPECT_THAT(WriteFileAtomically(PathOf(name), {"text"}),
-                IsInvalidArgument(PathOf(name), "is no file"));
+                IsInvalidArgument(PathOf(name), "is not a file"));
   }
   EXPECT_THAT(ListDirectory(directory_),
               IsOkAndHolds(ElementsAre("link", "pipe")));

@@ -58,10 +58,10 @@ absl::Status ServiceManager::Connect(absl::string_view address) {
   sockaddr_un name = {.sun_family = AF_UNIX};
   if ((address[0] != '/' && address[0] != '@') ||
       address.size() >= sizeof(name.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "NOTIFY_SOCKET is \"", address,
-        "\", neither a path nor a name that begins with @, or too long: the "
-        "service manager is told nothing"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("NOTIFY_SOCKET is \"", address,
+                     "\", neither a path nor a name that begins with @, or too "
+                     "long: the service manager gets no messages"));
   }
   std::memcpy(name.sun_path, address.data(), address.size());
   if (address[0] == '@') name.sun_path[0] = '\0';

@@ -92,7 +92,8 @@ absl::Status CheckName(absl::string_view name) {
                                     " bytes; allowed: up to ", kLongestName));
   }
   if (Printable(name) != name) {
-    return TensorError(name, "has control characters or no UTF-8 in its name");
+    return TensorError(name,
+                       "has control characters or invalid UTF-8 in its name");
   }
   return absl::OkStatus();
 }

@@ -143,7 +143,7 @@ TEST(TensorsLayoutTest, RefusesBadNames) {
   EXPECT_THAT(LayoutOfNames({}, {""}), IsInvalidArgument("no name"));
   EXPECT_THAT(LayoutOfNames({}, {"a\x1b[2J"}),
               IsInvalidArgument("\"a\\x1b[2J\" has control characters"));
-  EXPECT_THAT(LayoutOfNames({}, {"a\xff"}), IsInvalidArgument("no UTF-8"));
+  EXPECT_THAT(LayoutOfNames({}, {"a\xff"}), IsInvalidArgument("invalid UTF-8"));
   EXPECT_OK(LayoutOfNames({}, {std::string(512, 'x')}));
   EXPECT_THAT(LayoutOfNames({}, {std::string(513, 'x')}),
               IsInvalidArgument("513 bytes"));

@@ -54,7 +54,7 @@ absl::Status Follower::Handle(v1::FollowResponse& response, Stream& stream) {
     case v1::FollowResponse::PAYLOAD_NOT_SET:
       break;
   }
-  return NotSent("what this version does not know");
+  return NotSent("a message that this version does not know");
 }
 
 absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
@@ -139,7 +139,7 @@ absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
   const auto value_bytes =
       static_cast<uint64_t>(StateBytesPerValue(leading.config));
   if (object.bytes() == 0 || object.bytes() % value_bytes != 0) {
-    return NotSent("a state of another size than its parts have");
+    return NotSent("a state whose size is not that of its parts");
   }
   FragmentContents like =
       ContentsOfSize(MakeOuterStepOptions(leading.config, v1::Fragment()),
@@ -151,7 +151,7 @@ absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
 }
 
 absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
-  if (!incoming_.has_value()) return NotSent("a chunk of no object");
+  if (!incoming_.has_value()) return NotSent("a chunk without an object");
   Incoming& incoming = *incoming_;
   const absl::string_view data = chunk.data();
   if (chunk.offset() != incoming.received || data.empty() ||
@@ -192,7 +192,7 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
                               AtomicFileWriter record) {
   record.StartWriteback();
   const uint32_t fragment = head.fragment();
-  if (fragment >= heads_->size()) return NotSent("a record of no fragment");
+  if (fragment >= heads_->size()) return NotSent("a record without a fragment");
   std::shared_ptr<const StoredFragment> before = heads_->Newest(fragment);
   if (head.version() > before->contents().head.version() + 1) {
     // The previous version is being written.

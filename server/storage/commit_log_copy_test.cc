@@ -201,7 +201,7 @@ TEST_F(CommitLogCopyTest, RefusesAChangeOfARowThatDiffers) {
   LogBatch batch{.flags = RunFlags{.paused = true, .pause_reason = "r"}};
   ASSERT_OK(log_->Apply(batch));
   EXPECT_THAT(copy->ApplyChanges({*changes_[begin]}, 1),
-              IsDataLoss("not as it was"));
+              IsDataLoss("a row differs"));
   EXPECT_EQ(copy->Position().index(), begin);
 }
 

@@ -251,7 +251,7 @@ absl::Status SqliteDatabase::ApplyChanges(absl::string_view changes) {
   if (result == SQLITE_OK) return absl::OkStatus();
   if (result == SQLITE_ABORT) {
     return absl::AlreadyExistsError(absl::StrCat(
-        path_, ": a row is not as it was where the changes were made"));
+        path_, ": a row differs from the one that was changed at the source"));
   }
   if ((result & 0xff) == SQLITE_CORRUPT) {
     return absl::DataLossError("the recorded changes are damaged");
