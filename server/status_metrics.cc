@@ -100,7 +100,8 @@ constexpr Metric<RunStatus> kRun[] = {
     {"certificate_expiry_timestamp_seconds",
      "End of the coordinator's certificate, as Unix time.",
      UnixTime<&RunStatus::certificate_expires_at>},
-    {"insecure", "1 if the coordinator was started in an unsafe way.",
+    {"insecure",
+     "1 if anyone who can reach the coordinator can change the run.",
      [](const RunStatus& r) { return r.warning().empty() ? 0. : 1.; }},
 };
 
@@ -270,10 +271,10 @@ void AddIsland(const IslandStatus& island, const std::string& run,
                MetricFamilies& families) {
   constexpr char kPrefix[] = "causeway_island_";
   const MetricLabels labels = {{"run", run}, {"island", island.island_id()}};
-  families.AddState(
-      {.name = absl::StrCat(kPrefix, "state"),
-       .help = "1 for the island's state: evicted if its lease ran out, too."},
-      *IslandStatus::State_descriptor(), island.state(), labels);
+  families.AddState({.name = absl::StrCat(kPrefix, "state"),
+                     .help = "1 for the island's state; evicted also covers "
+                             "islands whose lease ran out."},
+                    *IslandStatus::State_descriptor(), island.state(), labels);
   families.Add<IslandStatus>(kPrefix, kIsland, island, labels);
   families.Add<TokenLedger>(kPrefix, kLedger, island.ledger(), labels);
   AddIslandProgress(kPrefix, island.progress(), labels, families);
