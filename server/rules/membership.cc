@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/run_config.h"
+#include "common/status_macros.h"
 #include "server/rules/training_history.h"
 
 namespace causeway {
@@ -22,6 +23,62 @@ absl::Status Diverged(const Member& member) {
       "the replica of island \"", member.island_id, "\" (incarnation ",
       member.incarnation, ") has diverged: ", member.reason,
       "; start again from the run's parameters"));
+}
+
+// Checks what every request to join must have.
+absl::Status CheckJoin(const v1::JoinRequest& request,
+                       const std::string& run_id) {
+  if (!IsValidName(request.island_id())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("island name \"", request.island_id(),
+                     "\" is not allowed; use 1 to 64 of [a-z0-9-]"));
+  }
+  if (request.instance_id() == 0) {
+    return absl::InvalidArgumentError(
+        "JoinRequest.instance_id is 0; it must be a random number that stays "
+        "the same for the life of the island's process");
+  }
+  if (!request.expected_run_id().empty() &&
+      request.expected_run_id() != run_id) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "island \"", request.island_id(), "\" belongs to run ",
+        request.expected_run_id(), ", but this coordinator holds run ", run_id,
+        "; point it at its own coordinator, or restart it"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns why the process of `request` cannot have the name of a live `member`,
+// and records in `member` that it asked.
+absl::Status NameTaken(const v1::JoinRequest& request, absl::Duration lease,
+                       absl::Time now, Member& member) {
+  if (member.rival != request.instance_id()) {
+    member.rival = request.instance_id();
+    member.rival_at = now;
+  }
+  const std::string joined = absl::StrCat(
+      "island \"", member.island_id, "\" is already joined (incarnation ",
+      member.incarnation, ", ", member.description, ", last heard from ",
+      Age(member.last_heartbeat, now), " ago)");
+  // Messages of a dead process may still arrive for a while.
+  if (member.last_heartbeat > member.rival_at + lease / 2) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(joined,
+                     ", and that process is alive; choose another name for "
+                     "this island, or stop that one"));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      joined, "; if that process is dead, its lease ends in ",
+      Age(now, member.last_heartbeat + lease), "; retry until then"));
+}
+
+// Returns how many times a member may join at once; every kJoinPause adds one.
+double JoinsLeft(const Member& member, absl::Time now) {
+  if (member.joins_at > now) return Membership::kMostJoins;
+  return std::min(
+      Membership::kMostJoins,
+      member.joins_left +
+          absl::FDivDuration(now - member.joins_at, Membership::kJoinPause));
 }
 
 }  // namespace
@@ -42,23 +99,7 @@ void Membership::Restore(Member member, absl::Time now) {
 
 absl::StatusOr<Membership::JoinResult> Membership::Join(
     const v1::JoinRequest& request, absl::Time now) {
-  if (!IsValidName(request.island_id())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("island name \"", request.island_id(),
-                     "\" is not allowed; use 1 to 64 of [a-z0-9-]"));
-  }
-  if (request.instance_id() == 0) {
-    return absl::InvalidArgumentError(
-        "JoinRequest.instance_id is 0; it must be a random number that stays "
-        "the same for the life of the island's process");
-  }
-  if (!request.expected_run_id().empty() &&
-      request.expected_run_id() != options_.run_id) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "island \"", request.island_id(), "\" belongs to run ",
-        request.expected_run_id(), ", but this coordinator holds run ",
-        options_.run_id, "; point it at its own coordinator, or restart it"));
-  }
+  RETURN_IF_ERROR(CheckJoin(request, options_.run_id));
   const auto known = members_.find(request.island_id());
   if (known != members_.end() &&
       known->second.state == v1::IslandStatus::LIVE) {
@@ -67,25 +108,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
       member.last_heartbeat = now;
       return JoinResult{&member, false};
     }
-    if (member.rival != request.instance_id()) {
-      member.rival = request.instance_id();
-      member.rival_at = now;
-    }
-    const std::string joined = absl::StrCat(
-        "island \"", request.island_id(), "\" is already joined (incarnation ",
-        member.incarnation, ", ", member.description, ", last heard from ",
-        Age(member.last_heartbeat, now), " ago)");
-    // Messages of a dead process may still arrive for a while.
-    if (member.last_heartbeat > member.rival_at + options_.lease / 2) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(joined,
-                       ", and that process is alive; choose another name for "
-                       "this island, or stop that one"));
-    }
-    return absl::ResourceExhaustedError(
-        absl::StrCat(joined, "; if that process is dead, its lease ends in ",
-                     Age(now, member.last_heartbeat + options_.lease),
-                     "; retry until then"));
+    return NameTaken(request, options_.lease, now, member);
   }
   // After a divergence, no process may continue from any checkpoint: the
   // diverged process may have used it, and its contribution may still be
@@ -96,13 +119,8 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
        request.replaces_instance_id() != 0)) {
     return Diverged(known->second);
   }
-  double joins_left = kMostJoins;
-  if (known != members_.end() && known->second.joins_at <= now) {
-    joins_left = std::min(
-        kMostJoins,
-        known->second.joins_left +
-            absl::FDivDuration(now - known->second.joins_at, kJoinPause));
-  }
+  const double joins_left =
+      known == members_.end() ? kMostJoins : JoinsLeft(known->second, now);
   if (joins_left < 1) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "island \"", request.island_id(), "\" joins too often; retry in ",

@@ -75,6 +75,30 @@ v1::Attention OtherData(const std::string& island, absl::Time since) {
   return problem;
 }
 
+// Returns what is wrong with a follower, if anything.
+std::optional<v1::Attention> FollowerProblem(const v1::FollowerStatus& follower,
+                                             absl::Time now) {
+  const std::string lack =
+      absl::StrCat(" lacks ", follower.changes_behind(),
+                   follower.changes_behind() == 1 ? " change" : " changes");
+  const absl::Duration lacks = absl::Seconds(follower.seconds_behind());
+  if (follower.state() == v1::FollowerStatus::BEHIND) {
+    return Problem(v1::WARNING,
+                   absl::StrCat("follower ", follower.name(), lack), "",
+                   now - lacks);
+  }
+  if (follower.state() == v1::FollowerStatus::IN_SYNC && lacks > kLongestLack) {
+    // Only etcd can take it out.
+    return Problem(
+        v1::CRITICAL,
+        absl::StrCat(
+            "versions wait for follower ", follower.name(), ", which", lack,
+            ": restart it, or bring etcd back so that it can be taken out"),
+        "", now - lacks);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 uint32_t FollowersInSync(const v1::RunStatus& status) {
@@ -255,24 +279,8 @@ std::vector<v1::Attention> RunHealth::RunProblems(
                 "causeway quarantine list", details.quarantined_since));
   }
   for (const v1::FollowerStatus& follower : status.followers()) {
-    const std::string lack =
-        absl::StrCat(" lacks ", follower.changes_behind(),
-                     follower.changes_behind() == 1 ? " change" : " changes");
-    const absl::Duration lacks = absl::Seconds(follower.seconds_behind());
-    if (follower.state() == v1::FollowerStatus::BEHIND) {
-      problems.push_back(
-          Problem(v1::WARNING, absl::StrCat("follower ", follower.name(), lack),
-                  "", now - lacks));
-    } else if (follower.state() == v1::FollowerStatus::IN_SYNC &&
-               lacks > kLongestLack) {
-      // Only etcd can take it out.
-      problems.push_back(Problem(
-          v1::CRITICAL,
-          absl::StrCat(
-              "versions wait for follower ", follower.name(), ", which", lack,
-              ": restart it, or bring etcd back so that it can be taken out"),
-          "", now - lacks));
-    }
+    std::optional<v1::Attention> problem = FollowerProblem(follower, now);
+    if (problem.has_value()) problems.push_back(*std::move(problem));
   }
   const uint32_t in_sync = FollowersInSync(status);
   const uint32_t wanted = status.config().storage().sync_replicas();
