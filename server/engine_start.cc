@@ -126,7 +126,7 @@ absl::Status CheckNotPast(StateDirectory& state, const RunRecord& run,
     if (commit.head.version() <= last) continue;
     return absl::FailedPreconditionError(absl::Substitute(
         "run $0 has merged $1 rounds of fragment $2, but training.total_steps "
-        "is $3, which makes $4 rounds. Nothing was changed",
+        "is $3, which allows only $4. Nothing was changed",
         run.run_id, commit.head.version(), commit.head.fragment(),
         config.training().total_steps(), last));
   }

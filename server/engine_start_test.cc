@@ -251,7 +251,7 @@ TEST_F(EngineStartTest, ARunDoesNotContinueWithFewerStepsThanItHasMerged) {
   v1::RunConfig shorter = config_;
   shorter.mutable_training()->set_total_steps(10);
   EXPECT_THAT(run_.Start(shorter),
-              IsFailedPrecondition("total_steps is 10, which are 1 rounds"));
+              IsFailedPrecondition("total_steps is 10, which allows only 1"));
   shorter.mutable_training()->set_total_steps(20);
   EXPECT_OK(run_.Start(shorter));
 }

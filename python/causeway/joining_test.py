@@ -172,7 +172,7 @@ class JoiningTest(ProcessTestCase):
             pass
         second.wait_for("step", 1)
         self.assertIn("its lease ends in", second.output())
-        with self.assertRaisesRegex(causeway.NameTaken, "that process is alive"):
+        with self.assertRaisesRegex(causeway.NameTaken, "process is alive"):
             causeway.join(self.address, island="east", timeout=None)
 
     # --- An island that has joined, but is not ready. ---

@@ -376,9 +376,9 @@ TEST_F(AccessTest, RefusalsAreEventsAndCannotFloodTheLog) {
   }
   EXPECT_THAT(Texts("call_refused"), SizeIs(3));
   EXPECT_THAT(Texts("call_refused"),
-              AllOf(Contains(HasSubstr("of viewer page is refused")),
-                    Contains(HasSubstr("of island b is refused")),
-                    Contains(HasSubstr("of 127.0.0.1:"))));
+              AllOf(Contains(HasSubstr("from viewer page is refused")),
+                    Contains(HasSubstr("from island b is refused")),
+                    Contains(HasSubstr("from 127.0.0.1:"))));
   ahead_ = 61;
   EXPECT_FALSE(Call(viewer, kPause).ok());
   EXPECT_THAT(Texts("call_refused"), SizeIs(4));

@@ -101,7 +101,7 @@ TEST(SharedUploadsTest, ANewTryEndsTheStreamsOfTheOld) {
   absl::Status told;
   old_try->Await(10, [&](const absl::Status& turn) { told = turn; });
   ASSERT_OK_AND_ASSIGN(const auto new_try, uploads.Open(key, 0, 2));
-  EXPECT_THAT(told, IsUnavailable("anew"));
+  EXPECT_THAT(told, IsUnavailable("started over"));
   // The end of the old try does not close the new one.
   uploads.Close(key, old_try);
   ASSERT_OK_AND_ASSIGN(const auto joined, uploads.Join(key));

@@ -113,7 +113,7 @@ TEST(OfficeTest, KeysAreReadAsTheyAreWritten) {
   v1::Office read;
   ASSERT_OK(ReadKey(WriteKey(office), read));
   EXPECT_EQ(read.SerializeAsString(), office.SerializeAsString());
-  EXPECT_THAT(ReadKey("{broken", read), IsDataLoss("no Office"));
+  EXPECT_THAT(ReadKey("{broken", read), IsDataLoss("not a valid Office"));
 }
 
 class VoterTest : public testing::Test {

@@ -137,7 +137,7 @@ TEST_F(RanksTest, OnlyRanksWithTheSecretTakePart) {
                      absl::StrCat("--island_leader=127.0.0.2:", Port()), own});
     const std::unique_ptr<Process> refused = Start("stranger", stranger);
     EXPECT_EQ(refused->Wait(), 1);
-    EXPECT_THAT(refused->Output(), HasSubstr("another secret"));
+    EXPECT_THAT(refused->Output(), HasSubstr("a different secret"));
   }
   EXPECT_TRUE(leader_->AwaitOutput("step 25/")) << leader_->Output();
   EXPECT_EQ(leader_->End(SIGTERM), 0) << leader_->Output();

@@ -224,9 +224,9 @@ class LoraTest(TrainerTestCase):
                        ensure_weight_tying=True)
         for model, message in (
             (two, r"2 active adapters \(default, other\), and a run has one"),
-            (loaded, "told is_trainable=True"),
+            (loaded, "given is_trainable=True"),
             (more, "trains base_model.model.lm_head.weight, which PEFT does"),
-            (prompt, "PEFT saves prompt_embeddings with the adapter, which is"),
+            (prompt, "PEFT saves prompt_embeddings with the adapter, but it"),
             (tied, "PEFT saves one parameter twice"),
             (adapted().to("meta"), "is on the device meta, so it has no val"),
         ):

@@ -147,7 +147,7 @@ TEST(TcpRendezvousTest, ACallerWithoutTheSecretCanDoNothing) {
     RendezvousOptions wrong = right;
     wrong.secret = secret;
     EXPECT_THAT(ConnectRendezvous(wrong, absl::Seconds(30)),
-                IsPermissionDenied(server->address(), "another secret"));
+                IsPermissionDenied(server->address(), "a different secret"));
   }
   RawSocket(server->address()).Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   ASSERT_OK_AND_ASSIGN(auto client,

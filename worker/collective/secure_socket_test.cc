@@ -131,7 +131,7 @@ TEST_F(SecureSocketTest, AnotherKeyIsRefused) {
   for (const std::string& key :
        {KeyOfSecret(""), KeyOfSecret("another"), RandomKey()}) {
     EXPECT_THAT(Connect(listener_->address(), key),
-                IsPermissionDenied("another secret"));
+                IsPermissionDenied("a different secret"));
   }
   ExpectOnlyTheRightOneComesIn();
 }
