@@ -38,8 +38,8 @@ uint32_t MostFragments(const ModelLayout& layout);
 //           every tensor is in a block, all P fragments hold blocks.
 // The tensors of a fragment are in layout order. Fragment p is sent with the
 // offset t_p = p * floor(H / P), or 0 if overlap_steps and max_overlap_steps
-// are 0: islands that wait for updates then wait once a round, while some
-// fragments go up and others come down.
+// are 0: islands that wait for updates then wait once a round, for all
+// fragments, some of which go up while others come down.
 //   INVALID_ARGUMENT  P is not in [1, MostFragments(layout)].
 absl::StatusOr<v1::FragmentPlan> MakeFragmentPlan(const ModelLayout& layout,
                                                   const v1::RunConfig& config);

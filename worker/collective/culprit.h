@@ -65,8 +65,8 @@ absl::Status ReportBrokenLink(int rank, int other, absl::string_view what,
 // Reports that `rank` has ended before it was connected.
 void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous);
 
-// Returns the status for every rank if a rank that cannot connect is reported
-// within `timeout`, otherwise OK.
+// Returns the status for every rank if a rank that cannot connect has been
+// reported, or is within `timeout`; otherwise OK.
 absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE

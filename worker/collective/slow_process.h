@@ -14,8 +14,8 @@
 
 namespace causeway {
 
-// A process is left out only for this many windows, because one may be an
-// incident.
+// A process is left out only if this many windows in a row blame it, because
+// one may be an incident.
 inline constexpr int kSlowWindows = 3;
 
 struct SlowProcessRules {
@@ -24,7 +24,7 @@ struct SlowProcessRules {
   // The number of ranks of each process, and of processes in the crew.
   int ranks = 1;
   int processes = 1;
-  // The size of the crew without one process; 0 if there may be none.
+  // The size of the crew without one process; 0 if none is allowed.
   int fewer = 0;
 };
 

@@ -69,7 +69,7 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
     if (rate >= 0 && std::isfinite(rate)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "uplink_mbit_s or downlink_mbit_s is ", rate,
-        "; allowed: 0, or 1e6 bits per second to which transfers are paced"));
+        "; allowed: 0, or a rate in Mbit/s to which transfers are paced"));
   }
   to.connection.uplink_bytes_per_second = from.uplink_mbit_s * kBytesPerMbit;
   to.connection.downlink_bytes_per_second =

@@ -261,8 +261,8 @@ typedef enum causeway_device {
 
 /* Memory with consecutive values of one tensor in row-major order: all of them,
  * or a part where ranks share a tensor. The library keeps a float32 reference
- * of each 16-bit value, so that updates smaller than a 16-bit step are not
- * lost. */
+ * of each 16-bit value, 4 bytes, so that updates smaller than a 16-bit step are
+ * not lost. */
 typedef struct causeway_buffer {
   const char* name;
   /* If not 0, the tensor's extents are checked, too. */

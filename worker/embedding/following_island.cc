@@ -14,7 +14,7 @@
 namespace causeway {
 namespace {
 
-// Within the time that a rank may be behind, it checks this often.
+// A rank checks at least this many times within the time that it may be behind.
 constexpr int kLooks = 20;
 
 }  // namespace

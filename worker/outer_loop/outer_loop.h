@@ -170,7 +170,7 @@ class OuterLoop {
            std::holds_alternative<action::Train>(*ordered_);
   }
   bool has_begun() const { return phase_ >= Phase::kTraining; }
-  // Tells people what the island does or waits for.
+  // Returns what the island is doing or waiting for, for people.
   std::string Activity() const;
 
   // Counts for the updates of the island's own contributions so far.

@@ -134,7 +134,8 @@ TEST_F(ConnectedIslandTest, FragmentsGoUpInTheOrderInWhichTheyAreSent) {
 TEST_F(ConnectedIslandTest, WaitsForAnUpdateThatIsTooLate) {
   driver_.Train(4);
   driver_.Contribute(0);
-  // The update is due after step 5, and must be applied after step 6.
+  // The update is due after step 5, and must be applied after step 6 at the
+  // latest.
   EXPECT_THAT(driver_.Train(),
               ElementsAre("train 5", "train 6", "snapshot 1", "wait"));
   EXPECT_EQ(driver_.loop().lateness().updates, 1);

@@ -228,7 +228,8 @@ class HostFragmentPart : public FragmentPart {
     subtracted_ += values.size();
   }
 
-  // Makes the differences that `segment` has among the next `values`.
+  // Makes the next differences as far as `segment` has them, from the resting
+  // parameters themselves.
   void SubtractResting(const FragmentMap::Segment& segment,
                        absl::Span<float> values) const {
     const uint64_t begin = std::max(subtracted_, segment.fragment_offset);

@@ -79,9 +79,9 @@ class BulkLanes {
 };
 
 // Waits a moment for the channel to connect. gRPC notices a new connection only
-// while a thread waits for the channel, and pauses between tries do not.
-// Without this call, the island would find a coordinator that is back seconds
-// later.
+// while a thread waits for the channel, which does not happen in pauses between
+// tries. Without this call, the island would find a coordinator that is back
+// seconds later.
 void AwaitConnection(grpc::Channel& channel);
 
 }  // namespace causeway
