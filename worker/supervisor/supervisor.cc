@@ -60,7 +60,7 @@ class Supervisor {
           budget_.AfterFailureAt(reader_.LastStep(), IsOwnFailure());
       RepeatVerdict(pause == absl::ZeroDuration());
       if (!pause.has_value()) {
-        LOG(ERROR) << "the island has failed " << RestartBudget::kMost
+        LOG(ERROR) << "the island has failed " << RestartBudget::kMost + 1
                    << " times without progress; it is not restarted (" << fault_
                    << ")";
         TakeLeave();
