@@ -100,8 +100,8 @@ EncodingReader NewEncodingReader(
     EncodingReader::Task task = EncodingReader::Task::kFindStrips);
 
 // Opens an encoding of `values` values. If `codes` are not empty, they are what
-// EncodingReader::KeepCodes kept, and nothing is decompressed again. `encoded`
-// and `codes` must outlive the decoder.
+// EncodingReader::KeepCodes kept of this encoding, and nothing is decompressed
+// again. `encoded` and `codes` must outlive the decoder.
 //   INVALID_ARGUMENT  bad spec, `encoded` does not have the length of such an
 //                     encoding, or a strip is longer than it can be.
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(

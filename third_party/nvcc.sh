@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # nvcc.sh ARGUMENT...: runs nvcc, and fails if nvcc has put a trap into device
-# code. nvcc silently does so in place of code that it cannot translate, because
-# it needs the address of a constant of the host: to take an element of an
+# code. nvcc silently does so in place of code that it cannot translate because
+# the code needs the address of a constant of the host: to take an element of an
 # array, or as an argument of std::min.
 set -euo pipefail
 

@@ -86,9 +86,9 @@ ABSL_FLAG(bool, rank_encryption, false,
           "Encrypt what processes of the island send to one another. Process 0 "
           "decides for all. NCCL cannot encrypt what it sends.");
 ABSL_FLAG(double, rank_timeout, 60,
-          "Seconds that ranks wait for another before they give up. Must be "
-          "longer than the longest transfer, and than one rank may take longer "
-          "than another to compute.");
+          "Seconds that ranks wait for another before they give up. Must "
+          "exceed the longest transfer, and the longest time that one rank "
+          "computes after another has finished.");
 ABSL_FLAG(
     int, supervise, 0,
     "Start and watch this many processes of the island on this host. They get "

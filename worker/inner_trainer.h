@@ -30,8 +30,8 @@ struct InnerStepResult {
   uint64_t tokens = 0;
   // The micro-batches in the step, by rank.
   std::vector<int64_t> rank_micro_batches;
-  // How long the ranks communicated during computation, and for how much of
-  // this time this rank had nothing to compute. Both are zero if ranks
+  // The time for which the ranks communicated during computation, and the part
+  // of it in which this rank had nothing to compute. Both are zero if ranks
   // communicate only after computing (DDP).
   absl::Duration communication;
   absl::Duration exposed_communication;

@@ -88,7 +88,7 @@ class Island {
     // island passes its state to hand_over, for a new Island to continue from,
     // and ends with ABORTED or with an error of hand_over. The island delays
     // this by up to a round while a contribution is under way, because the new
-    // Island would have to repeat that step. May be null.
+    // Island would have to repeat the contribution's step. May be null.
     std::function<bool()> hands_over = nullptr;
     std::function<absl::Status(IslandState)> hand_over = nullptr;
     // A copy of the checkpoint that the run began with

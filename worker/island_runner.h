@@ -33,10 +33,10 @@ class IslandRunner {
     // Removes the island's own checkpoint after it diverged, before it starts
     // again or ends. May be null.
     std::function<absl::Status()> give_up = nullptr;
-    // The number of restarts in a row. An island that always diverges has
-    // another problem: bad data, or too high a learning rate. The count begins
-    // anew if the island has trained for kSoundRounds rounds, or if its version
-    // was lost.
+    // The most restarts in a row. An island that always diverges has another
+    // problem: bad data, or too high a learning rate. The count begins anew if
+    // the island has trained for kSoundRounds rounds, or if its version was
+    // lost.
     int restarts = 3;
   };
 

@@ -137,7 +137,7 @@ class LeadingProcess {
   // Runs the island, with one crew after the other, until it has left.
   absl::Status RunCrews(IslandRunner& runner);
   absl::Status RunCrew(IslandRunner& runner);
-  // Runs a crew, unless another process leads the island.
+  // Like RunCrew, but gives up once another process leads the island.
   //   ALREADY_EXISTS  Another process does, or the coordinator says so.
   absl::Status RunCrewWithoutRivals(IslandRunner& runner);
   // Tells the other processes and the supervisor how the island has ended, and
@@ -226,8 +226,8 @@ absl::Status LeadingProcess::Run() {
   const absl::Status status = RunCrews(runner);
   if (teller.joinable()) teller.join();
   LOG(INFO) << "peak memory " << (PeakResidentBytes() >> 20) << " MiB";
-  // To systemd, a service that ends before it is ready has failed, but one that
-  // comes too late for the run has not.
+  // To systemd, a service that ends before it is ready has failed. So this one
+  // says that it is ready, even if it has come too late for the run.
   if (absl::IsCancelled(status)) {
     LOG(INFO) << status.message();
     manager_.Ready();

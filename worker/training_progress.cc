@@ -101,7 +101,7 @@ void TrainingProgress::RecordValidation(uint64_t version,
   LOG(INFO) << absl::StrFormat(
       "version %d of the model: validation loss %.4f over %d tokens, %.3f s",
       version, measured.loss, measured.tokens, absl::ToDoubleSeconds(duration));
-  // Even impossible values are sent: the coordinator refuses them.
+  // Impossible values are sent, too: the coordinator ignores them.
   absl::MutexLock lock(&mu_);
   v1::Validation& validation = *progress_.mutable_validation();
   validation.set_version(version);

@@ -127,9 +127,9 @@ class EncodingReader {
   absl::StatusOr<double> Norm() const;
   // Returns the squares that Norm() sums, by ranges of values: range i ends
   // before value ends[i], and the next one begins there. Runs are as long as
-  // before value ends[i], and the next one begins there. Runs are as long as
   // possible and in order. A value that is not finite makes the squares of its
   // strip NaN. If `ends` are not in order, or end too early, strips are missing
+  // or in other ranges.
   std::vector<StripRun> Runs(absl::Span<const uint64_t> ends) const;
 
  private:

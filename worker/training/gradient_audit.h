@@ -23,9 +23,9 @@ namespace causeway {
 // All ranks call it together, with the same micro-batch, between two steps.
 // `scratch` has the size of the parameters and is overwritten; both are in the
 // memory of `ops`. Discards the micro-batch's loss.
-//   DATA_LOSS  The ranks disagree. If all but one, at least two, agree, the
-//              status blames that one (RankTroubleOf). IsFoundByAudit
-//              distinguishes this from other losses of data.
+//   DATA_LOSS  The ranks disagree. If all ranks but one agree, and these are
+//              two or more, the status blames that one (RankTroubleOf).
+//              IsFoundByAudit distinguishes this from other losses of data.
 //   otherwise  See Communicator and GradientSource.
 absl::Status AuditGradients(int64_t micro_batch,
                             absl::Span<const float> parameters,

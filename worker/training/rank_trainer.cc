@@ -269,7 +269,8 @@ class Trainer : public RankTrainer {
   }
 
   // Accumulates micro-batches at the compute copy as options_.accumulate says.
-  // After most_in_half() of them it is told that communication has ended.
+  // After most_in_half() of them that rule is told that communication has
+  // ended.
   absl::Status Accumulate(int64_t share,
                           const std::function<bool()>& communicating) {
     for (int64_t count = 0; options_.accumulate(

@@ -14,9 +14,9 @@ namespace causeway {
 namespace {
 
 constexpr int kBins = 4096;
-// The histogram covers magnitudes up to 64, in units of the block. The largest
-// value is sqrt(256) times the root mean square of its block, which is
-// sqrt(256) times the strip's.
+// The histogram covers magnitudes up to 64, in units of the block. No value
+// exceeds them: it is at most sqrt(256) times the root mean square of its
+// block, which is at most sqrt(256) times the strip's.
 constexpr double kBinsPerUnit = 64;
 
 // Values are counted in groups of this number, the smallest block. In a full
