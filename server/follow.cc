@@ -50,7 +50,7 @@ absl::StatusOr<std::optional<LeaderRecord>> FindTakenOver(
   if (leader.is_followed || leader.is_elected) {
     if (!promote) return std::nullopt;
     if (!has_followed) {
-      // A later start takes the configuration from there.
+      // A later start takes the configuration from this record.
       ASSIGN_OR_RETURN(const RunRecord run, state->log().LoadRun());
       leader.config = run.config;
       RETURN_IF_ERROR(state->log().Follow(leader));

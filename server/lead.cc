@@ -164,9 +164,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(
       [&server] {
         return server.is_open() ? absl::OkStatus()
                                 : absl::UnavailableError(
-                                      "not open to islands: followers lack the "
-                                      "beginning of this coordinator's log, or "
-                                      "another coordinator leads the run");
+                                      "not open to islands: followers lack "
+                                      "changes that this coordinator's log had "
+                                      "at its start, or another coordinator "
+                                      "leads the run");
       },
       [&status = server.status(), now = options.now,
        add = options.add_metrics](MetricFamilies& families) {

@@ -142,8 +142,8 @@ class ContributeCall : public Call {
     const bool is_trailer = fields.has_trailer() && role_ == Role::kUpload;
     if (has_chunk == is_trailer || fields.has_header() || fields.has_lane()) {
       return absl::InvalidArgumentError(
-          "only chunks, one per message, and a trailer may follow a header; "
-          "only chunks a lane");
+          "after a header, only chunks, one per message, and a trailer may "
+          "follow; after a lane, only chunks");
     }
     if (is_trailer) {
       RETURN_IF_ERROR(CheckFieldLimits(fields));

@@ -116,6 +116,7 @@ void Listener::Run() {
     if (polled[0].revents != 0) return;
     const bool is_look = polled[1].revents != 0;
     if (is_look) {
+      // A timer is read like an event.
       eventfd_t ticks;
       eventfd_read(timer_, &ticks);
       if (IsAuditDue()) connections_->Audit();

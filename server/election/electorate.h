@@ -20,8 +20,8 @@ namespace causeway {
 
 class Electorate {
  public:
-  // `office` is the office that the leader `self` won. `feed` is of its log,
-  // and must outlive this object.
+  // `office` is the office that the leader `self` won. `feed` is the feed of
+  // its log, and must outlive this object.
   Electorate(const v1::Office& office, std::string self, std::string run_id,
              LogFeed* feed);
 

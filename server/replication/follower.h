@@ -200,9 +200,9 @@ class Follower {
   std::map<uint32_t, ReceivedVersion> ahead_;
   // Null while no call is under way.
   std::unique_ptr<ChangeWriter> writer_;
-  // Says whether a new copy is being made, and has, by fragment, its received
-  // states.
+  // Is true while a new copy is being made.
   bool is_copying_ = false;
+  // The received states of the new copy, by fragment.
   std::map<uint32_t, SnapshotRecord> states_;
 
   absl::Mutex promote_mu_;

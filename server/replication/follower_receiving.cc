@@ -192,7 +192,9 @@ absl::Status Follower::Repeat(const v1::FragmentHead& head,
                               AtomicFileWriter record) {
   record.StartWriteback();
   const uint32_t fragment = head.fragment();
-  if (fragment >= heads_->size()) return NotSent("a record without a fragment");
+  if (fragment >= heads_->size()) {
+    return NotSent("a record of a fragment that the run does not have");
+  }
   std::shared_ptr<const StoredFragment> before = heads_->Newest(fragment);
   if (head.version() > before->contents().head.version() + 1) {
     // The previous version is being written.

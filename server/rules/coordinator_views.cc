@@ -275,7 +275,7 @@ void Coordinator::NoteTrouble(const std::string& island_id,
       now.to_rank() == before.to_rank()) {
     return;
   }
-  // Such a rank's return, or the island's restart, has told that it is well.
+  // The rank's return or the island's restart already says that this is over.
   if (now.kind() == v1::RankTrouble::KIND_UNSPECIFIED &&
       (before.kind() == v1::RankTrouble::DEAD_RANK ||
        before.kind() == v1::RankTrouble::STUCK_RANK ||

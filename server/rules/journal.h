@@ -87,7 +87,7 @@ class Journal {
                                        absl::Span<const float> shares,
                                        CommitRecord commit);
   // Returns the outcome of the fragment's commit, whose write ended with
-  // `unknown`, once Reconciled has told it.
+  // `unknown`; nullopt until Reconciled has told it.
   std::optional<absl::Status> OutcomeOfCommit(
       uint32_t fragment, const absl::Status& unknown) const;
 

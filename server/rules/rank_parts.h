@@ -35,7 +35,7 @@ struct RankParts {
 
 class RankPartsOfFragment {
  public:
-  // The number of different layouts of parts that are remembered.
+  // At most this many layouts of parts are remembered, those that passed last.
   static constexpr size_t kLayouts = 4;
 
   // Notes a contribution that has passed.

@@ -175,7 +175,7 @@ TEST(RoundDeathTest, AClosedRoundTakesNothing) {
   EXPECT_DEATH(round.Add(Contribution("b", 1), kNorm, kStart), "closed round");
 }
 
-TEST(RoundTest, TheFirstUploadIsThatOfTheFirstIsland) {
+TEST(RoundTest, TheFirstUploadIsOfTheIslandThatCameFirst) {
   Round round({.quorum = 3}, 0, 0);
   const auto header = [](const std::string& island) {
     v1::ContributionHeader header;

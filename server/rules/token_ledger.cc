@@ -141,6 +141,7 @@ std::map<IncarnationKey, int64_t> TokenLedger::BroughtBack(
     uint64_t process;
     int64_t left;
   };
+  // Oldest first.
   std::vector<Expired> expired;
   // Places in `expired`.
   std::map<uint64_t, std::vector<size_t>> of_process;

@@ -9,8 +9,8 @@
 //
 // Apply() writes everything, one batch in one transaction. After OK, the batch
 // survives a power loss (WAL, synchronous=FULL). After an error, nothing of the
-// batch is written, unless the error is UNKNOWN: the disk failed during the
-// commit. The log then refuses every later write with FAILED_PRECONDITION,
+// batch is written, except that after UNKNOWN it may be: the disk failed during
+// the commit. The log then refuses every later write with FAILED_PRECONDITION,
 // until Reconcile() has read what the disk holds.
 //
 // The log counts its transactions and chains them by a hash: logs with equal
@@ -284,6 +284,7 @@ class CommitLog {
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
   // The files that this process writes: the database and its write-ahead log.
   std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
+  // OK unless the outcome of a write is unknown.
   absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
   // The change in doubt; null if there is none, or if it does not concern the
   // run.
