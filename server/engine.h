@@ -294,8 +294,8 @@ class Engine {
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
-  // The begin of the write to the log under way, in nanoseconds since 1970; the
-  // largest number if there is none.
+  // The time at which the write to the log that is under way began, in
+  // nanoseconds since 1970; the largest number if there is none.
   std::atomic<int64_t> write_began_ = std::numeric_limits<int64_t>::max();
   // The time by which long writes have extended leases since the last tick.
   absl::Duration written_ ABSL_GUARDED_BY(mu_);

@@ -67,8 +67,8 @@ class Trust {
 
   ServerTlsFiles server_files() const { return authority_.server_files(); }
 
-  // Returns the time for new certificates, which is not before the authority's
-  // begin, because earlier certificates would never be valid.
+  // Returns the time for new certificates: never before the authority is valid,
+  // because earlier certificates would be of no use.
   absl::Time Now() const;
 
   // Renews the coordinator's own certificates when it is time, also when the
