@@ -4,8 +4,9 @@
 // causeway-coordinator: holds one run and serves it.
 //
 // Exit codes: 0 the run is finished, or a signal of common/os/daemon.h came; 1
-// failure; 2 wrong use, such as an invalid configuration or a state directory
-// with another run, which a restart cannot mend.
+// failure; 2 wrong use, such as an invalid configuration or, if neither
+// --follow nor --etcd is given, a state directory with another run, which a
+// restart cannot mend. A coordinator beside others tries again instead.
 #include <unistd.h>
 
 #include <algorithm>
@@ -349,8 +350,8 @@ int WrongUse(const absl::Status& status) {
   return UsageError(kProgram, status.message());
 }
 
-// Returns the exit code of a coordinator that did not start because of
-// `status`, or has ended.
+// Returns the exit code of a coordinator without others that did not start
+// because of `status`, or has ended.
 int LeadExitCode(const absl::Status& status) {
   const int code = ExitCode(kProgram, status);
   return absl::IsFailedPrecondition(status) ? 2 : code;
