@@ -116,7 +116,7 @@ void PrintCommandHelp(absl::string_view program, const Command& command,
   command.flags.PrintHelp(out);
 }
 
-// Checks that `given` has as many words as `form`.
+// Checks that `given` has as many words as `form` asks for.
 absl::Status CheckForm(absl::string_view form,
                        absl::Span<const std::string> given) {
   const std::vector<std::string> wanted =

@@ -163,7 +163,7 @@ TEST_F(ControlCommandsTest, APromotionSaysWhatIsLost) {
   EXPECT_THAT(out_.str(), HasSubstr("it lacked the last 3 changes"));
 }
 
-TEST_F(ControlCommandsTest, ARepeatedCommandSaysSoAndSucceeds) {
+TEST_F(ControlCommandsTest, ACommandThatChangesNothingSaysSoAndSucceeds) {
   EXPECT_EQ(Run({"evict", "gone"}), 0) << err_.str();
   EXPECT_THAT(out_.str(), HasSubstr("gone is away"));
 }

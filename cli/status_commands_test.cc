@@ -312,7 +312,7 @@ TEST_F(StatusCommandsTest, AWrongListOfAddressesIsAUsageError) {
   EXPECT_THAT(err_.str(), HasSubstr("--coordinator: \"a:7070,b\" has \"b\""));
 }
 
-TEST_F(StatusCommandsTest, ALostCoordinatorIsReportedOncePerEvent) {
+TEST_F(StatusCommandsTest, ALostCoordinatorIsReportedOnceUntilTheNextEvent) {
   const std::string told = "waiting for the coordinator: ";
   const auto losses = [&] {
     return std::vector<std::string>(absl::StrSplit(err_.str(), told)).size() -

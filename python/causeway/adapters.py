@@ -3,9 +3,9 @@
 """Runs of a model's trainable tensors, such as an adapter's.
 
 Frozen tensors are never sent. Instead, every island compares their digest with
-the run's. The digest is the name of an excluded tensor without values, so both
-the islands' configuration and the first checkpoint have it. The coordinator
-refuses to begin a run if the two do not match.
+the run's. The digest is in the name of an excluded tensor without values, so
+both the islands' configuration and the first checkpoint have it. The
+coordinator refuses to begin a run if the two do not match.
 """
 
 import collections

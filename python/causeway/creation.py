@@ -107,7 +107,8 @@ def _nothing() -> "torch.Tensor":
 
 def _trainable_of(model: Any,
                   exclude: Iterable[str]) -> Tuple[Dict[str, Any], str]:
-    """Returns the trainable tensors, and the name of the frozen ones."""
+    """Returns the trainable tensors, and the name with the digest of the
+    frozen ones."""
     if isinstance(model, Mapping):
         raise InvalidArgument("trainable_only takes a torch.nn.Module, which "
                               "says what is trainable")

@@ -78,7 +78,7 @@ class AuditTrial(islands.Trial):
 
 
 class AuditedPairTrial(AuditTrial):
-    """The same with two ranks, both of which are needed."""
+    """Two audited ranks, both of which are needed."""
 
     ranks_at_start = 2
 

@@ -285,7 +285,7 @@ class PageTest(unittest.TestCase):
         self.await_true(
             lambda: "causeway evict west" in self.text("attention_list"),
             "the page says what to do")
-        # The coordinator knows since the time of its event.
+        # The coordinator has known since the time of its event.
         shown = time.time()
         known = self.script("Date.parse(state.events.filter("
                             "(e) => e.kind === 'island_evicted').pop().time)")

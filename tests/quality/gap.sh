@@ -87,7 +87,7 @@ rounds=30
 # or that two islands would in data parallel training at 16 bits.
 figures() {
   local bytes=$((up + down))
-  # The status counts one island.
+  # The status counts the data parallel traffic of its one island.
   if (($2 == 1)); then bytes=$((2 * data_parallel)); fi
   awk -v bytes="${bytes}" 'BEGIN { printf "%.3f", bytes / 1e6 }'
 }

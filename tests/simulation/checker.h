@@ -125,8 +125,8 @@ class Checker {
     // Say whether it has reported to be ready, and whether that is durable.
     bool ready = false;
     bool surely_ready = false;
-    // The rounds that closed without it after it was ready and faults had
-    // ended.
+    // The number of rounds that closed without it after it was ready and faults
+    // had ended.
     int rounds_missed = 0;
     // The last sign of life came between these two times.
     absl::Time heard_surely;

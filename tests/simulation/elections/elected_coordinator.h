@@ -145,7 +145,7 @@ class ElectedCoordinator {
   // Announces the record of the next version, writes it, and commits it.
   void MakeVersion();
   void Commit(const std::shared_ptr<const v1::LogChange>& change);
-  // Publishes the version that waits, if followers allow it.
+  // Publishes the version that waits, if all followers in sync have it.
   void TryPublish();
   void StandDown(uint64_t epoch);
   void EndLeading();
@@ -181,7 +181,7 @@ class ElectedCoordinator {
   // Null while there is none.
   Stream stream_;
   std::deque<std::function<void()>> inbox_;
-  // The version that was made before its change has come.
+  // The version that is made, but whose change has not come.
   std::optional<v1::FragmentHead> ahead_;
   // The changes that wait for the disk, which writes others meanwhile
   // (server/replication/change_writer.h).
