@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
     }
     return absl::FailedPreconditionError(
         "the run's tokens are not bytes: name the SentencePiece model that "
-        "made them with --sentencepiece MODEL");
+        "made them: --sentencepiece MODEL");
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<Tokenizer> tokenizer,

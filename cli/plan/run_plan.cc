@@ -177,8 +177,9 @@ absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
       parameters - outside_layers < layers) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%d parameters, of which %d are outside the layers, "
-                        "cannot make a model of %d layers",
-                        parameters, outside_layers, layers));
+                        "cannot make a model of %d %s",
+                        parameters, outside_layers, layers,
+                        layers == 1 ? "layer" : "layers"));
   }
   ModelLayout layout;
   const auto add = [&](int block, uint64_t size) {
