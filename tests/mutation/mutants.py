@@ -133,7 +133,7 @@ class _Source:
         return self.source[self.tokens[first].begin:self.tokens[last].end]
 
     def find(self, i: int, texts: Tuple[str, ...]) -> int:
-        """Returns the place of the first of `texts` from i on; skips brackets."""
+        """Returns the next place from i of one of `texts`; skips brackets."""
         while i < len(self.text) - 1 and self.text[i] not in texts:
             i = self.close.get(i, i) + 1
         return i

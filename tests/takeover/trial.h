@@ -50,8 +50,8 @@ struct TakeoverOptions {
   int coordinators = 3;
   int islands = 4;
   absl::Duration lease = absl::Seconds(3);
-  // The disturbances, in order. Each follows a pause of at least a third of
-  // `longest_pause`.
+  // The disturbances, in order. Each follows a pause of at most
+  // `longest_pause`, and at least a third of it.
   std::vector<Disturbance> disturbances;
   absl::Duration longest_pause = absl::Seconds(6);
   // Decides the pauses.
