@@ -12,8 +12,8 @@ namespace causeway {
 using Clock = std::function<absl::Time()>;
 
 // Returns a clock that reads the wall clock once, now, and then adds a steady
-// clock's time. So it gives timestamps, but no lease ends because the system's
-// time is corrected, perhaps by hours. Thread-safe.
+// clock's time. So it gives timestamps, but a corrected system time, perhaps by
+// hours, ends no lease. Thread-safe.
 Clock SteadyWallClock();
 
 // Returns the wall clock, which may jump. Certificates begin and end by it.

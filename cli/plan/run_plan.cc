@@ -175,11 +175,10 @@ absl::StatusOr<ModelLayout> MakeUniformLayout(uint64_t parameters,
                                               uint64_t layers) {
   if (layers == 0 || parameters < outside_layers ||
       parameters - outside_layers < layers) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d parameters, of which %d are outside the layers, "
-                        "cannot make a model of %d %s",
-                        parameters, outside_layers, layers,
-                        layers == 1 ? "layer" : "layers"));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d parameters, of which %d are outside the layers, "
+        "cannot make a model of %d %s",
+        parameters, outside_layers, layers, layers == 1 ? "layer" : "layers"));
   }
   ModelLayout layout;
   const auto add = [&](int block, uint64_t size) {

@@ -179,8 +179,8 @@ void LogFeed::Acknowledge(const std::string& name, uint64_t index) {
 
 void LogFeed::MarkInSync(const std::string& name, Follower& follower) {
   follower.state = v1::FollowerStatus::IN_SYNC;
-  events_.push_back({"follower_in_sync", "",
-                     absl::StrCat("follower ", name, " is in sync")});
+  events_.push_back(
+      {"follower_in_sync", "", absl::StrCat("follower ", name, " is in sync")});
 }
 
 void LogFeed::MarkBehind(const std::string& name, Follower& follower) {
