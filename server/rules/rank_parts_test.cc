@@ -148,7 +148,7 @@ TEST_F(RankPartsTest, NormsAreComparedWithPartsOfTheSameLayout) {
   fragment.Passed({});
   fragment.Passed(Parts({1, 1}));
   EXPECT_THAT(fragment.Explain(wrong, kMost, kUsual), kUnclear);
-  // The same number of ranks, in another layout.
+  // Another layout has as many ranks.
   RankParts other = Parts({1, 1, 1});
   ++other.runs[0].strips;
   fragment.Passed(other);

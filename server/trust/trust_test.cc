@@ -153,7 +153,7 @@ TEST_F(TrustTest, ATokenServesOnceButForTheSameKey) {
   EXPECT_EQ(first.serial.substr(0, 16), again.serial.substr(0, 16));
   EXPECT_NE(first.serial, again.serial);
   EXPECT_THAT(Enrol(token, *NewKey()), IsUnauthenticated("used up"));
-  // The same holds after a restart, but not after a revocation.
+  // A restart changes none of this, but a revocation does.
   ASSERT_OK(Start());
   EXPECT_THAT(Enrol(token, *NewKey()), IsUnauthenticated());
   EXPECT_OK(Enrol(token, *key_));

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Honest islands that upload as fast as they can are not taken for attackers.
-// What gRPC reads ahead counts most on new connections, which have delivered
-// nothing yet.
+// New connections, which have delivered nothing yet, are judged most by the
+// bytes that gRPC reads ahead.
 //
 // To soak, set UPLOAD_SECONDS in the environment.
 #include <atomic>
