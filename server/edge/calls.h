@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/listeners.h"
 #include "server/edge/call.h"
+#include "server/edge/disk_threads.h"
 #include "server/edge/upload_turns.h"
 #include "server/engine.h"
 #include "server/storage/commit_log.h"
@@ -31,11 +32,12 @@ struct EventHost {
   bool is_copy = false;
 };
 
-// WatchEvents: sends the log's events, then new ones.
-Call* NewWatchEventsCall(BegunCall begun, EventHost host);
+// WatchEvents: sends the log's events, then new ones. Reads them on `threads`.
+Call* NewWatchEventsCall(BegunCall begun, EventHost host, DiskThreads* threads);
 
-// Follow: sends what a follower's copy of the run lacks, then every change.
-Call* NewFollowCall(BegunCall begun, Engine* engine);
+// Follow: sends what a follower's copy of the run lacks, which it reads on
+// `threads`, then every change.
+Call* NewFollowCall(BegunCall begun, Engine* engine, DiskThreads* threads);
 
 // Contribute: an upload, or a further stream of one. `uploads` holds the
 // uploads that several streams share.

@@ -31,8 +31,8 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/coordinator.pb.h"
 #include "server/edge/call.h"
+#include "server/edge/disk_threads.h"
 #include "server/edge/island_links.h"
-#include "server/edge/opening_threads.h"
 #include "server/opened.h"
 
 namespace causeway {
@@ -43,7 +43,7 @@ struct DownloadServer {
   Listeners* news = nullptr;
   std::atomic<uint64_t>* bytes_sent = nullptr;
   // Downloads are opened on these threads.
-  OpeningThreads* openers = nullptr;
+  DiskThreads* openers = nullptr;
   IslandLinks* links = nullptr;
   // Returns the address of a follower from which an island in `region` should
   // fetch instead, or "". May be null.

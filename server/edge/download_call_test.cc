@@ -27,7 +27,7 @@
 #include "server/edge/access.h"
 #include "server/edge/call.h"
 #include "server/edge/connections.h"
-#include "server/edge/opening_threads.h"
+#include "server/edge/disk_threads.h"
 #include "server/opened.h"
 
 namespace causeway {
@@ -40,7 +40,7 @@ TEST(DownloadCallTest, OtherCallsAreAnsweredWhileTheDiskIsSlow) {
   absl::Notification disk_is_back;
   Listeners news;
   std::atomic<uint64_t> bytes_sent = 0;
-  OpeningThreads openers;
+  DiskThreads openers(4);
   const auto open = [&](const v1::FetchUpdateRequest&)
       -> absl::StatusOr<std::optional<OpenedUpdate>> {
     ++opening;

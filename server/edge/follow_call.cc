@@ -18,8 +18,11 @@ namespace {
 
 class FollowCall : public NewsCall {
  public:
-  FollowCall(BegunCall begun, Engine* engine)
-      : NewsCall(std::move(begun), &engine->followed().feed->news()),
+  // Copying the log may take long, and must hold up neither gRPC's threads nor
+  // the news of other followers. So the messages of the copy are made on
+  // `threads`, and the call listens to the news once they are sent.
+  FollowCall(BegunCall begun, Engine* engine, DiskThreads* threads)
+      : NewsCall(std::move(begun), &engine->followed().feed->news(), threads),
         engine_(engine),
         source_(engine->followed()) {
     Read(&received_);
@@ -28,43 +31,32 @@ class FollowCall : public NewsCall {
   void OnRead(bool ok) override {
     const absl::Status heard =
         ok ? Hear() : absl::CancelledError("the follower has disconnected");
-    absl::MutexLock lock(&mu_);
-    if (!heard.ok()) return FinishOnce(ToGrpcStatus(heard));
-    if (!finished_) Read(&received_);
-  }
-
-  void OnWritten(bool ok) override {
-    NewsCall::OnWritten(ok);
-    {
-      absl::MutexLock lock(&mu_);
-      if (listens_ || finished_ || !stream_->HasSentCopy()) return;
-      listens_ = true;
-    }
-    Listen();
-    // Something may have changed in between.
-    OnNews();
+    if (!heard.ok()) return End(ToGrpcStatus(heard));
+    ReadOn();
   }
 
   void OnEnd() override {
     NewsCall::OnEnd();
-    if (!name_.empty()) source_.feed->Leave(name_, "its stream has ended");
+    if (!hello_.name().empty()) {
+      source_.feed->Leave(hello_.name(), "its stream has ended");
+    }
   }
 
  private:
   absl::Status Hear() {
     v1::FollowRequest request;
     RETURN_IF_ERROR(ParseRequest(caller(), received_, request));
-    if (request.has_hello()) return Begin(request.hello());
-    if (name_.empty()) {
+    if (request.has_hello()) return Begin(*request.mutable_hello());
+    if (hello_.name().empty()) {
       return absl::InvalidArgumentError(
           "a follower's first message must be a hello");
     }
-    source_.feed->Acknowledge(name_, request.durable_index());
+    source_.feed->Acknowledge(hello_.name(), request.durable_index());
     return absl::OkStatus();
   }
 
-  absl::Status Begin(const v1::FollowRequest::Hello& hello) {
-    if (!name_.empty()) {
+  absl::Status Begin(v1::FollowRequest::Hello& hello) {
+    if (!hello_.name().empty()) {
       return absl::InvalidArgumentError("a follower must send only one hello");
     }
     if (!IsValidName(hello.name())) {
@@ -86,42 +78,39 @@ class FollowCall : public NewsCall {
     RETURN_IF_ERROR(source_.feed->Join(hello.name(), caller().peer(),
                                        engine_->now(),
                                        {hello.region(), hello.address()}));
-    name_ = hello.name();
-    {
-      ASSIGN_OR_RETURN(CopyStream stream, CopyStream::Begin(source_, hello));
-      absl::MutexLock lock(&mu_);
-      stream_.emplace(std::move(stream));
-    }
-    // Copying the log may take long, and must not hold up the news of other
-    // followers. So do not listen until the copy is sent.
+    hello_ = std::move(hello);
     OnNews();
     return absl::OkStatus();
   }
 
-  std::optional<grpc::ByteBuffer> Next() override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!stream_.has_value()) return std::nullopt;
-    absl::StatusOr<std::optional<grpc::ByteBuffer>> next = stream_->Next();
-    if (!next.ok()) {
-      FinishOnce(ToGrpcStatus(next.status()));
-      return std::nullopt;
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> Next(bool) override {
+    if (!stream_.has_value()) {
+      ASSIGN_OR_RETURN(stream_, CopyStream::Begin(source_, hello_));
     }
-    if (next->has_value()) source_.feed->CountSent(name_, (*next)->Length());
-    return *std::move(next);
+    if (!listens_ && stream_->HasSentCopy()) {
+      listens_ = true;
+      NeedNoThreads();
+      Listen();
+    }
+    ASSIGN_OR_RETURN(std::optional<grpc::ByteBuffer> next, stream_->Next());
+    if (next.has_value())
+      source_.feed->CountSent(hello_.name(), next->Length());
+    return next;
   }
 
   Engine* const engine_;
   const FollowedSource source_;
-  // Empty before the hello.
-  std::string name_;
-  std::optional<CopyStream> stream_ ABSL_GUARDED_BY(mu_);
-  bool listens_ ABSL_GUARDED_BY(mu_) = false;
+  // Empty before it arrives.
+  v1::FollowRequest::Hello hello_;
+  // Not set before the first message is made.
+  std::optional<CopyStream> stream_;
+  bool listens_ = false;
 };
 
 }  // namespace
 
-Call* NewFollowCall(BegunCall begun, Engine* engine) {
-  return new FollowCall(std::move(begun), engine);
+Call* NewFollowCall(BegunCall begun, Engine* engine, DiskThreads* threads) {
+  return new FollowCall(std::move(begun), engine, threads);
 }
 
 }  // namespace causeway

@@ -46,8 +46,8 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
 }  // namespace
 
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
-                                     IslandLinks* links,
-                                     OpeningThreads* openers) {
+                                     IslandLinks* links, DiskThreads* openers,
+                                     DiskThreads* log_readers) {
   Methods status = {
       {"/causeway.v1.Status/GetRun",
        Unary([=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
@@ -84,7 +84,8 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
          return NewWatchEventsCall(std::move(begun),
                                    {.news = &follower->published().news(),
                                     .log = [=] { return source->Log(); },
-                                    .is_copy = true});
+                                    .is_copy = true},
+                                   log_readers);
        }}};
   Methods replication = {{"/causeway.v1.Replication/Promote",
                           Unary(follower, &Follower::Promote)}};

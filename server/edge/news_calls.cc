@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "common/transport/chunk_message.h"
@@ -31,17 +33,17 @@ constexpr uint64_t kEventPage = 32;
 class SessionCall : public NewsCall {
  public:
   SessionCall(BegunCall begun, Engine* engine)
-      : NewsCall(std::move(begun), &engine->news()), engine_(engine) {
+      : NewsCall(std::move(begun), &engine->news(), /*threads=*/nullptr),
+        engine_(engine) {
     Listen();
     Read(&received_);
   }
 
   void OnRead(bool ok) override {
     const absl::Status heard = ok ? Hear() : absl::OkStatus();
-    if (ok && heard.ok()) OnNews();
-    absl::MutexLock lock(&mu_);
-    if (!ok || !heard.ok()) return FinishOnce(ToGrpcStatus(heard));
-    if (!finished_) Read(&received_);
+    if (!ok || !heard.ok()) return End(ToGrpcStatus(heard));
+    OnNews();
+    ReadOn();
   }
 
  private:
@@ -55,13 +57,18 @@ class SessionCall : public NewsCall {
     return absl::OkStatus();
   }
 
-  std::optional<grpc::ByteBuffer> Next() override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!has_news_ || !identity_.has_value()) return std::nullopt;
-    has_news_ = false;
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> Next(bool has_news) override {
+    if (!has_news) return std::nullopt;
+    v1::IslandIdentity identity;
+    bool owes_answer = false;
+    {
+      absl::MutexLock lock(&mu_);
+      if (!identity_.has_value()) return std::nullopt;
+      identity = *identity_;
+      owes_answer = std::exchange(owes_answer_, false);
+    }
     std::optional<v1::SessionResponse> view =
-        std::exchange(owes_answer_, false) ? engine_->View(*identity_)
-                                           : engine_->News(*identity_, shown_);
+        owes_answer ? engine_->View(identity) : engine_->News(identity, shown_);
     if (!view.has_value()) return std::nullopt;
     shown_ = *std::move(view);
     return ToByteBuffer(shown_);
@@ -72,13 +79,15 @@ class SessionCall : public NewsCall {
   std::optional<v1::IslandIdentity> identity_ ABSL_GUARDED_BY(mu_);
   // True from a heartbeat to its answer.
   bool owes_answer_ ABSL_GUARDED_BY(mu_) = false;
-  v1::SessionResponse shown_ ABSL_GUARDED_BY(mu_);
+  v1::SessionResponse shown_;
 };
 
 class WatchEventsCall : public NewsCall {
  public:
-  WatchEventsCall(BegunCall begun, EventHost host)
-      : NewsCall(std::move(begun), host.news), host_(std::move(host)) {
+  // A search may go through the whole log, and must hold up neither gRPC's
+  // threads nor the news.
+  WatchEventsCall(BegunCall begun, EventHost host, DiskThreads* threads)
+      : NewsCall(std::move(begun), host.news, threads), host_(std::move(host)) {
     Read(&received_);
   }
 
@@ -86,40 +95,36 @@ class WatchEventsCall : public NewsCall {
     v1::WatchEventsRequest request;
     const absl::Status parsed = ok ? ParseRequest(caller(), received_, request)
                                    : absl::CancelledError("no request");
+    if (!parsed.ok()) return End(ToGrpcStatus(parsed));
     absl::StatusOr<EventFilter> filter = FilterOf(request);
-    {
-      absl::MutexLock lock(&mu_);
-      if (!parsed.ok()) return FinishOnce(ToGrpcStatus(parsed));
-      if (!filter.ok()) return FinishOnce(ToGrpcStatus(filter.status()));
-      filter_ = *std::move(filter);
-      recorded_only_ = request.recorded_only();
-      last_id_ = request.after_id();
-    }
-    // The first search may go through the whole log, and must not hold up news.
-    // So do not listen yet.
-    OnNews();
-    Listen();
-    // Something may have changed in between.
+    if (!filter.ok()) return End(ToGrpcStatus(filter.status()));
+    filter_ = *std::move(filter);
+    recorded_only_ = request.recorded_only();
+    last_id_ = request.after_id();
     OnNews();
   }
 
  private:
-  std::optional<grpc::ByteBuffer> Next() override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (page_.empty()) {
-      const absl::Status read = ReadPage();
-      if (!read.ok() || (page_.empty() && recorded_only_)) {
-        FinishOnce(ToGrpcStatus(read));
-      }
-      if (page_.empty()) return std::nullopt;
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> Next(bool) override {
+    if (page_.empty()) RETURN_IF_ERROR(ReadPage());
+    if (page_.empty() && recorded_only_) {
+      End(grpc::Status::OK);
+      return std::nullopt;
     }
+    if (page_.empty() && !listens_) {
+      listens_ = true;
+      Listen();
+      // Something may have changed in between.
+      RETURN_IF_ERROR(ReadPage());
+    }
+    if (page_.empty()) return std::nullopt;
     const v1::Event event = std::move(page_.front());
     page_.pop_front();
     last_id_ = event.id();
     return ToByteBuffer(event);
   }
 
-  absl::Status ReadPage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  absl::Status ReadPage() {
     ASSIGN_OR_RETURN(const std::shared_ptr<CommitLog> log, host_.log());
     ASSIGN_OR_RETURN(const uint64_t newest, log->NewestEvent());
     if (last_id_ > newest && !host_.is_copy) {
@@ -140,10 +145,11 @@ class WatchEventsCall : public NewsCall {
   }
 
   const EventHost host_;
-  EventFilter filter_ ABSL_GUARDED_BY(mu_);
-  bool recorded_only_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<v1::Event> page_ ABSL_GUARDED_BY(mu_);
+  EventFilter filter_;
+  bool recorded_only_ = false;
+  uint64_t last_id_ = 0;
+  std::deque<v1::Event> page_;
+  bool listens_ = false;
 };
 
 }  // namespace
@@ -152,8 +158,9 @@ Call* NewSessionCall(BegunCall begun, Engine* engine) {
   return new SessionCall(std::move(begun), engine);
 }
 
-Call* NewWatchEventsCall(BegunCall begun, EventHost host) {
-  return new WatchEventsCall(std::move(begun), std::move(host));
+Call* NewWatchEventsCall(BegunCall begun, EventHost host,
+                         DiskThreads* threads) {
+  return new WatchEventsCall(std::move(begun), std::move(host), threads);
 }
 
 }  // namespace causeway

@@ -201,9 +201,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   std::vector<Methods> services = {
       CoordinatorMethods(engine, &server->links_, &server->openers_,
                          options.region),
-      StatusMethods(&server->status_),
+      StatusMethods(&server->status_, &server->log_readers_),
       ControlMethods(engine, &server->connections_),
-      ReplicationMethods(engine)};
+      ReplicationMethods(engine, &server->log_readers_)};
   if (options.trust != nullptr) {
     services.push_back(TrustMethods(options.trust));
   }
@@ -228,10 +228,11 @@ CoordinatorServer::StartFollower(Follower* follower, CopySource* source,
                    Listen(config, options, [](const CoordinatorEvent& event) {
                      LOG(WARNING) << Printable(event.text);
                    }));
-  RETURN_IF_ERROR(server->Serve(
-      config, options,
-      FollowerMethods(follower, source, &server->links_, &server->openers_),
-      /*is_open=*/false));
+  RETURN_IF_ERROR(
+      server->Serve(config, options,
+                    FollowerMethods(follower, source, &server->links_,
+                                    &server->openers_, &server->log_readers_),
+                    /*is_open=*/false));
   return server;
 }
 

@@ -23,7 +23,7 @@
 namespace causeway {
 
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
-                           OpeningThreads* openers,
+                           DiskThreads* openers,
                            const std::string& own_region) {
   const auto uploads = std::make_shared<SharedUploads>();
   const DownloadServer downloads = {
@@ -90,7 +90,7 @@ v1::RunStatus StatusSource::GetRun() const {
   return run;
 }
 
-Methods StatusMethods(const StatusSource* source) {
+Methods StatusMethods(const StatusSource* source, DiskThreads* log_readers) {
   Engine* const engine = source->engine;
   Methods methods = {
       {"/causeway.v1.Status/GetRun",
@@ -105,12 +105,16 @@ Methods StatusMethods(const StatusSource* source) {
        })},
       {"/causeway.v1.Status/GetHistory", Unary(engine, &Engine::GetHistory)},
       {"/causeway.v1.Status/WatchEvents", [=](BegunCall begun) {
-         return NewWatchEventsCall(
-             std::move(begun), {.news = &engine->news(), .log = [=]() {
-                                  // The engine outlives the call.
-                                  return std::shared_ptr<CommitLog>(
-                                      std::shared_ptr<void>(), &engine->log());
-                                }});
+         return NewWatchEventsCall(std::move(begun),
+                                   {.news = &engine->news(),
+                                    .log =
+                                        [=]() {
+                                          // The engine outlives the call.
+                                          return std::shared_ptr<CommitLog>(
+                                              std::shared_ptr<void>(),
+                                              &engine->log());
+                                        }},
+                                   log_readers);
        }}};
   return RefusedUnless([=] { return engine->CheckLogMoves(); },
                        std::move(methods));
@@ -145,11 +149,11 @@ Methods ControlMethods(Engine* engine, const Connections* connections) {
            [=](const v1::ListPeersRequest&) { return connections->Peers(); })}};
 }
 
-Methods ReplicationMethods(Engine* engine) {
+Methods ReplicationMethods(Engine* engine, DiskThreads* log_readers) {
   return {
       {"/causeway.v1.Replication/Follow",
        [=](BegunCall begun) {
-         return NewFollowCall(std::move(begun), engine);
+         return NewFollowCall(std::move(begun), engine, log_readers);
        }},
       {"/causeway.v1.Replication/Promote", Unary([](const v1::PromoteRequest&) {
          return absl::FailedPreconditionError(

@@ -17,8 +17,8 @@
 #include "server/edge/call.h"
 #include "server/edge/connections.h"
 #include "server/edge/copy_source.h"
+#include "server/edge/disk_threads.h"
 #include "server/edge/island_links.h"
-#include "server/edge/opening_threads.h"
 #include "server/engine.h"
 #include "server/replication/follower.h"
 #include "server/trust/trust.h"
@@ -46,17 +46,17 @@ struct StatusSource {
 };
 
 // Pointers must outlive the methods. Islands of `own_region` fetch from the
-// coordinator itself.
+// coordinator itself. `openers` open what islands fetch, and `log_readers` read
+// the log for the streams of followers and watchers.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
-                           OpeningThreads* openers,
-                           const std::string& own_region);
-Methods StatusMethods(const StatusSource* source);
+                           DiskThreads* openers, const std::string& own_region);
+Methods StatusMethods(const StatusSource* source, DiskThreads* log_readers);
 Methods ControlMethods(Engine* engine, const Connections* connections);
-Methods ReplicationMethods(Engine* engine);
+Methods ReplicationMethods(Engine* engine, DiskThreads* log_readers);
 Methods TrustMethods(Trust* trust);
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
-                                     IslandLinks* links,
-                                     OpeningThreads* openers);
+                                     IslandLinks* links, DiskThreads* openers,
+                                     DiskThreads* log_readers);
 
 }  // namespace causeway
 

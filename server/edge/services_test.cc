@@ -159,7 +159,7 @@ TEST_F(ServicesTest, EveryMethodIsServed) {
   std::set<std::string> served;
   for (const Methods& methods :
        {CoordinatorMethods(&driver_.engine(), nullptr, nullptr, ""),
-        StatusMethods(&status), ControlMethods(nullptr, nullptr)}) {
+        StatusMethods(&status, nullptr), ControlMethods(nullptr, nullptr)}) {
     for (const auto& [path, method] : methods) {
       served.insert(path);
       EXPECT_TRUE(Access::Knows(path)) << path;

@@ -8,8 +8,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/os/file.h"
@@ -19,6 +22,7 @@
 #include "proto/replication.pb.h"
 #include "server/replication/follower.h"
 #include "server/replication/testing/follower_test_base.h"
+#include "server/storage/commit_log.h"
 #include "server/storage/sqlite.h"
 #include "server/storage/testing/failing_disk.h"
 
@@ -43,6 +47,20 @@ class FollowerFaultsTest : public FollowerTest {
   bool AwaitChanges(uint64_t index) {
     return Await(
         [&](const Follower::View& view) { return view.changes >= index; });
+  }
+
+  // Waits until the copy has noted snapshots of this version of both fragments.
+  bool AwaitSnapshots(uint64_t version) {
+    const auto has_snapshot = [&](uint32_t fragment) {
+      const auto log = CommitLog::OpenReadOnly(copy_dir() + "/run.sqlite3");
+      if (!log.ok()) return false;
+      const auto newest = (*log)->Snapshots(fragment, 1);
+      return newest.ok() && !newest->empty() &&
+             newest->front().head.version() == version;
+    };
+    return Await([&](const Follower::View&) {
+      return has_snapshot(0) && has_snapshot(1);
+    });
   }
 
   // Changes the copy's log behind its coordinator's back.
@@ -86,6 +104,7 @@ TEST_F(FollowerFaultsTest, KeepsFollowingAfterADoubtAboutASnapshot) {
   ASSERT_TRUE(AwaitAll());
   Train();
   ASSERT_TRUE(AwaitAll());
+  ASSERT_TRUE(AwaitSnapshots(1));
   is_armed = true;
   Contribute(0);
   ASSERT_TRUE(
@@ -132,27 +151,42 @@ TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
   ExpectTheSameRun();
 }
 
-TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForAnother) {
+TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForOthers) {
+  // gRPC has at most 16 threads for calls.
+  constexpr int kOthers = 17;
   StartLeader();
   Follow(leader());
   ASSERT_TRUE(AwaitAll());
   disk_.path = "run.sqlite3.for-slow";
   disk_.stands_still = true;
-  ASSERT_OK_AND_ASSIGN(const auto slow,
-                       Follower::Open({.state_dir = copy_dir() + "-slow",
-                                       .name = "slow",
-                                       .now = SteadyWallClock()}));
-  slow->Follow(leader());
-  ASSERT_TRUE(Await([&](const Follower::View&) { return disk_.waiting > 0; }));
+  std::vector<std::unique_ptr<Follower>> others;
+  for (int i = 0; i < kOthers; ++i) {
+    const std::string name = absl::StrCat("slow-", i);
+    ASSERT_OK_AND_ASSIGN(
+        others.emplace_back(),
+        Follower::Open({.state_dir = absl::StrCat(copy_dir(), "-", name),
+                        .name = name,
+                        .now = SteadyWallClock()}));
+    others.back()->Follow(leader());
+  }
+  ASSERT_TRUE(Await([&](const Follower::View&) {
+    return disk_.waiting > 0 && driver_.engine()
+                                        .followed()
+                                        .feed->Report(driver_.engine().now())
+                                        .size() == kOthers + 1;
+  }));
   Train();
   Train();
   EXPECT_TRUE(AwaitAll());
-  EXPECT_FALSE(slow->view().is_complete);
+  for (const auto& other : others) EXPECT_FALSE(other->view().is_complete);
   disk_.Repair();
-  // The slow follower misses no change of the meantime, and no later one.
+  // The others miss no change of the meantime, and no later one.
   for (int times = 0; times < 2; ++times) {
     EXPECT_TRUE(Await([&](const Follower::View& view) {
-      return slow->view().is_complete && slow->view().changes == view.changes;
+      return absl::c_all_of(others, [&](const auto& other) {
+        return other->view().is_complete &&
+               other->view().changes == view.changes;
+      });
     }));
     Train();
     EXPECT_TRUE(AwaitAll());

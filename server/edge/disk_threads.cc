@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
-#include "server/edge/opening_threads.h"
+#include "server/edge/disk_threads.h"
 
 #include <utility>
 
 namespace causeway {
 
-OpeningThreads::OpeningThreads() {
-  for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Loop(); });
+DiskThreads::DiskThreads(int threads) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
-OpeningThreads::~OpeningThreads() {
+DiskThreads::~DiskThreads() {
   {
     absl::MutexLock lock(&mu_);
     ending_ = true;
@@ -18,14 +18,14 @@ OpeningThreads::~OpeningThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void OpeningThreads::Run(std::function<void()> open) {
+void DiskThreads::Run(std::function<void()> work) {
   absl::MutexLock lock(&mu_);
-  queue_.push_back(std::move(open));
+  queue_.push_back(std::move(work));
 }
 
-void OpeningThreads::Loop() {
+void DiskThreads::Loop() {
   while (true) {
-    std::function<void()> open;
+    std::function<void()> work;
     {
       absl::MutexLock lock(&mu_);
       const auto has_work_or_ends = [this] {
@@ -34,10 +34,10 @@ void OpeningThreads::Loop() {
       };
       mu_.Await(absl::Condition(&has_work_or_ends));
       if (queue_.empty()) return;
-      open = std::move(queue_.front());
+      work = std::move(queue_.front());
       queue_.pop_front();
     }
-    open();
+    work();
   }
 }
 
