@@ -77,6 +77,9 @@ void OfficeBook::NoteRead(const absl::StatusOr<TxnResponse>& answer) {
   if (view_.ok() && leads() && view_->office.epoch() == office_.epoch()) {
     written_ = view_->written;
     office_ = view_->office;
+    if (view_->leader.has_value() && view_->leader->name() == self_.name()) {
+      lease_ = view_->lease;
+    }
   }
 }
 
