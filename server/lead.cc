@@ -47,6 +47,8 @@ namespace {
 
 // The time for which islands may fetch the last update before the process ends.
 constexpr absl::Duration kFarewell = absl::Seconds(30);
+// The time that calls under way get to end.
+constexpr absl::Duration kCallsFarewell = absl::Seconds(2);
 
 // Repeatedly tells a replaced coordinator, which may come back at any time,
 // that it was replaced, so that it stands down.
@@ -211,11 +213,12 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
   absl::Time finished_since = absl::InfiniteFuture();
   int signal = 0;
   while ((signal = AwaitTerminationSignal(absl::Milliseconds(200))) == 0) {
-    // run_state() takes the engine's lock, so an engine that hangs feeds no
-    // watchdog.
+    // run_state() takes the engine's lock, so an engine that hangs shows no
+    // life to the watchdog and the election.
     manager.SetStatus(absl::StrCat("port ", port, ", run ",
                                    v1::RunState_Name(engine.run_state())));
     manager.Alive();
+    if (election != nullptr) election->Alive();
     if (trust != nullptr) trust->Tend();
     if (election != nullptr) HeedElection(*election, engine);
     if (options.end_when_replaced && !engine.CheckInOffice().ok()) {
@@ -236,6 +239,21 @@ LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
   // service manager would kill after Stopping().
   if (end == LeadEnd::kStopped) manager.Stopping();
   return end;
+}
+
+// Ends all calls, and resigns. A call that copies the log may take minutes to
+// end, and the next leader does not wait for it. That loses nothing, because
+// the cancelled calls bring no acknowledgements, without which no version that
+// the next leader lacks is published (server/election/office.h).
+void EndOffice(CoordinatorServer& server, Election* election) {
+  absl::Notification ended;
+  std::thread ending([&] {
+    server.Shutdown(kCallsFarewell);
+    ended.Notify();
+  });
+  ended.WaitForNotificationWithTimeout(2 * kCallsFarewell);
+  if (election != nullptr) election->Resign();
+  ending.join();
 }
 
 }  // namespace
@@ -338,10 +356,8 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   const LeadEnd end =
       ServeUntilEnd(options, *engine, server->port(), trust.get(), election,
                     electorate.has_value() ? &*electorate : nullptr);
-  server->Shutdown(absl::Seconds(2));
-  // Nothing is published any more. The next leader need not wait for the
-  // engine's last snapshots, which may take long.
-  if (election != nullptr) election->Resign();
+  // The next leader does not wait for the engine's last snapshots either.
+  EndOffice(*server, election);
   return end;
 }
 

@@ -57,12 +57,21 @@ void Election::TendLease() {
   using LeaseStep = OfficeBook::LeaseStep;
   LeaseStep step = LeaseStep::kNone;
   int64_t lease = 0;
+  absl::Duration silence;
   {
     absl::MutexLock lock(&mu_);
     step = book_.lease_step();
     lease = book_.lease();
+    silence = options_.now() - alive_at_;
   }
   if (step == LeaseStep::kNone) return;
+  if (silence > kLongestSilence) {
+    LOG_EVERY_T(WARNING, 10)
+        << "this coordinator has done nothing for "
+        << absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))
+        << ", so that another one may lead; check its disk";
+    return;
+  }
   if (step == LeaseStep::kKeepAlive &&
       !absl::IsNotFound(etcd_.KeepAlive(lease))) {
     return;
@@ -92,6 +101,7 @@ absl::StatusOr<uint64_t> Election::Campaign(const OfficeView& before,
   OfficeBook::Change claim;
   {
     absl::MutexLock lock(&mu_);
+    alive_at_ = absl::InfiniteFuture();
     claim = book_.Claim(before, holding, lease);
   }
   const absl::Status won = Write(claim);

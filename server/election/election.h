@@ -7,7 +7,8 @@
 //   Election election(options);
 //   ... voter.Next(election.view(), holding) ...
 //   ASSIGN_OR_RETURN(uint64_t epoch, election.Campaign(view, holding));
-//   ... lead, until election.ReplacedBy() says that somebody else does ...
+//   ... lead, until election.ReplacedBy() says that somebody else does; call
+//   election.Alive() meanwhile ...
 //   election.Resign();
 //
 // A thread reads the keys several times within a lease, keeps a leader's lease
@@ -15,7 +16,8 @@
 // leads. It does not watch keys, because watches of older etcds lose changes.
 //
 // While etcd does not answer, a leader keeps leading, because all members in
-// sync have what it publishes. Thread-safe.
+// sync have what it publishes. If the leader itself stands still, the thread
+// lets the lease end. Thread-safe.
 #ifndef SERVER_ELECTION_ELECTION_H_
 #define SERVER_ELECTION_ELECTION_H_
 
@@ -29,6 +31,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "proto/election.pb.h"
 #include "server/election/etcd_client.h"
 #include "server/election/office.h"
@@ -46,7 +49,14 @@ class Election {
     // The time for which a silent leader stays the leader; whole seconds, at
     // least 2.
     absl::Duration lease = absl::Seconds(5);
+    // Measures for how long a leader has shown no life.
+    Clock now = SteadyWallClock();
   };
+
+  // A leader that has shown no life for longer loses its lease. A disk that is
+  // merely slow holds its work up for seconds, and systemd's watchdog
+  // (deploy/package) ends a process that hangs after 60 s.
+  static constexpr absl::Duration kLongestSilence = absl::Seconds(30);
 
   explicit Election(Options options);
   // Does not resign.
@@ -67,6 +77,12 @@ class Election {
 
   // --- For a leader. ---
 
+  // Shows that the leader's work goes on. The first call ends the start of its
+  // work, which may take as long as it needs.
+  void Alive() {
+    absl::MutexLock lock(&mu_);
+    alive_at_ = options_.now();
+  }
   // Returns the epoch of the coordinator that has replaced this one, or 0 if
   // none is known to have.
   uint64_t ReplacedBy() const;
@@ -86,7 +102,8 @@ class Election {
   // Reads the keys into book_.
   void Refresh() ABSL_LOCKS_EXCLUDED(mu_);
   void Loop();
-  // Keeps a leader's lease alive, or gets another.
+  // Keeps a leader's lease alive, or gets another, unless the leader stands
+  // still.
   void TendLease() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(const OfficeBook::Change& change) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -97,6 +114,8 @@ class Election {
   OfficeBook book_ ABSL_GUARDED_BY(mu_);
   // Is true once it was logged whether etcd answers.
   bool has_asked_ ABSL_GUARDED_BY(mu_) = false;
+  // The last sign of the leader's life; infinitely late before the first.
+  absl::Time alive_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   absl::Notification stop_;
   std::thread thread_;
 };

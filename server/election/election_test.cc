@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -40,9 +42,11 @@ class ElectionTest : public testing::Test {
   }
 
   Election::Options OptionsOf(const std::string& name) const {
-    Election::Options options{.etcd = {.members = {member_}},
-                              .prefix = "/test/",
-                              .lease = absl::Seconds(2)};
+    Election::Options options{
+        .etcd = {.members = {member_}},
+        .prefix = "/test/",
+        .lease = absl::Seconds(2),
+        .now = [this] { return absl::FromUnixSeconds(seconds_); }};
     options.self.set_name(name);
     options.self.set_address(name + ":7070");
     return options;
@@ -78,8 +82,14 @@ class ElectionTest : public testing::Test {
     return request;
   }
 
+  // Lets more time pass than a leader may be silent.
+  void PassLongestSilence() {
+    seconds_ += absl::ToInt64Seconds(Election::kLongestSilence) + 1;
+  }
+
   std::unique_ptr<EtcdProcess> etcd_;
   std::string member_;
+  std::atomic<int64_t> seconds_ = 1'000'000;
 };
 
 TEST_F(ElectionTest, ALeaderLeadsUntilItsLeaseEnds) {
@@ -92,7 +102,8 @@ TEST_F(ElectionTest, ALeaderLeadsUntilItsLeaseEnds) {
     EXPECT_THAT(b.Campaign(before, kCopy), IsAborted());
     EXPECT_TRUE(AwaitLeader(b, "a"));
     ASSERT_OK(a.Change(WithInSync(a.office(), {"a", "b"})));
-    // Its lease is kept alive.
+    // Its lease is kept alive, however long its work takes to start.
+    PassLongestSilence();
     absl::SleepFor(absl::Seconds(3));
     EXPECT_EQ(b.view()->leader->name(), "a");
     EXPECT_THAT(b.view()->office.in_sync(), ElementsAre("a", "b"));
@@ -137,6 +148,25 @@ TEST_F(ElectionTest, ALeaderWhoseLeaseWasLostGetsAnother) {
   }));
   EXPECT_EQ(a.ReplacedBy(), 0);
   EXPECT_OK(a.Change(a.office()));
+}
+
+TEST_F(ElectionTest, ALeaderThatStandsStillLosesItsLease) {
+  Election a(OptionsOf("a"));
+  Election b(OptionsOf("b"));
+  Win(a);
+  ASSERT_TRUE(AwaitLeader(b, "a"));
+  a.Alive();
+  PassLongestSilence();
+  ASSERT_TRUE(AwaitLeader(b, ""));
+  EXPECT_EQ(a.ReplacedBy(), 0);
+  // Nobody has replaced it when its work goes on, so it gets another lease.
+  a.Alive();
+  ASSERT_TRUE(AwaitLeader(b, "a"));
+  PassLongestSilence();
+  const uint64_t epoch = Win(b);
+  a.Alive();
+  EXPECT_TRUE(Await([&] { return a.ReplacedBy() == epoch; }));
+  EXPECT_TRUE(AwaitLeader(a, "b"));
 }
 
 TEST_F(ElectionTest, TheOfficeSurvivesEtcd) {
