@@ -45,12 +45,18 @@ void StampOwnRanks(int first, int count) {
   RankStampPage* const stamps = OpenedRankStamps();
   if (stamps == nullptr) return;
   const auto self = static_cast<uint32_t>(getpid());
+  uint64_t step = 0;
   for (int rank = 0; rank < kMostRanks; ++rank) {
-    if (stamps->rank(rank).process == self) stamps->rank(rank).Clear();
+    RankStamps& mine = stamps->rank(rank);
+    if (mine.process != self) continue;
+    step = std::max<uint64_t>(step, mine.step);
+    mine.Clear();
   }
   for (int rank = first; rank < first + count; ++rank) {
     const RankSectionScope stamped(rank, RankLane::kTraining,
                                    RankSection::kState);
+    // The process has made progress, whichever ranks it had.
+    StampStep(rank, step);
   }
 }
 

@@ -41,11 +41,15 @@ TEST(CrewReportTest, AProcessStampsItsOwnRanks) {
   const auto self = static_cast<uint32_t>(getpid());
   page->rank(1).process = 1;
   StampOwnRanks(2, 2);
+  StampStep(3, 17);
   StampOwnRanks(3, 2);
   EXPECT_EQ(page->rank(1).process, 1);
   EXPECT_EQ(page->rank(2).process, 0);
   EXPECT_EQ(page->rank(3).process, self);
   EXPECT_EQ(page->rank(4).process, self);
+  EXPECT_EQ(page->rank(2).step, 0);
+  EXPECT_EQ(page->rank(3).step, 17);
+  EXPECT_EQ(page->rank(4).step, 17);
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ class RestartsTest(unittest.TestCase):
         self.clock = 10
         self.train(watch, restarts, agent)
         self.assertEqual(self.grow(restarts, agent), 1)
-        # Other ranks may begin the step in which it fails.
+        # Other ranks may complete the step in which it fails.
         for watch.last_step in (7, 8):
             restarts.grow(agent)
         self.assertEqual(self.fail(restarts, agent, 2, 2, 2, 2), (3, 0))

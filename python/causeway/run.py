@@ -70,7 +70,7 @@ def add_arguments(parser: Any) -> None:
 class Watch:
     """Finds stuck ranks, on a thread of its own.
 
-    last_step: the last step of the run that a rank has begun.
+    last_step: the last step of the run that a rank has completed.
     guessed: the process that was killed though another may be to blame.
     killed: the process that was killed because its rank was stuck.
     acts: whether it acts on faults, and does not only report them.

@@ -200,8 +200,7 @@ std::optional<v1::RankTrouble> TakeOpenedVerdict() {
   return stamps == nullptr ? std::nullopt : stamps->TakeVerdict();
 }
 
-RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section,
-                                   uint64_t step)
+RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section)
     : stamps_(StampsOf(rank)),
       lane_(stamps_ == nullptr ? nullptr
                                : &stamps_->lanes[static_cast<int>(lane)]),
@@ -215,7 +214,6 @@ RankSectionScope::RankSectionScope(int rank, RankLane lane, RankSection section,
     stamps_->beat = begin_;
     stamps_->process = self;
   }
-  if (step != 0 && step != kNoStep) stamps_->step = step;
   ++lane_->count;
   lane_->now = begin_ << 8 | static_cast<uint8_t>(section);
 }
@@ -226,6 +224,11 @@ RankSectionScope::~RankSectionScope() {
   lane_->now = 0;
   std::atomic<uint64_t>& longest = lane_->longest[static_cast<int>(section_)];
   if (stamps_->rounds >= kFirstRounds && took > longest) longest = took;
+}
+
+void StampStep(int rank, uint64_t step) {
+  RankStamps* const stamps = StampsOf(rank);
+  if (stamps != nullptr) stamps->step = step;
 }
 
 void StampRound(int rank) {

@@ -21,7 +21,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,7 +80,7 @@ struct RankStamps {
   // The process; 0 before the rank has stamped anything.
   std::atomic<uint32_t> process;
   std::atomic<uint64_t> beat;
-  // The last step of the run that the rank has begun.
+  // The last step of the run that the rank has completed.
   std::atomic<uint64_t> step;
   // Counts the rounds that the rank has completed since its start.
   std::atomic<uint64_t> rounds;
@@ -181,15 +180,11 @@ RankStampPage* OpenedRankStamps();
 // Takes the verdict from that page, if there is one.
 std::optional<v1::RankTrouble> TakeOpenedVerdict();
 
-// Like 0, this number says that an order has no step.
-inline constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
-
-// Stamps that `rank` begins `section`, in the run's `step` if there is one, and
-// at its destruction that the section has ended. Does nothing without a page.
+// Stamps that `rank` begins `section`, and at its destruction that the section
+// has ended. Does nothing without a page.
 class RankSectionScope {
  public:
-  RankSectionScope(int rank, RankLane lane, RankSection section,
-                   uint64_t step = 0);
+  RankSectionScope(int rank, RankLane lane, RankSection section);
   ~RankSectionScope();
   RankSectionScope(const RankSectionScope&) = delete;
   RankSectionScope& operator=(const RankSectionScope&) = delete;
@@ -200,6 +195,11 @@ class RankSectionScope {
   const RankSection section_;
   const uint64_t begin_;
 };
+
+// Stamps that `rank` has completed the run's `step`. One that it has only begun
+// is no progress: an island that joins again takes its step from the others,
+// and may die in it each time.
+void StampStep(int rank, uint64_t step);
 
 // Stamps that `rank` has completed a round.
 void StampRound(int rank);

@@ -421,8 +421,8 @@ typedef struct causeway_stuck_rank {
   int32_t is_sure;
   /* A sentence for people. */
   const char* text;
-  /* The last step that a rank of this host has begun, stuck or not; 0 before
-   * the first. */
+  /* The last step that a rank of this host has completed, stuck or not; 0
+   * before the first. */
   uint64_t last_step;
 } causeway_stuck_rank;
 

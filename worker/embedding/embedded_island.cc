@@ -113,7 +113,7 @@ class LeadingIsland : public EmbeddedIsland {
     if (!step->has_value()) return step;
     const absl::Status begun = rank_->BeginStep(**step);
     if (!begun.ok()) return End(begun);
-    stamp_.emplace(0, RankLane::kTraining, RankSection::kStep, **step);
+    stamp_.emplace(0, RankLane::kTraining, RankSection::kStep);
     return step;
   }
 
@@ -128,6 +128,7 @@ class LeadingIsland : public EmbeddedIsland {
   void Stepped(const InnerStepResult& result) override {
     stamp_.reset();
     island_->Stepped(result);
+    StampStep(0, island_->Step());
   }
 
   void SettleFirst() override { island_->SettleFirst(); }

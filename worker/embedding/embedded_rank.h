@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,7 +35,6 @@
 #include "common/tensors/model_layout.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "proto/coordinator.pb.h"
-#include "worker/collective/rank_stamps.h"
 #include "worker/embedding/local_tensors.h"
 #include "worker/embedding/tensor_exchange.h"
 #include "worker/inner_trainer.h"
@@ -50,7 +50,7 @@ class EmbeddedRank : public InnerTrainer {
  public:
   // Pseudo-steps: the run is finished, or the island has left it.
   static constexpr uint64_t kFinished = 0;
-  static constexpr uint64_t kLeft = kNoStep;
+  static constexpr uint64_t kLeft = std::numeric_limits<uint64_t>::max();
 
   // All ranks call it together. `tensors` outlives the object; the tensors of
   // all ranks must cover the model. See Orders for `pulse` and `on_failure`.

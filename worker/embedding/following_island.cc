@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/time_limit.h"
 #include "worker/collective/verdicts.h"
 #include "worker/embedding/rank_connection.h"
@@ -175,6 +176,13 @@ absl::StatusOr<std::optional<uint64_t>> FollowingIsland::NextStep(
 }
 
 void FollowingIsland::Stepped(const InnerStepResult& /*result*/) {
+  absl::MutexLock lock(&mu_);
+  in_step_ = false;
+  StampStep(options_.rank, step_);
+}
+
+void FollowingIsland::SettleFirst() {
+  // The step is not trained. Only rank 0 waits for updates.
   absl::MutexLock lock(&mu_);
   in_step_ = false;
 }

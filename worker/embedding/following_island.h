@@ -44,8 +44,7 @@ class FollowingIsland : public EmbeddedIsland {
   absl::StatusOr<std::optional<uint64_t>> NextStep(
       absl::Duration timeout) override;
   void Stepped(const InnerStepResult& result) override;
-  // Only rank 0 waits for updates.
-  void SettleFirst() override { Stepped({}); }
+  void SettleFirst() override;
   void Fail(const absl::Status& status) override;
   absl::Status Failure() override;
   absl::Status Save(const std::string& directory) override;

@@ -115,7 +115,7 @@ absl::Status Orders::Stamped(const Order& order,
                              absl::FunctionRef<absl::Status()> work) const {
   const RankSectionScope stamp(
       rank(), order.is_for_replica() ? RankLane::kReplica : RankLane::kTraining,
-      SectionOf(order), order.run_step);
+      SectionOf(order));
   const absl::Status status = work();
   if (order.what == Order::What::kApply && order.fragment == 0) {
     StampRound(rank());

@@ -28,7 +28,7 @@ class StampReader {
   // second.
   std::vector<RankView> Read(absl::Time now);
 
-  // Returns the last step that any rank has begun, including ranks of ended
+  // Returns the last step that any rank has completed, including ranks of ended
   // processes.
   uint64_t LastStep();
 

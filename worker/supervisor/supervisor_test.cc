@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/supervisor/supervisor.h"
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/os/daemon.h"
 #include "common/testing/status_matchers.h"
@@ -18,6 +22,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/collective/rank_stamps.h"
+#include "worker/collective/rendezvous.h"
+#include "worker/replica/orders.h"
+#include "worker/replica/testing/local_communicators.h"
 
 namespace causeway {
 namespace {
@@ -219,6 +226,45 @@ TEST_F(SupervisorTest, WrongUsageIsNotTriedAgain) {
 TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(RunHastily({"exit 1"}), kGaveUpExitCode);
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
+}
+
+// Only ABegunStepIsNoProgress runs it, in processes of their own: a rank that
+// dies in its step, or right after it.
+TEST(RankTest, DISABLED_DiesInAStep) {
+  ASSERT_OK(OpenRankStamps(SteadyWallClock()));
+  LocalRendezvous rendezvous;
+  Orders orders(std::move(LocalCommunicators(1, &rendezvous)[0]),
+                absl::Seconds(1));
+  const Order order = {
+      .what = Order::What::kStep,
+      .run_step = static_cast<uint64_t>(std::atoi(std::getenv("STEP")))};
+  EXPECT_OK(orders.Lead(order, [&] {
+    if (std::getenv("COMPLETES") == nullptr) _exit(1);
+    StampStep(0, order.run_step);
+    return absl::OkStatus();
+  }));
+  _exit(1);
+}
+
+// The other islands move on meanwhile, so each start begins a later step.
+TEST_F(SupervisorTest, ABegunStepIsNoProgress) {
+  constexpr int kEnough = 10;
+  SupervisorOptions options = Hasty(Options({""}, RankFaultAction::kAct));
+  options.commands = [&] {
+    setenv("STEP", absl::StrCat(100 * ++starts_).c_str(), 1);
+    return starts_ == kEnough
+               ? std::vector<std::vector<std::string>>{{"/bin/sh", "-c", ""}}
+               : std::vector<std::vector<std::string>>{
+                     {"/proc/self/exe", "--gtest_also_run_disabled_tests",
+                      "--gtest_filter=RankTest.DISABLED_DiesInAStep"}};
+  };
+  EXPECT_EQ(Run(options), kGaveUpExitCode);
+  EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
+  starts_ = 0;
+  setenv("COMPLETES", "1", 1);
+  EXPECT_EQ(Run(options), 0);
+  EXPECT_EQ(starts_, kEnough);
+  unsetenv("COMPLETES");
 }
 
 // For example, another host is gone for hours.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "worker/collective/collective_diagnosis.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/data/dataset.h"
 #include "worker/data/held_out_loss.h"
@@ -181,6 +183,23 @@ TEST_F(IslandRanksTest, RanksTrainTheModelThatOneRankTrains) {
     // AdamW's first updates have the sign of the gradient; rounding decides it
     // for gradients near 0.
     ExpectNear(Parameters(*four), Parameters(*one), 2e-5f);
+  }
+}
+
+TEST_F(IslandRanksTest, RanksStampTheStepsThatTheyComplete) {
+  ASSERT_OK_AND_ASSIGN(const auto page, RankStampPage::Create());
+  ASSERT_EQ(setenv(kRankStampsVariable, page->path().c_str(), 1), 0);
+  ASSERT_OK(OpenRankStamps(SteadyWallClock()));
+  ASSERT_OK_AND_ASSIGN(const auto sound, MakeRanks(2));
+  ASSERT_OK(sound->Step(5));
+  // All ranks have ended the step before they save.
+  Parameters(*sound);
+  const std::vector<float> no_numbers(Start().size(), std::nanf(""));
+  ASSERT_OK_AND_ASSIGN(const auto spoiled,
+                       MakeThreadedIsland(config_, options_, 2, no_numbers));
+  EXPECT_FALSE(spoiled->Step(6).ok());
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(page->rank(rank).step, 5) << rank;
   }
 }
 

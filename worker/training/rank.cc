@@ -14,6 +14,7 @@
 #include "glog/logging.h"
 #include "outer_optimizer/fragment_plan.h"
 #include "worker/collective/collective_diagnosis.h"
+#include "worker/collective/rank_stamps.h"
 #include "worker/replica/device/device_fragment_part.h"
 #include "worker/replica/device/device_queue.h"
 #include "worker/replica/host_fragment_part.h"
@@ -316,6 +317,7 @@ absl::StatusOr<InnerStepResult> Rank::MakeStep(const Order& order) {
   absl::StatusOr<InnerStepResult> result = trainer_->Step(order.run_step);
   if (result.ok()) {
     if (order.diagnose) RETURN_IF_ERROR(Diagnose());
+    StampStep(rank(), order.run_step);
     return result;
   }
   return WithAdvice(Restated(
