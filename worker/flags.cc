@@ -99,8 +99,8 @@ ABSL_FLAG(std::string, on_rank_fault, "detect",
           "What --supervise does about a rank that is dead or stuck: detect "
           "reports it; decide also reports what act would do; act kills stuck "
           "ranks and restarts the ranks of this host, if possible without one "
-          "that computes wrong numbers. After three restarts without progress "
-          "it exits with code 3.");
+          "that computes wrong numbers. After four starts without progress it "
+          "exits with code 3.");
 ABSL_FLAG(double, leave_out_slow, 0,
           "With --min_island_size and --on_rank_fault: leave out a process, at "
           "first for 10 times --shrink_after, whose rank or link has been slow "

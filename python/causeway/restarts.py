@@ -27,8 +27,8 @@ def say(text: str) -> None:
 class Restarts:
     """Decides whether torchrun's agent starts the ranks again, and how many.
 
-    Only starts without progress count: they reach no later step than the starts
-    before them.
+    Only starts without progress count: they complete no later step than the
+    starts before them.
 
     gave_up: whether the island must not be started again, because it computes
       wrong numbers.
@@ -41,7 +41,7 @@ class Restarts:
         """
         Args:
           watch: a Watch.
-          most: the most starts without progress.
+          most: the most restarts without progress.
           least_ranks: the fewest ranks of the island; 0 is all.
           absent: keeps the ranks that are left out.
           pause: waits for some seconds.

@@ -73,6 +73,8 @@ std::optional<RankFault> FindStuckRank(absl::Span<const RankView> ranks,
 // Counts an island's restarts without progress.
 class RestartBudget {
  public:
+  // An island ends with the failure of the last of these restarts, which is its
+  // fourth without progress.
   static constexpr int kMost = 3;
 
   // The pauses before such restarts begin with `first_pause`, and double up to
@@ -80,9 +82,10 @@ class RestartBudget {
   explicit RestartBudget(absl::Duration first_pause = absl::Seconds(1))
       : first_pause_(first_pause) {}
 
-  // Call after a failure with the last step that the island has made since its
-  // start. Returns the pause before the next start or, with `is_limited`,
-  // nothing after kMost restarts without progress.
+  // Call after a failure with the last step that the island has completed since
+  // its start. Returns the pause before the next start, which is 0 after
+  // progress, or, with `is_limited`, nothing after kMost restarts without
+  // progress.
   std::optional<absl::Duration> AfterFailureAt(uint64_t step, bool is_limited);
 
  private:

@@ -150,7 +150,7 @@ TEST_F(FindStuckRankTest, NewActivitiesMayTakeTheMostTime) {
   EXPECT_THAT(Found(), HasSubstr("rank 4 is stuck"));
 }
 
-TEST(RestartBudgetTest, EndsAfterThreeStartsWithoutProgress) {
+TEST(RestartBudgetTest, EndsAfterFourStartsWithoutProgress) {
   RestartBudget budget;
   EXPECT_THAT(budget.AfterFailureAt(50, /*is_limited=*/true),
               Optional(absl::ZeroDuration()));

@@ -223,7 +223,7 @@ TEST_F(SupervisorTest, WrongUsageIsNotTriedAgain) {
   EXPECT_EQ(starts_, 1);
 }
 
-TEST_F(SupervisorTest, AfterThreeStartsWithoutProgressItGivesUp) {
+TEST_F(SupervisorTest, AfterFourStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(RunHastily({"exit 1"}), kGaveUpExitCode);
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
 }
