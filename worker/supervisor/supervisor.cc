@@ -47,10 +47,17 @@ class Supervisor {
         budget_(options.first_pause) {}
 
   absl::StatusOr<SupervisionEnd> Run() {
-    while (true) {
-      RETURN_IF_ERROR(Start());
+    RETURN_IF_ERROR(Start());
+    for (absl::Status started;; started = Start()) {
+      if (!started.ok()) {
+        // The lack of a process or port may pass, so it counts like the failure
+        // of a start without progress.
+        processes_.clear();
+        NoteFault(absl::StrCat("cannot start the island's ranks again: ",
+                               started.message()));
+      }
       while (IsRunning()) Tick();
-      const std::optional<int> code = FinalCode();
+      const std::optional<int> code = started.ok() ? FinalCode() : std::nullopt;
       if (code.has_value()) {
         return SupervisionEnd{
             .exit_code = *code,
@@ -99,10 +106,7 @@ class Supervisor {
   bool IsOwnFailure() const { return IsNeeded() && !page_->others_missing(); }
 
   absl::Status Start() {
-    ASSIGN_OR_RETURN(commands_, options_.commands());
     processes_.clear();
-    retries_.assign(commands_.size(),
-                    Retry{.budget = RestartBudget(options_.first_pause)});
     page_->Clear();
     fault_.clear();
     fault_has_verdict_ = false;
@@ -110,6 +114,9 @@ class Supervisor {
     suspected_ = -1;
     ended_at_ = absl::InfiniteFuture();
     memory_kills_ = OutOfMemoryKills(options_.root);
+    ASSIGN_OR_RETURN(commands_, options_.commands());
+    retries_.assign(commands_.size(),
+                    Retry{.budget = RestartBudget(options_.first_pause)});
     for (size_t i = 0; i < commands_.size(); ++i) {
       ASSIGN_OR_RETURN(processes_.emplace_back(), StartProcess(i));
     }
@@ -132,7 +139,7 @@ class Supervisor {
   void TakeLeave() {
     if (!HasProcess0()) return;
     page_->Clear();
-    page_->gave_up() = static_cast<int>(processes_.size());
+    page_->gave_up() = static_cast<int>(commands_.size());
     processes_.clear();
     auto process = StartProcess(0);
     if (!process.ok()) return;

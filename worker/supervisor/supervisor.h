@@ -36,7 +36,8 @@ enum class RankFaultAction {
 };
 
 struct SupervisorOptions {
-  // Makes the commands for the next start, one for each process.
+  // Makes the commands for the next start, one for each process. An error ends
+  // the first start; later starts are tried again.
   std::function<absl::StatusOr<std::vector<std::vector<std::string>>>()>
       commands;
   // The first process's number in the island, and the number of the island's
@@ -73,7 +74,8 @@ struct SupervisionEnd {
 
 // Runs the processes until they end in order, or fail and must not be started
 // again, as after kGaveUpExitCode. Forwards termination signals. `main` calls
-// it, with the signals blocked (common/os/daemon.h).
+// it, with the signals blocked (common/os/daemon.h). Fails only if it cannot
+// start the processes for the first time.
 absl::StatusOr<SupervisionEnd> Supervise(const SupervisorOptions& options);
 
 }  // namespace causeway

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/supervisor/supervisor.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -226,6 +229,63 @@ TEST_F(SupervisorTest, WrongUsageIsNotTriedAgain) {
 TEST_F(SupervisorTest, AfterFourStartsWithoutProgressItGivesUp) {
   EXPECT_EQ(RunHastily({"exit 1"}), kGaveUpExitCode);
   EXPECT_EQ(starts_, 1 + RestartBudget::kMost);
+}
+
+// For example, there is no free port for a moment.
+TEST_F(SupervisorTest, AStartThatFailsIsTriedAgain) {
+  SupervisorOptions options = Options(
+      {"echo a >>first; [ $(wc -l <first) = 2 ]"}, RankFaultAction::kAct);
+  int calls = 0;
+  options.commands = [&, start = options.commands]()
+      -> absl::StatusOr<std::vector<std::vector<std::string>>> {
+    if (++calls == 2) return absl::UnavailableError("no free port");
+    return start();
+  };
+  EXPECT_EQ(Run(Hasty(options)), 0);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(SupervisorTest, GivesUpIfStartsFailAgainAndAgain) {
+  SupervisorOptions options =
+      Options({"echo a >>first; exit 1", "exit 1"}, RankFaultAction::kAct);
+  int calls = 0;
+  options.commands = [&, start = options.commands]()
+      -> absl::StatusOr<std::vector<std::vector<std::string>>> {
+    if (++calls > 1) return absl::UnavailableError("no free port");
+    return start();
+  };
+  EXPECT_EQ(Run(Hasty(options)), kGaveUpExitCode);
+  EXPECT_EQ(calls, 1 + RestartBudget::kMost);
+  EXPECT_EQ(Contents("first"), "a\na\n") << "process 0 tells the coordinator";
+}
+
+TEST_F(SupervisorTest, TheFirstStartMustSucceed) {
+  SupervisorOptions options = Options({"exit 0"}, RankFaultAction::kAct);
+  options.commands = [] { return absl::UnavailableError("no free port"); };
+  EXPECT_THAT(Supervise(options).status(), IsUnavailable());
+}
+
+// The second process of the second start finds no free file descriptors.
+TEST_F(SupervisorTest, TheProcessesOfAStartThatFailsAreEnded) {
+  SupervisorOptions options = Options({"", ""}, RankFaultAction::kAct);
+  rlimit usual;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  options.commands = [&] {
+    const int first = dup(STDERR_FILENO);
+    const int second = dup(STDERR_FILENO);
+    close(first);
+    close(second);
+    rlimit limit = usual;
+    // A process needs both of them to start, and keeps one.
+    if (++starts_ == 2) limit.rlim_cur = static_cast<rlim_t>(second) + 1;
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const std::vector<std::string> scripts = {"exit 1", "exec sleep 1000",
+                                              "exit 0"};
+    return std::vector<std::vector<std::string>>(
+        2, {"/bin/sh", "-c", scripts[starts_ - 1]});
+  };
+  EXPECT_EQ(Run(Hasty(options)), 0);
+  EXPECT_EQ(starts_, 3);
 }
 
 // Only ABegunStepIsNoProgress runs it, in processes of their own: a rank that
