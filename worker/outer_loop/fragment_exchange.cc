@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "worker/outer_loop/retry.h"
 
@@ -165,6 +166,15 @@ void FragmentExchange::ParametersAnswered(
 
 void FragmentExchange::MergedAnswered(
     const absl::StatusOr<FragmentWindow::Training>& merged, absl::Time now) {
+  if (absl::IsNotFound(merged.status())) {
+    // A coordinator remembers every version that it has made, and the new
+    // anchor is this one or a later one. Contributions to the anchor would be
+    // refused with these words, too (retry.h).
+    failure_ = absl::OutOfRangeError(absl::StrCat(
+        "fragment ", options_.fragment, ": version ", ask_version_,
+        " was lost with another coordinator: ", merged.status().message()));
+    return;
+  }
   if (!merged.ok()) return Retry(merged.status(), now);
   backoff_.Reset();
   update_.other += *merged;

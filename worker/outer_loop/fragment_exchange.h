@@ -90,7 +90,7 @@ class FragmentExchange {
   void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                           absl::Time now);
   // `merged` is the part of the island's training in the update that was asked
-  // about.
+  // about. After NOT_FOUND the replica cannot be used: SaysVersionIsLost.
   void MergedAnswered(const absl::StatusOr<FragmentWindow::Training>& merged,
                       absl::Time now);
   void ContributionEnded();

@@ -10,6 +10,7 @@
 #include "common/backoff.h"
 #include "common/testing/status_matchers.h"
 #include "gtest/gtest.h"
+#include "worker/outer_loop/retry.h"
 #include "worker/outer_loop/testing/island_driver.h"
 
 namespace causeway {
@@ -338,6 +339,25 @@ TEST_F(FragmentExchangeTest, AsksWhatSkippedUpdatesContainOfAnEarlierProcess) {
   ASSERT_TRUE(exchange.ready());
   EXPECT_EQ(exchange.update().other,
             (FragmentWindow::Training{.tokens = 30, .inner_steps = 3}));
+}
+
+// Another coordinator, which lacks the versions, has taken over since the
+// parameters came. The island begins again with the run's parameters.
+TEST_F(FragmentExchangeTest, AnAnchorThatTheCoordinatorHasLostCannotBeUsed) {
+  FragmentExchange exchange({.fragment = 0, .earlier_until = 4, .seed = 1}, 2);
+  driver_.Publish({6, 0});
+  UpdateAnswer gone{.status = absl::NotFoundError("dropped")};
+  gone.head.set_version(3);
+  exchange.UpdateAnswered(gone, driver_.now());
+  v1::FragmentHead head;
+  head.set_version(6);
+  exchange.ParametersAnswered(head, driver_.now());
+  driver_.Publish({3, 0});
+  exchange.MergedAnswered(absl::NotFoundError("no committed version 4"),
+                          driver_.now());
+  EXPECT_TRUE(std::holds_alternative<action::End>(
+      exchange.Next(membership(), driver_.now())));
+  EXPECT_TRUE(SaysVersionIsLost(exchange.failure())) << exchange.failure();
 }
 
 }  // namespace
