@@ -423,8 +423,10 @@ bool Island::HandsOver(uint64_t step) {
   if (!hands_over_since_.has_value()) hands_over_since_ = step;
   return loop_.Read([&](const OuterLoop& core, absl::Time) {
     return !core.has_in_flight() ||
-           step - *hands_over_since_ >=
-               core.config().synchronization().inner_steps_per_round();
+           // The step may be an earlier one, after an update without the
+           // island.
+           step >= *hands_over_since_ +
+                       core.config().synchronization().inner_steps_per_round();
   });
 }
 
