@@ -308,7 +308,9 @@ absl::Status Follower::TakeOver(uint64_t epoch) {
 }
 
 absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
-  ASSIGN_OR_RETURN(const uint64_t raised, state_->log().TakeOver(epoch));
+  // If the disk refused it, the log lacks the last leader's epoch.
+  ASSIGN_OR_RETURN(const uint64_t raised,
+                   state_->log().TakeOver(epoch, view().epoch));
   LogBatch batch;
   batch.events.push_back(
       {.kind = "follower_promoted",

@@ -176,7 +176,8 @@ class Follower {
   // Makes the copy the run's. `last` is the view before the pause.
   absl::StatusOr<v1::PromoteResponse> TakeOverAfter(const View& last)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Raises the epoch, by one if none is given, and returns it.
+  // Raises the epoch and returns it. If none is given, it becomes one more than
+  // the highest that this follower has heard of.
   absl::StatusOr<uint64_t> RaiseEpoch(std::optional<uint64_t> epoch);
 
   const Options options_;

@@ -210,6 +210,28 @@ TEST_F(FollowerFaultsTest, TakesOverEvenIfItsLogLacksTheEvent) {
   EXPECT_TRUE(follower_->view().is_promoted);
 }
 
+TEST_F(FollowerFaultsTest, ATakeoverReusesNoEpochThatItsDiskRefused) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  ExecuteInCopy(
+      "CREATE TRIGGER refuse BEFORE UPDATE OF leader ON log "
+      "BEGIN SELECT RAISE(ABORT, 'no space left'); END");
+  if (HasFatalFailure()) return;
+  Proxy proxy(leader(), [](v1::FollowResponse& response) {
+    if (response.has_run()) response.mutable_run()->set_epoch(5);
+    return true;
+  });
+  follower_->Follow(proxy.address());
+  ASSERT_TRUE(
+      Await([](const Follower::View& view) { return view.epoch == 5; }));
+  v1::PromoteRequest request;
+  request.set_force(true);
+  ASSERT_OK_AND_ASSIGN(const v1::PromoteResponse promoted,
+                       follower_->Promote(request));
+  EXPECT_EQ(promoted.epoch(), 6);
+}
+
 // The first coordinator ended after it wrote the run's row, but before the
 // first versions.
 TEST_F(FollowerFaultsTest, ARunWithoutVersionsIsLeftToTheElectedLeader) {

@@ -85,7 +85,8 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
   run_->config = run.config();
   is_copy_ = true;
   return state_->log().Follow(
-      {.is_followed = true, .address = leader_, .config = run.config()});
+      {.is_followed = true, .address = leader_, .config = run.config()},
+      run.epoch());
 }
 
 absl::Status Follower::BeginCopy() {
@@ -300,8 +301,10 @@ absl::Status Follower::EndCopy() {
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
                      CommitLog::Open(received));
+    const View leading = view();
     RETURN_IF_ERROR(log->Follow(
-        {.is_followed = true, .address = leader_, .config = view().config}));
+        {.is_followed = true, .address = leader_, .config = leading.config},
+        leading.epoch));
     ASSIGN_OR_RETURN(const RunRecord run, log->LoadRun());
     for (const v1::Fragment& fragment : run.plan.fragments()) {
       const auto state = states_.find(fragment.id());

@@ -171,6 +171,29 @@ TEST_F(FollowerTest, AnOperatorCannotPromoteACandidate) {
   EXPECT_EQ(follower_->view().epoch, 1);
 }
 
+// The leader with epoch 5 is lost before it has sent a change.
+TEST_F(FollowerTest, ATakeoverReusesNoEpochOfALeaderThatItHasMet) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  Proxy proxy(leader(), [](v1::FollowResponse& response) {
+    if (!response.has_run()) return false;
+    response.mutable_run()->set_epoch(5);
+    return true;
+  });
+  follower_->Follow(proxy.address());
+  ASSERT_TRUE(
+      Await([](const Follower::View& view) { return view.epoch == 5; }));
+  // The process starts again.
+  Follow(leader());
+  EXPECT_EQ(follower_->view().epoch, 5);
+  v1::PromoteRequest request;
+  request.set_force(true);
+  ASSERT_OK_AND_ASSIGN(const v1::PromoteResponse promoted,
+                       follower_->Promote(request));
+  EXPECT_EQ(promoted.epoch(), 6);
+}
+
 TEST_F(FollowerTest, AnEngineDoesNotTakeUpACopy) {
   StartLeader();
   Follow(leader());

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/commit_log.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -478,14 +479,17 @@ absl::Status CommitLog::ApplyChanges(absl::Span<const v1::LogChange> changes,
   return absl::OkStatus();
 }
 
-absl::Status CommitLog::Follow(const LeaderRecord& leader) {
+absl::Status CommitLog::Follow(const LeaderRecord& leader, uint64_t epoch) {
   absl::MutexLock lock(&mutex_);
-  return TransactLocked([&] {
+  RETURN_IF_ERROR(TransactLocked([&] {
     mutex_.AssertHeld();
     return database_.Run(
-        "UPDATE log SET is_copy = 1, leader = ?, leader_config = ?",
-        leader.address, PrintText(leader.config));
-  });
+        "UPDATE log SET is_copy = 1, epoch = max(epoch, ?), leader = ?,"
+        " leader_config = ?",
+        epoch, leader.address, PrintText(leader.config));
+  }));
+  epoch_ = std::max(epoch_, epoch);
+  return absl::OkStatus();
 }
 
 absl::Status CommitLog::ReplaceSnapshots(
@@ -499,7 +503,8 @@ absl::Status CommitLog::ReplaceSnapshots(
   });
 }
 
-absl::StatusOr<uint64_t> CommitLog::TakeOver(std::optional<uint64_t> epoch) {
+absl::StatusOr<uint64_t> CommitLog::TakeOver(std::optional<uint64_t> epoch,
+                                             uint64_t known) {
   absl::MutexLock lock(&mutex_);
   uint64_t raised = 0;
   RETURN_IF_ERROR(TransactLocked([&]() -> absl::Status {
@@ -507,7 +512,8 @@ absl::StatusOr<uint64_t> CommitLog::TakeOver(std::optional<uint64_t> epoch) {
     const std::string values =
         epoch.has_value()
             ? absl::StrCat("is_copy = 2, epoch = max(epoch, ", *epoch, ")")
-            : "is_copy = 0, epoch = epoch + 1 WHERE is_copy";
+            : absl::StrCat("is_copy = 0, epoch = max(epoch, ", known,
+                           ") + 1 WHERE is_copy");
     ASSIGN_OR_RETURN(SqliteStatement raise,
                      database_.Prepare(absl::StrCat("UPDATE log SET ", values,
                                                     " RETURNING epoch")));

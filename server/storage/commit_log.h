@@ -63,7 +63,8 @@ struct RunRecord {
   v1::RunConfig config;
   v1::FragmentPlan plan;
   absl::Time created_at;
-  // The epoch of the coordinator that writes this log, or the log it copies.
+  // The epoch of the coordinator that writes this log. In a copy, the highest
+  // epoch of a leader that it has followed.
   uint64_t epoch = 1;
 };
 
@@ -151,19 +152,22 @@ class CommitLog {
                             uint64_t epoch);
 
   // Marks this log as a copy of the log of `leader`. It must have been made by
-  // CopyTo, or have been a copy before.
-  absl::Status Follow(const LeaderRecord& leader);
+  // CopyTo, or have been a copy before. Raises the log's epoch to at least
+  // `epoch`, which is the leader's, so that no takeover by this copy reuses it.
+  absl::Status Follow(const LeaderRecord& leader, uint64_t epoch = 0);
   // Makes these the only snapshots of a fragment.
   absl::Status ReplaceSnapshots(uint32_t fragment,
                                 absl::Span<const SnapshotRecord> snapshots);
   absl::StatusOr<LeaderRecord> LoadLeader();
 
   // Makes a copy, or the log of an elected coordinator, the run's log, whatever
-  // other coordinators have. Raises the epoch by one and returns it.
+  // other coordinators have. Raises the epoch to one more than the highest of
+  // its own and `known`, and returns it.
   //   FAILED_PRECONDITION  The log is neither.
   // With an `epoch`, marks any log as written by a coordinator elected with
   // that epoch, and raises the log's epoch to at least that value.
-  absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {});
+  absl::StatusOr<uint64_t> TakeOver(std::optional<uint64_t> epoch = {},
+                                    uint64_t known = 0);
 
   // Returns FAILED_PRECONDITION if the database or its write-ahead log was
   // removed or replaced since it was opened: writes would be lost.

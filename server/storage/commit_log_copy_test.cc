@@ -4,6 +4,7 @@
 // Tests copies of a log that follow it change by change.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -221,6 +222,17 @@ TEST_F(CommitLogCopyTest, TheCopyThatTakesOverHasAHigherEpoch) {
   ASSERT_OK(copy->Apply(same));
   EXPECT_EQ(copy->Position().index(), log_->Position().index());
   EXPECT_NE(copy->Position().hash(), log_->Position().hash());
+}
+
+TEST_F(CommitLogCopyTest, ATakeoverReusesNoEpochThatTheCopyHasHeardOf) {
+  const std::unique_ptr<CommitLog> copy = Copy("copy");
+  const v1::LogPosition position = copy->Position();
+  ASSERT_OK(copy->Follow({.address = "new:7070"}, 5));
+  ASSERT_OK(copy->Follow({.address = "old:7070"}, 3));
+  EXPECT_EQ(copy->LoadRun()->epoch, 5);
+  EXPECT_EQ(copy->Position().SerializeAsString(), position.SerializeAsString());
+  EXPECT_EQ(Open("copy")->LoadRun()->epoch, 5) << "it is durable";
+  EXPECT_THAT(copy->TakeOver(std::nullopt, 7), IsOkAndHolds(8));
 }
 
 // This holds for any log.
