@@ -231,16 +231,19 @@ absl::StatusOr<StartedRun> StartRun(StateDirectory& state,
   return started;
 }
 
-std::vector<CoordinatorEvent> StartEvents(const StartedRun& started,
+// Returns the events to record first: those that `state` has, and the start.
+std::vector<CoordinatorEvent> StartEvents(StateDirectory& state,
+                                          const StartedRun& started,
                                           const Engine::Options& options) {
   const RunRecord& run = started.run;
-  std::vector<CoordinatorEvent> events = {
+  std::vector<CoordinatorEvent> events = state.TakeFirstEvents();
+  events.push_back(
       {"coordinator_started", "",
        absl::StrCat(
            started.is_new ? "new run " : "continuing run ", run.run_id,
            started.is_new && run.plan.from_checkpoint()
                ? absl::StrCat(" from checkpoint ", options.initial_parameters)
-               : "")}};
+               : "")});
   const std::string changes = ConfigDifference(run.config, options.config);
   if (!changes.empty()) {
     events.push_back(
@@ -281,7 +284,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(Options options,
                      StateDirectory::Open(options.state_dir, {.create = true}));
   }
   ASSIGN_OR_RETURN(StartedRun started, StartRun(*state, options));
-  std::vector<CoordinatorEvent> events = StartEvents(started, options);
+  std::vector<CoordinatorEvent> events = StartEvents(*state, started, options);
   RunRecord& run = started.run;
   run.config = options.config;
   ASSIGN_OR_RETURN(const uint64_t memory, MachineMemoryBytes());

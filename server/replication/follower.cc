@@ -311,18 +311,11 @@ absl::StatusOr<uint64_t> Follower::RaiseEpoch(std::optional<uint64_t> epoch) {
   // If the disk refused it, the log lacks the last leader's epoch.
   ASSIGN_OR_RETURN(const uint64_t raised,
                    state_->log().TakeOver(epoch, view().epoch));
-  LogBatch batch;
-  batch.events.push_back(
+  state_->AddFirstEvent(
       {.kind = "follower_promoted",
        .text = absl::Substitute(
            "$0 has taken the run over$1; the epoch is $2", options_.name,
-           leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised),
-       .time = options_.now()});
-  // The takeover stands even if its event cannot be recorded.
-  const absl::Status noted = state_->log().Apply(batch);
-  LOG_IF(WARNING, !noted.ok()) << "the log lacks the event that this "
-                                  "coordinator has taken the run over: "
-                               << noted;
+           leader_.empty() ? "" : absl::StrCat(" from ", leader_), raised)});
   absl::MutexLock lock(&mu_);
   view_.epoch = raised;
   return raised;

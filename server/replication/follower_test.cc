@@ -9,7 +9,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -20,6 +22,7 @@
 #include "proto/status.grpc.pb.h"
 #include "server/engine.h"
 #include "server/replication/testing/follower_test_base.h"
+#include "server/storage/commit_log.h"
 #include "server/testing/engine_driver.h"
 
 namespace causeway {
@@ -205,6 +208,51 @@ TEST_F(FollowerTest, AnEngineDoesNotTakeUpACopy) {
                      .config = TestRunConfig("training { total_steps: 200 }"),
                      .now = SteadyWallClock()}),
       IsFailedPrecondition("--promote"));
+}
+
+TEST_F(FollowerTest, AFollowerThatHasTheWholeLogContinuesAtANewLeader) {
+  StartLeader();
+  Follow(leader());
+  const std::string other_dir = copy_dir() + "-other";
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<Follower> other,
+      Follower::Open(
+          {.state_dir = other_dir, .name = "other", .now = SteadyWallClock()}));
+  other->Follow(leader());
+  Train();
+  // The leader's log gets no further event once both are in sync.
+  ASSERT_TRUE(Await([&](const Follower::View& view) {
+    const auto in_sync = driver_.engine().log().NewestEvents(
+        0, 9, {.kinds = {"follower_in_sync"}});
+    const uint64_t newest = driver_.engine().followed().feed->Newest().index();
+    return in_sync.ok() && in_sync->size() == 2 && view.changes == newest &&
+           other->view().changes == newest;
+  }));
+  driver_.StopServing();
+  Lead();
+  if (HasFatalFailure()) return;
+  std::atomic<int> logs = 0;
+  Proxy proxy(absl::StrCat("127.0.0.1:", copy_server_->port()),
+              [&](v1::FollowResponse& response) {
+                if (response.object().kind() == v1::ReplicatedObject::LOG) {
+                  ++logs;
+                }
+                return true;
+              });
+  other->Follow(proxy.address());
+  ASSERT_TRUE(Await([&](const Follower::View&) {
+    const Follower::View view = other->view();
+    return view.epoch == 2 &&
+           view.changes == successor_->followed().feed->Newest().index();
+  }));
+  EXPECT_EQ(logs, 0) << "the copy was thrown away";
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CommitLog> log,
+                       CommitLog::OpenReadOnly(other_dir + "/run.sqlite3"));
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<v1::Event> takeovers,
+      log->NewestEvents(0, 9, {.kinds = {"follower_promoted"}}));
+  ASSERT_EQ(takeovers.size(), 1);
+  EXPECT_THAT(takeovers[0].text(), HasSubstr("f has taken the run over"));
 }
 
 TEST_F(FollowerTest, AFollowerThatCannotTakeOverKeepsFollowing) {

@@ -32,6 +32,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +41,7 @@
 #include "absl/types/span.h"
 #include "common/os/file.h"
 #include "proto/coordinator.pb.h"
+#include "server/rules/effects.h"
 #include "server/storage/commit_log.h"
 #include "server/storage/file_identity.h"
 #include "server/storage/fragment_store.h"
@@ -115,6 +117,17 @@ class StateDirectory {
   absl::StatusOr<v1::GetHistoryResponse> ReadHistory(
       const v1::GetHistoryRequest& request) const;
 
+  // Keep events for the coordinator that takes the open directory up, which
+  // records them in its first change (Engine::Start). So a follower that has
+  // the whole log lacks only changes that this coordinator can send. Not
+  // thread-safe.
+  void AddFirstEvent(CoordinatorEvent event) {
+    first_events_.push_back(std::move(event));
+  }
+  std::vector<CoordinatorEvent> TakeFirstEvents() {
+    return std::exchange(first_events_, {});
+  }
+
   // Store the encoded bytes of quarantined contributions, by id. An entry whose
   // bytes cannot be read cannot be admitted. Not thread-safe for the same id.
   absl::Status WriteQuarantined(uint64_t id, absl::string_view encoded) const;
@@ -152,6 +165,7 @@ class StateDirectory {
   const std::unique_ptr<CommitLog> log_;
   const FragmentStore fragments_;
   MergeStore merges_;
+  std::vector<CoordinatorEvent> first_events_;
 };
 
 }  // namespace causeway

@@ -83,6 +83,7 @@ class FollowerTest : public testing::Test {
   }
   void TearDown() override {
     copy_server_.reset();
+    successor_.reset();
     follower_.reset();
     driver_.StopServing();
   }
@@ -109,6 +110,22 @@ class FollowerTest : public testing::Test {
     copy_server_ = *std::move(server);
     return grpc::CreateChannel(absl::StrCat("127.0.0.1:", copy_server_->port()),
                                grpc::InsecureChannelCredentials());
+  }
+
+  // Promotes the follower, and serves the run from its copy.
+  void Lead() {
+    v1::PromoteRequest request;
+    request.set_force(true);
+    ASSERT_OK(follower_->Promote(request));
+    ASSERT_OK_AND_ASSIGN(successor_,
+                         Engine::Start({.state_dir = copy_dir(),
+                                        .config = follower_->view().config,
+                                        .now = SteadyWallClock()},
+                                       follower_->Release()));
+    ASSERT_OK_AND_ASSIGN(
+        copy_server_,
+        CoordinatorServer::Start(successor_.get(), {.address = "127.0.0.1:0",
+                                                    .now = SteadyWallClock()}));
   }
 
   // Makes both islands contribute to the next version.
@@ -179,6 +196,7 @@ class FollowerTest : public testing::Test {
   std::vector<v1::IslandIdentity> islands_;
   std::unique_ptr<Follower> follower_;
   std::optional<CopySource> source_;
+  std::unique_ptr<Engine> successor_;
   std::unique_ptr<CoordinatorServer> copy_server_;
 };
 
