@@ -102,16 +102,21 @@ absl::Status Follower::CheckCertificate(absl::string_view serial) const {
       "(causeway token create)");
 }
 
-absl::Status Follower::OpenDirectory() {
+void Follower::CloseCopy() {
   published_.Close();
   {
     absl::MutexLock lock(&mu_);
     view_.is_complete = false;
   }
   heads_ = nullptr;
+}
+
+absl::Status Follower::OpenDirectory() {
+  CloseCopy();
   state_ = nullptr;
   run_.reset();
   is_copying_ = false;
+  is_discarded_ = false;
   const absl::Status opened = OpenCopy();
   // The next try opens it again. If a half-open directory stayed, the follower
   // would say that it has no copy, and get another in its place.
@@ -217,6 +222,10 @@ absl::Status Follower::FollowOnce() {
   // Remove temporary files, too, because this process may come to lead.
   ahead_.clear();
   incoming_.reset();
+  log_.reset();
+  records_.clear();
+  // Without the new log, the old copy goes on.
+  if (heads_ != nullptr) is_copying_ = false;
   const absl::Status ended = FromGrpcStatus(stream->Finish());
   absl::MutexLock lock(&mu_);
   call_ = nullptr;

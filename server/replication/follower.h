@@ -14,7 +14,8 @@
 //   Engine::Start(engine_options, follower->Release());
 //
 // While a copy is incomplete, its directory has the file incomplete-copy, and
-// no coordinator takes it up.
+// no coordinator takes it up. A new log alone does not make a copy incomplete:
+// it takes the old log's place once everything that it needs is there.
 //
 // One thread follows, and keeps reconnecting while the leader cannot be
 // reached. Another makes received changes durable. Thread-safe, except that
@@ -22,6 +23,7 @@
 #ifndef SERVER_REPLICATION_FOLLOWER_H_
 #define SERVER_REPLICATION_FOLLOWER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -145,6 +147,10 @@ class Follower {
     std::optional<NewFragment> state;
     uint64_t received = 0;
   };
+
+  // The most records that come with a new log before the old copy is discarded.
+  static constexpr size_t kMostKeptRecords = 256;
+
   explicit Follower(Options options);
 
   // Opens the state directory and its copy. After an error neither is open.
@@ -160,6 +166,8 @@ class Follower {
   absl::Status BeginState(const v1::ReplicatedObject& object);
   absl::Status TakeChunk(const v1::Chunk& chunk);
   absl::Status EndObject();
+  // Keeps a record that the new log needs.
+  absl::Status KeepRecord(AtomicFileWriter record);
   // Repeats the outer step of a record.
   absl::Status Repeat(const v1::FragmentHead& head, AtomicFileWriter record);
   absl::Status TakeChange(v1::LogChange change);
@@ -169,8 +177,12 @@ class Follower {
   void Acknowledge(uint64_t index, Stream& stream);
   // Notes that the copy is complete.
   absl::Status EndCatchUp();
-  // Discards the old copy, because a new log comes.
+  // Notes that a new log comes.
   absl::Status BeginCopy();
+  // Marks the copy as incomplete, because its files are about to be replaced.
+  absl::Status DiscardCopy();
+  // Stops using the copy.
+  void CloseCopy() ABSL_LOCKS_EXCLUDED(mu_);
   // Puts the new log in place, and opens the copy.
   absl::Status EndCopy();
   // Makes the copy the run's. `last` is the view before the pause.
@@ -201,8 +213,14 @@ class Follower {
   std::map<uint32_t, ReceivedVersion> ahead_;
   // Null while no call is under way.
   std::unique_ptr<ChangeWriter> writer_;
-  // Is true while a new copy is being made.
+  // Is true while a new log, and what it needs, comes.
   bool is_copying_ = false;
+  // Is true once the old copy is marked as incomplete. Until then it is whole
+  // and in use, and the new log and records are in temporary files, which go
+  // if the stream breaks.
+  bool is_discarded_ = false;
+  std::optional<AtomicFileWriter> log_;
+  std::vector<AtomicFileWriter> records_;
   // The received states of the new copy, by fragment.
   std::map<uint32_t, SnapshotRecord> states_;
 

@@ -92,15 +92,18 @@ absl::Status Follower::TakeRun(const v1::FollowedRun& run) {
 absl::Status Follower::BeginCopy() {
   if (is_copying_) return absl::OkStatus();
   RETURN_IF_ERROR(writer_->Flush());
-  {
-    absl::MutexLock lock(&mu_);
-    view_.is_complete = false;
-  }
-  RETURN_IF_ERROR(state_->BeginCopy());
   is_copying_ = true;
   states_.clear();
-  published_.Close();
-  heads_ = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status Follower::DiscardCopy() {
+  if (is_discarded_) return absl::OkStatus();
+  CloseCopy();
+  RETURN_IF_ERROR(state_->BeginCopy());
+  is_discarded_ = true;
+  RETURN_IF_ERROR(AtomicFileWriter::CommitAll(absl::MakeSpan(records_)));
+  records_.clear();
   return absl::OkStatus();
 }
 
@@ -112,6 +115,8 @@ absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
   switch (object.kind()) {
     case v1::ReplicatedObject::LOG: {
       RETURN_IF_ERROR(BeginCopy());
+      // Both files would have the same temporary name.
+      log_.reset();
       ASSIGN_OR_RETURN(AtomicFileWriter file,
                        AtomicFileWriter::Create(state_->ReceivedLog()));
       incoming.file.emplace(std::move(file));
@@ -135,6 +140,7 @@ absl::Status Follower::BeginObject(const v1::ReplicatedObject& object) {
 
 absl::Status Follower::BeginState(const v1::ReplicatedObject& object) {
   RETURN_IF_ERROR(BeginCopy());
+  RETURN_IF_ERROR(DiscardCopy());
   RETURN_IF_ERROR(state_->RemoveFragment(object.head().fragment()));
   const View leading = view();
   const auto value_bytes =
@@ -172,11 +178,13 @@ absl::Status Follower::TakeChunk(const v1::Chunk& chunk) {
 absl::Status Follower::EndObject() {
   Incoming incoming = *std::exchange(incoming_, std::nullopt);
   const v1::FragmentHead& head = incoming.description.head();
+  if (incoming.description.kind() == v1::ReplicatedObject::LOG) {
+    log_.emplace(*std::move(incoming.file));
+    return absl::OkStatus();
+  }
   if (incoming.file.has_value()) {
-    return incoming.description.kind() == v1::ReplicatedObject::MERGE &&
-                   !is_copying_
-               ? Repeat(head, *std::move(incoming.file))
-               : incoming.file->Commit();
+    return is_copying_ ? KeepRecord(*std::move(incoming.file))
+                       : Repeat(head, *std::move(incoming.file));
   }
   SnapshotRecord snapshot{.head = head};
   ASSIGN_OR_RETURN(snapshot.file,
@@ -187,6 +195,14 @@ absl::Status Follower::EndObject() {
   }
   states_[head.fragment()] = std::move(snapshot);
   return absl::OkStatus();
+}
+
+absl::Status Follower::KeepRecord(AtomicFileWriter record) {
+  if (is_discarded_) return record.Commit();
+  record.StartWriteback();
+  records_.push_back(std::move(record));
+  // Each takes a descriptor.
+  return records_.size() < kMostKeptRecords ? absl::OkStatus() : DiscardCopy();
 }
 
 absl::Status Follower::Repeat(const v1::FragmentHead& head,
@@ -297,6 +313,10 @@ absl::Status Follower::EndCatchUp() {
 }
 
 absl::Status Follower::EndCopy() {
+  if (!log_.has_value()) return NotSent("no log");
+  // The old log gets the last snapshots, which the new log names.
+  CloseCopy();
+  RETURN_IF_ERROR(log_->Commit());
   const std::string received = state_->ReceivedLog();
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<CommitLog> log,
@@ -319,6 +339,7 @@ absl::Status Follower::EndCopy() {
       RETURN_IF_ERROR(log->ReplaceSnapshots(fragment.id(), snapshots));
     }
   }
+  RETURN_IF_ERROR(DiscardCopy());
   state_ = nullptr;
   RETURN_IF_ERROR(StateDirectory::EndCopy(options_.state_dir, received));
   RETURN_IF_ERROR(OpenDirectory());

@@ -69,6 +69,38 @@ TEST_F(FollowerTest, GetsStatesWhereRecordsAreGone) {
   ExpectTheSameRun();
 }
 
+// The leader starts again, so it no longer has the changes that the follower
+// lacks. The stream ends once after each of the first messages.
+TEST_F(FollowerTest, KeepsItsCopyUntilTheNewLogIsThere) {
+  StartLeader();
+  Follow(leader());
+  ASSERT_TRUE(AwaitAll());
+  follower_.reset();
+  Train();
+  driver_.StopServing();
+  ASSERT_OK(driver_.Start(TestRunConfig("training { total_steps: 200 }")));
+  ASSERT_OK(driver_.Serve());
+  int allowed = 0;
+  int messages = 0;
+  std::atomic<int> logs = 0;
+  std::atomic<int> states = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.object().kind() == v1::ReplicatedObject::LOG) ++logs;
+    if (response.object().kind() == v1::ReplicatedObject::STATE) ++states;
+    if (messages++ < allowed) return true;
+    ++allowed;
+    messages = 0;
+    return false;
+  });
+  Follow(proxy.address());
+  EXPECT_TRUE(follower_->view().is_complete);
+  ASSERT_TRUE(AwaitAll());
+  // The log is a message and a chunk, and two records follow.
+  EXPECT_GE(logs, 6);
+  EXPECT_EQ(states, 0) << "the copy was thrown away";
+  ExpectTheSameRun();
+}
+
 // Ends the stream once after each of the first messages.
 TEST_F(FollowerTest, SurvivesAStreamThatBreaksAnywhere) {
   StartLeader("storage { snapshot_log_ratio: 0 }");

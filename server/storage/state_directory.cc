@@ -33,6 +33,7 @@ constexpr char kLockName[] = "lock";
 constexpr char kLogName[] = "run.sqlite3";
 constexpr char kRescued[] = ".rescued";
 constexpr char kForFollower[] = ".for-";
+constexpr char kReceived[] = ".received";
 constexpr char kIncompleteName[] = "incomplete-copy";
 constexpr const char* kFolders[] = {"fragments", "updates", "merges",
                                     "quarantine"};
@@ -251,7 +252,8 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
                              : absl::OkStatus();
   }));
   RETURN_IF_ERROR(RemoveLogFiles(path, [](absl::string_view suffix) {
-    return absl::StartsWith(suffix, kForFollower);
+    return absl::StartsWith(suffix, kForFollower) ||
+           absl::StartsWith(suffix, kReceived);
   }));
   ASSIGN_OR_RETURN(FragmentStore fragments,
                    FragmentStore::Create(path, std::move(options.fragments)));
@@ -320,7 +322,7 @@ absl::Status StateDirectory::EndCopy(const std::string& path,
 }
 
 std::string StateDirectory::ReceivedLog() const {
-  return absl::StrCat(LogPath(path_), ".received");
+  return absl::StrCat(LogPath(path_), kReceived);
 }
 
 absl::Status StateDirectory::RemoveFragment(uint32_t fragment) const {

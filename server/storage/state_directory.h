@@ -85,7 +85,8 @@ class StateDirectory {
   // Replaces the log of a directory that is not open by the file `log`, and
   // marks the copy as complete.
   static absl::Status EndCopy(const std::string& path, const std::string& log);
-  // Returns the file into which the copy of the log is received.
+  // Returns the file into which the copy of the log is received. If a crash
+  // leaves it, the next Open removes it.
   std::string ReceivedLog() const;
   // Removes a fragment's snapshots, updates and records.
   absl::Status RemoveFragment(uint32_t fragment) const;

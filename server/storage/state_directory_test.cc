@@ -253,14 +253,18 @@ TEST_F(StateDirectoryTest, TheLogIsCopiedWhileItIsLocked) {
 
 TEST_F(StateDirectoryTest, ACopyOfTheLogThatACrashLeftIsRemoved) {
   std::string copy;
+  std::string received;
   {
     ASSERT_OK_AND_ASSIGN(const auto state, Open());
     ASSERT_OK(Commit(*state, 0));
     ASSERT_OK_AND_ASSIGN(copy, state->CopyLogFor("f"));
+    received = state->ReceivedLog() + ".tmp-7";
+    ASSERT_OK(WriteFileAtomically(received, {"a part"}));
   }
   ASSERT_TRUE(std::filesystem::exists(copy));
   ASSERT_OK_AND_ASSIGN(const auto state, Open());
   EXPECT_FALSE(std::filesystem::exists(copy));
+  EXPECT_FALSE(std::filesystem::exists(received));
   EXPECT_EQ(NewestVersion(*state), 0);
 }
 
