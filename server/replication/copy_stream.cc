@@ -16,6 +16,22 @@
 #include "server/storage/fragment_store.h"
 
 namespace causeway {
+namespace {
+
+// Makes the error of a coordinator that cannot read its state directory one
+// after which its followers try again: their copies are not damaged.
+absl::Status ForFollower(const absl::Status& error) {
+  if (error.ok() || absl::IsUnavailable(error)) return error;
+  return absl::Status(
+      // Followers try again less often.
+      absl::IsResourceExhausted(error) ? absl::StatusCode::kResourceExhausted
+                                       : absl::StatusCode::kUnavailable,
+      absl::StrCat("the followed coordinator cannot read or write on its own "
+                   "disk: ",
+                   error.message()));
+}
+
+}  // namespace
 
 absl::StatusOr<CopyStream> CopyStream::Begin(
     const FollowedSource& source, const v1::FollowRequest::Hello& hello) {
@@ -31,9 +47,13 @@ absl::StatusOr<CopyStream> CopyStream::Begin(
   run.set_epoch(source.epoch);
   *run.mutable_config() = source.config;
   *run.mutable_position() = source.feed->Newest();
-  RETURN_IF_ERROR(stream.Recognize(hello));
-  RETURN_IF_ERROR(stream.QueueWhatIsLacking(hello));
+  RETURN_IF_ERROR(ForFollower(stream.Prepare(hello)));
   return stream;
+}
+
+absl::Status CopyStream::Prepare(const v1::FollowRequest::Hello& hello) {
+  RETURN_IF_ERROR(Recognize(hello));
+  return QueueWhatIsLacking(hello);
 }
 
 absl::Status CopyStream::Recognize(const v1::FollowRequest::Hello& hello) {
@@ -209,6 +229,12 @@ std::optional<v1::FragmentHead> CopyStream::NextPublished() {
 }
 
 absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::Next() {
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> next = MakeNext();
+  RETURN_IF_ERROR(ForFollower(next.status()));
+  return next;
+}
+
+absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::MakeNext() {
   if (first_.has_value()) {
     const v1::FollowResponse first = *std::exchange(first_, std::nullopt);
     return ToByteBuffer(first);

@@ -50,13 +50,16 @@ class CopyStream {
  public:
   // `hello` is the follower's.
   //   FAILED_PRECONDITION  Its copy is of another run.
+  // Also returns the errors of Next.
   static absl::StatusOr<CopyStream> Begin(
       const FollowedSource& source, const v1::FollowRequest::Hello& hello);
 
   // Returns the next message, a v1::FollowResponse; nullopt until there is news
-  // (LogFeed::news).
-  //   UNAVAILABLE  The follower has fallen behind what is kept: it must begin
-  //                another stream.
+  // (LogFeed::news). After an error, the follower must begin another stream.
+  //   UNAVAILABLE         The follower has fallen behind what is kept, or this
+  //                       coordinator cannot read its state directory, whatever
+  //                       the reason: no copy is damaged by that.
+  //   RESOURCE_EXHAUSTED  This coordinator lacks room, as on a full disk.
   absl::StatusOr<std::optional<grpc::ByteBuffer>> Next();
 
   // Returns whether the messages so far complete the copy. Until then, there is
@@ -75,6 +78,9 @@ class CopyStream {
   CopyStream(const FollowedSource& source, const std::string& name)
       : source_(source), name_(name) {}
 
+  // Return the errors of the state directory as they are.
+  absl::Status Prepare(const v1::FollowRequest::Hello& hello);
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> MakeNext();
   // Fills held_ with the versions in `hello` that are the run's.
   absl::Status Recognize(const v1::FollowRequest::Hello& hello);
   static Object RecordOf(const v1::FragmentHead& head,

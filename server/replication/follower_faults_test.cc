@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@
 #include "common/os/file.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "gtest/gtest.h"
 #include "proto/replication.pb.h"
+#include "server/replication/copy_stream.h"
 #include "server/replication/follower.h"
 #include "server/replication/testing/follower_test_base.h"
 #include "server/storage/commit_log.h"
@@ -149,6 +152,33 @@ TEST_F(FollowerFaultsTest, KeepsACopyThatItCannotOpenForNow) {
   EXPECT_FALSE(std::filesystem::is_symlink(update));
   EXPECT_EQ(logs, 1) << "the copy was thrown away";
   ExpectTheSameRun();
+}
+
+TEST_F(FollowerFaultsTest, OutlivesAnErrorOfTheLeadersDisk) {
+  StartLeader();
+  disk_.path = "run.sqlite3.for-f";
+  disk_.failing_syncs = 1;
+  disk_.sync_error = EIO;
+  Follow(leader());
+  EXPECT_TRUE(AwaitAll()) << follower_->view().ended;
+  EXPECT_EQ(disk_.failing_syncs, 0);
+  EXPECT_OK(follower_->view().ended);
+}
+
+TEST_F(FollowerFaultsTest, TheLeaderSaysThatTheErrorIsItsOwn) {
+  StartLeader();
+  v1::FollowRequest::Hello hello;
+  hello.set_name("f");
+  ASSERT_OK_AND_ASSIGN(CopyStream stream,
+                       CopyStream::Begin(driver_.engine().followed(), hello));
+  disk_.path = "run.sqlite3.for-f";
+  disk_.sync_error = EIO;
+  absl::StatusOr<std::optional<grpc::ByteBuffer>> next;
+  do {
+    next = stream.Next();
+  } while (next.ok() && next->has_value());
+  EXPECT_THAT(next.status(),
+              IsUnavailable("on its own disk", "run.sqlite3.for-f"));
 }
 
 TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForOthers) {
