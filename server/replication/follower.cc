@@ -227,9 +227,12 @@ absl::Status Follower::FollowOnce() {
   // Without the new log, the old copy goes on.
   if (heads_ != nullptr) is_copying_ = false;
   const absl::Status ended = FromGrpcStatus(stream->Finish());
-  absl::MutexLock lock(&mu_);
-  call_ = nullptr;
+  {
+    absl::MutexLock lock(&mu_);
+    call_ = nullptr;
+  }
   const absl::Status& failed = handled.ok() ? written : handled;
+  // The log may be busy for long, so mu_ must be free.
   if (!failed.ok() && state_ != nullptr && state_->log().InDoubt()) {
     // The log refuses all writes until the next try reconciles it.
     return absl::UnavailableError(failed.message());
