@@ -31,6 +31,26 @@ absl::Status ForFollower(const absl::Status& error) {
                    error.message()));
 }
 
+// A state makes the follower's old copy incomplete until the new one is there,
+// so records are sent in its place up to this many times its size.
+constexpr uint64_t kRecordsPerState = 8;
+
+// The most queued objects that are open. Records that are open stay readable
+// while the log is sent before them, even if they are removed. A process can
+// map only some 65,000 files.
+constexpr size_t kMostOpen = 256;
+
+std::vector<absl::string_view> PartsOf(const FragmentContents& contents) {
+  return {AsStringView(contents.theta), AsStringView(contents.momentum),
+          AsStringView(contents.residual), AsStringView(contents.gradient_sum)};
+}
+
+uint64_t BytesOf(const std::vector<absl::string_view>& parts) {
+  uint64_t bytes = 0;
+  for (const absl::string_view part : parts) bytes += part.size();
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<CopyStream> CopyStream::Begin(
@@ -72,42 +92,61 @@ absl::Status CopyStream::Recognize(const v1::FollowRequest::Hello& hello) {
   return absl::OkStatus();
 }
 
-CopyStream::Object CopyStream::RecordOf(
-    const v1::FragmentHead& head, std::shared_ptr<const MappedFile> file) {
-  Object record;
+void CopyStream::QueueRecord(const v1::FragmentHead& head,
+                             std::shared_ptr<const MappedFile> file) {
+  Object& record = objects_.emplace_back();
   record.description.set_kind(v1::ReplicatedObject::MERGE);
   *record.description.mutable_head() = head;
+  if (file == nullptr) return;
   record.parts = {file->bytes()};
   record.owner = std::move(file);
-  return record;
 }
 
-absl::StatusOr<std::optional<std::vector<CopyStream::Object>>>
-CopyStream::RecordsAfter(uint32_t fragment, uint64_t held,
-                         uint64_t version) const {
-  std::vector<Object> records;
+absl::StatusOr<std::optional<uint64_t>> CopyStream::BytesOfRecords(
+    uint32_t fragment, uint64_t held, uint64_t version) const {
+  uint64_t bytes = 0;
   for (uint64_t next = held + 1; next <= version; ++next) {
-    ASSIGN_OR_RETURN(const CommitRecord commit,
-                     source_.state->log().FindCommit(fragment, next));
-    // A mapped file can be read even after it is removed.
-    absl::StatusOr<MappedFile> file =
-        source_.state->merges().OpenFile(fragment, next);
-    if (absl::IsNotFound(file.status())) return std::nullopt;
-    RETURN_IF_ERROR(file.status());
-    records.push_back(RecordOf(
-        commit.head, std::make_shared<const MappedFile>(*std::move(file))));
+    const absl::StatusOr<uint64_t> size =
+        source_.state->merges().Size(fragment, next);
+    if (absl::IsNotFound(size.status())) return std::nullopt;
+    RETURN_IF_ERROR(size.status());
+    bytes += *size;
   }
-  return records;
+  return bytes;
 }
 
 absl::StatusOr<bool> CopyStream::QueueRecords(uint32_t fragment,
                                               uint64_t version) {
-  ASSIGN_OR_RETURN(std::optional<std::vector<Object>> records,
-                   RecordsAfter(fragment, *held_[fragment], version));
-  if (!records.has_value()) return false;
-  for (Object& record : *records) objects_.push_back(std::move(record));
-  held_[fragment] = std::max(*held_[fragment], version);
+  uint64_t& held = *held_[fragment];
+  ASSIGN_OR_RETURN(const std::optional<uint64_t> bytes,
+                   BytesOfRecords(fragment, held, version));
+  if (!bytes.has_value()) return false;
+  for (; held < version; ++held) {
+    ASSIGN_OR_RETURN(const CommitRecord commit,
+                     source_.state->log().FindCommit(fragment, held + 1));
+    QueueRecord(commit.head);
+    if (objects_.size() <= kMostOpen) RETURN_IF_ERROR(Open(objects_.back()));
+  }
   return true;
+}
+
+absl::Status CopyStream::Open(Object& object) const {
+  if (object.owner != nullptr) return absl::OkStatus();
+  const v1::FragmentHead& head = object.description.head();
+  absl::StatusOr<MappedFile> file =
+      source_.state->merges().OpenFile(head.fragment(), head.version());
+  if (absl::IsNotFound(file.status())) {
+    return absl::UnavailableError(absl::Substitute(
+        "the record of the merge to version $0 of fragment $1 is no longer "
+        "kept",
+        head.version(), head.fragment()));
+  }
+  RETURN_IF_ERROR(file.status());
+  // A mapped file can be read even after it is removed.
+  auto owner = std::make_shared<const MappedFile>(*std::move(file));
+  object.parts = {owner->bytes()};
+  object.owner = std::move(owner);
+  return absl::OkStatus();
 }
 
 void CopyStream::QueueState(uint32_t fragment) {
@@ -116,9 +155,7 @@ void CopyStream::QueueState(uint32_t fragment) {
   Object& state = objects_.emplace_back();
   state.description.set_kind(v1::ReplicatedObject::STATE);
   *state.description.mutable_head() = contents.head;
-  state.parts = {AsStringView(contents.theta), AsStringView(contents.momentum),
-                 AsStringView(contents.residual),
-                 AsStringView(contents.gradient_sum)};
+  state.parts = PartsOf(contents);
   held_[fragment] = contents.head.version();
   state.owner = std::move(head);
 }
@@ -169,12 +206,14 @@ absl::Status CopyStream::QueueWhatIsLacking(
                    source_.state->log().Heads());
   for (const CommitRecord& head : newest) {
     // Past changes are sent with their records, so the records must be kept.
-    std::optional<uint64_t>& held = held_[head.head.fragment()];
+    const uint32_t fragment = head.head.fragment();
+    std::optional<uint64_t>& held = held_[fragment];
     if (held.has_value()) {
-      ASSIGN_OR_RETURN(
-          const auto records,
-          RecordsAfter(head.head.fragment(), *held, head.head.version()));
-      if (records.has_value()) continue;
+      ASSIGN_OR_RETURN(const std::optional<uint64_t> records,
+                       BytesOfRecords(fragment, *held, head.head.version()));
+      const uint64_t state =
+          BytesOf(PartsOf(source_.heads->Newest(fragment)->contents()));
+      if (records.has_value() && *records <= kRecordsPerState * state) continue;
     }
     is_complete = false;
     held.reset();
@@ -202,9 +241,7 @@ grpc::ByteBuffer CopyStream::NextPiece() {
   v1::FollowResponse response;
   if (!is_described_) {
     *response.mutable_object() = object.description;
-    uint64_t bytes = 0;
-    for (const absl::string_view part : object.parts) bytes += part.size();
-    response.mutable_object()->set_bytes(bytes);
+    response.mutable_object()->set_bytes(BytesOf(object.parts));
     is_described_ = true;
     return ToByteBuffer(response);
   }
@@ -247,6 +284,7 @@ absl::StatusOr<std::optional<grpc::ByteBuffer>> CopyStream::MakeNext() {
   }
   while (true) {
     while (!objects_.empty()) {
+      RETURN_IF_ERROR(Open(objects_.front()));
       const std::vector<absl::string_view>& parts = objects_.front().parts;
       while (part_ < parts.size() && offset_ == parts[part_].size()) {
         ++part_;
@@ -284,17 +322,10 @@ absl::StatusOr<bool> CopyStream::QueueNext() {
   }
   RETURN_IF_ERROR(next.status());
   for (LogFeed::AnnouncedRecord& record : next->ahead) {
-    objects_.push_back(RecordOf(record.head, std::move(record.file)));
+    QueueRecord(record.head, std::move(record.file));
   }
   for (const v1::FragmentHead& head : next->lacking) {
-    if (head.version() <= *held_[head.fragment()]) continue;
-    ASSIGN_OR_RETURN(const bool has_all,
-                     QueueRecords(head.fragment(), head.version()));
-    if (has_all) continue;
-    return absl::UnavailableError(absl::Substitute(
-        "the record of the merge to version $0 of fragment $1 is no longer "
-        "kept",
-        head.version(), head.fragment()));
+    if (head.version() > *held_[head.fragment()]) QueueRecord(head);
   }
   change_ = std::move(next->change);
   if (change_ == nullptr) return !next->ahead.empty();

@@ -71,6 +71,7 @@ class CopyStream {
  private:
   struct Object {
     v1::ReplicatedObject description;
+    // Neither is set for a record that is opened when it is its turn.
     std::vector<absl::string_view> parts;
     std::shared_ptr<const void> owner;
   };
@@ -83,15 +84,19 @@ class CopyStream {
   absl::StatusOr<std::optional<grpc::ByteBuffer>> MakeNext();
   // Fills held_ with the versions in `hello` that are the run's.
   absl::Status Recognize(const v1::FollowRequest::Hello& hello);
-  static Object RecordOf(const v1::FragmentHead& head,
-                         std::shared_ptr<const MappedFile> file);
-  // Returns the records of a fragment after the version `held` up to `version`;
-  // nullopt if one is no longer kept.
-  absl::StatusOr<std::optional<std::vector<Object>>> RecordsAfter(
+  // Queues a record, which is opened later if no file is given.
+  void QueueRecord(const v1::FragmentHead& head,
+                   std::shared_ptr<const MappedFile> file = nullptr);
+  // Returns the bytes of the records of a fragment after the version `held` up
+  // to `version`; nullopt if one is no longer kept.
+  absl::StatusOr<std::optional<uint64_t>> BytesOfRecords(
       uint32_t fragment, uint64_t held, uint64_t version) const;
   // Queues the records of a fragment after the copy's version, up to `version`.
   // Returns false, and queues none, if one is no longer kept.
   absl::StatusOr<bool> QueueRecords(uint32_t fragment, uint64_t version);
+  // Opens an object, if it is a record that is not open.
+  //   UNAVAILABLE  It is no longer kept.
+  absl::Status Open(Object& object) const;
   // Queues the newest state of a fragment.
   void QueueState(uint32_t fragment);
   // Queues a copy of the log, and the records that it needs. Fragments whose

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests a follower whose disk fails.
+// Tests a follower whose disk, or whose leader's disk, fails.
 #include <unistd.h>
 
 #include <atomic>

@@ -69,6 +69,32 @@ TEST_F(FollowerTest, GetsStatesWhereRecordsAreGone) {
   ExpectTheSameRun();
 }
 
+TEST_F(FollowerTest, GetsStatesWhereRecordsAreFarLarger) {
+  // The leader makes no snapshot, so it keeps all records: 4 bytes a value, and
+  // a state has 8.
+  StartLeader(
+      "storage { snapshot_log_ratio: 1000 } "
+      "synchronization { uplink_format: BF16 }");
+  std::atomic<int> states = 0;
+  Proxy proxy(leader(), [&](v1::FollowResponse& response) {
+    if (response.object().kind() == v1::ReplicatedObject::STATE) ++states;
+    return true;
+  });
+  const auto miss = [&](int rounds) {
+    follower_.reset();
+    for (int i = 0; i < rounds; ++i) Train();
+    Follow(proxy.address());
+    return AwaitAll();
+  };
+  ASSERT_TRUE(miss(0));
+  EXPECT_EQ(states, 2);
+  ASSERT_TRUE(miss(1));
+  EXPECT_EQ(states, 2) << "the copy was thrown away";
+  ASSERT_TRUE(miss(18));
+  EXPECT_EQ(states, 4);
+  ExpectTheSameRun();
+}
+
 // The leader starts again, so it no longer has the changes that the follower
 // lacks. The stream ends once after each of the first messages.
 TEST_F(FollowerTest, KeepsItsCopyUntilTheNewLogIsThere) {

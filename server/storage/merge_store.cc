@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/storage/merge_store.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -383,8 +386,12 @@ absl::StatusOr<AtomicFileWriter> MergeStore::BeginFile(uint32_t fragment,
 
 absl::StatusOr<uint64_t> MergeStore::Size(uint32_t fragment,
                                           uint64_t version) const {
-  ASSIGN_OR_RETURN(const MappedFile file, OpenFile(fragment, version));
-  return file.bytes().size();
+  const std::string path = FilePath(root_, fragment, version);
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) {
+    return ErrnoStatus(errno, "inspect", path);
+  }
+  return static_cast<uint64_t>(status.st_size);
 }
 
 absl::Status MergeStore::RemoveThrough(uint32_t fragment,

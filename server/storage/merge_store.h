@@ -109,7 +109,8 @@ class MergeStore {
   absl::StatusOr<AtomicFileWriter> BeginFile(uint32_t fragment,
                                              uint64_t version) const;
 
-  // Returns the size of a record in bytes. NOT_FOUND if there is none.
+  // Returns the size of a record in bytes, without opening it. NOT_FOUND if
+  // there is none.
   absl::StatusOr<uint64_t> Size(uint32_t fragment, uint64_t version) const;
 
   // Removes the records of a fragment up to `version`, except records made with

@@ -88,6 +88,7 @@ TEST_F(MergeStoreTest, ComesBackAndIsSmallerWhereBytesRepeat) {
   EXPECT_EQ(size, file.size());
   EXPECT_THAT(store_.Size(3, 12), IsOkAndHolds(size));
   EXPECT_THAT(store_.Open(3, 13).status(), IsNotFound());
+  EXPECT_THAT(store_.Size(3, 13), IsNotFound());
 }
 
 TEST_F(MergeStoreTest, ThreadsMayRemoveTheSameRecords) {
