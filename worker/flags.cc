@@ -286,6 +286,14 @@ void SetSupervisedIsland() {
   }
 }
 
+std::string RanksProblem(int ranks) {
+  const int size = absl::GetFlag(FLAGS_island_size);
+  if (ranks >= 0 && ranks <= kMostRanks / size) return "";
+  return absl::StrCat("each of ", size, " processes has ", ranks,
+                      " ranks (--ranks, or its GPUs); allowed: at most ",
+                      kMostRanks, " in all");
+}
+
 namespace {
 
 // Returns the name of a flag that is set but means nothing without --supervise,
@@ -364,12 +372,7 @@ std::string IslandSizeProblem() {
            "--rank_secret_file, or --insecure_ranks, with which anyone who can "
            "reach the leader can join the island";
   }
-  const int ranks = absl::GetFlag(FLAGS_ranks);
-  if (ranks < 0 || ranks > kMostRanks / size) {
-    return absl::StrCat("--ranks is ", ranks, " on ", size,
-                        " processes; allowed: at most ", kMostRanks, " in all");
-  }
-  return "";
+  return RanksProblem(absl::GetFlag(FLAGS_ranks));
 }
 
 std::string SupervisorProblem() {

@@ -68,6 +68,10 @@ inline constexpr char kAnyLoopbackPort[] = "127.0.0.1:0";
 // given. Call before UsageProblem.
 void SetSupervisedIsland();
 
+// Returns the problem with this number of ranks of each of the island's
+// processes, or "". --ranks may leave it to the devices.
+std::string RanksProblem(int ranks);
+
 // Returns the problem with the flags, or "".
 std::string UsageProblem();
 

@@ -4,6 +4,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "common/transport/field_limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -30,6 +31,15 @@ TEST_F(FlagsTest, SeveralLeadersNeedSeveralProcesses) {
   EXPECT_THAT(UsageProblem(), HasSubstr("need --island_size above 1"));
   absl::SetFlag(&FLAGS_island_size, 2);
   EXPECT_EQ(UsageProblem(), "");
+}
+
+TEST_F(FlagsTest, AnIslandHasALimitedNumberOfRanks) {
+  absl::SetFlag(&FLAGS_island_leader, "127.0.0.1:2");
+  absl::SetFlag(&FLAGS_island_size, 4);
+  absl::SetFlag(&FLAGS_ranks, kMostRanks / 4);
+  EXPECT_EQ(UsageProblem(), "");
+  absl::SetFlag(&FLAGS_ranks, kMostRanks / 4 + 1);
+  EXPECT_THAT(UsageProblem(), HasSubstr("513 ranks"));
 }
 
 // Otherwise a supervisor would confuse failures with orderly ends.

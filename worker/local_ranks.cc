@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "common/transport/socket_address.h"
@@ -42,6 +43,8 @@ absl::StatusOr<LocalRanks> FindLocalRanks() {
   ranks.count = absl::GetFlag(FLAGS_ranks);
   const int devices = static_cast<int>(ranks.devices.size());
   if (ranks.count == 0) ranks.count = devices;
+  const std::string problem = RanksProblem(ranks.count);
+  if (!problem.empty()) return absl::InvalidArgumentError(problem);
   // Devices without a rank stay free.
   ranks.devices.resize(std::min(ranks.count, devices));
   ranks.threads = std::max(1, ThreadsOfAll() / ranks.count);

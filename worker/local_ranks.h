@@ -28,7 +28,7 @@ struct LocalRanks {
   int threads = 1;
 };
 
-// Fails if a device cannot be used.
+// Fails if a device cannot be used, or the island has too many ranks.
 absl::StatusOr<LocalRanks> FindLocalRanks();
 
 IslandRanksOptions TrainerOptions(const LocalRanks& local);
