@@ -139,7 +139,9 @@ absl::StatusOr<bool> ServeFollower(
   std::unique_ptr<CoordinatorServer> server;
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> page,
                    ServePage(options, PageOf(&source)));
-  ServiceManager manager(options.now);
+  ServiceManager& manager = *options.manager;
+  std::optional<ServiceManager::Phase> serving(std::in_place, &manager,
+                                               /*is_busy=*/false);
   bool is_signalled = false;
   while (true) {
     is_signalled = AwaitTerminationSignal(absl::Milliseconds(100)) != 0;
@@ -175,6 +177,7 @@ absl::StatusOr<bool> ServeFollower(
         ", ", view.changes, " of ", view.leader_changes, " changes"));
     manager.Alive();
   }
+  serving.reset();
   if (is_signalled) {
     LOG(INFO) << "signal received; ending";
     manager.Stopping();
@@ -313,9 +316,13 @@ absl::Status RunElected(ServeOptions options, const v1::RunConfig& config,
       ASSIGN_OR_RETURN(const std::unique_ptr<Follower> follower,
                        OpenFollower(options, /*is_candidate=*/true));
       Candidate candidate(options.name, &election, follower.get());
-      ASSIGN_OR_RETURN(
-          const bool is_elected,
-          ServeFollower(options, *follower, [&] { return candidate.Step(); }));
+      const auto step = [&] {
+        // A step may wait until the follower has ended a large outer step.
+        const ServiceManager::Phase phase(options.manager, /*is_busy=*/true);
+        return candidate.Step();
+      };
+      ASSIGN_OR_RETURN(const bool is_elected,
+                       ServeFollower(options, *follower, step));
       if (!is_elected) return absl::OkStatus();
       replaced = candidate.replaced();
       opened = follower->Release();

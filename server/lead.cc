@@ -206,7 +206,8 @@ void HeedElection(const Election& election, Engine& engine) {
 LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
                       Trust* trust, Election* election,
                       Electorate* electorate) {
-  ServiceManager manager(options.now);
+  ServiceManager& manager = *options.manager;
+  const ServiceManager::Phase serving(&manager, /*is_busy=*/false);
   manager.Ready();
 
   LeadEnd end = LeadEnd::kStopped;

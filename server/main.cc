@@ -27,6 +27,7 @@
 #include "common/config/run_config.h"
 #include "common/os/daemon.h"
 #include "common/os/file.h"
+#include "common/os/service_manager.h"
 #include "common/status_macros.h"
 #include "common/transport/coordinator_target.h"
 #include "common/transport/credentials.h"
@@ -358,8 +359,12 @@ int LeadExitCode(const absl::Status& status) {
 }
 
 int Main() {
-  const absl::StatusOr<ServeOptions> options = ServeOptionsOfFlags();
+  absl::StatusOr<ServeOptions> options = ServeOptionsOfFlags();
   if (!options.ok()) return WrongUse(options.status());
+  ServiceManager manager(options->now);
+  // Reading and writing a large model's state take minutes.
+  const ServiceManager::Phase phase(&manager, /*is_busy=*/true);
+  options->manager = &manager;
   const std::string leader = absl::GetFlag(FLAGS_follow);
   const bool promote = absl::GetFlag(FLAGS_promote);
   if (!leader.empty() || promote) {

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/metrics/metric_families.h"
+#include "common/os/service_manager.h"
 #include "common/transport/credentials.h"
 
 namespace causeway {
@@ -56,6 +57,9 @@ struct ServeOptions {
   Clock wall_clock;
   // Returns a different number each time.
   std::function<uint64_t()> random;
+  // Is told what the process does; in a busy phase, except while it serves.
+  // Never null.
+  ServiceManager* manager = nullptr;
 
   bool ClientsShowCertificates() const {
     return has_own_authority || !files.tls_client_ca.empty();

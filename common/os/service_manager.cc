@@ -51,6 +51,11 @@ ServiceManager::ServiceManager(Clock now) : now_(std::move(now)) {
 }
 
 ServiceManager::~ServiceManager() {
+  {
+    absl::MutexLock lock(&mu_);
+    is_ending_ = true;
+  }
+  if (feeder_.joinable()) feeder_.join();
   if (socket_ >= 0) close(socket_);
 }
 
@@ -76,6 +81,37 @@ absl::Status ServiceManager::Connect(absl::string_view address) {
     return status;
   }
   return absl::OkStatus();
+}
+
+void ServiceManager::Ready() {
+  Send("READY=1");
+  absl::MutexLock lock(&mu_);
+  is_ready_ = true;
+}
+
+bool ServiceManager::SetBusy(bool is_busy) {
+  if (is_busy && watchdog_ != absl::InfiniteDuration() && !feeder_.joinable()) {
+    feeder_ = std::thread([this] { FeedLoop(); });
+  }
+  absl::MutexLock lock(&mu_);
+  return std::exchange(is_busy_, is_busy);
+}
+
+void ServiceManager::FeedLoop() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      const auto is_due = [this] {
+        mu_.AssertReaderHeld();
+        return is_ending_ || (is_ready_ && is_busy_);
+      };
+      mu_.Await(absl::Condition(&is_due));
+      if (is_ending_) return;
+    }
+    Alive();
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(&is_ending_), watchdog_ / 4);
+  }
 }
 
 void ServiceManager::SetStatus(absl::string_view status) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/testing/notify_socket.h"
 #include "common/testing/status_matchers.h"
 #include "common/testing/temporary_directory.h"
@@ -70,6 +71,25 @@ TEST_F(ServiceManagerTest, FeedsTheWatchdogAsOftenAsItNeeds) {
   now_ += absl::Milliseconds(1);
   manager.Alive();
   EXPECT_EQ(socket.Receive(), "WATCHDOG=1");
+}
+
+TEST_F(ServiceManagerTest, ABusyPhaseShowsLifeByItself) {
+  const NotifySocket socket(absl::StrCat("@causeway-test-", getpid()));
+  setenv("WATCHDOG_USEC", "40000", 1);
+  ServiceManager manager(SteadyWallClock());
+  const ServiceManager::Phase start(&manager, /*is_busy=*/true);
+  manager.Ready();
+  EXPECT_EQ(socket.Receive(), "READY=1");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(socket.Receive(), "WATCHDOG=1");
+  {
+    const ServiceManager::Phase serving(&manager, /*is_busy=*/false);
+    // A fed watchdog would keep this going for ever.
+    while (!socket.Receive(absl::Milliseconds(200)).empty()) {
+    }
+    manager.Alive();
+    EXPECT_EQ(socket.Receive(), "WATCHDOG=1");
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(socket.Receive(), "WATCHDOG=1");
 }
 
 TEST_F(ServiceManagerTest, LeavesTheWatchdogsOfOthersAlone) {
