@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -81,6 +82,7 @@ void Island::Start() {
 void Island::End(const absl::Status& status) {
   // Ends the threads of the session and of the fragments, and their calls.
   Stop();
+  JoinFetcher();
   actors_.clear();
   session_.reset();
   Leave(status);
@@ -120,6 +122,8 @@ absl::StatusOr<std::optional<uint64_t>> Island::NextStep(absl::Time deadline) {
       step_began_ = options_.now();
       return step_;
     }
+    // The loop has its answer, or it would order nothing.
+    JoinFetcher();
     absl::Status done = TakeUpRun();
     if (done.ok()) {
       done =
@@ -234,16 +238,29 @@ absl::Status Island::OpenInitialValues(ModelLayout layout) {
   return absl::OkStatus();
 }
 
+void Island::JoinFetcher() {
+  if (fetcher_.joinable()) fetcher_.join();
+}
+
 absl::Status Island::Do(const action::FetchParameters& fetch) {
-  const uint32_t fragment = fetch.request.fragment();
+  loop_.Tell([](OuterLoop& core, absl::Time) { core.FetchStarted(); });
+  fetcher_ = std::thread([this, request = fetch.request] {
+    const absl::Status done = Load(request);
+    if (!done.ok()) Fail(done);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Island::Load(const v1::FetchParametersRequest& request) {
+  const uint32_t fragment = request.fragment();
   std::vector<float> values(map_->size(fragment));
   std::optional<v1::FragmentHead> made;
-  if (fetch.request.version() == 0) {
+  if (request.version() == 0) {
     ASSIGN_OR_RETURN(made, MakeInitialValues(fragment, absl::MakeSpan(values)));
   }
   const absl::StatusOr<v1::FragmentHead> head =
       made.has_value() ? *std::move(made)
-                       : Fetch(fetch.request, absl::MakeSpan(values));
+                       : Fetch(request, absl::MakeSpan(values));
   if (head.ok()) {
     map_->Scatter(fragment, values, absl::MakeSpan(parameters_));
   }

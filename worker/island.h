@@ -30,6 +30,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -134,7 +135,9 @@ class Island {
   absl::StatusOr<const v1::JoinResponse*> AwaitRun(absl::Time deadline);
   // Carries out the outer loop's orders until the next step can be trained.
   // Returns the step's number, 0 if the run is finished, or nothing at
-  // `deadline`. After an error (see Run), every call returns it again.
+  // `deadline`. Parameters are fetched on another thread, also between calls;
+  // what touches the trainer is done in a call, past `deadline` if need be.
+  // After an error (see Run), every call returns it again.
   absl::StatusOr<std::optional<uint64_t>> NextStep(absl::Time deadline);
   // Call instead of training the step that NextStep returned: the next call of
   // NextStep first waits until the updates of everything sent are applied.
@@ -180,8 +183,8 @@ class Island {
  private:
   // Makes steps until the outer loop ends; returns its status.
   absl::Status Train();
-  // Each carries out an action and reports the result to the loop. An error
-  // ends the island.
+  // Each carries out an action and reports the result to the loop, a fetch from
+  // fetcher_. An error ends the island.
   absl::Status Do(const action::Wait&) { return absl::OkStatus(); }
   absl::Status Do(const action::End&) { return absl::OkStatus(); }
   absl::Status Do(const action::Train&) { return absl::OkStatus(); }
@@ -202,6 +205,10 @@ class Island {
   absl::Status TakeUpRun();
   // Sets initial_.
   absl::Status OpenInitialValues(ModelLayout layout);
+  // On fetcher_: makes or fetches a fragment's parameters, and reports the
+  // result to the loop. An error ends the island.
+  absl::Status Load(const v1::FetchParametersRequest& request);
+  void JoinFetcher();
   // Fetches a fragment's parameters; returns their head.
   absl::StatusOr<v1::FragmentHead> Fetch(
       const v1::FetchParametersRequest& request, absl::Span<float> values);
@@ -222,8 +229,12 @@ class Island {
   TrainingProgress progress_;
   std::optional<SessionActor> session_;
 
-  // The rest belongs to the training thread.
+  // The rest belongs to the training thread, which leaves what fetching uses to
+  // fetcher_ until the loop has its answer.
   //
+  // Fetches the parameters for the start, so that NextStep can return
+  // meanwhile.
+  std::thread fetcher_;
   // The coordinator's answer to the join, with the island's own overlap_steps
   // and ecq_bits.
   std::optional<v1::JoinResponse> joined_;

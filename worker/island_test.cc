@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -39,6 +40,8 @@ namespace causeway {
 namespace {
 
 using absl::StatusCode;
+using testing::Optional;
+using testing::StartsWith;
 
 Island::Options Options(DriftingTrainer::BeforeStep before_step) {
   Island::Options options{
@@ -300,9 +303,10 @@ class FalseCoordinator : public v1::Coordinator::Service {
  public:
   v1::JoinResponse joined;
   std::string parameters;
-  // Is true if parameters never come.
+  // Is true if parameters do not come before `goes_on`.
   bool stalls = false;
   absl::Notification fetching;
+  absl::Notification goes_on;
   v1::LeaveRequest left;
 
   grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest*,
@@ -325,8 +329,10 @@ class FalseCoordinator : public v1::Coordinator::Service {
       grpc::ServerWriter<v1::FetchParametersResponse>* writer) override {
     if (stalls) {
       fetching.Notify();
-      while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
-      return grpc::Status::CANCELLED;
+      while (!goes_on.HasBeenNotified()) {
+        if (context->IsCancelled()) return grpc::Status::CANCELLED;
+        absl::SleepFor(absl::Milliseconds(1));
+      }
     }
     v1::FetchParametersResponse response;
     response.mutable_head()->set_version(request->version());
@@ -370,6 +376,22 @@ class FalseCoordinatorTest : public testing::Test {
 
   absl::Status Run(DriftingTrainer::BeforeStep before_step = GoOn) {
     return Island(Options(std::move(before_step)), client_.get()).Run();
+  }
+  // Begins to join, and calls NextStep until the parameters do not come.
+  void StartLoading(Island& island) {
+    head().set_version(2);
+    coordinator_.stalls = true;
+    island.Start();
+    while (!coordinator_.fetching.HasBeenNotified()) {
+      EXPECT_THAT(NextStep(island, absl::Milliseconds(1)),
+                  IsOkAndHolds(std::nullopt));
+    }
+    EXPECT_THAT(NextStep(island, absl::Milliseconds(1)),
+                IsOkAndHolds(std::nullopt));
+  }
+  static absl::StatusOr<std::optional<uint64_t>> NextStep(
+      Island& island, absl::Duration timeout) {
+    return island.NextStep(SteadyWallClock()() + timeout);
   }
   v1::FragmentHead& head() { return *coordinator_.joined.mutable_heads(0); }
 
@@ -466,6 +488,33 @@ TEST_F(FalseCoordinatorTest, ALeaveDoesNotWaitForParameters) {
   EXPECT_THAT(island.Run(), StatusIs(StatusCode::kCancelled, "SIGTERM"));
   leave.join();
   EXPECT_EQ(coordinator_.left.reason(), "SIGTERM");
+}
+
+TEST_F(FalseCoordinatorTest, ACallWaitsForParametersUntilItsDeadline) {
+  Island island(Options(GoOn), client_.get());
+  StartLoading(island);
+  EXPECT_THAT(island.Activity(), StartsWith("loading parameters"));
+  coordinator_.goes_on.Notify();
+  EXPECT_THAT(NextStep(island, absl::InfiniteDuration()),
+              IsOkAndHolds(Optional(1)));
+  island.End(absl::OkStatus());
+}
+
+TEST_F(FalseCoordinatorTest, ALeaveBetweenCallsEndsTheLoading) {
+  Island island(Options(GoOn), client_.get());
+  StartLoading(island);
+  island.RequestLeave("SIGTERM");
+  const absl::Status left = NextStep(island, absl::InfiniteDuration()).status();
+  EXPECT_THAT(left, StatusIs(StatusCode::kCancelled, "SIGTERM"));
+  island.End(left);
+  EXPECT_EQ(coordinator_.left.reason(), "SIGTERM");
+}
+
+TEST_F(FalseCoordinatorTest, AnEndBetweenCallsDoesNotWaitForParameters) {
+  Island island(Options(GoOn), client_.get());
+  StartLoading(island);
+  island.End(absl::CancelledError("closed"));
+  EXPECT_EQ(coordinator_.left.reason(), "closed");
 }
 
 TEST_F(FalseCoordinatorTest, AStopDoesNotWaitForParameters) {

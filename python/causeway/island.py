@@ -115,8 +115,8 @@ class Island:
         Raises:
           ModelMismatch: the model does not match the run. Names the tensors, or
             the digests if frozen tensors differ.
-          Timeout: the run did not begin within step_timeout. The model is
-            attached: call `wait` to continue.
+          Timeout: the run did not begin, or its values were not there, within
+            step_timeout. The model is attached: call `wait` to continue.
           RankFailed: another rank did not attach within rank_timeout.
         """
         from .adapters import check_frozen

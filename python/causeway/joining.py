@@ -84,8 +84,8 @@ def join(coordinator: Optional[str] = None,
       timeout: the most seconds to wait for the coordinator; None waits for
         ever.
       step_timeout: the most seconds for which a step waits for the run: for
-        other islands before the start, for a late update, or while the run is
-        paused. None waits for ever, and Ctrl-C ends it.
+        its values and for other islands before the start, for a late update, or
+        while the run is paused. None waits for ever, and Ctrl-C ends it.
       leave_timeout: the most seconds in which a leaving island hands in its
         training.
       process_group: the processes of this island. Default: all of them.

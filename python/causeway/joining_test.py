@@ -1,8 +1,10 @@
 # SPDX-FileCopyrightText: The Causeway authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tests join()'s errors, and how long others wait for an island that has
-joined."""
+"""Tests join()'s errors, how long others wait for an island that has joined,
+and how it loads the run's values."""
 
+import contextlib
+import os
 import socket
 import ssl
 import subprocess
@@ -14,7 +16,8 @@ import torch
 
 import causeway
 from causeway.testing.least_squares import LeastSquares
-from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
+from causeway.testing.processes import (INTERRUPT, KILL, TERMINATE,
+                                        ProcessTestCase)
 
 
 class JoiningTest(ProcessTestCase):
@@ -199,6 +202,69 @@ class JoiningTest(ProcessTestCase):
                 optimizer.step()
         west.signal(TERMINATE)
         self.assert_ends_well(west)
+
+
+class LoadingTest(ProcessTestCase):
+    """Loads the run's values over a slow link."""
+
+    lease_seconds = 15
+
+    def setUp(self):
+        super().setUp()
+        # Each model has a quarter of a megabyte.
+        self.of_run, self.model = (torch.nn.Linear(256, 256) for _ in range(2))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.own = self.model.weight.detach().clone()
+        self.start_coordinator(
+            self.create_run(self.of_run, min_islands=1, fragments=1))
+        self.ended = threading.Event()
+        self.addCleanup(self.ended.set)
+
+    def join(self, mbit_s, **fields):
+        return causeway.join(self.address, island="east", timeout=60,
+                             downlink_mbit_s=mbit_s, **fields)
+
+    def signal_when_loading(self, island, number) -> None:
+        """Sends this process a signal once it waits for values."""
+
+        def send():
+            while island.waiting_for != "loading parameters":
+                if self.ended.wait(0.01):
+                    return
+            os.kill(os.getpid(), number)
+
+        threading.Thread(target=send, daemon=True).start()
+
+    def assert_values(self, expected) -> None:
+        self.assertTrue(torch.equal(self.model.weight, expected))
+
+    def test_a_wait_for_values_ends_with_the_timeout(self):
+        # The values take two seconds.
+        with self.join(1, step_timeout=0.1) as island:
+            with self.assertRaisesRegex(causeway.Timeout, "loading parameters"):
+                island.attach(self.model, self.optimizer)
+            self.assert_values(self.own)
+            while island.waiting_for:
+                with contextlib.suppress(causeway.Timeout):
+                    island.wait()
+            self.assertEqual(island.step, 1)
+            self.assert_values(self.of_run.weight)
+
+    # Here the values would take ten seconds, and the signal comes before.
+
+    def test_ctrl_c_ends_a_wait_for_values(self):
+        with self.assertRaises(KeyboardInterrupt):
+            with self.join(0.2) as island:
+                self.signal_when_loading(island, INTERRUPT)
+                island.attach(self.model, self.optimizer)
+        self.assert_values(self.own)
+
+    def test_sigterm_ends_a_wait_for_values(self):
+        with self.join(0.2) as island:
+            self.signal_when_loading(island, TERMINATE)
+            island.attach(self.model, self.optimizer)
+            self.assertTrue(island.should_stop)
+        self.assert_values(self.own)
 
 
 if __name__ == "__main__":

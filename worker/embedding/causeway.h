@@ -306,17 +306,19 @@ typedef struct causeway_step {
   uint64_t step;
   /* Is true if the run is over for this island. */
   int32_t finished;
-  /* What the island is doing or waiting for: "training", "paused", "waiting for
-   * fragment 0's update, due at step 40". Valid until the next call that fills
-   * in a step of this island. */
+  /* What the island is doing or waiting for: "loading parameters", "training",
+   * "paused", "waiting for fragment 0's update, due at step 40". Valid until
+   * the next call that fills in a step of this island. */
   const char* activity;
   /* The seconds that training has stood still for the outer loop, in all. */
   double waited_seconds;
 } causeway_step;
 
-/* Waits at most `timeout_seconds` for a step to train. The first call loads the
+/* Waits at most `timeout_seconds` for a step to train. The first calls load the
  * run's parameters into the tensors, once all ranks have attached theirs, which
- * they must do within rank_timeout_seconds.
+ * they must do within rank_timeout_seconds. The download goes on between calls.
+ * Work on the tensors and with the other ranks is no wait: a call that begins
+ * it also completes it, unless a rank does not answer for rank_timeout_seconds.
  *   CAUSEWAY_OK                 Train `step`, or the run is finished.
  *   CAUSEWAY_DEADLINE_EXCEEDED  There is no step to train yet; only `activity`
  *                               and `waited_seconds` are set. Call again.

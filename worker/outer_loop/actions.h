@@ -26,7 +26,7 @@ namespace action {
 // --- For every actor. ---
 
 // Do nothing until an event comes or the clock reaches `until`. Only the
-// trainer's action says why.
+// trainer's action says why, unless it waits for its own fetch.
 struct Wait {
   absl::Time until = absl::InfiniteFuture();
   v1::Wait why;
@@ -92,7 +92,8 @@ struct ReceiveUpdate {
 // Fetch a fragment's parameters. A fragment's actor makes them the new anchor
 // and answers by FragmentExchange::ParametersAnswered. The trainer keeps them
 // for its start, and may make version 0 itself from the run's seed; it answers
-// by OuterLoop::ParametersAnswered.
+// by OuterLoop::ParametersAnswered, after OuterLoop::FetchStarted if another
+// thread fetches them.
 struct FetchParameters {
   v1::FetchParametersRequest request;
 };

@@ -192,6 +192,8 @@ TrainerAction OuterLoop::Load(absl::Time now) {
   if (loaded_ == heads_.size()) {
     return action::Begin{.from_checkpoint = resumes_, .heads = heads_};
   }
+  // The wait gives no reason: LOADING says that a fetch has failed.
+  if (fetching_) return action::Wait{};
   if (now < load_not_before_) {
     action::Wait wait = WaitFor(v1::Wait::LOADING);
     wait.until = load_not_before_;
@@ -209,9 +211,15 @@ TrainerAction OuterLoop::Load(absl::Time now) {
   return fetch;
 }
 
+void OuterLoop::FetchStarted() {
+  ordered_.reset();
+  fetching_ = true;
+}
+
 void OuterLoop::ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                                    absl::Time now) {
   ordered_.reset();
+  fetching_ = false;
   if (head.ok()) {
     load_backoff_.Reset();
     heads_[loaded_++] = *head;

@@ -105,6 +105,9 @@ class OuterLoop {
     return fragments_[fragment].exchange;
   }
 
+  // Says that the host fetches the parameters beside the trainer, which gets no
+  // other action until ParametersAnswered. A host need not call it.
+  void FetchStarted();
   // Report that the trainer has carried out its last action.
   void ParametersAnswered(const absl::StatusOr<v1::FragmentHead>& head,
                           absl::Time now);
@@ -268,6 +271,8 @@ class OuterLoop {
   bool resumes_ = false;
   std::vector<v1::FragmentHead> heads_;
   uint32_t loaded_ = 0;
+  // Is true while the host fetches the next one beside the trainer.
+  bool fetching_ = false;
   Backoff load_backoff_;
   absl::Time load_not_before_ = absl::InfinitePast();
 

@@ -87,6 +87,20 @@ TEST(OuterLoopOrdersTest, AFetchThatIsRefusedEndsTheIsland) {
   EXPECT_THAT(driver.Train(), ElementsAre("end PERMISSION_DENIED: who?"));
 }
 
+TEST(OuterLoopOrdersTest, AFetchBesideTheTrainerDoesNotDelayALeave) {
+  IslandDriver driver;
+  driver.Connect();
+  Next<action::FetchParameters>(driver);
+  driver.loop().FetchStarted();
+  Next<action::Wait>(driver);
+  driver.loop().RequestLeave("SIGTERM");
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: SIGTERM"));
+  // The host's answer comes too late.
+  driver.loop().ParametersAnswered(absl::PermissionDeniedError("who?"),
+                                   driver.now());
+  EXPECT_THAT(driver.Train(), ElementsAre("end CANCELLED: SIGTERM"));
+}
+
 TEST(OuterLoopOrdersTest, AnIslandMayHaveItsOwnBits) {
   OuterLoop::Options options = IslandDriver::Options();
   options.uplink_bits = 0.75;

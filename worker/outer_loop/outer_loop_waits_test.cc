@@ -66,6 +66,20 @@ TEST_F(OuterLoopWaitsTest, ToFetchAgain) {
   EXPECT_EQ(driver_.loop().Activity(), "loading parameters");
 }
 
+TEST_F(OuterLoopWaitsTest, NotWhileTheHostFetches) {
+  driver_.Connect();
+  ASSERT_TRUE(
+      std::holds_alternative<action::FetchParameters>(driver_.Trainer()));
+  driver_.loop().FetchStarted();
+  // The trainer has nothing to do, but training does not wait for others.
+  ASSERT_TRUE(std::holds_alternative<action::Wait>(driver_.Trainer()));
+  ExpectNoWait("loading parameters");
+  driver_.loop().ParametersAnswered(v1::FragmentHead(), driver_.now());
+  const TrainerAction next = driver_.Trainer();
+  ASSERT_TRUE(std::holds_alternative<action::FetchParameters>(next));
+  EXPECT_EQ(std::get<action::FetchParameters>(next).request.fragment(), 1);
+}
+
 TEST_F(OuterLoopWaitsTest, ForIslands) {
   driver_.joined().set_run_state(v1::WAITING_FOR_ISLANDS);
   driver_.Connect();
