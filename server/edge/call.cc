@@ -16,10 +16,10 @@ constexpr char kRetryMilliseconds[] = "5000";
 
 class UnaryCall : public Call {
  public:
-  using Answer = std::function<absl::StatusOr<grpc::ByteBuffer>(
+  using Handler = std::function<absl::StatusOr<grpc::ByteBuffer>(
       const Caller&, grpc::ByteBuffer&)>;
 
-  UnaryCall(BegunCall begun, Answer answer)
+  UnaryCall(BegunCall begun, Handler answer)
       : Call(std::move(begun)), answer_(std::move(answer)) {
     Read(&message_);
   }
@@ -30,14 +30,19 @@ class UnaryCall : public Call {
       return Finish(
           ToGrpcStatus(absl::InvalidArgumentError("the call has no request")));
     }
+    if (threads() == nullptr) return Answer();
+    threads()->Run([this] { Answer(); });
+  }
+  void OnWritten(bool) override {}
+
+  void Answer() {
     absl::StatusOr<grpc::ByteBuffer> answer = answer_(caller(), message_);
     if (!answer.ok()) return Finish(ToGrpcStatus(answer.status()));
     message_ = *std::move(answer);
     WriteAndFinish(&message_);
   }
-  void OnWritten(bool) override {}
 
-  const Answer answer_;
+  const Handler answer_;
   // Holds the request, then the response.
   grpc::ByteBuffer message_;
 };
@@ -141,6 +146,13 @@ void Call::OnDone() {
   if (sends_) connection().SendEnded(sending_);
   OnEnd();
   delete this;
+}
+
+Method On(DiskThreads* threads, Method method) {
+  return [threads, method = std::move(method)](BegunCall begun) {
+    begun.threads = threads;
+    return method(std::move(begun));
+  };
 }
 
 Methods RefusedUnless(std::function<absl::Status()> check, Methods methods) {

@@ -30,6 +30,7 @@
 #include "grpcpp/grpcpp.h"
 #include "server/edge/access.h"
 #include "server/edge/connections.h"
+#include "server/edge/disk_threads.h"
 
 namespace causeway {
 
@@ -37,6 +38,8 @@ namespace causeway {
 struct BegunCall {
   CallTicket ticket;
   Caller caller;
+  // The threads for what may wait for the disk; null if nothing does.
+  DiskThreads* threads = nullptr;
 };
 
 // Deletes itself when it is done. gRPC calls the virtual functions one at a
@@ -67,6 +70,7 @@ class Call
   // Called when the call is over.
   virtual void OnEnd() {}
   const Caller& caller() const { return begun_.caller; }
+  DiskThreads* threads() const { return begun_.threads; }
 
   // For OnEnd: notes that the peer may still be sending.
   void CountAsBrokenOff() { connection().CallBrokeOff(); }
@@ -87,6 +91,10 @@ class Call
 using Method = std::function<Call*(BegunCall)>;
 // Methods by path: "/package.Service/Method".
 using Methods = std::map<std::string, Method>;
+
+// Returns the method with calls that do on `threads`, which must outlive them,
+// what may wait for the disk.
+Method On(DiskThreads* threads, Method method);
 
 // Returns the methods, which refuse calls while `check` returns an error.
 // `check` is called from any thread and must not block.

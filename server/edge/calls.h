@@ -32,14 +32,16 @@ struct EventHost {
   bool is_copy = false;
 };
 
-// WatchEvents: sends the log's events, then new ones. Reads them on `threads`.
-Call* NewWatchEventsCall(BegunCall begun, EventHost host, DiskThreads* threads);
+// WatchEvents: sends the log's events, then new ones. Goes through the whole
+// log if need be, so it needs threads.
+Call* NewWatchEventsCall(BegunCall begun, EventHost host);
 
-// Follow: sends what a follower's copy of the run lacks, which it reads on
-// `threads`, then every change.
-Call* NewFollowCall(BegunCall begun, Engine* engine, DiskThreads* threads);
+// Follow: sends what a follower's copy of the run lacks, for which it needs
+// threads, then every change, for which it uses `feeders`.
+Call* NewFollowCall(BegunCall begun, Engine* engine, DiskThreads* feeders);
 
-// Contribute: an upload, or a further stream of one. `uploads` holds the
+// Contribute: an upload, or a further stream of one. Needs threads to complete
+// it. `uploads` holds the
 // uploads that several streams share.
 Call* NewContributeCall(BegunCall begun, Engine* engine,
                         SharedUploads* uploads);

@@ -102,7 +102,8 @@ class ContributeCall : public Call {
       // nothing left to send.
       if (!IsOpen(header_.object()) &&
           response.next_offset() == header_.object().encoded_bytes()) {
-        return Complete();
+        Complete();
+        return absl::OkStatus();
       }
       if (header_.streams() > 1) {
         ASSIGN_OR_RETURN(
@@ -165,7 +166,10 @@ class ContributeCall : public Call {
   }
 
   absl::Status TakeInTurn(bool is_trailer) {
-    if (is_trailer) return Complete();
+    if (is_trailer) {
+      Complete();
+      return absl::OkStatus();
+    }
     const uint64_t end = chunk_.offset + chunk_.size();
     RETURN_IF_ERROR(engine_->Append(key_, chunk_).status());
     // Another thread may delete this after Read.
@@ -225,7 +229,7 @@ class ContributeCall : public Call {
       ASSIGN_OR_RETURN(const bool complete, engine_->Append(key_, chunk_));
       if (!complete) return false;
     }
-    RETURN_IF_ERROR(Complete());
+    Complete();
     return true;
   }
 
@@ -236,12 +240,17 @@ class ContributeCall : public Call {
         "the upload ended before its last chunk or its trailer; resume it")));
   }
 
-  absl::Status Complete() {
+  // Ends the call on a thread that may wait for the disk: a contribution that
+  // goes into the quarantine is kept there. Nothing else happens here
+  // meanwhile.
+  void Complete() {
     read_all_ = true;
-    ASSIGN_OR_RETURN(const v1::ContributeResponse response,
-                     engine_->Complete(header_));
-    Answer(response);
-    return absl::OkStatus();
+    threads()->Run([this] {
+      const absl::StatusOr<v1::ContributeResponse> response =
+          engine_->Complete(header_);
+      if (!response.ok()) return Fail(response.status());
+      Answer(*response);
+    });
   }
 
   void Answer(const v1::ContributeResponse& response) {

@@ -18,12 +18,13 @@ namespace {
 
 class FollowCall : public NewsCall {
  public:
-  // Copying the log may take long, and must hold up neither gRPC's threads nor
-  // the news of other followers. So the messages of the copy are made on
-  // `threads`, and the call listens to the news once they are sent.
-  FollowCall(BegunCall begun, Engine* engine, DiskThreads* threads)
-      : NewsCall(std::move(begun), &engine->followed().feed->news(), threads),
+  // Copying the log may take long, and must not hold up the news of other
+  // followers. So the call listens to the news, and uses `feeders`, once the
+  // copy is sent.
+  FollowCall(BegunCall begun, Engine* engine, DiskThreads* feeders)
+      : NewsCall(std::move(begun), &engine->followed().feed->news()),
         engine_(engine),
+        feeders_(feeders),
         source_(engine->followed()) {
     Read(&received_);
   }
@@ -89,7 +90,7 @@ class FollowCall : public NewsCall {
     }
     if (!listens_ && stream_->HasSentCopy()) {
       listens_ = true;
-      NeedNoThreads();
+      ContinueOn(feeders_);
       Listen();
     }
     ASSIGN_OR_RETURN(std::optional<grpc::ByteBuffer> next, stream_->Next());
@@ -99,6 +100,7 @@ class FollowCall : public NewsCall {
   }
 
   Engine* const engine_;
+  DiskThreads* const feeders_;
   const FollowedSource source_;
   // Empty before it arrives.
   v1::FollowRequest::Hello hello_;
@@ -109,8 +111,8 @@ class FollowCall : public NewsCall {
 
 }  // namespace
 
-Call* NewFollowCall(BegunCall begun, Engine* engine, DiskThreads* threads) {
-  return new FollowCall(std::move(begun), engine, threads);
+Call* NewFollowCall(BegunCall begun, Engine* engine, DiskThreads* feeders) {
+  return new FollowCall(std::move(begun), engine, feeders);
 }
 
 }  // namespace causeway

@@ -46,8 +46,7 @@ void RefuseOthers(const google::protobuf::ServiceDescriptor& service,
 }  // namespace
 
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
-                                     IslandLinks* links, DiskThreads* openers,
-                                     DiskThreads* log_readers) {
+                                     IslandLinks* links, CallThreads* threads) {
   Methods status = {
       {"/causeway.v1.Status/GetRun",
        Unary([=](const v1::GetRunRequest&) -> absl::StatusOr<v1::RunStatus> {
@@ -84,15 +83,17 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
          return NewWatchEventsCall(std::move(begun),
                                    {.news = &follower->published().news(),
                                     .log = [=] { return source->Log(); },
-                                    .is_copy = true},
-                                   log_readers);
+                                    .is_copy = true});
        }}};
+  for (auto& [path, method] : status) {
+    method = On(&threads->log_readers, std::move(method));
+  }
   Methods replication = {{"/causeway.v1.Replication/Promote",
                           Unary(follower, &Follower::Promote)}};
   PublishedCopy* const copy = &follower->published();
   const DownloadServer downloads = {.news = &copy->news(),
                                     .bytes_sent = &copy->bytes_sent(),
-                                    .openers = openers,
+                                    .openers = &threads->openers,
                                     .links = links};
   Methods coordinator = {
       {"/causeway.v1.Coordinator/FetchParameters",

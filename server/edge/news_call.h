@@ -40,10 +40,11 @@ class NewsCall : public Call {
   void OnEnd() override { news_->Remove(listener_); }
 
  protected:
-  // Messages are made on `threads`; if null, on the thread that has the news or
-  // has sent the previous message. `news` and `threads` outlive the call.
-  NewsCall(BegunCall begun, Listeners* news, DiskThreads* threads)
-      : Call(std::move(begun)), news_(news), threads_(threads) {}
+  // Messages are made on the threads of the call; if it has none, on the thread
+  // that has the news or has sent the previous message. `news` outlives the
+  // call.
+  NewsCall(BegunCall begun, Listeners* news)
+      : Call(std::move(begun)), news_(news), makers_(threads()) {}
 
   // Returns the next message, if there is one now; an error ends the call.
   // `has_news` says whether there was news since the last time. Called by one
@@ -55,8 +56,8 @@ class NewsCall : public Call {
   void Listen() {
     listener_ = news_->Add([this] { OnNews(); });
   }
-  // For Next: says that no further message waits for the disk.
-  void NeedNoThreads() { threads_ = nullptr; }
+  // For Next: has further messages made on `threads`, which outlive the call.
+  void ContinueOn(DiskThreads* threads) { makers_ = threads; }
 
   void OnNews() ABSL_LOCKS_EXCLUDED(mu_) {
     {
@@ -94,8 +95,8 @@ class NewsCall : public Call {
 
   // Makes the next message, or ends the call. The call must be busy.
   void Continue() {
-    if (threads_ == nullptr) return MakeNext();
-    threads_->Run([this] { MakeNext(); });
+    if (makers_ == nullptr) return MakeNext();
+    makers_->Run([this] { MakeNext(); });
   }
   void MakeNext() {
     grpc::Status end;
@@ -124,7 +125,7 @@ class NewsCall : public Call {
   Listeners* const news_;
   uint64_t listener_ = 0;
   // Changed only while the call is busy.
-  DiskThreads* threads_;
+  DiskThreads* makers_;
   grpc::ByteBuffer sent_;
   bool has_news_ ABSL_GUARDED_BY(mu_) = false;
   // True while a message is being made or sent. Then the call must not finish,

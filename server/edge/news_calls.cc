@@ -33,8 +33,7 @@ constexpr uint64_t kEventPage = 32;
 class SessionCall : public NewsCall {
  public:
   SessionCall(BegunCall begun, Engine* engine)
-      : NewsCall(std::move(begun), &engine->news(), /*threads=*/nullptr),
-        engine_(engine) {
+      : NewsCall(std::move(begun), &engine->news()), engine_(engine) {
     Listen();
     Read(&received_);
   }
@@ -84,10 +83,8 @@ class SessionCall : public NewsCall {
 
 class WatchEventsCall : public NewsCall {
  public:
-  // A search may go through the whole log, and must hold up neither gRPC's
-  // threads nor the news.
-  WatchEventsCall(BegunCall begun, EventHost host, DiskThreads* threads)
-      : NewsCall(std::move(begun), host.news, threads), host_(std::move(host)) {
+  WatchEventsCall(BegunCall begun, EventHost host)
+      : NewsCall(std::move(begun), host.news), host_(std::move(host)) {
     Read(&received_);
   }
 
@@ -158,9 +155,8 @@ Call* NewSessionCall(BegunCall begun, Engine* engine) {
   return new SessionCall(std::move(begun), engine);
 }
 
-Call* NewWatchEventsCall(BegunCall begun, EventHost host,
-                         DiskThreads* threads) {
-  return new WatchEventsCall(std::move(begun), std::move(host), threads);
+Call* NewWatchEventsCall(BegunCall begun, EventHost host) {
+  return new WatchEventsCall(std::move(begun), std::move(host));
 }
 
 }  // namespace causeway

@@ -199,13 +199,13 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
       }));
   server->status_.engine = engine;
   std::vector<Methods> services = {
-      CoordinatorMethods(engine, &server->links_, &server->openers_,
+      CoordinatorMethods(engine, &server->links_, &server->threads_,
                          options.region),
-      StatusMethods(&server->status_, &server->log_readers_),
-      ControlMethods(engine, &server->connections_),
-      ReplicationMethods(engine, &server->log_readers_)};
+      StatusMethods(&server->status_, &server->threads_),
+      ControlMethods(engine, &server->connections_, &server->threads_),
+      ReplicationMethods(engine, &server->threads_)};
   if (options.trust != nullptr) {
-    services.push_back(TrustMethods(options.trust));
+    services.push_back(TrustMethods(options.trust, &server->threads_));
   }
   RETURN_IF_ERROR(server->Serve(config, options, std::move(services),
                                 engine->CheckOpen().ok()));
@@ -228,11 +228,10 @@ CoordinatorServer::StartFollower(Follower* follower, CopySource* source,
                    Listen(config, options, [](const CoordinatorEvent& event) {
                      LOG(WARNING) << Printable(event.text);
                    }));
-  RETURN_IF_ERROR(
-      server->Serve(config, options,
-                    FollowerMethods(follower, source, &server->links_,
-                                    &server->openers_, &server->log_readers_),
-                    /*is_open=*/false));
+  RETURN_IF_ERROR(server->Serve(
+      config, options,
+      FollowerMethods(follower, source, &server->links_, &server->threads_),
+      /*is_open=*/false));
   return server;
 }
 

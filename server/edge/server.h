@@ -29,7 +29,6 @@
 #include "server/edge/access.h"
 #include "server/edge/connections.h"
 #include "server/edge/copy_source.h"
-#include "server/edge/disk_threads.h"
 #include "server/edge/island_links.h"
 #include "server/edge/listener.h"
 #include "server/edge/services.h"
@@ -107,9 +106,7 @@ class CoordinatorServer {
 
   const Access access_;
   IslandLinks links_;
-  DiskThreads openers_{4};
-  // They are separate so that no island waits for a watcher's search.
-  DiskThreads log_readers_{2};
+  CallThreads threads_;
   Connections connections_;
   StatusSource status_;
   std::vector<std::unique_ptr<grpc::Service>> services_;

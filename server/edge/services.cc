@@ -23,13 +23,13 @@
 namespace causeway {
 
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
-                           DiskThreads* openers,
+                           CallThreads* threads,
                            const std::string& own_region) {
   const auto uploads = std::make_shared<SharedUploads>();
   const DownloadServer downloads = {
       .news = &engine->news(),
       .bytes_sent = &engine->bytes_sent(),
-      .openers = openers,
+      .openers = &threads->openers,
       .links = links,
       .find_near = [feed = engine->followed().feed, own_region](
                        const std::string& region, const std::string& island) {
@@ -48,9 +48,10 @@ Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
              return engine->OpenParameters(request);
            })},
       {"/causeway.v1.Coordinator/Contribute",
-       [=](BegunCall begun) {
-         return NewContributeCall(std::move(begun), engine, uploads.get());
-       }},
+       On(&threads->writers,
+          [=](BegunCall begun) {
+            return NewContributeCall(std::move(begun), engine, uploads.get());
+          })},
       {"/causeway.v1.Coordinator/FetchUpdate",
        SendStored<v1::FetchUpdateRequest, v1::FetchUpdateResponse>(
            downloads,
@@ -90,8 +91,9 @@ v1::RunStatus StatusSource::GetRun() const {
   return run;
 }
 
-Methods StatusMethods(const StatusSource* source, DiskThreads* log_readers) {
+Methods StatusMethods(const StatusSource* source, CallThreads* threads) {
   Engine* const engine = source->engine;
+  DiskThreads* const readers = &threads->log_readers;
   Methods methods = {
       {"/causeway.v1.Status/GetRun",
        Unary([=](const v1::GetRunRequest&) { return source->GetRun(); })},
@@ -103,24 +105,22 @@ Methods StatusMethods(const StatusSource* source, DiskThreads* log_readers) {
        Unary([=](const v1::ListFragmentsRequest&) {
          return engine->ListFragments();
        })},
-      {"/causeway.v1.Status/GetHistory", Unary(engine, &Engine::GetHistory)},
-      {"/causeway.v1.Status/WatchEvents", [=](BegunCall begun) {
-         return NewWatchEventsCall(std::move(begun),
-                                   {.news = &engine->news(),
-                                    .log =
-                                        [=]() {
-                                          // The engine outlives the call.
-                                          return std::shared_ptr<CommitLog>(
-                                              std::shared_ptr<void>(),
-                                              &engine->log());
-                                        }},
-                                   log_readers);
-       }}};
+      {"/causeway.v1.Status/GetHistory",
+       On(readers, Unary(engine, &Engine::GetHistory))},
+      {"/causeway.v1.Status/WatchEvents", On(readers, [=](BegunCall begun) {
+         return NewWatchEventsCall(
+             std::move(begun), {.news = &engine->news(), .log = [=]() {
+                                  // The engine outlives the call.
+                                  return std::shared_ptr<CommitLog>(
+                                      std::shared_ptr<void>(), &engine->log());
+                                }});
+       })}};
   return RefusedUnless([=] { return engine->CheckLogMoves(); },
                        std::move(methods));
 }
 
-Methods ControlMethods(Engine* engine, const Connections* connections) {
+Methods ControlMethods(Engine* engine, const Connections* connections,
+                       CallThreads* threads) {
   return {
       {"/causeway.v1.Control/PauseRun", Unary(engine, &Engine::Pause)},
       {"/causeway.v1.Control/ResumeRun",
@@ -134,10 +134,11 @@ Methods ControlMethods(Engine* engine, const Connections* connections) {
          return engine->ListQuarantine(request.include_decided());
        })},
       {"/causeway.v1.Control/AdmitContribution",
-       Unary([=](const Caller& caller,
-                 const v1::AdmitContributionRequest& request) {
-         return engine->Admit(request.id(), caller.Name());
-       })},
+       On(&threads->writers,
+          Unary([=](const Caller& caller,
+                    const v1::AdmitContributionRequest& request) {
+            return engine->Admit(request.id(), caller.Name());
+          }))},
       {"/causeway.v1.Control/DropContribution",
        Unary([=](const Caller& caller,
                  const v1::DropContributionRequest& request) {
@@ -149,39 +150,44 @@ Methods ControlMethods(Engine* engine, const Connections* connections) {
            [=](const v1::ListPeersRequest&) { return connections->Peers(); })}};
 }
 
-Methods ReplicationMethods(Engine* engine, DiskThreads* log_readers) {
+Methods ReplicationMethods(Engine* engine, CallThreads* threads) {
   return {
       {"/causeway.v1.Replication/Follow",
-       [=](BegunCall begun) {
-         return NewFollowCall(std::move(begun), engine, log_readers);
-       }},
+       On(&threads->log_readers,
+          [=](BegunCall begun) {
+            return NewFollowCall(std::move(begun), engine, &threads->feeders);
+          })},
       {"/causeway.v1.Replication/Promote", Unary([](const v1::PromoteRequest&) {
          return absl::FailedPreconditionError(
              "this is the run's coordinator, not a follower: name a follower");
        })}};
 }
 
-Methods TrustMethods(Trust* trust) {
-  return {{"/causeway.v1.Trust/Enrol",
-           Unary([=](const Caller& caller, const v1::EnrolRequest& request) {
-             return trust->Enrol(request, NetworkOf(caller.peer()));
-           })},
-          {"/causeway.v1.Trust/Renew",
-           Unary([=](const Caller& caller, const v1::RenewRequest& request) {
-             return trust->Renew(request, caller.certificate().serial);
-           })},
-          {"/causeway.v1.Trust/CreateToken", Unary(trust, &Trust::CreateToken)},
-          {"/causeway.v1.Trust/ListTokens",
-           Unary([=](const v1::ListTokensRequest&) {
-             return trust->ListTokens();
-           })},
-          {"/causeway.v1.Trust/RevokeToken", Unary(trust, &Trust::RevokeToken)},
-          {"/causeway.v1.Trust/ListCertificates",
-           Unary([=](const v1::ListCertificatesRequest&) {
-             return trust->ListCertificates();
-           })},
-          {"/causeway.v1.Trust/RevokeCertificate",
-           Unary(trust, &Trust::RevokeCertificate)}};
+Methods TrustMethods(Trust* trust, CallThreads* threads) {
+  Methods methods = {
+      {"/causeway.v1.Trust/Enrol",
+       Unary([=](const Caller& caller, const v1::EnrolRequest& request) {
+         return trust->Enrol(request, NetworkOf(caller.peer()));
+       })},
+      {"/causeway.v1.Trust/Renew",
+       Unary([=](const Caller& caller, const v1::RenewRequest& request) {
+         return trust->Renew(request, caller.certificate().serial);
+       })},
+      {"/causeway.v1.Trust/CreateToken", Unary(trust, &Trust::CreateToken)},
+      {"/causeway.v1.Trust/ListTokens",
+       Unary(
+           [=](const v1::ListTokensRequest&) { return trust->ListTokens(); })},
+      {"/causeway.v1.Trust/RevokeToken", Unary(trust, &Trust::RevokeToken)},
+      {"/causeway.v1.Trust/ListCertificates",
+       Unary([=](const v1::ListCertificatesRequest&) {
+         return trust->ListCertificates();
+       })},
+      {"/causeway.v1.Trust/RevokeCertificate",
+       Unary(trust, &Trust::RevokeCertificate)}};
+  for (auto& [path, method] : methods) {
+    method = On(&threads->writers, std::move(method));
+  }
+  return methods;
 }
 
 }  // namespace causeway

@@ -45,18 +45,31 @@ struct StatusSource {
   }
 };
 
+// The threads for what calls wait for. They are separate so that no island
+// waits for a watcher's search, and no version for a copy of the log.
+struct CallThreads {
+  // Open what islands fetch: read an update, and verify it.
+  DiskThreads openers{4};
+  // Verify contributions, and write what is kept: those in quarantine, and
+  // certificates.
+  DiskThreads writers{4};
+  // Copy the log for new followers, and read it for those who watch the run.
+  DiskThreads log_readers{4};
+  // Make the messages for followers that have a copy.
+  DiskThreads feeders{2};
+};
+
 // Pointers must outlive the methods. Islands of `own_region` fetch from the
-// coordinator itself. `openers` open what islands fetch, and `log_readers` read
-// the log for the streams of followers and watchers.
+// coordinator itself.
 Methods CoordinatorMethods(Engine* engine, IslandLinks* links,
-                           DiskThreads* openers, const std::string& own_region);
-Methods StatusMethods(const StatusSource* source, DiskThreads* log_readers);
-Methods ControlMethods(Engine* engine, const Connections* connections);
-Methods ReplicationMethods(Engine* engine, DiskThreads* log_readers);
-Methods TrustMethods(Trust* trust);
+                           CallThreads* threads, const std::string& own_region);
+Methods StatusMethods(const StatusSource* source, CallThreads* threads);
+Methods ControlMethods(Engine* engine, const Connections* connections,
+                       CallThreads* threads);
+Methods ReplicationMethods(Engine* engine, CallThreads* threads);
+Methods TrustMethods(Trust* trust, CallThreads* threads);
 std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
-                                     IslandLinks* links, DiskThreads* openers,
-                                     DiskThreads* log_readers);
+                                     IslandLinks* links, CallThreads* threads);
 
 }  // namespace causeway
 

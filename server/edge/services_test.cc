@@ -156,10 +156,12 @@ TEST_F(ServicesTest, AWaitEndsWithItsCallAndWithTheServer) {
 
 TEST_F(ServicesTest, EveryMethodIsServed) {
   const StatusSource status;
+  CallThreads threads;
   std::set<std::string> served;
   for (const Methods& methods :
-       {CoordinatorMethods(&driver_.engine(), nullptr, nullptr, ""),
-        StatusMethods(&status, nullptr), ControlMethods(nullptr, nullptr)}) {
+       {CoordinatorMethods(&driver_.engine(), nullptr, &threads, ""),
+        StatusMethods(&status, &threads),
+        ControlMethods(nullptr, nullptr, &threads)}) {
     for (const auto& [path, method] : methods) {
       served.insert(path);
       EXPECT_TRUE(Access::Knows(path)) << path;
