@@ -77,6 +77,7 @@ void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
              return journal_.BeginCommit(coordinator_, closed, outcome, shares,
                                          std::move(commit));
            },
+       .write = [this](const LogBatch& batch) { return WriteToLog(batch); },
        .await_outcome =
            [this](const ClosedRound& closed, const absl::Status& unknown) {
              return AwaitOutcome(closed, unknown);
@@ -227,9 +228,7 @@ absl::Status Engine::Persist(const Journal::Entry& entry) {
   }
   if (entry.batch == nullptr) return absl::OkStatus();
   const absl::Time begin = options_.now();
-  write_began_ = absl::ToUnixNanos(begin);
-  const absl::Status applied = state_->log().Apply(*entry.batch);
-  write_began_ = std::numeric_limits<int64_t>::max();
+  const absl::Status applied = WriteToLog(*entry.batch);
   if (const absl::Duration took = options_.now() - begin; took >= kLongWrite) {
     // No heartbeat was handled meanwhile.
     coordinator_.ExtendLeases(took, begin + took);
@@ -241,9 +240,24 @@ absl::Status Engine::Persist(const Journal::Entry& entry) {
   return journal_.Written(applied);
 }
 
+absl::Status Engine::WriteToLog(const LogBatch& batch) {
+  std::multiset<absl::Time>::iterator begin;
+  {
+    absl::MutexLock lock(&writes_mu_);
+    begin = writes_.insert(options_.now());
+  }
+  const absl::Status applied = state_->log().Apply(batch);
+  absl::MutexLock lock(&writes_mu_);
+  writes_.erase(begin);
+  return applied;
+}
+
 absl::Status Engine::CheckLogMoves() const {
-  const absl::Duration taken =
-      options_.now() - absl::FromUnixNanos(write_began_);
+  absl::Duration taken;
+  {
+    absl::MutexLock lock(&writes_mu_);
+    if (!writes_.empty()) taken = options_.now() - *writes_.begin();
+  }
   if (taken < kLongWrite) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
       "the coordinator cannot write its commit log: a write has taken ",

@@ -28,9 +28,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -208,8 +208,8 @@ class Engine {
   Listeners& news() { return news_; }
 
   absl::Time now() const { return options_.now(); }
-  // Returns UNAVAILABLE while a long write to the commit log holds other calls
-  // up. Does not wait itself.
+  // Returns UNAVAILABLE while a write to the commit log takes long. Does not
+  // wait itself.
   absl::Status CheckLogMoves() const;
   v1::RunState run_state() {
     absl::MutexLock lock(&mu_);
@@ -252,6 +252,8 @@ class Engine {
   absl::Status HandleFor(absl::string_view by,
                          const std::function<absl::Status(Effects&)>& event)
       ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status WriteToLog(const LogBatch& batch)
+      ABSL_LOCKS_EXCLUDED(writes_mu_);
   absl::Status Persist(const Journal::Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
@@ -294,13 +296,15 @@ class Engine {
   Coordinator coordinator_ ABSL_GUARDED_BY(mu_);
   Journal journal_ ABSL_GUARDED_BY(mu_);
   RunHealth health_ ABSL_GUARDED_BY(mu_);
-  // The time at which the write to the log that is under way began, in
-  // nanoseconds since 1970; the largest number if there is none.
-  std::atomic<int64_t> write_began_ = std::numeric_limits<int64_t>::max();
   // The time by which long writes have extended leases since the last tick.
   absl::Duration written_ ABSL_GUARDED_BY(mu_);
   bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  mutable absl::Mutex writes_mu_ ABSL_ACQUIRED_AFTER(mu_);
+  // The starts of the writes to the log that are under way. One waits for the
+  // other.
+  std::multiset<absl::Time> writes_ ABSL_GUARDED_BY(writes_mu_);
 
   Listeners news_;
 

@@ -10,6 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -168,6 +171,32 @@ TEST_F(EngineOutcomeTest, ADiskThatStandsStillEndsNoLease) {
   EXPECT_TRUE(run_.Await([&] { return Events("island_evicted").size() == 1; }));
   EXPECT_THAT(run_.Heartbeat(b_), IsAborted());
   EXPECT_OK(run_.Heartbeat(a_));
+}
+
+TEST_F(EngineOutcomeTest, ACommitThatTakesLongHoldsUpNoHeartbeat) {
+  ASSERT_OK(Contribute(a_, 0));
+  disk_.path = "run.sqlite3-wal";
+  disk_.stands_still = true;
+  ASSERT_OK(Contribute(b_, 0));
+  while (disk_.waiting == 0) std::this_thread::yield();
+  absl::Notification answered;
+  std::thread heartbeats([&] {
+    // Meanwhile the engine's clock ticks.
+    for (int i = 0; i < 5; ++i) {
+      absl::SleepFor(absl::Milliseconds(100));
+      EXPECT_OK(run_.Heartbeat(a_));
+    }
+    answered.Notify();
+  });
+  EXPECT_TRUE(answered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  run_.AdvanceSeconds(5);
+  EXPECT_THAT(run_.engine().CheckLogMoves(),
+              IsUnavailable("a write has taken 5"));
+  disk_.Repair();
+  heartbeats.join();
+  ASSERT_TRUE(run_.AwaitVersion(0, 1));
+  EXPECT_OK(run_.engine().CheckLogMoves());
+  ExpectMerged(1);
 }
 
 // The outcome of one doubtful write does not determine the next.

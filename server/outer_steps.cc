@@ -292,7 +292,7 @@ absl::Status OuterSteps::WriteCommit(const ClosedRound& closed,
                   .duration = commit.committed_at - made.begin};
   ASSIGN_OR_RETURN(made.batch, rules_.begin_commit(closed, made.outcome,
                                                    made.shares, commit));
-  return stores_.state.log().Apply(made.batch);
+  return rules_.write(made.batch);
 }
 
 }  // namespace causeway

@@ -73,6 +73,8 @@ class OuterSteps {
         const ClosedRound& closed, const OuterStepOutcome& outcome,
         absl::Span<const float> shares, CommitRecord commit)>
         begin_commit;
+    // Writes the batch of a commit to the log.
+    std::function<absl::Status(const LogBatch& batch)> write;
     // Waits until it is found out whether the commit, whose write ended with
     // `unknown`, succeeded, and returns the outcome. Must return soon once Stop
     // is about to be called.

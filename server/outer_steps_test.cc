@@ -46,6 +46,10 @@ class OuterStepsTest : public testing::Test {
            batch.commits.push_back(std::move(commit));
            return batch;
          },
+         .write =
+             [this](const LogBatch& batch) {
+               return state_->log().Apply(batch);
+             },
          .await_outcome = [this](const ClosedRound&,
                                  const absl::Status&) { return found_; },
          .ended =

@@ -317,12 +317,12 @@ absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, " is opened for reading only"));
   }
-  if (!unknown_outcome_.ok()) {
+  if (const absl::Status doubt = Doubt(); !doubt.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_,
                      " takes no writes while the outcome of an earlier one is "
                      "unknown: ",
-                     unknown_outcome_.message()));
+                     doubt.message()));
   }
   RETURN_IF_ERROR(CheckInPlaceLocked());
   RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
@@ -331,7 +331,7 @@ absl::Status CommitLog::TransactLocked(absl::FunctionRef<absl::Status()> body) {
     if (database_.in_transaction()) {
       if (absl::Status rollback = database_.Execute("ROLLBACK");
           !rollback.ok()) {
-        unknown_outcome_ = std::move(rollback);
+        SetDoubt(std::move(rollback));
       }
     }
     return status;
@@ -352,14 +352,14 @@ absl::Status CommitLog::CommitLocked() {
       (absl::IsResourceExhausted(status) || absl::IsUnavailable(status))) {
     return status;
   }
-  unknown_outcome_ = status;
+  SetDoubt(status);
   return absl::UnknownError(
       absl::StrCat("outcome unknown of a commit to ", status.message()));
 }
 
 absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
   absl::MutexLock lock(&mutex_);
-  if (unknown_outcome_.ok()) return DoubtfulWrite{};
+  if (!InDoubt()) return DoubtfulWrite{};
   // The path may name no file, or a database without the write.
   RETURN_IF_ERROR(CheckInPlaceLocked());
   // Keep the database open while the disk takes no writes: it can be read.
@@ -379,7 +379,7 @@ absl::StatusOr<DoubtfulWrite> CommitLog::Reconcile() {
         absl::StrCat(path_, " is being read by another process"));
   }
   RETURN_IF_ERROR(ReadPosition());
-  unknown_outcome_ = absl::OkStatus();
+  SetDoubt(absl::OkStatus());
   const std::shared_ptr<const v1::LogChange> doubtful =
       std::exchange(doubtful_, nullptr);
   DoubtfulWrite write;

@@ -118,12 +118,13 @@ class CommitLog {
   //   ALREADY_EXISTS       A contribution has been merged before.
   absl::Status Apply(const LogBatch& batch);
 
-  // Returns why the outcome of a write is unknown, or OK if it is known.
-  absl::Status Doubt() {
-    absl::MutexLock lock(&mutex_);
-    return unknown_outcome_;
+  // Returns why the outcome of a write is unknown, or OK if it is known. Does
+  // not wait for a write under way.
+  absl::Status Doubt() const {
+    absl::MutexLock lock(&doubt_mutex_);
+    return doubt_;
   }
-  bool InDoubt() { return !Doubt().ok(); }
+  bool InDoubt() const { return !Doubt().ok(); }
 
   // Reopens the database, as a restart would, makes durable what it finds, and
   // returns whether the batch in doubt is there. Returns false for a batch of
@@ -269,6 +270,10 @@ class CommitLog {
   absl::Status TransactLocked(absl::FunctionRef<absl::Status()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CommitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetDoubt(absl::Status doubt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    absl::MutexLock lock(&doubt_mutex_);
+    doubt_ = std::move(doubt);
+  }
 
   // Runs `body` as a transaction that also changes copies. `change` gets the
   // rows and the position, and is published.
@@ -288,14 +293,16 @@ class CommitLog {
   SqliteDatabase database_ ABSL_GUARDED_BY(mutex_);
   // The files that this process writes: the database and its write-ahead log.
   std::vector<FileIdentity> files_ ABSL_GUARDED_BY(mutex_);
-  // OK unless the outcome of a write is unknown.
-  absl::Status unknown_outcome_ ABSL_GUARDED_BY(mutex_);
   // The change in doubt; null if there is none, or if it does not concern the
   // run.
   std::shared_ptr<const v1::LogChange> doubtful_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   v1::LogPosition position_ ABSL_GUARDED_BY(mutex_);
   Publisher publish_ ABSL_GUARDED_BY(mutex_);
+
+  mutable absl::Mutex doubt_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  // OK unless the outcome of a write is unknown.
+  absl::Status doubt_ ABSL_GUARDED_BY(doubt_mutex_);
 };
 
 }  // namespace causeway
