@@ -84,6 +84,7 @@ v1::ListQuarantineResponse Engine::ListQuarantine(bool include_decided) {
 
 absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
   v1::ContributionHeader header;
+  bool in_round = false;
   {
     absl::MutexLock lock(&mu_);
     const auto& entries = coordinator_.quarantine().entries();
@@ -94,17 +95,18 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
       return std::string();
     }
     header = found->second.header;
+    in_round = found->second.in_round;
   }
-  // KeepQuarantined writes them without holding up other calls.
-  const bool is_writing = staging_.Get(KeyOf(header)).ok();
-  const absl::StatusOr<std::string> encoded = state_->ReadQuarantined(id);
-  if (encoded.ok() && Digest128(*encoded) == header.object().digest()) {
-    return encoded;
-  }
-  if (is_writing) {
+  // KeepQuarantined writes them without the lock, and then takes them out of
+  // staging, where Admit would put them again.
+  if (!in_round && staging_.Get(KeyOf(header)).ok()) {
     return absl::UnavailableError(
         absl::StrCat("the bytes of contribution ", id,
                      " are still being written; repeat the call"));
+  }
+  const absl::StatusOr<std::string> encoded = state_->ReadQuarantined(id);
+  if (encoded.ok() && Digest128(*encoded) == header.object().digest()) {
+    return encoded;
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the bytes of contribution ", id, " are gone (",
