@@ -117,7 +117,6 @@ absl::StatusOr<std::unique_ptr<Follower>> OpenFollower(
        .region = options.region,
        .address = options.region.empty() ? "" : options.advertised,
        .is_candidate = is_candidate,
-       .now = options.now,
        .seed = options.random(),
        .merge_threads = options.merge_threads,
        .evictable_state = options.evictable_state});

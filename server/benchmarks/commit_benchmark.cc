@@ -219,7 +219,6 @@ class Bench {
       auto follower = Follower::Open(
           {.state_dir = absl::StrCat(directory_.path(), "/copy", i),
            .name = absl::StrCat("f", i),
-           .now = absl::Now,
            .merge_threads = absl::GetFlag(FLAGS_merge_threads)});
       CHECK(follower.ok()) << follower.status();
       followers_.push_back(*std::move(follower));

@@ -268,9 +268,8 @@ TEST_F(PageHandlersTest, AFollowerShowsItsCopy) {
   MakeRound();
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<Follower> follower,
-      Follower::Open({.state_dir = driver_.state_dir() + "-copy",
-                      .name = "f",
-                      .now = SteadyWallClock()}));
+      Follower::Open(
+          {.state_dir = driver_.state_dir() + "-copy", .name = "f"}));
   CopySource copy(follower.get(), SteadyWallClock());
   ASSERT_OK_AND_ASSIGN(
       http_, HttpServer::Start(

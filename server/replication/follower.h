@@ -38,7 +38,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "common/clock.h"
 #include "common/os/file.h"
 #include "common/os/thread_pool.h"
 #include "grpcpp/grpcpp.h"
@@ -68,7 +67,6 @@ class Follower {
     // Is true if the coordinators elect their leader (server/election). Then an
     // operator cannot promote this one.
     bool is_candidate = false;
-    Clock now;
     // The seed that spreads retries.
     uint64_t seed = 0;
     // Threads of an outer step, at least 1.

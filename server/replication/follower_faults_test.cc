@@ -75,10 +75,8 @@ class FollowerFaultsTest : public FollowerTest {
     ASSERT_OK(log.Execute(sql));
   }
   absl::StatusOr<std::unique_ptr<Follower>> OpenCandidate() {
-    return Follower::Open({.state_dir = copy_dir(),
-                           .name = "f",
-                           .is_candidate = true,
-                           .now = SteadyWallClock()});
+    return Follower::Open(
+        {.state_dir = copy_dir(), .name = "f", .is_candidate = true});
   }
 
   static constexpr char kCopyLog[] = "-copy/run.sqlite3";
@@ -194,9 +192,8 @@ TEST_F(FollowerFaultsTest, HearsOfChangesWhileTheLogIsCopiedForOthers) {
     const std::string name = absl::StrCat("slow-", i);
     ASSERT_OK_AND_ASSIGN(
         others.emplace_back(),
-        Follower::Open({.state_dir = absl::StrCat(copy_dir(), "-", name),
-                        .name = name,
-                        .now = SteadyWallClock()}));
+        Follower::Open(
+            {.state_dir = absl::StrCat(copy_dir(), "-", name), .name = name}));
     others.back()->Follow(leader());
   }
   ASSERT_TRUE(Await([&](const Follower::View&) {

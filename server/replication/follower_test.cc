@@ -274,8 +274,7 @@ TEST_F(FollowerTest, AFollowerThatHasTheWholeLogContinuesAtANewLeader) {
   const std::string other_dir = copy_dir() + "-other";
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<Follower> other,
-      Follower::Open(
-          {.state_dir = other_dir, .name = "other", .now = SteadyWallClock()}));
+      Follower::Open({.state_dir = other_dir, .name = "other"}));
   other->Follow(leader());
   Train();
   // The leader's log gets no further event once both are in sync.

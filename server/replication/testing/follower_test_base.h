@@ -95,8 +95,7 @@ class FollowerTest : public testing::Test {
     ASSERT_OK_AND_ASSIGN(follower_,
                          Follower::Open({.state_dir = copy_dir(),
                                          .name = "f",
-                                         .is_candidate = is_candidate,
-                                         .now = SteadyWallClock()}));
+                                         .is_candidate = is_candidate}));
     follower_->Follow(address);
   }
 
