@@ -65,6 +65,7 @@ class Island:
         self._losses: Any = None
         self._next_step = 1
         self._sigterm: Optional[LeaveOnSigterm] = None
+        self._is_signalled = False
         self._open()
         if handle_sigterm:
             self._sigterm = LeaveOnSigterm(self._leave_by_signal)
@@ -73,6 +74,9 @@ class Island:
 
     def _open(self) -> None:
         self._native = NativeIsland(self._options, self._ranks, self._timeout)
+        # The signal may have come while the last handle was closed.
+        if self._is_signalled:
+            self._leave_by_signal()
         try:
             self.run = self._native.await_run(self._timeout)
         except BaseException as error:
@@ -238,6 +242,7 @@ class Island:
         self._native.request_leave(reason)
 
     def _leave_by_signal(self) -> None:
+        self._is_signalled = True
         # A launcher signals all ranks, and rank 0 decides.
         if self._ranks.rank == 0 and not self._native.ended:
             self.request_leave("SIGTERM")

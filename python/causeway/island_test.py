@@ -8,12 +8,14 @@ import os
 import pathlib
 import re
 import unittest
+import unittest.mock
 
 import torch
 
 import causeway
 from causeway._library import CUDA
 from causeway.attachment import Attachment
+from causeway.state import unpack
 from causeway.testing.least_squares import LeastSquares, largest_error
 from causeway.testing.processes import (CONTINUE, KILL, STOP,
                                         ProcessTestCase)
@@ -398,6 +400,37 @@ class OneIslandTest(ProcessTestCase):
             self.step()
             self.assertEqual(island.step, step + 2)
 
+    def test_an_interrupt_as_the_librarys_call_returns_loses_nothing(self):
+        with self.attached() as island:
+            self.interrupt(island, "_call_after_step", self.step)
+            self.assertEqual(island.step, 2)
+            self.step()
+            self.interrupt(island, "_call_after_step", self.step)
+            island.wait()
+            self.assertEqual(island.step, 4)
+            before = int(island.progress["tokens"])
+            self.step()
+            self.assertGreater(int(island.progress["tokens"]), before)
+            self.interrupt(island, "_closing", island.close)
+            with self.assertRaisesRegex(causeway.InvalidArgument,
+                                        "the island is closed"):
+                island.request_leave()
+
+    def interrupt(self, island, name, call):
+        """Lets the function of the library raise KeyboardInterrupt at its end,
+        as the handler of SIGINT may."""
+        native = island._native
+        function = getattr(native, name)
+
+        def interrupted(*arguments):
+            setattr(native, name, function)
+            function(*arguments)
+            raise KeyboardInterrupt
+
+        setattr(native, name, interrupted)
+        with self.assertRaises(KeyboardInterrupt):
+            call()
+
     def await_step(self, island):
         while True:
             try:
@@ -434,6 +467,14 @@ class OneIslandTest(ProcessTestCase):
             go_on(island)
         with self.join(resume=folder) as island:
             go_on(island)
+
+    def test_a_state_may_be_larger_than_a_c_int(self):
+        size = 2**31 + 16
+        # The memory is never touched, so that the file's header has no bytes.
+        with unittest.mock.patch("causeway.state.open", create=True,
+                                 new=unittest.mock.mock_open()) as opened:
+            unpack(torch.UntypedStorage(size), "folder")
+        self.assertEqual(len(opened().write.call_args[0][0]), size)
 
     def test_a_folder_that_takes_no_state_leaves_the_island(self):
         self.begin(total_steps=12)

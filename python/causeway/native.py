@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Optional
 
 from . import _library
 from .errors import DataLoss, Error, InvalidArgument, Timeout, Unavailable
-from .ranks import Ranks
+from .ranks import WAITING, Ranks
 from .joined_run import Run, read_run
 
 _log = logging.getLogger("causeway")
@@ -26,13 +26,14 @@ PATIENCE_SECONDS = 10
 # it.
 _MAY_ENROL_LATER = (Unavailable.code, Timeout.code)
 _ENROL_PAUSE_SECONDS = 0.5
+# How often rank 0 tells the other ranks that the island has not joined yet.
+_TELL_SECONDS = 60
 
 
 class NativeIsland:
     """An open handle. For use by one thread, except for request_leave.
 
     handle: the argument of the library's functions.
-    step: the step to train; 0 while it is unknown, or if there is none.
     stopped: whether no further step will be trained.
     ended: whether the handle can only be closed.
     failure: the error that has ended the island, if one has.
@@ -51,13 +52,12 @@ class NativeIsland:
         self._step = _library.Step()
         self._report = _library.Report()
         self._step_reference = ctypes.byref(self._step)
-        self.step = 0
         self.stopped = self.ended = False
         self.failure: Optional[Error] = None
         self.waiting_for: Optional[str] = None
         self.handle = self._open(options, timeout)
         self._closing = weakref.finalize(self, self._library.causeway_close,
-                                         self.handle)
+                                         ctypes.c_void_p(self.handle.value))
         # ctypes takes less time for arguments that need no conversion.
         self._call_after_step = self._library["causeway_after_step"]
         self._after_step_arguments = (
@@ -72,32 +72,34 @@ class NativeIsland:
         options = dict(options, rank=ranks.rank, ranks=ranks.size,
                        rank_host=ranks.host())
 
-        def open_rank(leader: Any) -> ctypes.c_void_p:
-            handle = ctypes.c_void_p()
+        def open_rank(leader: Any) -> Any:
+            opened = ctypes.c_void_p()
             if ranks.size > 1:
                 options["leader"], options["rank_secret"] = leader or (
                     f"{options['rank_host'] or socket.gethostname()}:0",
                     secrets.token_hex(32))
-            while True:
-                code = self._library.causeway_open(
-                    ctypes.byref(_library.Options(**options)),
-                    ctypes.byref(handle))
-                if (not enrols or code not in _MAY_ENROL_LATER
-                        or time.monotonic() > end):
-                    _library.check(code)
-                    return handle
-                time.sleep(_ENROL_PAUSE_SECONDS)
+            code = self._library.causeway_open(
+                ctypes.byref(_library.Options(**options)),
+                ctypes.byref(opened))
+            if (not enrols or code not in _MAY_ENROL_LATER
+                    or time.monotonic() > end):
+                _library.check(code)
+                return opened
+            time.sleep(_ENROL_PAUSE_SECONDS)
+            return WAITING
 
-        return ranks.first(
-            open_rank, lambda handle:
-            (self._library.causeway_leader(handle).decode(),
+        handle: ctypes.c_void_p = ranks.first(
+            open_rank, lambda opened:
+            (self._library.causeway_leader(opened).decode(),
              options["rank_secret"]) if ranks.size > 1 else None)
+        return handle
 
     def close(self) -> None:
         self.ended = self.stopped = True
-        self._closing()
-        # The library's functions refuse null.
+        # The library's functions refuse null. An exception of a signal's
+        # handler may end the next line once the handle is closed.
         self.handle.value = None
+        self._closing()
 
     def _opened(self) -> ctypes.c_void_p:
         """Returns the handle. Raises InvalidArgument after close()."""
@@ -125,12 +127,22 @@ class NativeIsland:
     def await_run(self, timeout: Optional[float]) -> Run:
         """Waits until the island has joined."""
         run = _library.Run()
-        self._ranks.first(lambda _: self._check(
-            self._wait(
+        end = math.inf if timeout is None else time.monotonic() + timeout
+
+        def await_run(told: Optional[Any]) -> Any:
+            left = end - time.monotonic()
+            limit = left if told is not None else min(left, _TELL_SECONDS)
+            code = self._wait(
                 lambda seconds: self._library.causeway_await_run(
-                    self.handle, seconds, ctypes.byref(run)), timeout,
-                lambda: "joining")))
-        return read_run(self.handle, run)
+                    self.handle, seconds, ctypes.byref(run)), limit,
+                lambda: "joining")
+            if code == _library.DEADLINE_EXCEEDED and left > limit:
+                return WAITING
+            self._check(code)
+            return read_run(self.handle, run)
+
+        joined: Run = self._ranks.first(await_run)
+        return joined
 
     def attach(self, buffers: "ctypes.Array[_library.Buffer]") -> None:
         """Gives the library the tensors of this rank."""
@@ -143,11 +155,20 @@ class NativeIsland:
         self._check(self._library.causeway_set_stream(self._opened(), stream))
 
     @property
+    def step(self) -> int:
+        """The step to train; 0 while it is unknown, or if there is none.
+
+        The library sets it, so that it is right at any exception: a signal's
+        handler may raise one when a call of the library has just returned.
+        """
+        return int(self._step.step)
+
+    @property
     def waited_seconds(self) -> float:
         return float(self._step.waited_seconds)
 
     def next_step(self, timeout: Optional[float]) -> None:
-        """Waits for a step to train. Sets `step` or `stopped`."""
+        """Waits for a step to train."""
         self._take(
             self._wait(
                 lambda seconds: self._library.causeway_next_step(
@@ -160,18 +181,12 @@ class NativeIsland:
         report = self._report
         report.tokens, report.loss = tokens, loss
         report.learning_rate = learning_rate
-        # 0 until the library knows the next step, so that the value is right at
-        # any exception.
-        self.step = 0
         code = self._call_after_step(*self._after_step_arguments)
-        if code == _library.OK and not self._step.finished:
-            self.step = self._step.step
-        else:
+        if code != _library.OK or self._step.finished:
             self._take_or_wait(code, timeout)
 
     def synchronize(self, timeout: Optional[float]) -> None:
         """Waits for the updates of everything sent, and for the next step."""
-        self.step = 0
         code = self._library.causeway_synchronize(self.handle,
                                                   _library.SLICE_SECONDS,
                                                   self._step_reference)
@@ -234,7 +249,6 @@ class NativeIsland:
             self.stopped = True
         else:
             self._check(code)
-            self.step = self._step.step
             self.stopped = bool(self._step.finished)
 
     def _check(self, code: int) -> None:

@@ -11,6 +11,9 @@ from .errors import Error, InvalidArgument, error_of
 
 Result = TypeVar("Result")
 
+# See Ranks.first.
+WAITING: Any = object()
+
 
 class Ranks:
     """A process group, or one process alone."""
@@ -67,17 +70,27 @@ class Ranks:
         """Calls `act` on rank 0 with None, and then on the other ranks with
         `tell(rank 0's result)`. Returns the result.
 
+        An `act` that takes long on rank 0 may return WAITING from time to time,
+        and is called again. The other ranks then hear that they must wait, and
+        the time limit of their collective begins anew.
+
         Raises what `act` raises; an exception on rank 0 is raised on all ranks.
         """
         if self.rank == 0:
             try:
                 result = act(None)
+                while result is WAITING:
+                    self.from_first(None)
+                    result = act(None)
             except Error as error:
                 self.from_first((error.code, str(error), None))
                 raise
             self.from_first((0, "", tell(result)))
             return result
-        code, message, told = self.from_first(None)
+        answer = self.from_first(None)
+        while answer is None:
+            answer = self.from_first(None)
+        code, message, told = answer
         if code:
             raise error_of(code, message)
         return act(told)

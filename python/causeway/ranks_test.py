@@ -3,15 +3,32 @@
 """Islands of several processes."""
 
 import os
+import queue
 import re
 import time
 import unittest
 
+from causeway.ranks import WAITING, Ranks
 from causeway.testing.least_squares import LeastSquares
 from causeway.testing.processes import KILL, TERMINATE, ProcessTestCase
 
 # These steps go without DistributedDataParallel, whose all-reduce would wait.
 _PARTS = ([0, 7], [7, 10])
+
+
+class FirstTest(unittest.TestCase):
+
+    def test_other_ranks_hear_that_rank_0_waits(self):
+        told = queue.Queue()
+        leader, follower = Ranks(), Ranks()
+        follower.rank = 1
+        leader.from_first = told.put
+        follower.from_first = lambda _: told.get_nowait()
+        results = [WAITING, WAITING, 7]
+        self.assertEqual(leader.first(lambda _: results.pop(0), str), 7)
+        self.assertEqual(told.qsize(), 3)
+        self.assertEqual(follower.first(lambda told: told + "!"), "7!")
+        self.assertTrue(told.empty())
 
 
 class RanksTest(ProcessTestCase):

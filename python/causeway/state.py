@@ -6,6 +6,7 @@ import ctypes
 import os
 from typing import Any
 
+from .creation import raw_bytes
 from .errors import InvalidArgument
 
 # The file of the folder: a header's size, 8 bytes, then the header and values.
@@ -35,7 +36,8 @@ def unpack(packed: Any, folder: str) -> None:
     # torch.load wraps it, and the wrapper warns about its own use.
     packed = getattr(packed, "_untyped_storage", packed).cpu()
     values: Any = torch.tensor((), dtype=torch.uint8, device="cpu").set_(packed)
-    content = ctypes.string_at(values.data_ptr(), values.numel())
+    # A ctypes.string_at would take its size as a C int.
+    content = memoryview(raw_bytes(values))
     header = int.from_bytes(content[:8], "little")
     if len(content) < 8 or 8 + header > len(content):
         raise InvalidArgument("the island's state is damaged")
