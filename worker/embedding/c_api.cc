@@ -178,10 +178,7 @@ uint32_t causeway_abi_version(void) { return CAUSEWAY_ABI_VERSION; }
 
 causeway_code causeway_open(const causeway_options* options,
                             causeway_island** island) {
-  return Guard([&]() -> absl::Status {
-    if (options == nullptr || island == nullptr) {
-      return absl::InvalidArgumentError("a null pointer was passed");
-    }
+  return Guard({options, island}, [&]() -> absl::Status {
     *island = nullptr;
     if (options->struct_size < sizeof(size_t) ||
         options->struct_size > sizeof(causeway_options)) {
@@ -227,7 +224,7 @@ void causeway_close(causeway_island* island) {
 
 causeway_code causeway_await_run(causeway_island* island,
                                  double timeout_seconds, causeway_run* run) {
-  return Guard([&]() -> absl::Status {
+  return Guard({run}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckProcess(island));
     RETURN_IF_ERROR(
         island->island->AwaitRun(causeway::Timeout(timeout_seconds)));
@@ -239,7 +236,7 @@ causeway_code causeway_await_run(causeway_island* island,
 
 causeway_code causeway_tensor_at(const causeway_island* island, uint32_t index,
                                  causeway_tensor* tensor) {
-  return Guard([&]() -> absl::Status {
+  return Guard({tensor}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckJoined(island));
     const auto& tensors = island->island->layout().tensors;
     if (index >= tensors.size()) {
@@ -262,9 +259,8 @@ causeway_code causeway_attach(causeway_island* island,
     if (island->attached) {
       return absl::InvalidArgumentError("tensors are attached already");
     }
-    ASSIGN_OR_RETURN(
-        const auto converted,
-        causeway::ConvertBuffers(absl::MakeConstSpan(buffers, count)));
+    ASSIGN_OR_RETURN(const auto converted,
+                     causeway::ConvertBuffers(buffers, count));
     const absl::Status attached = island->island->Attach(converted);
     island->attached = attached.ok();
     if (!attached.ok() && !absl::IsInvalidArgument(attached)) {
@@ -284,7 +280,7 @@ causeway_code causeway_set_stream(causeway_island* island, void* stream) {
 
 causeway_code causeway_next_step(causeway_island* island,
                                  double timeout_seconds, causeway_step* step) {
-  return Guard([&]() -> absl::Status {
+  return Guard({step}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (island->in_step) {
       return absl::InvalidArgumentError(
@@ -297,7 +293,7 @@ causeway_code causeway_next_step(causeway_island* island,
 causeway_code causeway_after_step(causeway_island* island,
                                   const causeway_report* report,
                                   double timeout_seconds, causeway_step* step) {
-  return Guard([&]() -> absl::Status {
+  return Guard({report, step}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (!island->in_step) {
       return absl::InvalidArgumentError(
@@ -314,7 +310,7 @@ causeway_code causeway_after_step(causeway_island* island,
 causeway_code causeway_synchronize(causeway_island* island,
                                    double timeout_seconds,
                                    causeway_step* step) {
-  return Guard([&]() -> absl::Status {
+  return Guard({step}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckAttached(island));
     if (!island->in_step) {
       return absl::InvalidArgumentError(
@@ -356,7 +352,7 @@ causeway_code causeway_fail(causeway_island* island, causeway_code code,
 causeway_code causeway_audit(causeway_island* island,
                              const char* const* parameters,
                              const char* const* gradients, size_t ranks) {
-  return Guard([&]() -> absl::Status {
+  return Guard({parameters, gradients}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckProcess(island));
     std::vector<causeway::AuditedRank> audited;
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -374,7 +370,7 @@ causeway_code causeway_audit(causeway_island* island,
 }
 
 causeway_code causeway_progress(causeway_island* island, const char** json) {
-  return Guard([&]() -> absl::Status {
+  return Guard({json}, [&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckProcess(island));
     ASSIGN_OR_RETURN(const causeway::v1::IslandProgress progress,
                      island->island->Progress());
@@ -389,9 +385,8 @@ causeway_code causeway_read_merged(causeway_island* island,
                                    size_t count) {
   return Guard([&]() -> absl::Status {
     RETURN_IF_ERROR(causeway::CheckAttached(island));
-    ASSIGN_OR_RETURN(
-        const auto converted,
-        causeway::ConvertBuffers(absl::MakeConstSpan(buffers, count)));
+    ASSIGN_OR_RETURN(const auto converted,
+                     causeway::ConvertBuffers(buffers, count));
     const causeway::ModelLayout& layout = island->island->layout();
     ASSIGN_OR_RETURN(auto tensors,
                      causeway::LocalTensors::Create(layout, converted,

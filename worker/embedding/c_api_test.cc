@@ -106,6 +106,33 @@ TEST_F(CApiTest, CallsInTheWrongOrderSayWhatIsMissing) {
   EXPECT_STREQ(causeway_leader(island_), "");
 }
 
+TEST_F(CApiTest, NullPointersAreRefused) {
+  const causeway_options options = Unreachable();
+  ASSERT_EQ(causeway_open(&options, &island_), CAUSEWAY_OK);
+  causeway_step step;
+  causeway_stuck_rank stuck;
+  const char* variable = nullptr;
+  int32_t rank = 0;
+  for (const causeway_code code : {
+           causeway_open(&options, nullptr),
+           causeway_await_run(island_, 0, nullptr),
+           causeway_tensor_at(island_, 0, nullptr),
+           causeway_next_step(island_, 0, nullptr),
+           causeway_after_step(island_, nullptr, 0, &step),
+           causeway_synchronize(island_, 0, nullptr),
+           causeway_audit(island_, nullptr, nullptr, 2),
+           causeway_progress(island_, nullptr),
+           causeway_watch_open(nullptr, &variable),
+           causeway_watch_look(nullptr, 1, 1, 1, &stuck),
+           causeway_watch_failed(nullptr, 0, 0, ""),
+           causeway_watch_returned(nullptr, 0, ""),
+           causeway_watch_take_corrupt(nullptr, &rank, &rank),
+       }) {
+    EXPECT_EQ(code, CAUSEWAY_INVALID_ARGUMENT);
+    EXPECT_STREQ(causeway_last_error(), "a null pointer was passed");
+  }
+}
+
 TEST_F(CApiTest, ACertificateThatExpiresSoonIsLogged) {
   const absl::Time now = absl::Now();
   causeway::TestAuthority authority(

@@ -153,9 +153,12 @@ absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
 }
 
 absl::StatusOr<std::vector<TensorBuffer>> ConvertBuffers(
-    absl::Span<const causeway_buffer> from) {
+    const causeway_buffer* from, size_t count) {
+  if (from == nullptr && count > 0) {
+    return absl::InvalidArgumentError("the buffers are a null pointer");
+  }
   std::vector<TensorBuffer> to;
-  for (const causeway_buffer& buffer : from) {
+  for (const causeway_buffer& buffer : absl::MakeConstSpan(from, count)) {
     TensorBuffer& added = to.emplace_back();
     added.name = Text(buffer.name);
     added.on_device = buffer.device == CAUSEWAY_CUDA;

@@ -29,7 +29,7 @@ std::string Json(const google::protobuf::Message& message);
 absl::StatusOr<EmbeddedIslandOptions> ConvertOptions(
     const causeway_options& from);
 absl::StatusOr<std::vector<TensorBuffer>> ConvertBuffers(
-    absl::Span<const causeway_buffer> from);
+    const causeway_buffer* from, size_t count);
 
 }  // namespace causeway
 

@@ -28,6 +28,8 @@ struct causeway_watch {
   std::string text;
 };
 
+using causeway::Guard;
+
 namespace {
 
 // Has rank 0 report the trouble. With `replaces` it replaces earlier reports,
@@ -51,7 +53,7 @@ absl::Status Say(causeway_watch* watch, causeway::v1::RankTrouble::Kind kind,
 
 causeway_code causeway_watch_open(causeway_watch** watch,
                                   const char** variable) {
-  return causeway::Guard([&]() -> absl::Status {
+  return Guard({watch, variable}, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(std::unique_ptr<causeway::RankStampPage> page,
                      causeway::RankStampPage::Create());
     auto opened = std::make_unique<causeway_watch>(std::move(page));
@@ -66,7 +68,7 @@ causeway_code causeway_watch_open(causeway_watch** watch,
 causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
                                   double least_seconds, double most_seconds,
                                   causeway_stuck_rank* stuck) {
-  return causeway::Guard([&]() -> absl::Status {
+  return Guard({watch, stuck}, [&]() -> absl::Status {
     const absl::Duration silence = absl::Seconds(silence_seconds);
     const std::optional<causeway::RankFault> fault =
         causeway::FindStuckRank(watch->reader.Read(watch->now()),
@@ -88,7 +90,7 @@ causeway_code causeway_watch_look(causeway_watch* watch, double silence_seconds,
 
 causeway_code causeway_watch_failed(causeway_watch* watch, int32_t rank,
                                     int32_t is_stuck, const char* text) {
-  return causeway::Guard([&] {
+  return Guard({watch}, [&] {
     return is_stuck != 0
                ? Say(watch, causeway::v1::RankTrouble::STUCK_RANK, rank, text,
                      /*replaces=*/false)
@@ -99,7 +101,7 @@ causeway_code causeway_watch_failed(causeway_watch* watch, int32_t rank,
 
 causeway_code causeway_watch_returned(causeway_watch* watch, int32_t rank,
                                       const char* text) {
-  return causeway::Guard([&] {
+  return Guard({watch}, [&] {
     return Say(watch, causeway::v1::RankTrouble::RETURNED_RANK, rank, text,
                /*replaces=*/false);
   });
@@ -107,13 +109,15 @@ causeway_code causeway_watch_returned(causeway_watch* watch, int32_t rank,
 
 causeway_code causeway_watch_take_corrupt(causeway_watch* watch, int32_t* rank,
                                           int32_t* count) {
-  *count = 0;
-  for (int other = causeway::kMostRanks - 1; other >= 0; --other) {
-    if (!watch->page->TakeCorrupt(other)) continue;
-    *rank = other;
-    ++*count;
-  }
-  return CAUSEWAY_OK;
+  return Guard({watch, rank, count}, [&] {
+    *count = 0;
+    for (int other = causeway::kMostRanks - 1; other >= 0; --other) {
+      if (!watch->page->TakeCorrupt(other)) continue;
+      *rank = other;
+      ++*count;
+    }
+    return absl::OkStatus();
+  });
 }
 
 void causeway_watch_close(causeway_watch* watch) { delete watch; }
