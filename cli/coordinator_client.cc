@@ -18,12 +18,16 @@ namespace {
 using Stub = v1::Status::Stub;
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+// The fragments of a run of thousands of islands take more than gRPC's default
+// of 4 MiB.
+constexpr int kMostResponseBytes = 64 << 20;
 
 std::shared_ptr<grpc::Channel> Connect(
     const std::string& addresses,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   AddKeepalive(arguments);
+  arguments.SetMaxReceiveMessageSize(kMostResponseBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   // Despite its name, this also limits each connection attempt, which takes
   // several round trips because of HTTP/2 settings and TLS.
@@ -119,9 +123,9 @@ absl::Status CoordinatorClient::FetchHistory(v1::GetHistoryResponse& history) {
 
 absl::Status CoordinatorClient::WatchEvents(
     const v1::WatchEventsRequest& request,
-    const std::function<bool(const v1::Event&)>& consume) {
-  // There is no deadline, since `consume` may wait for a pager.
+    const std::function<bool(const v1::Event&)>& consume, bool limit_time) {
   grpc::ClientContext context;
+  if (limit_time) LimitTime(context);
   const std::unique_ptr<grpc::ClientReader<v1::Event>> reader =
       Stub(channel_).WatchEvents(&context, request);
   v1::Event event;

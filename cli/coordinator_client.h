@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls a coordinator's services. Every call except WatchEvents ends within ten
-// seconds. Only one thread at a time may use a client.
+// Calls a coordinator's services. Every call ends within ten seconds, except
+// WatchEvents without a limit. Only one thread at a time may use a client.
 //
 // Returns errors of ExplainCall (common/transport/reachability.h) if no
 // coordinator answers, and otherwise the service's own (proto/status.proto,
@@ -75,10 +75,11 @@ class CoordinatorClient {
   // Calls `consume` with the recorded events that `request` asks for, oldest
   // first, and then, unless `recorded_only` is set, with every such event as it
   // happens. Returns OK at the end of the recorded events, or when `consume`
-  // returns false.
-  absl::Status WatchEvents(
-      const v1::WatchEventsRequest& request,
-      const std::function<bool(const v1::Event&)>& consume);
+  // returns false. Unless `limit_time` is set, there is no deadline, so that
+  // `consume` may wait for a pager.
+  absl::Status WatchEvents(const v1::WatchEventsRequest& request,
+                           const std::function<bool(const v1::Event&)>& consume,
+                           bool limit_time = false);
 
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(ClientMethod<Stub, Request, Response> method,

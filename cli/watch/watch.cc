@@ -56,14 +56,19 @@ absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run) {
   v1::WatchEventsRequest request;
   request.set_after_id(run.last_event);
   request.set_recorded_only(true);
-  return client.WatchEvents(request, [&](const v1::Event& event) {
-    run.last_event = event.id();
-    // The fragments' table and the curves show details.
-    if (event.severity() < v1::NOTICE) return true;
-    run.events.push_back(event);
-    if (run.events.size() > kMostEvents) run.events.pop_front();
-    return true;
-  });
+  // The fragments' table and the curves show details.
+  request.set_min_severity(v1::NOTICE);
+  const absl::Status read = client.WatchEvents(
+      request,
+      [&](const v1::Event& event) {
+        run.last_event = event.id();
+        run.events.push_back(event);
+        if (run.events.size() > kMostEvents) run.events.pop_front();
+        return true;
+      },
+      /*limit_time=*/true);
+  // The next time goes on with the rest of a long log.
+  return absl::IsDeadlineExceeded(read) ? absl::OkStatus() : read;
 }
 
 }  // namespace causeway
