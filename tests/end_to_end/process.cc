@@ -49,7 +49,13 @@ Process::~Process() {
   }
 }
 
-void Process::Signal(int signal) const { kill(pid_, signal); }
+void Process::Signal(int signal) const {
+  kill(pid_, signal);
+  if (signal != SIGSTOP) return;
+  siginfo_t stopped;
+  waitid(P_PID, static_cast<id_t>(pid_), &stopped,
+         WSTOPPED | WEXITED | WNOWAIT);
+}
 
 bool Process::running() {
   if (exit_code_ >= 0) return false;

@@ -27,6 +27,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
+  // After SIGSTOP, waits until the process stands still.
   void Signal(int signal) const;
   // Waits for the end. Returns the exit code, 128 + the signal that killed it,
   // or -1 after `timeout`.
