@@ -94,8 +94,9 @@ class FollowCall : public NewsCall {
       Listen();
     }
     ASSIGN_OR_RETURN(std::optional<grpc::ByteBuffer> next, stream_->Next());
-    if (next.has_value())
+    if (next.has_value()) {
       source_.feed->CountSent(hello_.name(), next->Length());
+    }
     return next;
   }
 
