@@ -28,9 +28,10 @@ class NewsCall : public Call {
   void OnWritten(bool ok) override {
     // During a long call, a certificate may expire or be revoked.
     const absl::Status allowed = caller().Check();
-    if (!ok || !allowed.ok()) {
+    {
+      // Once the lock is free, Write has returned.
       absl::MutexLock lock(&mu_);
-      SetEnd(ToGrpcStatus(allowed));
+      if (!ok || !allowed.ok()) SetEnd(ToGrpcStatus(allowed));
     }
     Continue();
   }
@@ -109,11 +110,11 @@ class NewsCall : public Call {
         has_news = std::exchange(has_news_, false);
       }
       absl::StatusOr<std::optional<grpc::ByteBuffer>> message = Next(has_news);
+      absl::MutexLock lock(&mu_);
       if (message.ok() && message->has_value()) {
         sent_ = **std::move(message);
         return Write(&sent_);
       }
-      absl::MutexLock lock(&mu_);
       if (!message.ok()) SetEnd(ToGrpcStatus(message.status()));
       if (has_news_ || ended_) continue;
       busy_ = false;
