@@ -155,6 +155,11 @@ Method On(DiskThreads* threads, Method method) {
   };
 }
 
+Methods On(DiskThreads* threads, Methods methods) {
+  for (auto& [path, method] : methods) method = On(threads, std::move(method));
+  return methods;
+}
+
 Methods RefusedUnless(std::function<absl::Status()> check, Methods methods) {
   for (auto& [path, method] : methods) {
     method = [check, method = std::move(method)](BegunCall begun) -> Call* {

@@ -95,6 +95,8 @@ using Methods = std::map<std::string, Method>;
 // Returns the method with calls that do on `threads`, which must outlive them,
 // what may wait for the disk.
 Method On(DiskThreads* threads, Method method);
+// Does the same with each of the methods.
+Methods On(DiskThreads* threads, Methods methods);
 
 // Returns the methods, which refuse calls while `check` returns an error.
 // `check` is called from any thread and must not block.

@@ -85,9 +85,7 @@ std::vector<Methods> FollowerMethods(Follower* follower, CopySource* source,
                                     .log = [=] { return source->Log(); },
                                     .is_copy = true});
        }}};
-  for (auto& [path, method] : status) {
-    method = On(&threads->log_readers, std::move(method));
-  }
+  status = On(&threads->log_readers, std::move(status));
   Methods replication = {{"/causeway.v1.Replication/Promote",
                           Unary(follower, &Follower::Promote)}};
   PublishedCopy* const copy = &follower->published();

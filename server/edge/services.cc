@@ -164,30 +164,29 @@ Methods ReplicationMethods(Engine* engine, CallThreads* threads) {
 }
 
 Methods TrustMethods(Trust* trust, CallThreads* threads) {
-  Methods methods = {
-      {"/causeway.v1.Trust/Enrol",
-       Unary([=](const Caller& caller, const v1::EnrolRequest& request) {
-         return trust->Enrol(request, NetworkOf(caller.peer()));
-       })},
-      {"/causeway.v1.Trust/Renew",
-       Unary([=](const Caller& caller, const v1::RenewRequest& request) {
-         return trust->Renew(request, caller.certificate().serial);
-       })},
-      {"/causeway.v1.Trust/CreateToken", Unary(trust, &Trust::CreateToken)},
-      {"/causeway.v1.Trust/ListTokens",
-       Unary(
-           [=](const v1::ListTokensRequest&) { return trust->ListTokens(); })},
-      {"/causeway.v1.Trust/RevokeToken", Unary(trust, &Trust::RevokeToken)},
-      {"/causeway.v1.Trust/ListCertificates",
-       Unary([=](const v1::ListCertificatesRequest&) {
-         return trust->ListCertificates();
-       })},
-      {"/causeway.v1.Trust/RevokeCertificate",
-       Unary(trust, &Trust::RevokeCertificate)}};
-  for (auto& [path, method] : methods) {
-    method = On(&threads->writers, std::move(method));
-  }
-  return methods;
+  return On(
+      &threads->writers,
+      Methods{
+          {"/causeway.v1.Trust/Enrol",
+           Unary([=](const Caller& caller, const v1::EnrolRequest& request) {
+             return trust->Enrol(request, NetworkOf(caller.peer()));
+           })},
+          {"/causeway.v1.Trust/Renew",
+           Unary([=](const Caller& caller, const v1::RenewRequest& request) {
+             return trust->Renew(request, caller.certificate().serial);
+           })},
+          {"/causeway.v1.Trust/CreateToken", Unary(trust, &Trust::CreateToken)},
+          {"/causeway.v1.Trust/ListTokens",
+           Unary([=](const v1::ListTokensRequest&) {
+             return trust->ListTokens();
+           })},
+          {"/causeway.v1.Trust/RevokeToken", Unary(trust, &Trust::RevokeToken)},
+          {"/causeway.v1.Trust/ListCertificates",
+           Unary([=](const v1::ListCertificatesRequest&) {
+             return trust->ListCertificates();
+           })},
+          {"/causeway.v1.Trust/RevokeCertificate",
+           Unary(trust, &Trust::RevokeCertificate)}});
 }
 
 }  // namespace causeway

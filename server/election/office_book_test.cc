@@ -30,6 +30,19 @@ etcdserverpb::TxnResponse AnswerWith(const v1::Office& office) {
   return answer;
 }
 
+v1::Replica Named(const std::string& name) {
+  v1::Replica replica;
+  replica.set_name(name);
+  return replica;
+}
+
+// Gives the office to the book's coordinator, with the lease 1.
+void BeginOffice(OfficeBook& book) {
+  etcdserverpb::TxnResponse made;
+  made.set_succeeded(true);
+  ASSERT_OK(book.NoteChange(book.Claim({}, {}, /*lease=*/1), made));
+}
+
 // While etcd does not answer, a follower gives the leader time.
 TEST(OfficeBookTest, ALostOfficeIsNoAnswerAtFirst) {
   OfficeBook book("/run/", {});
@@ -49,12 +62,8 @@ TEST(OfficeBookTest, ALostOfficeIsNoAnswerAtFirst) {
 
 // Otherwise the leader would let the new lease end, and be replaced.
 TEST(OfficeBookTest, ALeaderFindsTheLeaseOfALostAnswer) {
-  v1::Replica self;
-  self.set_name("a");
-  OfficeBook book("/run/", self);
-  etcdserverpb::TxnResponse made;
-  made.set_succeeded(true);
-  ASSERT_OK(book.NoteChange(book.Claim({}, {}, /*lease=*/1), made));
+  OfficeBook book("/run/", Named("a"));
+  BeginOffice(book);
   EXPECT_EQ(book.lease(), 1);
   // The lease is lost.
   book.NoteRead(AnswerWith(book.office()));
@@ -64,7 +73,7 @@ TEST(OfficeBookTest, ALeaderFindsTheLeaseOfALostAnswer) {
   EXPECT_FALSE(
       book.NoteChange(renewal, absl::DeadlineExceededError("slow")).ok());
   etcdserverpb::TxnResponse read = AnswerWith(renewal.office);
-  AddKey("/run/leader", self, read).set_lease(2);
+  AddKey("/run/leader", Named("a"), read).set_lease(2);
   book.NoteRead(read);
   EXPECT_EQ(book.lease(), 2);
   EXPECT_EQ(book.lease_step(), LeaseStep::kKeepAlive);
@@ -72,16 +81,10 @@ TEST(OfficeBookTest, ALeaderFindsTheLeaseOfALostAnswer) {
 
 // A key that another coordinator holds is not this one's to keep alive.
 TEST(OfficeBookTest, ALeaderLeavesTheLeasesOfOthersAlone) {
-  v1::Replica self;
-  self.set_name("a");
-  OfficeBook book("/run/", self);
-  etcdserverpb::TxnResponse made;
-  made.set_succeeded(true);
-  ASSERT_OK(book.NoteChange(book.Claim({}, {}, /*lease=*/1), made));
-  v1::Replica other;
-  other.set_name("b");
+  OfficeBook book("/run/", Named("a"));
+  BeginOffice(book);
   etcdserverpb::TxnResponse read = AnswerWith(book.office());
-  AddKey("/run/leader", other, read).set_lease(2);
+  AddKey("/run/leader", Named("b"), read).set_lease(2);
   book.NoteRead(read);
   EXPECT_EQ(book.lease(), 1);
 }
