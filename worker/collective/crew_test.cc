@@ -153,7 +153,8 @@ class CrewTest : public testing::Test {
   RendezvousOptions At(const std::string& address) const {
     return {.address = address, .now = SteadyWallClock()};
   }
-  void StartServer(const std::string& address) {
+  // `address` may be that of the server that ends here.
+  void StartServer(std::string address) {
     leader_.reset();
     server_.reset();
     ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start(At(address)));
@@ -262,6 +263,19 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   EXPECT_THAT(Choose(6), IsOkAndHolds(3));
   ExpectPlace(std::move(again), 1, 3);
   ExpectPlace(std::move(second), 2, 3);
+}
+
+// A leader that is started again listens at once, before the ranks of the
+// earlier one have noticed.
+TEST_F(CrewTest, APlaceIsOfNoUseAtTheServerOfAnotherLeader) {
+  const CrewPlace place = ChooseThree().first;
+  StartServer(server_->address());
+  const auto ended = IsUnavailable("another one has its address");
+  EXPECT_THAT(place.table->Put("failure/1", "late"), ended);
+  EXPECT_THAT(place.table->Get("tcp/orders/0", absl::Seconds(30)), ended);
+  EXPECT_THAT(server_->table()->Get("failure/1", absl::ZeroDuration()),
+              IsDeadlineExceeded());
+  EXPECT_THAT(server_->Asked(""), IsEmpty());
 }
 
 TEST_F(CrewTest, ALeaderThatWasStoppedWaitsAsLongAsBefore) {

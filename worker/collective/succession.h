@@ -18,8 +18,9 @@
 //     So only one of them trains for the island, and contributes.
 //  2. A successor does not claim that the process before it is dead, which
 //     would let it in sooner: that process may only be out of its reach.
-//  3. A crew meets in the table of its leader, which is new for each crew. So
-//     no ranks of two leaders connect.
+//  3. A crew meets in the table of its leader, which is new for each crew. A
+//     rank that has called one table calls no other at the same address. So no
+//     ranks of two leaders connect.
 //
 // A leader that has not joined gives up for one that has, or whose address is
 // earlier (RivalWatch), and then follows it. A leader that has joined continues

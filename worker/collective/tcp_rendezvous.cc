@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <list>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -32,6 +33,12 @@ constexpr uint32_t kMostBytes = 16 << 20;
 
 // Any rank may call; the table does not check which one.
 constexpr char kCaller[] = "rank";
+
+// Returns a number that names a table, not 0.
+uint64_t RandomTable() {
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;
+}
 
 // Writes a message after its length.
 absl::Status WriteMessage(const google::protobuf::MessageLite& message,
@@ -121,7 +128,10 @@ class TcpRendezvousServer : public RendezvousServer {
     v1::RendezvousRequest request;
     RETURN_IF_ERROR(ReadMessage(now_() + kServeTimeout, now_, socket, request));
     absl::StatusOr<std::string> value = "";
-    if (request.has_put()) {
+    if (request.table() != 0 && request.table() != number_) {
+      value = absl::UnavailableError(
+          "rank 0 has ended, and another one has its address");
+    } else if (request.has_put()) {
       const absl::Status status = table_.Put(request.key(), request.put());
       if (!status.ok()) value = status;
     } else {
@@ -133,6 +143,7 @@ class TcpRendezvousServer : public RendezvousServer {
                          absl::Milliseconds(request.get_milliseconds()));
     }
     v1::RendezvousResponse response;
+    response.set_table(number_);
     response.set_code(static_cast<int>(value.status().code()));
     response.set_message(std::string(value.status().message()));
     if (value.ok()) response.set_value(*value);
@@ -141,6 +152,7 @@ class TcpRendezvousServer : public RendezvousServer {
 
   const Clock now_;
   const std::unique_ptr<SecureListener> listener_;
+  const uint64_t number_ = RandomTable();
   LocalRendezvous table_;
   absl::Mutex asked_mu_;
   std::map<std::string, uint64_t> asked_ ABSL_GUARDED_BY(asked_mu_);
@@ -158,7 +170,7 @@ class TcpRendezvous : public Rendezvous {
     v1::RendezvousRequest request;
     request.set_key(std::string(key));
     request.set_put(std::string(value));
-    return Call(request, kPutTimeout).status();
+    return Call(std::move(request), kPutTimeout).status();
   }
 
   absl::StatusOr<std::string> Get(absl::string_view key,
@@ -167,12 +179,13 @@ class TcpRendezvous : public Rendezvous {
     request.set_key(std::string(key));
     request.set_get_milliseconds(absl::ToInt64Milliseconds(timeout));
     // A call takes some time even if it waits for nothing.
-    return Call(request, std::max(timeout, kRendezvousAnswer));
+    return Call(std::move(request), std::max(timeout, kRendezvousAnswer));
   }
 
  private:
-  absl::StatusOr<std::string> Call(const v1::RendezvousRequest& request,
+  absl::StatusOr<std::string> Call(v1::RendezvousRequest request,
                                    absl::Duration timeout) {
+    request.set_table(table_);
     const absl::Time deadline = options_.now() + timeout;
     ASSIGN_OR_RETURN(const std::unique_ptr<SecureSocket> socket,
                      SecureSocket::ConnectOnce(options_.address, key_, kCaller,
@@ -180,6 +193,8 @@ class TcpRendezvous : public Rendezvous {
     RETURN_IF_ERROR(WriteMessage(request, deadline, options_.now, *socket));
     v1::RendezvousResponse response;
     RETURN_IF_ERROR(ReadMessage(deadline, options_.now, *socket, response));
+    uint64_t none = 0;
+    table_.compare_exchange_strong(none, response.table());
     if (response.code() == 0) return std::move(*response.mutable_value());
     return absl::Status(static_cast<absl::StatusCode>(response.code()),
                         response.message());
@@ -187,6 +202,8 @@ class TcpRendezvous : public Rendezvous {
 
   const RendezvousOptions options_;
   const std::string key_;
+  // The number of the table that has answered first, or 0.
+  std::atomic<uint64_t> table_ = 0;
 };
 
 }  // namespace

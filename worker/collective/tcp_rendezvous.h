@@ -47,10 +47,13 @@ class RendezvousServer {
   virtual const std::string& address() const = 0;
 };
 
-// Returns a table whose every call connects to the server.
+// Returns a table whose every call connects to the server. All calls are for
+// the table that answers first: they fail with UNAVAILABLE once another server
+// has its address, so that ranks of an ended rank 0 do not disturb those of the
+// next.
 std::unique_ptr<Rendezvous> RendezvousAt(const RendezvousOptions& options);
 
-// Connects to the server, and waits up to `timeout` for it to be up.
+// Waits up to `timeout` for the server to be up, and returns RendezvousAt.
 //   UNAVAILABLE, DEADLINE_EXCEEDED  It was not up, or did not answer.
 //   PERMISSION_DENIED               It has another secret.
 absl::StatusOr<std::unique_ptr<Rendezvous>> ConnectRendezvous(
