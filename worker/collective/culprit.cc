@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
 #include "proto/island.pb.h"
@@ -23,6 +24,10 @@ namespace {
 // A failed rank takes less than this to report. The rank that a victim waits
 // for began to wait earlier, so it also gave up earlier.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
+
+// A single connection to a table may break. A table that is away this many
+// times in a row, with kRendezvousAnswer between, has ended.
+constexpr int kTriesUntilGone = 5;
 
 // The key with the trouble of a rank that cannot connect.
 constexpr char kUnconnectedKey[] = "unconnected";
@@ -81,6 +86,16 @@ absl::Status Blame(absl::StatusCode code, v1::RankTrouble trouble) {
   absl::Status status(code, trouble.text());
   status.SetPayload(kTroubleUrl, absl::Cord(trouble.SerializeAsString()));
   return status;
+}
+
+// Returns the status for every rank after this value of kUnconnectedKey.
+absl::Status Unconnected(const std::string& text) {
+  v1::RankTrouble trouble;
+  if (!trouble.ParseFromString(text)) return absl::OkStatus();
+  const bool dead = trouble.kind() == v1::RankTrouble::DEAD_RANK;
+  return Blame(dead ? absl::StatusCode::kUnavailable
+                    : absl::StatusCode::kDeadlineExceeded,
+               std::move(trouble));
 }
 
 // Blames the silent rank that the report of `reporter` names. Compares what the
@@ -230,12 +245,22 @@ std::optional<bool> Reaches(int from, int to, absl::Duration timeout,
 absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous) {
   const absl::StatusOr<std::string> text =
       rendezvous->Get(kUnconnectedKey, timeout);
-  v1::RankTrouble trouble;
-  if (!text.ok() || !trouble.ParseFromString(*text)) return absl::OkStatus();
-  const bool dead = trouble.kind() == v1::RankTrouble::DEAD_RANK;
-  return Blame(dead ? absl::StatusCode::kUnavailable
-                    : absl::StatusCode::kDeadlineExceeded,
-               std::move(trouble));
+  return text.ok() ? Unconnected(*text) : absl::OkStatus();
+}
+
+absl::Status CheckWhileConnecting(Rendezvous* rendezvous) {
+  absl::Status away;
+  for (int i = 0; i < kTriesUntilGone; ++i) {
+    const absl::StatusOr<std::string> text =
+        rendezvous->Get(kUnconnectedKey, kRendezvousAnswer);
+    if (text.ok()) return Unconnected(*text);
+    // A rank 0 that lives may be slow to answer.
+    if (absl::IsDeadlineExceeded(text.status())) return absl::OkStatus();
+    away = text.status();
+    absl::SleepFor(kRendezvousAnswer);
+  }
+  return BlameRank(0, absl::StatusCode::kUnavailable,
+                   absl::StrCat("its table is gone; ", away.message()));
 }
 
 bool IsWithoutRank0(const absl::Status& status) {

@@ -69,6 +69,11 @@ void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous);
 // reported, or is within `timeout`; otherwise OK.
 absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous);
 
+// Like CheckUnconnected, for a rank that is connecting: also blames rank 0, if
+// the table is away for a second. Takes kRendezvousAnswer at least, unless it
+// returns an error.
+absl::Status CheckWhileConnecting(Rendezvous* rendezvous);
+
 // Returns an error that blames rank `culprit` because of `what`: UNAVAILABLE
 // for a dead rank, another code for a stuck one.
 absl::Status BlameRank(int culprit, absl::StatusCode code,

@@ -226,5 +226,42 @@ TEST(CulpritTest, ALinkThatCannotBeMadeIsToldToAll) {
   }
 }
 
+TEST(CulpritTest, ARankThatConnectsBlamesRank0IfItsTableStaysAway) {
+  AwayRendezvous gone(absl::UnavailableError("connection refused"));
+  const absl::Status status = CheckWhileConnecting(&gone);
+  EXPECT_THAT(status, IsUnavailable(StartsWith("rank 0 is dead: "),
+                                    HasSubstr("connection refused")));
+  EXPECT_TRUE(IsWithoutRank0(status));
+  // It may be stopped, and continue.
+  AwayRendezvous silent(absl::DeadlineExceededError("no answer"));
+  EXPECT_OK(CheckWhileConnecting(&silent));
+}
+
+// A table to which the first two connections break.
+class ReturningRendezvous : public LocalRendezvous {
+ public:
+  absl::StatusOr<std::string> Get(absl::string_view key,
+                                  absl::Duration timeout) override {
+    if (breaks_ > 0) {
+      --breaks_;
+      return absl::UnavailableError("connection reset");
+    }
+    return LocalRendezvous::Get(key, timeout);
+  }
+
+ private:
+  int breaks_ = 2;
+};
+
+TEST(CulpritTest, ASingleConnectionToTheTableMayBreak) {
+  ReturningRendezvous idle;
+  EXPECT_OK(CheckWhileConnecting(&idle));
+  ReturningRendezvous rendezvous;
+  ReportDeadRank(2, "killed", &rendezvous);
+  const auto trouble = RankTroubleOf(CheckWhileConnecting(&rendezvous));
+  ASSERT_TRUE(trouble.has_value());
+  EXPECT_EQ(trouble->rank(), 2);
+}
+
 }  // namespace
 }  // namespace causeway

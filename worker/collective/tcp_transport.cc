@@ -227,17 +227,17 @@ std::string ListenAddress(std::string host) {
   return absl::StrCat(host, ":0");
 }
 
-// Calls wait(time) until it returns in time, `limit` is over, or a rank that
-// cannot connect has been reported.
+// Calls wait(time) until it returns in time, `limit` is over, a rank that
+// cannot connect has been reported, or rank 0 has ended.
 template <typename Wait>
 auto WaitWhileRanksConnect(TimeLimit& limit, Rendezvous* rendezvous, Wait wait)
     -> decltype(wait(absl::Duration())) {
   for (;;) {
     auto result = wait(limit.Slice());
-    if (!absl::IsDeadlineExceeded(result.status()) || limit.IsOver()) {
-      return result;
-    }
-    RETURN_IF_ERROR(CheckUnconnected(kRendezvousAnswer, rendezvous));
+    const bool must_wait = absl::IsDeadlineExceeded(result.status()) ||
+                           absl::IsUnavailable(result.status());
+    if (!must_wait || limit.IsOver()) return result;
+    RETURN_IF_ERROR(CheckWhileConnecting(rendezvous));
   }
 }
 
@@ -269,7 +269,7 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
         return socket.status();
       } else {
         // Perhaps the peer has ended because of a link of its own.
-        RETURN_IF_ERROR(CheckUnconnected(kRendezvousAnswer, rendezvous));
+        RETURN_IF_ERROR(CheckWhileConnecting(rendezvous));
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/testing/status_matchers.h"
@@ -22,6 +23,7 @@
 #include "worker/collective/rank_secret.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/collective/secure_socket.h"
+#include "worker/collective/tcp_rendezvous.h"
 #include "worker/collective/testing/raw_socket.h"
 #include "worker/collective/time_limit.h"
 #include "worker/collective/transport.h"
@@ -153,6 +155,49 @@ TEST_F(TcpTransportTest, EveryRankThatWaitsHearsOfABrokenLink) {
                                     .host = "127.0.0.1",
                                     .now = now_},
                                    &rendezvous_)));
+  }
+}
+
+TEST_F(TcpTransportTest, ARankThatWaitsForAnotherHearsThatRank0HasEnded) {
+  // Rank 1 waits for rank 2, or for rank 0, which does not listen any more.
+  for (const bool is_connected : {true, false}) {
+    ASSERT_OK_AND_ASSIGN(
+        auto server,
+        RendezvousServer::Start({.address = "127.0.0.1:0", .now = now_}));
+    const auto table =
+        RendezvousAt({.address = server->address(), .now = now_});
+    v1::RankAddress address;
+    address.set_key(RandomKey());
+    ASSERT_OK_AND_ASSIGN(
+        auto listener,
+        SecureListener::Listen("127.0.0.1:0", address.key(), now_));
+    address.set_address(listener->address());
+    ASSERT_OK(server->table()->Put("tcp/test/0", address.SerializeAsString()));
+    if (!is_connected) listener = nullptr;
+    Connected rank1 = absl::UnknownError("");
+    std::thread connecting([&] {
+      rank1 = ConnectTcp({.rank = 1,
+                          .size = 3,
+                          .name = "test",
+                          .host = "127.0.0.1",
+                          .now = now_},
+                         table.get());
+    });
+    std::unique_ptr<SecureSocket> socket;
+    if (is_connected) {
+      auto accepted = listener->Accept(now_() + absl::Seconds(60));
+      EXPECT_OK(accepted);
+      if (accepted.ok()) socket = *std::move(accepted);
+    } else {
+      // It asks for that once it has been refused.
+      while (server->Asked("unconnected").empty()) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    }
+    server = nullptr;
+    connecting.join();
+    EXPECT_THAT(rank1, IsUnavailable("rank 0 is dead: "));
+    EXPECT_TRUE(IsWithoutRank0(rank1.status()));
   }
 }
 
