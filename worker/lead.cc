@@ -272,7 +272,8 @@ absl::Status LeadingProcess::Prepare() {
 }
 
 absl::Status LeadingProcess::OpenRendezvous() {
-  ASSIGN_OR_RETURN(const RendezvousOptions options, IslandRendezvousOptions());
+  ASSIGN_OR_RETURN(RendezvousOptions options, IslandRendezvousOptions());
+  options.now = now_;
   crew_.reset();
   rendezvous_.reset();
   ASSIGN_OR_RETURN(rendezvous_, RendezvousServer::Start(options));

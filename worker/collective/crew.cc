@@ -139,9 +139,11 @@ bool CrewLeader::IsAvoided(int process) const {
 std::map<int, std::string> CrewLeader::AllKeys() {
   const absl::Time now = now_();
   std::map<int, std::string> keys;
-  for (const auto& [key, calls] : server_->Asked(kPlaces)) {
+  for (const auto& [key, questions] : server_->Asked(kPlaces)) {
     Asker& asker = askers_[key];
-    if (std::exchange(asker.calls, calls) != calls) asker.seen_at = now;
+    if (std::exchange(asker.calls, questions.count) != questions.count) {
+      asker.seen_at = questions.last;
+    }
     const int process = ProcessOf(key);
     if (process < 0 || process == rules_.leader || asker.has_place ||
         now - asker.seen_at > kGone) {
@@ -176,7 +178,11 @@ void CrewLeader::Skip(absl::Duration stopped) {
   if (stopped <= absl::ZeroDuration()) return;
   began_at_ += stopped;
   // The server has not heard yet who asks.
-  for (auto& [key, asker] : askers_) asker.seen_at += stopped;
+  AllKeys();
+  const absl::Time now = now_();
+  for (auto& [key, asker] : askers_) {
+    asker.seen_at = std::min(asker.seen_at + stopped, now);
+  }
 }
 
 absl::StatusOr<std::vector<int>> CrewLeader::Await(

@@ -86,7 +86,7 @@ class CrewLeader {
   // Waits for a moment. Returns false to give up.
   using Pause = std::function<bool()>;
 
-  // `server` is new, and outlives this.
+  // `server` is new, has the clock `now`, and outlives this.
   CrewLeader(const CrewRules& rules, RendezvousServer* server, Clock now);
 
   // Returns the leader and the processes that ask for a place.

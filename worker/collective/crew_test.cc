@@ -27,6 +27,7 @@ namespace causeway {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -157,9 +158,12 @@ class CrewTest : public testing::Test {
   void StartServer(std::string address) {
     leader_.reset();
     server_.reset();
-    ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start(At(address)));
-    leader_.emplace(rules_, server_.get(),
-                    [this, real = SteadyWallClock()] { return real() + gap_; });
+    RendezvousOptions options = At(address);
+    options.now = [this, real = SteadyWallClock()] {
+      return real() + absl::Seconds(gap_.load());
+    };
+    ASSERT_OK_AND_ASSIGN(server_, RendezvousServer::Start(options));
+    leader_.emplace(rules_, server_.get(), options.now);
   }
 
   using Place = std::future<absl::StatusOr<std::optional<CrewPlace>>>;
@@ -203,7 +207,8 @@ class CrewTest : public testing::Test {
 
   CrewRules rules_{.size = 3, .least = 2, .shrink_after = absl::Seconds(30)};
   uint64_t lives_ = 0;
-  absl::Duration gap_;
+  // The seconds by which the leader's clock is ahead.
+  std::atomic<int> gap_ = 0;
   std::unique_ptr<RendezvousServer> server_;
   std::optional<CrewLeader> leader_;
 };
@@ -218,7 +223,7 @@ TEST_F(CrewTest, ProcessesGetTheirRanksAndOthersWaitUntilTheyAreDismissed) {
   ExpectPlace(std::move(first), 1, 3);
   ExpectPlace(std::move(fifth), 2, 3);
   // Three are enough, although another one waits.
-  gap_ = absl::Hours(1);
+  gap_ = 3600;
   AwaitPresent({0, 7});
   EXPECT_FALSE(leader_->CanGrow());
   leader_->Dismiss();
@@ -227,16 +232,16 @@ TEST_F(CrewTest, ProcessesGetTheirRanksAndOthersWaitUntilTheyAreDismissed) {
 
 TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   Place first = Ask(1);
-  gap_ = absl::Hours(1);
+  gap_ = 3600;
   AwaitPresent({0, 1});
   ASSERT_OK(server_->table()->Put("key", "value"));
-  const absl::Duration later = gap_ + rules_.shrink_after;
+  const auto later = gap_ + absl::ToInt64Seconds(rules_.shrink_after);
   int looks = 0;
   EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
                               [&] {
                                 // The clock advances from look to look.
                                 if (++looks >= 3 && gap_ < later) {
-                                  gap_ += absl::Seconds(1);
+                                  gap_ += 1;
                                 }
                                 absl::SleepFor(absl::Milliseconds(1));
                                 return true;
@@ -247,7 +252,7 @@ TEST_F(CrewTest, ASmallerCrewGrowsAfterSomeTime) {
   Place second = Ask(2);
   AwaitPresent({0, 2});
   EXPECT_FALSE(leader_->CanGrow());
-  gap_ += absl::Hours(1);
+  gap_ += 3600;
   EXPECT_FALSE(leader_->CanGrow());
   AwaitPresent({0, 2});
   EXPECT_TRUE(leader_->CanGrow());
@@ -287,7 +292,7 @@ TEST_F(CrewTest, ALeaderThatWasStoppedWaitsAsLongAsBefore) {
   EXPECT_THAT(leader_->Choose(kRanks, Sharing(6),
                               [&] {
                                 ++looks;
-                                if (looks == 3) gap_ = absl::Hours(1);
+                                if (looks == 3) gap_ = 3600;
                                 if (looks == 10) second = Ask(2);
                                 absl::SleepFor(absl::Milliseconds(1));
                                 return true;
@@ -313,7 +318,7 @@ TEST_F(CrewTest, AProcessWithABrokenLinkGetsNoPlaceForSomeTime) {
   ExpectPlace(std::move(first), 1, 2);
   EXPECT_EQ(leader_->ProcessWithRank(3), 1);
   EXPECT_FALSE(leader_->CanGrow());
-  gap_ = absl::Hours(1);
+  gap_ = 3600;
   AwaitPresent({0, 2});
   EXPECT_TRUE(leader_->CanGrow());
   EXPECT_THAT(leader_->NextRules().avoided, IsEmpty());
@@ -383,7 +388,7 @@ TEST_F(CrewTest, AnotherProcessLeadsAndGivesProcess0APlace) {
       "process 1 has 2 ranks, and process 2 has 3: give all");
   EXPECT_THAT(Choose(6), unequal);
   EXPECT_THAT(second.get().status(), unequal);
-  gap_ = absl::Hours(1);
+  gap_ = 3600;
   AwaitPresent({0, 1});
   leader_->Dismiss();
   EXPECT_EQ(zeroth.get()->has_value(), false);
@@ -396,13 +401,30 @@ TEST_F(CrewTest, AProcessThatNoLongerAsksIsGone) {
   Place first = Ask(1);
   AwaitPresent({0, 1});
   // A question that takes too long does not arrive.
-  while (server_->Asked("place/2/").empty()) {
-    table->Get("place/2/77/2", absl::Milliseconds(100)).IgnoreError();
-  }
+  const auto ask = [&](const std::string& key) {
+    const uint64_t before = server_->Asked(key)[key].count;
+    while (server_->Asked(key)[key].count == before) {
+      table->Get(key, absl::Milliseconds(100)).IgnoreError();
+    }
+  };
+  ask("place/2/77/2");
   AwaitPresent({0, 1, 2});
-  gap_ = absl::Seconds(10);
+  // The leader did not look when it asked, and looks some time later.
+  ask("place/2/77/2");
+  gap_ = 10;
+  EXPECT_THAT(leader_->Present(), Not(Contains(2)));
   AwaitPresent({0, 1});
-  leader_->Dismiss();
+  // Nor does an earlier life get the place.
+  ask("place/2/88/2");
+  gap_ = 20;
+  Place second = Ask(2);
+  while (server_->Asked("place/2/").size() < 3) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(3));
+  ExpectPlace(std::move(first), 1, 3);
+  ExpectPlace(std::move(second), 2, 3);
 }
 
 TEST_F(CrewTest, AProcessThatStartsAgainTellsThatItHadEnded) {
@@ -513,8 +535,8 @@ TEST_F(CrewTest, AWaitEndsWhenItIsToldTo) {
 
 TEST_F(CrewTest, TooFewProcessesAreAnErrorAfterMinutes) {
   EXPECT_THAT(leader_->AwaitEnough([this] {
-    gap_ += absl::Seconds(10);
-    return gap_ < absl::Hours(1);
+    gap_ += 10;
+    return gap_ < 3600;
   }),
               IsDeadlineExceeded("have connected: 0; wanted: 3, at least 2"));
 }

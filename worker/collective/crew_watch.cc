@@ -73,12 +73,12 @@ void CrewWatch::Run() {
   std::vector<Heard> heard(processes_,
                            {.patience = TimeLimit(kLostAfter, &now_)});
   do {
-    const std::map<std::string, uint64_t> asked = server_->Asked(kHeld);
+    const std::map<std::string, Questions> asked = server_->Asked(kHeld);
     for (int process = 1; process < processes_; ++process) {
       Heard& last = heard[process];
-      const auto calls = asked.find(HeldKey(process));
-      if (calls != asked.end() && calls->second != last.calls) {
-        last = {.calls = calls->second,
+      const auto held = asked.find(HeldKey(process));
+      if (held != asked.end() && held->second.count != last.calls) {
+        last = {.calls = held->second.count,
                 .patience = TimeLimit(kLostAfter, &now_)};
       }
       if (!last.patience.IsOver() ||

@@ -53,7 +53,9 @@ class CrewWatchTest : public testing::Test {
   }
   // Waits until the process has asked some more.
   void AwaitAsked(absl::string_view key) {
-    const auto calls = [&] { return server_->Asked(key)[std::string(key)]; };
+    const auto calls = [&] {
+      return server_->Asked(key)[std::string(key)].count;
+    };
     const uint64_t before = calls();
     while (calls() < before + 2) absl::SleepFor(absl::Milliseconds(1));
   }

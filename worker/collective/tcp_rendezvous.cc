@@ -86,8 +86,8 @@ class TcpRendezvousServer : public RendezvousServer {
 
   Rendezvous* table() override { return &table_; }
   const std::string& address() const override { return listener_->address(); }
-  std::map<std::string, uint64_t> Asked(absl::string_view prefix) override {
-    std::map<std::string, uint64_t> asked;
+  std::map<std::string, Questions> Asked(absl::string_view prefix) override {
+    std::map<std::string, Questions> asked;
     absl::MutexLock lock(&asked_mu_);
     for (auto next = asked_.lower_bound(std::string(prefix));
          next != asked_.end() && absl::StartsWith(next->first, prefix);
@@ -137,7 +137,9 @@ class TcpRendezvousServer : public RendezvousServer {
     } else {
       {
         absl::MutexLock lock(&asked_mu_);
-        ++asked_[request.key()];
+        Questions& questions = asked_[request.key()];
+        ++questions.count;
+        questions.last = now_();
       }
       value = table_.Get(request.key(),
                          absl::Milliseconds(request.get_milliseconds()));
@@ -155,7 +157,7 @@ class TcpRendezvousServer : public RendezvousServer {
   const uint64_t number_ = RandomTable();
   LocalRendezvous table_;
   absl::Mutex asked_mu_;
-  std::map<std::string, uint64_t> asked_ ABSL_GUARDED_BY(asked_mu_);
+  std::map<std::string, Questions> asked_ ABSL_GUARDED_BY(asked_mu_);
   // Used by the acceptor, and by the destructor once the acceptor has ended.
   std::list<Call> calls_;
   std::thread acceptor_;

@@ -30,6 +30,13 @@ struct RendezvousOptions {
   Clock now;
 };
 
+// The questions of other processes for a key.
+struct Questions {
+  uint64_t count = 0;
+  // The time of the last one, by the server's clock.
+  absl::Time last;
+};
+
 // Thread-safe.
 class RendezvousServer {
  public:
@@ -40,9 +47,9 @@ class RendezvousServer {
 
   // Returns the table, for this process.
   virtual Rendezvous* table() = 0;
-  // Returns how often other processes have asked for each key that begins with
+  // Returns what other processes have asked, for each key that begins with
   // `prefix`.
-  virtual std::map<std::string, uint64_t> Asked(absl::string_view prefix) = 0;
+  virtual std::map<std::string, Questions> Asked(absl::string_view prefix) = 0;
   // Returns the numeric host:port.
   virtual const std::string& address() const = 0;
 };
