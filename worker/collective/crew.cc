@@ -145,7 +145,7 @@ std::map<int, std::string> CrewLeader::AllKeys() {
       asker.seen_at = questions.last;
     }
     const int process = ProcessOf(key);
-    if (process < 0 || process == rules_.leader || asker.has_place ||
+    if (process < 0 || process == rules_.leader || asker.is_answered ||
         now - asker.seen_at > kGone) {
       continue;
     }
@@ -159,9 +159,15 @@ std::map<int, std::string> CrewLeader::AllKeys() {
 }
 
 std::map<int, std::string> CrewLeader::Keys() {
-  std::map<int, std::string> keys = AllKeys();
-  for (const auto& [process, until] : rules_.avoided) {
-    if (IsAvoided(process)) keys.erase(process);
+  std::map<int, std::string> keys;
+  for (const auto& [process, key] : AllKeys()) {
+    if (IsAvoided(process)) continue;
+    if (rules_.ranks == 0 || RanksOf(key) == rules_.ranks) {
+      keys.emplace(process, key);
+    } else {
+      LOG(WARNING) << "refused a process: "
+                   << Refuse(process, key, rules_.ranks).message();
+    }
   }
   return keys;
 }
@@ -215,6 +221,15 @@ absl::StatusOr<std::set<int>> CrewLeader::AwaitEnough(const Pause& pause) {
   return Present();
 }
 
+absl::Status CrewLeader::Refuse(int process, const std::string& key,
+                                int ranks) {
+  server_->table()
+      ->Put(key, PlaceText(/*rank=*/0, /*size=*/0, rules_.leader, ranks))
+      .IgnoreError();
+  askers_[key].is_answered = true;
+  return UnequalRanks(process, RanksOf(key), rules_.leader, ranks);
+}
+
 absl::Status CrewLeader::CheckRanks(int ranks, const std::vector<int>& crew,
                                     const std::map<int, std::string>& keys) {
   absl::Status status;
@@ -222,12 +237,7 @@ absl::Status CrewLeader::CheckRanks(int ranks, const std::vector<int>& crew,
     if (process == rules_.leader || RanksOf(keys.at(process)) == ranks) {
       continue;
     }
-    status =
-        UnequalRanks(process, RanksOf(keys.at(process)), rules_.leader, ranks);
-    server_->table()
-        ->Put(keys.at(process),
-              PlaceText(/*rank=*/0, /*size=*/0, rules_.leader, ranks))
-        .IgnoreError();
+    status = Refuse(process, keys.at(process), ranks);
   }
   if (!status.ok()) absl::SleepFor(kAsk);
   return status;
@@ -260,11 +270,11 @@ absl::StatusOr<int> CrewLeader::Choose(int ranks,
         server_->table()->Put(RankKey(crew[rank]), absl::StrCat(rank)));
     RETURN_IF_ERROR(server_->table()->Put(
         key, PlaceText(rank, size, rules_.leader, ranks)));
-    askers_[key].has_place = true;
+    askers_[key].is_answered = true;
     keys.erase(crew[rank]);
   }
   crew_ = crew;
-  ranks_ = ranks;
+  rules_.ranks = ranks;
   allowed_ = allowed;
   chosen_at_ = now_();
   LOG(INFO) << "the island trains on " << size << " of " << rules_.size
@@ -315,7 +325,7 @@ CrewRules CrewLeader::NextRules() {
   return next;
 }
 
-int CrewLeader::ProcessWithRank(int rank) { return crew_[rank / ranks_]; }
+int CrewLeader::ProcessWithRank(int rank) { return crew_[rank / rules_.ranks]; }
 
 void CrewLeader::SayFailed(const absl::Status& status, bool for_good) {
   const std::string why =
@@ -330,7 +340,7 @@ void CrewLeader::AwaitDone(absl::Duration timeout, int lost) {
   const absl::Time deadline = now_() + timeout;
   for (int rank = 1; rank < static_cast<int>(crew_.size()); ++rank) {
     if (rank == lost ||
-        !Reaches(0, rank * ranks_, absl::ZeroDuration(), server_->table())
+        !Reaches(0, rank * rules_.ranks, absl::ZeroDuration(), server_->table())
              .value_or(true)) {
       continue;
     }

@@ -52,6 +52,9 @@ struct CrewRules {
   // does not join them with another one, or they slow the others down.
   // `awaited` does not count them.
   std::map<int, absl::Time> avoided;
+  // The ranks of each process; 0 before the first crew. Later a process with
+  // another number of ranks is refused, and disturbs no crew.
+  int ranks = 0;
 };
 
 // Returns the least time between two choices of a crew if no rank has failed,
@@ -101,8 +104,8 @@ class CrewLeader {
   // must have `ranks` ranks, as the leader has. Returns the crew's size. Call
   // once. Errors are those of AwaitEnough, and
   //   INVALID_ARGUMENT     No size is allowed.
-  //   FAILED_PRECONDITION  A process has another number of ranks. AwaitPlace
-  //                        returns the same there.
+  //   FAILED_PRECONDITION  A process has another number of ranks, and there was
+  //                        no crew before. AwaitPlace returns the same there.
   absl::StatusOr<int> Choose(int ranks, const CrewSizeAllowed& allowed,
                              const Pause& pause);
 
@@ -143,19 +146,22 @@ class CrewLeader {
   struct Asker {
     uint64_t calls = 0;
     absl::Time seen_at = absl::InfinitePast();
-    bool has_place = false;
+    // It has a place, or was refused.
+    bool is_answered = false;
   };
 
   // Returns whether the process gets no place now.
   bool IsAvoided(int process) const;
-  // Return the keys of processes that ask and have no place, by process. Keys
-  // has only processes that may get one.
+  // Return the keys of processes that ask and have no answer, by process. Keys
+  // has only processes that may get a place, and refuses those that never may.
   std::map<int, std::string> AllKeys();
   std::map<int, std::string> Keys();
   // Like Dismiss, but does not wait, and returns AllKeys().
   std::map<int, std::string> DismissAskers(absl::string_view why);
   // Returns `processes` and the processes in Keys().
   std::set<int> WithAskers(const std::vector<int>& processes);
+  // Tells a process that it does not have `ranks` ranks, and returns the error.
+  absl::Status Refuse(int process, const std::string& key, int ranks);
   // Refuses processes of the crew that do not have `ranks` ranks, and returns
   // the error of one.
   absl::Status CheckRanks(int ranks, const std::vector<int>& crew,
@@ -174,7 +180,6 @@ class CrewLeader {
   absl::Time began_at_ = absl::InfiniteFuture();
   // The chosen crew, with the arguments and the time of the choice.
   std::vector<int> crew_;
-  int ranks_ = 1;
   CrewSizeAllowed allowed_;
   absl::Time chosen_at_;
 };

@@ -529,6 +529,47 @@ TEST_F(CrewTest, BothSidesSayThatRanksAreUnequal) {
   ExpectPlace(std::move(second), 2, 3);
 }
 
+TEST_F(CrewTest, ANewcomerWithUnequalRanksIsRefusedAndTheCrewContinues) {
+  rules_.awaited = 2;
+  StartServer(server_->address());
+  Place first = Ask(1);
+  AwaitPresent({0, 1});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(2));
+  ExpectPlace(std::move(first), 1, 2);
+  gap_ = 3600;
+  const auto ask_unequal = [&] {
+    Place unequal = Ask(2, kRanks + 1);
+    while (server_->Asked("place/2/").empty()) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return unequal;
+  };
+  const auto refused = IsFailedPrecondition(
+      "process 0 has 2 ranks, and process 2 has 3: give all");
+  Place unequal = ask_unequal();
+  EXPECT_FALSE(leader_->CanGrow());
+  EXPECT_THAT(unequal.get().status(), refused);
+  EXPECT_EQ(leader_->NextRules().awaited, 2);
+  Place second = Ask(2);
+  AwaitPresent({0, 2});
+  EXPECT_TRUE(leader_->CanGrow());
+  leader_->Dismiss();
+  EXPECT_EQ(second.get()->has_value(), false);
+
+  // The leader of the next crew knows how many ranks a process must have.
+  rules_ = leader_->NextRules();
+  rules_.awaited = 2;
+  StartServer(server_->address());
+  unequal = ask_unequal();
+  first = Ask(1);
+  AwaitPresent({0, 1});
+  ASSERT_OK(server_->table()->Put("key", "value"));
+  EXPECT_THAT(Choose(6), IsOkAndHolds(2));
+  ExpectPlace(std::move(first), 1, 2);
+  EXPECT_THAT(unequal.get().status(), refused);
+}
+
 TEST_F(CrewTest, AWaitEndsWhenItIsToldTo) {
   EXPECT_THAT(leader_->AwaitEnough([] { return false; }), IsCancelled());
 }
