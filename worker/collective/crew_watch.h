@@ -50,7 +50,8 @@ class PlaceHolder {
 };
 
 // Looks, on a thread of the leader, for processes that are lost, and reports
-// the first rank of one, so that no rank waits any longer (CheckUnconnected).
+// the first rank of one, so that no rank waits any longer
+// (CheckWhileConnecting).
 class CrewWatch {
  public:
   // `server`, which outlives this, has given places to `processes`, with

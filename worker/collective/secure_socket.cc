@@ -33,6 +33,8 @@ constexpr absl::Duration kReachTime = absl::Seconds(10);
 // do so some milliseconds apart, so the first pauses between tries are short.
 constexpr absl::Duration kFirstConnectPause = absl::Milliseconds(10);
 constexpr absl::Duration kLongestConnectPause = absl::Milliseconds(200);
+// The time between two questions whether to go on with a handshake.
+constexpr absl::Duration kAskToGoOn = absl::Seconds(1);
 // AES-GCM is safe for 2^24.5 records of 2^14 bytes (RFC 8446, section 5.5). New
 // keys cost nothing, so they come far earlier.
 constexpr size_t kBytesPerKey = size_t{1} << 28;
@@ -212,7 +214,8 @@ absl::StatusOr<bool> SecureSocket::ContinueHandshake() {
 
 absl::Status SecureSocket::ConnectTo(const addrinfo& address,
                                      const std::string& name,
-                                     absl::Time deadline, const Clock& now) {
+                                     absl::Time deadline, const Clock& now,
+                                     const std::function<bool()>& go_on) {
   name_ = name;
   SSL_set_connect_state(ssl_.get());
   // Without the key, a listener would need a certificate, but no authority is
@@ -239,7 +242,14 @@ absl::Status SecureSocket::ConnectTo(const addrinfo& address,
   for (;;) {
     ASSIGN_OR_RETURN(const bool complete, ContinueHandshake());
     if (complete) break;
-    RETURN_IF_ERROR(await(events(), deadline));
+    // The listener answers once its process accepts connections.
+    const absl::Time until = std::min(deadline, now() + kAskToGoOn);
+    const absl::Status ready = await(events(), until);
+    if (absl::IsDeadlineExceeded(ready) && until < deadline) {
+      if (go_on == nullptr || go_on()) continue;
+      return absl::CancelledError("the handshake was given up");
+    }
+    RETURN_IF_ERROR(ready);
   }
   char accepted = 0;
   return ReadAll(absl::MakeSpan(&accepted, 1), deadline, now);
@@ -247,7 +257,7 @@ absl::Status SecureSocket::ConnectTo(const addrinfo& address,
 
 absl::StatusOr<std::unique_ptr<SecureSocket>> SecureSocket::ConnectOnce(
     const std::string& address, const std::string& key, const std::string& name,
-    absl::Time deadline, const Clock& now) {
+    absl::Time deadline, const Clock& now, const std::function<bool()>& go_on) {
   ASSIGN_OR_RETURN(const auto addresses, Resolve(address, 0));
   absl::Status status;
   for (const addrinfo* one = addresses.get(); one != nullptr;
@@ -258,7 +268,7 @@ absl::StatusOr<std::unique_ptr<SecureSocket>> SecureSocket::ConnectOnce(
       continue;
     }
     std::unique_ptr<SecureSocket> made(new SecureSocket(descriptor, key));
-    status = made->ConnectTo(*one, name, deadline, now);
+    status = made->ConnectTo(*one, name, deadline, now, go_on);
     if (status.ok()) return made;
   }
   return absl::Status(status.code(),

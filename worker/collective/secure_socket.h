@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,9 +51,12 @@ class SecureSocket {
       const std::string& address, const std::string& key,
       const std::string& name, absl::Time deadline, const Clock& now);
   // Like Connect, but fails with UNAVAILABLE at once if no process listens.
+  // Asks `go_on`, if it is not null, about every second while a listener does
+  // not answer, and fails with CANCELLED once that returns false.
   static absl::StatusOr<std::unique_ptr<SecureSocket>> ConnectOnce(
       const std::string& address, const std::string& key,
-      const std::string& name, absl::Time deadline, const Clock& now);
+      const std::string& name, absl::Time deadline, const Clock& now,
+      const std::function<bool()>& go_on = nullptr);
   ~SecureSocket();
 
   // Returns the connecting side's name.
@@ -91,7 +95,8 @@ class SecureSocket {
   // Takes over the descriptor of a socket that does not block.
   SecureSocket(int descriptor, std::string key);
   absl::Status ConnectTo(const addrinfo& address, const std::string& name,
-                         absl::Time deadline, const Clock& now);
+                         absl::Time deadline, const Clock& now,
+                         const std::function<bool()>& go_on);
   // Continues the handshake, and returns whether it is complete.
   absl::StatusOr<bool> ContinueHandshake();
   // Returns OK if the operation with this result must only wait.

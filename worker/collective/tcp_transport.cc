@@ -257,9 +257,15 @@ absl::Status ConnectToLower(const TcpTransportOptions& options,
           absl::StrCat("the address of rank ", peer, " is damaged"));
     }
     while (sockets[peer] == nullptr) {
+      // The peer accepts connections once it is connected to lower ranks.
+      absl::Status trouble;
       auto socket = SecureSocket::ConnectOnce(
           address.address(), address.key(), absl::StrCat(options.rank),
-          options.now() + limit.Left(), options.now);
+          options.now() + limit.Left(), options.now, [&] {
+            trouble = CheckWhileConnecting(rendezvous);
+            return trouble.ok();
+          });
+      RETURN_IF_ERROR(trouble);
       if (socket.ok()) {
         sockets[peer] = *std::move(socket);
       } else if (absl::IsNotFound(socket.status())) {

@@ -158,6 +158,23 @@ TEST_F(TcpTransportTest, EveryRankThatWaitsHearsOfABrokenLink) {
   }
 }
 
+TEST_F(TcpTransportTest, ARankInAHandshakeHearsOfADeadRank) {
+  // Rank 0 listens, but does not accept connections yet.
+  v1::RankAddress address;
+  address.set_key(RandomKey());
+  ASSERT_OK_AND_ASSIGN(
+      const auto listener,
+      SecureListener::Listen("127.0.0.1:0", address.key(), now_));
+  address.set_address(listener->address());
+  ASSERT_OK(rendezvous_.Put("tcp/test/0", address.SerializeAsString()));
+  Connected rank1 = absl::UnknownError("");
+  std::thread connecting([&] { rank1 = Connect(1, 3); });
+  AddressOf(1);
+  ReportDeadRank(2, "killed", &rendezvous_);
+  connecting.join();
+  EXPECT_THAT(rank1, IsUnavailable("rank 2 is dead: killed"));
+}
+
 TEST_F(TcpTransportTest, ARankThatWaitsForAnotherHearsThatRank0HasEnded) {
   // Rank 1 waits for rank 2, or for rank 0, which does not listen any more.
   for (const bool is_connected : {true, false}) {
