@@ -39,6 +39,9 @@ namespace {
 // answered for this long.
 constexpr absl::Duration kAwaitLeader = absl::Seconds(3);
 
+// A process whose leader's table is gone looks this long for another one.
+constexpr absl::Duration kAnotherTable = absl::Seconds(1);
+
 bool IsUnanswered(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status);
@@ -193,8 +196,11 @@ absl::StatusOr<std::optional<FollowEnd>> FollowingProcess::RunRanks(
       WhyEnded(place, kAwaitProcess);
   if (absl::IsAborted(why.status())) return EndedForGood(why.status());
   RETURN_IF_ERROR(ended);
-  if (!why.ok()) return FollowEnd::kIslandEnded;
-  if (why->has_value()) {
+  // A leader that has started again has another table at the same address.
+  if (!why.ok() && !ConnectRendezvous(leader_, kAnotherTable).ok()) {
+    return FollowEnd::kIslandEnded;
+  }
+  if (why.ok() && why->has_value()) {
     return absl::AbortedError(absl::StrCat("rank 0 has failed: ", **why));
   }
   StampOwnRanks(0, 0);
