@@ -124,7 +124,8 @@ class OuterLoop {
   // tries again.
   void Saved(bool saved);
 
-  // Ends the island with this status of the replica or the trainer.
+  // Ends the island with this status of the replica or the trainer. The trainer
+  // may still report its last action.
   void Failed(const absl::Status& status);
   // Asks the island to hand in its training and to leave.
   void RequestLeave(absl::string_view reason) {

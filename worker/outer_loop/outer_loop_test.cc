@@ -339,6 +339,19 @@ TEST_F(ConnectedIslandTest, AFragmentsFailureEndsTheIsland) {
               testing::Contains(StartsWith("end OUT_OF_RANGE")));
 }
 
+// Another thread may report a failure while the trainer applies an update.
+TEST_F(ConnectedIslandTest, AnUpdateMayBeAppliedAfterAFailure) {
+  driver_.Train(4);
+  driver_.Contribute(0);
+  driver_.ReceiveUpdate(0, true);
+  driver_.loop().Stepped(IslandDriver::kTokens);
+  ASSERT_TRUE(std::holds_alternative<action::Apply>(driver_.Trainer()));
+  driver_.loop().Failed(absl::DataLossError("the replica is lost"));
+  driver_.loop().Applied();
+  EXPECT_THAT(driver_.Train(),
+              ElementsAre("end DATA_LOSS: the replica is lost"));
+}
+
 TEST_F(ConnectedIslandTest, AStopEndsEveryActor) {
   driver_.Train(4);
   driver_.loop().RequestStop();

@@ -170,6 +170,8 @@ TrainerAction OuterLoop::ApplyUpdate(uint32_t id) {
 }
 
 void OuterLoop::Applied() {
+  // The island may have failed while the trainer applied the update.
+  if (!ordered_.has_value()) return;
   FragmentExchange& exchange =
       fragments_[std::get<action::Apply>(*ordered_).fragment].exchange;
   ordered_.reset();
