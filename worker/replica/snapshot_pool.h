@@ -4,8 +4,8 @@
 #define WORKER_REPLICA_SNAPSHOT_POOL_H_
 
 #include <cstddef>
+#include <map>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -14,8 +14,9 @@
 namespace causeway {
 
 // A pool of memory for snapshots and updates of fragments, because fresh memory
-// from the system costs more than the copy into it. Grows to the largest number
-// of vectors in use at one time. Thread-safe.
+// from the system costs more than the copy into it. A vector serves sizes down
+// to half of its own, because anchors stay in vectors from the pool, and small
+// ones would otherwise end up in the largest vectors. Thread-safe.
 class SnapshotPool {
  public:
   // Returns `size` values, which are unspecified.
@@ -23,9 +24,10 @@ class SnapshotPool {
     LargeVector<float> memory;
     {
       absl::MutexLock lock(&mu_);
-      if (!spare_.empty()) {
-        memory = std::move(spare_.back());
-        spare_.pop_back();
+      const auto best = spare_.lower_bound(size);
+      if (best != spare_.end() && best->first <= 2 * size) {
+        memory = std::move(best->second);
+        spare_.erase(best);
       }
     }
     memory.resize(size);
@@ -33,14 +35,16 @@ class SnapshotPool {
   }
 
   void Return(LargeVector<float> memory) {
-    if (memory.capacity() == 0) return;
+    const size_t capacity = memory.capacity();
+    if (capacity == 0) return;
     absl::MutexLock lock(&mu_);
-    spare_.push_back(std::move(memory));
+    spare_.emplace(capacity, std::move(memory));
   }
 
  private:
   absl::Mutex mu_;
-  std::vector<LargeVector<float>> spare_ ABSL_GUARDED_BY(mu_);
+  // By capacity.
+  std::multimap<size_t, LargeVector<float>> spare_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

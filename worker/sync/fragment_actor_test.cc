@@ -357,10 +357,13 @@ TEST_F(FragmentActorTest, TheMemoryOfASnapshotIsUsedForTheNext) {
   replica_->snapshots().Return(std::move(memory));
   Send();
   // The snapshot took the pool's memory.
-  EXPECT_NE(replica_->snapshots().Take(0).data(), place);
+  const size_t size = anchor_.size();
+  EXPECT_NE(replica_->snapshots().Take(size).data(), place);
   ExpectMixed();
-  // Then the update took that memory, and gave back the old anchor's.
-  EXPECT_GE(replica_->snapshots().Take(0).capacity(), anchor_.size());
+  // Then the snapshot gave it back, and the update the old anchor's.
+  const LargeVector<float> first = replica_->snapshots().Take(size);
+  const LargeVector<float> second = replica_->snapshots().Take(size);
+  EXPECT_TRUE(first.data() == place || second.data() == place);
 }
 
 TEST_F(FragmentActorTest, AnUploadThatBrokeWhileItWasEncodedIsOfferedWhole) {
