@@ -57,8 +57,9 @@ class Coordinator {
     SyncSchedule schedule;
     // The number of this coordinator in the run, from 1.
     uint64_t epoch = 1;
-    // An island that trains slower than the others for this long is asked to
-    // leave, if enough others remain.
+    // An island that has trained slower than the others for this long is asked
+    // to leave, if enough others remain. Time in which it did not train, as in
+    // a pause, does not count.
     absl::Duration drain_slow_after = absl::InfiniteDuration();
   };
 

@@ -53,10 +53,6 @@ absl::Status Coordinator::Resume(absl::Time now, Effects& effects) {
   flags_.pause_reason.clear();
   effects.flags = flags_;
   effects.events.push_back({"run_resumed", "", "the run continues"});
-  // No island was slow while all stood still.
-  for (Member* member : membership_.Live()) {
-    member->slow_since = absl::InfiniteFuture();
-  }
   effects.view_changed = true;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
     MaybeClose(fragment, now, effects);

@@ -22,6 +22,16 @@ namespace {
 
 constexpr size_t kDigestBytes = 16;
 
+// Returns the longest time between new speeds of an island that trains: it
+// measures each for a few seconds or a step or two, and is heard of within its
+// lease. In a longer pause it did not train, perhaps because no island could,
+// or because this process was stopped.
+absl::Duration LongestPacePause(const v1::RunConfig& config,
+                                const v1::IslandProgress& progress) {
+  return absl::Seconds(5 + config.membership().lease_seconds()) +
+         2 * absl::Seconds(progress.step_seconds());
+}
+
 CoordinatorEvent DiffersEvent(const Member& member) {
   return {"data_differs", member.island_id,
           absl::StrCat("island ", member.island_id,
@@ -64,6 +74,7 @@ void Coordinator::NotePace(Member& member, absl::Time now, Effects& effects) {
     all.push_back(live->progress.step_seconds());
     remaining += live != &member && live->IsReady() && !live->draining;
   }
+  const bool was_behind = member.pace.is_behind_others();
   const std::optional<std::string> change =
       member.pace.Heard(member.progress.step_seconds(), std::move(all));
   if (change.has_value()) {
@@ -72,17 +83,21 @@ void Coordinator::NotePace(Member& member, absl::Time now, Effects& effects) {
          member.island_id,
          absl::StrCat("island ", member.island_id, " ", *change)});
   }
-  member.slow_since = member.pace.is_behind_others()
-                          ? std::min(member.slow_since, now)
-                          : absl::InfiniteFuture();
-  const absl::Duration slow = now - member.slow_since;
-  if (slow < options_.drain_slow_after ||
+  const absl::Duration since_last = now - std::exchange(member.paced_at, now);
+  if (!member.pace.is_behind_others()) {
+    member.slow_for = absl::ZeroDuration();
+  } else if (was_behind &&
+             since_last <= LongestPacePause(options_.config, member.progress)) {
+    member.slow_for += since_last;
+  }
+  if (member.slow_for < options_.drain_slow_after ||
       remaining < std::max(IslandsNeeded(), 1u)) {
     return;
   }
   Drain(member.island_id,
         absl::StrCat("it has been slow for ",
-                     absl::FormatDuration(absl::Trunc(slow, absl::Seconds(1)))),
+                     absl::FormatDuration(
+                         absl::Trunc(member.slow_for, absl::Seconds(1)))),
         effects)
       .IgnoreError();
 }

@@ -104,14 +104,23 @@ TEST(CoordinatorReports, ASlowIslandIsAskedToLeaveIfEnoughOthersRemain) {
   for (int i = 0; i < 5; ++i) report(slow, 1);
   for (int i = 0; i < 14; ++i) report(slow, 2);
   EXPECT_EQ(leaves(), 0);
-  // So does a pause, in which no island trains.
+  // Time in which no island can train does not count: a pause, a suspension,
+  // and a stop of the coordinator, whose first event may be a report.
   ASSERT_OK(run.core().Pause("", run.effects()));
   run.Advance(absl::Hours(1));
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   report(slow, 2);
   EXPECT_EQ(leaves(), 0);
-  for (int i = 0; i < 9; ++i) report(slow, 2);
+  run.core().StorageChecked(absl::InternalError("disk full"), run.effects());
+  ASSERT_EQ(run.core().run_state(), v1::SUSPENDED);
+  run.Advance(absl::Hours(1));
+  run.core().StorageChecked(absl::OkStatus(), run.effects());
+  report(slow, 2);
   EXPECT_EQ(leaves(), 0);
+  run.Advance(absl::Hours(1));
+  report(slow, 2);
+  EXPECT_EQ(leaves(), 0);
+  // The time before still counts.
   report(slow, 2);
   EXPECT_EQ(leaves(), 1);
   EXPECT_TRUE(run.core().View(slow).drain());

@@ -83,8 +83,10 @@ struct Member {
   IslandPace pace;
   // Absent unless the run has synchronization.uplink_bits_floor.
   std::optional<UplinkBits> uplink_bits;
-  // The time since which it has been behind the others, without a break.
-  absl::Time slow_since = absl::InfiniteFuture();
+  // The time of the last report of a new speed.
+  absl::Time paced_at = absl::InfinitePast();
+  // For how long it has trained behind the others, without catching up.
+  absl::Duration slow_for;
   // The number of joins that the island has left at `joins_at`.
   double joins_left = 0;
   absl::Time joins_at = absl::InfinitePast();
