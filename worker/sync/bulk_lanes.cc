@@ -11,14 +11,23 @@
 namespace causeway {
 namespace {
 
-// The time that a call waits for its connection before it fails with the
-// reason.
-constexpr absl::Duration kConnectWait = absl::Seconds(2);
+// The longest wait for a try to connect.
+constexpr absl::Duration kTryWait = absl::Seconds(2);
 
 }  // namespace
 
-void AwaitConnection(grpc::Channel& channel) {
-  channel.WaitForConnected(FromNow(kConnectWait));
+bool AwaitTry(grpc::Channel& channel) {
+  const gpr_timespec deadline = FromNow(kTryWait);
+  while (true) {
+    const grpc_connectivity_state state =
+        channel.GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return true;
+    if (!channel.WaitForStateChange(state, deadline) ||
+        channel.GetState(/*try_to_connect=*/false) ==
+            GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      return false;
+    }
+  }
 }
 
 BulkLanes::BulkLanes(std::vector<std::shared_ptr<grpc::Channel>> channels,
@@ -51,14 +60,27 @@ std::shared_ptr<grpc::Channel> BulkLanes::NextChannel() {
   return channels_[next_++ % channels_.size()];
 }
 
-std::unique_ptr<BulkLane> BulkLanes::Open(const std::string& method,
-                                          absl::Duration timeout) {
+std::vector<std::unique_ptr<BulkLane>> BulkLanes::Open(
+    const std::string& method, absl::Duration timeout, int count) {
   // Connects all at once: the other connections will soon be needed, too.
   Connect();
-  const std::shared_ptr<grpc::Channel> channel = NextChannel();
-  AwaitConnection(*channel);
-  grpc::GenericStub stub(channel);
-  return std::make_unique<BulkLane>(group_, timeout, stub, method);
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (int i = 0; i < count; ++i) channels.push_back(NextChannel());
+  for (const std::shared_ptr<grpc::Channel>& channel : channels) {
+    // The transfer will fail, so the other connections do not matter.
+    if (!AwaitTry(*channel)) break;
+  }
+  std::vector<std::unique_ptr<BulkLane>> lanes;
+  for (const std::shared_ptr<grpc::Channel>& channel : channels) {
+    grpc::GenericStub stub(channel);
+    lanes.push_back(std::make_unique<BulkLane>(group_, timeout, stub, method));
+  }
+  return lanes;
+}
+
+std::unique_ptr<BulkLane> BulkLanes::OpenOne(const std::string& method,
+                                             absl::Duration timeout) {
+  return std::move(Open(method, timeout, 1).front());
 }
 
 }  // namespace causeway

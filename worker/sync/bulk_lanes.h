@@ -60,11 +60,14 @@ class BulkLanes {
   // chunks of `chunk_bytes` can use.
   int LanesFor(uint64_t bytes, uint64_t chunk_bytes) const;
 
-  // Starts a stream on the next connection, so that transfers with few lanes
-  // use all connections in turn. Waits a moment for a connection that is down;
-  // if it stays down, the stream says why.
-  std::unique_ptr<BulkLane> Open(const std::string& method,
-                                 absl::Duration timeout)
+  // Starts `count` streams on the next connections, so that transfers with few
+  // lanes use all connections in turn. Waits a moment for connections that are
+  // down, until one of them cannot be made; its stream then says why.
+  std::vector<std::unique_ptr<BulkLane>> Open(const std::string& method,
+                                              absl::Duration timeout, int count)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::unique_ptr<BulkLane> OpenOne(const std::string& method,
+                                    absl::Duration timeout)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -78,11 +81,12 @@ class BulkLanes {
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Waits a moment for the channel to connect. gRPC notices a new connection only
-// while a thread waits for the channel, which does not happen in pauses between
-// tries. Without this call, the island would find a coordinator that is back
-// seconds later.
-void AwaitConnection(grpc::Channel& channel);
+// Waits a moment for the end of one try to connect, so that a call fails with
+// its reason. Returns whether the channel is connected. gRPC notices a new
+// connection only while a thread waits for the channel, which does not happen
+// in pauses between tries. Without this call, the island would find a
+// coordinator that is back seconds later.
+bool AwaitTry(grpc::Channel& channel);
 
 }  // namespace causeway
 

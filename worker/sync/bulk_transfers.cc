@@ -150,7 +150,7 @@ absl::StatusOr<v1::ContributeResponse> BulkTransfers::Contribute(
     Pace(encoding.object().encoded_bytes());
   }
   const std::unique_ptr<BulkLane> first =
-      bulk_.Open(MethodName("Contribute"), timeout);
+      bulk_.OpenOne(MethodName("Contribute"), timeout);
   Upload upload = {.header = std::move(header),
                    .timeout = timeout,
                    .streams = count,
@@ -251,7 +251,7 @@ std::unique_ptr<BulkLane> BulkTransfers::OpenUploadLane(
   *lane.mutable_identity() = header.identity();
   lane.set_fragment(header.fragment());
   lane.set_base_version(header.base_version());
-  auto opened = bulk_.Open(MethodName("Contribute"), timeout);
+  auto opened = bulk_.OpenOne(MethodName("Contribute"), timeout);
   opened->stream().Write(ToByteBuffer(request));
   return opened;
 }
@@ -349,10 +349,10 @@ BulkTransfers::Incoming BulkTransfers::OpenDownload(Request request,
   if constexpr (std::is_same_v<Request, v1::FetchParametersRequest>) {
     request.set_compress(pace < kFastestCompressed);
   }
+  incoming.lanes =
+      lanes.Open(MethodOf(request), CallTimeout(options_, max_bytes), count);
   for (int i = 0; i < count; ++i) {
     stream.set_index(i);
-    incoming.lanes.push_back(
-        lanes.Open(MethodOf(request), CallTimeout(options_, max_bytes)));
     incoming.lanes[i]->stream().WriteLast(ToByteBuffer(request));
   }
   return incoming;

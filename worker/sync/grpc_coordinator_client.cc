@@ -32,8 +32,9 @@
 namespace causeway {
 namespace {
 
-// The longest wait for a try to connect.
-constexpr absl::Duration kTryWait = absl::Seconds(2);
+// The time that a session waits for its connection before it fails with the
+// reason.
+constexpr absl::Duration kConnectWait = absl::Seconds(2);
 
 // The least time between attempts to resolve the names of coordinators.
 constexpr absl::Duration kResolvePause = absl::Seconds(10);
@@ -42,19 +43,9 @@ constexpr absl::Duration kResolvePause = absl::Seconds(10);
 // because asking for them takes time for each open file of the process.
 constexpr absl::Duration kFiguresAge = absl::Seconds(10);
 
-// Waits for the end of one try to connect, so that a call fails with its
-// reason.
-void AwaitTry(grpc::Channel& channel) {
-  const gpr_timespec deadline = FromNow(kTryWait);
-  bool waits = true;
-  while (waits) {
-    const grpc_connectivity_state state =
-        channel.GetState(/*try_to_connect=*/true);
-    if (state == GRPC_CHANNEL_READY) return;
-    waits = channel.WaitForStateChange(state, deadline) &&
-            channel.GetState(/*try_to_connect=*/false) !=
-                GRPC_CHANNEL_TRANSIENT_FAILURE;
-  }
+// Waits a moment for the channel to connect, however many tries that takes.
+void AwaitConnection(grpc::Channel& channel) {
+  channel.WaitForConnected(FromNow(kConnectWait));
 }
 
 // The coordinator refuses requests with texts that are too long.

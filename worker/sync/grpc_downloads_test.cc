@@ -26,6 +26,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "worker/sync/coordinator_client.h"
 #include "worker/sync/grpc_coordinator_client.h"
+#include "worker/sync/near_follower.h"
 #include "worker/sync/testing/warnings.h"
 
 namespace causeway {
@@ -390,6 +391,24 @@ TEST_F(NearDownloadsTest, AFollowerThatIsGoneCostsNoUpdate) {
               ElementsAre(HasSubstr("cannot reach the follower at " +
                                     coordinator_.follower)));
   ExpectPause(absl::Seconds(5));
+}
+
+// The download must not wait for each connection in turn.
+TEST_F(NearDownloadsTest, AFollowerThatIsGoneIsGivenUpOnAllConnectionsAtOnce) {
+  follower_server_.Shutdown();
+  const Clock clock = SteadyWallClock();
+  const auto client = NewGrpcCoordinatorClient({.address = address_,
+                                                .region = "b",
+                                                .bulk_connections = 8,
+                                                .now = clock});
+  const absl::Time began = clock();
+  ParametersDownload download;
+  EXPECT_OK(client->FetchParameters({}, 1 << 30, download));
+  EXPECT_LT(clock() - began, NearFollower::kPatience);
+  EXPECT_EQ(download.bytes.received(), coordinator_.announced);
+  const auto requests = coordinator_.parameters_requests();
+  EXPECT_EQ(requests.back().stream().count(), 8);
+  EXPECT_EQ(requests.back().region(), "");
 }
 
 TEST_F(NearDownloadsTest, AFollowerWithAnotherVersionIsNotBelieved) {
