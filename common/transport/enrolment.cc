@@ -230,6 +230,7 @@ void CertificateRenewer::Run(const std::string& addresses,
   while (!stop_.WaitForNotificationWithTimeout(wait)) {
     const absl::StatusOr<absl::Time> due = FolderRenewalTime(folder);
     if (due.ok() && now() < *due) {
+      backoff.Reset();
       wait = std::min(*due - now(), kLook);
       continue;
     }
@@ -237,8 +238,9 @@ void CertificateRenewer::Run(const std::string& addresses,
         due.ok() ? Renew(addresses, folder, now()) : due.status();
     if (renewed.ok()) {
       LOG(INFO) << "renewed the certificate in " << folder;
-      backoff.Reset();
-      wait = absl::ZeroDuration();
+      // By a clock that is days ahead, the new certificate is due, too.
+      const absl::StatusOr<absl::Time> next = FolderRenewalTime(folder);
+      wait = next.ok() && now() < *next ? absl::ZeroDuration() : backoff.Next();
       continue;
     }
     wait = backoff.Next();

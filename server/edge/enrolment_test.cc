@@ -6,6 +6,7 @@
 #include "common/transport/enrolment.h"
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -311,6 +312,35 @@ TEST_F(EnrolmentTest, ACertificateIsRenewedInTime) {
   EXPECT_EQ(*ReadFile(Path("a/tls.key")), key);
   EXPECT_OK(Watch({.tls = folder}));
   EXPECT_EQ(trust_->ListCertificates().certificates_size(), 2);
+}
+
+// By a clock that is most of a life ahead, every new certificate is due.
+TEST_F(EnrolmentTest, AClockThatIsAheadDoesNotRenewWithoutAPause) {
+  const std::string folder = Path("a");
+  ASSERT_OK(Enrol(address_, Token("island"), folder, absl::Now()));
+  ASSERT_OK_AND_ASSIGN(const absl::Time due, FolderRenewalTime(folder));
+  // A certificate is due after two thirds of its life.
+  const absl::Duration ahead = 1.2 * (due - absl::Now());
+  std::set<std::string> certificates;
+  absl::Time first;
+  absl::Time second;
+  absl::Notification renewed_twice;
+  CertificateRenewer renewer(
+      address_, folder,
+      [&] {
+        if (certificates.insert(*ReadFile(Path("a/tls.crt"))).second) {
+          if (certificates.size() == 2) first = absl::Now();
+          if (certificates.size() == 3) {
+            second = absl::Now();
+            renewed_twice.Notify();
+          }
+        }
+        return absl::Now() + ahead;
+      },
+      /*seed=*/1);
+  ASSERT_TRUE(renewed_twice.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  // The first pause is half a second at least.
+  EXPECT_GT(second - first, absl::Milliseconds(400));
 }
 
 // After a takeover, the authority is missing until the operator brings it.
