@@ -149,7 +149,9 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
   other_data_since_ = std::move(other_data);
   std::vector<Head> merged;
   for (size_t i = 0; i < moment.heads.size(); ++i) {
-    const Head& head = moment.heads[i];
+    Head head = moment.heads[i];
+    // The clock of an earlier process may have been ahead of this one's.
+    head.committed_at = std::min(head.committed_at, now);
     if (moment_.heads.empty() || head.step > moment_.heads[i].step) {
       merged.push_back(head);
     }
@@ -158,6 +160,8 @@ void RunHealth::Observe(const Moment& moment, absl::Time now) {
     return a.committed_at < b.committed_at;
   });
   for (const Head& head : merged) Merged(head);
+  // An earlier process began the rounds that follow these.
+  if (first) newest_.committed_at = absl::InfinitePast();
   if (!enough || moment.state != v1::RUNNING) {
     able_since_ = absl::InfiniteFuture();
   } else {
@@ -171,8 +175,10 @@ void RunHealth::Merged(const Head& head) {
   merged_at_ = std::max(merged_at_, head.committed_at);
   if (head.step <= newest_.step) return;
   if (newest_.committed_at >= able_since_) {
-    paces_.push_back((head.committed_at - newest_.committed_at) /
-                     static_cast<double>(head.step - newest_.step));
+    const absl::Duration pace = (head.committed_at - newest_.committed_at) /
+                                static_cast<double>(head.step - newest_.step);
+    // The clock may have been set back.
+    if (pace > absl::ZeroDuration()) paces_.push_back(pace);
     if (paces_.size() > kPaces) paces_.pop_front();
   }
   newest_ = head;

@@ -138,7 +138,8 @@ class RunHealth {
   std::map<std::string, absl::Time> other_data_since_;
   // The time since which rounds can be merged; infinite if they cannot.
   absl::Time able_since_ = absl::InfiniteFuture();
-  // The first round with the latest step.
+  // The first round with the latest step. Its time is the infinite past if an
+  // earlier process merged it.
   Head newest_;
   // The time at which a round was merged last.
   absl::Time merged_at_ = absl::InfinitePast();

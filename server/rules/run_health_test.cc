@@ -130,6 +130,36 @@ TEST_F(RunHealthTest, AfterARestartThePaceIsUnknown) {
   EXPECT_DOUBLE_EQ(Describe().seconds_left(), 130);
 }
 
+TEST_F(RunHealthTest, TheClockOfTheProcessBeforeMayHaveBeenAhead) {
+  moment_.heads = {{.step = 20, .committed_at = kStart + absl::Hours(24)},
+                   {.step = 25, .committed_at = kStart + absl::Hours(24)}};
+  EXPECT_EQ(ToTime(Describe().last_round_at()), kStart);
+  Wait(10);
+  Merge(0, 30);
+  EXPECT_FALSE(Describe().has_seconds_left()) << "that process began the round";
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+  Wait(10);
+  Merge(1, 35);
+  EXPECT_DOUBLE_EQ(Describe().seconds_left(), 130);
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+  Wait(151);
+  EXPECT_EQ(Problem().text(), "no round is merged; usually one takes 20s");
+}
+
+TEST_F(RunHealthTest, AClockThatIsSetBackGivesNoPace) {
+  Observe();
+  Wait(100);
+  Merge(0, 5);
+  Wait(10);
+  Merge(1, 10);
+  for (const uint64_t step : {15, 20}) {
+    Wait(-10);
+    Merge(0, step);
+  }
+  EXPECT_DOUBLE_EQ(Describe().seconds_left(), 160);
+  EXPECT_THAT(Describe().attention(), IsEmpty());
+}
+
 TEST_F(RunHealthTest, WithoutItsIslandsARunHasNoTimeLeft) {
   Observe();
   Merge(0, 5);
