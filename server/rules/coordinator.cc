@@ -83,7 +83,8 @@ Coordinator::Coordinator(Options options, std::vector<CommittedFragment> heads,
       last_rounds_(std::move(history.last_rounds)),
       training_(std::move(history.training)),
       validation_(std::move(history.validation)),
-      flags_(std::move(history.flags)) {
+      flags_(std::move(history.flags)),
+      paused_at_(now) {
   for (uint32_t fragment = 0; fragment < heads_.size(); ++fragment) {
     rounds_.push_back(NewRound(fragment));
     flags_.started |= heads_[fragment].head.version() > 0;

@@ -100,9 +100,11 @@ class Coordinator {
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time now,
                      Effects& effects);
   void Tick(absl::Time now, Effects& effects);
-  // Extends all leases by a time in which no event could be handled.
+  // Extends all leases and grace windows by a time in which no event could be
+  // handled.
   void ExtendLeases(absl::Duration deaf, absl::Time now) {
     membership_.ExtendLeases(deaf, now);
+    for (Round& round : rounds_) round.Shift(deaf, now);
   }
   // Returns the events of a commit with this outcome, to be written in its
   // transaction.
@@ -133,7 +135,9 @@ class Coordinator {
 
   // --- Operators; errors as in proto/control.proto. ---
 
-  absl::Status Pause(absl::string_view reason, Effects& effects);
+  absl::Status Pause(absl::string_view reason, absl::Time now,
+                     Effects& effects);
+  // Lets the run continue. The time of the pause counts for no grace window.
   absl::Status Resume(absl::Time now, Effects& effects);
   absl::Status Drain(const std::string& island_id, absl::string_view reason,
                      Effects& effects);
@@ -332,6 +336,9 @@ class Coordinator {
   TrainingHistory training_;
   std::optional<v1::ValidationPoint> validation_;
   RunFlags flags_;
+  // The time since which this process holds the run, if it is paused. Rounds of
+  // an earlier process are gone.
+  absl::Time paused_at_;
   // Says why the last outer step failed; empty if it did not.
   std::string suspended_because_;
   // Says why the storage cannot be written; empty if it can.

@@ -111,7 +111,7 @@ TEST(CoordinatorAccounts, AViewHasAllThatAnIslandActsOn) {
   ASSERT_OK(run.Heartbeat(run.Join("b"), 0, 0, 0.5));
   ASSERT_OK(run.Heartbeat(a, 5, 0, 1));
   ASSERT_OK(run.core().Drain("a", "", run.effects()));
-  ASSERT_OK(run.core().Pause("maintenance", run.effects()));
+  ASSERT_OK(run.core().Pause("maintenance", run.now(), run.effects()));
   v1::SessionResponse expected;
   expected.set_run_state(v1::PAUSED);
   expected.set_message("maintenance");

@@ -279,14 +279,14 @@ TEST(CoordinatorEffects, OfOuterSteps) {
   EXPECT_THAT(TakeLines(run), ElementsAre("view"));
   EXPECT_EQ(run.core().message(), "INTERNAL: another reason");
   // A pause comes first, because a person has asked for it.
-  ASSERT_OK(run.core().Pause("maintenance", run.effects()));
+  ASSERT_OK(run.core().Pause("maintenance", run.now(), run.effects()));
   EXPECT_EQ(run.core().run_state(), v1::PAUSED);
   EXPECT_EQ(run.core().message(), "maintenance");
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   run.Advance(absl::Seconds(5));
   run.Tick();
   // A run that is paused during its last outer step is finished.
-  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   TakeLines(run);
   run.Commit();
   EXPECT_EQ(run.core().run_state(), v1::FINISHED);
@@ -301,12 +301,12 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
   TakeLines(run);
-  ASSERT_OK(run.core().Pause("maintenance", run.effects()));
+  ASSERT_OK(run.core().Pause("maintenance", run.now(), run.effects()));
   EXPECT_THAT(
       TakeLines(run),
       ElementsAre("flags started paused: maintenance",
                   "run_paused [] the run is paused: maintenance", "view"));
-  ASSERT_OK(run.core().Pause("again", run.effects()));
+  ASSERT_OK(run.core().Pause("again", run.now(), run.effects()));
   EXPECT_THAT(TakeLines(run), IsEmpty());
   ASSERT_OK(run.Contribute(Contribution(a, 0)));
   EXPECT_THAT(run.closed_rounds(), IsEmpty());
@@ -317,7 +317,7 @@ TEST(CoordinatorEffects, OfOperatorsRequests) {
                           "view"));
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   EXPECT_THAT(TakeLines(run), IsEmpty());
-  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   EXPECT_THAT(TakeLines(run),
               ElementsAre("flags started paused: paused by an operator",
                           "run_paused [] the run is paused", "view"));

@@ -140,7 +140,7 @@ TEST(CoordinatorEpochsTest, NothingIsMergedAfterwards) {
                 IsOkAndHolds(v1::ContributeResponse::ACCEPTED));
   }
   ASSERT_THAT(run.closed_rounds(), SizeIs(1));
-  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   run.core().StandDown(5, run.effects());
   EXPECT_EQ(run.CountEvents("coordinator_replaced"), 1);
   EXPECT_THAT(run.core().message(), HasSubstr("epoch 5"));

@@ -125,6 +125,20 @@ TEST(CoordinatorFaultsTest, AContributionSentTwiceIsCountedOnce) {
       header.object().digest());
 }
 
+TEST(CoordinatorFaultsTest, AStopOfTheCoordinatorEndsNoGraceWindow) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_THAT(run.Contribute(Contribution(a, 0)), IsOkAndHolds(kAccepted));
+  run.Advance(absl::Hours(1));
+  run.core().ExtendLeases(absl::Hours(1), run.now());
+  run.Tick();
+  run.Pass(CoordinatorDriver::kGrace - absl::Seconds(5), {a, b});
+  EXPECT_THAT(run.closed_rounds(), IsEmpty()) << "without b";
+  run.Pass(absl::Seconds(5), {a, b});
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1));
+}
+
 TEST(CoordinatorFaultsTest, AFailedOuterStepSuspendsTheRunUntilOneSucceeds) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");

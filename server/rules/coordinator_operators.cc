@@ -31,13 +31,15 @@ absl::StatusOr<Member*> FindToEnd(Membership& membership,
 
 }  // namespace
 
-absl::Status Coordinator::Pause(absl::string_view reason, Effects& effects) {
+absl::Status Coordinator::Pause(absl::string_view reason, absl::Time now,
+                                Effects& effects) {
   if (IsFinished()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "run ", options_.run_id, " is finished; there is nothing to pause"));
   }
   if (flags_.paused) return absl::OkStatus();
   flags_.paused = true;
+  paused_at_ = now;
   flags_.pause_reason =
       reason.empty() ? "paused by an operator" : std::string(reason);
   effects.flags = flags_;
@@ -55,6 +57,7 @@ absl::Status Coordinator::Resume(absl::Time now, Effects& effects) {
   effects.events.push_back({"run_resumed", "", "the run continues"});
   effects.view_changed = true;
   for (uint32_t fragment = 0; fragment < rounds_.size(); ++fragment) {
+    rounds_[fragment].Shift(now - paused_at_, now);
     MaybeClose(fragment, now, effects);
   }
   return absl::OkStatus();

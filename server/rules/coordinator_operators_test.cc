@@ -18,6 +18,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 using Verdict = v1::ContributeResponse;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -25,7 +26,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 TEST(CoordinatorPause, HoldsRoundsOpenButTakesContributions) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");
-  ASSERT_OK(run.core().Pause("maintenance", run.effects()));
+  ASSERT_OK(run.core().Pause("maintenance", run.now(), run.effects()));
   EXPECT_EQ(run.core().run_state(), v1::PAUSED);
   EXPECT_EQ(run.core().View(a).message(), "maintenance");
   EXPECT_THAT(run.Contribute(Contribution(a, 0)),
@@ -41,10 +42,72 @@ TEST(CoordinatorPause, HoldsRoundsOpenButTakesContributions) {
   EXPECT_EQ(run.effects().outer_steps.size() + run.closed_rounds().size(), 1);
 }
 
+TEST(CoordinatorPause, StopsTheGraceWindow) {
+  CoordinatorDriver run({.min_islands = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  run.Pass(CoordinatorDriver::kGrace / 2, {a, b});
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
+  run.Pass(2 * CoordinatorDriver::kGrace, {a, b});
+  ASSERT_OK(run.core().Resume(run.now(), run.effects()));
+  run.Pass(CoordinatorDriver::kGrace / 2 - absl::Seconds(5), {a, b});
+  EXPECT_THAT(run.closed_rounds(), IsEmpty()) << "without b";
+  run.Pass(absl::Seconds(5), {a, b});
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1));
+}
+
+// The pause has survived a restart.
+TEST(CoordinatorPause, AQuorumOfItWaitsForTheWholeGraceWindowAfterIt) {
+  CoordinatorHistory history;
+  history.flags.paused = true;
+  CoordinatorDriver run({.min_islands = 2}, {}, {}, history);
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  run.Pass(CoordinatorDriver::kGrace, {a, b});
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  run.Pass(2 * CoordinatorDriver::kGrace, {a, b});
+  ASSERT_OK(run.core().Resume(run.now(), run.effects()));
+  run.Pass(CoordinatorDriver::kGrace - absl::Seconds(5), {a, b});
+  EXPECT_THAT(run.closed_rounds(), IsEmpty()) << "without b";
+  run.Pass(absl::Seconds(5), {a, b});
+  EXPECT_THAT(run.closed_rounds(), SizeIs(1));
+}
+
+TEST(CoordinatorPause, MakesNoIslandExpectedEarlier) {
+  CoordinatorDriver run({.min_islands = 2, .quorum = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  const v1::IslandIdentity b = run.Join("b");
+  const v1::IslandIdentity c = run.Join("c");
+  const auto pass = [&](absl::Duration duration) {
+    for (absl::Duration passed; passed < duration; passed += absl::Seconds(5)) {
+      run.Advance(absl::Seconds(5));
+      for (const v1::IslandIdentity& island : {a, b, c}) {
+        ASSERT_OK(run.Heartbeat(island, CoordinatorDriver::kRoundSteps));
+      }
+      run.Tick();
+    }
+  };
+  const auto first = [&] {
+    return run.core().View(c).first_contribution_version(0);
+  };
+  // With a contribution of c, the round could close, and b sends nothing.
+  ASSERT_OK(run.Contribute(Contribution(a, 0)));
+  pass(absl::Seconds(5));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
+  pass(2 * CoordinatorDriver::kGrace);
+  EXPECT_EQ(first(), 1);
+  ASSERT_OK(run.core().Resume(run.now(), run.effects()));
+  pass(CoordinatorDriver::kGrace - absl::Seconds(5));
+  EXPECT_EQ(first(), 1);
+  pass(absl::Seconds(5));
+  EXPECT_EQ(first(), 0);
+}
+
 TEST(CoordinatorPause, IsRememberedAndCanBeRepeated) {
   CoordinatorDriver run({});
-  ASSERT_OK(run.core().Pause("", run.effects()));
-  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   EXPECT_EQ(run.CountEvents("run_paused"), 1);
   ASSERT_TRUE(run.effects().flags.has_value());
   EXPECT_TRUE(run.effects().flags->paused);

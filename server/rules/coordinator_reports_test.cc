@@ -106,7 +106,7 @@ TEST(CoordinatorReports, ASlowIslandIsAskedToLeaveIfEnoughOthersRemain) {
   EXPECT_EQ(leaves(), 0);
   // Time in which no island can train does not count: a pause, a suspension,
   // and a stop of the coordinator, whose first event may be a report.
-  ASSERT_OK(run.core().Pause("", run.effects()));
+  ASSERT_OK(run.core().Pause("", run.now(), run.effects()));
   run.Advance(absl::Hours(1));
   ASSERT_OK(run.core().Resume(run.now(), run.effects()));
   report(slow, 2);

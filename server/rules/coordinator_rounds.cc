@@ -26,7 +26,9 @@ void Coordinator::RefreshExpectations(uint32_t fragment, absl::Time now,
                                       Effects& effects) {
   Round& round = rounds_[fragment];
   if (!flags_.started || round.merging()) return;
-  effects.view_changed |= expectations_.Refresh(round, now);
+  // In a pause, no island holds a round up.
+  effects.view_changed |=
+      expectations_.Refresh(round, flags_.paused ? paused_at_ : now);
 }
 
 void Coordinator::MaybeClose(uint32_t fragment, absl::Time now,

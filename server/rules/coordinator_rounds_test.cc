@@ -71,7 +71,7 @@ TEST(CoordinatorRounds, AVersionIsNoNewsToAnIslandWhoseCallWaitsForIt) {
   EXPECT_EQ(run.core().News(other, shown)->heads(1).version(), 1);
   // Other news bring the version along.
   Effects effects;
-  ASSERT_OK(run.core().Pause("", effects));
+  ASSERT_OK(run.core().Pause("", run.now(), effects));
   ASSERT_TRUE(run.core().News(waiting, shown).has_value());
   EXPECT_EQ(run.core().News(waiting, shown)->heads(1).version(), 1);
   ASSERT_OK(run.core().Resume(run.now(), effects));

@@ -98,7 +98,7 @@ void Expectations::SetGrace(Round& round, absl::Duration outer_step) {
   round.set_grace(GraceWindow({.most = absl::Seconds(config_->grace_seconds()),
                                .overlap_share = config_->grace_overlap_share(),
                                .overlap_steps = schedule_->overlap_steps()},
-                              {.first_offer = round.first_offer(),
+                              {.first_offer = round.overlap_since(),
                                .upload = round.first_upload(),
                                .outer_step = outer_step,
                                .quorum_at = round.quorum_at(),

@@ -96,7 +96,7 @@ void Act(char kind, absl::string_view bytes, CoordinatorDriver& driver) {
       return complete(NAN);
     case 'p':
       return Request<v1::PauseRunRequest>(bytes, [&](const auto& request) {
-        (void)core.Pause(request.reason(), effects);
+        (void)core.Pause(request.reason(), driver.now(), effects);
       });
     case 'd':
       return Request<v1::DrainIslandRequest>(bytes, [&](const auto& request) {

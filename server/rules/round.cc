@@ -48,6 +48,15 @@ absl::Time Round::NoteCouldClose(bool could_close, absl::Time now) {
 void Round::NoteOffer(const std::string& island_id, absl::Time now) {
   offering_.insert(island_id);
   first_offer_ = std::min(first_offer_, now);
+  overlap_since_ = std::min(overlap_since_, now);
+}
+
+void Round::Shift(absl::Duration duration, absl::Time now) {
+  for (absl::Time* const since :
+       {&overlap_since_, &quorum_at_, &could_close_at_}) {
+    if (*since == absl::InfiniteFuture()) continue;
+    *since = std::min(*since + duration, now);
+  }
 }
 
 void Round::Add(const v1::ContributionHeader& header, double norm,
@@ -58,7 +67,7 @@ void Round::Add(const v1::ContributionHeader& header, double norm,
   if (!contributions_.emplace(key, header).second) return;
   norms_[key] = norm;
   if (contributions_.size() == 1) {
-    first_upload_ = now - std::min(first_offer_, now);
+    first_upload_ = now - std::min(overlap_since_, now);
   }
   if (contributions_.size() == options_.quorum) quorum_at_ = now;
 }

@@ -110,6 +110,9 @@ class Round {
   absl::Time NoteCouldClose(bool could_close, absl::Time now);
   // Notes that the island has begun to hand in a contribution.
   void NoteOffer(const std::string& island_id, absl::Time now);
+  // Moves the beginnings of what the round waits for by a time that does not
+  // count, at most to `now`: in that time, islands could not send.
+  void Shift(absl::Duration duration, absl::Time now);
   // Adds a complete contribution to an open round. Adding it twice changes
   // nothing.
   void Add(const v1::ContributionHeader& header, double norm, absl::Time now);
@@ -130,7 +133,11 @@ class Round {
   // infinite before.
   absl::Time first_offer() const { return first_offer_; }
   absl::Duration first_upload() const { return first_upload_; }
-  // The time at which the quorum was reached; the infinite future before.
+  // The time since which islands train on in their overlap: first_offer(),
+  // moved by Shift.
+  absl::Time overlap_since() const { return overlap_since_; }
+  // The time at which the quorum was reached, moved by Shift; the infinite
+  // future before.
   absl::Time quorum_at() const { return quorum_at_; }
   void set_grace(absl::Duration grace) { options_.grace = grace; }
 
@@ -163,6 +170,7 @@ class Round {
   std::set<std::string> heard_;
   std::set<std::string> silent_;
   absl::Time first_offer_ = absl::InfiniteFuture();
+  absl::Time overlap_since_ = absl::InfiniteFuture();
   absl::Duration first_upload_ = absl::InfiniteDuration();
   bool merging_ = false;
   absl::Time quorum_at_ = absl::InfiniteFuture();

@@ -168,6 +168,24 @@ TEST(RoundTest, ARemovalBelowTheQuorumEndsTheGraceWindow) {
   EXPECT_TRUE(round.MayClose(1, quorum_at + kGrace));
 }
 
+TEST(RoundTest, TimeThatDoesNotCountMovesItsWindows) {
+  Round round = NewRound(2);
+  round.Shift(absl::Hours(1), kStart);
+  EXPECT_EQ(round.quorum_at(), absl::InfiniteFuture());
+  EXPECT_EQ(round.overlap_since(), absl::InfiniteFuture());
+  round.NoteOffer("a", kStart);
+  round.Add(Contribution("a", 1), kNorm, kStart);
+  round.Add(Contribution("b", 1), kNorm, kStart + absl::Seconds(5));
+  round.NoteCouldClose(true, kStart + absl::Seconds(10));
+  const absl::Time now = kStart + absl::Hours(1) + absl::Seconds(8);
+  round.Shift(absl::Hours(1), now);
+  EXPECT_EQ(round.first_offer(), kStart) << "the date stays";
+  EXPECT_EQ(round.overlap_since(), kStart + absl::Hours(1));
+  EXPECT_EQ(round.quorum_at(), kStart + absl::Hours(1) + absl::Seconds(5));
+  EXPECT_EQ(round.NoteCouldClose(true, absl::InfiniteFuture()), now)
+      << "it came within that time";
+}
+
 TEST(RoundDeathTest, AClosedRoundTakesNothing) {
   Round round = NewRound(1);
   round.Add(Contribution("a", 1), kNorm, kStart);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,7 @@ void Checker::Restarted(Coordinator& core, const Disk& disk, absl::Time now) {
            " was ready, but is not after a restart");
     }
   }
+  paused_at_ = core.run_state() == v1::PAUSED ? now : absl::InfiniteFuture();
   // A loss that was not durable may be recorded again.
   const std::optional<v1::ValidationPoint> durable = disk.History().validation;
   validated_ = durable.has_value() ? durable->validation().version() : 0;
@@ -293,8 +295,23 @@ void Checker::Saw(const Effects& effects, const Coordinator& core,
     validated_ = validation.version();
     commits_.CheckValidation(validation, core.schedule());
   }
+  if (effects.flags.has_value()) NotePause(effects.flags->paused, now);
   for (const ClosedRound& closed : effects.outer_steps) {
     CheckClosed(closed, core, now);
+  }
+}
+
+void Checker::NotePause(bool paused, absl::Time now) {
+  if (paused) {
+    paused_at_ = std::min(paused_at_, now);
+    return;
+  }
+  const absl::Time begin = std::exchange(paused_at_, absl::InfiniteFuture());
+  if (begin == absl::InfiniteFuture()) return;
+  for (OpenRound& open : rounds_) {
+    if (open.quorum_at == absl::InfiniteFuture()) continue;
+    open.quorum_at =
+        now - std::max(begin - open.quorum_at, absl::ZeroDuration());
   }
 }
 

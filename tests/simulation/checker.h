@@ -16,11 +16,11 @@
 //      is told so until it has left. Planned bits of uplinks stay within their
 //      limits.
 //   4  A round closes only with its quorum, and not before all expected islands
-//      have contributed or the grace window is over; and then it does close.
-//      The end of the history shows whether the quorum was reached. Leases end
-//      when they have to, and only then. An island is not expected before it is
-//      ready, nor in rounds that were open then; a restart forgets nothing of
-//      this.
+//      have contributed or the grace window, which stands still in a pause, is
+//      over; and then it does close. The end of the history shows whether the
+//      quorum was reached. Leases end when they have to, and only then. An
+//      island is not expected before it is ready, nor in rounds that were open
+//      then; a restart forgets nothing of this.
 //   5  After a restart the coordinator continues from the commits, whose
 //      versions its snapshots and records reproduce. Each commit found the
 //      record of its merge durable.
@@ -139,12 +139,16 @@ class Checker {
     // Each (island, incarnation) that was answered ACCEPTED, or for which an
     // earlier incarnation's contribution counts.
     std::set<std::pair<std::string, uint64_t>> credited;
+    // The time at which the grace window began; later by pauses since then.
     absl::Time quorum_at = absl::InfiniteFuture();
     // The time when an outer step failed last.
     absl::Time failed_at = absl::InfinitePast();
   };
 
   bool MayAct(const v1::IslandIdentity& identity) const;
+  // Notes whether the run is paused from now on. What was left of a grace
+  // window when a pause began is left when it ends.
+  void NotePause(bool paused, absl::Time now);
   // Returns a live, ready island that is expected in the open round and has no
   // contribution in it; an empty string if there is none.
   std::string Awaited(uint32_t fragment, const Coordinator& core) const;
@@ -163,6 +167,8 @@ class Checker {
   // The open round of each fragment; cleared when the coordinator's process
   // ends.
   std::vector<OpenRound> rounds_;
+  // The time since which the process holds the run; infinite if it does not.
+  absl::Time paused_at_ = absl::InfiniteFuture();
   // The version of the model that was measured last.
   uint64_t validated_ = 0;
   bool healed_ = false;

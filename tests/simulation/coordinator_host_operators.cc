@@ -13,7 +13,7 @@ namespace causeway::simulation {
 void CoordinatorHost::Pause(bool pause) {
   if (!up()) return;
   Handle([this, pause](Effects& effects) {
-    return pause ? core_->Pause("simulated", effects)
+    return pause ? core_->Pause("simulated", now(), effects)
                  : core_->Resume(now(), effects);
   });
 }
