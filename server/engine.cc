@@ -274,9 +274,8 @@ absl::Status Engine::NoteSnapshot(SnapshotRecord snapshot) {
   });
 }
 
-void Engine::CarryOut(const Effects& effects) {
-  KeepQuarantined(effects);
-  for (const ContributionKey& key : effects.discarded) staging_.Discard(key);
+void Engine::CarryOut(const Effects& effects, const HeldBytes& held) {
+  KeepQuarantined(effects, held);
   if (!effects.outer_steps.empty()) outer_steps_.Add(effects.outer_steps);
   if (effects.view_changed) news_.Notify();
 }

@@ -3,11 +3,12 @@
 //
 // Runs the coordinator's rules (server/rules/coordinator.h) with threads, time
 // and files. For each event, the engine
-//   * asks the rules what to do, under one lock, with the current time;
+//   * asks the rules what to do, under one lock, with the current time, and
+//     discards uploads;
 //   * writes to the commit log what the journal (server/rules/journal.h) says
 //     must be durable before it answers;
-//   * carries out the effects: discards uploads, keeps quarantined bytes,
-//     queues outer steps, and tells listeners that the view has changed.
+//   * carries out the other effects: keeps quarantined bytes, queues outer
+//     steps, and tells listeners that the view has changed.
 //
 // It also keeps uploads in memory (Staging), opens stored files for downloads,
 // and answers operators and people.
@@ -28,6 +29,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -225,6 +227,9 @@ class Engine {
          std::vector<Member> members, CoordinatorHistory history,
          RunHealth::Options health, const StagingBytes& staging);
 
+  // The bytes of new quarantine entries, by the entries' ids.
+  using HeldBytes = std::map<uint64_t, absl::StatusOr<StagedEncoding>>;
+
   // Records `events` and starts the threads.
   void StartThreads(std::vector<CoordinatorEvent> events);
   // Handles one event as the journal says: runs `event` on the rules and writes
@@ -256,10 +261,16 @@ class Engine {
       ABSL_LOCKS_EXCLUDED(writes_mu_);
   absl::Status Persist(const Journal::Entry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CarryOut(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
-  // Saves the bytes of new entries from staging, and removes the bytes of
-  // decided entries.
-  void KeepQuarantined(const Effects& effects) ABSL_LOCKS_EXCLUDED(mu_);
+  // Discards uploads, and returns those of new quarantine entries. The lock
+  // keeps the order of events: later, an island may have offered the same bytes
+  // again, and an open round may need them.
+  HeldBytes DiscardUploads(const Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CarryOut(const Effects& effects, const HeldBytes& held)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Saves the bytes of new entries, and removes the bytes of decided entries.
+  void KeepQuarantined(const Effects& effects, const HeldBytes& held)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Returns the bytes of an entry if it can be admitted, or else nothing.
   absl::StatusOr<std::string> ReadQuarantined(uint64_t id)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -298,6 +309,8 @@ class Engine {
   RunHealth health_ ABSL_GUARDED_BY(mu_);
   // The time by which long writes have extended leases since the last tick.
   absl::Duration written_ ABSL_GUARDED_BY(mu_);
+  // The quarantine entries whose bytes are still being written.
+  std::set<uint64_t> being_kept_ ABSL_GUARDED_BY(mu_);
   bool lacks_etcd_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
@@ -315,16 +328,18 @@ template <typename AnyEvent>
 std::invoke_result_t<AnyEvent, Effects&> Engine::Handle(AnyEvent event) {
   Effects effects;
   Journal::Entry entry;
+  HeldBytes held;
   absl::Status persisted;
   decltype(event(effects)) result = absl::UnknownError("");
   {
     absl::MutexLock lock(&mu_);
     result = event(effects);
+    held = DiscardUploads(effects);
     entry = journal_.Enter(effects, options_.now());
     persisted = Persist(entry);
   }
   // Carry the effects out even if that failed: a closed round must be merged.
-  CarryOut(effects);
+  CarryOut(effects, held);
   return Journal::Answer(entry, persisted, std::move(result));
 }
 

@@ -84,7 +84,6 @@ v1::ListQuarantineResponse Engine::ListQuarantine(bool include_decided) {
 
 absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
   v1::ContributionHeader header;
-  bool in_round = false;
   {
     absl::MutexLock lock(&mu_);
     const auto& entries = coordinator_.quarantine().entries();
@@ -94,15 +93,13 @@ absl::StatusOr<std::string> Engine::ReadQuarantined(uint64_t id) {
         found->second.state != v1::QuarantinedContribution::HELD) {
       return std::string();
     }
+    // KeepQuarantined writes them without the lock.
+    if (being_kept_.contains(id)) {
+      return absl::UnavailableError(
+          absl::StrCat("the bytes of contribution ", id,
+                       " are still being written; repeat the call"));
+    }
     header = found->second.header;
-    in_round = found->second.in_round;
-  }
-  // KeepQuarantined writes them without the lock, and then takes them out of
-  // staging, where Admit would put them again.
-  if (!in_round && staging_.Get(KeyOf(header)).ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("the bytes of contribution ", id,
-                     " are still being written; repeat the call"));
   }
   const absl::StatusOr<std::string> encoded = state_->ReadQuarantined(id);
   if (encoded.ok() && Digest128(*encoded) == header.object().digest()) {
@@ -159,20 +156,35 @@ void Engine::Record(const CoordinatorEvent& event) {
   LOG_IF(WARNING, !recorded.ok()) << recorded;
 }
 
-void Engine::KeepQuarantined(const Effects& effects) {
+Engine::HeldBytes Engine::DiscardUploads(const Effects& effects) {
+  HeldBytes held;
+  for (const QuarantineEntry& entry : effects.quarantine) {
+    if (entry.state == v1::QuarantinedContribution::HELD && entry.admissible) {
+      held.emplace(entry.id, staging_.Get(KeyOf(entry.header)));
+      being_kept_.insert(entry.id);
+    }
+  }
+  for (const ContributionKey& key : effects.discarded) staging_.Discard(key);
+  return held;
+}
+
+void Engine::KeepQuarantined(const Effects& effects, const HeldBytes& held) {
   for (const QuarantineEntry& entry : effects.quarantine) {
     absl::Status kept;
+    const auto bytes = held.find(entry.id);
     if (entry.state != v1::QuarantinedContribution::HELD) {
       kept = state_->RemoveQuarantined(entry.id);
-    } else if (entry.admissible) {
-      const absl::StatusOr<StagedEncoding> staged =
-          staging_.Get(KeyOf(entry.header));
-      kept = staged.ok() ? state_->WriteQuarantined(entry.id, staged->bytes)
-                         : staged.status();
+    } else if (bytes != held.end()) {
+      kept = bytes->second.ok()
+                 ? state_->WriteQuarantined(entry.id, bytes->second->bytes)
+                 : bytes->second.status();
     }
     LOG_IF(ERROR, !kept.ok())
         << "quarantined contribution " << entry.id << ": " << kept;
   }
+  if (held.empty()) return;
+  absl::MutexLock lock(&mu_);
+  for (const auto& [id, bytes] : held) being_kept_.erase(id);
 }
 
 }  // namespace causeway

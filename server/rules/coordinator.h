@@ -6,11 +6,12 @@
 // that the same rules run in tests and simulations.
 //
 // An event is a method. It returns the answer to its caller, and appends to
-// `Effects` what must be done. The engine first persists everything in
-// Effects::IsDurable() (server/rules/journal.h). Then, even if that failed, it
-// keeps the bytes of new quarantine entries, drops `discarded` uploads,
-// publishes View() if `view_changed`, and starts `outer_steps`. It answers each
-// outer step with OuterStepCommitted or OuterStepFailed.
+// `Effects` what must be done. Before the next event, the engine takes the
+// bytes of new quarantine entries, drops `discarded` uploads, and persists
+// everything in Effects::IsDurable() (server/rules/journal.h). Then, even if
+// that failed, it keeps the bytes of new quarantine entries, publishes View()
+// if `view_changed`, and starts `outer_steps`. It answers each outer step with
+// OuterStepCommitted or OuterStepFailed.
 //
 // Not thread-safe.
 #ifndef SERVER_RULES_COORDINATOR_H_
