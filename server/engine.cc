@@ -93,11 +93,12 @@ void Engine::StartThreads(std::vector<CoordinatorEvent> events) {
 }
 
 Engine::~Engine() {
-  feed_.Stop();
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
   }
+  // This ends waits for followers with an error, which is the stop's.
+  feed_.Stop();
   if (ticker_.joinable()) ticker_.join();
   outer_steps_.Stop();
   // This makes the last snapshots, which the engine still notes.
@@ -355,7 +356,11 @@ void Engine::OuterStepEnded(const ClosedRound& closed,
   const absl::Status told = Handle([&](Effects& effects) {
     mu_.AssertHeld();
     const absl::Time now = options_.now();
-    if (outcome.ok()) {
+    if (!outcome.ok() && stopping_) {
+      // The next process does the step again, or finds its commit.
+      LOG(INFO) << "an outer step of fragment " << closed.fragment
+                << " ends with the process: " << outcome.status();
+    } else if (outcome.ok()) {
       coordinator_.OuterStepCommitted(closed, *outcome, now, effects);
     } else {
       coordinator_.OuterStepFailed(closed, outcome.status(), now, effects);

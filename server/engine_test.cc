@@ -92,6 +92,29 @@ TEST_F(EngineTest, WhileAVersionWaitsForFollowersAnotherFragmentsIsMade) {
   EXPECT_TRUE(run_.AwaitVersion(1, 1));
 }
 
+TEST_F(EngineTest, AnExitWhileAVersionWaitsForFollowersIsNoFailure) {
+  const v1::RunConfig config = TestRunConfig("storage { sync_replicas: 1 }");
+  ASSERT_OK(run_.Start(config));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity a, run_.Join("a"));
+  ASSERT_OK_AND_ASSIGN(const v1::IslandIdentity b, run_.Join("b"));
+  LogFeed& feed = *run_.engine().followed().feed;
+  ASSERT_OK(feed.Join("f", "here", run_.engine().now()));
+  feed.Acknowledge("f", feed.Newest().index());
+  ContributeBoth(a, b, 0, 0);
+  EXPECT_TRUE(run_.Await([&] {
+    const auto heads = run_.engine().log().Heads();
+    return heads.ok() && heads->at(0).head.version() == 1;
+  }));
+  EXPECT_EQ(run_.Head(0).version(), 0);
+  ASSERT_OK(run_.Start(config));
+  EXPECT_EQ(run_.Head(0).version(), 1);
+  ASSERT_OK_AND_ASSIGN(const std::vector<v1::Event> events,
+                       run_.engine().log().EventsAfter(0, 1000));
+  for (const v1::Event& event : events) {
+    EXPECT_NE(event.kind(), "run_suspended") << event.text();
+  }
+}
+
 TEST_F(EngineTest, ADirectoryHasOneEngine) {
   ASSERT_OK(run_.Start(TestRunConfig()));
   EXPECT_THAT(run_.TryStart(TestRunConfig()).status(),
