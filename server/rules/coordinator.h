@@ -121,8 +121,8 @@ class Coordinator {
   // If `status` is OUT_OF_RANGE, the result is not finite: puts the
   // contribution with the largest norm into quarantine, or leaves it out if its
   // incarnation has ended, and lets the round continue without it. After other
-  // errors, suspends the run, with `status` as its message, until a commit
-  // succeeds; the round is tried again after a pause.
+  // errors, suspends the run, with `status` as its message, until the
+  // fragment's commit succeeds; the round is tried again after a pause.
   void OuterStepFailed(const ClosedRound& closed, const absl::Status& status,
                        absl::Time now, Effects& effects);
   // Suspends the run, with `problem` as its message, until a call with OK says
@@ -176,12 +176,13 @@ class Coordinator {
                                           v1::SessionResponse shown);
   v1::RunState run_state() const;
   // Says why the run is suspended; empty if it is not.
-  const std::string& suspended_because() const {
+  std::string suspended_because() const {
     if (!replaced_because_.empty()) return replaced_because_;
-    return storage_problem_.empty() ? suspended_because_ : storage_problem_;
+    if (!storage_problem_.empty()) return storage_problem_;
+    return failures_.empty() ? "" : failures_.begin()->second;
   }
   // Says why the run is suspended or paused; empty if it is neither.
-  const std::string& message() const {
+  std::string message() const {
     return flags_.paused && replaced_because_.empty() ? flags_.pause_reason
                                                       : suspended_because();
   }
@@ -340,8 +341,8 @@ class Coordinator {
   // The time since which this process holds the run, if it is paused. Rounds of
   // an earlier process are gone.
   absl::Time paused_at_;
-  // Says why the last outer step failed; empty if it did not.
-  std::string suspended_because_;
+  // Says why the last outer step of each fragment failed, if it did.
+  std::map<uint32_t, std::string> failures_;
   // Says why the storage cannot be written; empty if it can.
   std::string storage_problem_;
   // Says why the coordinator has stood down; empty if it has not.

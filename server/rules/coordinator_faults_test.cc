@@ -164,6 +164,27 @@ TEST(CoordinatorFaultsTest, AFailedOuterStepSuspendsTheRunUntilOneSucceeds) {
   EXPECT_EQ(run.version(), 1);
 }
 
+TEST(CoordinatorFaultsTest, AnotherFragmentsCommitEndsNoSuspension) {
+  CoordinatorDriver run({.fragments = 2});
+  const v1::IslandIdentity a = run.Join("a");
+  for (const uint32_t fragment : {0, 1}) {
+    ASSERT_THAT(run.Contribute(Contribution(a, 0, fragment)),
+                IsOkAndHolds(kAccepted));
+  }
+  ASSERT_THAT(run.closed_rounds(), SizeIs(2));
+  run.Fail(absl::ResourceExhaustedError("disk full"));
+  run.Commit();
+  EXPECT_EQ(run.version(1), 1);
+  EXPECT_EQ(run.core().run_state(), v1::SUSPENDED);
+  EXPECT_THAT(run.core().message(), HasSubstr("disk full"));
+  run.Advance(absl::Seconds(5));
+  run.Tick();
+  run.Commit();
+  EXPECT_EQ(run.version(0), 1);
+  EXPECT_EQ(run.core().run_state(), v1::RUNNING);
+  EXPECT_EQ(run.CountEvents("run_suspended"), 1);
+}
+
 TEST(CoordinatorFaultsTest, ARoundWhoseCommitIsInDoubtStaysClosed) {
   CoordinatorDriver run({});
   const v1::IslandIdentity a = run.Join("a");

@@ -97,7 +97,7 @@ void Coordinator::OuterStepCommitted(const ClosedRound& closed,
   state.merged_norm = outcome.merged_norm;
   state.similarity = outcome.similarity;
   state.committed_at = now;
-  suspended_because_.clear();
+  failures_.erase(closed.fragment);
   for (const v1::ContributionHeader& header : closed.contributions) {
     Settle(header, effects);
   }
@@ -130,13 +130,13 @@ void Coordinator::OuterStepFailed(const ClosedRound& closed,
 void Coordinator::OuterStepInDoubt(const ClosedRound& closed,
                                    const absl::Status& status,
                                    Effects& effects) {
-  if (suspended_because_.empty()) {
+  if (failures_.empty()) {
     effects.events.push_back(
         {"run_suspended", "",
          absl::StrCat("fragment ", closed.fragment, " stays at version ",
                       closed.base_version, ": ", status.ToString())});
   }
-  suspended_because_ = status.ToString();
+  failures_[closed.fragment] = status.ToString();
   effects.view_changed = true;
 }
 
@@ -166,6 +166,8 @@ void Coordinator::RecordReplacement(Effects& effects) {
 void Coordinator::SetAsideLargest(const ClosedRound& closed,
                                   const absl::Status& status, absl::Time now,
                                   Effects& effects) {
+  // From now on this holds the fragment up, not the failure before, if any.
+  failures_.erase(closed.fragment);
   size_t largest = 0;
   for (size_t i = 1; i < closed.norms.size(); ++i) {
     if (closed.norms[i] > closed.norms[largest]) largest = i;
