@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -167,6 +168,9 @@ double BlockPlanes::SumOfSquares(ConstStripPart part, uint64_t count) const {
   if (whole == count) return sum;
   LastUnit last;
   DecodeLast(part, whole, count - whole, last);
+  // The codes that fill up the last group mean nothing, and another encoder may
+  // have written any.
+  std::fill(last.values + (count - whole), std::end(last.values), 0.0f);
   // Each block's sum is exact in any order. The padding adds nothing.
   for (uint64_t at = 0; at < kBlockUnit; at += block_size_) {
     sum += causeway::SumOfSquares(last.values + at, block_size_);

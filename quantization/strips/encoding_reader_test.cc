@@ -362,6 +362,28 @@ TEST_P(EncodingReaderTest, AnEmptyVectorIsCompleteAndHasNoLength) {
   EXPECT_THAT(reader.Norm(), IsOkAndHolds(0));
 }
 
+TEST(EncodingReaderNormTest, IgnoresCodesThatFillUpTheLastGroup) {
+  // The second group of 4-bit codes has two values.
+  const std::vector<float> values(130, 1.0f);
+  for (const uint32_t block_size : {64u, 128u, 256u}) {
+    const CodecSpec spec{v1::INT4, block_size, /*entropy_coded=*/false};
+    const auto norm_of = [&](absl::string_view encoded) {
+      EncodingReader reader =
+          NewEncodingReader(spec, values.size(), Task::kMeasureValues);
+      reader.Read(encoded).IgnoreError();
+      return reader.Norm();
+    };
+    ASSERT_OK_AND_ASSIGN(std::string encoded, Encode(spec, values));
+    ASSERT_OK_AND_ASSIGN(const double norm, norm_of(encoded));
+    for (size_t i = 0; i < 64; ++i) {
+      char& codes = encoded[encoded.size() - 64 + i];
+      const bool has_value = i == 0 || i == 4;
+      codes = static_cast<char>(has_value ? (codes & 0x0f) | 0x70 : 0x77);
+    }
+    EXPECT_THAT(norm_of(encoded), IsOkAndHolds(norm)) << block_size;
+  }
+}
+
 TEST(EncodingReaderNormTest, DoesNotOverflow) {
   std::vector<float> values(kValues);
   values[7] = std::numeric_limits<float>::max();
