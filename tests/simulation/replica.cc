@@ -47,6 +47,8 @@ void Replica::Apply(bool includes_island) {
 }
 
 void Replica::Mix(bool merged) {
+  const uint64_t kept =
+      snapshot_.empty() ? 0 : StepsIn(beyond_) - StepsIn(snapshot_);
   for (Interval& interval : beyond_) {
     uint64_t gone = StepsOf(anchor_, interval.process);
     for (const Interval& taken : snapshot_) {
@@ -57,17 +59,22 @@ void Replica::Mix(bool merged) {
   std::erase_if(beyond_, [](const Interval& interval) {
     return interval.begin == interval.end;
   });
+  // An earlier process's contribution was merged, whose snapshot is missing.
+  const uint64_t lost = DropTo(kept);
+  if (!merged) given_up_ += lost;
 }
 
-void Replica::GiveUpTo(uint64_t left) {
+void Replica::GiveUpTo(uint64_t left) { given_up_ += DropTo(left); }
+
+uint64_t Replica::DropTo(uint64_t left) {
   uint64_t surplus = StepsIn(beyond_);
   surplus -= std::min(surplus, left);
+  const uint64_t dropped = surplus;
   for (Interval& interval : beyond_) {
     // The steps were never merged, so the steps after them take their numbers.
     const uint64_t steps = std::min(surplus, interval.end - interval.begin);
     interval.end -= steps;
     surplus -= steps;
-    given_up_ += steps;
     if (interval.process == process_) {
       trained_ -= steps;
     } else {
@@ -77,6 +84,7 @@ void Replica::GiveUpTo(uint64_t left) {
   std::erase_if(beyond_, [](const Interval& interval) {
     return interval.begin == interval.end;
   });
+  return dropped;
 }
 
 }  // namespace causeway::simulation

@@ -34,7 +34,8 @@ class Replica {
   const Contents& at_start() const { return at_start_; }
   // Returns the steps that this process trained and did not give up.
   uint64_t trained() const { return trained_; }
-  // Returns the steps that it gave up.
+  // Returns the steps that it gave up, except those that were lost because the
+  // snapshot of an earlier process's contribution was missing.
   uint64_t given_up() const { return given_up_; }
   const std::vector<Interval>& snapshot() const { return snapshot_; }
 
@@ -42,9 +43,10 @@ class Replica {
   void TakeSnapshot() { snapshot_ = beyond_; }
   // Takes the next anchor, from an update or from parameters in its place.
   void Prepare(v1::FragmentHead head, Contents anchor);
-  // Makes the parameters contain the anchor's training only once. Mixing takes
-  // the snapshot out of them, so it is lost if nothing of the island was
-  // merged. A rebase keeps everything.
+  // Makes the parameters contain the anchor's training only once. Mixing keeps
+  // only what was trained since the snapshot, so all before it that was not
+  // merged is lost, and everything if there is no snapshot. A rebase keeps
+  // everything.
   void Apply(bool includes_island);
   // Gives up training beyond the anchor that another process of the island has
   // also contributed, so that `left` steps stay.
@@ -52,6 +54,9 @@ class Replica {
 
  private:
   void Mix(bool merged);
+  // Takes training beyond the anchor out, so that `left` steps stay. Returns
+  // the number of steps taken out.
+  uint64_t DropTo(uint64_t left);
 
   const std::vector<uint32_t> processes_;
   const uint32_t process_;

@@ -46,7 +46,13 @@ bool FragmentWindow::Settle(const AnchorChange& update) {
   if (update.from_version >= earlier_until_ || update.other.tokens == 0) {
     return false;
   }
-  training_ -= update.other;
+  // The parameters keep what was trained since the snapshot, or nothing if
+  // there is none.
+  if (sent == Training()) {
+    training_ = {};
+  } else {
+    training_ -= sent.tokens > update.other.tokens ? sent : update.other;
+  }
   return true;
 }
 

@@ -14,6 +14,12 @@
 // beyond the window was done after the checkpoint was made. If the island has
 // trained since, it has repeated that training, which is removed, too.
 //
+// The parameters cannot keep all of the rest: the snapshot of the contribution
+// died with the previous process, so the merged training cannot be taken out of
+// them. They keep what was trained since a snapshot of this process, or become
+// the anchor. What they lose leaves the window, too, because a contribution
+// must not claim training that it does not contain.
+//
 // The island's join fenced off the previous process. Training that it had
 // handed in is part of the version of the round open at the join, of an earlier
 // version, or of none. The island also asks about updates that it skips because
@@ -68,8 +74,8 @@ class FragmentWindow {
   // Notes that all of the window is handed over.
   void Send() { sent_ = training_; }
   // Notes that the update is applied, so that nothing is in flight, and removes
-  // the training that it contains from the window. Returns false if it contains
-  // none.
+  // the training that it contains from the window, and that which is lost with
+  // it. Returns false if it contains none.
   bool Settle(const AnchorChange& update);
 
   void Save(v1::IslandCheckpoint::Fragment& saved) const;

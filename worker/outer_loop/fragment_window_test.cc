@@ -76,18 +76,38 @@ TEST(FragmentWindow, WhatEarlierProcessesHandedInLeavesTheWindow) {
   EXPECT_EQ(
       window.training(),
       (Training{.tokens = 110, .restored_tokens = 100, .inner_steps = 11}));
-  // Part of the window was in flight when the checkpoint was made.
-  EXPECT_TRUE(window.Settle(Other(4, 40)));
-  EXPECT_EQ(window.training(),
-            (Training{.tokens = 70, .restored_tokens = 60, .inner_steps = 7}));
-  EXPECT_FALSE(window.Settle(Update(5)));
-  // The rest was handed in with 30 later tokens, 10 of which were repeated.
-  EXPECT_TRUE(window.Settle(Other(6, 90)));
+  EXPECT_FALSE(window.Settle(Update(4)));
+  EXPECT_EQ(window.training().tokens, 110);
+  // All was handed in with 30 later tokens, 10 of which were repeated.
+  EXPECT_TRUE(window.Settle(Other(6, 130)));
   EXPECT_EQ(window.training(), Training());
 }
 
-TEST(FragmentWindow, WhatWasTrainedBeyondAnEarlierContributionStays) {
+// The parameters become the anchor, because the snapshot is missing.
+TEST(FragmentWindow, WhatWasTrainedBeyondAnEarlierContributionIsLost) {
   FragmentWindow window = Restored();
+  window.Add(10);
+  // Part of the window was in flight when the checkpoint was made.
+  EXPECT_TRUE(window.Settle(Other(4, 60)));
+  EXPECT_EQ(window.training(), Training());
+  window.Add(10);
+  EXPECT_EQ(window.training(), (Training{.tokens = 10, .inner_steps = 1}));
+}
+
+// The parameters keep what was trained since the snapshot.
+TEST(FragmentWindow, WhatWasTrainedSinceASnapshotStays) {
+  FragmentWindow window = Restored();
+  window.Add(10);
+  window.Send();
+  window.Add(10);
+  window.Add(10);
+  EXPECT_TRUE(window.Settle(Other(4, 60)));
+  EXPECT_EQ(window.training(), (Training{.tokens = 20, .inner_steps = 2}));
+}
+
+TEST(FragmentWindow, WhatWasRepeatedSinceASnapshotIsRemoved) {
+  FragmentWindow window = Restored();
+  window.Send();
   for (int i = 0; i < 5; ++i) window.Add(10);
   EXPECT_TRUE(window.Settle(Other(6, 120)));
   EXPECT_EQ(window.training(), (Training{.tokens = 30, .inner_steps = 3}));

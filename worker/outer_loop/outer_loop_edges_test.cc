@@ -266,6 +266,20 @@ TEST_F(ResumeEdgesTest, GoesBackToTheFirstSendThatIsLost) {
   EXPECT_EQ(driver.Contribute(1).tokens(), 100);
 }
 
+// The snapshot of the contribution died with the previous process, so the
+// parameters become the anchor.
+TEST_F(ResumeEdgesTest, ClaimsNoTrainingThatIsLostWithTheSnapshot) {
+  IslandDriver driver(options_);
+  driver.joined().mutable_heads(0)->set_version(1);
+  driver.joined().mutable_heads(1)->set_version(1);
+  driver.Connect();
+  driver.Train(0);
+  EXPECT_EQ(driver.loop().window(1).training().tokens, 90);
+  driver.ReceiveUpdate(1, false, {.tokens = 60, .inner_steps = 6});
+  EXPECT_THAT(driver.Train(6), ElementsAre("train 6", "mix 1"));
+  EXPECT_TRUE(driver.loop().window(1).empty());
+}
+
 // Islands that sent in different orders would wait for each other forever.
 TEST_F(ResumeEdgesTest, SendsInTheOrderOfTheSchedule) {
   options_.resume->set_run_step(8);
