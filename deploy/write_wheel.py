@@ -32,7 +32,7 @@ Requires-Dist: lightning>=2; extra == "lightning"
 Provides-Extra: peft
 Requires-Dist: peft>=0.18; extra == "peft"
 Provides-Extra: transformers
-Requires-Dist: transformers[torch]>=5; extra == "transformers"
+Requires-Dist: transformers[torch]>=5.3; extra == "transformers"
 Description-Content-Type: text/plain
 
 {description}"""

@@ -17,7 +17,9 @@ from .callback import IslandCallback, need
 
 # With an older PyTorch, transformers silently disables it.
 need("torch", "2.6")
-need("transformers", "5.0")
+# Before, load_best_model_at_end restored the best values before the last log,
+# at which the island leaves.
+need("transformers", "5.3")
 
 # pylint: disable=wrong-import-position
 from transformers import (TrainerCallback, TrainerControl, TrainerState,

@@ -100,9 +100,14 @@ class TrainerTest(TrainerTestCase):
         with mock.patch.dict(sys.modules, {"transformers": None}):
             with self.assertRaisesRegex(ImportError, "pip install 'transf"):
                 importlib.reload(module)
-        with mock.patch.object(torch, "__version__", "1.13.1+cpu"):
-            with self.assertRaisesRegex(ImportError, "2.6 or .* is 1.13.1"):
-                importlib.reload(module)
+        for package, version, message in (
+            ("torch", "1.13.1+cpu", "2.6 or .* is 1.13.1"),
+            # Its module may be another one than when this file imported it.
+            ("transformers", "5.2.0", "5.3 or .* is 5.2.0")):
+            with mock.patch.object(sys.modules[package], "__version__",
+                                   version):
+                with self.assertRaisesRegex(ImportError, message):
+                    importlib.reload(module)
 
 
 if __name__ == "__main__":
