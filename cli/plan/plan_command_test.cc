@@ -141,6 +141,22 @@ TEST_F(PlanCommandTest, IslandsMayDiffer) {
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("island 1"), HasSubstr("island 2")));
 }
 
+TEST_F(PlanCommandTest, ARoundTakesAsLongAsTheSlowestIsland) {
+  const auto log = [&](absl::string_view step_seconds) {
+    EXPECT_EQ(Run(absl::StrCat("--parameters 1.2e6 --layers 12 --step_seconds ",
+                               step_seconds,
+                               " --up_mbit inf --merge_mvalues inf "
+                               "--inner_steps_per_round 10 "
+                               "--uplink_format FP32")),
+              kExitOk)
+        << err_.str();
+    return std::vector<std::string>(absl::StrSplit(out_.str(), "\nlog "))
+        .back();
+  };
+  EXPECT_THAT(log("4 4"), HasSubstr("a day to the disk"));
+  EXPECT_EQ(log("1 4"), log("4 4"));
+}
+
 TEST_F(PlanCommandTest, FlagsChangeAConfiguration) {
   const std::string config = Write("run.textproto", kConfig);
   const nlohmann::json plan =

@@ -191,8 +191,10 @@ void PrintPrediction(const RunAssumptions& assumptions,
       HumanBytes(prediction.island_bytes),
       HumanBytes(prediction.coordinator_bytes),
       HumanBytes(prediction.coordinator_disk_bytes));
+  // A round takes all islands the same time, but the fast ones train less.
   const double rounds_per_second =
-      prediction.simulated.utilization / round.training;
+      prediction.simulated.islands[0].utilization /
+      (sync.inner_steps_per_round() * assumptions.islands[0].step_seconds);
   const double log = prediction.record_bytes_per_round * rounds_per_second;
   constexpr double kSecondsPerDay = 24 * 60 * 60;
   out << absl::StrFormat(
