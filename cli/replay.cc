@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -53,25 +54,25 @@ Command ReplayCommand(ProgressEnvironment environment) {
   command.run = [=](const Invocation& call) -> absl::Status {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(call.arguments[0]));
-    std::vector<ReplayResult> replays;
-    {
-      std::optional<Progress> progress;
-      const auto merged = [&](uint64_t merges) {
-        if (!progress.has_value()) {
-          progress.emplace("merges", merges, environment, call.err);
-        }
-        progress->Add(1);
-      };
-      ASSIGN_OR_RETURN(replays, ReplayRun(*state, merged));
-    }
+    std::optional<Progress> progress;
+    const auto merged = [&](uint32_t fragment, uint64_t merge,
+                            uint64_t merges) {
+      if (merge == 1) {
+        progress.emplace(absl::StrCat("merges of fragment ", fragment), merges,
+                         environment, call.err);
+      }
+      progress->Add(1);
+    };
     std::vector<std::string> differing;
-    for (const ReplayResult& replay : replays) {
-      call.out << Describe(replay);
-      if (replay.difference.empty()) continue;
+    const auto replayed = [&](const ReplayResult& replay) {
+      progress.reset();
+      call.out << Describe(replay) << std::flush;
+      if (replay.difference.empty()) return;
       differing.push_back(absl::StrCat("fragment ", replay.fragment,
                                        " at version ",
                                        replay.last_version + 1));
-    }
+    };
+    RETURN_IF_ERROR(ReplayRun(*state, replayed, merged));
     if (differing.empty()) return absl::OkStatus();
     return absl::DataLossError(
         absl::StrCat("the replay differs in ", absl::StrJoin(differing, ", ")));

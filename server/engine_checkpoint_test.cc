@@ -201,7 +201,11 @@ TEST_F(EngineCheckpointTest, AReplayNeedsTheFilesOfVersionZero) {
   const auto replay = [&]() -> absl::StatusOr<std::vector<ReplayResult>> {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(run_.state_dir()));
-    return ReplayRun(*state);
+    std::vector<ReplayResult> replays;
+    RETURN_IF_ERROR(ReplayRun(*state, [&](const ReplayResult& replay) {
+      replays.push_back(replay);
+    }));
+    return replays;
   };
   contribute(0);
   ASSERT_OK_AND_ASSIGN(std::vector<ReplayResult> replays, replay());

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/substitute.h"
 #include "common/checkpoint/initial_values.h"
 #include "common/checksum.h"
@@ -21,34 +24,38 @@
 namespace causeway {
 namespace {
 
-struct Recorded {
-  uint64_t first = 0;
-  uint64_t last = 0;
-};
-
 class Replayer {
  public:
   Replayer(StateDirectory& state, RunRecord run)
       : state_(state), run_(std::move(run)) {}
 
-  // Returns the versions between which all merges are recorded.
-  absl::StatusOr<Recorded> FindRecorded(uint32_t fragment) {
-    ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
-                     state_.log().History(fragment, 1));
-    Recorded recorded;
-    recorded.last = newest.empty() ? 0 : newest[0].head.version();
-    ASSIGN_OR_RETURN(recorded.first, FirstRecorded(fragment, recorded.last));
-    return recorded;
+  absl::StatusOr<ReplayResult> Replay(uint32_t fragment,
+                                      ReplayProgress progress) {
+    // A new snapshot may remove files between reading the log and opening them,
+    // but not this many times in a row.
+    constexpr int kAttempts = 5;
+    absl::Status status;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      absl::StatusOr<ReplayResult> replay = TryReplay(fragment, progress);
+      if (!absl::IsNotFound(replay.status())) return replay;
+      status = replay.status();
+    }
+    return absl::FailedPreconditionError(status.message());
   }
 
-  // Calls `merged` after each merge.
-  absl::StatusOr<ReplayResult> Replay(uint32_t fragment, Recorded recorded,
-                                      absl::FunctionRef<void()> merged) {
-    ReplayResult replay{.fragment = fragment,
-                        .first_version = recorded.first,
-                        .last_version = recorded.first};
-    ASSIGN_OR_RETURN(StoredFragment current, StateAt(fragment, recorded.first));
-    while (replay.last_version < recorded.last) {
+ private:
+  // NOT_FOUND if there is no version to begin with, or a file is no longer
+  // there.
+  absl::StatusOr<ReplayResult> TryReplay(uint32_t fragment,
+                                         ReplayProgress progress) {
+    ASSIGN_OR_RETURN(const std::vector<CommitRecord> newest,
+                     state_.log().History(fragment, 1));
+    const uint64_t last = newest.empty() ? 0 : newest[0].head.version();
+    ASSIGN_OR_RETURN(StoredFragment current, OpenStart(fragment, last));
+    const uint64_t first = current.contents().head.version();
+    ReplayResult replay{
+        .fragment = fragment, .first_version = first, .last_version = first};
+    while (replay.last_version < last) {
       const uint64_t version = replay.last_version + 1;
       ASSIGN_OR_RETURN(const StoredMerge stored,
                        state_.merges().Open(fragment, version));
@@ -63,15 +70,14 @@ class Replayer {
       current = merged_again.after;
       replay.last_version = version;
       replay.contributions += stored.merge().contributions().size();
-      merged();
+      progress(fragment, version - first, last - first);
     }
     return replay;
   }
 
- private:
-  // Returns the version after which every merge up to `head` is recorded, and
-  // whose own state is known.
-  absl::StatusOr<uint64_t> FirstRecorded(uint32_t fragment, uint64_t head) {
+  // Returns the oldest kept version after which every merge up to `head` is
+  // recorded. NOT_FOUND if there is none.
+  absl::StatusOr<StoredFragment> OpenStart(uint32_t fragment, uint64_t head) {
     uint64_t first = head;
     while (first > 0) {
       const absl::Status recorded =
@@ -80,14 +86,11 @@ class Replayer {
       RETURN_IF_ERROR(recorded);
       --first;
     }
-    // Version 0 can be made from the seed; other versions need their file.
     for (uint64_t version = first; version < head || version == 0; ++version) {
-      if (version == 0 && !run_.plan.from_checkpoint()) return 0;
-      const absl::Status kept = OpenKept(fragment, version).status();
-      if (kept.ok()) return version;
-      if (!absl::IsNotFound(kept)) return kept;
+      absl::StatusOr<StoredFragment> kept = StateAt(fragment, version);
+      if (!absl::IsNotFound(kept.status())) return kept;
     }
-    return absl::FailedPreconditionError(absl::Substitute(
+    return absl::NotFoundError(absl::Substitute(
         "$0 keeps no version of fragment $1 since which all merges are "
         "recorded; set storage.record_contributions, and replay once a round "
         "is merged",
@@ -107,6 +110,7 @@ class Replayer {
                          state_.path(), version, fragment));
   }
 
+  // Version 0 can be made from the seed; other versions need their file.
   absl::StatusOr<StoredFragment> StateAt(uint32_t fragment, uint64_t version) {
     if (version > 0 || run_.plan.from_checkpoint()) {
       return OpenKept(fragment, version);
@@ -144,24 +148,19 @@ class Replayer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ReplayResult>> ReplayRun(
-    StateDirectory& state, absl::FunctionRef<void(uint64_t merges)> progress) {
+absl::Status ReplayRun(
+    StateDirectory& state,
+    absl::FunctionRef<void(const ReplayResult& replay)> replayed,
+    ReplayProgress progress) {
   ASSIGN_OR_RETURN(RunRecord run, state.log().LoadRun());
   const auto fragments = static_cast<uint32_t>(run.plan.fragments_size());
   Replayer replayer(state, std::move(run));
-  std::vector<Recorded> recorded;
-  uint64_t merges = 0;
   for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
-    ASSIGN_OR_RETURN(recorded.emplace_back(), replayer.FindRecorded(fragment));
-    merges += recorded.back().last - recorded.back().first;
+    ASSIGN_OR_RETURN(const ReplayResult replay,
+                     replayer.Replay(fragment, progress));
+    replayed(replay);
   }
-  std::vector<ReplayResult> replays;
-  for (uint32_t fragment = 0; fragment < fragments; ++fragment) {
-    ASSIGN_OR_RETURN(replays.emplace_back(),
-                     replayer.Replay(fragment, recorded[fragment],
-                                     [&] { progress(merges); }));
-  }
-  return replays;
+  return absl::OkStatus();
 }
 
 }  // namespace causeway

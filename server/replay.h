@@ -12,10 +12,9 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "server/storage/state_directory.h"
 
 namespace causeway {
@@ -32,15 +31,26 @@ struct ReplayResult {
   std::string difference;
 };
 
-// Returns the results ordered by fragment. The replay of a fragment ends at its
-// first difference; other fragments continue. The coordinator may be running.
-// Calls `progress` after each merge with the number of merges of all fragments.
+// Called after each merge of a fragment with its number, from 1, and that of
+// the last one. Begins again with 1 if the replay of the fragment does.
+using ReplayProgress =
+    absl::FunctionRef<void(uint32_t fragment, uint64_t merge, uint64_t merges)>;
+
+// Calls `replayed` with the result of each fragment, in order, as soon as it is
+// there. The replay of a fragment ends at its first difference; other fragments
+// continue.
+//
+// The coordinator may be running. If it removes files of a fragment before they
+// are opened, the replay of the fragment begins again with those that are there
+// now.
 //   FAILED_PRECONDITION  A fragment has no version to begin with, because its
-//                        merges were not recorded.
+//                        merges were not recorded; or each time its files were
+//                        removed before they were opened.
 //   DATA_LOSS            A file that is needed is damaged.
-absl::StatusOr<std::vector<ReplayResult>> ReplayRun(
+absl::Status ReplayRun(
     StateDirectory& state,
-    absl::FunctionRef<void(uint64_t merges)> progress = [](uint64_t) {});
+    absl::FunctionRef<void(const ReplayResult& replay)> replayed,
+    ReplayProgress progress = [](uint32_t, uint64_t, uint64_t) {});
 
 }  // namespace causeway
 

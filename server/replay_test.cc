@@ -67,10 +67,27 @@ class ReplayTest : public testing::Test {
     ASSERT_TRUE(driver_.AwaitVersion(fragment, version + 1));
   }
 
+  // Restarts the coordinator, which first makes snapshots, and makes the round
+  // from `version` of both fragments.
+  void GoOn(const v1::RunConfig& config, uint64_t version) {
+    ASSERT_OK(driver_.Start(config));
+    const auto east = driver_.Join("east", 1);
+    const auto west = driver_.Join("west", 2);
+    ASSERT_OK(east.status());
+    ASSERT_OK(west.status());
+    for (const uint32_t fragment : {0, 1}) {
+      Round(*east, *west, fragment, version);
+    }
+  }
+
   absl::StatusOr<std::vector<ReplayResult>> Replay() {
     ASSIGN_OR_RETURN(const std::unique_ptr<StateDirectory> state,
                      StateDirectory::OpenReadOnly(driver_.state_dir()));
-    return ReplayRun(*state);
+    std::vector<ReplayResult> replays;
+    RETURN_IF_ERROR(ReplayRun(*state, [&](const ReplayResult& replay) {
+      replays.push_back(replay);
+    }));
+    return replays;
   }
 
   // Changes the record of a merge, as if it had been another merge.
@@ -245,15 +262,10 @@ TEST_F(ReplayTest, ARecordWithADamagedConfigurationIsNamed) {
 
 TEST_F(ReplayTest, WithoutRecordingARunIsReplayedFromItsOldestSnapshot) {
   // The steps of this algorithm depend on the version.
-  const std::string delayed =
-      "outer_optimizer { algorithm: DELAYED_NESTEROV momentum_delay: 2 } ";
-  MakeRun(TestRunConfig(delayed), 1);
-  ASSERT_OK(driver_.Start(TestRunConfig(delayed)));
-  const auto east = driver_.Join("east", 1);
-  const auto west = driver_.Join("west", 2);
-  ASSERT_OK(east.status());
-  ASSERT_OK(west.status());
-  for (const uint32_t fragment : {0, 1}) Round(*east, *west, fragment, 1);
+  const v1::RunConfig delayed = TestRunConfig(
+      "outer_optimizer { algorithm: DELAYED_NESTEROV momentum_delay: 2 }");
+  MakeRun(delayed, 1);
+  GoOn(delayed, 1);
   driver_.Stop();
   const auto replays = Replay();
   ASSERT_OK(replays.status());
@@ -264,12 +276,39 @@ TEST_F(ReplayTest, WithoutRecordingARunIsReplayedFromItsOldestSnapshot) {
   }
 }
 
+TEST_F(ReplayTest, BeginsAnewIfTheCoordinatorRemovesItsFiles) {
+  const v1::RunConfig config = TestRunConfig();
+  MakeRun(config, 1);
+  GoOn(config, 1);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<StateDirectory> state,
+                       StateDirectory::OpenReadOnly(driver_.state_dir()));
+  std::vector<ReplayResult> replays;
+  std::vector<uint64_t> merges;
+  ASSERT_OK(ReplayRun(
+      *state, [&](const ReplayResult& replay) { replays.push_back(replay); },
+      [&](uint32_t, uint64_t, uint64_t of) {
+        merges.push_back(of);
+        if (merges.size() > 1) return;
+        GoOn(config, 2);
+        // The last snapshots are made now.
+        driver_.Stop();
+      }));
+  // Fragment 0 was between versions 1 and 2, of which no file is left.
+  EXPECT_THAT(merges, testing::ElementsAre(2, 1, 1));
+  ASSERT_EQ(replays.size(), 2);
+  for (const ReplayResult& replay : replays) {
+    EXPECT_EQ(replay.first_version, 2);
+    EXPECT_EQ(replay.last_version, 3);
+    EXPECT_THAT(replay.difference, IsEmpty());
+  }
+}
+
 TEST_F(ReplayTest, ARunWithoutRecordsSaysSo) {
   MakeRun(TestRunConfig(), 1);
   driver_.Stop();
   std::filesystem::remove_all(driver_.state_dir() + "/merges");
-  EXPECT_THAT(Replay().status().message(),
-              HasSubstr("storage.record_contributions"));
+  EXPECT_THAT(Replay().status(),
+              IsFailedPrecondition("storage.record_contributions"));
 }
 
 // A record of another merge is noticed before the merge is made again.
