@@ -52,7 +52,7 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
     sharded = [dimension for dimension, placement in enumerate(placements)
                if not placement.is_replicate()]
     if not sharded:
-        return 0, local.reshape(-1)
+        return 0, local
     if len(sharded) > 1 or not placements[sharded[0]].is_shard(0):
         raise Unimplemented(
             f"{name} is placed as {placements}; an island takes whole tensors "
@@ -63,7 +63,7 @@ def _shard_of(parameter: Any, name: str) -> Optional[Tuple[int, torch.Tensor]]:
     rows = parameter.shape[0]
     rows_per_rank = -(-rows // mesh.size(dimension))
     row = min(rows, rows_per_rank * mesh.get_local_rank(dimension))
-    return row * (parameter.numel() // max(1, rows)), local.reshape(-1)
+    return row * (parameter.numel() // max(1, rows)), local
 
 
 class _Place(NamedTuple):

@@ -93,6 +93,16 @@ class AttachmentTest(unittest.TestCase):
         with self.assertRaisesRegex(Unimplemented, "head.weight is placed"):
             Attachment(model, run_of())
 
+    def test_refuses_a_part_that_is_not_contiguous(self):
+        for dimension in (None, 0):
+            model = LeastSquares()
+            model.head.weight.placements = [_Shard(dimension)]
+            model.head.weight.device_mesh = _Mesh([1], [0])
+            model.head.weight.to_local = lambda: torch.zeros(6, 10).t()
+            with self.assertRaisesRegex(ModelMismatch,
+                                        "head.weight is not contiguous"):
+                Attachment(model, run_of())
+
 
 class _Shard:
 
