@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "cli/trained_model.h"
 #include "common/checksum.h"
 #include "common/status_macros.h"
@@ -131,7 +132,7 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
         call.out << *text << std::flush;
         return call.out.good();
       }));
-  call.out << "\n";
+  call.out << continued.rest() << "\n";
   return decoded;
 }
 
@@ -200,11 +201,21 @@ absl::StatusOr<ContinuedText> ContinuedText::After(
 }
 
 absl::StatusOr<std::string> ContinuedText::Add(int32_t token) {
+  // SentencePiece decodes each byte of an incomplete character to this. The
+  // fourth byte is a character's last.
+  constexpr absl::string_view kLoneByte = "\uFFFD";
+  constexpr int kMostIncomplete = 3;
   tokens_.push_back(token);
   ASSIGN_OR_RETURN(const std::string text, tokenizer_->Decode(tokens_));
-  const size_t begin = std::min(returned_, text.size());
-  returned_ = text.size();
-  return text.substr(begin);
+  absl::string_view added = text;
+  added.remove_prefix(std::min(returned_, text.size()));
+  absl::string_view complete = added;
+  for (int i = 0; i < kMostIncomplete; ++i) {
+    absl::ConsumeSuffix(&complete, kLoneByte);
+  }
+  rest_ = std::string(added.substr(complete.size()));
+  returned_ = text.size() - rest_.size();
+  return std::string(complete);
 }
 
 Command SampleCommand(uint64_t threads) {

@@ -60,15 +60,20 @@ absl::Status Continue(std::vector<int32_t> tokens, size_t sequence_length,
                       const std::function<bool(int32_t)>& consume);
 
 // The text that tokens add to a prompt. A token's text can depend on earlier
-// tokens: SentencePiece drops a space only at the beginning.
+// tokens: SentencePiece drops a space only at the beginning, and with byte
+// fallback a character may take several tokens.
 class ContinuedText {
  public:
   // `tokenizer` must outlive the object. Errors of Tokenizer::Decode.
   static absl::StatusOr<ContinuedText> After(const Tokenizer* tokenizer,
                                              std::vector<int32_t> prompt);
 
-  // Returns the text that the next token adds. Errors of Tokenizer::Decode.
+  // Returns the text that the next token adds, without the beginning of a
+  // character that later tokens may complete. Errors of Tokenizer::Decode.
   absl::StatusOr<std::string> Add(int32_t token);
+
+  // Returns the text that Add has held back, for the end of the text.
+  const std::string& rest() const { return rest_; }
 
  private:
   ContinuedText(const Tokenizer* tokenizer, std::vector<int32_t> tokens)
@@ -78,6 +83,7 @@ class ContinuedText {
   std::vector<int32_t> tokens_;
   // The bytes of the prompt and of the returned text.
   size_t returned_ = 0;
+  std::string rest_;
 };
 
 }  // namespace causeway

@@ -166,6 +166,56 @@ TEST(ContinuedTextTest, KeepsTheSpaceAfterThePrompt) {
   EXPECT_EQ(added, " of the work");
 }
 
+// The model of tests makes a token of each byte of other characters.
+class ByteFallbackTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(
+        tokenizer_,
+        LoadSentencePiece(TrainTestModel(), TestSentencePieceTool()));
+  }
+
+  // Returns the parts of the text that Add returns for the tokens of `text`
+  // without the last `left_out`, and then the rest.
+  std::vector<std::string> Parts(const std::string& text, size_t left_out) {
+    std::vector<int32_t> tokens;
+    EXPECT_OK(tokenizer_->Encode(text, tokens));
+    absl::StatusOr<ContinuedText> continued =
+        ContinuedText::After(tokenizer_.get(), {tokens[0]});
+    EXPECT_OK(continued);
+    std::vector<std::string> parts;
+    for (size_t i = 1; i + left_out < tokens.size(); ++i) {
+      parts.push_back(continued->Add(tokens[i]).value());
+    }
+    parts.push_back(continued->rest());
+    return parts;
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(ByteFallbackTest, ACharacterIsReturnedOnceItIsComplete) {
+  EXPECT_THAT(Parts("the\u20AC5\U0001F600", 0),
+              ElementsAre("", "", "\u20AC", "5", "", "", "", "\U0001F600", ""));
+}
+
+TEST_F(ByteFallbackTest, BytesOfNoCharacterAreReplaced) {
+  EXPECT_THAT(Parts("the\u20AC\U0001F600", 1),
+              ElementsAre("", "", "\u20AC", "", "", "", "\uFFFD\uFFFD\uFFFD"));
+  // A later byte cannot complete the first ones.
+  ASSERT_OK_AND_ASSIGN(ContinuedText text,
+                       ContinuedText::After(tokenizer_.get(), {}));
+  std::vector<int32_t> euro;
+  ASSERT_OK(tokenizer_->Encode("\u20AC", euro));
+  std::string added;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK_AND_ASSIGN(const std::string more, text.Add(euro.back()));
+    added += more;
+  }
+  EXPECT_EQ(added, "\uFFFD\uFFFD");
+  EXPECT_EQ(text.rest(), "\uFFFD\uFFFD\uFFFD");
+}
+
 class SampleCommandTest : public testing::Test {
  protected:
   SampleCommandTest()
