@@ -10,12 +10,30 @@
 #include "cli/status_facts.h"
 #include "cli/status_report.h"
 #include "common/status_macros.h"
+#include "google/protobuf/repeated_field.h"
 
 namespace causeway {
 namespace {
 
 // A large screen shows this many events.
 constexpr size_t kMostEvents = 64;
+
+// A history of more points is thinned out, as the coordinator does.
+constexpr int kMostPoints = 2048;
+
+// Removes every other point, but neither the first nor the last one, until
+// there are few enough.
+template <typename Point>
+void ThinOut(google::protobuf::RepeatedPtrField<Point>& points) {
+  while (points.size() > kMostPoints) {
+    const int size = points.size();
+    int kept = 1;
+    for (int i = 1; i < size; ++i) {
+      if ((size - i) % 2 == 1) points.SwapElements(kept++, i);
+    }
+    points.DeleteSubrange(kept, size - kept);
+  }
+}
 
 void Print(const WatchedRun& run, const std::string& trouble, absl::Time now,
            std::ostream& out) {
@@ -52,7 +70,16 @@ void Watch(const std::function<absl::Status(WatchedRun&)>& update,
 }
 
 absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run) {
+  const std::string& run_id = run.status.run.run_id();
+  if (run.past_of != run_id) {
+    run.past_of = run_id;
+    run.history.Clear();
+    run.events.clear();
+    run.last_event = 0;
+  }
   RETURN_IF_ERROR(client.FetchHistory(run.history));
+  ThinOut(*run.history.mutable_training());
+  ThinOut(*run.history.mutable_validations());
   v1::WatchEventsRequest request;
   request.set_after_id(run.last_event);
   request.set_recorded_only(true);

@@ -33,7 +33,8 @@ struct WatchEnvironment {
 void Watch(const std::function<absl::Status(WatchedRun&)>& update,
            absl::Duration interval, const WatchEnvironment& environment);
 
-// Gets the history and the events since the last update of `run`.
+// Gets the history and the events since the last update of `run`; all of them
+// if its status is now that of another run.
 absl::Status UpdatePast(CoordinatorClient& client, WatchedRun& run);
 
 }  // namespace causeway
