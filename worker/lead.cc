@@ -379,6 +379,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> LeadingProcess::MakeTrainer(
     const v1::JoinResponse& joined, std::vector<float> parameters) {
   IslandRanksOptions options = TrainerOptions(local_);
   options.shard = joined.shard();
+  options.data_order = joined.data_order();
   if (rendezvous_ == nullptr) {
     return MakeThreadedIsland(joined.config(), options, local_.count,
                               std::move(parameters));

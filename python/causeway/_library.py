@@ -155,6 +155,7 @@ class StuckRank(Structure):
 _FUNCTIONS = {
     "open": [POINTER(Options), POINTER(c_void_p)],
     "await_run": [c_void_p, c_double, POINTER(Run)],
+    "data_order": [c_void_p, POINTER(c_uint32)],
     "tensor_at": [c_void_p, c_uint32, POINTER(Tensor)],
     "attach": [c_void_p, POINTER(Buffer), c_size_t],
     "set_stream": [c_void_p, c_void_p],

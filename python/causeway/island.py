@@ -432,8 +432,9 @@ class Island:
                 seed: int = 0, batches_per_step: int = 1) -> Sampler:
         """Returns a batch sampler for `DataLoader(dataset, batch_sampler=...)`.
 
-        Islands and ranks get disjoint samples; a loop that is started again
-        continues with the batch of the run's next step. See Sampler.
+        Islands and ranks get disjoint samples; more islands than the run's
+        data.shards share parts, each in another order. A loop that is started
+        again continues with the batch of the run's next step. See Sampler.
 
         Args:
           dataset: has a length, or is the number of samples.
@@ -453,7 +454,8 @@ class Island:
                        rank=ranks.rank, ranks=ranks.size,
                        next_step=lambda: self.step,
                        total_steps=self.total_steps,
-                       batches_per_step=batches_per_step, seed=seed)
+                       batches_per_step=batches_per_step, seed=seed,
+                       order=self.run.data_order)
 
     # --- State. ---
 

@@ -95,7 +95,8 @@ class OneIslandTest(ProcessTestCase):
             run = island.run
             self.assertEqual((run.name, run.island, run.total_steps),
                              ("test", "east", 30))
-            self.assertEqual((run.shard, run.shards, run.batch_size), (0, 1, 4))
+            self.assertEqual((run.shard, run.shards, run.data_order,
+                              run.batch_size), (0, 1, 0, 4))
             self.assertEqual(run.parameters, 116)
             self.assertEqual(len(run.tensors), 5)
             self.assertEqual(run.configuration["name"], "test")

@@ -34,6 +34,9 @@ class Run:
     # The island's part of the data, 0 .. shards - 1.
     shard: int
     shards: int
+    # The order in which the island reads its part. Islands that share a part
+    # have different ones.
+    data_order: int
     # The inner steps that the run has completed, and its total.
     step: int
     total_steps: int
@@ -79,6 +82,9 @@ def read_run(handle: ctypes.c_void_p, run: _library.Run) -> Run:
     library = _library.library()
     tensors: List[TensorInfo] = []
     tensor = _library.Tensor()
+    order = ctypes.c_uint32()
+    _library.check(
+        library.causeway_data_order(handle, ctypes.byref(order)))
     for index in range(run.tensors):
         _library.check(
             library.causeway_tensor_at(handle, index, ctypes.byref(tensor)))
@@ -91,6 +97,7 @@ def read_run(handle: ctypes.c_void_p, run: _library.Run) -> Run:
                island=run.island.decode(),
                shard=run.shard,
                shards=run.shards,
+               data_order=order.value,
                step=run.step,
                total_steps=run.total_steps,
                batch_size=run.batch_size,

@@ -48,9 +48,9 @@ class Permutation:
 class Sampler:
     """Batches of indices for `DataLoader(batch_sampler=...)`.
 
-    Each island has a disjoint part of the data set. Its ranks take turns at
-    batches of it, and go through it repeatedly, each time in another random
-    order. An iterator begins with the batch of the run's next step and ends
+    Each island has a disjoint part of the data set, or shares one and reads it
+    in an order of its own. Its ranks take turns at batches of it, and go
+    through it repeatedly, each time in another random order. An iterator begins with the batch of the run's next step and ends
     with that of its last one, so a loop that was restarted continues by itself.
     Batches that an earlier process trained on do not come again before the part
     is used up, whatever number of ranks share the samples of a step.
@@ -59,7 +59,7 @@ class Sampler:
     def __init__(self, size: int, batch_size: int, part: int, parts: int,
                  next_step: Callable[[], int], total_steps: int,
                  batches_per_step: int = 1, seed: int = 0, rank: int = 0,
-                 ranks: int = 1):
+                 ranks: int = 1, order: int = 0):
         """
         Args:
           size: the samples in the data set.
@@ -73,6 +73,8 @@ class Sampler:
           seed: the same on all ranks of an island.
           rank: the number of this rank in its island, below `ranks`.
           ranks: the number of the island's ranks.
+          order: the same on all ranks, another one on each island that has the
+            same part.
         """
         if batch_size < 1 or batches_per_step < 1:
             raise InvalidArgument(
@@ -92,6 +94,7 @@ class Sampler:
         self._total_steps = total_steps
         self._batches_per_step = batches_per_step
         self._seed = seed
+        self._order = order
 
     def __len__(self) -> int:
         """Returns the number of remaining batches in the run."""
@@ -113,4 +116,5 @@ class Sampler:
             yield indices
 
     def _key(self, epoch: int) -> int:
-        return _mix(_mix(_mix(self._seed) + self._part + 1) + epoch + 1)
+        place = self._part + self._order * self._parts
+        return _mix(_mix(_mix(self._seed) + place + 1) + epoch + 1)

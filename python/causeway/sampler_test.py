@@ -44,6 +44,13 @@ class SamplerTest(unittest.TestCase):
                 seen += first(sampler(size, 4, part, parts), own)
             self.assertEqual(sorted(seen), list(range(size)))
 
+    def test_islands_that_share_a_part_read_it_in_different_orders(self):
+        orders = [first(sampler(100, 8, 1, 2, order=order), 50)
+                  for order in range(3)]
+        for order in orders:
+            self.assertEqual(sorted(order), list(range(1, 100, 2)))
+        self.assertEqual(len({tuple(order) for order in orders}), 3)
+
     def test_each_epoch_has_every_sample_in_another_order(self):
         taken = first(sampler(50, 8), 150)
         epochs = [taken[0:50], taken[50:100], taken[100:150]]

@@ -147,7 +147,7 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
     effects.events.push_back(
         {"island_joined", member.island_id,
          absl::StrCat("island ", member.island_id, " joined (incarnation ",
-                      member.incarnation, ", shard ", member.shard,
+                      member.incarnation, ", shard ", ShardOf(member),
                       ") at step ", run_step)});
     effects.view_changed = true;
   }
@@ -167,8 +167,9 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(
   for (const uint64_t version : member.first_contribution_version) {
     response.add_first_contribution_version(version);
   }
-  response.set_shard(member.shard);
+  response.set_shard(ShardOf(member));
   response.set_shards(options_.config.data().shards());
+  response.set_data_order(member.place / response.shards());
   response.set_run_state(run_state());
   return response;
 }

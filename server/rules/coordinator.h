@@ -205,6 +205,9 @@ class Coordinator {
   // the run's.
   bool DataDiffers(const Member& member) const;
 
+  uint32_t ShardOf(const Member& member) const {
+    return member.place % options_.config.data().shards();
+  }
   // Returns H_i of a live member, as in SessionResponse.
   uint64_t InnerStepsPerRound(const Member& member);
   // The ledger of one fragment, over all incarnations.

@@ -29,7 +29,7 @@ TEST(CoordinatorEffects, OfJoins) {
   EXPECT_THAT(
       TakeLines(run),
       ElementsAre(
-          "joined a/1 shard 0 not ready", "changed a/1 first 0,0",
+          "joined a/1 place 0 not ready", "changed a/1 first 0,0",
           "account a/1 process 5 has 0 reported 0,0",
           "island_joined [a] island a joined (incarnation 1, shard 0) at "
           "step 0",
@@ -38,7 +38,7 @@ TEST(CoordinatorEffects, OfJoins) {
   EXPECT_THAT(
       TakeLines(run),
       ElementsAre(
-          "joined b/1 shard 1 not ready", "changed b/1 first 0,0",
+          "joined b/1 place 1 not ready", "changed b/1 first 0,0",
           "account b/1 process 6 has 0 reported 0,0", "flags started: ",
           "island_joined [b] island b joined (incarnation 1, shard 1) at "
           "step 0",
@@ -155,7 +155,7 @@ TEST(CoordinatorEffects, OfAProcessThatReplacesAnother) {
   ASSERT_OK(join(6, 5));
   EXPECT_THAT(
       TakeLines(run),
-      ElementsAre("joined a/2 shard 0 not ready",
+      ElementsAre("joined a/2 place 0 not ready",
                   "ended a/1 EVICTED at 0s: its process was restarted",
                   "account a/1 process 5 has 0 reported 0",
                   "account a/2 process 6 has 0 reported 0",

@@ -190,7 +190,7 @@ TEST(CoordinatorRestart, AContributionThatDoesNotFitIsNotAdmitted) {
 TEST(CoordinatorRestart, AShardThatIsGoneIsReplaced) {
   Member member = LiveMember("a", 0);
   member.state = v1::IslandStatus::LEFT;
-  member.shard = 5;
+  member.place = 5;
   CoordinatorDriver run({}, HeadsAt(0), {member});
   ASSERT_OK_AND_ASSIGN(const v1::JoinResponse joined, run.TryJoin("a", 2));
   EXPECT_EQ(joined.shard(), 1) << "the run has two shards";

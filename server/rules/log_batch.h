@@ -81,7 +81,7 @@ struct LogBatch {
   // New snapshots, of committed versions. A snapshot may be noted again.
   std::vector<SnapshotRecord> snapshots;
   // New incarnations, and new states of known ones. The log stores the
-  // identity, state, description, times, reason, shard and first versions.
+  // identity, state, description, times, reason, place and first versions.
   std::vector<Member> members;
   // Each (fragment, base version, island, incarnation) can be merged only once.
   // Other fates may be noted repeatedly; the first note stays.

@@ -3,6 +3,7 @@
 #include "server/rules/membership.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -137,7 +138,7 @@ absl::StatusOr<Membership::JoinResult> Membership::Join(
                 .description = request.description(),
                 .joined_at = now,
                 .last_heartbeat = now,
-                .shard = PickShard(request.island_id()),
+                .place = PickPlace(request.island_id()),
                 .joins_left = joins_left - 1,
                 .joins_at = now};
   if (known != members_.end()) {
@@ -289,18 +290,18 @@ double Membership::TokensPerSecond() const {
   return sum;
 }
 
-// Gives an island that comes back its old shard, and a new island the shard
-// that the fewest live islands read, so that shards are shared only if
-// necessary.
-uint32_t Membership::PickShard(const std::string& island_id) const {
+// Gives a new island the first free place, so that shards are shared only if
+// necessary, and an island that comes back its old shard.
+uint32_t Membership::PickPlace(const std::string& island_id) const {
+  std::set<uint32_t> taken;
+  for (const Member* member : live_) taken.insert(member->place);
   const auto known = members_.find(island_id);
-  if (known != members_.end()) return known->second.shard % options_.shards;
-  std::vector<uint32_t> readers(options_.shards, 0);
-  for (const Member* member : live_) {
-    ++readers[member->shard % options_.shards];
-  }
-  return static_cast<uint32_t>(
-      std::min_element(readers.begin(), readers.end()) - readers.begin());
+  const bool is_known = known != members_.end();
+  uint32_t place = is_known ? known->second.place : 0;
+  if (taken.count(place) == 0) return place;
+  if (is_known) place %= options_.shards;
+  while (taken.count(place) > 0) place += is_known ? options_.shards : 1;
+  return place;
 }
 
 }  // namespace causeway

@@ -68,8 +68,9 @@ struct Member {
   // request, which moves with extensions of the lease.
   uint64_t rival = 0;
   absl::Time rival_at = absl::InfinitePast();
-  // Data shard, 0 .. shards - 1.
-  uint32_t shard = 0;
+  // The island reads data shard place % shards, in order place / shards
+  // (JoinResponse.data_order). Live islands have different places.
+  uint32_t place = 0;
   // For each fragment, the first base version that the island is expected to
   // contribute to; kNotExpected before it is ready.
   std::vector<uint64_t> first_contribution_version;
@@ -181,7 +182,7 @@ class Membership {
   void ForgetOldest(const Member* kept);
   // Fills live_ after a change.
   void ListLive();
-  uint32_t PickShard(const std::string& island_id) const;
+  uint32_t PickPlace(const std::string& island_id) const;
 
   const Options options_;
   std::map<std::string, Member> members_;

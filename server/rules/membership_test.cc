@@ -203,26 +203,30 @@ TEST_F(MembershipTest, ALeaseEndsOnlyAfterItsWholeLength) {
   EXPECT_THAT(members_.Live(), IsEmpty());
 }
 
-TEST_F(MembershipTest, ShardsAreSharedOnlyWhenTheyMustBe) {
-  EXPECT_EQ(Join("a", 1).shard, 0);
+TEST_F(MembershipTest, LiveIslandsHaveDifferentPlacesAtTheData) {
+  // Two shards: places 0 and 1 are shards, 2 and 3 the same in another order.
+  EXPECT_EQ(Join("a", 1).place, 0);
   Member& second = Join("b", 2);
-  EXPECT_EQ(second.shard, 1);
-  EXPECT_EQ(Join("c", 3).shard, 0) << "three islands, two shards";
-  // The next island takes the shard that is no longer read ...
+  EXPECT_EQ(second.place, 1);
+  EXPECT_EQ(Join("c", 3).place, 2) << "three islands, two shards";
+  // The next island continues where one has ended ...
   members_.End(second, v1::IslandStatus::LEFT, "finished", kStart);
   Member& replacement = Join("d", 4);
-  EXPECT_EQ(replacement.shard, 1);
-  // ... and a name that comes back gets its old shard, although "d" read it
-  // meanwhile.
+  EXPECT_EQ(replacement.place, 1);
+  // ... and a name that comes back gets its old shard, in another order while
+  // the place is taken.
+  Member& shared = Join("b", 5);
+  EXPECT_EQ(shared.place, 3);
+  members_.End(shared, v1::IslandStatus::LEFT, "finished", kStart);
   members_.End(replacement, v1::IslandStatus::LEFT, "finished", kStart);
-  EXPECT_EQ(Join("b", 5).shard, 1);
+  EXPECT_EQ(Join("b", 6).place, 3);
 }
 
 TEST_F(MembershipTest, AnEndedMemberReadsNoShard) {
   Member& first = Join("a", 1);
-  ASSERT_EQ(first.shard, 0);
+  ASSERT_EQ(first.place, 0);
   members_.End(first, v1::IslandStatus::EVICTED, "its lease ended", kStart);
-  EXPECT_EQ(Join("b", 2).shard, 0);
+  EXPECT_EQ(Join("b", 2).place, 0);
 }
 
 TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
@@ -230,7 +234,7 @@ TEST_F(MembershipTest, RestoredMembersKeepTheirPlaceAndGetAFreshLease) {
                     .incarnation = 5,
                     .instance_id = 7,
                     .state = v1::IslandStatus::LIVE,
-                    .shard = 1},
+                    .place = 1},
                    kStart + absl::Hours(1));
   members_.Restore({.island_id = "bergen",
                     .incarnation = 3,

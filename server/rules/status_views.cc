@@ -141,7 +141,7 @@ v1::ListIslandsResponse DescribeIslands(Coordinator& coordinator,
     island.set_contributions_merged(member.contributions_merged);
     // A token is contributed once to each fragment.
     island.set_tokens_merged(member.tokens_merged / coordinator.heads().size());
-    island.set_shard(member.shard);
+    island.set_shard(coordinator.ShardOf(member));
     island.set_reason(member.reason);
     *island.mutable_ledger() =
         coordinator.IslandLedger({member.island_id, member.incarnation});

@@ -83,7 +83,7 @@ absl::Status Write(const Member& member, SqliteDatabase& database) {
       member.state == v1::IslandStatus::LIVE
           ? std::nullopt
           : std::optional(absl::ToUnixMicros(member.ended_at)),
-      member.reason, member.shard,
+      member.reason, member.place,
       absl::StrJoin(member.first_contribution_version, ","), member.draining);
 }
 

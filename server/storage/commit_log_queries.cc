@@ -79,7 +79,7 @@ Member MemberOf(const SqliteStatement& row) {
                 .joined_at = absl::FromUnixMicros(row.Int(5)),
                 .reason = row.Text(7),
                 .draining = row.Int(12) != 0,
-                .shard = static_cast<uint32_t>(row.Int(8)),
+                .place = static_cast<uint32_t>(row.Int(8)),
                 .first_contribution_version = NumbersOf<uint64_t>(row.Text(9)),
                 .contributions_merged = row.Uint(10),
                 .tokens_merged = row.Uint(11)};

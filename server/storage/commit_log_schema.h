@@ -63,7 +63,7 @@ CREATE TABLE members (
   joined_at INTEGER NOT NULL,
   ended_at INTEGER,          -- null while live
   reason TEXT NOT NULL,
-  shard INTEGER NOT NULL,
+  shard INTEGER NOT NULL,    -- Member.place
   first_versions TEXT NOT NULL,  -- by fragment, separated by commas
   draining INTEGER NOT NULL,
   PRIMARY KEY (island_id, incarnation)

@@ -238,7 +238,7 @@ TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
                   .instance_id = 0xffffffffffffffff,
                   .description = "it's a host",
                   .joined_at = kStart + absl::Microseconds(5),
-                  .shard = 7,
+                  .place = 7,
                   .first_contribution_version = {4, 0}};
     Member other{.island_id = "b", .incarnation = 1, .joined_at = kStart};
     LogBatch batch{
@@ -263,7 +263,7 @@ TEST_F(CommitLogTest, MembersAreTheNewestIncarnationsWithTheirSums) {
   EXPECT_EQ(a.description, "it's a host");
   EXPECT_EQ(a.joined_at, kStart + absl::Microseconds(5));
   EXPECT_EQ(a.ended_at, absl::InfiniteFuture());
-  EXPECT_EQ(a.shard, 7);
+  EXPECT_EQ(a.place, 7);
   EXPECT_THAT(a.first_contribution_version, ElementsAre(4, 0));
   EXPECT_EQ(a.contributions_merged, 2);
   EXPECT_EQ(a.tokens_merged, 2001);

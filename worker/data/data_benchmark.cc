@@ -60,7 +60,7 @@ void BM_FillSequences(benchmark::State& state) {
   absl::StatusOr<Dataset> dataset = OpenDataset(config, {FlatFile()});
   CHECK(dataset.ok()) << dataset.status();
   const int64_t batch_size = 8;
-  absl::StatusOr<Sampler> sampler = Sampler::Create(&*dataset, 1, 1);
+  absl::StatusOr<Sampler> sampler = Sampler::Create(&*dataset, 1, 1, 0);
   CHECK(sampler.ok()) << sampler.status();
   std::vector<int32_t> tokens(batch_size * state.range(0));
   std::vector<int32_t> targets(tokens.size());

@@ -24,7 +24,7 @@ uint64_t ExtendKey(uint64_t key, int64_t number) {
 }  // namespace
 
 absl::StatusOr<Sampler> Sampler::Create(const Dataset* dataset, uint64_t seed,
-                                        int64_t shard) {
+                                        int64_t shard, int64_t order) {
   const int64_t shards = dataset->split.shards();
   if (shard < 0 || shard >= shards) {
     return absl::InvalidArgumentError(
@@ -36,7 +36,7 @@ absl::StatusOr<Sampler> Sampler::Create(const Dataset* dataset, uint64_t seed,
       Mixture mixture,
       Mixture::Create(weights.empty() ? std::vector<double>{1} : weights));
   Sampler sampler(dataset, shard, std::move(mixture));
-  const uint64_t key = ExtendKey(seed, shard);
+  const uint64_t key = ExtendKey(seed, shard + order * shards);
   if (weights.empty()) {
     sampler.sources_ = {{0, sampler.epoch_windows_, key}};
     return sampler;

@@ -6,13 +6,14 @@
 // The island's sequences form one endless series, which trainers take in order:
 // number n is window n mod W of epoch floor(n / W), where W is the number of
 // windows of the island's shard. Each epoch visits every window once, in its
-// own order (permutation.h, keyed by seed, shard and epoch).
+// own order (permutation.h, keyed by seed, shard, order and epoch). Islands
+// that share a shard read it in different orders.
 //
 // If the dataset has weights, each file has its own series, of the shard's
 // windows that begin in it, and mixture.h orders the files.
 //
-// So a sequence is a pure function of (seed, shard, number), whatever the age
-// of the process and the number of ranks, and an island that comes back
+// So a sequence is a pure function of (seed, shard, order, number), whatever
+// the age of the process and the number of ranks, and an island that comes back
 // continues where it was.
 //
 // Immutable, thread-safe.
@@ -31,13 +32,13 @@ namespace causeway {
 
 class Sampler {
  public:
-  // Creates the sampler of the island's shard, one of the split's. `dataset`
-  // must outlive the sampler.
+  // Creates the sampler of the island's shard, one of the split's, in its
+  // `order` (JoinResponse.data_order). `dataset` must outlive the sampler.
   //   INVALID_ARGUMENT  the split has no such shard; or the dataset has weights
   //                     that Mixture::Create refuses, or a file in which no
   //                     window of the shard begins.
   static absl::StatusOr<Sampler> Create(const Dataset* dataset, uint64_t seed,
-                                        int64_t shard);
+                                        int64_t shard, int64_t order);
 
   // Returns the number of the shard's windows.
   int64_t epoch_windows() const { return epoch_windows_; }

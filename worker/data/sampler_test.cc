@@ -24,8 +24,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Sampler MakeSampler(const Dataset& dataset, uint64_t seed, int64_t shard = 0) {
-  absl::StatusOr<Sampler> sampler = Sampler::Create(&dataset, seed, shard);
+Sampler MakeSampler(const Dataset& dataset, uint64_t seed, int64_t shard = 0,
+                    int64_t order = 0) {
+  absl::StatusOr<Sampler> sampler =
+      Sampler::Create(&dataset, seed, shard, order);
   EXPECT_OK(sampler.status());
   return *std::move(sampler);
 }
@@ -61,6 +63,25 @@ TEST(SamplerTest, EpochVisitsEveryWindowOnceAndEpochsDiffer) {
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_NE(epochs[1], epochs[2]);
   EXPECT_FALSE(std::is_sorted(epochs[0].begin(), epochs[0].end()));
+}
+
+TEST(SamplerTest, IslandsThatShareAShardReadItInDifferentOrders) {
+  const Dataset dataset = PositionsDataset(2);
+  const int64_t windows = dataset.split.training_windows(1);
+  std::set<std::vector<int64_t>> orders;
+  std::set<std::vector<int64_t>> sorted;
+  for (int64_t order = 0; order < 3; ++order) {
+    const Sampler sampler = MakeSampler(dataset, 5, 1, order);
+    std::vector<int64_t> begins;
+    for (int64_t i = 0; i < windows; ++i) {
+      begins.push_back(sampler.SequenceBegin(i));
+    }
+    orders.insert(begins);
+    absl::c_sort(begins);
+    sorted.insert(begins);
+  }
+  EXPECT_EQ(orders.size(), 3);
+  EXPECT_EQ(sorted.size(), 1);
 }
 
 // In two epochs of every shard, no shard shares a token with another shard or
@@ -118,7 +139,7 @@ TEST(SamplerTest, OrderIsFrozen) {
 
 TEST(SamplerTest, AMissingShardIsRefused) {
   const Dataset dataset = PositionsDataset(2);
-  EXPECT_THAT(Sampler::Create(&dataset, 0, 2),
+  EXPECT_THAT(Sampler::Create(&dataset, 0, 2, 0),
               IsInvalidArgument("data shard is 2"));
 }
 
@@ -168,7 +189,7 @@ TEST(SamplerTest, AWeightNeedsAFileWithSequences) {
   EXPECT_THAT(FilesOfBytes({4000, 4000}, {1}),
               IsInvalidArgument("1 weights for 2 data files"));
   ASSERT_OK_AND_ASSIGN(const Dataset small, FilesOfBytes({4000, 3}, {1, 1}));
-  EXPECT_THAT(Sampler::Create(&small, 1, 0).status(),
+  EXPECT_THAT(Sampler::Create(&small, 1, 0, 0).status(),
               IsInvalidArgument("no training sequence"));
 }
 

@@ -234,6 +234,15 @@ causeway_code causeway_await_run(causeway_island* island,
   });
 }
 
+causeway_code causeway_data_order(const causeway_island* island,
+                                  uint32_t* order) {
+  return Guard({order}, [&]() -> absl::Status {
+    RETURN_IF_ERROR(causeway::CheckJoined(island));
+    *order = island->island->run().data_order();
+    return absl::OkStatus();
+  });
+}
+
 causeway_code causeway_tensor_at(const causeway_island* island, uint32_t index,
                                  causeway_tensor* tensor) {
   return Guard({tensor}, [&]() -> absl::Status {

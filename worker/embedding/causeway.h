@@ -234,6 +234,13 @@ CAUSEWAY_EXPORT causeway_code causeway_await_run(causeway_island* island,
                                                  double timeout_seconds,
                                                  causeway_run* run);
 
+/* The order in which the island should read its shard of the data, once it has
+ * joined: islands that share a shard have different ones, so a trainer that
+ * mixes the order into the key of its shuffle trains other samples than they at
+ * a time. The first island of a shard has 0. */
+CAUSEWAY_EXPORT causeway_code causeway_data_order(const causeway_island* island,
+                                                  uint32_t* order);
+
 /* A tensor of the run. */
 typedef struct causeway_tensor {
   const char* name;

@@ -71,8 +71,7 @@ class Followers {
 };
 
 absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
-                                         const IslandRanksOptions& options,
-                                         uint32_t shard) {
+                                         const IslandRanksOptions& options) {
   ASSIGN_OR_RETURN(Dataset dataset,
                    OpenDataset(config, options.data, options.data_weights));
   std::string digest = dataset.Digest();
@@ -80,7 +79,8 @@ absl::StatusOr<Rank::Options> OptionsFor(const v1::RunConfig& config,
       .config = config,
       .dataset = std::make_shared<const Dataset>(std::move(dataset)),
       .data_digest = std::move(digest),
-      .shard = shard,
+      .shard = options.shard,
+      .data_order = options.data_order,
       .device = options.devices[0],
       .threads = options.threads,
       .anchors_on_device = options.anchors_on_device,
@@ -205,8 +205,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeThreadedIsland(
   const bool shared = options.devices.size() == 1;
   RETURN_IF_ERROR(CheckRanksPerDevice(options, ranks, shared));
   // Report errors in the data before taking memory.
-  ASSIGN_OR_RETURN(Rank::Options own,
-                   OptionsFor(config, options, options.shard));
+  ASSIGN_OR_RETURN(Rank::Options own, OptionsFor(config, options));
   const auto followers = std::make_shared<Followers>();
   // The transports by name and by rank.
   const auto transports = std::make_shared<
@@ -243,10 +242,10 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   v1::IslandRun run;
   *run.mutable_config() = config;
   run.set_shard(options.shard);
+  run.set_data_order(options.data_order);
   run.set_encrypt(process.encrypt);
   RETURN_IF_ERROR(process.rendezvous->Put(kRunKey, run.SerializeAsString()));
-  ASSIGN_OR_RETURN(Rank::Options own,
-                   OptionsFor(config, options, options.shard));
+  ASSIGN_OR_RETURN(Rank::Options own, OptionsFor(config, options));
   const auto followers = std::make_shared<Followers>();
   StartFollowers(own, options, process, 1, *followers);
   own.others = followers;
@@ -256,7 +255,7 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
   return rank;
 }
 
-absl::Status RunFollowingRank(const IslandRanksOptions& options,
+absl::Status RunFollowingRank(IslandRanksOptions options,
                               ProcessRankOptions process) {
   RETURN_IF_ERROR(
       CheckRanksPerDevice(options, process.threads, /*shared=*/false));
@@ -267,8 +266,9 @@ absl::Status RunFollowingRank(const IslandRanksOptions& options,
     return absl::DataLossError("rank 0's description of the run is damaged");
   }
   process.encrypt = run.encrypt();
-  ASSIGN_OR_RETURN(const Rank::Options own,
-                   OptionsFor(run.config(), options, run.shard()));
+  options.shard = run.shard();
+  options.data_order = run.data_order();
+  ASSIGN_OR_RETURN(const Rank::Options own, OptionsFor(run.config(), options));
   Followers followers;
   StartFollowers(own, options, process, 0, followers);
   return followers.Join();

@@ -39,6 +39,8 @@ struct IslandRanksOptions {
   // See Dataset::weights.
   std::vector<double> data_weights;
   uint32_t shard = 0;
+  // As in JoinResponse.
+  uint32_t data_order = 0;
   // The devices, at least one, for this process's ranks in turn: a GPU for each
   // rank, or one for all in an island of threads.
   std::vector<Device> devices = {Device{}};
@@ -92,9 +94,9 @@ absl::StatusOr<std::unique_ptr<InnerTrainer>> MakeLeadingRank(
     const ProcessRankOptions& process, std::vector<float> parameters);
 
 // Runs one of the other processes until rank 0 ends (OK), or returns the error
-// of a rank of this process. Run and shard come from rank 0; options.shard and
-// process.encrypt are ignored.
-absl::Status RunFollowingRank(const IslandRanksOptions& options,
+// of a rank of this process. The run, the shard and its order come from rank
+// 0, and so does whether messages are encrypted.
+absl::Status RunFollowingRank(IslandRanksOptions options,
                               ProcessRankOptions process);
 
 }  // namespace causeway

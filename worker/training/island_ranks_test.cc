@@ -132,6 +132,7 @@ class IslandRanksTest : public testing::Test {
     LocalRendezvous rendezvous;
     IslandRanksOptions of_follower = options_;
     of_follower.shard = 0;
+    of_follower.data_order = 0;
     std::thread follower([&] {
       EXPECT_OK(RunFollowingRank(of_follower, OneOfTwo(1, &rendezvous)));
     });
@@ -469,10 +470,11 @@ TEST_F(IslandRanksTest, RanksMeasureTheGivenParametersTogether) {
   EXPECT_EQ(none.tokens, 0) << "nothing is held out";
 }
 
-// The follower learns the shard from rank 0.
+// The follower learns the shard and its order from rank 0.
 TEST_F(IslandRanksTest, ProcessesComputeWhatThreadsCompute) {
   config_.mutable_data()->set_shards(2);
   options_.shard = 1;
+  options_.data_order = 1;
   ExpectProcessesAreThreads();
 }
 

@@ -81,9 +81,10 @@ absl::Status Rank::WithAdvice(absl::Status status) const {
 
 absl::Status Rank::Allocate(const Options& options) {
   ASSIGN_OR_RETURN(communication_ops_, MakeDeviceOps(device_, 1));
-  ASSIGN_OR_RETURN(gradients_,
-                   MakeTransformerGradients(options.config, options.dataset,
-                                            options.shard, ops_.get()));
+  ASSIGN_OR_RETURN(
+      gradients_,
+      MakeTransformerGradients(options.config, options.dataset, options.shard,
+                               options.data_order, ops_.get()));
   ASSIGN_OR_RETURN(
       trainer_,
       MakeRankTrainer(

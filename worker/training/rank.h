@@ -55,8 +55,9 @@ class Rank : public InnerTrainer {
     std::shared_ptr<const Dataset> dataset;
     // This is dataset->Digest(), which reads much of the data.
     std::string data_digest;
-    // The island's shard of the data.
+    // The island's shard of the data, and its order (Sampler).
     uint32_t shard = 0;
+    uint32_t data_order = 0;
     Device device;
     // The threads that compute gradients, on the CPU.
     int threads = 1;

@@ -84,10 +84,11 @@ class TransformerGradients : public GradientSource {
 
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
-    uint32_t shard, Ops* ops) {
+    uint32_t shard, uint32_t data_order, Ops* ops) {
   const v1::TrainingConfig& training = config.training();
-  ASSIGN_OR_RETURN(Sampler sampler,
-                   Sampler::Create(dataset.get(), config.seed(), shard));
+  ASSIGN_OR_RETURN(
+      Sampler sampler,
+      Sampler::Create(dataset.get(), config.seed(), shard, data_order));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Transformer> model,
       Transformer::Create(

@@ -21,7 +21,7 @@ namespace causeway {
 // Errors are those of Sampler::Create and Transformer::Create (out of memory).
 absl::StatusOr<std::unique_ptr<GradientSource>> MakeTransformerGradients(
     const v1::RunConfig& config, std::shared_ptr<const Dataset> dataset,
-    uint32_t shard, Ops* ops);
+    uint32_t shard, uint32_t data_order, Ops* ops);
 
 }  // namespace causeway
 

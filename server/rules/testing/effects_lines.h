@@ -41,7 +41,7 @@ inline std::vector<std::string> LinesOf(const Effects& effects) {
     lines.push_back(absl::StrCat(parts...));
   };
   for (const Member& member : effects.joined) {
-    add("joined ", NameOf(member), " shard ", member.shard, FirstOf(member));
+    add("joined ", NameOf(member), " place ", member.place, FirstOf(member));
   }
   for (const Member& member : effects.ended) {
     add("ended ", NameOf(member), " ",
