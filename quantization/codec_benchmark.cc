@@ -5,7 +5,6 @@
 // (quantization/testing/codec_speed.h), on one thread.
 //
 //   bazel run //quantization:codec_benchmark
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <string>
 
 #include "benchmark/benchmark.h"
@@ -15,12 +14,6 @@ namespace causeway {
 namespace {
 
 constexpr int kRepetitions = 9;
-
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 CodecSpec SpecOf(const benchmark::State& state) {
   return {.format = static_cast<v1::Format>(state.range(0)),
@@ -47,14 +40,14 @@ void Report(benchmark::State& state, const CodecSpec& spec,
 void BM_Encode(benchmark::State& state) {
   const CodecSpec spec = SpecOf(state);
   for (auto _ : state) {
-    Report(state, spec, MeasureEncode(spec, {}, kRepetitions, Seconds));
+    Report(state, spec, MeasureEncode(spec, {}, kRepetitions));
   }
 }
 
 void BM_Sum(benchmark::State& state) {
   const CodecSpec spec = SpecOf(state);
   for (auto _ : state) {
-    Report(state, spec, MeasureSum(spec, kRepetitions, Seconds));
+    Report(state, spec, MeasureSum(spec, kRepetitions));
   }
 }
 

@@ -9,7 +9,6 @@
 // of bytes that is left, the speeds in bytes of values, and how long a link of
 // 100 Mbit/s takes with and without compression.
 #include <algorithm>
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstdio>
 #include <limits>
 #include <string>
@@ -18,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/tensors/byte_planes.h"
 #include "common/tensors/safetensors.h"
+#include "common/testing/stopwatch.h"
 #include "glog/logging.h"
 
 namespace causeway {
@@ -25,12 +25,6 @@ namespace {
 
 constexpr int kRepetitions = 9;
 constexpr double kLinkBytesPerSecond = 100e6 / 8;
-
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string ReadValues(const std::string& path) {
   const auto file = SafetensorsFile::Open(path);

@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/os/thread_pool.h"
+#include "common/testing/stopwatch.h"
 #include "glog/logging.h"
 #include "outer_optimizer/outer_step.h"
 #include "quantization/codec.h"
@@ -58,12 +59,12 @@ std::string Contribution(uint32_t seed) {
 
 }  // namespace
 
-OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
-                                absl::FunctionRef<double()> seconds) {
-  const auto seconds_of = [&](absl::FunctionRef<void()> work) {
-    const double begin = seconds();
+OuterStepSpeed MeasureOuterStep(int contributions, int threads,
+                                int repetitions) {
+  const auto seconds_of = [](absl::FunctionRef<void()> work) {
+    const double begin = Seconds();
     work();
-    return seconds() - begin;
+    return Seconds() - begin;
   };
   const OuterStepOptions options = {
       .learning_rate = 0.7f, .momentum = 0.9f, .downlink = kSpec};

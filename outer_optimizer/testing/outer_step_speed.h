@@ -5,8 +5,6 @@
 #ifndef OUTER_OPTIMIZER_TESTING_OUTER_STEP_SPEED_H_
 #define OUTER_OPTIMIZER_TESTING_OUTER_STEP_SPEED_H_
 
-#include "absl/functional/function_ref.h"
-
 namespace causeway {
 
 struct OuterStepSpeed {
@@ -24,10 +22,9 @@ struct OuterStepSpeed {
 
 // Measures Nesterov on 16 Mi values, far beyond the caches, with contributions
 // and update in E3M0, after touching all memory. Step and memcpy (of 64 MiB)
-// alternate `repetitions` times; the fastest of each counts. `seconds` is a
-// clock.
-OuterStepSpeed MeasureOuterStep(int contributions, int threads, int repetitions,
-                                absl::FunctionRef<double()> seconds);
+// alternate `repetitions` times; the fastest of each counts.
+OuterStepSpeed MeasureOuterStep(int contributions, int threads,
+                                int repetitions);
 
 }  // namespace causeway
 

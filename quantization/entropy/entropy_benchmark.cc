@@ -19,7 +19,6 @@
 // zstd compresses the plane as it is ("packed") and, for formats with 4-bit
 // codes, with one code in each byte ("bytes").
 #include <algorithm>
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -33,6 +32,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
+#include "common/testing/stopwatch.h"
 #include "glog/logging.h"
 #include "quantization/codec.h"
 #include "quantization/entropy/code_counts.h"
@@ -50,12 +50,6 @@ namespace {
 
 // These are 2 Mi values: their planes exceed the first two caches by far.
 constexpr uint64_t kStrips = 32;
-
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 using Values = std::vector<float>;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "common/testing/stopwatch.h"
 #include "quantization/testing/memory_sweep.h"
 #include "quantization/testing/whole_vectors.h"
 
@@ -22,19 +23,16 @@ constexpr size_t kValues = 64 << 20;
 
 class Shortest {
  public:
-  explicit Shortest(absl::FunctionRef<double()> clock) : clock_(clock) {}
-
   template <typename Function>
   void Time(const Function& function) {
-    const double start = clock_();
+    const double start = Seconds();
     function();
     benchmark::ClobberMemory();
-    seconds_ = std::min(seconds_, clock_() - start);
+    seconds_ = std::min(seconds_, Seconds() - start);
   }
   double seconds() const { return seconds_; }
 
  private:
-  const absl::FunctionRef<double()> clock_;
   double seconds_ = std::numeric_limits<double>::infinity();
 };
 
@@ -59,11 +57,11 @@ const std::vector<float>& GaussianValues() {
 }  // namespace
 
 CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
-                         int repetitions, absl::FunctionRef<double()> seconds) {
+                         int repetitions) {
   const std::vector<float>& values = GaussianValues();
   std::string buffer(MaxEncodedBytes(spec, kValues), 'x');
-  Shortest sweep(seconds);
-  Shortest encode(seconds);
+  Shortest sweep;
+  Shortest encode;
   CodecSpeed speed = {.values = kValues};
   for (int i = 0; i < repetitions; ++i) {
     sweep.Time([&] {
@@ -80,16 +78,15 @@ CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
   return speed;
 }
 
-CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions,
-                      absl::FunctionRef<double()> seconds) {
+CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions) {
   const std::string encoded = Encode(spec, GaussianValues()).value();
   const std::unique_ptr<Decoder> decoders[] = {
       OpenDecoder(spec, encoded, kValues).value()};
   SumCursor cursor(decoders);
   std::vector<float> sum(kValues, 1.0f);
   std::vector<float> copy(kValues, 1.0f);
-  Shortest copying(seconds);
-  Shortest summing(seconds);
+  Shortest copying;
+  Shortest summing;
   for (int i = 0; i < repetitions; ++i) {
     copying.Time([&] {
       std::memcpy(copy.data(), GaussianValues().data(), 4 * kValues);

@@ -3,13 +3,12 @@
 //
 // Measures the speed of the codecs relative to that of memory, for benchmarks:
 // on one thread, with 256 MiB of Gaussian values whose pages were touched
-// before. `seconds` is a clock.
+// before.
 #ifndef QUANTIZATION_TESTING_CODEC_SPEED_H_
 #define QUANTIZATION_TESTING_CODEC_SPEED_H_
 
 #include <cstdint>
 
-#include "absl/functional/function_ref.h"
 #include "quantization/codec.h"
 
 namespace causeway {
@@ -30,13 +29,12 @@ struct CodecSpeed {
 // same values. ratio = time of the sweep / time of the encode: 1 is as fast as
 // reading alone.
 CodecSpeed MeasureEncode(const CodecSpec& spec, const EncodeOptions& options,
-                         int repetitions, absl::FunctionRef<double()> seconds);
+                         int repetitions);
 
 // Measures the weighted sum of one encoding against memcpy of the values. ratio
 // = bytes moved per second (encoding read, sum written) / bytes moved per
 // second by memcpy (read and written).
-CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions,
-                      absl::FunctionRef<double()> seconds);
+CodecSpeed MeasureSum(const CodecSpec& spec, int repetitions);
 
 }  // namespace causeway
 

@@ -11,7 +11,6 @@
 // version, including the checks of that upload's digest and values. Uploads
 // come as fast as this machine takes them. Writes below $TMPDIR or /tmp.
 #include <algorithm>
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -30,6 +29,7 @@
 #include "absl/time/clock.h"
 #include "common/config/run_config.h"
 #include "common/os/file.h"
+#include "common/testing/stopwatch.h"
 #include "common/testing/temporary_directory.h"
 #include "common/transport/chunk.h"
 #include "glog/logging.h"
@@ -58,12 +58,6 @@ ABSL_FLAG(int, followers, 0,
 
 namespace causeway {
 namespace {
-
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Returns the bytes that this process has written, less those that were dropped
 // before they reached the disk.
@@ -116,12 +110,6 @@ v1::RunConfig Config(int islands) {
   config->mutable_storage()->set_sync_replicas(
       static_cast<uint32_t>(absl::GetFlag(FLAGS_followers)));
   return *std::move(config);
-}
-
-TemporaryDirectory MakeDirectory() {
-  auto directory = TemporaryDirectory::Make("causeway-commits");
-  CHECK(directory.ok()) << directory.status();
-  return *std::move(directory);
 }
 
 class Bench {
@@ -269,7 +257,8 @@ class Bench {
     }
   }
 
-  const TemporaryDirectory directory_ = MakeDirectory();
+  const TemporaryDirectory directory_ =
+      *TemporaryDirectory::Make("causeway-commits");
   absl::Mutex mu_;
   uint64_t news_ = 0;
   std::unique_ptr<Engine> engine_;

@@ -73,12 +73,6 @@ v1::RunConfig Config(int islands) {
   return *std::move(config);
 }
 
-TemporaryDirectory MakeDirectory() {
-  auto directory = TemporaryDirectory::Make("causeway-ingest");
-  CHECK(directory.ok()) << directory.status();
-  return *std::move(directory);
-}
-
 // Reads every message of a call and drops it.
 class DroppingService : public grpc::CallbackGenericService {
  public:
@@ -288,7 +282,8 @@ class Bench {
   }
 
   const int channels_;
-  const TemporaryDirectory directory_ = MakeDirectory();
+  const TemporaryDirectory directory_ =
+      *TemporaryDirectory::Make("causeway-ingest");
   std::shared_ptr<grpc::ChannelCredentials> client_credentials_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<CoordinatorServer> server_;

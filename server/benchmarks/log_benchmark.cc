@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -57,9 +56,6 @@ PRAGMA wal_checkpoint(TRUNCATE);
 class Scratch {
  public:
   explicit Scratch(int64_t rounds) {
-    auto directory = TemporaryDirectory::Make("causeway-log");
-    CHECK(directory.ok()) << directory.status();
-    directory_.emplace(*std::move(directory));
     Reopen();
     CHECK(log_->CreateRun({.run_id = "run-1"}).ok());
     log_ = nullptr;
@@ -86,10 +82,11 @@ class Scratch {
 
  private:
   std::string path() const {
-    return absl::StrCat(directory_->path(), "/run.sqlite3");
+    return absl::StrCat(directory_.path(), "/run.sqlite3");
   }
 
-  std::optional<TemporaryDirectory> directory_;
+  const TemporaryDirectory directory_ =
+      *TemporaryDirectory::Make("causeway-log");
   std::unique_ptr<CommitLog> log_;
 };
 

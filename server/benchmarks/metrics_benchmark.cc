@@ -45,7 +45,7 @@ constexpr char kConfig[] = R"pb(
 // A coordinator with islands that have sent a heartbeat.
 class Scraped {
  public:
-  explicit Scraped(int islands) : directory_(MakeDirectory()) {
+  explicit Scraped(int islands) {
     auto config = ParseRunConfig(kConfig, "config");
     CHECK(config.ok()) << config.status();
     auto engine = Engine::Start({.state_dir = directory_.path(),
@@ -70,12 +70,6 @@ class Scraped {
   }
 
  private:
-  static TemporaryDirectory MakeDirectory() {
-    auto directory = TemporaryDirectory::Make("causeway-metrics");
-    CHECK(directory.ok()) << directory.status();
-    return *std::move(directory);
-  }
-
   void Join(int number) {
     v1::JoinRequest join;
     join.set_island_id(absl::StrCat("island-", number));
@@ -104,7 +98,8 @@ class Scraped {
     CHECK(engine_->Heartbeat(heartbeat).ok());
   }
 
-  const TemporaryDirectory directory_;
+  const TemporaryDirectory directory_ =
+      *TemporaryDirectory::Make("causeway-metrics");
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<CoordinatorServer> server_;
 };

@@ -5,7 +5,6 @@
 // Each figure is a ratio of two measurements in the same run.
 //
 //   bazel run //server/benchmarks:stages_benchmark -- --json FILE
-#include <chrono>  // NOLINT: for timing in a benchmark.
 #include <string>
 #include <utility>
 
@@ -24,21 +23,15 @@ ABSL_FLAG(int, repetitions, 9, "of each measurement");
 namespace causeway {
 namespace {
 
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 void MeasureCodecs(int repetitions, BenchmarkFigures& figures) {
   for (const auto& [name, format] :
        {std::pair("e3m0", v1::E3M0), std::pair("int8", v1::INT8),
         std::pair("int4", v1::INT4)}) {
     const CodecSpec spec = {.format = format};
     figures.Add(absl::StrCat("encode_", name, "_ratio"),
-                MeasureEncode(spec, {}, repetitions, Seconds).ratio);
+                MeasureEncode(spec, {}, repetitions).ratio);
     figures.Add(absl::StrCat("sum_", name, "_ratio"),
-                MeasureSum(spec, repetitions, Seconds).ratio);
+                MeasureSum(spec, repetitions).ratio);
   }
 }
 
@@ -48,7 +41,7 @@ void MeasureOuterSteps(int repetitions, BenchmarkFigures& figures) {
       const std::string name =
           absl::StrCat("outer_step_ratio_n", contributions);
       const OuterStepSpeed speed =
-          MeasureOuterStep(contributions, threads, repetitions, Seconds);
+          MeasureOuterStep(contributions, threads, repetitions);
       figures.Add(threads == 1 ? name : absl::StrCat(name, "_two_threads"),
                   speed.ratio());
     }

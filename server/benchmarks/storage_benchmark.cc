@@ -22,7 +22,7 @@ namespace {
 // A state directory that is removed at the end.
 class Scratch {
  public:
-  Scratch() : directory_(MakeDirectory()) {
+  Scratch() {
     auto state = StateDirectory::Open(directory_.path(), {});
     CHECK(state.ok()) << state.status();
     state_ = *std::move(state);
@@ -31,13 +31,8 @@ class Scratch {
   StateDirectory& state() { return *state_; }
 
  private:
-  static TemporaryDirectory MakeDirectory() {
-    auto directory = TemporaryDirectory::Make("causeway-storage");
-    CHECK(directory.ok()) << directory.status();
-    return *std::move(directory);
-  }
-
-  const TemporaryDirectory directory_;
+  const TemporaryDirectory directory_ =
+      *TemporaryDirectory::Make("causeway-storage");
   std::unique_ptr<StateDirectory> state_;
 };
 

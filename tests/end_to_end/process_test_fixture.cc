@@ -19,20 +19,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "glog/logging.h"
 
 namespace causeway {
-namespace {
 
-TemporaryDirectory MakeDirectory() {
-  auto directory = TemporaryDirectory::Make("causeway-test");
-  CHECK(directory.ok()) << directory.status();
-  return *std::move(directory);
-}
-
-}  // namespace
-
-ProcessTestFixture::ProcessTestFixture() : directory_(MakeDirectory()) {}
+ProcessTestFixture::ProcessTestFixture()
+    : directory_(*TemporaryDirectory::Make("causeway-test")) {}
 
 ProcessTestFixture::~ProcessTestFixture() {
   umount2(Path("disk").c_str(), MNT_DETACH);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -41,12 +40,6 @@ constexpr char kConfig[] = R"pb(
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-TemporaryDirectory MakeDirectory() {
-  auto directory = TemporaryDirectory::Make("causeway-siege");
-  CHECK(directory.ok()) << directory.status();
-  return *std::move(directory);
-}
-
 int FromEnvironment(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
   int value = otherwise;
@@ -60,7 +53,7 @@ Validity ThisHour() {
 
 }  // namespace
 
-Siege::Siege() : directory_(MakeDirectory()) {
+Siege::Siege() : directory_(*TemporaryDirectory::Make("causeway-siege")) {
   // Attackers need as many descriptors as the coordinator.
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);

@@ -18,7 +18,6 @@
 // With --muon, steps of AdamW and of Muon alternate, and the last line has the
 // time that Muon adds.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -33,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "common/os/thread_pool.h"
 #include "common/tensors/model_layout.h"
+#include "common/testing/stopwatch.h"
 #include "glog/logging.h"
 #include "proto/run_config.pb.h"
 #include "worker/model/device_array.h"
@@ -77,12 +77,6 @@ template <typename T>
 T ValueOrDie(absl::StatusOr<T> value) {
   CHECK(value.ok()) << value.status();
   return *std::move(value);
-}
-
-double Seconds(const std::chrono::steady_clock::time_point& begin) {
-  const std::chrono::duration<double> elapsed =
-      std::chrono::steady_clock::now() - begin;
-  return elapsed.count();
 }
 
 // Runs one inner step at a time.
@@ -188,7 +182,7 @@ class Bound {
         c_(kRows * 2 * kIntermediate, 0.0f) {}
 
   double MatrixSeconds() {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = Seconds();
     for (int layer = 0; layer < kLayers; ++layer) {
       Linear(kHidden, 3 * kHidden);
       Attention();
@@ -197,7 +191,7 @@ class Bound {
       Linear(kIntermediate, kHidden);
     }
     Linear(kHidden, kVocab);
-    return Seconds(begin);
+    return Seconds() - begin;
   }
 
   // AdamW reads parameter, gradient and two moments and writes all but the
@@ -207,14 +201,14 @@ class Bound {
       source_.resize(static_cast<size_t>(parameters_) * 14, 1);
       target_.resize(source_.size(), 2);
     }
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = Seconds();
     pool_.Run([&](int worker) {
       const Slice slice = SliceOf(static_cast<int64_t>(source_.size()),
                                   pool_.threads(), worker, 64);
       std::memcpy(target_.data() + slice.begin, source_.data() + slice.begin,
                   static_cast<size_t>(slice.size()));
     });
-    return Seconds(begin);
+    return Seconds() - begin;
   }
 
  private:
@@ -312,13 +306,13 @@ void RunBenchmark() {
   std::vector<double> bound_seconds;
   std::vector<double> muon_seconds;
   for (int i = 0; i < absl::GetFlag(FLAGS_repetitions); ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = Seconds();
     training.Step();
-    step_seconds.push_back(Seconds(begin));
+    step_seconds.push_back(Seconds() - begin);
     if (absl::GetFlag(FLAGS_muon)) {
-      const auto muon_begin = std::chrono::steady_clock::now();
+      const double muon_begin = Seconds();
       training.Step(/*muon=*/true);
-      muon_seconds.push_back(Seconds(muon_begin));
+      muon_seconds.push_back(Seconds() - muon_begin);
     }
     if (with_bound) {
       bound_seconds.push_back(bound->MatrixSeconds() + bound->AdamWSeconds());
