@@ -6,6 +6,7 @@ The coordinator and two islands run as processes: `pair` is one process, and
 `four` has four ranks below `causeway-worker --supervise`.
 """
 
+import argparse
 import contextlib
 import json
 import pathlib
@@ -268,6 +269,27 @@ def running(make_trial, options, *arguments):
                 print(f"--- {log.name}\n{log.read_text()[-4000:]}",
                       file=sys.stderr)
             raise
+
+
+def make_parser(description, count, kinds):
+    """Returns a parser of the options that ranks.py and links.py share."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", required=True,
+                        help="the folder of Bazel's outputs")
+    parser.add_argument("--json", help="write the report there")
+    parser.add_argument("--count", type=int, default=count,
+                        help="faults of each kind (%(default)s)")
+    parser.add_argument("--kinds", default=",".join(kinds),
+                        help="some of the kinds above, with commas (all)")
+    parser.add_argument("--step_seconds", type=float, default=0.2,
+                        help="simulated time of an inner step (%(default)s)")
+    parser.add_argument("--hang_floor", type=float, default=2,
+                        help="of causeway-worker (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1,
+                        help="decides the faults (%(default)s)")
+    return parser
 
 
 def write_report(report, path):

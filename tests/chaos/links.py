@@ -4,6 +4,8 @@
 
   unshare --net links.py --programs DIR [--count N] [--json FILE] ...
 
+This needs root, outside of most containers.
+
 A coordinator and two islands run as processes. `four` has four hosts, each a
 network namespace with a supervisor and a rank, and a link of its own between
 every two of them. It may go on with two ranks. After some steps a link has a
@@ -58,7 +60,6 @@ Exit codes: 0 every link and host was blamed, unless its fault was short or of
 otherwise.
 """
 
-import argparse
 import random
 import re
 import statistics
@@ -67,8 +68,8 @@ import time
 
 import hosts
 import islands
-from islands import (AGAIN, Log, await_that, in_time, lost_steps, note_blame,
-                     running, spread, write_report)
+from islands import (AGAIN, Log, await_that, in_time, lost_steps, make_parser,
+                     note_blame, running, spread, write_report)
 from network import HOSTS, HUB, RATE, Network, address
 
 KINDS = ("slow", "crawl", "crawl_in_plan", "lossy", "drizzle", "short", "cut")
@@ -308,15 +309,10 @@ def run(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--programs", required=True)
-    parser.add_argument("--count", type=int, default=10)
-    parser.add_argument("--kinds", default=",".join(KINDS + HOST_KINDS))
-    parser.add_argument("--json")
-    parser.add_argument("--step_seconds", type=float, default=0.2)
-    parser.add_argument("--hang_floor", type=float, default=2)
-    parser.add_argument("--cut_seconds", type=float, default=5)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = make_parser(__doc__, 10, KINDS + HOST_KINDS)
+    parser.add_argument("--cut_seconds", type=float, default=5,
+                        help="how long the island trains without a link that "
+                             "is cut or crawls, or a lost host (%(default)s)")
     options = parser.parse_args()
     report, good = run(options)
     write_report(report, options.json)

@@ -53,7 +53,7 @@ ABSL_FLAG(double, baseline_minutes, 0,
           "Duration of the run without faults; 0 takes a fifth of --minutes, "
           "at most 2.");
 ABSL_FLAG(double, fault_seconds, 15, "Seconds from one fault to the next.");
-ABSL_FLAG(int, islands, 4, "Islands, beside one that comes and goes.");
+ABSL_FLAG(int, islands, 4, "1 to 6 islands, beside one that comes and goes.");
 ABSL_FLAG(double, step_seconds, 0.1, "Simulated time of an inner step.");
 ABSL_FLAG(uint64_t, seed, 1, "Seed of the schedule of faults.");
 ABSL_FLAG(std::string, json, "", "Where to write the report.");
@@ -193,7 +193,10 @@ int main(int argc, char** argv) {
   causeway::StartDaemon(
       argc, argv,
       "Runs a coordinator and islands under a schedule of faults.\n\n"
-      "  causeway-chaos --programs DIR [--minutes N] [--json FILE]",
+      "  causeway-chaos --programs DIR [--minutes N] [--json FILE]\n\n"
+      "Needs root, outside of most containers. Exits with 0 if all invariants "
+      "hold, with 77 where network namespaces are not permitted. The run "
+      "without faults comes first.",
       "tests/chaos/main.cc");
   const int islands = absl::GetFlag(FLAGS_islands);
   if (absl::GetFlag(FLAGS_programs).empty() || islands < 1 || islands > 6 ||

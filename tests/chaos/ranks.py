@@ -71,14 +71,13 @@ Exit codes: 0 every fault was found and repaired, or ended the island where it
 must, and none was blamed on another rank; 1 otherwise.
 """
 
-import argparse
 import random
 import signal
 import sys
 import time
 
 import rank_faults
-from islands import (Trial, in_time, measured, running, spread,
+from islands import (Trial, in_time, make_parser, measured, running, spread,
                      write_report)
 from overhead import overhead
 from rank_trials import AuditedPairTrial, AuditTrial, SpareTrial
@@ -214,17 +213,13 @@ def run(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--programs", required=True)
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--json")
-    parser.add_argument("--fault_seconds", type=float, default=15)
-    parser.add_argument("--calm_seconds", type=float, default=60)
-    parser.add_argument("--step_seconds", type=float, default=0.2)
-    parser.add_argument("--hang_floor", type=float, default=2)
-    parser.add_argument("--pairs", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = make_parser(__doc__, 20, KINDS)
+    parser.add_argument("--fault_seconds", type=float, default=15,
+                        help="from one fault to the next (%(default)s)")
+    parser.add_argument("--calm_seconds", type=float, default=60,
+                        help="of the run without faults (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=0,
+                        help="of runs that measure the overhead (%(default)s)")
     options = parser.parse_args()
     report, good = run(options)
     write_report(report, options.json)

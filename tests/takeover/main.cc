@@ -117,7 +117,8 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   causeway::StartDaemon(argc, argv,
-                        "Kills the leader of a run again and again.",
+                        "Kills the leader of a run again and again. Exits with "
+                        "0 if nothing was lost or counted twice.",
                         "tests/takeover/main.cc");
   return causeway::ExitCode("causeway-takeover", causeway::Run());
 }

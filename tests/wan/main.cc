@@ -171,7 +171,9 @@ int main(int argc, char** argv) {
   causeway::StartDaemon(
       argc, argv,
       "Runs a coordinator and islands on emulated long links.\n\n"
-      "  causeway-wan-lab --scenario FILE --programs DIR [--json FILE]",
+      "  causeway-wan-lab --scenario FILE --programs DIR [--json FILE]\n\n"
+      "Needs root, outside of most containers. Exits with 0 if all runs were "
+      "made, with 77 where network namespaces are not permitted.",
       "tests/wan/main.cc");
   if (absl::GetFlag(FLAGS_scenario).empty() ||
       absl::GetFlag(FLAGS_programs).empty()) {

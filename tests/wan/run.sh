@@ -4,46 +4,27 @@
 #
 # Builds the WAN lab and its programs, and runs a scenario: real processes on
 # emulated long links. tests/wan/scenario.proto describes scenarios,
-# tests/wan/report.h the report.
+# tests/wan/report.h the report. It takes the options of tests/wan/main.cc, which
+# --help lists; --scenario may also name one of tests/wan/scenarios.
 
 set -euo pipefail
 
-# shellcheck source=tests/forward_options.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../forward_options.sh"
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
+# shellcheck source=deploy/bazel.sh
+. "${root}/deploy/bazel.sh"
 
-usage() {
-  cat <<'USAGE'
-usage: tests/wan/run.sh --scenario NAME|FILE [--json FILE] [--repeats N]
-                        [--only TEXT] [--data FILE,FILE...] [--directory DIR]
-                        [--worker FILE]
+# A scenario that is not a file is one of the committed scenarios.
+options=()
+while (($#)); do
+  if [[ "$1" == --scenario=* ]]; then set -- --scenario "${1#*=}" "${@:2}"; fi
+  if [[ "$1" == --scenario && -n "${2:-}" && ! -f "$2" ]]; then
+    set -- "$1" "${root}/tests/wan/scenarios/$2.textproto" "${@:3}"
+  fi
+  options+=("$1")
+  shift
+done
 
-Needs root, outside of most containers. Exits with 0 if all runs were made, with
-77 where network namespaces are not permitted.
-
-  --scenario NAME   what to run: one of tests/wan/scenarios, or a file
-  --json FILE       write the report there, anew after each run; if FILE exists,
-                    the runs that it contains are not repeated
-  --repeats N       runs of each setting (default: the scenario's)
-  --only TEXT       only runs whose "SETTING; NETWORK" contains TEXT
-  --data FILES      text to train on (default: the GNU GPL)
-  --directory DIR   keep states and logs in DIR, which must not exist
-  --worker FILE     the program that is an island, instead of causeway-worker
-USAGE
-}
-
-scenario=
-forward_options "scenario json repeats only data directory worker" "$@"
-if [[ -z "${scenario}" ]]; then
-  usage >&2
-  echo "run.sh: --scenario is needed" >&2
-  exit 2
-fi
-# A name means one of the committed scenarios.
-if [[ ! -f "${scenario}" ]]; then
-  scenario="${ROOT}/tests/wan/scenarios/${scenario}.textproto"
-fi
-
-bin="$(bazel_build_once "${ROOT}" //tests/wan:causeway-wan-lab \
+bin="$(bazel_build_once "${root}" //tests/wan:causeway-wan-lab \
   //server:causeway-coordinator //worker:causeway-worker //cli:causeway)"
-exec "${bin}/tests/wan/causeway-wan-lab" --programs "${bin}" "${options[@]}" \
-  --scenario "${scenario}"
+exec "${bin}/tests/wan/causeway-wan-lab" --programs "${bin}" \
+  "${options[@]}"
