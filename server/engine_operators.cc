@@ -182,9 +182,19 @@ void Engine::KeepQuarantined(const Effects& effects, const HeldBytes& held) {
     LOG_IF(ERROR, !kept.ok())
         << "quarantined contribution " << entry.id << ": " << kept;
   }
-  if (held.empty()) return;
-  absl::MutexLock lock(&mu_);
-  for (const auto& [id, bytes] : held) being_kept_.erase(id);
+  for (const auto& [id, bytes] : held) {
+    bool is_held = false;
+    {
+      absl::MutexLock lock(&mu_);
+      being_kept_.erase(id);
+      const auto& entries = coordinator_.quarantine().entries();
+      const auto found = entries.find(id);
+      is_held = found != entries.end() &&
+                found->second.state == v1::QuarantinedContribution::HELD;
+    }
+    // It was decided meanwhile, perhaps before there was a file to remove.
+    if (!is_held) state_->RemoveQuarantined(id).IgnoreError();
+  }
 }
 
 }  // namespace causeway

@@ -166,8 +166,9 @@ void OuterSteps::Execute(const ClosedRound& closed) {
 
 void OuterSteps::Describe(v1::RunStatus& status) const {
   absl::MutexLock lock(&mu_);
-  status.set_bytes_data_parallel(
-      static_cast<uint64_t>(merged_step_values_ * kDataParallelBytesPerValue));
+  // Months of a very large run may have more bytes than 64 bits can count.
+  status.set_bytes_data_parallel(static_cast<uint64_t>(
+      std::min(merged_step_values_ * kDataParallelBytesPerValue, 0x1p63)));
   status.set_outer_step_seconds(MeanSeconds(durations_));
   *status.mutable_outer_steps() = durations_;
   *status.mutable_commits() = commits_;

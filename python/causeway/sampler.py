@@ -50,10 +50,11 @@ class Sampler:
 
     Each island has a disjoint part of the data set, or shares one and reads it
     in an order of its own. Its ranks take turns at batches of it, and go
-    through it repeatedly, each time in another random order. An iterator begins with the batch of the run's next step and ends
-    with that of its last one, so a loop that was restarted continues by itself.
-    Batches that an earlier process trained on do not come again before the part
-    is used up, whatever number of ranks share the samples of a step.
+    through it repeatedly, each time in another random order. An iterator begins
+    with the batch of the run's next step and ends with that of its last one, so
+    a loop that was restarted continues by itself. Batches that an earlier
+    process trained on do not come again before the part is used up, whatever
+    number of ranks share the samples of a step.
     """
 
     def __init__(self, size: int, batch_size: int, part: int, parts: int,

@@ -59,8 +59,8 @@ class Coordinator {
     // The number of this coordinator in the run, from 1.
     uint64_t epoch = 1;
     // An island that has trained slower than the others for this long is asked
-    // to leave, if enough others remain. Time in which it did not train, as in
-    // a pause, does not count.
+    // to leave, if enough others remain. Pauses of its training that are longer
+    // than its lease do not count.
     absl::Duration drain_slow_after = absl::InfiniteDuration();
   };
 
@@ -105,6 +105,8 @@ class Coordinator {
   // handled.
   void ExtendLeases(absl::Duration deaf, absl::Time now) {
     membership_.ExtendLeases(deaf, now);
+    // In a pause, rounds wait in any case; Resume shifts them by all of it.
+    if (flags_.paused) return;
     for (Round& round : rounds_) round.Shift(deaf, now);
   }
   // Returns the events of a commit with this outcome, to be written in its

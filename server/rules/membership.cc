@@ -290,17 +290,27 @@ double Membership::TokensPerSecond() const {
   return sum;
 }
 
-// Gives a new island the first free place, so that shards are shared only if
-// necessary, and an island that comes back its old shard.
+// Gives an island that comes back its old shard, and a new island the shard
+// that the fewest live islands read, so that shards are shared only if
+// necessary; and of the shard's places the first free one, unless the old one
+// is free.
 uint32_t Membership::PickPlace(const std::string& island_id) const {
   std::set<uint32_t> taken;
-  for (const Member* member : live_) taken.insert(member->place);
+  std::vector<uint32_t> readers(options_.shards, 0);
+  for (const Member* member : live_) {
+    taken.insert(member->place);
+    ++readers[member->place % options_.shards];
+  }
+  uint32_t place = 0;
   const auto known = members_.find(island_id);
-  const bool is_known = known != members_.end();
-  uint32_t place = is_known ? known->second.place : 0;
-  if (taken.count(place) == 0) return place;
-  if (is_known) place %= options_.shards;
-  while (taken.count(place) > 0) place += is_known ? options_.shards : 1;
+  if (known != members_.end()) {
+    if (taken.count(known->second.place) == 0) return known->second.place;
+    place = known->second.place % options_.shards;
+  } else {
+    place = static_cast<uint32_t>(
+        std::min_element(readers.begin(), readers.end()) - readers.begin());
+  }
+  while (taken.count(place) > 0) place += options_.shards;
   return place;
 }
 

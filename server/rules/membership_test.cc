@@ -222,6 +222,17 @@ TEST_F(MembershipTest, LiveIslandsHaveDifferentPlacesAtTheData) {
   EXPECT_EQ(Join("b", 6).place, 3);
 }
 
+TEST_F(MembershipTest, ANewIslandReadsTheShardWithTheFewestReaders) {
+  Member& first = Join("a", 1);
+  Member& second = Join("b", 2);
+  EXPECT_EQ(Join("c", 3).place, 2);
+  members_.End(first, v1::IslandStatus::LEFT, "finished", kStart);
+  members_.End(second, v1::IslandStatus::LEFT, "finished", kStart);
+  // Place 0 is free, too, but "c" reads its shard.
+  EXPECT_EQ(Join("d", 4).place, 1);
+  EXPECT_EQ(Join("e", 5).place, 0);
+}
+
 TEST_F(MembershipTest, AnEndedMemberReadsNoShard) {
   Member& first = Join("a", 1);
   ASSERT_EQ(first.place, 0);

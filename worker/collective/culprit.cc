@@ -25,9 +25,10 @@ namespace {
 // for began to wait earlier, so it also gave up earlier.
 constexpr absl::Duration kReportTime = absl::Seconds(1);
 
-// A single connection to a table may break. A table that is away this many
-// times in a row, with kRendezvousAnswer between, has ended.
-constexpr int kTriesUntilGone = 5;
+// Connections to a table may break, and a network may be away for a moment. A
+// table that is away this many times in a row, with kRendezvousAnswer between,
+// has ended.
+constexpr int kTriesUntilGone = 25;
 
 // The key with the trouble of a rank that cannot connect.
 constexpr char kUnconnectedKey[] = "unconnected";

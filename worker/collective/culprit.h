@@ -70,7 +70,7 @@ void ReportDeadRank(int rank, absl::string_view what, Rendezvous* rendezvous);
 absl::Status CheckUnconnected(absl::Duration timeout, Rendezvous* rendezvous);
 
 // Like CheckUnconnected, for a rank that is connecting: also blames rank 0, if
-// the table is away for a second. Takes kRendezvousAnswer at least, unless it
+// the table is away for 5 seconds. Takes kRendezvousAnswer at least, unless it
 // returns an error.
 absl::Status CheckWhileConnecting(Rendezvous* rendezvous);
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <list>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -36,8 +36,9 @@ constexpr char kCaller[] = "rank";
 
 // Returns a number that names a table, not 0.
 uint64_t RandomTable() {
-  std::random_device random;
-  return (uint64_t{random()} << 32 | random()) | 1;
+  uint64_t number = 0;
+  std::memcpy(&number, RandomKey().data(), sizeof(number));
+  return number | 1;
 }
 
 // Writes a message after its length.

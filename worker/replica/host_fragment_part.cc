@@ -54,7 +54,7 @@ class HostFragmentPart : public FragmentPart {
   absl::Status BeginContribution(double ecq_bits) override {
     if (ecq_bits > 0) options_.uplink_options.ecq_bits = ecq_bits;
     whole_ = false;
-    if (feedback_.is_on()) values_ = snapshots_->Take(anchor_.size());
+    if (feedback_.is_on()) TakeValues();
     subtracted_ = 0;
     progress_ = {.complete = share_.encoded.size() == 0};
     encoded_values_ = 0;
@@ -208,7 +208,7 @@ class HostFragmentPart : public FragmentPart {
   // Makes the whole pseudo-gradient, before values of it move between ranks.
   void SubtractAll() {
     if (whole_) return;
-    if (values_.empty()) values_ = snapshots_->Take(anchor_.size());
+    if (values_.empty()) TakeValues();
     Subtract(absl::MakeSpan(values_));
     whole_ = true;
   }
@@ -273,6 +273,13 @@ class HostFragmentPart : public FragmentPart {
     if (!feedback_.is_on()) ReturnValues();
   }
 
+  // Takes memory for the pseudo-gradient, in which an edge has room, too:
+  // memory that grew would be too large for the next round.
+  void TakeValues() {
+    values_ = snapshots_->Take(anchor_.size() +
+                               static_cast<size_t>(share_.edge_in()));
+    values_.resize(anchor_.size());
+  }
   void ReturnValues() { snapshots_->Return(std::exchange(values_, {})); }
 
   struct Update {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -177,6 +178,37 @@ TEST(HostFragmentPartTest, AContributionMayEndBesideTheUpdate) {
 }
 
 // Parameters that rest are read where they are.
+TEST(HostFragmentPartTest, AnEdgeTakesNoFreshMemoryInEachRound) {
+  constexpr int64_t kHeld = 1000;
+  constexpr int64_t kEncoded = 1 << 16;
+  SnapshotPool snapshots;
+  std::vector<float> master(kHeld);
+  const ReplicaOptions options = {
+      .uplink = {.format = v1::INT4, .block_size = 64}};
+  const auto part = MakeHostFragmentPart({.fragment_size = kEncoded,
+                                          .shard_size = kHeld,
+                                          .held = {0, kHeld},
+                                          .encoded = {0, kEncoded},
+                                          .segments = {{.size = kHeld}}},
+                                         options, master.data(), &snapshots);
+  const std::vector<float> edge(kEncoded - kHeld);
+  std::string buffer(MaxEncodedBytes(options.uplink, kEncoded), 0);
+  std::set<const float*> places;
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_OK(part->TakeSnapshot(master.data()));
+    ASSERT_OK(part->BeginContribution(0));
+    ASSERT_OK(part->AddEdge(edge));
+    ASSERT_OK(
+        part->Encode(UINT64_MAX, absl::MakeSpan(&buffer[0], buffer.size()))
+            .status());
+    ASSERT_OK(part->EndContribution(false));
+    LargeVector<float> spare = snapshots.Take(kEncoded);
+    places.insert(spare.data());
+    snapshots.Return(std::move(spare));
+  }
+  EXPECT_EQ(places.size(), 1);
+}
+
 TEST(HostFragmentPartTest, ParametersThatRestContributeTheSame) {
   // The fragment's tensors may be apart in the model, and end within strips.
   constexpr int64_t kFirst = kStripValues / 2;
