@@ -195,6 +195,19 @@ void Island::Stop() {
   client_->Shutdown();
 }
 
+void Island::WarnOfOldCheckpoints() const {
+  if (options_.checkpoints == nullptr) return;
+  const v1::RunConfig& config = joined_->config();
+  const uint64_t round = config.synchronization().inner_steps_per_round();
+  const uint64_t history = config.storage().update_history();
+  LOG_IF(WARNING, options_.checkpoint_steps > history * round)
+      << "a checkpoint every " << options_.checkpoint_steps
+      << " steps (checkpoint_steps) may be too old to continue from: the "
+         "coordinator keeps "
+      << history << " updates (storage.update_history), one every " << round
+      << " steps. Save more often, or have it keep more";
+}
+
 absl::Status Island::TakeUpRun() {
   if (joined_.has_value()) return absl::OkStatus();
   joined_ = loop_.Read([](const OuterLoop& core, absl::Time) {
@@ -209,6 +222,7 @@ absl::Status Island::TakeUpRun() {
             << joined_->run_step() << " of "
             << joined_->config().training().total_steps();
   progress_.SetRun(joined_->config());
+  WarnOfOldCheckpoints();
   NoteVerdict();
   if (options_.check_run != nullptr) {
     RETURN_IF_ERROR(options_.check_run(*joined_));

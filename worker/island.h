@@ -201,6 +201,9 @@ class Island {
   absl::StatusOr<IslandState> StateAt(v1::IslandCheckpoint position);
   // Returns the store in which a checkpoint of `step` is due, or null.
   IslandCheckpointStore* DueCheckpoints(uint64_t step, absl::Time now) const;
+  // Warns if a checkpoint may be older than all updates that the coordinator
+  // keeps.
+  void WarnOfOldCheckpoints() const;
   // Sets joined_ and map_ once the island has joined.
   absl::Status TakeUpRun();
   // Sets initial_.

@@ -34,12 +34,16 @@
 #include "worker/collective/culprit.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/sync/grpc_coordinator_client.h"
+#include "worker/sync/testing/warnings.h"
 #include "worker/testing/drifting_trainer.h"
 
 namespace causeway {
 namespace {
 
 using absl::StatusCode;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
 using testing::Optional;
 using testing::StartsWith;
 
@@ -247,6 +251,26 @@ TEST_F(IslandTest, MaySendFewerBitsThanTheRunAsksFor) {
   options.uplink_bits = 1.5;
   ASSERT_OK(Run(std::move(options)));
   EXPECT_EQ(Status().contributions_merged(), 2 * 3);
+}
+
+TEST_F(IslandTest, WarnsOfCheckpointsThatOutliveTheUpdates) {
+  // The coordinator keeps the updates of 2 rounds of 10 steps.
+  Start("storage { update_history: 2 }");
+  ASSERT_OK_AND_ASSIGN(
+      const auto store,
+      IslandCheckpointStore::Open(testing::TempDir() + "/old-checkpoint"));
+  Island::Options options =
+      Options([](uint64_t) { return absl::DataLossError("bad sector"); });
+  options.checkpoints = store.get();
+  const auto warnings_with = [&](uint64_t checkpoint_steps) {
+    Warnings warnings;
+    options.checkpoint_steps = checkpoint_steps;
+    options.join.set_instance_id(checkpoint_steps);
+    EXPECT_THAT(Run(options), IsDataLoss());
+    return warnings.lines();
+  };
+  EXPECT_THAT(warnings_with(20), Not(Contains(HasSubstr("too old"))));
+  EXPECT_THAT(warnings_with(21), Contains(HasSubstr("too old")));
 }
 
 TEST_F(IslandTest, RecentCheckpointsAreNewerThanTheOthers) {

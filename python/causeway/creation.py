@@ -274,6 +274,11 @@ def create_run(model: "Union[torch.nn.Module, Mapping[str, Any]]",
             "ecq_bits": ecq_bits if format == "ECQ" else None,
             "error_feedback": 1 if format == "ECQ" else None,
         }),
+        _block("storage", {
+            # An island's checkpoint, made every 100 steps by default, is of
+            # use while the updates since are kept.
+            "update_history": max(8, 500 // max(1, inner_steps_per_round)),
+        }),
         _block("membership", {
             "min_islands": min_islands,
             "max_islands": max_islands,

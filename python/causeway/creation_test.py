@@ -91,12 +91,14 @@ class CreateRunTest(ProcessTestCase):
         # A RunConfig's own defaults differ: MEAN, 10 and INT4.
         for field in ("merge: RADIAL_DIRECTIONAL", "inner_steps_per_round: 5",
                       "uplink_format: ECQ", "downlink_format: ECQ",
-                      "ecq_bits: 1.8", "error_feedback: 1"):
+                      "ecq_bits: 1.8", "error_feedback: 1",
+                      "update_history: 100"):
             self.assertIn(f"  {field}\n", text)
 
     def test_long_rounds_have_a_finer_format(self):
         text = self.configuration(inner_steps_per_round=11)
         self.assertIn("  uplink_format: INT4\n", text)
+        self.assertIn("  update_history: 45\n", text)
         self.assertNotIn("ecq_bits", text)
 
     def test_frozen_parameters_are_left_out(self):

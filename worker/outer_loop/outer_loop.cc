@@ -59,7 +59,11 @@ absl::StatusOr<bool> CanResume(const v1::IslandCheckpoint& position,
     LOG(WARNING) << "the checkpoint cannot be used: it has version "
                  << anchor.version() << " of fragment " << i
                  << ", the run is at " << head.version()
-                 << "; starting from the coordinator's parameters";
+                 << ", and its coordinator keeps " << history
+                 << " updates; starting from the coordinator's parameters. A "
+                    "smaller checkpoint_steps, or a larger "
+                    "storage.update_history of the run, lets the next restart "
+                    "continue";
     return false;
   }
   return true;
