@@ -98,8 +98,8 @@ absl::Status Follower::CheckCertificate(absl::string_view serial) const {
     return absl::OkStatus();
   }
   return absl::UnauthenticatedError(
-      "this certificate was revoked; enrol with a new token of an operator "
-      "(causeway token create)");
+      "this certificate was revoked; remove tls.crt from its --tls folder, and "
+      "enrol with a new token of an operator (causeway token create)");
 }
 
 void Follower::CloseCopy() {

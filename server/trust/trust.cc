@@ -72,7 +72,8 @@ auto FindGood(Records& certificates, absl::string_view serial)
   return absl::UnauthenticatedError(absl::StrCat(
       record == nullptr ? "the coordinator has no record of this certificate"
                         : "this certificate was revoked",
-      "; enrol with a new token of an operator (causeway token create)"));
+      "; remove tls.crt from its --tls folder, and enrol with a new token of "
+      "an operator (causeway token create)"));
 }
 
 }  // namespace
