@@ -253,7 +253,8 @@ class Engine {
       }
     };
   }
-  // Handles an event of an operator; its records name `by`.
+  // Handles an event of an operator; its records name `by`. An error says if
+  // the event is in effect, but not recorded.
   absl::Status HandleFor(absl::string_view by,
                          const std::function<absl::Status(Effects&)>& event)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -345,7 +345,9 @@ TEST_F(EngineFaultsTest,
   EXPECT_THAT(
       run_.Contribute(run_.MakeContribution(b_, 0, 0, anchor_, diverged)),
       IsUnavailable());
-  EXPECT_THAT(run_.engine().Pause({}), IsUnavailable());
+  EXPECT_THAT(run_.engine().Pause({}),
+              IsUnavailable("is in effect, but not yet recorded",
+                            "cannot write its commit log"));
   // Until that is written, no call reports success.
   EXPECT_THAT(run_.Heartbeat(a_), IsUnavailable());
   ASSERT_OK(run_.AllowInserts());

@@ -38,16 +38,25 @@ v1::QuarantinedContribution Describe(const QuarantineEntry& entry) {
 
 absl::Status Engine::HandleFor(
     absl::string_view by, const std::function<absl::Status(Effects&)>& event) {
-  return Handle([&](Effects& effects) -> absl::Status {
+  bool done = false;
+  const absl::Status answer = Handle([&](Effects& effects) -> absl::Status {
     mu_.AssertHeld();
     RETURN_IF_ERROR(coordinator_.CheckInOffice());
     const absl::Status handled = event(effects);
+    done = handled.ok();
     if (by.empty()) return handled;
     for (CoordinatorEvent& record : effects.events) {
       absl::StrAppend(&record.text, " (by ", by, ")");
     }
     return handled;
   });
+  if (!done || answer.ok()) return answer;
+  return absl::Status(
+      answer.code(),
+      absl::StrCat(
+          "this is in effect, but not yet recorded: a coordinator that "
+          "is restarted before its disk works does not know of it; ",
+          answer.message()));
 }
 
 absl::Status Engine::Pause(const v1::PauseRunRequest& request,

@@ -33,6 +33,10 @@
 namespace causeway {
 namespace {
 
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
 // A coordinator that answers with its name.
@@ -246,20 +250,36 @@ TEST_F(CoordinatorTargetTest, NoCoordinatorLeads) {
 
 TEST(CoordinatorAddressesTest, AnAnswerIsExplained) {
   const std::pair<const char*, const char*> answers[] = {
-      {"this coordinator follows the one at a:7070", "does not lead the run"},
+      {"this coordinator follows the one at a:7070",
+       "the coordinator at b:7070 answers, but does not lead the run"},
       {"this coordinator, of epoch 1, was replaced by one of epoch 2",
        "does not lead the run"},
       {"keepalive watchdog timeout", "its connection has fallen silent"},
       {"the coordinator cannot write its commit log: disk is full",
-       "it answers, but its disk fails"},
+       "the coordinator at b:7070 answers, but its disk fails"},
       {"the commit was not written: outcome unknown",
-       "it answers, but its disk fails"}};
+       "say more, and this can be tried again"}};
   for (const auto& [answer, explanation] : answers) {
     EXPECT_THAT(
         ExplainCall("b:7070", /*tls=*/false,
                     grpc::Status(grpc::StatusCode::UNAVAILABLE, answer)),
         IsUnavailable(explanation, answer));
   }
+  const auto explained = [](const std::string& addresses, const char* answer) {
+    return std::string(
+        ExplainCall(addresses, /*tls=*/false,
+                    grpc::Status(grpc::StatusCode::UNAVAILABLE, answer))
+            .message());
+  };
+  EXPECT_THAT(
+      explained("a:1,b:2", "cannot write its commit log"),
+      StartsWith("the coordinator at a:1 or b:2 answers, but its disk"));
+  EXPECT_THAT(explained("a:1,b:2", "this coordinator follows"),
+              StartsWith("no coordinator that leads the run answers at"));
+  EXPECT_THAT(explained("a:1",
+                        "this is in effect, but not yet recorded; the "
+                        "coordinator cannot write its commit log"),
+              Not(HasSubstr("tried again")));
 }
 
 // A later call may succeed after the file is replaced.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/transport/credentials.h"
@@ -98,6 +99,8 @@ struct Cause {
   std::string text;
   // If true, only another configuration helps.
   bool lasting = false;
+  // If true, the coordinator that leads the run has answered.
+  bool leads = false;
 };
 
 Cause FindCause(const std::vector<std::string>& addresses, bool tls,
@@ -142,9 +145,11 @@ Cause FindCause(const std::vector<std::string>& addresses, bool tls,
         "follower"};
   }
   if (says("cannot write its commit log") || says("commit was not written")) {
-    return {
-        "it answers, but its disk fails; `causeway status` and its log say "
-        "more, and this can be tried again"};
+    return {.text = absl::StrCat(
+                "it answers, but its disk fails; `causeway status` and its log "
+                "say more",
+                says("is in effect") ? "" : ", and this can be tried again"),
+            .leads = true};
   }
   if (says("http1")) {
     return {
@@ -214,6 +219,14 @@ absl::Status ExplainCall(const std::string& addresses, bool tls,
   }
   const std::vector<std::string> all = absl::StrSplit(addresses, ',');
   const Cause cause = FindCause(all, tls, plain.message());
+  absl::string_view problem = cause.text;
+  if ((cause.leads || all.size() == 1) &&
+      absl::ConsumePrefix(&problem, "it answers")) {
+    return absl::Status(
+        plain.code(),
+        absl::StrCat("the coordinator at ", absl::StrJoin(all, " or "),
+                     " answers", problem, " (", plain.message(), ")"));
+  }
   if (all.size() > 1) {
     // gRPC reports the reason of only one address.
     return absl::Status(

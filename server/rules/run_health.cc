@@ -243,8 +243,10 @@ std::vector<v1::Attention> RunHealth::RunProblems(
   if (moment_.state == v1::SUSPENDED) {
     problems.push_back(
         Problem(v1::CRITICAL,
-                absl::StrCat("nothing can be committed: ", status.message()),
-                "causeway events", state_since_));
+                absl::StrCat("nothing can be committed: ", status.message(),
+                             "; see docs/repair.md"),
+                // An event may not be in the log, either.
+                /*command=*/"", state_since_));
   }
   if (missing_since_ < absl::InfiniteFuture()) {
     problems.push_back(Missing(details));

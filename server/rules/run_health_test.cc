@@ -381,7 +381,9 @@ TEST_F(RunHealthTest, TheMostSevereProblemComesFirst) {
   const v1::RunStatus status = Describe();
   ASSERT_EQ(status.attention_size(), 4);
   EXPECT_EQ(status.attention(0).severity(), v1::CRITICAL);
-  EXPECT_EQ(status.attention(0).text(), "nothing can be committed: disk full");
+  EXPECT_EQ(status.attention(0).text(),
+            "nothing can be committed: disk full; see docs/repair.md");
+  EXPECT_EQ(status.attention(0).command(), "");
   EXPECT_EQ(status.attention(1).text(),
             "2 contributions wait in quarantine for a decision");
   EXPECT_EQ(status.attention(1).command(), "causeway quarantine list");
