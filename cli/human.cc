@@ -12,28 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/types/span.h"
 #include "common/printable.h"
 #include "glog/logging.h"
 
 namespace causeway {
 namespace {
-
-// Returns `value` in the largest unit that leaves it at least 1. In the first
-// unit it is a whole number.
-std::string InUnits(double value, double base,
-                    absl::Span<const char* const> units) {
-  size_t unit = 0;
-  // 999.5 would be printed as 1000 of its unit.
-  while (unit + 1 < units.size() && std::abs(value) >= base - 0.5) {
-    value /= base;
-    ++unit;
-  }
-  if (unit == 0) return absl::StrFormat("%.0f%s", value, units[0]);
-  const int digits =
-      std::abs(value) < 9.995 ? 2 : (std::abs(value) < 99.95 ? 1 : 0);
-  return absl::StrFormat("%.*f%s", digits, value, units[unit]);
-}
 
 // Returns whether a byte of UTF-8 is not the continuation of a character.
 bool BeginsCharacter(char c) {
@@ -41,14 +24,6 @@ bool BeginsCharacter(char c) {
 }
 
 }  // namespace
-
-std::string HumanCount(double count) {
-  return InUnits(count, 1000, {"", "k", "M", "G", "T"});
-}
-
-std::string HumanBytes(double bytes) {
-  return InUnits(bytes, 1024, {" B", " KiB", " MiB", " GiB", " TiB"});
-}
 
 std::string HumanDuration(absl::Duration duration) {
   if (duration == absl::InfiniteDuration()) return "-";

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Causeway authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text for people: quantities with three significant digits and a unit, and
-// tables with aligned columns.
+// Text for people: quantities with three significant digits and a unit (also
+// those of common/human_units.h), and tables with aligned columns.
 //
 //   Table table({"ISLAND", ">STEP"});
 //   table.AddRow({"north", HumanCount(1234)});
@@ -10,30 +10,15 @@
 #ifndef CLI_HUMAN_H_
 #define CLI_HUMAN_H_
 
-#include <concepts>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/human_units.h"
 
 namespace causeway {
-
-// Returns "999", "1.23k", "45.6M", "7.89G", "1.2T": powers of 1000, and whole
-// numbers below that.
-std::string HumanCount(double count);
-
-// Returns "512 B", "1.50 KiB", "23.4 MiB": powers of 1024.
-std::string HumanBytes(double bytes);
-
-// These do the same for whole numbers.
-std::string HumanCount(std::integral auto count) {
-  return HumanCount(static_cast<double>(count));
-}
-std::string HumanBytes(std::integral auto bytes) {
-  return HumanBytes(static_cast<double>(bytes));
-}
 
 // Returns "0.25 s", "59 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; "-" if
 // infinite, and "0 s" if negative, as between two clocks.

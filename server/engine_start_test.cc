@@ -62,7 +62,7 @@ TEST_F(EngineStartTest, ARunThatTheMachineHasNoRoomForIsNotBegun) {
   const v1::RunConfig config = TestRunConfig(
       "model { layers: 1024 hidden_size: 32768 intermediate_size: 131072 }");
   EXPECT_THAT(run_.Start(config),
-              IsResourceExhausted("GiB of disk space, but"));
+              IsResourceExhausted("TiB of disk space, but"));
   // Nothing of it is left.
   EXPECT_OK(run_.Start(config_));
 }

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/human_units.h"
 #include "quantization/codec.h"
 #include "quantization/codec_config.h"
 #include "quantization/strips/layout.h"
 
 namespace causeway {
 namespace {
-
-constexpr double kGibibyte = 1 << 30;
 
 // The most bytes of decompressed codes for a value that may be in an outer
 // step: those of 32 islands with four bits.
@@ -137,21 +137,21 @@ std::string MemoryWarning(v1::RunConfig config, const v1::FragmentPlan& plan,
   const double needed = CoordinatorFootprint(config, plan).most_memory;
   if (needed <= static_cast<double>(memory)) return "";
   return absl::StrFormat(
-      "with %d island%s this run takes up to %.2f GiB of memory, but the "
-      "machine and the limits of this process leave %.2f GiB: the system may "
-      "kill this coordinator. Raise the limit of its container or unit",
-      islands, islands == 1 ? "" : "s", needed / kGibibyte,
-      static_cast<double>(memory) / kGibibyte);
+      "with %d island%s this run takes up to %s of memory, but the machine and "
+      "the limits of this process leave %s: the system may kill this "
+      "coordinator. Raise the limit of its container or unit",
+      islands, islands == 1 ? "" : "s", HumanBytes(needed), HumanBytes(memory));
 }
 
 absl::Status CheckRoom(const Footprint& footprint, uint64_t disk) {
   if (footprint.first_disk <= static_cast<double>(disk)) {
     return absl::OkStatus();
   }
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "a new run with this configuration needs %.1f GiB of disk space, but "
-      "%.1f GiB are there; `causeway validate` says what a run needs",
-      footprint.first_disk / kGibibyte, static_cast<double>(disk) / kGibibyte));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a new run with this configuration needs ",
+                   HumanBytes(footprint.first_disk), " of disk space, but ",
+                   HumanBytes(disk),
+                   " are there; `causeway validate` says what a run needs"));
 }
 
 }  // namespace causeway

@@ -99,8 +99,12 @@ TEST(FootprintTest, SaysWhatIsNeededAndWhatIsThere) {
   constexpr uint64_t kGibibyte = uint64_t{1} << 30;
   const Footprint footprint{.first_disk = 5.0 * kGibibyte};
   EXPECT_OK(CheckRoom(footprint, 5 * kGibibyte));
-  EXPECT_THAT(CheckRoom(footprint, 4 * kGibibyte),
-              IsResourceExhausted("needs 5.0 GiB of disk space, but 4.0 GiB"));
+  EXPECT_THAT(
+      CheckRoom(footprint, 4 * kGibibyte),
+      IsResourceExhausted("needs 5.00 GiB of disk space, but 4.00 GiB"));
+  EXPECT_THAT(
+      CheckRoom({.first_disk = 15e6}, 5000000),
+      IsResourceExhausted("needs 14.3 MiB of disk space, but 4.77 MiB"));
 }
 
 TEST(FootprintTest, WarnsOfTooLittleMemoryForTheFirstIslands) {
