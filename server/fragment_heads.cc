@@ -13,6 +13,7 @@
 #include "common/os/thread_pool.h"
 #include "common/status_macros.h"
 #include "glog/logging.h"
+#include "outer_optimizer/sync_schedule.h"
 #include "server/buffer_pool.h"
 #include "server/footprint.h"
 
@@ -40,6 +41,8 @@ void LowerDiskPriority() {
 
 absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
     StateDirectory& state, const RunRecord& run, int threads, bool evictable) {
+  ASSIGN_OR_RETURN(const SyncSchedule schedule,
+                   SyncSchedule::Create(run.config, run.plan));
   ThreadPool pool(threads);
   const uint64_t window = run.config.storage().update_history();
   std::vector<Fragment> fragments;
@@ -59,6 +62,7 @@ absl::StatusOr<std::unique_ptr<FragmentHeads>> FragmentHeads::Restore(
         RestoreHead(state, run, placed.id(), memory, pool, rewrite));
     fragments.push_back({.head = std::make_shared<const StoredFragment>(
                              std::move(restored.head)),
+                         .last_version = schedule.FinalVersion(placed.id()),
                          .recorded = restored.repeated});
   }
   // The constructor is private, so std::make_unique cannot call it.
@@ -193,7 +197,6 @@ void FragmentHeads::RemoveUpdate(uint32_t fragment, uint64_t version) const {
 
 std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
   if (snapshot_failed_) return std::nullopt;
-  const double ratio = finishing_ ? 0 : storage_.snapshot_log_ratio();
   std::optional<uint32_t> due;
   double most = 0;
   absl::Duration replay;
@@ -208,10 +211,13 @@ std::optional<uint32_t> FragmentHeads::SnapshotDue() const {
       most_replay = recorded.duration;
       longest = i;
     }
+    const FragmentContents& head = fragments_[i].head->contents();
+    const bool is_last =
+        finishing_ || head.head.version() == fragments_[i].last_version;
+    const double ratio = is_last ? 0 : storage_.snapshot_log_ratio();
     const double bytes = static_cast<double>(recorded.bytes);
     const double size =
-        state_bytes_per_value_ *
-        static_cast<double>(fragments_[i].head->contents().theta.size());
+        state_bytes_per_value_ * static_cast<double>(head.theta.size());
     if (bytes <= ratio * size || bytes / size <= most) continue;
     most = bytes / size;
     due = i;

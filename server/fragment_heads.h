@@ -8,8 +8,8 @@
 // (server/storage/merge_store.h), from which its update can be made again, too.
 // So the thread writes an update a little later, for islands that need it when
 // it is no longer in memory. When many records have accumulated since a
-// fragment's last snapshot, the thread writes the newest version and removes
-// the files that are no longer needed.
+// fragment's last snapshot, or the run has ended, the thread writes the newest
+// version and removes the files that are no longer needed.
 //
 //   ASSIGN_OR_RETURN(auto heads, FragmentHeads::Restore(state, run, threads));
 //   heads->StartSnapshots([&](SnapshotRecord snapshot) { ... });
@@ -103,6 +103,8 @@ class FragmentHeads {
   // A fragment's newest version, and what decides when a snapshot is due.
   struct Fragment {
     std::shared_ptr<const StoredFragment> head;
+    // The version with which the run ends.
+    uint64_t last_version = 0;
     // The version before, if it was still being read.
     std::shared_ptr<const StoredFragment> previous;
     // The merges since the newest snapshot.
@@ -137,8 +139,9 @@ class FragmentHeads {
   // could be made again. Leaves out updates that are being written.
   std::optional<Work> NextWork() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns the fragment whose snapshot is most overdue: by the bytes of its
-  // records, or, if all fragments' merges take too long to repeat, by its part
-  // of that time. Leaves out fragments with updates that are not in files.
+  // records, of which its last version needs none, or, if all fragments' merges
+  // take too long to repeat, by its part of that time. Leaves out fragments
+  // with updates that are not in files.
   std::optional<uint32_t> SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Returns whether files must not wait.
   bool IsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mu_);

@@ -39,9 +39,12 @@ using testing::UnorderedElementsAre;
 
 class FragmentHeadsTest : public testing::Test {
  protected:
-  // Restores version 0 of two fragments.
-  void StartRun(const std::string& storage, WriteStageHook hook = nullptr) {
-    ASSERT_OK(run_.Start(TestRunConfig("storage { " + storage + " }")));
+  // Restores version 0 of two fragments, of a run with rounds of 10 steps.
+  void StartRun(const std::string& storage, WriteStageHook hook = nullptr,
+                int total_steps = 1000) {
+    ASSERT_OK(run_.Start(
+        TestRunConfig(absl::StrCat("training { total_steps: ", total_steps,
+                                   " } storage { ", storage, " }"))));
     run_.Stop();
     ASSERT_OK_AND_ASSIGN(
         state_,
@@ -179,6 +182,15 @@ TEST_F(FragmentHeadsTest, LongMergesMakeASnapshotDue) {
   Commit(0, 2, {.bytes = 1, .duration = absl::Seconds(25)});
   Commit(1, 3, {.bytes = 1, .duration = absl::Seconds(5)});
   EXPECT_THAT(Finish(), ElementsAre("1@2", "0@2", "1@3"));
+}
+
+TEST_F(FragmentHeadsTest, TheLastVersionIsASnapshotAtOnce) {
+  StartRun("snapshot_log_ratio: 1000", nullptr, /*total_steps=*/30);
+  StartSnapshots();
+  Commit(1, 1, {.bytes = 1});
+  for (const uint64_t version : {1, 2, 3}) Commit(0, version, {.bytes = 1});
+  ASSERT_TRUE(AwaitNoted(1));
+  EXPECT_THAT(Finish(), ElementsAre("0@3", "1@1"));
 }
 
 TEST_F(FragmentHeadsTest, SnapshotsAreNotedWithoutTheLock) {
