@@ -9,6 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,9 @@ namespace causeway {
 namespace {
 
 constexpr size_t kHelpWidth = 78;
+
+// The payload that tells a UsageError from what a server or a file refuses.
+constexpr absl::string_view kUsageUrl = "causeway.usage";
 
 bool IsFlag(absl::string_view word) {
   return absl::StartsWith(word, "--") && word.size() > 2;
@@ -152,6 +156,17 @@ absl::Status CheckArguments(const Command& command,
 }
 
 }  // namespace
+
+absl::Status UsageError(absl::string_view message) {
+  absl::Status error = absl::InvalidArgumentError(message);
+  error.SetPayload(kUsageUrl, absl::Cord());
+  return error;
+}
+
+absl::Status AsUsageError(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? UsageError(status.message())
+                                         : status;
+}
 
 void FlagSet::Add(std::string name, std::string value, std::string help,
                   Target target, Check check) {
@@ -286,19 +301,18 @@ int RunCommandLine(absl::string_view program, absl::string_view summary,
   }
   absl::StatusOr<std::vector<std::string>> arguments =
       command->flags.Parse(rest);
-  absl::Status status = arguments.status();
-  if (status.ok()) status = CheckArguments(*command, *arguments);
-  if (!status.ok()) {
-    err << program << " " << name << ": " << status.message() << "\nSee `"
-        << program << " " << name << " --help`.\n";
-    return kExitUsage;
-  }
+  absl::Status status = AsUsageError(arguments.status());
+  if (status.ok()) status = AsUsageError(CheckArguments(*command, *arguments));
   int exit_code = kExitOk;
-  status = command->run({*std::move(arguments), out, err, exit_code});
+  if (status.ok()) {
+    status = command->run({*std::move(arguments), out, err, exit_code});
+  }
   if (status.ok()) return exit_code;
   err << program << " " << name << ": " << PrintableLines(status.message())
       << "\n";
-  return kExitFailure;
+  if (!status.GetPayload(kUsageUrl).has_value()) return kExitFailure;
+  err << "See `" << program << " " << name << " --help`.\n";
+  return kExitUsage;
 }
 
 }  // namespace causeway

@@ -42,6 +42,13 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitWarning = 3;
 inline constexpr int kExitCritical = 4;
 
+// Returns INVALID_ARGUMENT for wrong words and flags that a command finds only
+// when it runs; its exit code is kExitUsage.
+absl::Status UsageError(absl::string_view message);
+// Returns an INVALID_ARGUMENT that nothing but words and flags can cause as
+// such an error, and any other status as it is.
+absl::Status AsUsageError(const absl::Status& status);
+
 // The flags of one command. Targets are not owned.
 class FlagSet {
  public:
@@ -114,8 +121,9 @@ struct Command {
 
 // Runs the command named by the first of `words`, which exclude the program's
 // name. Returns the exit code: kExitUsage, with a pointer to the help, if the
-// words are invalid; kExitFailure, with the message on `err`, if the command
-// returns an error. Also answers "help", "--help" and "--version".
+// words are invalid or the command returns a UsageError; kExitFailure, with the
+// message on `err`, if it returns another error. Also answers "help", "--help"
+// and "--version".
 int RunCommandLine(absl::string_view program, absl::string_view summary,
                    absl::Span<const Command> commands,
                    absl::Span<const std::string> words, std::ostream& out,

@@ -139,6 +139,21 @@ TEST_F(CommandLineTest, ErrorsOfTheCommandAreFailures) {
   EXPECT_EQ(err_.str(), "tool fail: no+such+thing\n");
 }
 
+TEST_F(CommandLineTest, ACommandMayFindWrongUse) {
+  absl::Status result;
+  commands_[1].run = [&](const Invocation&) { return result; };
+  result = UsageError("--uses is 0");
+  EXPECT_EQ(Run({"fail", "now"}), kExitUsage);
+  EXPECT_EQ(err_.str(), "tool fail: --uses is 0\nSee `tool fail --help`.\n");
+  // A server or a file may be wrong, too.
+  result = absl::InvalidArgumentError("no map");
+  EXPECT_EQ(Run({"fail", "now"}), kExitFailure);
+  result = AsUsageError(result);
+  EXPECT_EQ(Run({"fail", "now"}), kExitUsage);
+  result = AsUsageError(absl::NotFoundError("no map"));
+  EXPECT_EQ(Run({"fail", "now"}), kExitFailure);
+}
+
 TEST_F(CommandLineTest, NonsenseIsAUsageError) {
   EXPECT_EQ(Run({}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("Usage: tool COMMAND"));

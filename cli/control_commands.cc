@@ -134,7 +134,7 @@ Command QuarantineCommand(const Clock& now) {
     const bool admits = call.arguments[0] == "admit";
     uint64_t id = 0;
     if (!absl::SimpleAtoi(call.arguments[1], &id)) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return UsageError(absl::StrCat(
           "ID must be a number that `quarantine list` shows, not \"",
           call.arguments[1], "\""));
     }

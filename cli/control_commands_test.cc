@@ -190,7 +190,7 @@ TEST_F(ControlCommandsTest, AContributionIsNamedByItsNumber) {
   EXPECT_EQ(service_.admitted, 7);
   ASSERT_EQ(Run({"quarantine", "drop", "8"}), 0);
   EXPECT_EQ(service_.dropped, 8);
-  EXPECT_EQ(Run({"quarantine", "admit", "seven"}), kExitFailure);
+  EXPECT_EQ(Run({"quarantine", "admit", "seven"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("not \"seven\""));
   EXPECT_EQ(Run({"quarantine", "admit"}), kExitUsage);
   EXPECT_EQ(Run({"quarantine", "drop", "8", "9"}), kExitUsage);

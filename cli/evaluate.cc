@@ -55,12 +55,13 @@ struct Ranks {
 absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags) {
   constexpr uint64_t kMostRanks = 1024;
   Ranks ranks;
-  ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevices(flags.device));
-  ASSIGN_OR_RETURN(ranks.devices, FindDevices(choice));
+  const absl::StatusOr<DeviceChoice> choice = ParseDevices(flags.device);
+  RETURN_IF_ERROR(AsUsageError(choice.status()));
+  ASSIGN_OR_RETURN(ranks.devices, FindDevices(*choice));
   ranks.count = flags.ranks == 0 ? ranks.devices.size() : flags.ranks;
   if (ranks.count > kMostRanks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ranks is ", ranks.count, "; allowed: up to ", kMostRanks));
+    return UsageError(absl::StrCat("ranks is ", ranks.count,
+                                   "; allowed: up to ", kMostRanks));
   }
   ranks.threads = flags.threads == 0
                       ? 0
@@ -122,7 +123,7 @@ absl::Status RunEvaluate(const EvaluateFlags& flags,
                          const Invocation& call) {
   // Check flags first: loading repeats merges, which may take long.
   if (flags.paths.empty()) {
-    return absl::InvalidArgumentError(
+    return UsageError(
         "--data or --text is missing: the files that the run is trained on");
   }
   ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));

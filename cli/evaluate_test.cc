@@ -168,13 +168,13 @@ TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   const std::string state = WriteState(parameters);
   EXPECT_EQ(Run({state, "--text", text_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("training has diverged"));
-  EXPECT_EQ(Run({state + "x"}), kExitFailure);
+  EXPECT_EQ(Run({state + "x"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("--data or --text is missing"));
   EXPECT_EQ(Run({state, "--text", text_, "--threads", "0"}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("threads"));
-  EXPECT_EQ(Run({state, "--text", text_, "--ranks", "1025"}), kExitFailure);
+  EXPECT_EQ(Run({state, "--text", text_, "--ranks", "1025"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("ranks is 1025"));
-  EXPECT_EQ(Run({state, "--text", text_, "--device", "tpu"}), kExitFailure);
+  EXPECT_EQ(Run({state, "--text", text_, "--device", "tpu"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("tpu"));
   EXPECT_EQ(Run({state + "x", "--text", text_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr(state + "x"));

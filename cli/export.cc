@@ -67,7 +67,7 @@ absl::StatusOr<Dtype> FindDtype(absl::string_view flag) {
   for (const Dtype& dtype : kDtypes) {
     if (flag == dtype.flag) return dtype;
   }
-  return absl::InvalidArgumentError(
+  return UsageError(
       absl::StrCat("--dtype is ", flag, "; allowed: fp32, bf16, fp16"));
 }
 
@@ -76,7 +76,7 @@ absl::StatusOr<Dtype> FindDtype(absl::string_view flag) {
 absl::StatusOr<std::vector<std::string>> PrepareDirectory(
     const std::string& path, absl::string_view prefix, bool force) {
   if (absl::EndsWith(path, ".safetensors")) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return UsageError(absl::StrCat(
         "--out is ", path,
         "; give a directory: Hugging Face's libraries load one that has "
         "model.safetensors and config.json"));

@@ -107,7 +107,7 @@ TEST_F(ExportTest, WritesOtherTypes) {
     ExpectParameters(dtype);
     EXPECT_EQ(Config()["torch_dtype"], torch);
   }
-  EXPECT_EQ(Run({state_, "--out", out_path_, "--dtype", "int8"}), kExitFailure);
+  EXPECT_EQ(Run({state_, "--out", out_path_, "--dtype", "int8"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("--dtype is int8; allowed: fp32"));
 }
 
@@ -275,7 +275,7 @@ TEST_F(ExportTest, SaysWhatIsMissing) {
   EXPECT_THAT(err_.str(), HasSubstr("--out DIR is missing"));
   EXPECT_EQ(Run({directory_.path(), "--out", out_path_}), kExitFailure);
   EXPECT_THAT(err_.str(), HasSubstr("not a state directory"));
-  EXPECT_EQ(Run({state_, "--out", PathOf("model.safetensors")}), kExitFailure);
+  EXPECT_EQ(Run({state_, "--out", PathOf("model.safetensors")}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("give a directory"));
 }
 

@@ -96,9 +96,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
 absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
   if (!std::isfinite(flags.options.temperature) ||
       flags.options.temperature < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--temperature is ",
-                                                   flags.options.temperature,
-                                                   "; allowed: 0 and more"));
+    return UsageError(absl::StrCat("--temperature is ",
+                                   flags.options.temperature,
+                                   "; allowed: 0 and more"));
   }
   ASSIGN_OR_RETURN(const TrainedModel model,
                    LoadTrainedModel(call.arguments[0]));

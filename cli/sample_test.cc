@@ -263,7 +263,7 @@ TEST_F(SampleCommandTest, ContinuesThePromptRepeatably) {
 TEST_F(SampleCommandTest, RefusesTemperaturesThatMeanNothing) {
   for (const char* temperature : {"nan", "inf", "-inf", "-1"}) {
     EXPECT_EQ(Run({state_, absl::StrCat("--temperature=", temperature)}),
-              kExitFailure);
+              kExitUsage);
     EXPECT_THAT(err_.str(), HasSubstr("--temperature is "));
     EXPECT_EQ(out_.str(), "");
   }

@@ -265,8 +265,11 @@ Command EventsCommand(const StatusEnvironment& environment) {
           call.out.flush();
           return call.out.good();
         };
-        if (request.recorded_only()) return client.WatchEvents(request, print);
-        return FollowEvents(client, request, environment, print, call.err);
+        // The coordinator knows the kinds of events.
+        return AsUsageError(
+            request.recorded_only()
+                ? client.WatchEvents(request, print)
+                : FollowEvents(client, request, environment, print, call.err));
       });
 }
 

@@ -223,7 +223,7 @@ TEST_F(StatusCommandsTest, EventsAreThoseThatTheFlagsAskFor) {
   EXPECT_EQ(service_.watched.after_id(), 3);
   EXPECT_THAT(service_.watched.kinds(), testing::ElementsAre("island_left"));
   EXPECT_EQ(service_.watched.since().seconds(), 86400);
-  EXPECT_EQ(Run({"events", "--since=yesterday"}), kExitFailure);
+  EXPECT_EQ(Run({"events", "--since=yesterday"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("--since is \"yesterday\""));
 }
 

@@ -59,17 +59,17 @@ absl::StatusOr<v1::CreateTokenRequest> TokenRequest(const TokenFlags& flags) {
     ++names;
   }
   if (names != 1) {
-    return absl::InvalidArgumentError(
+    return UsageError(
         "token create takes one of --island NAME, --operator NAME, "
         "--viewer NAME and --follower NAME");
   }
   absl::Duration ttl;
   if (!absl::ParseDuration(flags.ttl, &ttl)) {
-    return absl::InvalidArgumentError(
+    return UsageError(
         absl::StrCat("--ttl is \"", flags.ttl, "\"; examples: 30m, 1h, 72h"));
   }
   if (flags.uses == 0) {
-    return absl::InvalidArgumentError("--uses is 0; allowed: 1 and more");
+    return UsageError("--uses is 0; allowed: 1 and more");
   }
   request.mutable_ttl()->set_seconds(absl::ToInt64Seconds(ttl));
   request.set_uses(flags.uses);

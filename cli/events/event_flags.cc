@@ -18,7 +18,7 @@ absl::StatusOr<v1::Severity> ParseSeverity(const std::string& name) {
        {v1::DETAIL, v1::NOTICE, v1::WARNING, v1::CRITICAL}) {
     if (SeverityName(severity) == name) return severity;
   }
-  return absl::InvalidArgumentError(
+  return UsageError(
       absl::StrCat("--severity is \"", name,
                    "\"; it is detail, notice, warning or critical"));
 }
@@ -75,7 +75,7 @@ absl::StatusOr<absl::Time> ParseSince(absl::string_view text, absl::Time now,
                              "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
     if (absl::ParseTime(format, text, zone, &time, &error)) return time;
   }
-  return absl::InvalidArgumentError(
+  return UsageError(
       absl::StrCat("--since is \"", text,
                    "\"; examples: 90m, 2h, 3d, 2026-11-25, \"2026-11-25 "
                    "14:30\", 2026-11-25T14:30:00Z"));
@@ -92,8 +92,7 @@ absl::StatusOr<v1::WatchEventsRequest> EventsRequest(const EventFlags& flags,
                                                              : v1::NOTICE);
   if (!flags.severity.empty()) {
     if (flags.all) {
-      return absl::InvalidArgumentError(
-          "--all and --severity cannot both be given");
+      return UsageError("--all and --severity cannot both be given");
     }
     ASSIGN_OR_RETURN(const v1::Severity severity,
                      ParseSeverity(flags.severity));

@@ -178,7 +178,7 @@ Command HistoryCommand(Clock now, absl::TimeZone zone) {
                     &flags->json);
   command.run = [=](const Invocation& call) -> absl::Status {
     if (flags->csv && flags->json) {
-      return absl::InvalidArgumentError("give --csv or --json, not both");
+      return UsageError("give --csv or --json, not both");
     }
     ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorClient> client,
                      CoordinatorClient::Create(flags->connection, now()));

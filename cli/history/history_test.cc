@@ -150,7 +150,7 @@ TEST(HistoryTest, TheCommandFetchesAllPages) {
   EXPECT_THAT(output, HasSubstr(",160,"));
   EXPECT_EQ(run({"--last", "2"}, output), kExitOk);
   EXPECT_THAT(output, HasSubstr("VALIDATION"));
-  EXPECT_EQ(run({"--csv", "--json"}, output), kExitFailure);
+  EXPECT_EQ(run({"--csv", "--json"}, output), kExitUsage);
 }
 
 }  // namespace

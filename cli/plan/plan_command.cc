@@ -43,15 +43,19 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
 absl::Status RunPlan(const PlanFlags& flags, std::ostream& out) {
   ASSIGN_OR_RETURN(const RunAssumptions assumptions,
                    MakeAssumptions(flags.settings));
+  // A configuration that was loaded is valid, so that flags are wrong if this
+  // cannot be predicted.
   if (flags.want != 0) {
-    ASSIGN_OR_RETURN(const FoundSettings found,
-                     FindSettings(assumptions, flags.want));
-    PrintSettings(flags.want, found, out);
-    return WriteJson(flags.json, SettingsJson(flags.want, found));
+    const absl::StatusOr<FoundSettings> found =
+        FindSettings(assumptions, flags.want);
+    RETURN_IF_ERROR(AsUsageError(found.status()));
+    PrintSettings(flags.want, *found, out);
+    return WriteJson(flags.json, SettingsJson(flags.want, *found));
   }
-  ASSIGN_OR_RETURN(const RunPrediction prediction, PredictRun(assumptions));
-  PrintPrediction(assumptions, prediction, out);
-  return WriteJson(flags.json, PredictionJson(assumptions, prediction));
+  const absl::StatusOr<RunPrediction> prediction = PredictRun(assumptions);
+  RETURN_IF_ERROR(AsUsageError(prediction.status()));
+  PrintPrediction(assumptions, *prediction, out);
+  return WriteJson(flags.json, PredictionJson(assumptions, *prediction));
 }
 
 }  // namespace

@@ -81,8 +81,7 @@ absl::Status SetSynchronization(
     google::protobuf::TextFormat::Parser parser;
     parser.RecordErrorsTo(&error);
     if (!parser.ParseFromString(absl::StrCat(field, ": ", value), &parsed)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", field, ": ", error.message()));
+      return UsageError(absl::StrCat("--", field, ": ", error.message()));
     }
     sync.MergeFrom(parsed);
   }
@@ -97,14 +96,14 @@ absl::StatusOr<std::vector<double>> PerIsland(
   for (const std::string& word : words) {
     double number = 0;
     if (!absl::SimpleAtod(word, &number) || !(number >= 0)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
+      return UsageError(absl::StrFormat(
           "--%s: \"%s\" is no number of 0 or more", flag, word));
     }
     numbers.push_back(number);
   }
   if (numbers.size() == 1) numbers.resize(islands, numbers[0]);
   if (!numbers.empty() && numbers.size() != islands) {
-    return absl::InvalidArgumentError(absl::StrFormat(
+    return UsageError(absl::StrFormat(
         "--%s has %d values for %d islands; give one for all or one for each",
         flag, numbers.size(), islands));
   }
@@ -116,14 +115,16 @@ absl::StatusOr<ModelLayout> LayoutOfSize(const PlanSettings& settings) {
         settings.outside_layers >= 0 &&
         settings.outside_layers <= settings.parameters &&
         settings.layers <= kMostLayers)) {
-    return absl::InvalidArgumentError(absl::StrFormat(
+    return UsageError(absl::StrFormat(
         "say what is trained: --config FILE, or --parameters N (1 to %g; "
         "--outside_layers of them are in no layer) and --layers N (1 to %d)",
         kMostParameters, kMostLayers));
   }
-  return MakeUniformLayout(static_cast<uint64_t>(settings.parameters),
-                           static_cast<uint64_t>(settings.outside_layers),
-                           settings.layers);
+  absl::StatusOr<ModelLayout> layout = MakeUniformLayout(
+      static_cast<uint64_t>(settings.parameters),
+      static_cast<uint64_t>(settings.outside_layers), settings.layers);
+  RETURN_IF_ERROR(AsUsageError(layout.status()));
+  return layout;
 }
 
 size_t CountIslands(const PlanSettings& settings, const v1::RunConfig& config) {
@@ -166,7 +167,7 @@ absl::Status ApplySettings(const PlanSettings& settings,
   // A NaN is refused, too.
   if (!(settings.merge_mvalues >= 0 && settings.uplink_bits >= 0 &&
         settings.downlink_bits >= 0)) {
-    return absl::InvalidArgumentError(
+    return UsageError(
         "--merge_mvalues, --uplink_bits and --downlink_bits must be 0 or more");
   }
   if (settings.merge_mvalues > 0) {
@@ -253,8 +254,7 @@ absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {
     ASSIGN_OR_RETURN(assumptions.layout, LayoutOfSize(settings));
   } else {
     if (settings.parameters > 0) {
-      return absl::InvalidArgumentError(
-          "--config says what the model is; --parameters cannot");
+      return UsageError("--config says what the model is; --parameters cannot");
     }
     ASSIGN_OR_RETURN(assumptions.config, LoadRunConfig(settings.config));
     ASSIGN_OR_RETURN(
@@ -262,14 +262,14 @@ absl::StatusOr<RunAssumptions> MakeAssumptions(const PlanSettings& settings) {
         NewRunLayout(assumptions.config, settings.initial_parameters));
   }
   if (settings.step_seconds.empty() || settings.up_mbit.empty()) {
-    return absl::InvalidArgumentError(
+    return UsageError(
         "say how fast islands and their links are: --step_seconds SECONDS "
         "--up_mbit RATE");
   }
   const size_t islands = CountIslands(settings, assumptions.config);
   if (islands > kMostIslands) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--islands is %d; allowed: 0 to %d", islands, kMostIslands));
+    return UsageError(absl::StrFormat("--islands is %d; allowed: 0 to %d",
+                                      islands, kMostIslands));
   }
   assumptions.islands.resize(islands);
   assumptions.merge_rate = kDefaultMergeRate;
