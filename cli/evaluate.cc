@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "cli/human.h"
+#include "common/foreign/file.h"
 #include "common/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
@@ -52,7 +53,8 @@ struct Ranks {
   uint64_t threads = 1;
 };
 
-absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags) {
+absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags,
+                                uint64_t all_threads) {
   constexpr uint64_t kMostRanks = 1024;
   Ranks ranks;
   const absl::StatusOr<DeviceChoice> choice = ParseDevices(flags.device);
@@ -63,9 +65,8 @@ absl::StatusOr<Ranks> FindRanks(const EvaluateFlags& flags) {
     return UsageError(absl::StrCat("ranks is ", ranks.count,
                                    "; allowed: up to ", kMostRanks));
   }
-  ranks.threads = flags.threads == 0
-                      ? 0
-                      : std::max<uint64_t>(1, flags.threads / ranks.count);
+  const uint64_t threads = flags.threads == 0 ? all_threads : flags.threads;
+  ranks.threads = std::max<uint64_t>(1, threads / ranks.count);
   return ranks;
 }
 
@@ -121,12 +122,15 @@ absl::StatusOr<Evaluation> EvaluateOnRanks(const TrainedModel& model,
 absl::Status RunEvaluate(const EvaluateFlags& flags,
                          const EvaluateEnvironment& environment,
                          const Invocation& call) {
-  // Check flags first: loading repeats merges, which may take long.
+  // Check flags and files first: loading repeats merges, which may take long.
   if (flags.paths.empty()) {
     return UsageError(
         "--data or --text is missing: the files that the run is trained on");
   }
-  ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags));
+  for (const std::string& path : flags.paths) {
+    RETURN_IF_ERROR(OpenForeignFile(path).status());
+  }
+  ASSIGN_OR_RETURN(const Ranks ranks, FindRanks(flags, environment.threads));
   ASSIGN_OR_RETURN(const TrainedModel model,
                    LoadTrainedModel(call.arguments[0]));
   ASSIGN_OR_RETURN(const Dataset dataset,
@@ -219,8 +223,10 @@ Command EvaluateCommand(EvaluateEnvironment environment) {
                     "turn; each has a model and, on the CPU, an equal share of "
                     "--threads. 0: one for each device.",
                     &flags->ranks);
-  command.flags.Add("threads", "N", "Computing threads of all ranks together.",
-                    &flags->threads);
+  command.flags.Add("threads", "N",
+                    "Computing threads of all ranks together. 0: one for each "
+                    "processor.",
+                    &flags->threads, CheckThreads);
   command.flags.Add("max_sequences", "N",
                     "Evaluates at most this many sequences, spread evenly over "
                     "the split; 0 for all.",

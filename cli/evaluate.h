@@ -21,7 +21,7 @@ namespace causeway {
 struct EvaluateEnvironment {
   // Progress goes to Invocation::err.
   ProgressEnvironment progress;
-  // The default of --threads.
+  // The default of --threads: one for each processor.
   uint64_t threads = 1;
 };
 

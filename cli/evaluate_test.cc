@@ -170,8 +170,11 @@ TEST_F(EvaluateCommandTest, SaysWhatIsWrong) {
   EXPECT_THAT(err_.str(), HasSubstr("training has diverged"));
   EXPECT_EQ(Run({state + "x"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("--data or --text is missing"));
-  EXPECT_EQ(Run({state, "--text", text_, "--threads", "0"}), kExitFailure);
-  EXPECT_THAT(err_.str(), HasSubstr("threads"));
+  EXPECT_EQ(Run({state, "--text", text_, "--threads", "1025"}), kExitUsage);
+  EXPECT_THAT(err_.str(), HasSubstr("--threads: allowed: 0 to 1024"));
+  // Files are opened before the model is loaded.
+  EXPECT_EQ(Run({state + "x", "--text", text_ + ".none"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr(text_ + ".none"));
   EXPECT_EQ(Run({state, "--text", text_, "--ranks", "1025"}), kExitUsage);
   EXPECT_THAT(err_.str(), HasSubstr("ranks is 1025"));
   EXPECT_EQ(Run({state, "--text", text_, "--device", "tpu"}), kExitUsage);
@@ -201,10 +204,13 @@ TEST_F(EvaluateCommandTest, ATerminalShowsTheTimeLeft) {
   environment_.progress.terminal = false;
   EXPECT_EQ(Run(words), kExitOk);
   EXPECT_EQ(err_.str(), "");
+  EXPECT_EQ(Run({state, "--text", text_, "--threads", "0"}), kExitOk);
   // By default, the number of threads is the machine's.
-  environment_.threads = 0;
+  environment_.threads = 1025;
   EXPECT_EQ(Run(words), kExitFailure);
-  EXPECT_THAT(err_.str(), HasSubstr("threads is 0"));
+  EXPECT_THAT(err_.str(), HasSubstr("threads is 1025"));
+  EXPECT_EQ(Run({state, "--text", text_, "--threads", "0"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("threads is 1025"));
 }
 
 TEST_F(EvaluateCommandTest, ARunWithoutValidationDataSaysSo) {

@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "cli/trained_model.h"
 #include "common/checksum.h"
+#include "common/foreign/file.h"
 #include "common/status_macros.h"
 #include "worker/data/sentencepiece_tokenizer.h"
 #include "worker/data/tokenizer.h"
@@ -93,12 +94,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
   return tokenizer;
 }
 
-absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
+absl::Status RunSample(const SampleFlags& flags, uint64_t all_threads,
+                       const Invocation& call) {
   if (!std::isfinite(flags.options.temperature) ||
       flags.options.temperature < 0) {
     return UsageError(absl::StrCat("--temperature is ",
                                    flags.options.temperature,
                                    "; allowed: 0 and more"));
+  }
+  // Loading repeats merges, which may take long.
+  if (!flags.sentencepiece.empty()) {
+    RETURN_IF_ERROR(OpenForeignFile(flags.sentencepiece).status());
   }
   ASSIGN_OR_RETURN(const TrainedModel model,
                    LoadTrainedModel(call.arguments[0]));
@@ -114,7 +120,8 @@ absl::Status RunSample(const SampleFlags& flags, const Invocation& call) {
   }
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Inference> inference,
-      Inference::Create(model, /*batch=*/1, Device{}, flags.threads));
+      Inference::Create(model, /*batch=*/1, Device{},
+                        flags.threads == 0 ? all_threads : flags.threads));
 
   ASSIGN_OR_RETURN(ContinuedText continued,
                    ContinuedText::After(tokenizer.get(), tokens));
@@ -246,8 +253,11 @@ Command SampleCommand(uint64_t threads) {
       "The SentencePiece model of a run whose tokens are not bytes. Without "
       "it, a PRETOKENIZED run's text is token ids.",
       &flags->sentencepiece);
-  set.Add("threads", "N", "Threads to compute with.", &flags->threads);
-  command.run = [=](const Invocation& call) { return RunSample(*flags, call); };
+  set.Add("threads", "N", "Threads to compute with. 0: one for each processor.",
+          &flags->threads, CheckThreads);
+  command.run = [=](const Invocation& call) {
+    return RunSample(*flags, threads, call);
+  };
   return command;
 }
 

@@ -22,7 +22,8 @@
 
 namespace causeway {
 
-// Returns the command. `threads` is the default of --threads.
+// Returns the command. `threads` is the default of --threads: one for each
+// processor.
 Command SampleCommand(uint64_t threads);
 
 struct SampleOptions {

@@ -270,6 +270,14 @@ TEST_F(SampleCommandTest, RefusesTemperaturesThatMeanNothing) {
   EXPECT_EQ(Run({state_, "--temperature=0", "--tokens=1"}), kExitOk);
 }
 
+TEST_F(SampleCommandTest, FlagsAreCheckedBeforeTheModelIsLoaded) {
+  const std::string none = state_ + "-none";
+  EXPECT_EQ(Run({none, "--sentencepiece", none + ".model"}), kExitFailure);
+  EXPECT_THAT(err_.str(), HasSubstr(none + ".model"));
+  EXPECT_EQ(Run({none, "--threads", "1025"}), kExitUsage);
+  EXPECT_EQ(Run({state_, "--threads", "0", "--tokens=1"}), kExitOk);
+}
+
 TEST_F(SampleCommandTest, WithoutATokenizerTextsAreIds) {
   v1::RunConfig config = ParseRunConfig(kTestConfig, "test").value();
   config.mutable_data()->set_tokenizer(v1::DataConfig::PRETOKENIZED);

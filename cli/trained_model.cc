@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "absl/types/span.h"
@@ -87,6 +88,15 @@ std::string DescribeVersions(absl::string_view run_id,
              ? absl::StrCat("run ", run_id, " at version ", *oldest)
              : absl::StrCat("run ", run_id, " at versions ", *oldest, " to ",
                             *newest);
+}
+
+absl::Status CheckThreads(absl::string_view text) {
+  uint64_t threads = 0;
+  if (absl::SimpleAtoi(text, &threads) && threads <= kMaxThreads) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("allowed: 0 to ", kMaxThreads));
 }
 
 absl::StatusOr<std::unique_ptr<Inference>> Inference::Create(

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -65,6 +66,10 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(const std::string& state_dir);
 // Returns "run quick-0000002a at version 12", or "at versions 12 to 13".
 std::string DescribeVersions(absl::string_view run_id,
                              absl::Span<const uint64_t> versions);
+
+// Checks the value of a flag that gives Inference its threads: 0 to 1024, of
+// which 0 stands for one for each processor.
+absl::Status CheckThreads(absl::string_view text);
 
 class Inference {
  public:
