@@ -13,6 +13,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -27,6 +28,7 @@
 #include "common/transport/credentials.h"
 #include "common/transport/grpc_time.h"
 #include "common/transport/keepalive.h"
+#include "common/transport/listening_sockets.h"
 #include "common/transport/socket_address.h"
 #include "glog/logging.h"
 #include "grpcpp/grpcpp.h"
@@ -201,6 +203,14 @@ void HeedElection(const Election& election, Engine& engine) {
   LOG_IF(WARNING, !stood_down.ok()) << stood_down;
 }
 
+// Describes the state of a run whose coordinator has just started. A running
+// one waits for its islands to come back.
+std::string StateAtStart(v1::RunState state) {
+  if (state == v1::RUNNING) state = v1::WAITING_FOR_ISLANDS;
+  return absl::AsciiStrToLower(
+      absl::StrReplaceAll(v1::RunState_Name(state), {{"_", " "}}));
+}
+
 // Does the recurring work of a leading coordinator until it ends. `trust` may
 // be null; `election` and `electorate` are both null or both there.
 LeadEnd ServeUntilEnd(const ServeOptions& options, Engine& engine, int port,
@@ -291,6 +301,9 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
                              const std::string& replaced, Election* election,
                              OpenedRun opened) {
   const Clock& now = options.now;
+  // A start whose port is in use must leave no trace in the state. Listening
+  // itself begins only when calls can be answered.
+  RETURN_IF_ERROR(ListeningSockets::Open(options.address).status());
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.has_own_authority) {
     // Check the files before the state is touched.
@@ -352,7 +365,7 @@ absl::StatusOr<LeadEnd> Lead(const ServeOptions& options,
   }
   RETURN_IF_ERROR(WritePortFile(options, server->port()));
   LOG(INFO) << "run " << engine->run_id() << " on port " << server->port()
-            << ", waiting for islands";
+            << ", " << StateAtStart(engine->run_state());
   if (trust != nullptr) LogHowToJoin(options.state_dir, server->port());
   const LeadEnd end =
       ServeUntilEnd(options, *engine, server->port(), trust.get(), election,

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -264,6 +265,7 @@ TEST_F(ProcessesTest, BadInputIsRefusedBeforeAnythingHappens) {
   auto other = Coordinator(kConfig, port, "other-state");
   EXPECT_EQ(other->Wait(), 1);
   EXPECT_THAT(other->Output(), HasSubstr("Address already in use"));
+  EXPECT_FALSE(std::filesystem::exists(Path("other-state")));
   auto locked = Coordinator(kConfig, 0);
   EXPECT_EQ(locked->Wait(), 1);
   EXPECT_THAT(locked->Output(), HasSubstr("in use by another coordinator"));

@@ -109,7 +109,7 @@ class PageTest(unittest.TestCase):
             with open(log, encoding="utf-8") as file:
                 return re.search(pattern, file.read())
 
-        pattern = r"page is http://(\S+)/[\s\S]* on port (\d+), waiting"
+        pattern = r"page is http://(\S+)/[\s\S]* on port (\d+), "
         self.await_true(lambda: find(pattern) or process.poll() is not None,
                         "the coordinator listens")
         found = find(pattern)
